@@ -1,0 +1,153 @@
+//! Ways in: transcripts that other tools wrote.
+//!
+//! An [`Importer`] reads one format and tells a [`Sink`] what it finds, in the order of the
+//! transcript: sessions, loops, messages and the compactions that the tool itself made. It holds
+//! one message at a time (and an index of where records stand, where the format needs one), never
+//! a database. The sink decides what is new.
+//!
+//! A new format is one file here with an `Importer`, its line in [`importers`], a hand-written
+//! transcript in `tests/fixtures/` and a case in `tests/import.rs`.
+
+use std::io::{BufRead, Read, Seek};
+use std::path::Path;
+
+use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, Time};
+
+/// Records longer than this are skipped.
+pub const MAX_RECORD_BYTES: usize = 64 << 20;
+
+/// How an import knows a session again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The transcript names its session.
+    Own(SessionId),
+    /// It does not: the key of the record within its file (`task_id/trial`, else its index).
+    /// Together with the format and the file's name it finds earlier imports.
+    Key(String),
+}
+
+/// A session as an importer announces it; `session.loops` is empty.
+#[derive(Clone, Debug)]
+pub struct SessionHead {
+    /// How it is known again.
+    pub identity: Identity,
+    /// Its metadata. With [`Identity::Key`] the sink replaces `session_id`.
+    pub session: Session,
+    /// A title for people, if the transcript has one.
+    pub title: Option<String>,
+}
+
+/// A compaction that the tool which wrote the transcript made, at the point where it happened.
+#[derive(Clone, Debug)]
+pub struct FoundCompaction {
+    /// The loop in which it happened, after the messages sent so far.
+    pub loop_id: LoopId,
+    /// The tool, as name of the strategy: `claude-code`, `phi-core`, `pi` …
+    pub strategy: String,
+    /// `auto` or `manual`, as far as the transcript says.
+    pub trigger: Option<String>,
+    /// What it did.
+    pub effect: FoundEffect,
+    /// When it happened.
+    pub at: Option<Time>,
+    /// The tool's own figures and record, kept with the run.
+    pub record: Json,
+}
+
+/// What a found compaction did to the context.
+#[derive(Clone, Debug)]
+pub enum FoundEffect {
+    /// Everything before the first kept turn was replaced by these messages.
+    Summary {
+        /// What stands in its place.
+        messages: Vec<AgentMessage>,
+        /// Loop and turn (the group's position in the loop) from which on turns were kept; `None`:
+        /// nothing was kept.
+        first_kept: Option<(LoopId, u32)>,
+    },
+    /// The results of these tool calls were emptied; all else stayed.
+    ClearedResults {
+        /// Ids of the calls.
+        tool_call_ids: Vec<String>,
+        /// The text that stands in place of each result.
+        placeholder: String,
+    },
+    /// The tool's own block for exactly this loop (phi-core's `compaction_block`).
+    Block(Box<crate::model::CompactionBlock>),
+}
+
+/// Takes what an importer finds.
+///
+/// Calls come in the order of the transcript. A session must be begun before its loops, a parent
+/// loop before its children, a loop before its messages; messages may alternate between loops.
+pub trait Sink {
+    /// Begins a session, or goes on with one begun before.
+    fn session(&mut self, head: SessionHead) -> Result<(), ImportError>;
+
+    /// Begins a loop of the session begun last; `record.messages` is empty. Called again for the
+    /// same loop it updates the metadata (a status or an end that is known only later).
+    fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError>;
+
+    /// Adds a message to a loop of the session begun last. `raw` is the record (or the records)
+    /// that it was made from, as they stand in the file: a later import compares them.
+    fn message(
+        &mut self,
+        loop_id: &LoopId,
+        message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError>;
+
+    /// Adds a compaction that the tool itself made.
+    fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError>;
+
+    /// Reports a record that could not be used; `line` counts from 1.
+    fn skip(&mut self, line: Option<u64>, reason: String);
+}
+
+/// A transcript to read.
+pub struct Source<'a> {
+    /// Where it is; for messages and for formats whose ids stand in the path.
+    pub path: &'a Path,
+    /// Its bytes; an importer may read them more than once.
+    pub reader: &'a mut dyn ReadSeek,
+}
+
+/// A buffered reader that can go back.
+pub trait ReadSeek: BufRead + Seek {}
+impl<T: BufRead + Read + Seek> ReadSeek for T {}
+
+/// Reads one format.
+pub trait Importer: Sync {
+    /// The name of the format, as `--format` takes it.
+    fn format(&self) -> &'static str;
+
+    /// Whether a file that begins with `head` (up to 64 KiB, maybe cut within a line) is of this
+    /// format.
+    fn detect(&self, path: &Path, head: &[u8]) -> bool;
+
+    /// Reads the transcript and tells `sink` what is there.
+    ///
+    /// # Errors
+    /// Only if the source cannot be read or the sink refuses; a bad record is skipped.
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError>;
+}
+
+/// Why an import stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The transcript could not be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file holds no transcript of the format.
+    #[error("{0}")]
+    NoTranscript(String),
+    /// The store refused.
+    #[error("{0}")]
+    Store(String),
+}

@@ -1,0 +1,578 @@
+//! Messages and what they are made of.
+
+use serde::de::Error as _;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::json::{Extra, Int, Json, json_object};
+
+json_object! {
+    /// The turn that a message says it belongs to, as its source counted.
+    ///
+    /// Turn numbers in ranges and views are positions of turn groups; this index only tells which
+    /// neighbours form a group.
+    pub struct TurnId {
+        /// The loop that the source counted in.
+        must loop_id: String = "loopId",
+        /// The source's index of the turn.
+        must turn_index: Int = "turnIndex",
+    }
+}
+
+impl TurnId {
+    /// Turn `turn_index` of loop `loop_id`.
+    pub fn new(loop_id: impl Into<String>, turn_index: u32) -> Self {
+        Self {
+            loop_id: loop_id.into(),
+            turn_index: i64::from(turn_index).into(),
+            extra: Extra::default(),
+        }
+    }
+}
+
+json_object! {
+    /// Tokens that the provider reported for one call.
+    pub struct Usage {
+        /// Prompt tokens.
+        list input: Int = "input",
+        /// Completion tokens.
+        list output: Int = "output",
+        /// Completion tokens spent on reasoning.
+        maybe reasoning: Int = "reasoning",
+        /// Prompt tokens read from the provider's cache.
+        maybe cache_read: Int = "cache_read",
+        /// Prompt tokens written to the provider's cache.
+        maybe cache_write: Int = "cache_write",
+        /// The provider's own total.
+        maybe total_tokens: Int = "total_tokens",
+    }
+}
+
+json_object! {
+    /// A text block.
+    pub struct Text {
+        /// The text.
+        must text: String = "text",
+    }
+}
+
+json_object! {
+    /// An image block.
+    pub struct Image {
+        /// The image as base64.
+        list data: String = "data",
+        /// The media type, such as `image/png`.
+        list mime_type: String = "mimeType",
+    }
+}
+
+json_object! {
+    /// A thinking block.
+    pub struct Thinking {
+        /// What the model thought.
+        must thinking: String = "thinking",
+        /// The provider's signature, which ties the block to the tool calls after it.
+        maybe signature: String = "signature",
+    }
+}
+
+json_object! {
+    /// A call of a tool.
+    pub struct ToolCall {
+        /// Names the call; its result carries the same id.
+        must id: String = "id",
+        /// The tool.
+        must name: String = "name",
+        /// What the tool is called with.
+        list arguments: Json = "arguments",
+    }
+}
+
+/// One block of a message. A block of a type unknown to this version is kept as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// `"type":"text"`.
+    Text(Text),
+    /// `"type":"image"`.
+    Image(Image),
+    /// `"type":"thinking"`.
+    Thinking(Thinking),
+    /// `"type":"toolCall"`.
+    ToolCall(ToolCall),
+    /// Any other type: the whole block.
+    Other(Json),
+}
+
+impl Content {
+    /// A text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(Text { text: text.into(), extra: Extra::default() })
+    }
+
+    /// A thinking block.
+    pub fn thinking(thinking: impl Into<String>, signature: Option<String>) -> Self {
+        Self::Thinking(Thinking { thinking: thinking.into(), signature, extra: Extra::default() })
+    }
+
+    /// An image block from base64 data.
+    pub fn image(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
+        Self::Image(Image {
+            data: data.into(),
+            mime_type: mime_type.into(),
+            extra: Extra::default(),
+        })
+    }
+
+    /// A tool call block.
+    pub fn tool_call(id: impl Into<String>, name: impl Into<String>, arguments: Json) -> Self {
+        Self::ToolCall(ToolCall {
+            id: id.into(),
+            name: name.into(),
+            arguments,
+            extra: Extra::default(),
+        })
+    }
+}
+
+/// Writes `inner`, whose form is an object, with a `type` field before its own.
+struct Tagged<'a, T>(&'static str, &'a T);
+
+impl<T: Serialize> Serialize for Tagged<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a, T> {
+            r#type: &'static str,
+            #[serde(flatten)]
+            inner: &'a T,
+        }
+        Form { r#type: self.0, inner: self.1 }.serialize(serializer)
+    }
+}
+
+impl Serialize for Content {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(block) => Tagged("text", block).serialize(serializer),
+            Self::Image(block) => Tagged("image", block).serialize(serializer),
+            Self::Thinking(block) => Tagged("thinking", block).serialize(serializer),
+            Self::ToolCall(block) => Tagged("toolCall", block).serialize(serializer),
+            Self::Other(block) => block.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Json::deserialize(deserializer)?;
+        Self::from_json(raw).map_err(D::Error::custom)
+    }
+}
+
+impl Content {
+    fn from_json(raw: Json) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Tag {
+            r#type: Option<String>,
+        }
+        let tag = raw.read::<Tag>().ok().and_then(|tag| tag.r#type);
+        let mut content = match tag.as_deref() {
+            Some("text") => Self::Text(raw.read()?),
+            Some("image") => Self::Image(raw.read()?),
+            Some("thinking") => Self::Thinking(raw.read()?),
+            Some("toolCall") => Self::ToolCall(raw.read()?),
+            _ => return Ok(Self::Other(raw)),
+        };
+        if let Some(extra) = content.extra_mut() {
+            extra.remove("type");
+        }
+        Ok(content)
+    }
+
+    fn extra_mut(&mut self) -> Option<&mut Extra> {
+        match self {
+            Self::Text(block) => Some(&mut block.extra),
+            Self::Image(block) => Some(&mut block.extra),
+            Self::Thinking(block) => Some(&mut block.extra),
+            Self::ToolCall(block) => Some(&mut block.extra),
+            Self::Other(_) => None,
+        }
+    }
+}
+
+/// What a user (or the program in the user's name) said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UserMessage {
+    /// The blocks.
+    pub content: Vec<Content>,
+    /// Milliseconds since the epoch.
+    pub timestamp: Option<Int>,
+}
+
+/// One answer of the model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AssistantMessage {
+    /// The blocks.
+    pub content: Vec<Content>,
+    /// Why the model stopped: `stop`, `length`, `toolUse`, `error`, `aborted` or another word.
+    pub stop_reason: Option<String>,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// Who runs the model.
+    pub provider: Option<String>,
+    /// Tokens as the provider reported them.
+    pub usage: Option<Usage>,
+    /// Milliseconds since the epoch.
+    pub timestamp: Option<Int>,
+    /// What went wrong, if the answer is an error.
+    pub error_message: Option<String>,
+}
+
+/// What a tool gave back.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolResultMessage {
+    /// The id of the call that this answers.
+    pub tool_call_id: String,
+    /// The tool.
+    pub tool_name: String,
+    /// The blocks.
+    pub content: Vec<Content>,
+    /// Whether the tool failed.
+    pub is_error: bool,
+    /// Milliseconds since the epoch.
+    pub timestamp: Option<Int>,
+}
+
+/// A message that a model can see.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// `"role":"user"`.
+    User(UserMessage),
+    /// `"role":"assistant"`.
+    Assistant(AssistantMessage),
+    /// `"role":"toolResult"`.
+    ToolResult(ToolResultMessage),
+}
+
+impl Message {
+    /// A user message of one text block.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User(UserMessage { content: vec![Content::text(text)], timestamp: None })
+    }
+
+    /// Returns the blocks.
+    pub fn content(&self) -> &[Content] {
+        match self {
+            Self::User(m) => &m.content,
+            Self::Assistant(m) => &m.content,
+            Self::ToolResult(m) => &m.content,
+        }
+    }
+
+    /// Returns the blocks to change them.
+    pub fn content_mut(&mut self) -> &mut Vec<Content> {
+        match self {
+            Self::User(m) => &mut m.content,
+            Self::Assistant(m) => &mut m.content,
+            Self::ToolResult(m) => &mut m.content,
+        }
+    }
+
+    /// Returns milliseconds since the epoch, if the source had a time.
+    pub fn timestamp(&self) -> Option<i64> {
+        let timestamp = match self {
+            Self::User(m) => &m.timestamp,
+            Self::Assistant(m) => &m.timestamp,
+            Self::ToolResult(m) => &m.timestamp,
+        };
+        timestamp.as_ref().map(Int::get)
+    }
+
+    /// Returns the tool calls in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.content().iter().filter_map(|block| match block {
+            Content::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// Returns the texts of the text blocks in order.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.content().iter().filter_map(|block| match block {
+            Content::Text(text) => Some(text.text.as_str()),
+            _ => None,
+        })
+    }
+}
+
+/// A message with what ties it to its turn and tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LlmMessage {
+    /// The message itself.
+    pub message: Message,
+    /// The turn that the source put it in; without one it is a turn group of its own.
+    pub turn_id: Option<TurnId>,
+    /// Fields that loopstore does not interpret, `nodeId`, `parentId`, `tags` and
+    /// `provenanceHint` among them.
+    pub extra: Extra,
+}
+
+/// A message that no model sees: progress, notes, system prompts, revisions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExtensionMessage {
+    /// What kind of note this is.
+    pub kind: String,
+    /// The note.
+    pub data: Json,
+    /// Fields that loopstore does not know.
+    pub extra: Extra,
+}
+
+/// One message of a loop.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AgentMessage {
+    /// A message that a model can see.
+    Llm(LlmMessage),
+    /// A message that never enters a context.
+    Extension(ExtensionMessage),
+}
+
+/// The role of a message, as it stands in its JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// `user`.
+    User,
+    /// `assistant`.
+    Assistant,
+    /// `toolResult`.
+    ToolResult,
+    /// `extension`.
+    Extension,
+}
+
+impl Role {
+    /// Returns the role's name in the JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::ToolResult => "toolResult",
+            Self::Extension => "extension",
+        }
+    }
+}
+
+impl From<Message> for AgentMessage {
+    fn from(message: Message) -> Self {
+        Self::Llm(LlmMessage { message, turn_id: None, extra: Extra::default() })
+    }
+}
+
+impl AgentMessage {
+    /// An extension message.
+    pub fn extension(kind: impl Into<String>, data: Json) -> Self {
+        Self::Extension(ExtensionMessage { kind: kind.into(), data, extra: Extra::default() })
+    }
+
+    /// The same message in the turn `turn_id`; an extension stays as it is.
+    #[must_use]
+    pub fn in_turn(mut self, turn_id: TurnId) -> Self {
+        if let Self::Llm(message) = &mut self {
+            message.turn_id = Some(turn_id);
+        }
+        self
+    }
+
+    /// Returns the role.
+    pub fn role(&self) -> Role {
+        match self {
+            Self::Llm(LlmMessage { message: Message::User(_), .. }) => Role::User,
+            Self::Llm(LlmMessage { message: Message::Assistant(_), .. }) => Role::Assistant,
+            Self::Llm(LlmMessage { message: Message::ToolResult(_), .. }) => Role::ToolResult,
+            Self::Extension(_) => Role::Extension,
+        }
+    }
+
+    /// Returns the message if a model can see it.
+    pub fn message(&self) -> Option<&Message> {
+        match self {
+            Self::Llm(llm) => Some(&llm.message),
+            Self::Extension(_) => None,
+        }
+    }
+
+    /// Returns the message to change it, if a model can see it.
+    pub fn message_mut(&mut self) -> Option<&mut Message> {
+        match self {
+            Self::Llm(llm) => Some(&mut llm.message),
+            Self::Extension(_) => None,
+        }
+    }
+
+    /// Returns the source's turn index, if the message has one.
+    pub fn turn_index(&self) -> Option<i64> {
+        match self {
+            Self::Llm(llm) => llm.turn_id.as_ref().map(|id| id.turn_index.get()),
+            Self::Extension(_) => None,
+        }
+    }
+
+    /// Returns the fields that loopstore does not know.
+    pub fn extra_mut(&mut self) -> &mut Extra {
+        match self {
+            Self::Llm(llm) => &mut llm.extra,
+            Self::Extension(extension) => &mut extension.extra,
+        }
+    }
+}
+
+json_object! {
+    /// All fields that a message of any role may have.
+    pub struct WireMessage {
+        must role: String = "role",
+        maybe content: Vec<Content> = "content",
+        maybe stop_reason: String = "stopReason",
+        maybe model: String = "model",
+        maybe provider: String = "provider",
+        maybe usage: Usage = "usage",
+        maybe tool_call_id: String = "toolCallId",
+        maybe tool_name: String = "toolName",
+        maybe is_error: bool = "isError",
+        maybe timestamp: Int = "timestamp",
+        maybe error_message: String = "error_message",
+        maybe turn_id: TurnId = "turnId",
+        maybe kind: String = "kind",
+        maybe data: Json = "data",
+    }
+}
+
+impl WireMessage {
+    fn into_message(mut self) -> Result<AgentMessage, String> {
+        let message = match self.role.as_str() {
+            "user" => Message::User(UserMessage {
+                content: self.content.take().ok_or("a user message without content")?,
+                timestamp: self.timestamp.take(),
+            }),
+            "assistant" => Message::Assistant(AssistantMessage {
+                content: self.content.take().ok_or("an assistant message without content")?,
+                stop_reason: self.stop_reason.take(),
+                model: self.model.take(),
+                provider: self.provider.take(),
+                usage: self.usage.take(),
+                timestamp: self.timestamp.take(),
+                error_message: self.error_message.take(),
+            }),
+            "toolResult" => Message::ToolResult(ToolResultMessage {
+                tool_call_id: self.tool_call_id.take().ok_or("a tool result without toolCallId")?,
+                tool_name: self.tool_name.take().unwrap_or_default(),
+                content: self.content.take().ok_or("a tool result without content")?,
+                is_error: self.is_error.take().unwrap_or(false),
+                timestamp: self.timestamp.take(),
+            }),
+            "extension" => {
+                let kind = self.kind.take().ok_or("an extension message without kind")?;
+                let data = self.data.take().unwrap_or_default();
+                let extra = self.leftover();
+                return Ok(AgentMessage::Extension(ExtensionMessage { kind, data, extra }));
+            }
+            other => return Err(format!("unknown role `{}`", other.escape_debug())),
+        };
+        let turn_id = self.turn_id.take();
+        Ok(AgentMessage::Llm(LlmMessage { message, turn_id, extra: self.leftover() }))
+    }
+
+    /// Returns the unknown fields together with known ones that this role has no place for.
+    fn leftover(self) -> Extra {
+        let mut extra = self.extra.clone();
+        let rest = Self { role: String::new(), extra: Extra::default(), ..self };
+        if let Ok(json) = Json::of(&rest)
+            && let Ok(fields) = json.read::<Fields>()
+        {
+            for (key, value) in fields.extra.iter().filter(|(key, _)| *key != "role") {
+                extra.insert(key, value.clone());
+            }
+        }
+        extra
+    }
+
+    fn from_message(message: &AgentMessage) -> WireRef<'_> {
+        WireRef(message)
+    }
+}
+
+json_object! {
+    /// An object of which no field is known.
+    pub struct Fields {}
+}
+
+struct WireRef<'a>(&'a AgentMessage);
+
+impl Serialize for WireRef<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("role", self.0.role().as_str())?;
+        let extra = match self.0 {
+            AgentMessage::Extension(extension) => {
+                map.serialize_entry("kind", &extension.kind)?;
+                map.serialize_entry("data", &extension.data)?;
+                &extension.extra
+            }
+            AgentMessage::Llm(llm) => {
+                write_message(&mut map, &llm.message)?;
+                write_if(&mut map, "turnId", llm.turn_id.as_ref())?;
+                &llm.extra
+            }
+        };
+        for (key, value) in extra.iter() {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+fn write_if<M: SerializeMap, T: Serialize>(
+    map: &mut M,
+    key: &'static str,
+    value: Option<&T>,
+) -> Result<(), M::Error> {
+    match value {
+        Some(value) => map.serialize_entry(key, value),
+        None => Ok(()),
+    }
+}
+
+fn write_message<M: SerializeMap>(map: &mut M, message: &Message) -> Result<(), M::Error> {
+    match message {
+        Message::User(m) => {
+            map.serialize_entry("content", &m.content)?;
+            write_if(map, "timestamp", m.timestamp.as_ref())
+        }
+        Message::Assistant(m) => {
+            map.serialize_entry("content", &m.content)?;
+            write_if(map, "stopReason", m.stop_reason.as_ref())?;
+            write_if(map, "model", m.model.as_ref())?;
+            write_if(map, "provider", m.provider.as_ref())?;
+            write_if(map, "usage", m.usage.as_ref())?;
+            write_if(map, "timestamp", m.timestamp.as_ref())?;
+            write_if(map, "error_message", m.error_message.as_ref())
+        }
+        Message::ToolResult(m) => {
+            map.serialize_entry("toolCallId", &m.tool_call_id)?;
+            map.serialize_entry("toolName", &m.tool_name)?;
+            map.serialize_entry("content", &m.content)?;
+            map.serialize_entry("isError", &m.is_error)?;
+            write_if(map, "timestamp", m.timestamp.as_ref())
+        }
+    }
+}
+
+impl Serialize for AgentMessage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        WireMessage::from_message(self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for AgentMessage {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        WireMessage::deserialize(deserializer)?.into_message().map_err(D::Error::custom)
+    }
+}

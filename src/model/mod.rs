@@ -1,0 +1,25 @@
+//! Plain types: what a session, a loop, a turn and a message are.
+//!
+//! Their JSON is the interchange form: one document per session, as phi-core writes it. Unknown
+//! fields, the text of times and the text of numbers survive reading and writing.
+
+mod block;
+mod ids;
+pub(crate) mod json;
+mod message;
+mod session;
+mod time;
+mod turn_map;
+
+pub use block::{CompactedSection, CompactionBlock, TurnRange};
+pub use ids::{InvalidId, LoopId, SessionId};
+pub use json::{Extra, Int, Json, MAX_JSON_DEPTH};
+pub use message::{
+    AgentMessage, AssistantMessage, Content, ExtensionMessage, Image, LlmMessage, Message, Role,
+    Text, Thinking, ToolCall, ToolResultMessage, TurnId, Usage, UserMessage,
+};
+pub use session::{
+    ChildLoopRef, ContinuationKind, LoopRecord, LoopStatus, ParentSpawnRef, Session, Turn,
+};
+pub use time::Time;
+pub use turn_map::TurnMap;

@@ -1,0 +1,71 @@
+//! Times as they were written.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize};
+
+/// A point in time as ISO-8601 text, kept to the letter.
+///
+/// A text that is no time (transcripts have them) is kept too; [`Time::parse`] then returns `None`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Time(String);
+
+impl Time {
+    /// Takes `text` as it is.
+    pub fn from_text(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The current time in UTC, to the millisecond.
+    pub fn now() -> Self {
+        Self::from(Utc::now())
+    }
+
+    /// The time `ms` milliseconds after the epoch, `None` if that is out of range.
+    pub fn from_millis(ms: i64) -> Option<Self> {
+        DateTime::from_timestamp_millis(ms).map(Self::from)
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Reads the text as a time; a time without a zone is taken as UTC.
+    pub fn parse(&self) -> Option<DateTime<Utc>> {
+        if let Ok(time) = DateTime::parse_from_rfc3339(&self.0) {
+            return Some(time.to_utc());
+        }
+        self.0.parse::<chrono::NaiveDateTime>().ok().map(|naive| naive.and_utc())
+    }
+
+    /// Returns milliseconds since the epoch, `None` if the text is no time.
+    pub fn millis(&self) -> Option<i64> {
+        self.parse().map(|time| time.timestamp_millis())
+    }
+}
+
+impl From<DateTime<Utc>> for Time {
+    fn from(time: DateTime<Utc>) -> Self {
+        Self(time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_kept_to_the_letter() {
+        for text in ["2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:05+02:00", "soon"] {
+            assert_eq!(Time::from_text(text).as_str(), text);
+        }
+    }
+
+    #[test]
+    fn a_time_without_zone_is_utc_and_nonsense_is_none() {
+        assert_eq!(Time::from_text("1970-01-01T00:00:01").millis(), Some(1000));
+        assert_eq!(Time::from_text("yesterday").millis(), None);
+        assert_eq!(Time::from_millis(i64::MAX), None);
+    }
+}
