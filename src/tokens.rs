@@ -93,7 +93,11 @@ pub fn total_tokens(messages: &[AgentMessage]) -> u64 {
 /// Returns the size of an image in bytes, from its length and padding or, for an image that was
 /// stored apart, from the number that stands in its place.
 pub(crate) fn image_bytes(image: &Image) -> u64 {
-    match image.extra.get("bytes").and_then(|bytes| bytes.read::<u64>().ok()) {
+    match image
+        .extra
+        .get("bytes")
+        .and_then(|bytes| bytes.read::<u64>().ok())
+    {
         Some(bytes) if image.data.is_empty() => bytes,
         _ => base64_bytes(&image.data),
     }
@@ -148,12 +152,16 @@ impl ContextTracker {
     /// Returns the size of a context of `messages` in tokens.
     pub fn tokens(&self, messages: &[AgentMessage], counter: &dyn TokenCounter) -> u64 {
         let estimate = |messages: &[AgentMessage]| -> u64 {
-            messages.iter().map(|message| counter.message_tokens(message)).sum()
+            messages
+                .iter()
+                .map(|message| counter.message_tokens(message))
+                .sum()
         };
         match self.reported {
-            Some(Reported { tokens, messages: known }) if known <= messages.len() => {
-                tokens + estimate(&messages[known..])
-            }
+            Some(Reported {
+                tokens,
+                messages: known,
+            }) if known <= messages.len() => tokens + estimate(&messages[known..]),
             _ => estimate(messages),
         }
     }
@@ -192,7 +200,10 @@ mod tests {
         assert_eq!(message_tokens(&result), 2 + 1 + 8);
         let note = AgentMessage::extension("note", Json::parse("[1, 2]").unwrap());
         assert_eq!(message_tokens(&note), 2 + 4);
-        assert_eq!(total_tokens(&[user, assistant, result, note]), 5 + 18 + 11 + 6);
+        assert_eq!(
+            total_tokens(&[user, assistant, result, note]),
+            5 + 18 + 11 + 6
+        );
     }
 
     #[test]
@@ -218,7 +229,15 @@ mod tests {
             serde_json::from_str(r#"{"input":100,"output":20,"cache_read":3}"#).unwrap();
         tracker.record(&usage, 1);
         assert_eq!(tracker.tokens(&messages, &HeuristicTokenCounter), 123 + 6);
-        tracker.record(&Usage { input: 0.into(), output: 0.into(), cache_read: None, ..usage }, 2);
+        tracker.record(
+            &Usage {
+                input: 0.into(),
+                output: 0.into(),
+                cache_read: None,
+                ..usage
+            },
+            2,
+        );
         assert_eq!(tracker.tokens(&messages, &HeuristicTokenCounter), 123 + 6);
         tracker.reset();
         assert_eq!(tracker.tokens(&messages, &HeuristicTokenCounter), 11);

@@ -119,6 +119,9 @@ mod tests {
     #[test]
     fn generated_ids_are_uuid_v7() {
         let id = SessionId::generate();
-        assert_eq!(uuid::Uuid::parse_str(id.as_str()).map(|u| u.get_version_num()), Ok(7));
+        assert_eq!(
+            uuid::Uuid::parse_str(id.as_str()).map(|u| u.get_version_num()),
+            Ok(7)
+        );
     }
 }

@@ -97,7 +97,9 @@ impl<'de> Deserialize<'de> for Json {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         match compact(raw.get()).map_err(D::Error::custom)? {
             None => Ok(Self(raw)),
-            Some(text) => RawValue::from_string(text).map(Self).map_err(D::Error::custom),
+            Some(text) => RawValue::from_string(text)
+                .map(Self)
+                .map_err(D::Error::custom),
         }
     }
 }
@@ -215,7 +217,10 @@ impl<'de> Deserialize<'de> for Int {
         let wide: f64 = serde_json::from_str(text)
             .map_err(|_| D::Error::custom(format!("expected a number, found {}", shorten(text))))?;
         // `as` saturates: a number out of range keeps its text and counts as the nearest i64.
-        Ok(Self { value: wide as i64, text: Some(text.into()) })
+        Ok(Self {
+            value: wide as i64,
+            text: Some(text.into()),
+        })
     }
 }
 
@@ -424,9 +429,14 @@ mod tests {
 
     #[test]
     fn json_is_compact_and_keeps_the_text_of_numbers() {
-        let json = Json::parse("{ \"b\" : [1.0, 1e5,\n 12345678901234567890123] , \"a\":\"x \\u00e9 \\/\" }");
+        let json = Json::parse(
+            "{ \"b\" : [1.0, 1e5,\n 12345678901234567890123] , \"a\":\"x \\u00e9 \\/\" }",
+        );
         let text = json.map(|j| j.as_str().to_owned()).unwrap();
-        assert_eq!(text, r#"{"b":[1.0,1e5,12345678901234567890123],"a":"x é /"}"#);
+        assert_eq!(
+            text,
+            r#"{"b":[1.0,1e5,12345678901234567890123],"a":"x é /"}"#
+        );
     }
 
     #[test]

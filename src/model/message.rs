@@ -106,12 +106,19 @@ pub enum Content {
 impl Content {
     /// A text block.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(Text { text: text.into(), extra: Extra::default() })
+        Self::Text(Text {
+            text: text.into(),
+            extra: Extra::default(),
+        })
     }
 
     /// A thinking block.
     pub fn thinking(thinking: impl Into<String>, signature: Option<String>) -> Self {
-        Self::Thinking(Thinking { thinking: thinking.into(), signature, extra: Extra::default() })
+        Self::Thinking(Thinking {
+            thinking: thinking.into(),
+            signature,
+            extra: Extra::default(),
+        })
     }
 
     /// An image block from base64 data.
@@ -145,7 +152,11 @@ impl<T: Serialize> Serialize for Tagged<'_, T> {
             #[serde(flatten)]
             inner: &'a T,
         }
-        Form { r#type: self.0, inner: self.1 }.serialize(serializer)
+        Form {
+            r#type: self.0,
+            inner: self.1,
+        }
+        .serialize(serializer)
     }
 }
 
@@ -256,7 +267,10 @@ pub enum Message {
 impl Message {
     /// A user message of one text block.
     pub fn user(text: impl Into<String>) -> Self {
-        Self::User(UserMessage { content: vec![Content::text(text)], timestamp: None })
+        Self::User(UserMessage {
+            content: vec![Content::text(text)],
+            timestamp: None,
+        })
     }
 
     /// Returns the blocks.
@@ -363,14 +377,22 @@ impl Role {
 
 impl From<Message> for AgentMessage {
     fn from(message: Message) -> Self {
-        Self::Llm(LlmMessage { message, turn_id: None, extra: Extra::default() })
+        Self::Llm(LlmMessage {
+            message,
+            turn_id: None,
+            extra: Extra::default(),
+        })
     }
 }
 
 impl AgentMessage {
     /// An extension message.
     pub fn extension(kind: impl Into<String>, data: Json) -> Self {
-        Self::Extension(ExtensionMessage { kind: kind.into(), data, extra: Extra::default() })
+        Self::Extension(ExtensionMessage {
+            kind: kind.into(),
+            data,
+            extra: Extra::default(),
+        })
     }
 
     /// The same message in the turn `turn_id`; an extension stays as it is.
@@ -385,9 +407,18 @@ impl AgentMessage {
     /// Returns the role.
     pub fn role(&self) -> Role {
         match self {
-            Self::Llm(LlmMessage { message: Message::User(_), .. }) => Role::User,
-            Self::Llm(LlmMessage { message: Message::Assistant(_), .. }) => Role::Assistant,
-            Self::Llm(LlmMessage { message: Message::ToolResult(_), .. }) => Role::ToolResult,
+            Self::Llm(LlmMessage {
+                message: Message::User(_),
+                ..
+            }) => Role::User,
+            Self::Llm(LlmMessage {
+                message: Message::Assistant(_),
+                ..
+            }) => Role::Assistant,
+            Self::Llm(LlmMessage {
+                message: Message::ToolResult(_),
+                ..
+            }) => Role::ToolResult,
             Self::Extension(_) => Role::Extension,
         }
     }
@@ -449,11 +480,17 @@ impl WireMessage {
     fn into_message(mut self) -> Result<AgentMessage, String> {
         let message = match self.role.as_str() {
             "user" => Message::User(UserMessage {
-                content: self.content.take().ok_or("a user message without content")?,
+                content: self
+                    .content
+                    .take()
+                    .ok_or("a user message without content")?,
                 timestamp: self.timestamp.take(),
             }),
             "assistant" => Message::Assistant(AssistantMessage {
-                content: self.content.take().ok_or("an assistant message without content")?,
+                content: self
+                    .content
+                    .take()
+                    .ok_or("an assistant message without content")?,
                 stop_reason: self.stop_reason.take(),
                 model: self.model.take(),
                 provider: self.provider.take(),
@@ -462,28 +499,46 @@ impl WireMessage {
                 error_message: self.error_message.take(),
             }),
             "toolResult" => Message::ToolResult(ToolResultMessage {
-                tool_call_id: self.tool_call_id.take().ok_or("a tool result without toolCallId")?,
+                tool_call_id: self
+                    .tool_call_id
+                    .take()
+                    .ok_or("a tool result without toolCallId")?,
                 tool_name: self.tool_name.take().unwrap_or_default(),
                 content: self.content.take().ok_or("a tool result without content")?,
                 is_error: self.is_error.take().unwrap_or(false),
                 timestamp: self.timestamp.take(),
             }),
             "extension" => {
-                let kind = self.kind.take().ok_or("an extension message without kind")?;
+                let kind = self
+                    .kind
+                    .take()
+                    .ok_or("an extension message without kind")?;
                 let data = self.data.take().unwrap_or_default();
                 let extra = self.leftover();
-                return Ok(AgentMessage::Extension(ExtensionMessage { kind, data, extra }));
+                return Ok(AgentMessage::Extension(ExtensionMessage {
+                    kind,
+                    data,
+                    extra,
+                }));
             }
             other => return Err(format!("unknown role `{}`", other.escape_debug())),
         };
         let turn_id = self.turn_id.take();
-        Ok(AgentMessage::Llm(LlmMessage { message, turn_id, extra: self.leftover() }))
+        Ok(AgentMessage::Llm(LlmMessage {
+            message,
+            turn_id,
+            extra: self.leftover(),
+        }))
     }
 
     /// Returns the unknown fields together with known ones that this role has no place for.
     fn leftover(self) -> Extra {
         let mut extra = self.extra.clone();
-        let rest = Self { role: String::new(), extra: Extra::default(), ..self };
+        let rest = Self {
+            role: String::new(),
+            extra: Extra::default(),
+            ..self
+        };
         if let Ok(json) = Json::of(&rest)
             && let Ok(fields) = json.read::<Fields>()
         {
@@ -573,6 +628,8 @@ impl Serialize for AgentMessage {
 
 impl<'de> Deserialize<'de> for AgentMessage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        WireMessage::deserialize(deserializer)?.into_message().map_err(D::Error::custom)
+        WireMessage::deserialize(deserializer)?
+            .into_message()
+            .map_err(D::Error::custom)
     }
 }

@@ -22,4 +22,5 @@ pub use session::{
     ChildLoopRef, ContinuationKind, LoopRecord, LoopStatus, ParentSpawnRef, Session, Turn,
 };
 pub use time::Time;
+pub(crate) use turn_map::GroupCursor;
 pub use turn_map::TurnMap;

@@ -36,7 +36,10 @@ impl Time {
         if let Ok(time) = DateTime::parse_from_rfc3339(&self.0) {
             return Some(time.to_utc());
         }
-        self.0.parse::<chrono::NaiveDateTime>().ok().map(|naive| naive.and_utc())
+        self.0
+            .parse::<chrono::NaiveDateTime>()
+            .ok()
+            .map(|naive| naive.and_utc())
     }
 
     /// Returns milliseconds since the epoch, `None` if the text is no time.
@@ -57,7 +60,11 @@ mod tests {
 
     #[test]
     fn text_is_kept_to_the_letter() {
-        for text in ["2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:05+02:00", "soon"] {
+        for text in [
+            "2026-01-02T03:04:05.123456789Z",
+            "2026-01-02T03:04:05+02:00",
+            "soon",
+        ] {
             assert_eq!(Time::from_text(text).as_str(), text);
         }
     }

@@ -118,8 +118,19 @@ mod tests {
         assert_eq!(map.turn_msg_range(2), Some((6, 7)));
         assert_eq!(map.turn_msg_range(3), Some((7, 8)));
         assert_eq!(map.turn_msg_range(4), None);
-        assert_eq!(map.messages_for_range(&TurnRange::new(0, 1), &messages).len(), 5);
-        assert_eq!(map.messages_for_range(&TurnRange::new(3, 99), &messages).len(), 1);
-        assert!(map.messages_for_range(&TurnRange::new(9, 12), &messages).is_empty());
+        assert_eq!(
+            map.messages_for_range(&TurnRange::new(0, 1), &messages)
+                .len(),
+            5
+        );
+        assert_eq!(
+            map.messages_for_range(&TurnRange::new(3, 99), &messages)
+                .len(),
+            1
+        );
+        assert!(
+            map.messages_for_range(&TurnRange::new(9, 12), &messages)
+                .is_empty()
+        );
     }
 }

@@ -1,0 +1,396 @@
+//! The life of an append: messages in, whole turns out.
+//!
+//! One transaction groups the messages into turns, counts, seals, chains the digests and raises
+//! the session's tick. Nothing here reads a message body.
+
+use std::ops::Range;
+
+use super::codec;
+use super::error::{StoreError, StoreResult};
+use super::rows::{CallSite, LoopRow, MessageRow, Size, TurnRow};
+use super::{LoopKey, SessionRow, StoreRead, StoreWrite, Tick};
+use crate::model::{AgentMessage, Role, Time};
+use crate::tokens::TokenCounter;
+
+/// A message to append, with the keyed digest of the record that it was imported from.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    /// The message.
+    pub message: AgentMessage,
+    /// The digest, `None` if it was not imported.
+    pub origin: Option<[u8; 32]>,
+}
+
+impl From<AgentMessage> for NewMessage {
+    fn from(message: AgentMessage) -> Self {
+        Self {
+            message,
+            origin: None,
+        }
+    }
+}
+
+/// What an append did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The sequences of the messages.
+    pub seqs: Range<u32>,
+    /// Turn groups of the loop afterwards.
+    pub turns: u32,
+    /// Turn groups that are not in flight.
+    pub complete: u32,
+    /// The session's tick afterwards.
+    pub tick: Tick,
+}
+
+/// Appends messages to a loop.
+///
+/// # Errors
+/// If the loop is not there, or the store refuses.
+pub fn append(
+    write: &mut dyn StoreWrite,
+    in_loop: LoopKey,
+    messages: Vec<NewMessage>,
+    counter: &dyn TokenCounter,
+) -> StoreResult<Appended> {
+    let row = write.loop_by_key(in_loop)?;
+    let session = write.session_by_key(row.session)?;
+    let from = row.totals.next_seq;
+    let mut append = Append::begin(write, row, session)?;
+    for message in messages {
+        append.push(write, message, counter)?;
+    }
+    append.finish(write, from)
+}
+
+/// Replaces the last turn of a loop, which must not be sealed, by `messages`.
+///
+/// # Errors
+/// If the turn is sealed, the loop has none, or the store refuses.
+pub fn replace_last_turn(
+    write: &mut dyn StoreWrite,
+    in_loop: LoopKey,
+    messages: Vec<NewMessage>,
+    counter: &dyn TokenCounter,
+) -> StoreResult<Appended> {
+    let mut row = write.loop_by_key(in_loop)?;
+    let Some(turn) = row.totals.turns.checked_sub(1) else {
+        return append(write, in_loop, messages, counter);
+    };
+    let last = turn_of(write, in_loop, turn)?;
+    if last.first_seq < row.totals.sealed_seq {
+        return Err(StoreError::Invalid(format!(
+            "turn {turn} is complete and cannot be replaced"
+        )));
+    }
+    write.remove_unsealed(in_loop, last.first_seq, turn)?;
+    roll_back(write, &mut row, &last)?;
+    write.update_loop(&row)?;
+    append(write, in_loop, messages, counter)
+}
+
+/// Sets the loop's totals back to what they were before its last turn.
+fn roll_back(write: &dyn StoreWrite, row: &mut LoopRow, last: &TurnRow) -> StoreResult<()> {
+    let before = match last.turn.checked_sub(1) {
+        Some(turn) => turn_of(write, row.key, turn)?,
+        None => TurnRow::default(),
+    };
+    let totals = &mut row.totals;
+    totals.turns = last.turn;
+    totals.complete = totals.complete.min(last.turn);
+    totals.next_seq = last.first_seq;
+    totals.messages = before.messages;
+    totals.tokens = before.tokens;
+    totals.bytes = before.bytes;
+    totals.last_turn_index = before.turn_index;
+    totals.open_calls.retain(|_, turn| *turn < last.turn);
+    totals.chain = [0; 32];
+    if let Some(seq) = last.first_seq.checked_sub(1) {
+        write.messages(row.key, seq..seq + 1, &mut |message| {
+            totals.chain = message.chain;
+            Ok(std::ops::ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(())
+}
+
+fn turn_of(read: &(impl StoreRead + ?Sized), in_loop: LoopKey, turn: u32) -> StoreResult<TurnRow> {
+    read.turn(in_loop, turn)?
+        .ok_or_else(|| StoreError::Damaged(format!("turn {turn} is missing")))
+}
+
+/// Ends a loop, or sets it running again.
+///
+/// # Errors
+/// If the loop is not there, or the store refuses.
+pub fn set_status(
+    write: &mut dyn StoreWrite,
+    in_loop: LoopKey,
+    status: crate::model::LoopStatus,
+) -> StoreResult<()> {
+    let mut row = write.loop_by_key(in_loop)?;
+    row.ended_at = status.is_ended().then(|| Time::now().as_str().to_owned());
+    row.status = status;
+    seal(write, &mut row)?;
+    write.update_loop(&row)
+}
+
+/// Works out which turns are complete, and seals them. A turn that was sealed stays sealed.
+pub(crate) fn seal(read: &dyn StoreWrite, row: &mut LoopRow) -> StoreResult<()> {
+    let last = match row.totals.turns.checked_sub(1) {
+        Some(turn) => Some(turn_of(read, row.key, turn)?),
+        None => None,
+    };
+    seal_with(row, last.as_ref());
+    Ok(())
+}
+
+fn seal_with(row: &mut LoopRow, last: Option<&TurnRow>) {
+    let ended = row.status.is_ended();
+    let totals = &mut row.totals;
+    let in_flight = last.is_some_and(|last| {
+        !ended && (!last.answered || totals.open_calls.values().any(|turn| *turn == last.turn))
+    });
+    totals.complete = totals.turns - u32::from(in_flight);
+    let sealed = match last {
+        Some(last) if in_flight => last.first_seq,
+        _ => totals.next_seq,
+    };
+    totals.sealed_seq = totals.sealed_seq.max(sealed);
+}
+
+/// The state of an append in progress.
+struct Append {
+    row: LoopRow,
+    session: SessionRow,
+    /// The last turn, as far as it has come.
+    turn: Option<TurnRow>,
+    cursor: crate::model::GroupCursor,
+    /// Whether `turn` differs from what is stored.
+    dirty: bool,
+    /// Whether the tick has been raised yet.
+    ticked: bool,
+}
+
+impl Append {
+    fn begin(read: &dyn StoreWrite, row: LoopRow, session: SessionRow) -> StoreResult<Self> {
+        let turn = match row.totals.turns.checked_sub(1) {
+            Some(turn) => Some(turn_of(read, row.key, turn)?),
+            None => None,
+        };
+        let cursor = match &turn {
+            Some(turn) => crate::model::GroupCursor::after(turn.turn_index),
+            None => crate::model::GroupCursor::default(),
+        };
+        Ok(Self {
+            row,
+            session,
+            turn,
+            cursor,
+            dirty: false,
+            ticked: false,
+        })
+    }
+
+    fn push(
+        &mut self,
+        write: &mut dyn StoreWrite,
+        new: NewMessage,
+        counter: &dyn TokenCounter,
+    ) -> StoreResult<()> {
+        let NewMessage { message, origin } = new;
+        if message.role() != Role::Extension {
+            self.enter_turn(write, &message)?;
+            self.follow_calls(write, &message)?;
+        }
+        if !self.ticked {
+            self.raise_tick();
+        }
+        let created_at = message.message().and_then(crate::model::Message::timestamp);
+        let is_system = matches!(&message, AgentMessage::Extension(e) if e.kind == "system");
+        let (body, blobs) = codec::encode(message, counter)?;
+        self.count(&body, is_system, created_at);
+        let totals = &mut self.row.totals;
+        totals.chain = codec::chain(&totals.chain, &body.digest);
+        let row = MessageRow {
+            seq: totals.next_seq,
+            turn: totals.turns.checked_sub(1),
+            tick: self.session.tick,
+            body,
+            created_at,
+            origin,
+            chain: totals.chain,
+        };
+        totals.next_seq = totals
+            .next_seq
+            .checked_add(1)
+            .ok_or_else(|| StoreError::Invalid("a loop holds at most 2^32 messages".into()))?;
+        write.insert_message(self.row.key, &row, &blobs)
+    }
+
+    fn raise_tick(&mut self) {
+        self.session.tick += 1;
+        self.ticked = true;
+    }
+
+    /// Begins a new turn group if this message does.
+    fn enter_turn(
+        &mut self,
+        write: &mut dyn StoreWrite,
+        message: &AgentMessage,
+    ) -> StoreResult<()> {
+        let turn_index = message.turn_index();
+        if !self.cursor.begins(turn_index) && self.turn.is_some() {
+            return Ok(());
+        }
+        self.flush(write)?;
+        self.raise_tick();
+        let before = self.turn.take().unwrap_or_default();
+        self.turn = Some(TurnRow {
+            turn: self.row.totals.turns,
+            first_seq: self.row.totals.next_seq,
+            turn_index,
+            answered: false,
+            answers: None,
+            started_at: None,
+            ended_at: None,
+            ..before
+        });
+        self.row.totals.turns += 1;
+        self.row.totals.last_turn_index = turn_index;
+        Ok(())
+    }
+
+    /// Keeps track of calls without a result, and of results that answer another turn's call.
+    fn follow_calls(&mut self, read: &dyn StoreWrite, message: &AgentMessage) -> StoreResult<()> {
+        let Some(turn) = self.turn.as_mut() else {
+            return Ok(());
+        };
+        let Some(message) = message.message() else {
+            return Ok(());
+        };
+        for call in message.tool_calls() {
+            self.row
+                .totals
+                .open_calls
+                .insert(call.id.clone(), turn.turn);
+        }
+        let crate::model::Message::ToolResult(result) = message else {
+            return Ok(());
+        };
+        let here = self.row.totals.open_calls.remove(&result.tool_call_id);
+        let site = match here {
+            Some(made) => Some(CallSite {
+                in_loop: self.row.key,
+                turn: made,
+            }),
+            None => call_above(read, &self.row, &result.tool_call_id)?,
+        };
+        if let Some(site) = site.filter(|s| s.in_loop != self.row.key || s.turn != turn.turn) {
+            turn.answers = Some(turn.answers.map_or(site, |earlier| earlier.min(site)));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, body: &super::StoredMessage, is_system: bool, created_at: Option<i64>) {
+        let totals = &mut self.row.totals;
+        if body.role == Role::Extension {
+            totals.system_tokens += if is_system { body.tokens } else { 0 };
+            return;
+        }
+        totals.messages += 1;
+        totals.tokens += body.tokens;
+        totals.bytes += body.bytes;
+        let Some(turn) = self.turn.as_mut() else {
+            return;
+        };
+        turn.messages = totals.messages;
+        turn.tokens = totals.tokens;
+        turn.bytes = totals.bytes;
+        turn.prompts += u64::from(body.role == Role::User);
+        turn.answered |= body.role == Role::Assistant;
+        turn.started_at = turn.started_at.or(created_at);
+        turn.ended_at = created_at.or(turn.ended_at);
+        turn.tick = self.session.tick;
+        self.dirty = true;
+    }
+
+    fn flush(&mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
+        if let (true, Some(turn)) = (self.dirty, &self.turn) {
+            write.put_turn(self.row.key, turn)?;
+        }
+        self.dirty = false;
+        Ok(())
+    }
+
+    fn finish(mut self, write: &mut dyn StoreWrite, from: u32) -> StoreResult<Appended> {
+        self.flush(write)?;
+        if self.row.totals.next_seq > from {
+            seal_with(&mut self.row, self.turn.as_ref());
+            write.update_loop(&self.row)?;
+            self.session.current_loop = Some(self.row.key);
+            self.session.last_active_at = Some(self.last_active());
+            write.update_session(&self.session)?;
+        }
+        let totals = &self.row.totals;
+        Ok(Appended {
+            seqs: from..totals.next_seq,
+            turns: totals.turns,
+            complete: totals.complete,
+            tick: self.session.tick,
+        })
+    }
+
+    /// The time of the last message if it has one: an import must not look like activity today.
+    fn last_active(&self) -> String {
+        let said = self
+            .turn
+            .as_ref()
+            .and_then(|turn| turn.ended_at)
+            .and_then(Time::from_millis);
+        let known = self.session.last_active_at.clone().map(Time::from_text);
+        match (said, known) {
+            (Some(said), Some(known)) if said.millis() < known.millis() => known,
+            (Some(said), _) => said,
+            (None, _) => Time::now(),
+        }
+        .as_str()
+        .to_owned()
+    }
+}
+
+/// Finds the call `id` among the unanswered ones of the loops before.
+fn call_above(read: &dyn StoreWrite, row: &LoopRow, id: &str) -> StoreResult<Option<CallSite>> {
+    let Some(parent) = row.parent else {
+        return Ok(None);
+    };
+    let (mut cut, mut found) = (row.parent_turn, None);
+    read.walk(parent, &mut |above| {
+        let made = above.totals.open_calls.get(id).copied();
+        if let Some(turn) = made.filter(|turn| cut.is_some_and(|cut| *turn <= cut)) {
+            found = Some(CallSite {
+                in_loop: above.key,
+                turn,
+            });
+            return Ok(std::ops::ControlFlow::Break(()));
+        }
+        cut = above.parent_turn;
+        Ok(std::ops::ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+/// Returns the size of the first `turns` turns of a loop.
+///
+/// # Errors
+/// If a turn is missing.
+pub fn size_through(
+    read: &(impl StoreRead + ?Sized),
+    in_loop: LoopKey,
+    turns: u32,
+) -> StoreResult<Size> {
+    match turns.checked_sub(1) {
+        None => Ok(Size::default()),
+        Some(last) => Ok(turn_of(read, in_loop, last)?.size()),
+    }
+}

@@ -1,0 +1,313 @@
+//! How a message is stored: small JSON (`head`), its largest text apart, its images in blobs.
+//!
+//! JSON is most of the cost of reading a context, so large texts stay out of it. The digest of a
+//! message is SHA-256 over salt, role, head, the number of the text's block and the text, each
+//! with its length; the chain of a loop is SHA-256 over the chain before and the digest.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha256};
+
+use super::error::{StoreError, StoreResult};
+use super::rows::{Blob, StoredMessage};
+use crate::model::{AgentMessage, Content, Image, Json, Role};
+use crate::tokens::TokenCounter;
+
+/// Texts shorter than this stay in the JSON: parsing them costs less than another column.
+const MIN_TEXT_BYTES: usize = 64;
+
+/// Turns a message into its stored form, and returns the blobs that it shows.
+///
+/// # Errors
+/// If the message cannot be written as JSON, or no random salt can be had.
+pub fn encode(
+    mut message: AgentMessage,
+    counter: &dyn TokenCounter,
+) -> StoreResult<(StoredMessage, Vec<Blob>)> {
+    let tokens = counter.message_tokens(&message);
+    let bytes = json_bytes(&message)?;
+    let lines = tool_result_lines(&message);
+    let mut blobs = Vec::new();
+    let mut text = None;
+    if let Some(inner) = message.message_mut() {
+        let content = inner.content_mut();
+        for block in content.iter_mut() {
+            if let Content::Image(image) = block {
+                blobs.extend(take_image(image));
+            }
+        }
+        text = take_text(content);
+    }
+    let head = to_json(&message)?;
+    let (text_block, text) = text.map_or((None, None), |(at, text)| (Some(at), Some(text)));
+    let salt = random_salt()?;
+    let role = message.role();
+    let digest = message_digest(&salt, role, &head, text_block, text.as_deref());
+    let stored = StoredMessage {
+        role,
+        tokens,
+        bytes,
+        lines,
+        text_block,
+        salt: Some(salt),
+        digest,
+        head: Some(head),
+        text,
+    };
+    Ok((stored, blobs))
+}
+
+/// Turns the stored form back into the message; `blob` finds a blob by its SHA-256.
+///
+/// # Errors
+/// If the stored JSON is no message or a blob is missing: the database is damaged.
+pub fn decode(
+    stored: StoredMessage,
+    blob: &mut dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>>,
+) -> StoreResult<AgentMessage> {
+    let Some(head) = stored.head else {
+        return Ok(AgentMessage::extension("removed", Json::null()));
+    };
+    let mut message: AgentMessage = serde_json::from_str(&head)
+        .map_err(|error| StoreError::Damaged(format!("a message is no message: {error}")))?;
+    if let Some(inner) = message.message_mut() {
+        let content = inner.content_mut();
+        if let (Some(at), Some(text)) = (stored.text_block, stored.text) {
+            match content.get_mut(at as usize) {
+                Some(Content::Text(block)) => block.text = text,
+                _ => return Err(StoreError::Damaged("a text without its block".into())),
+            }
+        }
+        for block in content.iter_mut() {
+            if let Content::Image(image) = block {
+                put_image(image, blob)?;
+            }
+        }
+    }
+    Ok(message)
+}
+
+/// Returns the digest of a stored message.
+pub fn message_digest(
+    salt: &[u8; 16],
+    role: Role,
+    head: &str,
+    text_block: Option<u32>,
+    text: Option<&str>,
+) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(salt);
+    hash.update([role_number(role)]);
+    hash.update((head.len() as u64).to_le_bytes());
+    hash.update(head);
+    hash.update(text_block.map_or(0, |at| u64::from(at) + 1).to_le_bytes());
+    hash.update(text.unwrap_or_default());
+    hash.finalize().into()
+}
+
+/// Returns the chain after a message with this digest.
+pub fn chain(before: &[u8; 32], digest: &[u8; 32]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(before);
+    hash.update(digest);
+    hash.finalize().into()
+}
+
+/// Returns the number that stands for a role in the tables.
+pub fn role_number(role: Role) -> u8 {
+    match role {
+        Role::User => 0,
+        Role::Assistant => 1,
+        Role::ToolResult => 2,
+        Role::Extension => 3,
+    }
+}
+
+/// Returns the role that a number stands for.
+///
+/// # Errors
+/// If no role has the number.
+pub fn role_from_number(number: i64) -> StoreResult<Role> {
+    match number {
+        0 => Ok(Role::User),
+        1 => Ok(Role::Assistant),
+        2 => Ok(Role::ToolResult),
+        3 => Ok(Role::Extension),
+        _ => Err(StoreError::Damaged(format!("role {number}"))),
+    }
+}
+
+/// Returns 16 random bytes.
+pub(crate) fn random_salt() -> StoreResult<[u8; 16]> {
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt).map_err(|error| StoreError::Other(error.to_string().into()))?;
+    Ok(salt)
+}
+
+/// Returns the size of a message as compact JSON.
+pub(crate) fn json_bytes(message: &AgentMessage) -> StoreResult<u64> {
+    struct Count(u64);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, message).map_err(|e| StoreError::Invalid(e.to_string()))?;
+    Ok(count.0)
+}
+
+pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> StoreResult<String> {
+    serde_json::to_string(value).map_err(|e| StoreError::Invalid(e.to_string()))
+}
+
+fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
+    if message.role() != Role::ToolResult {
+        return None;
+    }
+    let most = message
+        .message()?
+        .texts()
+        .map(|text| text.lines().count())
+        .max()
+        .unwrap_or(0);
+    Some(u32::try_from(most).unwrap_or(u32::MAX))
+}
+
+fn take_text(content: &mut [Content]) -> Option<(u32, String)> {
+    let size = |block: &Content| match block {
+        Content::Text(text) => text.text.len(),
+        _ => 0,
+    };
+    let (at, block) = content
+        .iter_mut()
+        .enumerate()
+        .max_by_key(|(_, block)| size(block))?;
+    match block {
+        Content::Text(text) if text.text.len() >= MIN_TEXT_BYTES => {
+            Some((u32::try_from(at).ok()?, std::mem::take(&mut text.text)))
+        }
+        _ => None,
+    }
+}
+
+/// Moves an image's data to a blob, if its base64 can be made again from the bytes.
+fn take_image(image: &mut Image) -> Option<Blob> {
+    if image.data.is_empty() || image.extra.get("blob").is_some() {
+        return None;
+    }
+    let data = STANDARD.decode(&image.data).ok()?;
+    if STANDARD.encode(&data) != image.data {
+        return None;
+    }
+    let sha256: [u8; 32] = Sha256::digest(&data).into();
+    image.data.clear();
+    image.extra.mark_absent("data");
+    image.extra.insert("blob", Json::string(&hex(&sha256)));
+    image
+        .extra
+        .insert("bytes", Json::of(&data.len()).unwrap_or_default());
+    Some(Blob { sha256, data })
+}
+
+fn put_image(
+    image: &mut Image,
+    blob: &mut dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>>,
+) -> StoreResult<()> {
+    let name = image
+        .extra
+        .get("blob")
+        .and_then(|json| json.read::<String>().ok());
+    let Some(sha256) = name.as_deref().and_then(unhex) else {
+        return Ok(());
+    };
+    if let Some(data) = blob(&sha256)? {
+        image.data = STANDARD.encode(data);
+        image.extra.remove("blob");
+        image.extra.remove("bytes");
+    }
+    Ok(())
+}
+
+/// Writes bytes as lower-case hexadecimal text.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    let mut bytes = [0; 32];
+    if digits.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::HeuristicTokenCounter;
+
+    fn round_trip(json: &str) -> (StoredMessage, Vec<Blob>) {
+        let message: AgentMessage = serde_json::from_str(json).unwrap();
+        let (stored, blobs) = encode(message.clone(), &HeuristicTokenCounter).unwrap();
+        let mut find = |sha: &[u8; 32]| {
+            Ok(blobs
+                .iter()
+                .find(|blob| blob.sha256 == *sha)
+                .map(|blob| blob.data.clone()))
+        };
+        let back = decode(stored.clone(), &mut find).unwrap();
+        assert_eq!(
+            serde_json::to_string(&back).unwrap(),
+            serde_json::to_string(&message).unwrap()
+        );
+        assert_eq!(
+            stored.bytes,
+            serde_json::to_string(&message).unwrap().len() as u64
+        );
+        (stored, blobs)
+    }
+
+    #[test]
+    fn the_largest_text_and_images_stand_apart_and_come_back() {
+        let long = "line\\n".repeat(100);
+        let (stored, blobs) = round_trip(&format!(
+            r#"{{"role":"user","content":[{{"type":"text","text":"a"}},{{"type":"text","text":"{long}"}},
+            {{"type":"image","data":"aGVsbG8=","mimeType":"image/png"}}],"timestamp":1}}"#
+        ));
+        assert_eq!(stored.text_block, Some(1));
+        assert_eq!(stored.text.map(|text| text.len()), Some(500));
+        assert!(stored.head.unwrap().len() < 300);
+        assert_eq!(blobs[0].data, b"hello");
+    }
+
+    #[test]
+    fn base64_that_is_not_canonical_stays_as_it_is() {
+        for data in ["aGVsbG8", "aGVs bG8=", "aGVsbG9=", "???"] {
+            let (_, blobs) = round_trip(&format!(
+                r#"{{"role":"user","content":[{{"type":"image","data":"{data}","mimeType":"x"}}]}}"#
+            ));
+            assert!(blobs.is_empty(), "{data}");
+        }
+    }
+
+    #[test]
+    fn equal_messages_have_unequal_digests() {
+        let json = r#"{"role":"user","content":[]}"#;
+        assert_ne!(round_trip(json).0.digest, round_trip(json).0.digest);
+    }
+}

@@ -1,0 +1,133 @@
+//! Digests of runs, flips and blocks, so that `verify` finds a changed bit in any of them.
+//!
+//! Each is SHA-256 over the fields in the order of the table, each with its length.
+
+use sha2::{Digest as _, Sha256};
+
+use super::rows::{BlockMessage, BlockRow, CoverageRow, FlipRow, RunRow, Section, Size, Turns};
+
+struct Fields(Sha256);
+
+impl Fields {
+    fn new(kind: &str) -> Self {
+        let mut fields = Self(Sha256::new());
+        fields.text(kind);
+        fields
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    fn number(&mut self, number: i64) {
+        self.0.update(number.to_le_bytes());
+    }
+
+    fn count(&mut self, number: u64) {
+        self.0.update(number.to_le_bytes());
+    }
+
+    fn maybe(&mut self, text: Option<&str>) {
+        self.count(u64::from(text.is_some()));
+        self.text(text.unwrap_or_default());
+    }
+
+    fn pair(&mut self, pair: Option<(u32, u32)>) {
+        let (a, b) = pair.map_or((-1, -1), |(a, b)| (i64::from(a), i64::from(b)));
+        self.number(a);
+        self.number(b);
+    }
+
+    fn turns(&mut self, turns: Option<Turns>) {
+        self.pair(turns.map(|turns| (turns.first, turns.last)));
+    }
+
+    fn size(&mut self, size: Size) {
+        self.count(size.tokens);
+        self.count(size.bytes);
+        self.count(size.messages);
+    }
+
+    fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}
+
+/// Returns the digest of a run.
+pub fn run(row: &RunRow) -> [u8; 32] {
+    let mut fields = Fields::new("run");
+    fields.text(&row.run_id);
+    fields.number(row.session.0);
+    fields.number(row.point.in_loop.0);
+    fields.count(u64::from(row.point.turns));
+    fields.number(row.tick);
+    fields.text(&row.trigger);
+    fields.text(&row.strategy);
+    fields.count(u64::from(row.round));
+    fields.text(row.outcome.as_str());
+    fields.maybe(row.fallback.as_deref());
+    fields.maybe(row.error.as_deref());
+    fields.text(&row.scope);
+    fields.text(&row.older_loops);
+    fields.text(&row.counter);
+    fields.size(row.before);
+    fields.size(row.after);
+    fields.text(&row.started_at);
+    fields.count(row.duration_ms);
+    fields.text(&row.config);
+    fields.maybe(row.usage.as_deref());
+    fields.bytes(&row.plan);
+    fields.maybe(row.record.as_deref());
+    fields.finish()
+}
+
+/// Returns the digest of a flip.
+pub fn flip(row: &FlipRow) -> [u8; 32] {
+    let mut fields = Fields::new("flip");
+    fields.number(row.run.0);
+    fields.count(u64::from(row.redo));
+    fields.number(row.point.in_loop.0);
+    fields.count(u64::from(row.point.turns));
+    fields.number(row.tick);
+    fields.text(&row.at);
+    fields.maybe(row.reason.as_deref());
+    fields.finish()
+}
+
+/// Returns the digest of a block, its coverage and its messages.
+pub fn block(row: &BlockRow, messages: &[BlockMessage], coverage: &[CoverageRow]) -> [u8; 32] {
+    let mut fields = Fields::new("block");
+    fields.number(row.in_loop.0);
+    fields.count(u64::from(row.generation));
+    fields.number(row.run.0);
+    fields.text(row.kind.as_str());
+    fields.number(row.extends.map_or(0, |block| block.0));
+    fields.turns(row.layout.first);
+    fields.turns(row.layout.compacted);
+    fields.turns(row.layout.recent);
+    fields.count(u64::from(row.through));
+    fields.count(row.tokens_covered);
+    fields.size(row.size);
+    fields.text(&row.strategy);
+    fields.text(&row.shaping);
+    fields.text(&row.created_at);
+    fields.maybe(row.extra.as_deref());
+    fields.count(messages.len() as u64);
+    for message in messages {
+        fields.count(u64::from(message.section == Section::Recent));
+        fields.number(message.replaces.map_or(-1, i64::from));
+        fields.bytes(message.body.as_ref().map_or(&[], |body| &body.digest));
+    }
+    for row in coverage {
+        fields.number(row.in_loop.0);
+        fields.pair(row.seqs);
+        fields.pair(row.turns);
+        fields.text(row.disposition.as_str());
+    }
+    fields.finish()
+}

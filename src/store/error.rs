@@ -1,0 +1,128 @@
+//! What can go wrong, by what the caller can do about it.
+
+use std::path::PathBuf;
+
+/// The driver's own error, behind `source()`.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a database could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file or its folder is not there.
+    #[error("{path}: there is no database here; check --db, or create one with `loopstore import`")]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is something else.
+    #[error("{path}: this is not a loopstore database")]
+    NotADatabase {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A later version wrote it.
+    #[error(
+        "{path}: written by a newer loopstore (format {found}, this program reads up to {known}); \
+         use that version or a later one"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The newest format that this program knows.
+        known: i64,
+    },
+    /// The file is damaged.
+    #[error(
+        "{path}: the database is damaged ({detail}); restore a backup, or see `loopstore verify`"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        detail: String,
+    },
+    /// The file is on a network file system, where SQLite's locks cannot be trusted.
+    #[error(
+        "{path}: a {kind} file system cannot be trusted with locks; keep the database on a local disk"
+    )]
+    NetworkFileSystem {
+        /// The file.
+        path: PathBuf,
+        /// The kind of file system.
+        kind: String,
+    },
+    /// The database was written with another token counter.
+    #[error("this database counts tokens with `{stored}`, not `{given}`")]
+    Counter {
+        /// The counter that wrote it.
+        stored: String,
+        /// The counter it was to be opened with.
+        given: String,
+    },
+    /// Another program holds the database.
+    #[error("the database is busy; try again when the other program is done")]
+    Busy,
+    /// Anything else.
+    #[error("{path}: cannot open the database: {cause}")]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: Cause,
+    },
+}
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another writer held the database longer than the busy timeout.
+    #[error("the database is busy: another writer held it longer than the timeout; try again")]
+    Busy,
+    /// There is no such session.
+    #[error("no session `{0}`; `loopstore sessions` lists them")]
+    NoSession(String),
+    /// There is no such loop.
+    #[error("no loop `{0}` in this session; `loopstore show` lists them")]
+    NoLoop(String),
+    /// There is no such run.
+    #[error("no run `{0}`; `loopstore history` lists them")]
+    NoRun(String),
+    /// The session is there already.
+    #[error("session `{0}` exists already")]
+    SessionExists(String),
+    /// The loop is there already.
+    #[error("loop `{0}` exists already in this session")]
+    LoopExists(String),
+    /// An id that fits several.
+    #[error("`{given}` fits {count} ids; give more of it")]
+    Ambiguous {
+        /// What was given.
+        given: String,
+        /// How many ids begin with it.
+        count: usize,
+    },
+    /// The request itself is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// A commit found that another run had come first.
+    #[error("another compaction of this chain came first; build the context again and retry")]
+    Conflict,
+    /// The database holds something it cannot hold.
+    #[error("the database is damaged: {0}; run `loopstore verify`")]
+    Damaged(String),
+    /// The database is read-only.
+    #[error("the database is read-only")]
+    ReadOnly,
+    /// The disk is full.
+    #[error("the disk is full; nothing of this write was kept")]
+    Full,
+    /// Anything else.
+    #[error("the database refused: {0}")]
+    Other(#[source] Cause),
+}
+
+/// The result of a store operation.
+pub type StoreResult<T> = Result<T, StoreError>;

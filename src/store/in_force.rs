@@ -1,0 +1,205 @@
+//! What is in force for a leaf, from runs and flips alone.
+//!
+//! A run or a flip counts from a leaf if its loop is on the leaf's chain and had then no complete
+//! turn beyond the loop's cut. A run is live if it committed and the last flip of it that counts
+//! is no undo. In force for a loop is its newest generation of a run that counts and is live. The
+//! first rollup met on the way from the leaf covers every loop before its own.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use super::error::StoreResult;
+use super::rows::{BlockKind, BlockRow, LoopRow, Point, RunKey};
+use super::{LoopKey, StoreRead, Tick};
+
+/// From where, and how, a chain is seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Only what had happened at this tick; `None`: now.
+    pub at: Option<Tick>,
+    /// Rollups do not count (`OlderLoops::Skip`).
+    pub without_rollups: bool,
+    /// Nothing is in force (`--force`).
+    pub raw: bool,
+}
+
+/// One loop of a chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// The loop.
+    pub row: LoopRow,
+    /// How many of its turns belong to the chain.
+    pub turns: u32,
+    /// How many of these are complete.
+    pub complete: u32,
+    /// The sequence after the last that belongs to the chain.
+    pub end_seq: u32,
+    /// The block in force.
+    pub block: Option<BlockRow>,
+}
+
+impl Link {
+    /// Whether the block in force covers every loop before this one.
+    pub fn is_anchor(&self) -> bool {
+        self.block
+            .as_ref()
+            .is_some_and(|block| block.kind == BlockKind::Rollup)
+    }
+}
+
+/// Follows a chain from its leaf and knows which runs count.
+pub struct ForceWalk<'a> {
+    read: &'a dyn StoreRead,
+    view: View,
+    /// Turns that belong to the chain, of each loop met so far.
+    cuts: HashMap<LoopKey, u32>,
+    live: HashMap<RunKey, bool>,
+}
+
+impl<'a> ForceWalk<'a> {
+    /// Begins a walk; it knows no loop yet.
+    pub fn new(read: &'a dyn StoreRead, view: View) -> Self {
+        Self {
+            read,
+            view,
+            cuts: HashMap::new(),
+            live: HashMap::new(),
+        }
+    }
+
+    /// Visits the loops of the chain, leaf first, with the block in force on each; stops after the
+    /// anchor of the rollup in force.
+    ///
+    /// # Errors
+    /// What the store or `visit` returns.
+    pub fn run(
+        &mut self,
+        leaf: LoopKey,
+        visit: &mut dyn FnMut(Link) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<()> {
+        let read = self.read;
+        let mut cut = u32::MAX;
+        read.walk(leaf, &mut |row| {
+            let link = self.link(row, cut)?;
+            cut = link.row.parent_turn.map_or(0, |turn| turn + 1);
+            let is_anchor = link.is_anchor();
+            let flow = visit(link)?;
+            Ok(if is_anchor {
+                ControlFlow::Break(())
+            } else {
+                flow
+            })
+        })
+    }
+
+    fn link(&mut self, row: LoopRow, cut: u32) -> StoreResult<Link> {
+        self.cuts.insert(row.key, cut);
+        let block = if self.view.raw {
+            None
+        } else {
+            self.block_of(row.key)?
+        };
+        let turns = cut.min(row.totals.turns);
+        let mut link = Link {
+            turns,
+            complete: turns.min(row.totals.complete),
+            end_seq: row.totals.next_seq,
+            row,
+            block,
+        };
+        if cut < link.row.totals.turns {
+            link.end_seq = first_seq(self.read, link.row.key, cut)?;
+        }
+        if let Some(tick) = self.view.at {
+            self.rewind(&mut link, tick)?;
+        }
+        Ok(link)
+    }
+
+    /// Takes away what the loop did not have yet at `tick`.
+    fn rewind(&self, link: &mut Link, tick: Tick) -> StoreResult<()> {
+        let length = self.read.length_at(link.row.key, tick)?;
+        if length < link.end_seq {
+            link.end_seq = length;
+            link.turns = turns_before(self.read, link, length)?;
+            link.complete = link.complete.min(link.turns);
+        }
+        Ok(())
+    }
+
+    fn block_of(&mut self, in_loop: LoopKey) -> StoreResult<Option<BlockRow>> {
+        let mut found = None;
+        let read = self.read;
+        read.generations(in_loop, &mut |generation| {
+            let then = self.view.at.is_none_or(|at| generation.tick <= at);
+            let wanted = !(self.view.without_rollups && generation.block.kind == BlockKind::Rollup);
+            if then
+                && wanted
+                && self.counts(generation.point)
+                && self.is_live(generation.block.run)?
+            {
+                found = Some(generation.block);
+                return Ok(ControlFlow::Break(()));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
+    }
+
+    /// Whether what was made at `point` counts from the leaf, as far as the walk has come.
+    pub fn counts(&self, point: Point) -> bool {
+        self.cuts
+            .get(&point.in_loop)
+            .is_some_and(|cut| point.turns <= *cut)
+    }
+
+    /// Whether a run that counts is live. The loops of its flips lie between the leaf and its own
+    /// loop, so the walk has met them.
+    pub fn is_live(&mut self, run: RunKey) -> StoreResult<bool> {
+        if let Some(live) = self.live.get(&run) {
+            return Ok(*live);
+        }
+        let flips = self.read.flips(run)?;
+        let last = flips
+            .iter()
+            .rev()
+            .find(|flip| self.view.at.is_none_or(|at| flip.tick <= at) && self.counts(flip.point));
+        let live = last.is_none_or(|flip| flip.redo);
+        self.live.insert(run, live);
+        Ok(live)
+    }
+}
+
+/// Returns the chain of `leaf` from the anchor of the rollup in force (or the root) to the leaf.
+///
+/// # Errors
+/// What the store returns.
+pub fn chain(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Vec<Link>> {
+    let mut links = Vec::new();
+    ForceWalk::new(read, view).run(leaf, &mut |link| {
+        links.push(link);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    links.reverse();
+    Ok(links)
+}
+
+fn first_seq(read: &dyn StoreRead, in_loop: LoopKey, turn: u32) -> StoreResult<u32> {
+    let row = read.turn(in_loop, turn)?;
+    row.map(|row| row.first_seq)
+        .ok_or_else(|| super::StoreError::Damaged(format!("turn {turn} is missing")))
+}
+
+/// Returns how many turns of the link begin before the sequence `end`.
+fn turns_before(read: &dyn StoreRead, link: &Link, end: u32) -> StoreResult<u32> {
+    let (mut low, mut high) = (0, link.turns);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if first_seq(read, link.row.key, middle)? < end {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}

@@ -1,0 +1,218 @@
+//! The contract of a backend, and what all backends share.
+//!
+//! A [`SessionStore`] has two doors. `read` runs a closure on one consistent snapshot, `write` runs
+//! one in a transaction that commits if the closure returns `Ok` and leaves no trace otherwise.
+//! Behind the doors stand primitive operations on rows; the rules (how an append groups turns,
+//! what is in force, what a commit compares) are written once, above them. A model call never
+//! happens inside a door.
+
+pub mod append;
+pub mod codec;
+pub mod digest;
+mod error;
+pub mod in_force;
+mod rows;
+pub mod session;
+pub mod sqlite;
+
+use std::ops::{ControlFlow, Range};
+
+pub use error::{Cause, OpenError, StoreError, StoreResult};
+pub use rows::*;
+
+use crate::model::{AgentMessage, LoopId, SessionId};
+
+/// Called with each row; stops the query by breaking.
+pub type Visit<'a, T> = dyn FnMut(T) -> StoreResult<ControlFlow<()>> + 'a;
+
+/// A durable store of sessions.
+///
+/// A backend must keep these promises; `tests/store_conformance.rs` holds a case for each.
+/// - `read` must show one moment: rows that other writers commit meanwhile must not appear.
+/// - `write` must be atomic and serial: all of it or none, also after a crash, and what it returned
+///   `Ok` for must survive a power loss (at the default durability).
+/// - A message, block, run or flip that was committed must never change; an attempt must fail.
+pub trait SessionStore: Send + Sync {
+    /// Runs `work` on one snapshot.
+    ///
+    /// # Errors
+    /// What `work` returns, or the backend's own failure.
+    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()>;
+
+    /// Runs `work` in a write transaction, which commits if `work` returns `Ok`.
+    ///
+    /// # Errors
+    /// What `work` returns, or the backend's own failure; then nothing was written.
+    fn write(
+        &self,
+        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
+    ) -> StoreResult<()>;
+
+    /// Returns the token counter that the database is written with.
+    fn counter(&self) -> &dyn crate::tokens::TokenCounter;
+}
+
+/// What can be read within one snapshot.
+pub trait StoreRead {
+    /// Returns the session with this id.
+    fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>>;
+    /// Returns the sessions, last active first.
+    fn sessions(&self) -> StoreResult<Vec<SessionRow>>;
+    /// Returns the session with this key.
+    fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow>;
+    /// Returns the loop of a session with this id.
+    fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>>;
+    /// Returns the loop with this key.
+    fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow>;
+    /// Returns the loops of a session, in the order of their creation.
+    fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>>;
+    /// Returns what the loop's source said of it.
+    fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta>;
+    /// Visits the loops of the chain that ends in `leaf`, leaf first. One recursive query over
+    /// stored totals; must stop walking when `visit` breaks, and must end on a damaged chain too.
+    fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()>;
+    /// Returns one turn.
+    fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>>;
+    /// Returns some turns in order.
+    fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>>;
+    /// Returns the turns within `turns` that answer a call of another turn, with that turn.
+    fn spans(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<(u32, CallSite)>>;
+    /// Visits some messages in order.
+    fn messages(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut Visit<'_, MessageRow>,
+    ) -> StoreResult<()>;
+    /// Visits some messages in order without reading what they say.
+    fn sizes(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut Visit<'_, MessageSize>,
+    ) -> StoreResult<()>;
+    /// Returns how many messages the loop had at `tick`.
+    fn length_at(&self, in_loop: LoopKey, tick: Tick) -> StoreResult<u32>;
+    /// Returns a blob's bytes.
+    fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
+    /// Visits the blocks of committed runs on a loop, newest generation first.
+    fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()>;
+    /// Returns the undos and redos of a run in order.
+    fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>>;
+    /// Returns the runs made on a loop (its leaf), oldest first.
+    fn runs_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<RunRow>>;
+    /// Returns the runs of a session, oldest first.
+    fn runs(&self, session: SessionKey) -> StoreResult<Vec<RunRow>>;
+    /// Returns the run with this key.
+    fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow>;
+    /// Returns the blocks that a run wrote, by loop.
+    fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>>;
+    /// Returns all blocks on a loop, oldest generation first.
+    fn blocks_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockRow>>;
+    /// Returns the messages of a block in order.
+    fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>>;
+    /// Returns the coverage of a block in order.
+    fn coverage(&self, block: BlockKey) -> StoreResult<Vec<CoverageRow>>;
+    /// Returns the key that digests of imported records are made with.
+    fn import_key(&self) -> StoreResult<Vec<u8>>;
+    /// Returns the sessions imported from a record without an id, oldest first.
+    fn imported(
+        &self,
+        format: &str,
+        file_name: &str,
+        record_key: &str,
+    ) -> StoreResult<Vec<SessionKey>>;
+}
+
+/// What can be written within one transaction.
+pub trait StoreWrite: StoreRead {
+    /// Adds a session; the key of `row` is ignored.
+    fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey>;
+    /// Writes what changes in a session: all but key and id.
+    fn update_session(&mut self, row: &SessionRow) -> StoreResult<()>;
+    /// Adds a loop; the key of `row` is ignored.
+    fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey>;
+    /// Writes what changes in a loop: status, times, kind and totals.
+    fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()>;
+    /// Writes what the loop's source says of it.
+    fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()>;
+    /// Adds a message.
+    fn insert_message(
+        &mut self,
+        in_loop: LoopKey,
+        row: &MessageRow,
+        blobs: &[Blob],
+    ) -> StoreResult<()>;
+    /// Removes the messages from `seq` on, and the turns from `turn` on; refused for sealed ones.
+    fn remove_unsealed(&mut self, in_loop: LoopKey, seq: u32, turn: u32) -> StoreResult<()>;
+    /// Adds or rewrites a turn.
+    fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()>;
+    /// Adds a run; the key of `row` is ignored.
+    fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey>;
+    /// Adds a block with its messages and coverage; the key of its row is ignored.
+    fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey>;
+    /// Adds a flip.
+    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()>;
+    /// Notes where a session was imported from.
+    fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()>;
+}
+
+/// A row of `imports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportRow {
+    /// The format.
+    pub format: String,
+    /// The file, as it was given.
+    pub path: String,
+    /// The file's name without folders.
+    pub file_name: String,
+    /// The record's own key.
+    pub record_key: Option<String>,
+}
+
+/// Runs `work` on one snapshot of `store` and returns its result.
+///
+/// # Errors
+/// What `work` returns, or the backend's own failure.
+pub fn read<T>(
+    store: &dyn SessionStore,
+    work: impl FnOnce(&dyn StoreRead) -> StoreResult<T>,
+) -> StoreResult<T> {
+    let (mut work, mut result) = (Some(work), None);
+    store.read(&mut |snapshot| {
+        if let Some(work) = work.take() {
+            result = Some(work(snapshot)?);
+        }
+        Ok(())
+    })?;
+    result.ok_or_else(|| StoreError::Invalid("the store did not run the read".into()))
+}
+
+/// Runs `work` in a write transaction of `store` and returns its result.
+///
+/// # Errors
+/// What `work` returns, or the backend's own failure; then nothing was written.
+pub fn write<T>(
+    store: &dyn SessionStore,
+    work: impl FnOnce(&mut dyn StoreWrite) -> StoreResult<T>,
+) -> StoreResult<T> {
+    let (mut work, mut result) = (Some(work), None);
+    store.write(&mut |transaction| {
+        if let Some(work) = work.take() {
+            result = Some(work(transaction)?);
+        }
+        Ok(())
+    })?;
+    result.ok_or_else(|| StoreError::Invalid("the store did not run the write".into()))
+}
+
+/// Turns a stored message back into the message.
+///
+/// # Errors
+/// If the stored form is damaged.
+pub fn decode(
+    read: &(impl StoreRead + ?Sized),
+    stored: StoredMessage,
+) -> StoreResult<AgentMessage> {
+    codec::decode(stored, &mut |sha256| read.blob(sha256))
+}

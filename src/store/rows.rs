@@ -1,0 +1,591 @@
+//! What the tables hold, as plain values. Keys are a backend's own integers.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::model::{LoopId, LoopStatus, Role, SessionId};
+
+macro_rules! key {
+    ($($(#[$meta:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub(crate) i64);
+    )*};
+}
+
+key! {
+    /// A session within its database.
+    SessionKey,
+    /// A loop within its database. A parent's key is always smaller than its child's.
+    LoopKey,
+    /// A compaction run within its database.
+    RunKey,
+    /// A block within its database.
+    BlockKey,
+}
+
+/// A moment of a session: everything with this tick or an earlier one has happened.
+pub type Tick = i64;
+
+/// A row of `sessions`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionRow {
+    /// Its key.
+    pub key: SessionKey,
+    /// Its public id.
+    pub session_id: SessionId,
+    /// The agent.
+    pub agent_id: Option<String>,
+    /// A title for people.
+    pub title: Option<String>,
+    /// ISO-8601 text.
+    pub created_at: Option<String>,
+    /// ISO-8601 text.
+    pub last_active_at: Option<String>,
+    /// The loop last appended to or created.
+    pub current_loop: Option<LoopKey>,
+    /// The session's clock.
+    pub tick: Tick,
+    /// The format that it was imported from.
+    pub source: Option<String>,
+    /// The interchange form without loops.
+    pub meta: String,
+}
+
+/// What a loop holds, as kept by each append.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoopTotals {
+    /// Messages stored, extensions included: the next sequence.
+    pub next_seq: u32,
+    /// Messages before this sequence are sealed.
+    pub sealed_seq: u32,
+    /// Turn groups.
+    pub turns: u32,
+    /// Turn groups that are not in flight.
+    pub complete: u32,
+    /// Messages that are no extension.
+    pub messages: u64,
+    /// Tokens of these.
+    pub tokens: u64,
+    /// Bytes of these as JSON.
+    pub bytes: u64,
+    /// Tokens of extensions of kind `system`.
+    pub system_tokens: u64,
+    /// The newest generation of a block on this loop.
+    pub generation: u32,
+    /// The source's index of the last turn group.
+    pub last_turn_index: Option<i64>,
+    /// Calls without a result, and the turn that made them.
+    pub open_calls: BTreeMap<String, u32>,
+    /// The digest chain through the last message.
+    pub chain: [u8; 32],
+}
+
+/// A row of `loops`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoopRow {
+    /// Its key.
+    pub key: LoopKey,
+    /// Its session.
+    pub session: SessionKey,
+    /// Its public id.
+    pub loop_id: LoopId,
+    /// The loop that it goes on from, if that is in the same session.
+    pub parent: Option<LoopKey>,
+    /// That loop as the source names it.
+    pub parent_loop_id: Option<LoopId>,
+    /// The last turn of the parent that belongs to this loop's chain; `None`: no turn of it.
+    pub parent_turn: Option<u32>,
+    /// The continuation kind as JSON.
+    pub kind: String,
+    /// Where it stands.
+    pub status: LoopStatus,
+    /// ISO-8601 text.
+    pub started_at: Option<String>,
+    /// ISO-8601 text.
+    pub ended_at: Option<String>,
+    /// When it was created.
+    pub tick: Tick,
+    /// What it holds.
+    pub totals: LoopTotals,
+}
+
+/// What a loop's source said of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoopMeta {
+    /// The interchange form without messages, turns and events.
+    pub meta: String,
+    /// Recorded turns and events.
+    pub history: Option<String>,
+}
+
+/// A message without what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageSize {
+    /// Its place in the loop.
+    pub seq: u32,
+    /// Its turn group.
+    pub turn: Option<u32>,
+    /// Its role.
+    pub role: Role,
+    /// Its size.
+    pub size: Size,
+    /// Lines of the longest text of a tool result.
+    pub lines: Option<u32>,
+}
+
+/// A block with what is needed to tell whether it is in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generation {
+    /// The block.
+    pub block: BlockRow,
+    /// Where its run was made.
+    pub point: Point,
+    /// When its run was committed.
+    pub tick: Tick,
+}
+
+/// A row of `turns`: one turn group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TurnRow {
+    /// Its position in the loop.
+    pub turn: u32,
+    /// The sequence of its first message.
+    pub first_seq: u32,
+    /// Messages of the loop through this turn.
+    pub messages: u64,
+    /// User messages of the loop through this turn.
+    pub prompts: u64,
+    /// Tokens of the loop through this turn.
+    pub tokens: u64,
+    /// Bytes of the loop through this turn.
+    pub bytes: u64,
+    /// The source's index.
+    pub turn_index: Option<i64>,
+    /// Whether the model answered.
+    pub answered: bool,
+    /// The earliest turn outside of this one that holds a call answered here.
+    pub answers: Option<CallSite>,
+    /// When it was last appended to.
+    pub tick: Tick,
+    /// Milliseconds since the epoch.
+    pub started_at: Option<i64>,
+    /// Milliseconds since the epoch.
+    pub ended_at: Option<i64>,
+}
+
+/// The turn that holds a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallSite {
+    /// Its loop.
+    pub in_loop: LoopKey,
+    /// The turn.
+    pub turn: u32,
+}
+
+/// A row of `messages`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MessageRow {
+    /// Its place in the loop.
+    pub seq: u32,
+    /// Its turn group; `None` for an extension before the first.
+    pub turn: Option<u32>,
+    /// When it was appended.
+    pub tick: Tick,
+    /// What it says.
+    pub body: StoredMessage,
+    /// Milliseconds since the epoch.
+    pub created_at: Option<i64>,
+    /// Keyed digest of the record that it was imported from.
+    pub origin: Option<[u8; 32]>,
+    /// The digest chain through this message.
+    pub chain: [u8; 32],
+}
+
+/// A message in its stored form: small JSON, the largest text apart, images in blobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredMessage {
+    /// Its role.
+    pub role: Role,
+    /// Its tokens.
+    pub tokens: u64,
+    /// The size of its JSON.
+    pub bytes: u64,
+    /// Lines of the longest text of a tool result.
+    pub lines: Option<u32>,
+    /// The content block whose text is `text`.
+    pub text_block: Option<u32>,
+    /// The random salt of its digest; `None` once redacted.
+    pub salt: Option<[u8; 16]>,
+    /// SHA-256 of salt and stored bytes.
+    pub digest: [u8; 32],
+    /// The interchange form with that text left empty; `None` once redacted or archived.
+    pub head: Option<String>,
+    /// The largest text.
+    pub text: Option<String>,
+}
+
+/// Content that stands apart from its message, named by its SHA-256.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blob {
+    /// Its name.
+    pub sha256: [u8; 32],
+    /// Its bytes.
+    pub data: Vec<u8>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its blocks are in force until undone.
+    Committed,
+    /// The context would not have become smaller.
+    NoGain,
+    /// A hook said no.
+    Vetoed,
+    /// The strategy or a check failed.
+    Failed,
+    /// Another run came first.
+    Conflict,
+}
+
+impl Outcome {
+    const ALL: [Self; 5] = [
+        Self::Committed,
+        Self::NoGain,
+        Self::Vetoed,
+        Self::Failed,
+        Self::Conflict,
+    ];
+
+    /// Returns the word in SQL and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::NoGain => "no_gain",
+            Self::Vetoed => "vetoed",
+            Self::Failed => "failed",
+            Self::Conflict => "conflict",
+        }
+    }
+
+    /// Reads the word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|outcome| outcome.as_str() == word)
+    }
+}
+
+/// Where a run or a flip was made: a loop, and how many complete turns it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// The leaf.
+    pub in_loop: LoopKey,
+    /// Its complete turns.
+    pub turns: u32,
+}
+
+/// The size of a context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Sum of the messages' counts.
+    pub tokens: u64,
+    /// Sum of the messages' JSON.
+    pub bytes: u64,
+    /// Number of messages.
+    pub messages: u64,
+}
+
+impl Size {
+    /// Adds `other`.
+    pub fn add(&mut self, other: Self) {
+        self.tokens += other.tokens;
+        self.bytes += other.bytes;
+        self.messages += other.messages;
+    }
+
+    /// Returns what is left when `other` is taken away.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            bytes: self.bytes.saturating_sub(other.bytes),
+            messages: self.messages.saturating_sub(other.messages),
+        }
+    }
+}
+
+impl TurnRow {
+    /// Returns the size of the loop through this turn.
+    pub fn size(&self) -> Size {
+        Size {
+            tokens: self.tokens,
+            bytes: self.bytes,
+            messages: self.messages,
+        }
+    }
+}
+
+/// A row of `runs`: the audit row of one attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRow {
+    /// Its key.
+    pub key: RunKey,
+    /// Its session.
+    pub session: SessionKey,
+    /// Its public id.
+    pub run_id: String,
+    /// Where it was made.
+    pub point: Point,
+    /// When it was written.
+    pub tick: Tick,
+    /// What asked for it: `manual`, `headroom`, `force` …
+    pub trigger: String,
+    /// What made the text.
+    pub strategy: String,
+    /// Counts the committed runs of the chain from 1.
+    pub round: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The last fallback that it needed.
+    pub fallback: Option<String>,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// The scope as text.
+    pub scope: String,
+    /// `skip` or `rollup`.
+    pub older_loops: String,
+    /// The token counter.
+    pub counter: String,
+    /// The context before.
+    pub before: Size,
+    /// The context after, or as it would have been.
+    pub after: Size,
+    /// ISO-8601 text.
+    pub started_at: String,
+    /// Milliseconds.
+    pub duration_ms: u64,
+    /// The configuration as JSON.
+    pub config: String,
+    /// Tokens of summarisers as JSON.
+    pub usage: Option<String>,
+    /// Digest of the plan.
+    pub plan: [u8; 32],
+    /// What another tool recorded.
+    pub record: Option<String>,
+}
+
+/// An undo or a redo of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlipRow {
+    /// The run.
+    pub run: RunKey,
+    /// Whether the run is live afterwards.
+    pub redo: bool,
+    /// Where it was made.
+    pub point: Point,
+    /// When.
+    pub tick: Tick,
+    /// ISO-8601 text.
+    pub at: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// On the leaf of its run.
+    Current,
+    /// On a loop before that.
+    Earlier,
+    /// It also covers every loop before its own.
+    Rollup,
+}
+
+impl BlockKind {
+    const ALL: [Self; 3] = [Self::Current, Self::Earlier, Self::Rollup];
+
+    /// Returns the word in SQL and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Earlier => "earlier",
+            Self::Rollup => "rollup",
+        }
+    }
+
+    /// Reads the word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+/// The turns of a block's sections: they follow each other without gap or overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Kept word for word.
+    pub first: Option<Turns>,
+    /// Replaced.
+    pub compacted: Option<Turns>,
+    /// Kept, long tool outputs cut.
+    pub recent: Option<Turns>,
+}
+
+/// Turns of one loop, both ends inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// The first.
+    pub first: u32,
+    /// The last.
+    pub last: u32,
+}
+
+impl Turns {
+    /// The turns of `range`, `None` if it is empty.
+    pub fn of(range: Range<u32>) -> Option<Self> {
+        (range.start < range.end).then(|| Self {
+            first: range.start,
+            last: range.end - 1,
+        })
+    }
+
+    /// Returns the turn after the last.
+    pub fn end(self) -> u32 {
+        self.last + 1
+    }
+}
+
+impl Layout {
+    /// Returns the turn after the last covered one.
+    pub fn end(&self) -> u32 {
+        self.recent
+            .or(self.compacted)
+            .or(self.first)
+            .map_or(0, Turns::end)
+    }
+}
+
+/// A row of `blocks`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockRow {
+    /// Its key.
+    pub key: BlockKey,
+    /// The loop that it stands on.
+    pub in_loop: LoopKey,
+    /// Its number on that loop, from 1.
+    pub generation: u32,
+    /// The run that wrote it.
+    pub run: RunKey,
+    /// What it is.
+    pub kind: BlockKind,
+    /// The rollup that it goes on from.
+    pub extends: Option<BlockKey>,
+    /// Its sections.
+    pub layout: Layout,
+    /// Sequences before this one are covered.
+    pub through: u32,
+    /// Tokens of what it covers.
+    pub tokens_covered: u64,
+    /// What its sections show.
+    pub size: Size,
+    /// What made the text.
+    pub strategy: String,
+    /// The configuration that shaped it.
+    pub shaping: String,
+    /// ISO-8601 text.
+    pub created_at: String,
+    /// Fields of a foreign block.
+    pub extra: Option<String>,
+}
+
+/// A section that has messages of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// `keep_compacted`.
+    Compacted,
+    /// `keep_recent`.
+    Recent,
+}
+
+/// A row of `block_messages`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockMessage {
+    /// Where it stands.
+    pub section: Section,
+    /// The original that it replaces.
+    pub replaces: Option<u32>,
+    /// What it says; `None`: the original is dropped.
+    pub body: Option<StoredMessage>,
+}
+
+/// What happened to a message or a turn that a block covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Disposition {
+    /// Shown word for word.
+    Kept,
+    /// Shown with its tool output cut.
+    Truncated,
+    /// The replacement holds something made from it.
+    Summarised,
+    /// Nothing of it is shown.
+    Dropped,
+    /// The whole loop went into a summary that stands on another loop.
+    RolledUp,
+}
+
+impl Disposition {
+    /// All of them, in the order of the JSON.
+    pub const ALL: [Self; 5] = [
+        Self::Kept,
+        Self::Truncated,
+        Self::Summarised,
+        Self::Dropped,
+        Self::RolledUp,
+    ];
+
+    /// Returns the word in SQL and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Truncated => "truncated",
+            Self::Summarised => "summarised",
+            Self::Dropped => "dropped",
+            Self::RolledUp => "rolled_up",
+        }
+    }
+
+    /// Reads the word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|disposition| disposition.as_str() == word)
+    }
+}
+
+/// A row of `coverage`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoverageRow {
+    /// The loop that is covered.
+    pub in_loop: LoopKey,
+    /// Sequences, both ends inclusive; `None` for a loop without messages.
+    pub seqs: Option<(u32, u32)>,
+    /// Turns, both ends inclusive.
+    pub turns: Option<(u32, u32)>,
+    /// What happened.
+    pub disposition: Disposition,
+}
+
+/// A block with what belongs to it, as a run writes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewBlock {
+    /// The row; its key, generation and run are given by the store.
+    pub row: BlockRow,
+    /// The messages that differ from the originals.
+    pub messages: Vec<BlockMessage>,
+    /// What happened to what it covers.
+    pub coverage: Vec<CoverageRow>,
+    /// Blobs that its messages show.
+    pub blobs: Vec<Blob>,
+}

@@ -1,0 +1,130 @@
+//! Beginning sessions, loops and forks.
+
+use super::error::{StoreError, StoreResult};
+use super::rows::{LoopMeta, LoopRow, LoopTotals, SessionRow};
+use super::{LoopKey, SessionKey, StoreWrite};
+use crate::model::{ContinuationKind, LoopRecord, Session, Time};
+
+/// Adds a session; its loops are not looked at.
+///
+/// # Errors
+/// If a session with this id is there already.
+pub fn create_session(
+    write: &mut dyn StoreWrite,
+    session: &Session,
+    title: Option<String>,
+    source: Option<String>,
+) -> StoreResult<SessionKey> {
+    if write.session(&session.session_id)?.is_some() {
+        return Err(StoreError::SessionExists(session.session_id.to_string()));
+    }
+    let mut row = SessionRow {
+        key: SessionKey(0),
+        session_id: session.session_id.clone(),
+        agent_id: None,
+        title,
+        created_at: None,
+        last_active_at: None,
+        current_loop: None,
+        tick: 0,
+        source,
+        meta: String::new(),
+    };
+    describe_session(&mut row, session)?;
+    write.insert_session(&row)
+}
+
+/// Takes over what `session` says of itself.
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub fn describe_session(row: &mut SessionRow, session: &Session) -> StoreResult<()> {
+    let text = |time: &Option<Time>| time.as_ref().map(|time| time.as_str().to_owned());
+    row.agent_id = session.agent_id.clone();
+    row.created_at = text(&session.created_at);
+    row.last_active_at = text(&session.last_active_at);
+    row.meta = super::codec::to_json(session)?;
+    Ok(())
+}
+
+/// Begins a loop. `record.messages` is not looked at.
+///
+/// Without a `parent_turn` the chain of the loop holds everything that the parent has now. A
+/// parent that is not in this session is only noted.
+///
+/// # Errors
+/// If the loop is there already, or `parent_turn` is beyond the parent's last turn.
+pub fn create_loop(
+    write: &mut dyn StoreWrite,
+    session: SessionKey,
+    record: &LoopRecord,
+) -> StoreResult<LoopKey> {
+    if write.loop_by_id(session, &record.loop_id)?.is_some() {
+        return Err(StoreError::LoopExists(record.loop_id.to_string()));
+    }
+    let parent = match &record.parent_loop_id {
+        Some(id) => write.loop_by_id(session, id)?,
+        None => None,
+    };
+    let mut owner = write.session_by_key(session)?;
+    owner.tick += 1;
+    let mut row = LoopRow {
+        key: LoopKey(0),
+        session,
+        loop_id: record.loop_id.clone(),
+        parent: parent.as_ref().map(|parent| parent.key),
+        parent_loop_id: record.parent_loop_id.clone(),
+        parent_turn: cut_of(parent.as_ref(), record)?,
+        kind: String::new(),
+        status: record.status.clone(),
+        started_at: None,
+        ended_at: None,
+        tick: owner.tick,
+        totals: LoopTotals::default(),
+    };
+    let meta = describe_loop(&mut row, record)?;
+    let key = write.insert_loop(&row, &meta)?;
+    owner.current_loop = Some(key);
+    write.update_session(&owner)?;
+    Ok(key)
+}
+
+/// Returns the last turn of the parent that belongs to the new loop's chain.
+fn cut_of(parent: Option<&LoopRow>, record: &LoopRecord) -> StoreResult<Option<u32>> {
+    let Some(parent) = parent else {
+        return Ok(None);
+    };
+    let last = parent.totals.turns.checked_sub(1);
+    let Some(wanted) = &record.parent_turn else {
+        return Ok(last);
+    };
+    match u32::try_from(wanted.get()) {
+        Ok(turn) if Some(turn) <= last => Ok(Some(turn)),
+        _ => Err(StoreError::Invalid(format!(
+            "loop `{}` has {} turns, there is no turn {}",
+            parent.loop_id,
+            parent.totals.turns,
+            wanted.get()
+        ))),
+    }
+}
+
+/// Takes over what `record` says of itself, and returns what is stored beside the row.
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub fn describe_loop(row: &mut LoopRow, record: &LoopRecord) -> StoreResult<LoopMeta> {
+    let text = |time: &Option<Time>| time.as_ref().map(|time| time.as_str().to_owned());
+    row.kind = super::codec::to_json(&kind_of(record))?;
+    row.status = record.status.clone();
+    row.started_at = text(&record.started_at);
+    row.ended_at = text(&record.ended_at);
+    Ok(LoopMeta {
+        meta: super::codec::to_json(record)?,
+        history: None,
+    })
+}
+
+fn kind_of(record: &LoopRecord) -> ContinuationKind {
+    record.continuation_kind.clone().unwrap_or_default()
+}

@@ -1,0 +1,183 @@
+//! The SQLite backend: one file, one writer connection, readers that see snapshots.
+//!
+//! A write begins IMMEDIATE, so that it never fails half-way for a lock; a read opens a deferred
+//! transaction on a connection of a small pool and lets go of its snapshot when the closure ends,
+//! so that checkpoints can finish. A database in memory has only the writer's connection.
+
+mod options;
+mod query;
+mod read;
+mod schema;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, TransactionBehavior};
+
+pub use options::{Durability, SqliteOptions};
+pub use query::{QueryRows, Stats};
+pub use schema::format_version;
+
+use super::error::{OpenError, StoreError, StoreResult};
+use super::{SessionStore, StoreRead, StoreWrite};
+use crate::tokens::TokenCounter;
+
+/// How many idle reading connections are kept.
+const MAX_IDLE_READERS: usize = 8;
+
+/// A store in one SQLite database.
+pub struct SqliteStore {
+    path: Option<PathBuf>,
+    options: SqliteOptions,
+    writer: Mutex<Connection>,
+    readers: Mutex<Vec<Connection>>,
+}
+
+impl SqliteStore {
+    /// Opens the database at `path` with default options; creates it if it is not there.
+    ///
+    /// # Errors
+    /// If the file is no loopstore database, is damaged, was written by a newer version, or
+    /// cannot be opened.
+    ///
+    /// # Examples
+    /// ```
+    /// let folder = tempfile::tempdir()?;
+    /// let store = loopstore::SqliteStore::open(folder.path().join("agent.db"))?;
+    /// # drop(store);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_with(path, SqliteOptions::default())
+    }
+
+    /// Opens the database at `path` with these options.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let writer = schema::open_file(path, &options)?;
+        Ok(Self {
+            path: Some(path.to_owned()),
+            options,
+            writer: Mutex::new(writer),
+            readers: Mutex::default(),
+        })
+    }
+
+    /// Makes an empty database in memory.
+    ///
+    /// # Errors
+    /// If SQLite cannot be set up.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        Self::in_memory_with(SqliteOptions::default())
+    }
+
+    /// Makes an empty database in memory with these options.
+    ///
+    /// # Errors
+    /// If SQLite cannot be set up.
+    pub fn in_memory_with(options: SqliteOptions) -> Result<Self, OpenError> {
+        let writer = schema::open_memory(&options)?;
+        Ok(Self {
+            path: None,
+            options,
+            writer: Mutex::new(writer),
+            readers: Mutex::default(),
+        })
+    }
+
+    /// Returns the file, `None` for a database in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Runs `work` on a connection that can only read; in memory, on the writer's.
+    fn with_reader<T>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        let Some(path) = &self.path else {
+            return work(&mut self.lock_writer());
+        };
+        let idle = self
+            .readers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => schema::open_reader(path, &self.options).map_err(from_open)?,
+        };
+        let result = work(&mut connection);
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if readers.len() < MAX_IDLE_READERS {
+            readers.push(connection);
+        }
+        result
+    }
+
+    /// Runs `work` on one snapshot of the bare connection.
+    fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
+        self.with_reader(|connection| {
+            let transaction = connection.transaction().map_err(from_sqlite)?;
+            work(&transaction)
+        })
+    }
+
+    /// A panic of another thread rolled its transaction back; the connection is still good.
+    fn lock_writer(&self) -> MutexGuard<'_, Connection> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SessionStore for SqliteStore {
+    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
+        self.snapshot(|connection| work(&read::Reader { connection }))
+    }
+
+    fn write(
+        &self,
+        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        if self.options.read_only {
+            return Err(StoreError::ReadOnly);
+        }
+        let mut connection = self.lock_writer();
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(from_sqlite)?;
+        work(&mut read::Reader {
+            connection: &transaction,
+        })?;
+        transaction.commit().map_err(from_sqlite)
+    }
+
+    fn counter(&self) -> &dyn TokenCounter {
+        &*self.options.counter
+    }
+}
+
+fn from_open(error: OpenError) -> StoreError {
+    match error {
+        OpenError::Busy => StoreError::Busy,
+        OpenError::Damaged { detail, .. } => StoreError::Damaged(detail),
+        other => StoreError::Other(Box::new(other)),
+    }
+}
+
+/// Sorts an error of the driver by what the caller can do.
+fn from_sqlite(error: rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode as Code;
+    let message = error.to_string();
+    match error.sqlite_error_code() {
+        Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Busy,
+        Some(Code::ReadOnly) => StoreError::ReadOnly,
+        Some(Code::DiskFull) => StoreError::Full,
+        Some(Code::DatabaseCorrupt | Code::NotADatabase) => StoreError::Damaged(message),
+        Some(Code::ConstraintViolation) => StoreError::Invalid(message),
+        _ => StoreError::Other(Box::new(error)),
+    }
+}

@@ -1,0 +1,112 @@
+//! How a database is opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::tokens::{HeuristicTokenCounter, TokenCounter};
+
+/// What is left of the last commits after a power loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// All of them: each commit waits for the disk.
+    #[default]
+    Full,
+    /// The last ones may be lost, never one from the middle; an append costs about a third.
+    Normal,
+}
+
+/// Options of a SQLite database.
+#[derive(Clone)]
+pub struct SqliteOptions {
+    pub(super) durability: Durability,
+    pub(super) busy_timeout: Duration,
+    pub(super) read_only: bool,
+    pub(super) create: bool,
+    pub(super) cache_kib: u32,
+    pub(super) allow_network: bool,
+    pub(super) counter: Arc<dyn TokenCounter>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Full,
+            busy_timeout: Duration::from_secs(10),
+            read_only: false,
+            create: true,
+            cache_kib: 8192,
+            allow_network: false,
+            counter: Arc::new(HeuristicTokenCounter),
+        }
+    }
+}
+
+impl std::fmt::Debug for SqliteOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteOptions")
+            .field("durability", &self.durability)
+            .field("busy_timeout", &self.busy_timeout)
+            .field("read_only", &self.read_only)
+            .field("create", &self.create)
+            .field("cache_kib", &self.cache_kib)
+            .field("allow_network", &self.allow_network)
+            .field("counter", &self.counter.name())
+            .finish()
+    }
+}
+
+impl SqliteOptions {
+    /// The default options: full durability, ten seconds of patience, read and write.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what a power loss may cost.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets how long an operation waits for another writer before it fails as busy.
+    #[must_use]
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
+        self
+    }
+
+    /// Opens the database for reading only.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Sets whether a database that is not there is created (the default).
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Sets the page cache of each connection in KiB.
+    #[must_use]
+    pub fn cache_kib(mut self, kib: u32) -> Self {
+        self.cache_kib = kib;
+        self
+    }
+
+    /// Opens the database on a network file system too, where locks may not hold.
+    #[must_use]
+    pub fn allow_network(mut self, allow: bool) -> Self {
+        self.allow_network = allow;
+        self
+    }
+
+    /// Sets the token counter. A database keeps the counter that it was created with.
+    #[must_use]
+    pub fn counter(mut self, counter: Arc<dyn TokenCounter>) -> Self {
+        self.counter = counter;
+        self
+    }
+}

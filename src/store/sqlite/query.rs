@@ -1,0 +1,224 @@
+//! Questions in SQL: read-only, and figures of the file.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, hooks};
+
+use super::{SqliteStore, from_sqlite};
+use crate::model::Json;
+use crate::store::error::{StoreError, StoreResult};
+
+/// The rows that a query gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueryRows {
+    /// The names of the columns.
+    pub columns: Vec<String>,
+    /// The values, row by row; a blob stands as hexadecimal text.
+    pub rows: Vec<Vec<Json>>,
+}
+
+/// Figures of a database.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Sessions.
+    pub sessions: i64,
+    /// Loops.
+    pub loops: i64,
+    /// Turns.
+    pub turns: i64,
+    /// Messages, extensions not counted.
+    pub messages: i64,
+    /// Extension messages.
+    pub extensions: i64,
+    /// Tokens of the messages.
+    pub tokens: i64,
+    /// Bytes of the messages as JSON.
+    pub bytes: i64,
+    /// Compaction runs.
+    pub runs: i64,
+    /// Blocks that these wrote.
+    pub blocks: i64,
+    /// Images and other binary content.
+    pub blobs: i64,
+    /// Bytes of these.
+    pub blob_bytes: i64,
+    /// Size of the database file in bytes.
+    pub file_bytes: i64,
+    /// Size of the write-ahead log in bytes.
+    pub wal_bytes: i64,
+}
+
+impl SqliteStore {
+    /// Runs one query that can only read, and returns its rows.
+    ///
+    /// # Errors
+    /// If the query is no single reading statement, or SQLite refuses it.
+    pub fn query(&self, sql: &str) -> StoreResult<QueryRows> {
+        self.with_reader(|connection| read_only(connection, |connection| rows(connection, sql)))
+    }
+
+    /// Returns figures of the database and its files.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn stats(&self) -> StoreResult<Stats> {
+        let mut stats = self.snapshot(totals)?;
+        if let Some(path) = self.path() {
+            let size = |path: &std::path::Path| {
+                std::fs::metadata(path).map_or(0, |data| i64::try_from(data.len()).unwrap_or(0))
+            };
+            let mut wal = path.as_os_str().to_owned();
+            wal.push("-wal");
+            stats.file_bytes = size(path);
+            stats.wal_bytes = size(wal.as_ref());
+        }
+        Ok(stats)
+    }
+
+    /// Returns what SQLite's own checks find: pages, indexes and references between tables.
+    ///
+    /// # Errors
+    /// If the database cannot be read at all.
+    pub fn integrity_problems(&self) -> StoreResult<Vec<String>> {
+        self.snapshot(|connection| {
+            let mut problems = Vec::new();
+            let mut statement = connection
+                .prepare("PRAGMA integrity_check")
+                .map_err(from_sqlite)?;
+            let mut rows = statement.query([]).map_err(from_sqlite)?;
+            while let Some(row) = rows.next().map_err(from_sqlite)? {
+                let line: String = row.get(0).map_err(from_sqlite)?;
+                if line != "ok" {
+                    problems.push(line);
+                }
+            }
+            let mut statement = connection
+                .prepare("PRAGMA foreign_key_check")
+                .map_err(from_sqlite)?;
+            let mut rows = statement.query([]).map_err(from_sqlite)?;
+            while let Some(row) = rows.next().map_err(from_sqlite)? {
+                let (table, id): (String, Option<i64>) = (
+                    row.get(0).map_err(from_sqlite)?,
+                    row.get(1).map_err(from_sqlite)?,
+                );
+                problems.push(format!(
+                    "row {} of {table} refers to nothing",
+                    id.unwrap_or(-1)
+                ));
+            }
+            Ok(problems)
+        })
+    }
+}
+
+fn totals(connection: &Connection) -> StoreResult<Stats> {
+    connection
+        .query_row(
+            "SELECT (SELECT count(*) FROM sessions), count(*), coalesce(sum(turns), 0),
+                 coalesce(sum(messages), 0), coalesce(sum(next_seq - messages), 0),
+                 coalesce(sum(tokens), 0), coalesce(sum(bytes), 0),
+                 (SELECT count(*) FROM runs), (SELECT count(*) FROM blocks),
+                 (SELECT count(*) FROM blobs), (SELECT coalesce(sum(bytes), 0) FROM blobs)
+             FROM loops",
+            [],
+            |row| {
+                Ok(Stats {
+                    sessions: row.get(0)?,
+                    loops: row.get(1)?,
+                    turns: row.get(2)?,
+                    messages: row.get(3)?,
+                    extensions: row.get(4)?,
+                    tokens: row.get(5)?,
+                    bytes: row.get(6)?,
+                    runs: row.get(7)?,
+                    blocks: row.get(8)?,
+                    blobs: row.get(9)?,
+                    blob_bytes: row.get(10)?,
+                    file_bytes: 0,
+                    wal_bytes: 0,
+                })
+            },
+        )
+        .map_err(from_sqlite)
+}
+
+/// Runs `work` while the connection allows nothing but reading: no writes, no `ATTACH`, no
+/// pragmas that change anything, no functions that load code.
+fn read_only<T>(
+    connection: &mut Connection,
+    work: impl FnOnce(&Connection) -> StoreResult<T>,
+) -> StoreResult<T> {
+    connection
+        .authorizer(Some(allow_reading))
+        .map_err(from_sqlite)?;
+    let result = work(connection);
+    connection
+        .authorizer(None::<fn(hooks::AuthContext<'_>) -> hooks::Authorization>)
+        .map_err(from_sqlite)?;
+    result
+}
+
+fn allow_reading(context: hooks::AuthContext<'_>) -> hooks::Authorization {
+    use hooks::AuthAction as Action;
+    const PRAGMAS: [&str; 5] = [
+        "table_info",
+        "table_list",
+        "index_list",
+        "index_info",
+        "table_xinfo",
+    ];
+    match context.action {
+        Action::Select | Action::Read { .. } | Action::Recursive => hooks::Authorization::Allow,
+        Action::Function { function_name } if function_name != "load_extension" => {
+            hooks::Authorization::Allow
+        }
+        Action::Pragma { pragma_name, .. } if PRAGMAS.contains(&pragma_name) => {
+            hooks::Authorization::Allow
+        }
+        _ => hooks::Authorization::Deny,
+    }
+}
+
+fn rows(connection: &Connection, sql: &str) -> StoreResult<QueryRows> {
+    let refused = |error: rusqlite::Error| match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::AuthorizationForStatementDenied) => {
+            StoreError::Invalid("only reading is allowed here: one SELECT".into())
+        }
+        Some(rusqlite::ErrorCode::DatabaseCorrupt) => from_sqlite(error),
+        _ => StoreError::Invalid(format!("the query failed: {error}")),
+    };
+    let mut statement = connection.prepare(sql).map_err(refused)?;
+    if !statement.readonly() {
+        return Err(StoreError::Invalid(
+            "only reading is allowed here: one SELECT".into(),
+        ));
+    }
+    let columns: Vec<String> = statement
+        .column_names()
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let mut rows = statement.query([]).map_err(refused)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(refused)? {
+        let mut values = Vec::with_capacity(columns.len());
+        for at in 0..columns.len() {
+            values.push(json(row.get_ref(at).map_err(refused)?));
+        }
+        found.push(values);
+    }
+    Ok(QueryRows {
+        columns,
+        rows: found,
+    })
+}
+
+fn json(value: ValueRef<'_>) -> Json {
+    match value {
+        ValueRef::Null => Json::null(),
+        ValueRef::Integer(number) => Json::of(&number).unwrap_or_default(),
+        ValueRef::Real(number) => Json::of(&number).unwrap_or_default(),
+        ValueRef::Text(text) => Json::string(&String::from_utf8_lossy(text)),
+        ValueRef::Blob(bytes) => Json::string(&crate::store::codec::hex(bytes)),
+    }
+}

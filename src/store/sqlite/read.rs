@@ -1,0 +1,641 @@
+//! Reading rows.
+
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::from_sqlite;
+use crate::model::{LoopId, LoopStatus, SessionId};
+use crate::store::codec::role_from_number;
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::*;
+
+/// A connection within a transaction: what both doors hand out.
+pub(super) struct Reader<'a> {
+    pub(super) connection: &'a Connection,
+}
+
+/// The key of the row `number` of a loop or block.
+pub(super) fn packed(owner: i64, number: u32) -> i64 {
+    (owner << 32) | i64::from(number)
+}
+
+fn number(id: i64) -> u32 {
+    // The mask leaves 32 bits.
+    (id & 0xFFFF_FFFF) as u32
+}
+
+/// The keys of the rows in `range` of a loop or block, both ends inclusive.
+fn span(owner: i64, range: &Range<u32>) -> Option<(i64, i64)> {
+    (range.start < range.end).then(|| (packed(owner, range.start), packed(owner, range.end - 1)))
+}
+
+const SESSION: &str = "SELECT key, session_id, agent_id, title, created_at, last_active_at,
+    current_loop, tick, source, meta FROM sessions";
+
+const LOOP_COLUMNS: &str = "l.key, l.session, l.loop_id, l.parent, l.parent_loop_id, l.parent_turn,
+    l.kind, l.status, l.started_at, l.ended_at, l.tick, l.next_seq, l.sealed_seq, l.turns,
+    l.complete, l.messages, l.tokens, l.bytes, l.system_tokens, l.generation, l.last_turn_index,
+    l.open_calls, l.chain";
+
+const TURN: &str = "SELECT id, first_seq, messages, prompts, tokens, bytes, turn_index, answered,
+    span_loop, span_turn, tick, started_at, ended_at FROM turns";
+
+const RUN: &str = "SELECT key, session, run_id, loop, turns, tick, trigger, strategy, round,
+    outcome, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
+    bytes_before, bytes_after, messages_before, messages_after, started_at, duration_ms, config,
+    usage, plan, record FROM runs";
+
+const BLOCK_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.kind, b.extends,
+    b.first_start, b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end,
+    b.through, b.tokens_covered, b.tokens_block, b.bytes_block, b.messages_block, b.strategy,
+    b.shaping, b.created_at, b.extra";
+
+/// A row read by column name, with damage reported instead of passed on.
+struct Fields<'r, 's>(&'r Row<'s>);
+
+impl Fields<'_, '_> {
+    fn get<T: FromSql>(&self, column: &str) -> StoreResult<T> {
+        self.0.get(column).map_err(|error| match error {
+            rusqlite::Error::SqliteFailure(..) => from_sqlite(error),
+            _ => StoreError::Damaged(error.to_string()),
+        })
+    }
+
+    fn unsigned(&self, column: &str) -> StoreResult<u64> {
+        let value: i64 = self.get(column)?;
+        u64::try_from(value).map_err(|_| StoreError::Damaged(format!("{column} is {value}")))
+    }
+
+    fn small(&self, column: &str) -> StoreResult<u32> {
+        let value: i64 = self.get(column)?;
+        u32::try_from(value).map_err(|_| StoreError::Damaged(format!("{column} is {value}")))
+    }
+
+    fn maybe_small(&self, column: &str) -> StoreResult<Option<u32>> {
+        let value: Option<i64> = self.get(column)?;
+        value
+            .map(u32::try_from)
+            .transpose()
+            .map_err(|_| StoreError::Damaged(format!("{column} is {value:?}")))
+    }
+
+    fn turns(&self, first: &str, last: &str) -> StoreResult<Option<Turns>> {
+        Ok(match (self.maybe_small(first)?, self.maybe_small(last)?) {
+            (Some(first), Some(last)) => Some(Turns { first, last }),
+            _ => None,
+        })
+    }
+}
+
+fn damaged<E: std::fmt::Display>(error: E) -> StoreError {
+    StoreError::Damaged(error.to_string())
+}
+
+fn session_row(row: &Fields<'_, '_>) -> StoreResult<SessionRow> {
+    Ok(SessionRow {
+        key: SessionKey(row.get("key")?),
+        session_id: SessionId::new(row.get::<String>("session_id")?).map_err(damaged)?,
+        agent_id: row.get("agent_id")?,
+        title: row.get("title")?,
+        created_at: row.get("created_at")?,
+        last_active_at: row.get("last_active_at")?,
+        current_loop: row.get::<Option<i64>>("current_loop")?.map(LoopKey),
+        tick: row.get("tick")?,
+        source: row.get("source")?,
+        meta: row.get("meta")?,
+    })
+}
+
+fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
+    let open_calls: Option<String> = row.get("open_calls")?;
+    let open_calls: BTreeMap<String, u32> = match open_calls {
+        Some(json) => serde_json::from_str(&json).map_err(damaged)?,
+        None => BTreeMap::new(),
+    };
+    let parent_loop_id: Option<String> = row.get("parent_loop_id")?;
+    Ok(LoopRow {
+        key: LoopKey(row.get("key")?),
+        session: SessionKey(row.get("session")?),
+        loop_id: LoopId::new(row.get::<String>("loop_id")?).map_err(damaged)?,
+        parent: row.get::<Option<i64>>("parent")?.map(LoopKey),
+        parent_loop_id: parent_loop_id
+            .map(LoopId::new)
+            .transpose()
+            .map_err(damaged)?,
+        parent_turn: row.maybe_small("parent_turn")?,
+        kind: row.get("kind")?,
+        status: LoopStatus::from(row.get::<String>("status")?),
+        started_at: row.get("started_at")?,
+        ended_at: row.get("ended_at")?,
+        tick: row.get("tick")?,
+        totals: LoopTotals {
+            next_seq: row.small("next_seq")?,
+            sealed_seq: row.small("sealed_seq")?,
+            turns: row.small("turns")?,
+            complete: row.small("complete")?,
+            messages: row.unsigned("messages")?,
+            tokens: row.unsigned("tokens")?,
+            bytes: row.unsigned("bytes")?,
+            system_tokens: row.unsigned("system_tokens")?,
+            generation: row.small("generation")?,
+            last_turn_index: row.get("last_turn_index")?,
+            open_calls,
+            chain: row.get("chain")?,
+        },
+    })
+}
+
+fn turn_row(row: &Fields<'_, '_>) -> StoreResult<TurnRow> {
+    let answers = match (
+        row.get::<Option<i64>>("span_loop")?,
+        row.maybe_small("span_turn")?,
+    ) {
+        (Some(key), Some(turn)) => Some(CallSite {
+            in_loop: LoopKey(key),
+            turn,
+        }),
+        _ => None,
+    };
+    Ok(TurnRow {
+        turn: number(row.get("id")?),
+        first_seq: row.small("first_seq")?,
+        messages: row.unsigned("messages")?,
+        prompts: row.unsigned("prompts")?,
+        tokens: row.unsigned("tokens")?,
+        bytes: row.unsigned("bytes")?,
+        turn_index: row.get("turn_index")?,
+        answered: row.get("answered")?,
+        answers,
+        tick: row.get("tick")?,
+        started_at: row.get("started_at")?,
+        ended_at: row.get("ended_at")?,
+    })
+}
+
+fn stored_message(row: &Fields<'_, '_>, lines: Option<u32>) -> StoreResult<StoredMessage> {
+    Ok(StoredMessage {
+        role: role_from_number(row.get("role")?)?,
+        tokens: row.unsigned("tokens")?,
+        bytes: row.unsigned("bytes")?,
+        lines,
+        text_block: row.maybe_small("body_block")?,
+        salt: row.get("salt")?,
+        digest: row.get("digest")?,
+        head: row.get("head")?,
+        text: row.get("body")?,
+    })
+}
+
+fn message_row(row: &Fields<'_, '_>) -> StoreResult<MessageRow> {
+    let lines = row.maybe_small("lines")?;
+    Ok(MessageRow {
+        seq: number(row.get("id")?),
+        turn: row.maybe_small("turn")?,
+        tick: row.get("tick")?,
+        body: stored_message(row, lines)?,
+        created_at: row.get("created_at")?,
+        origin: row.get("origin")?,
+        chain: row.get("chain")?,
+    })
+}
+
+fn message_size(row: &Fields<'_, '_>) -> StoreResult<MessageSize> {
+    Ok(MessageSize {
+        seq: number(row.get("id")?),
+        turn: row.maybe_small("turn")?,
+        role: role_from_number(row.get("role")?)?,
+        size: Size {
+            tokens: row.unsigned("tokens")?,
+            bytes: row.unsigned("bytes")?,
+            messages: 1,
+        },
+        lines: row.maybe_small("lines")?,
+    })
+}
+
+fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
+    let size = |tokens: &str, bytes: &str, messages: &str| -> StoreResult<Size> {
+        Ok(Size {
+            tokens: row.unsigned(tokens)?,
+            bytes: row.unsigned(bytes)?,
+            messages: row.unsigned(messages)?,
+        })
+    };
+    let outcome: String = row.get("outcome")?;
+    Ok(RunRow {
+        key: RunKey(row.get("key")?),
+        session: SessionKey(row.get("session")?),
+        run_id: row.get("run_id")?,
+        point: Point {
+            in_loop: LoopKey(row.get("loop")?),
+            turns: row.small("turns")?,
+        },
+        tick: row.get("tick")?,
+        trigger: row.get("trigger")?,
+        strategy: row.get("strategy")?,
+        round: row.small("round")?,
+        outcome: Outcome::from_word(&outcome).ok_or_else(|| damaged(outcome))?,
+        fallback: row.get("fallback")?,
+        error: row.get("error")?,
+        scope: row.get("scope")?,
+        older_loops: row.get("older_loops")?,
+        counter: row.get("counter")?,
+        before: size("tokens_before", "bytes_before", "messages_before")?,
+        after: size("tokens_after", "bytes_after", "messages_after")?,
+        started_at: row.get("started_at")?,
+        duration_ms: row.unsigned("duration_ms")?,
+        config: row.get("config")?,
+        usage: row.get("usage")?,
+        plan: row.get("plan")?,
+        record: row.get("record")?,
+    })
+}
+
+fn flip_row(row: &Fields<'_, '_>) -> StoreResult<FlipRow> {
+    Ok(FlipRow {
+        run: RunKey(row.get("run")?),
+        redo: row.get::<String>("kind")? == "redo",
+        point: Point {
+            in_loop: LoopKey(row.get("loop")?),
+            turns: row.small("turns")?,
+        },
+        tick: row.get("tick")?,
+        at: row.get("at")?,
+        reason: row.get("reason")?,
+    })
+}
+
+fn block_row(row: &Fields<'_, '_>) -> StoreResult<BlockRow> {
+    let kind: String = row.get("kind")?;
+    Ok(BlockRow {
+        key: BlockKey(row.get("key")?),
+        in_loop: LoopKey(row.get("loop")?),
+        generation: row.small("generation")?,
+        run: RunKey(row.get("run")?),
+        kind: BlockKind::from_word(&kind).ok_or_else(|| damaged(kind))?,
+        extends: row.get::<Option<i64>>("extends")?.map(BlockKey),
+        layout: Layout {
+            first: row.turns("first_start", "first_end")?,
+            compacted: row.turns("compacted_start", "compacted_end")?,
+            recent: row.turns("recent_start", "recent_end")?,
+        },
+        through: row.small("through")?,
+        tokens_covered: row.unsigned("tokens_covered")?,
+        size: Size {
+            tokens: row.unsigned("tokens_block")?,
+            bytes: row.unsigned("bytes_block")?,
+            messages: row.unsigned("messages_block")?,
+        },
+        strategy: row.get("strategy")?,
+        shaping: row.get("shaping")?,
+        created_at: row.get("created_at")?,
+        extra: row.get("extra")?,
+    })
+}
+
+fn block_message(row: &Fields<'_, '_>) -> StoreResult<BlockMessage> {
+    let body = match row.get::<Option<i64>>("role")? {
+        None => None,
+        Some(_) => Some(stored_message(row, None)?),
+    };
+    let section: i64 = row.get("section")?;
+    Ok(BlockMessage {
+        section: if section == 1 {
+            Section::Compacted
+        } else {
+            Section::Recent
+        },
+        replaces: row.maybe_small("replaces")?,
+        body,
+    })
+}
+
+fn coverage_row(row: &Fields<'_, '_>) -> StoreResult<CoverageRow> {
+    let pair = |from: &str, to: &str| -> StoreResult<Option<(u32, u32)>> {
+        Ok(row.turns(from, to)?.map(|range| (range.first, range.last)))
+    };
+    let disposition: String = row.get("disposition")?;
+    Ok(CoverageRow {
+        in_loop: LoopKey(row.get("loop")?),
+        seqs: pair("from_seq", "to_seq")?,
+        turns: pair("from_turn", "to_turn")?,
+        disposition: Disposition::from_word(&disposition).ok_or_else(|| damaged(disposition))?,
+    })
+}
+
+impl Reader<'_> {
+    /// Visits the rows of a query.
+    fn each<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        from_row: fn(&Fields<'_, '_>) -> StoreResult<T>,
+        visit: &mut Visit<'_, T>,
+    ) -> StoreResult<()> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(from_sqlite)?;
+        let mut rows = statement.query(params).map_err(from_sqlite)?;
+        while let Some(row) = rows.next().map_err(from_sqlite)? {
+            if visit(from_row(&Fields(row))?)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn all<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        from_row: fn(&Fields<'_, '_>) -> StoreResult<T>,
+    ) -> StoreResult<Vec<T>> {
+        let mut rows = Vec::new();
+        self.each(sql, params, from_row, &mut |row| {
+            rows.push(row);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(rows)
+    }
+
+    fn first<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        from_row: fn(&Fields<'_, '_>) -> StoreResult<T>,
+    ) -> StoreResult<Option<T>> {
+        let mut found = None;
+        self.each(sql, params, from_row, &mut |row| {
+            found = Some(row);
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+}
+
+impl StoreRead for Reader<'_> {
+    fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {
+        self.first(
+            &format!("{SESSION} WHERE session_id = ?1"),
+            [id.as_str()],
+            session_row,
+        )
+    }
+
+    fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
+        let sql = format!("{SESSION} ORDER BY last_active_at DESC, key DESC");
+        self.all(&sql, [], session_row)
+    }
+
+    fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
+        self.first(&format!("{SESSION} WHERE key = ?1"), [key.0], session_row)?
+            .ok_or_else(|| StoreError::Damaged(format!("session {} is missing", key.0)))
+    }
+
+    fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>> {
+        let sql =
+            format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = ?1 AND l.loop_id = ?2");
+        self.first(&sql, params![session.0, id.as_str()], loop_row)
+    }
+
+    fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow> {
+        let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.key = ?1");
+        self.first(&sql, [key.0], loop_row)?
+            .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", key.0)))
+    }
+
+    fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
+        let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = ?1 ORDER BY l.key");
+        self.all(&sql, [session.0], loop_row)
+    }
+
+    fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta> {
+        let meta = self.first(
+            "SELECT meta, history FROM loops WHERE key = ?1",
+            [key.0],
+            |row| {
+                Ok(LoopMeta {
+                    meta: row.get("meta")?,
+                    history: row.get("history")?,
+                })
+            },
+        )?;
+        meta.ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", key.0)))
+    }
+
+    fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()> {
+        // The rows come as the recursion makes them, so a visit that breaks stops the walk. Keys
+        // that fall from child to parent cannot go round in a circle.
+        let sql = format!(
+            "WITH RECURSIVE chain (loop) AS (
+                 SELECT ?1
+                 UNION ALL
+                 SELECT p.key
+                 FROM chain c JOIN loops l ON l.key = c.loop JOIN loops p ON p.key = l.parent
+                 WHERE p.key < l.key AND p.session = l.session
+             )
+             SELECT {LOOP_COLUMNS} FROM chain c CROSS JOIN loops l ON l.key = c.loop"
+        );
+        self.each(&sql, [leaf.0], loop_row, visit)
+    }
+
+    fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
+        self.first(
+            &format!("{TURN} WHERE id = ?1"),
+            [packed(in_loop.0, turn)],
+            turn_row,
+        )
+    }
+
+    fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
+        let Some((first, last)) = span(in_loop.0, &turns) else {
+            return Ok(Vec::new());
+        };
+        let sql = format!("{TURN} WHERE id BETWEEN ?1 AND ?2 ORDER BY id");
+        self.all(&sql, [first, last], turn_row)
+    }
+
+    fn spans(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<(u32, CallSite)>> {
+        let Some((first, last)) = span(in_loop.0, &turns) else {
+            return Ok(Vec::new());
+        };
+        self.all(
+            "SELECT id, span_loop, span_turn FROM turns
+             WHERE span_turn IS NOT NULL AND id BETWEEN ?1 AND ?2 ORDER BY id",
+            [first, last],
+            |row| {
+                let site = CallSite {
+                    in_loop: LoopKey(row.get("span_loop")?),
+                    turn: row.small("span_turn")?,
+                };
+                Ok((number(row.get("id")?), site))
+            },
+        )
+    }
+
+    fn messages(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut Visit<'_, MessageRow>,
+    ) -> StoreResult<()> {
+        let Some((first, last)) = span(in_loop.0, &seqs) else {
+            return Ok(());
+        };
+        self.each(
+            "SELECT id, turn, role, tick, tokens, bytes, lines, created_at, body_block, origin,
+                 salt, digest, chain, head, body
+             FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+            [first, last],
+            message_row,
+            visit,
+        )
+    }
+
+    fn sizes(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut Visit<'_, MessageSize>,
+    ) -> StoreResult<()> {
+        let Some((first, last)) = span(in_loop.0, &seqs) else {
+            return Ok(());
+        };
+        self.each(
+            "SELECT id, turn, role, tokens, bytes, lines
+             FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+            [first, last],
+            message_size,
+            visit,
+        )
+    }
+
+    fn length_at(&self, in_loop: LoopKey, tick: Tick) -> StoreResult<u32> {
+        // Ticks rise with the sequence: the newest message that is old enough ends the search.
+        let last: Option<i64> = self
+            .connection
+            .prepare_cached(
+                "SELECT id FROM messages WHERE id BETWEEN ?1 AND ?2 AND tick <= ?3
+                 ORDER BY id DESC LIMIT 1",
+            )
+            .map_err(from_sqlite)?
+            .query_row(
+                params![packed(in_loop.0, 0), packed(in_loop.0, u32::MAX), tick],
+                |row| row.get(0),
+            )
+            .optional()
+            .map_err(from_sqlite)?;
+        Ok(last.map_or(0, |id| number(id) + 1))
+    }
+
+    fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+        self.first(
+            "SELECT data FROM blobs WHERE sha256 = ?1",
+            [sha256],
+            |row| row.get("data"),
+        )
+    }
+
+    fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
+        let sql = format!(
+            "SELECT {BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick
+             FROM blocks b JOIN runs r ON r.key = b.run
+             WHERE b.loop = ?1 AND r.outcome = 'committed' ORDER BY b.generation DESC"
+        );
+        let from_row = |row: &Fields<'_, '_>| {
+            Ok(Generation {
+                block: block_row(row)?,
+                point: Point {
+                    in_loop: LoopKey(row.get("run_loop")?),
+                    turns: row.small("run_turns")?,
+                },
+                tick: row.get("run_tick")?,
+            })
+        };
+        self.each(&sql, [in_loop.0], from_row, visit)
+    }
+
+    fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
+        self.all(
+            "SELECT run, kind, loop, turns, tick, at, reason FROM flips WHERE run = ?1
+             ORDER BY tick, key",
+            [run.0],
+            flip_row,
+        )
+    }
+
+    fn runs_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<RunRow>> {
+        self.all(
+            &format!("{RUN} WHERE loop = ?1 ORDER BY tick, key"),
+            [in_loop.0],
+            run_row,
+        )
+    }
+
+    fn runs(&self, session: SessionKey) -> StoreResult<Vec<RunRow>> {
+        self.all(
+            &format!("{RUN} WHERE session = ?1 ORDER BY tick, key"),
+            [session.0],
+            run_row,
+        )
+    }
+
+    fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
+        self.first(&format!("{RUN} WHERE key = ?1"), [key.0], run_row)?
+            .ok_or_else(|| StoreError::Damaged(format!("run {} is missing", key.0)))
+    }
+
+    fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>> {
+        let sql =
+            format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.run = ?1 ORDER BY b.loop, b.key");
+        self.all(&sql, [run.0], block_row)
+    }
+
+    fn blocks_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockRow>> {
+        let sql =
+            format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.loop = ?1 ORDER BY b.generation");
+        self.all(&sql, [in_loop.0], block_row)
+    }
+
+    fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>> {
+        self.all(
+            "SELECT section, replaces, role, tokens, bytes, body_block, salt, digest, head, body
+             FROM block_messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+            [packed(block.0, 0), packed(block.0, u32::MAX)],
+            block_message,
+        )
+    }
+
+    fn coverage(&self, block: BlockKey) -> StoreResult<Vec<CoverageRow>> {
+        self.all(
+            "SELECT loop, from_seq, to_seq, from_turn, to_turn, disposition
+             FROM coverage WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+            [packed(block.0, 0), packed(block.0, u32::MAX)],
+            coverage_row,
+        )
+    }
+
+    fn import_key(&self) -> StoreResult<Vec<u8>> {
+        self.first(
+            "SELECT value FROM store_meta WHERE name = 'import_key'",
+            [],
+            |row| row.get("value"),
+        )?
+        .ok_or_else(|| StoreError::Damaged("the import key is missing".into()))
+    }
+
+    fn imported(
+        &self,
+        format: &str,
+        file_name: &str,
+        record_key: &str,
+    ) -> StoreResult<Vec<SessionKey>> {
+        self.all(
+            "SELECT DISTINCT session FROM imports
+             WHERE format = ?1 AND file_name = ?2 AND record_key = ?3 ORDER BY session",
+            [format, file_name, record_key],
+            |row| Ok(SessionKey(row.get("session")?)),
+        )
+    }
+}

@@ -1,0 +1,299 @@
+//! Opening: what the file is, its pragmas, its migrations.
+//!
+//! To change the schema, add `migrations/sqlite/V<n>__<what>.sql` (a shipped file never changes)
+//! and a case to `tests/migrations.rs` that fills the old version
+//! and reads it back.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::options::{Durability, SqliteOptions};
+use crate::store::error::OpenError;
+
+mod embedded {
+    refinery::embed_migrations!("migrations/sqlite");
+}
+
+/// Returns the newest format that this version reads and writes: the number of its last migration.
+pub fn format_version() -> i64 {
+    let known = embedded::migrations::runner();
+    known
+        .get_migrations()
+        .iter()
+        .map(|m| i64::from(m.version()))
+        .max()
+        .unwrap_or(0)
+}
+
+/// `LOOP` in ASCII: tells a loopstore database from any other SQLite file.
+const APPLICATION_ID: i64 = 0x4C4F_4F50;
+
+const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Opens the database at `path` for writing (or reading, if the options say so).
+pub(super) fn open_file(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+    check_file(path, options)?;
+    let mut connection = connect(path, options)?;
+    prepare(&mut connection, options).map_err(|error| opening(path, error))??;
+    Ok(connection)
+}
+
+/// Makes a database in memory.
+pub(super) fn open_memory(options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let place = Path::new(":memory:");
+    let mut connection = Connection::open_in_memory().map_err(|error| opening(place, error))?;
+    prepare(&mut connection, options).map_err(|error| opening(place, error))??;
+    Ok(connection)
+}
+
+/// Opens one more connection that can only read.
+pub(super) fn open_reader(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let connection = connect(path, options)?;
+    set_pragmas(&connection, options)
+        .and_then(|()| connection.pragma_update(None, "query_only", true))
+        .map_err(|error| opening(path, error))?;
+    Ok(connection)
+}
+
+fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let access = if options.read_only {
+        OpenFlags::SQLITE_OPEN_READ_ONLY
+    } else {
+        OpenFlags::SQLITE_OPEN_READ_WRITE
+    };
+    // Each connection has one user at a time, so SQLite's own mutexes are not needed. A path is
+    // never taken as a URI, whatever characters are in it.
+    Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(|error| opening(path, error))
+}
+
+/// Looks at the file before SQLite does; creates it with mode 0600.
+fn check_file(path: &Path, options: &SqliteOptions) -> Result<(), OpenError> {
+    let other = |cause: std::io::Error| OpenError::Other {
+        path: path.to_owned(),
+        cause: Box::new(cause),
+    };
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            if !options.create || options.read_only {
+                return Err(OpenError::Missing {
+                    path: path.to_owned(),
+                });
+            }
+            let created = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(path);
+            return match created {
+                Ok(_) => check_file_system(path, options),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+                Err(error) => Err(other(error)),
+            };
+        }
+        Err(error) => return Err(other(error)),
+    };
+    if file.metadata().map_err(other)?.is_dir() {
+        return Err(OpenError::NotADatabase {
+            path: path.to_owned(),
+        });
+    }
+    let mut head = Vec::new();
+    file.by_ref()
+        .take(16)
+        .read_to_end(&mut head)
+        .map_err(other)?;
+    if !head.is_empty() && head != SQLITE_MAGIC {
+        return Err(OpenError::NotADatabase {
+            path: path.to_owned(),
+        });
+    }
+    check_file_system(path, options)
+}
+
+/// Refuses network file systems: their locks do not keep two writers apart.
+fn check_file_system(path: &Path, options: &SqliteOptions) -> Result<(), OpenError> {
+    // Magic numbers of statfs(2).
+    const NETWORK: [(u64, &str); 6] = [
+        (0x6969, "NFS"),
+        (0x517B, "SMB"),
+        (0xFF53_4D42, "CIFS"),
+        (0xFE53_4D42, "SMB2"),
+        (0x0102_1997, "9P"),
+        (0x00C3_6400, "Ceph"),
+    ];
+    if options.allow_network {
+        return Ok(());
+    }
+    let Ok(found) = rustix::fs::statfs(path) else {
+        return Ok(());
+    };
+    let magic = u64::from(found.f_type.cast_unsigned() as u32);
+    match NETWORK.iter().find(|(number, _)| *number == magic) {
+        Some((_, kind)) => Err(OpenError::NetworkFileSystem {
+            path: path.to_owned(),
+            kind: (*kind).to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Sets the pragmas of a connection.
+fn set_pragmas(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    // How long SQLite itself waits for a lock before the operation fails as busy.
+    connection.busy_timeout(options.busy_timeout)?;
+    // Page cache of this connection; negative means KiB.
+    connection.pragma_update(None, "cache_size", -i64::from(options.cache_kib))?;
+    // A trigger or view of a hostile file must not reach anything but plain SQL functions.
+    connection.pragma_update(None, "trusted_schema", false)?;
+    // Sorts and temporary tables stay out of the file system: they would hold transcript text.
+    connection.pragma_update(None, "temp_store", "memory")?;
+    // The references between tables are checked; each has an index where a delete would scan.
+    connection.pragma_update(None, "foreign_keys", true)?;
+    // FULL waits for the disk at each commit; NORMAL only at checkpoints.
+    let synchronous = match options.durability {
+        Durability::Full => "full",
+        Durability::Normal => "normal",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(())
+}
+
+type Prepared = rusqlite::Result<Result<(), OpenError>>;
+
+/// Makes an empty file a database, brings an older format up to date, refuses a newer one.
+fn prepare(connection: &mut Connection, options: &SqliteOptions) -> Prepared {
+    set_pragmas(connection, options)?;
+    let path = PathBuf::from(connection.path().unwrap_or(":memory:"));
+    let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if id != APPLICATION_ID && (id != 0 || tables > 0) {
+        return Ok(Err(OpenError::NotADatabase { path }));
+    }
+    if found > format_version() {
+        return Ok(Err(OpenError::Newer {
+            path,
+            found,
+            known: format_version(),
+        }));
+    }
+    if options.read_only {
+        return Ok(match found {
+            0 => Err(OpenError::Missing { path }),
+            _ => check_counter(connection, options)?,
+        });
+    }
+    if found < format_version() {
+        // 8 KB pages: builds and imports read and write fewer of them. Only an empty file takes it.
+        connection.pragma_update(None, "page_size", 8192)?;
+        // Readers do not stop the writer, nor the writer readers.
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+        if let Err(error) = migrate(connection, &path, options.busy_timeout)? {
+            return Ok(Err(error));
+        }
+    }
+    write_meta(connection, options)?;
+    check_counter(connection, options)
+}
+
+/// Runs the migrations with foreign keys off: rebuilding a parent table with them on would delete
+/// its children, and inside a migration's transaction the pragma does nothing.
+fn migrate(connection: &mut Connection, path: &Path, patience: Duration) -> Prepared {
+    connection.pragma_update(None, "foreign_keys", false)?;
+    let begun = Instant::now();
+    loop {
+        let error = match embedded::migrations::runner().run(connection) {
+            Ok(_) => break,
+            Err(error) => error,
+        };
+        // Another process may be migrating the same file: then its work will be found done.
+        let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if found >= format_version() {
+            break;
+        }
+        if begun.elapsed() > patience {
+            let cause = Box::new(error);
+            return Ok(Err(OpenError::Other {
+                path: path.to_owned(),
+                cause,
+            }));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let broken: i64 =
+        connection.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| {
+            row.get(0)
+        })?;
+    if broken > 0 {
+        let detail = format!("{broken} rows refer to nothing after the migration");
+        return Ok(Err(OpenError::Damaged {
+            path: path.to_owned(),
+            detail,
+        }));
+    }
+    connection.pragma_update(None, "user_version", format_version())?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    Ok(Ok(()))
+}
+
+/// Notes once what the database is written with.
+fn write_meta(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    let noted: i64 =
+        connection.query_row("SELECT count(*) FROM store_meta", [], |row| row.get(0))?;
+    if noted >= 3 {
+        return Ok(());
+    }
+    let mut key = [0u8; 32];
+    getrandom::fill(&mut key)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.to_string().into()))?;
+    connection.execute(
+        "INSERT OR IGNORE INTO store_meta (name, value)
+         VALUES ('token_counter', ?1), ('import_key', ?2), ('created_at', ?3)",
+        rusqlite::params![
+            options.counter.name(),
+            key,
+            crate::model::Time::now().as_str()
+        ],
+    )?;
+    Ok(())
+}
+
+fn check_counter(connection: &Connection, options: &SqliteOptions) -> Prepared {
+    let stored: String = connection.query_row(
+        "SELECT value FROM store_meta WHERE name = 'token_counter'",
+        [],
+        |row| row.get(0),
+    )?;
+    let given = options.counter.name().to_owned();
+    Ok(if stored == given {
+        Ok(())
+    } else {
+        Err(OpenError::Counter { stored, given })
+    })
+}
+
+fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
+    let path = path.to_owned();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::Busy,
+        Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path },
+        Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged {
+            path,
+            detail: error.to_string(),
+        },
+        _ => OpenError::Other {
+            path,
+            cause: Box::new(error),
+        },
+    }
+}

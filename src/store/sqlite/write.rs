@@ -1,0 +1,427 @@
+//! Writing rows. The rules stand above; here each function is one statement or a few.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::from_sqlite;
+use super::read::{Reader, packed};
+use crate::model::{LoopStatus, Time};
+use crate::store::codec::role_number;
+use crate::store::digest;
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::*;
+
+impl Reader<'_> {
+    fn run(&self, sql: &str, params: impl rusqlite::Params) -> StoreResult<usize> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(from_sqlite)?;
+        statement.execute(params).map_err(from_sqlite)
+    }
+
+    fn last_key(&self) -> i64 {
+        self.connection.last_insert_rowid()
+    }
+
+    /// Returns the key of a blob, which is stored if it is not there yet.
+    fn put_blob(&self, blob: &Blob) -> StoreResult<i64> {
+        let known: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT key FROM blobs WHERE sha256 = ?1")
+            .map_err(from_sqlite)?
+            .query_row([blob.sha256], |row| row.get(0))
+            .optional()
+            .map_err(from_sqlite)?;
+        if let Some(key) = known {
+            return Ok(key);
+        }
+        self.run(
+            "INSERT INTO blobs (sha256, bytes, data) VALUES (?1, ?2, ?3)",
+            params![blob.sha256, signed(blob.data.len() as u64)?, blob.data],
+        )?;
+        Ok(self.last_key())
+    }
+
+    fn refer_to_blobs(&self, owner: i64, blobs: &[Blob]) -> StoreResult<()> {
+        for blob in blobs {
+            let key = self.put_blob(blob)?;
+            self.run(
+                "INSERT OR IGNORE INTO blob_refs (owner, blob) VALUES (?1, ?2)",
+                [owner, key],
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn signed(number: u64) -> StoreResult<i64> {
+    i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
+}
+
+fn open_calls(totals: &LoopTotals) -> StoreResult<Option<String>> {
+    if totals.open_calls.is_empty() {
+        return Ok(None);
+    }
+    crate::store::codec::to_json(&totals.open_calls).map(Some)
+}
+
+fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
+    connection
+        .prepare_cached(statement)
+        .map_err(from_sqlite)?
+        .query_row([], |row| row.get(0))
+        .map_err(from_sqlite)
+}
+
+impl StoreWrite for Reader<'_> {
+    fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
+        self.run(
+            "INSERT INTO sessions (session_id, agent_id, title, created_at, last_active_at,
+                 current_loop, tick, source, meta)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            params![
+                row.session_id.as_str(),
+                row.agent_id,
+                row.title,
+                row.created_at,
+                row.last_active_at,
+                row.current_loop.map(|key| key.0),
+                row.tick,
+                row.source,
+                row.meta,
+            ],
+        )?;
+        Ok(SessionKey(self.last_key()))
+    }
+
+    fn update_session(&mut self, row: &SessionRow) -> StoreResult<()> {
+        self.run(
+            "UPDATE sessions SET agent_id = ?2, title = ?3, created_at = ?4, last_active_at = ?5,
+                 current_loop = ?6, tick = ?7, source = ?8, meta = ?9
+             WHERE key = ?1",
+            params![
+                row.key.0,
+                row.agent_id,
+                row.title,
+                row.created_at,
+                row.last_active_at,
+                row.current_loop.map(|key| key.0),
+                row.tick,
+                row.source,
+                row.meta,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
+        self.run(
+            "INSERT INTO loops (session, loop_id, parent, parent_loop_id, parent_turn, kind,
+                 status, started_at, ended_at, tick, chain, meta, history)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            params![
+                row.session.0,
+                row.loop_id.as_str(),
+                row.parent.map(|key| key.0),
+                row.parent_loop_id.as_ref().map(|id| id.as_str()),
+                row.parent_turn,
+                row.kind,
+                row.status.as_str(),
+                row.started_at,
+                row.ended_at,
+                row.tick,
+                row.totals.chain,
+                meta.meta,
+                meta.history,
+            ],
+        )?;
+        Ok(LoopKey(self.last_key()))
+    }
+
+    fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()> {
+        let totals = &row.totals;
+        self.run(
+            "UPDATE loops SET kind = ?2, status = ?3, started_at = ?4, ended_at = ?5,
+                 next_seq = ?6, sealed_seq = ?7, turns = ?8, complete = ?9, messages = ?10,
+                 tokens = ?11, bytes = ?12, system_tokens = ?13, generation = ?14,
+                 last_turn_index = ?15, open_calls = ?16, chain = ?17
+             WHERE key = ?1",
+            params![
+                row.key.0,
+                row.kind,
+                LoopStatus::as_str(&row.status),
+                row.started_at,
+                row.ended_at,
+                totals.next_seq,
+                totals.sealed_seq,
+                totals.turns,
+                totals.complete,
+                signed(totals.messages)?,
+                signed(totals.tokens)?,
+                signed(totals.bytes)?,
+                signed(totals.system_tokens)?,
+                totals.generation,
+                totals.last_turn_index,
+                open_calls(totals)?,
+                totals.chain,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()> {
+        self.run(
+            "UPDATE loops SET meta = ?2, history = ?3 WHERE key = ?1",
+            params![key.0, meta.meta, meta.history],
+        )?;
+        Ok(())
+    }
+
+    fn insert_message(
+        &mut self,
+        in_loop: LoopKey,
+        row: &MessageRow,
+        blobs: &[Blob],
+    ) -> StoreResult<()> {
+        let id = packed(in_loop.0, row.seq);
+        let body = &row.body;
+        self.run(
+            "INSERT INTO messages (id, turn, role, tick, tokens, bytes, lines, created_at,
+                 body_block, origin, salt, digest, chain, head, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+            params![
+                id,
+                row.turn,
+                role_number(body.role),
+                row.tick,
+                signed(body.tokens)?,
+                signed(body.bytes)?,
+                body.lines,
+                row.created_at,
+                body.text_block,
+                row.origin,
+                body.salt,
+                body.digest,
+                row.chain,
+                body.head,
+                body.text,
+            ],
+        )?;
+        self.refer_to_blobs(id, blobs)
+    }
+
+    fn remove_unsealed(&mut self, in_loop: LoopKey, seq: u32, turn: u32) -> StoreResult<()> {
+        let from = packed(in_loop.0, seq);
+        let to = packed(in_loop.0, u32::MAX);
+        self.run(
+            "DELETE FROM blob_refs WHERE owner BETWEEN ?1 AND ?2",
+            [from, to],
+        )?;
+        self.run(
+            "DELETE FROM messages WHERE id BETWEEN ?1 AND ?2",
+            [from, to],
+        )?;
+        self.run(
+            "DELETE FROM turns WHERE id BETWEEN ?1 AND ?2",
+            [packed(in_loop.0, turn), to],
+        )?;
+        Ok(())
+    }
+
+    fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
+                 answered, span_loop, span_turn, tick, started_at, ended_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+             ON CONFLICT (id) DO UPDATE SET messages = excluded.messages,
+                 prompts = excluded.prompts, tokens = excluded.tokens, bytes = excluded.bytes,
+                 answered = excluded.answered, span_loop = excluded.span_loop,
+                 span_turn = excluded.span_turn, tick = excluded.tick,
+                 started_at = excluded.started_at, ended_at = excluded.ended_at",
+            params![
+                packed(in_loop.0, row.turn),
+                row.first_seq,
+                signed(row.messages)?,
+                signed(row.prompts)?,
+                signed(row.tokens)?,
+                signed(row.bytes)?,
+                row.turn_index,
+                row.answered,
+                row.answers.map(|site| site.in_loop.0),
+                row.answers.map(|site| site.turn),
+                row.tick,
+                row.started_at,
+                row.ended_at,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
+        self.run(
+            "INSERT INTO runs (session, run_id, loop, turns, tick, trigger, strategy, round,
+                 outcome, fallback, error, scope, older_loops, counter, tokens_before,
+                 tokens_after, bytes_before, bytes_after, messages_before, messages_after,
+                 started_at, duration_ms, config, usage, plan, record, digest)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+                 ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)",
+            params![
+                row.session.0,
+                row.run_id,
+                row.point.in_loop.0,
+                row.point.turns,
+                row.tick,
+                row.trigger,
+                row.strategy,
+                row.round,
+                row.outcome.as_str(),
+                row.fallback,
+                row.error,
+                row.scope,
+                row.older_loops,
+                row.counter,
+                signed(row.before.tokens)?,
+                signed(row.after.tokens)?,
+                signed(row.before.bytes)?,
+                signed(row.after.bytes)?,
+                signed(row.before.messages)?,
+                signed(row.after.messages)?,
+                row.started_at,
+                signed(row.duration_ms)?,
+                row.config,
+                row.usage,
+                row.plan,
+                row.record,
+                digest::run(row),
+            ],
+        )?;
+        Ok(RunKey(self.last_key()))
+    }
+
+    fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
+        let row = &block.row;
+        let key = key_of(
+            "SELECT coalesce(max(key), 0) + 1 FROM blocks",
+            self.connection,
+        )?;
+        let layout = &row.layout;
+        self.run(
+            "INSERT INTO blocks (key, loop, generation, run, kind, extends, first_start,
+                 first_end, compacted_start, compacted_end, recent_start, recent_end, through,
+                 tokens_covered, tokens_block, bytes_block, messages_block, strategy, shaping,
+                 created_at, extra, digest)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+                 ?18, ?19, ?20, ?21, ?22)",
+            params![
+                key,
+                row.in_loop.0,
+                row.generation,
+                row.run.0,
+                row.kind.as_str(),
+                row.extends.map(|block| block.0),
+                layout.first.map(|turns| turns.first),
+                layout.first.map(|turns| turns.last),
+                layout.compacted.map(|turns| turns.first),
+                layout.compacted.map(|turns| turns.last),
+                layout.recent.map(|turns| turns.first),
+                layout.recent.map(|turns| turns.last),
+                row.through,
+                signed(row.tokens_covered)?,
+                signed(row.size.tokens)?,
+                signed(row.size.bytes)?,
+                signed(row.size.messages)?,
+                row.strategy,
+                row.shaping,
+                row.created_at,
+                row.extra,
+                digest::block(row, &block.messages, &block.coverage),
+            ],
+        )?;
+        for (ordinal, message) in (0u32..).zip(&block.messages) {
+            self.insert_block_message(packed(key, ordinal), message)?;
+        }
+        for (ordinal, covered) in (0u32..).zip(&block.coverage) {
+            self.insert_coverage(packed(key, ordinal), covered)?;
+        }
+        self.refer_to_blobs(-packed(key, 0), &block.blobs)?;
+        Ok(BlockKey(key))
+    }
+
+    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO flips (session, run, kind, loop, turns, tick, at, reason, digest)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            params![
+                session.0,
+                row.run.0,
+                if row.redo { "redo" } else { "undo" },
+                row.point.in_loop.0,
+                row.point.turns,
+                row.tick,
+                row.at,
+                row.reason,
+                digest::flip(row),
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO imports (session, format, path, file_name, record_key, imported_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                session.0,
+                from.format,
+                from.path,
+                from.file_name,
+                from.record_key,
+                Time::now().as_str(),
+            ],
+        )?;
+        Ok(())
+    }
+}
+
+impl Reader<'_> {
+    fn insert_block_message(&self, id: i64, message: &BlockMessage) -> StoreResult<()> {
+        let section = match message.section {
+            Section::Compacted => 1,
+            Section::Recent => 2,
+        };
+        let body = message.body.as_ref();
+        self.run(
+            "INSERT INTO block_messages (id, section, replaces, role, tokens, bytes, body_block,
+                 salt, digest, head, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            params![
+                id,
+                section,
+                message.replaces,
+                body.map(|body| role_number(body.role)),
+                signed(body.map_or(0, |body| body.tokens))?,
+                signed(body.map_or(0, |body| body.bytes))?,
+                body.and_then(|body| body.text_block),
+                body.and_then(|body| body.salt),
+                body.map_or([0; 32], |body| body.digest),
+                body.and_then(|body| body.head.as_deref()),
+                body.and_then(|body| body.text.as_deref()),
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn insert_coverage(&self, id: i64, row: &CoverageRow) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO coverage (id, loop, from_seq, to_seq, from_turn, to_turn, disposition)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                id,
+                row.in_loop.0,
+                row.seqs.map(|(from, _)| from),
+                row.seqs.map(|(_, to)| to),
+                row.turns.map(|(from, _)| from),
+                row.turns.map(|(_, to)| to),
+                row.disposition.as_str(),
+            ],
+        )?;
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! What a plan keeps of each loop of the chain: the recent window, then the pair rule.
+
+use super::build::shows;
+use super::text::messages_of;
+use super::turns::{Link, Pair, Place, chain, complete_turns, pairs};
+use super::types::*;
+
+/// Returns what the recent window and `keep_first_turns` keep of each loop of the chain, root
+/// first: "`f = min(F, T)`, `r = min(R, T − f)`"; with `RecentWindow::Chain` "what the current
+/// loop does not use, `max(R − T, 0)`, reach[es] back: each earlier loop gives up to its own
+/// turns".
+pub fn window(s: &RefSession, leaf: usize, config: &RefConfig) -> Vec<RefKept> {
+    let mut kept: Vec<RefKept> = chain(s, leaf)
+        .into_iter()
+        .map(|k| nothing_kept(s, leaf, k))
+        .collect();
+    let (current, earlier) = kept.split_last_mut().expect("a chain has its leaf");
+    current.first = config.keep_first_turns.min(current.turns);
+    current.recent = current.turns - config.keep_recent_turns.min(current.turns - current.first);
+    let mut spare = match config.recent_window {
+        RecentWindow::CurrentLoop => 0,
+        RecentWindow::Chain => config.keep_recent_turns.saturating_sub(current.turns),
+    };
+    for k in earlier.iter_mut().rev() {
+        let given = spare.min(k.turns);
+        k.recent -= given;
+        spare -= given;
+    }
+    kept
+}
+
+fn nothing_kept(s: &RefSession, leaf: usize, link: Link) -> RefKept {
+    let l = &s.loops[link.loop_ix];
+    let turns = if link.loop_ix == leaf {
+        complete_turns(l)
+    } else {
+        link.turns
+    };
+    let through = messages_of(l, 0, turns).last().map(|&(_, i)| i);
+    RefKept {
+        loop_ix: link.loop_ix,
+        turns,
+        through,
+        first: 0,
+        recent: turns,
+        raw: false,
+    }
+}
+
+/// Returns the place on the chain of the oldest loop that the recent window reaches, or that the
+/// pair rule keeps turns of "as if the recent window had reached them"; else the leaf's place.
+pub fn reached(kept: &[RefKept]) -> usize {
+    let leaf = kept.len() - 1;
+    kept.iter()
+        .position(|k| k.recent < k.turns)
+        .unwrap_or(leaf)
+        .min(leaf)
+}
+
+/// Grows what is kept by one pair that a boundary parts; returns whether there was one: "A
+/// boundary that would part a call from its result moves so that the kept side grows; between
+/// loops too".
+pub fn grow_for_a_pair(
+    s: &RefSession,
+    leaf: usize,
+    config: &RefConfig,
+    kept: &mut [RefKept],
+    scope: usize,
+) -> bool {
+    pairs(s, leaf).into_iter().any(|pair| {
+        let Pair { call, result } = pair;
+        if call.depth == result.depth {
+            return call.depth >= scope && grow_within(kept, pair);
+        }
+        let call_stays = stays(s, leaf, config, kept, scope, call);
+        let result_stays = stays(s, leaf, config, kept, scope, result);
+        match (call_stays, result_stays) {
+            (false, true) if result.depth >= scope => keep_from(kept, call),
+            (true, false) if result.depth >= scope => keep_result(kept, result),
+            _ => false,
+        }
+    })
+}
+
+/// Returns whether a message of the chain would be read as it is, or only cut.
+fn stays(
+    s: &RefSession,
+    leaf: usize,
+    config: &RefConfig,
+    kept: &[RefKept],
+    scope: usize,
+    p: Place,
+) -> bool {
+    let k = &kept[p.depth];
+    if p.depth >= scope {
+        return k.raw || p.turn < k.first || p.turn >= k.recent;
+    }
+    match config.older_loops {
+        OlderLoops::Skip => false,
+        OlderLoops::Raw => shows(s, leaf, p.loop_ix, p.message),
+    }
+}
+
+/// Moves a boundary inside a loop: `keep_first` forward to the result, else `keep_recent` back to
+/// the call. A result after the covered turns is kept, as the tail is.
+fn grow_within(kept: &mut [RefKept], Pair { call, result }: Pair) -> bool {
+    let k = &mut kept[call.depth];
+    if k.raw {
+        return false;
+    }
+    if call.turn < k.first && k.first <= result.turn && result.turn < k.turns {
+        k.first = result.turn + 1;
+        k.recent = k.recent.max(k.first);
+        return true;
+    }
+    let in_middle = k.first <= call.turn && call.turn < k.recent;
+    if in_middle && k.recent <= result.turn {
+        k.recent = call.turn;
+        return true;
+    }
+    false
+}
+
+/// Keeps an earlier loop from a call on.
+fn keep_from(kept: &mut [RefKept], call: Place) -> bool {
+    kept[call.depth].recent = call.turn;
+    true
+}
+
+/// Keeps a result whose call is kept in an earlier loop: in the current loop `keep_first` grows,
+/// being the kept side next to the call; an earlier loop has only `keep_recent` to grow.
+fn keep_result(kept: &mut [RefKept], result: Place) -> bool {
+    let leaf = kept.len() - 1;
+    let k = &mut kept[result.depth];
+    if result.depth == leaf {
+        k.first = result.turn + 1;
+    } else {
+        k.recent = result.turn;
+    }
+    true
+}
