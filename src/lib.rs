@@ -3,4 +3,5 @@ pub mod model;
 pub mod tokens;
 pub use model::*;
 pub use tokens::*;
+pub mod compaction;
 pub mod import;
