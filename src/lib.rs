@@ -1,8 +1,12 @@
 //! A persistent session store for long-running agents, with compaction as an overlay.
+pub mod compaction;
+pub mod context;
 pub mod import;
 pub mod model;
 pub mod store;
 pub mod tokens;
+pub use compaction::*;
+pub use context::{BuildOptions, Context, build_context_from_session};
 pub use model::*;
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};
 pub use store::{OpenError, SessionStore, StoreError};
