@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 impl<'a> Fields<'a> {
     /// Reads `text` as an object.
     pub(super) fn parse(text: &'a str) -> Result<Self, String> {
-        serde_json::from_str(text).map_err(|error| error.to_string())
+        serde_json::from_str(text).map_err(reason)
     }
 
     /// Returns the value of `key`; of a key given twice, the last.
@@ -79,6 +79,11 @@ impl<'a> Fields<'a> {
             .then(|| number.into())
     }
 
+    /// Takes out every field that `keep` refuses.
+    pub(super) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.0.retain(|(key, _)| keep(key));
+    }
+
     /// Whether no field is left.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -102,7 +107,7 @@ impl<'a> Fields<'a> {
 
     /// Returns the fields as a value.
     pub(super) fn to_json(&self) -> Result<Json, String> {
-        Json::parse(&self.to_text()).map_err(|error| error.to_string())
+        Json::parse(&self.to_text()).map_err(reason)
     }
 }
 
@@ -114,4 +119,26 @@ pub(super) fn list(value: &RawValue) -> Option<Vec<&RawValue>> {
 /// Whether there is a value other than `null`.
 pub(super) fn some(value: Option<&RawValue>) -> Option<&RawValue> {
     value.filter(|value| value.get() != "null")
+}
+
+/// Returns why JSON could not be read. The place is left out: it would count within the part, not
+/// within the file.
+pub(super) fn reason(error: serde_json::Error) -> String {
+    let text = error.to_string();
+    shown(
+        text.rsplit_once(" at line ")
+            .map_or(text.as_str(), |(reason, _)| reason),
+    )
+}
+
+/// Returns `text` as it may stand in a message to people: no control characters, not too long.
+pub(super) fn shown(text: &str) -> String {
+    let plain = |c: char| {
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.into()
+        }
+    };
+    text.chars().take(200).map(plain).collect()
 }

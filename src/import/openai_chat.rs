@@ -14,7 +14,7 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use self::calls::Calls;
-use super::fields::{Fields, list};
+use super::fields::{Fields, list, reason, shown};
 use super::outline::Outline;
 use super::pieces::{Lines, Piece, Pieces};
 use super::{Identity, ImportError, Importer, MAX_RECORD_BYTES, SessionHead, Sink, Source};
@@ -105,7 +105,7 @@ impl Reader<'_> {
         if text.starts_with('[') {
             return match serde_json::from_str(&text) {
                 Ok(messages) => self.run(Lines::new(&text, piece.line), Extra::default(), messages),
-                Err(error) => self.skip(piece.line, &error.to_string()),
+                Err(error) => self.skip(piece.line, &reason(error)),
             };
         }
         let mut fields = match Fields::parse(&text) {
@@ -200,7 +200,7 @@ impl Reader<'_> {
 fn record(text: &str) -> Result<Json, String> {
     match text.len() > MAX_RECORD_BYTES {
         true => Err("longer than 64 MiB".into()),
-        false => Json::parse(text).map_err(|error| error.to_string()),
+        false => Json::parse(text).map_err(reason),
     }
 }
 
@@ -227,7 +227,7 @@ fn run_extra(fields: &Fields<'_>) -> (Extra, Vec<String>) {
         };
         match Json::parse(value.get()) {
             Ok(value) => place.insert(key, value),
-            Err(error) => bad.push(format!("field `{}`: {error}", key.escape_debug())),
+            Err(error) => bad.push(format!("field `{}`: {}", shown(key), reason(error))),
         }
     }
     match message::object(&source) {

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use super::fields::{Fields, list, some};
+use super::fields::{Fields, list, reason, shown, some};
 use super::outline::Outline;
 use super::pieces::{Lines, Piece, Pieces};
 use super::{
@@ -177,7 +177,7 @@ impl<'a> Document<'a, '_> {
             if found.messages.len() > loops[at].messages.len() {
                 std::mem::swap(&mut found, &mut loops[at]);
             }
-            let (id, kept) = (shown(&found.loop_id), loops[at].messages.len());
+            let (id, kept) = (shown(found.loop_id.as_str()), loops[at].messages.len());
             let reason = format!(
                 "loop `{id}` is listed twice: the one of {} messages gives way to the one of {kept}",
                 found.messages.len()
@@ -190,8 +190,8 @@ impl<'a> Document<'a, '_> {
     fn read_loop(&mut self, raw: &'a RawValue) -> Result<Raw<'a>, String> {
         let mut fields = Fields::parse(raw.get())?;
         let id = fields.get("loop_id").ok_or("it has no loop_id")?;
-        let loop_id: LoopId =
-            serde_json::from_str(id.get()).map_err(|error| format!("its loop_id: {error}"))?;
+        let loop_id: LoopId = serde_json::from_str(id.get())
+            .map_err(|error| format!("its loop_id: {}", reason(error)))?;
         let value = fields.take("messages");
         if value.is_some() {
             fields.set("messages", empty_list()?);
@@ -200,7 +200,7 @@ impl<'a> Document<'a, '_> {
             Some(Ok(messages)) => messages,
             None => Vec::new(),
             Some(Err(value)) => {
-                let id = shown(&loop_id);
+                let id = shown(loop_id.as_str());
                 self.skip(
                     value.get(),
                     format!("loop `{id}`: its `messages` are no list"),
@@ -217,7 +217,7 @@ impl<'a> Document<'a, '_> {
     }
 
     fn one_loop(&mut self, raw: &mut Raw<'a>, cut: bool) -> Result<(), ImportError> {
-        let id = shown(&raw.loop_id);
+        let id = shown(raw.loop_id.as_str());
         let own = raw.fields.get("compaction_block").map(RawValue::get);
         let (mut record, bad) = match lenient::read::<LoopRecord>(&mut raw.fields, "loop_id") {
             Ok(read) => read,
@@ -260,7 +260,7 @@ impl<'a> Document<'a, '_> {
                         .message(&raw.loop_id, message, json.as_str().as_bytes())?;
                 }
                 Err(reason) => {
-                    let id = shown(&raw.loop_id);
+                    let id = shown(raw.loop_id.as_str());
                     self.skip(
                         text,
                         format!("message {} of loop `{id}`: {reason}", nth + 1),
@@ -276,8 +276,8 @@ fn read_message(text: &str) -> Result<(AgentMessage, Json), String> {
     if text.len() > MAX_RECORD_BYTES {
         return Err("longer than 64 MiB".into());
     }
-    let json = Json::parse(text).map_err(|error| error.to_string())?;
-    let message = json.read().map_err(|error| error.to_string())?;
+    let json = Json::parse(text).map_err(reason)?;
+    let message = json.read().map_err(reason)?;
     Ok((message, json))
 }
 
@@ -286,13 +286,5 @@ fn parent_of(fields: &Fields<'_>) -> Option<String> {
 }
 
 fn empty_list() -> Result<&'static RawValue, String> {
-    serde_json::from_str("[]").map_err(|error| error.to_string())
-}
-
-fn shown(id: &LoopId) -> String {
-    id.as_str()
-        .chars()
-        .take(80)
-        .flat_map(char::escape_debug)
-        .collect()
+    serde_json::from_str("[]").map_err(reason)
 }

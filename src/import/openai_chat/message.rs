@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::super::fields::{Fields, list, some};
+use super::super::fields::{Fields, list, reason, shown, some};
 use super::calls::Calls;
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, ToolCall, ToolResultMessage,
@@ -38,7 +38,7 @@ pub(super) fn read(record: &Json, nth: usize, calls: &mut Calls) -> Result<Agent
             message.extra_mut().insert("form", Json::string("function"));
             message
         }
-        other => return Err(format!("unknown role `{}`", shorten(other))),
+        other => return Err(format!("unknown role `{}`", shown(other))),
     };
     if !fields.is_empty() {
         message.extra_mut().insert("source", fields.to_json()?);
@@ -57,7 +57,7 @@ pub(super) fn object(fields: &Extra) -> Result<Json, String> {
         "{{{}}}",
         fields.iter().map(field).collect::<Vec<_>>().join(",")
     );
-    Json::parse(&text).map_err(|error| error.to_string())
+    Json::parse(&text).map_err(reason)
 }
 
 fn system(role: &str, fields: &mut Fields<'_>) -> Result<AgentMessage, String> {
@@ -120,27 +120,32 @@ fn tool_call(raw: &RawValue, id: impl Fn() -> String) -> Result<Content, String>
         .take_id("id")
         .filter(|id| !id.is_empty())
         .unwrap_or_else(id);
-    let function = fields
-        .take("function")
-        .and_then(|raw| Fields::parse(raw.get()).ok());
-    let Some(mut function) = function else {
+    let form = ["function", "custom"]
+        .into_iter()
+        .find(|form| fields.get(form).is_some());
+    let Some((form, Ok(mut inner))) =
+        form.and_then(|form| Some((form, Fields::parse(fields.take(form)?.get()))))
+    else {
         return other(raw);
     };
-    let Ok(mut call) = function_call(&mut function, call_id) else {
+    let Ok(mut call) = function_call(&mut inner, call_id) else {
         return other(raw);
     };
     if fields
         .get("type")
-        .is_some_and(|kind| kind.get() == "\"function\"")
+        .is_some_and(|kind| kind.get().trim_matches('"') == form)
     {
         fields.take("type");
+    }
+    if form == "custom" {
+        call.extra.insert("form", Json::string(form));
     }
     let mut rest = Extra::default();
     for (key, value) in fields.iter() {
         rest.insert(key, json(value)?);
     }
-    if !function.is_empty() {
-        rest.insert("function", function.to_json()?);
+    if !inner.is_empty() {
+        rest.insert(form, inner.to_json()?);
     }
     if !rest.is_empty() {
         call.extra.insert("source", object(&rest)?);
@@ -170,6 +175,9 @@ fn function_call(fields: &mut Fields<'_>, id: String) -> Result<ToolCall, String
         }
     } else if let Some(value) = fields.take("arguments") {
         call.arguments = json(value)?;
+    } else if let Some(text) = fields.take_string("input") {
+        call.arguments = Json::string(&text);
+        call.extra.insert("argumentsText", Json::string(&text));
     }
     Ok(call)
 }
@@ -256,13 +264,9 @@ fn other(raw: &RawValue) -> Result<Content, String> {
 }
 
 fn text(raw: &RawValue) -> Result<String, String> {
-    serde_json::from_str(raw.get()).map_err(|error| error.to_string())
+    serde_json::from_str(raw.get()).map_err(reason)
 }
 
 fn json(raw: &RawValue) -> Result<Json, String> {
-    Json::parse(raw.get()).map_err(|error| error.to_string())
-}
-
-fn shorten(text: &str) -> String {
-    text.chars().take(40).flat_map(char::escape_debug).collect()
+    Json::parse(raw.get()).map_err(reason)
 }

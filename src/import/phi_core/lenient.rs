@@ -1,8 +1,10 @@
 //! Objects of which some fields have a wrong type.
 
+use std::collections::HashSet;
+
 use serde::de::DeserializeOwned;
 
-use super::super::fields::Fields;
+use super::super::fields::{Fields, reason, shown};
 use crate::model::{Extra, Json};
 
 /// Fields that could not be read, with the reasons.
@@ -15,7 +17,7 @@ impl Bad {
         let mut reasons = Vec::new();
         let mut kept = Vec::new();
         for (key, value, reason) in self.0 {
-            reasons.push(format!("field `{}`: {reason}", key.escape_debug()));
+            reasons.push(format!("field `{}`: {reason}", shown(&key)));
             if let Some(value) = value {
                 kept.push(format!(
                     "{}:{}",
@@ -60,19 +62,13 @@ pub(super) fn read<T: DeserializeOwned>(
                 .push((key.to_owned(), Json::parse(value.get()).ok(), reason));
         }
     }
-    for (key, ..) in &bad.0 {
-        fields.take(key);
-    }
+    let names: HashSet<&str> = bad.0.iter().map(|(key, ..)| key.as_str()).collect();
+    fields.retain(|key| !names.contains(key));
     parse(&fields.to_text()).map(|object| (object, bad))
 }
 
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| without_place(&error.to_string()))
-}
-
-/// The place in an error counts within the object, so it would mislead.
-fn without_place(reason: &str) -> String {
-    reason.split(" at line ").next().unwrap_or(reason).into()
+    serde_json::from_str(text).map_err(reason)
 }
 
 fn quoted(key: &str) -> String {
