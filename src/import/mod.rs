@@ -8,6 +8,15 @@
 //! A new format is one file here with an `Importer`, its line in [`importers`], a hand-written
 //! transcript in `tests/fixtures/` and a case in `tests/import.rs`.
 
+mod fields;
+mod openai_chat;
+mod outline;
+mod phi_core;
+mod pieces;
+
+pub use openai_chat::OpenAiChat;
+pub use phi_core::PhiCore;
+
 use std::io::{BufRead, Read, Seek};
 use std::path::Path;
 
