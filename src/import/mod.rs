@@ -8,6 +8,11 @@
 //! A new format is one file here with an `Importer`, its line in [`importers`], a hand-written
 //! transcript in `tests/fixtures/` and a case in `tests/import.rs`.
 
+mod claude_code;
+mod lines;
+
+pub use claude_code::ClaudeCode;
+
 use std::io::{BufRead, Read, Seek};
 use std::path::Path;
 
