@@ -79,10 +79,21 @@ impl<'a> Lines<'a> {
             match self.read_line()? {
                 Read::Line => {}
                 Read::TooLong => {
-                    let place = Place { line: self.number, offset: self.start, len: 0 };
+                    let place = Place {
+                        line: self.number,
+                        offset: self.start,
+                        len: 0,
+                    };
                     let reason = format!("longer than {} bytes", self.limit);
                     let cut = self.ended;
-                    return Ok(Some((place, Found::Unreadable { bytes: &[], reason, cut })));
+                    return Ok(Some((
+                        place,
+                        Found::Unreadable {
+                            bytes: &[],
+                            reason,
+                            cut,
+                        },
+                    )));
                 }
                 Read::End => return Ok(None),
             }
@@ -96,24 +107,36 @@ impl<'a> Lines<'a> {
 
     /// Takes the next value out of a line that is not blank.
     fn value(&mut self) -> (Place, Found<'_>) {
-        let blank = self.rest().iter().take_while(|b| b.is_ascii_whitespace()).count();
+        let blank = self
+            .rest()
+            .iter()
+            .take_while(|b| b.is_ascii_whitespace())
+            .count();
         let from = self.cursor + blank;
         let (to, problem) = match read_value(&self.line[from..]) {
             Ok((len, depth)) if depth <= MAX_JSON_DEPTH => (from + len, None),
-            Ok((len, _)) => {
-                (from + len, Some(format!("nested deeper than {MAX_JSON_DEPTH} levels")))
-            }
+            Ok((len, _)) => (
+                from + len,
+                Some(format!("nested deeper than {MAX_JSON_DEPTH} levels")),
+            ),
             Err(reason) => (self.line.len(), Some(reason)),
         };
         self.cursor = to;
         let bytes = &self.line[from..to];
-        let place =
-            Place { line: self.number, offset: self.start + from as u64, len: bytes.len() };
+        let place = Place {
+            line: self.number,
+            offset: self.start + from as u64,
+            len: bytes.len(),
+        };
         let found = match (problem, std::str::from_utf8(bytes)) {
             (None, Ok(text)) => Found::Value(text),
             (problem, _) => {
                 let reason = problem.unwrap_or_else(|| "not UTF-8".into());
-                Found::Unreadable { bytes, reason, cut: self.ended && to == self.line.len() }
+                Found::Unreadable {
+                    bytes,
+                    reason,
+                    cut: self.ended && to == self.line.len(),
+                }
             }
         };
         (place, found)
@@ -216,7 +239,9 @@ mod tests {
                     assert_eq!(&bytes[from..from + place.len], text.as_bytes());
                     text.to_owned()
                 }
-                Found::Unreadable { reason, cut, .. } => format!("!{reason}{}", if cut { " (cut)" } else { "" }),
+                Found::Unreadable { reason, cut, .. } => {
+                    format!("!{reason}{}", if cut { " (cut)" } else { "" })
+                }
             };
             out.push((place.line, place.offset, text));
         }
@@ -229,14 +254,22 @@ mod tests {
         let texts: Vec<_> = found.iter().map(|(l, o, t)| (*l, *o, t.as_str())).collect();
         assert_eq!(
             texts,
-            [(1, 3, "{\"a\":1}"), (1, 10, "{\"b\": 2}"), (1, 19, "[3]"), (4, 29, "4")]
+            [
+                (1, 3, "{\"a\":1}"),
+                (1, 10, "{\"b\": 2}"),
+                (1, 19, "[3]"),
+                (4, 29, "4")
+            ]
         );
     }
 
     #[test]
     fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
         let found = all(b"{\"a\":\nnonsense\n{\"a\":\"\xff\"}\n{}x\n{\"long\":\"....................\"}\n1\n{\"cut", 20);
-        let texts: Vec<_> = found.iter().map(|(l, _, t)| (*l, &t[..t.len().min(9)])).collect();
+        let texts: Vec<_> = found
+            .iter()
+            .map(|(l, _, t)| (*l, &t[..t.len().min(9)]))
+            .collect();
         assert_eq!(
             texts,
             [
@@ -256,7 +289,10 @@ mod tests {
     #[test]
     fn deep_nesting_is_refused_without_recursion() {
         let nested = |n: usize| format!("{}{}\n1\n", "[".repeat(n), "]".repeat(n));
-        assert_eq!(all(nested(MAX_JSON_DEPTH).as_bytes(), 1 << 20)[0].2.len(), 256);
+        assert_eq!(
+            all(nested(MAX_JSON_DEPTH).as_bytes(), 1 << 20)[0].2.len(),
+            256
+        );
         let deep = all(nested(100_000).as_bytes(), 1 << 20);
         assert!(deep[0].2.starts_with("!nested deeper"));
         assert_eq!(deep[1].2, "1");

@@ -20,7 +20,11 @@ impl Fields {
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&Json> {
-        self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
+        self.0
+            .iter()
+            .rev()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value)
     }
 
     pub(super) fn text(&self, key: &str) -> Option<String> {
@@ -90,7 +94,9 @@ impl Serialize for Fields {
 
 /// Reads a message's content: a string, or a list of blocks.
 pub(super) fn contents(json: Option<&Json>) -> Vec<Content> {
-    let Some(json) = json.filter(|json| !json.is_null()) else { return Vec::new() };
+    let Some(json) = json.filter(|json| !json.is_null()) else {
+        return Vec::new();
+    };
     match json.read::<Vec<Json>>() {
         Ok(items) => items.into_iter().map(content).collect(),
         Err(_) => vec![content(json.clone())],
@@ -103,10 +109,24 @@ pub(super) fn content(json: Json) -> Content {
         return Content::text(text);
     }
     let fields = Fields::of(&json);
-    if fields.0.len() > MAX_FIELDS {
+    let known = if fields.0.len() > MAX_FIELDS {
+        None
+    } else {
+        known(fields)
+    };
+    known.unwrap_or_else(|| other(json))
+}
+
+/// Keeps a block as it is, in a wrapper if its type promises a form that it has not.
+fn other(json: Json) -> Content {
+    if json.read::<Content>().is_ok() {
         return Content::Other(json);
     }
-    known(fields).unwrap_or(Content::Other(json))
+    let wrapper = Fields(vec![
+        ("type".into(), Json::string("malformed")),
+        ("block".into(), json),
+    ]);
+    Content::Other(wrapper.to_json())
 }
 
 fn known(mut fields: Fields) -> Option<Content> {
@@ -114,7 +134,10 @@ fn known(mut fields: Fields) -> Option<Content> {
     let content = match kind.as_str() {
         "text" => {
             let text = fields.remove("text")?.read().ok()?;
-            Content::Text(Text { text, extra: fields.into_extra() })
+            Content::Text(Text {
+                text,
+                extra: fields.into_extra(),
+            })
         }
         "thinking" => {
             let thinking = fields.remove("thinking")?.read().ok()?;
@@ -122,14 +145,23 @@ fn known(mut fields: Fields) -> Option<Content> {
             if signature.is_some() {
                 fields.remove("signature");
             }
-            Content::Thinking(Thinking { thinking, signature, extra: fields.into_extra() })
+            Content::Thinking(Thinking {
+                thinking,
+                signature,
+                extra: fields.into_extra(),
+            })
         }
         "image" => image(fields)?,
         "tool_use" => {
             let id = fields.remove("id")?.read().ok()?;
             let name = fields.remove("name")?.read().ok()?;
             let arguments = fields.remove("input").unwrap_or_default();
-            Content::ToolCall(ToolCall { id, name, arguments, extra: fields.into_extra() })
+            Content::ToolCall(ToolCall {
+                id,
+                name,
+                arguments,
+                extra: fields.into_extra(),
+            })
         }
         _ => return None,
     };
@@ -142,7 +174,11 @@ fn image(mut fields: Fields) -> Option<Content> {
         return None;
     }
     let (data, mime_type) = (source.text("data")?, source.text("media_type")?);
-    Some(Content::Image(Image { data, mime_type, extra: fields.into_extra() }))
+    Some(Content::Image(Image {
+        data,
+        mime_type,
+        extra: fields.into_extra(),
+    }))
 }
 
 /// Reads the tokens of a call.

@@ -1,5 +1,6 @@
 //! The second pass: reads the records again, one message at a time, and tells the sink.
 
+use std::collections::HashMap;
 use std::io::SeekFrom;
 use std::path::Path;
 
@@ -12,8 +13,7 @@ use crate::import::{
     FoundCompaction, FoundEffect, ImportError, ReadSeek, SessionHead, Sink, Source,
 };
 use crate::model::{
-    AgentMessage, ChildLoopRef, Json, LoopId, LoopRecord, LoopStatus, SessionId,
-    Time, TurnId,
+    AgentMessage, ChildLoopRef, Json, LoopId, LoopRecord, LoopStatus, SessionId, Time, TurnId,
 };
 
 /// The name of the tool, for compactions and agents.
@@ -31,14 +31,21 @@ struct Records<'a> {
 
 impl<'a> Records<'a> {
     fn new(path: &'a Path, reader: &'a mut dyn ReadSeek) -> Result<Self, ImportError> {
-        let records = Self { path, reader, at: 0 };
+        let records = Self {
+            path,
+            reader,
+            at: 0,
+        };
         let start = records.reader.seek(SeekFrom::Start(0));
         records.checked(start)?;
         Ok(records)
     }
 
     fn checked<T>(&self, result: std::io::Result<T>) -> Result<T, ImportError> {
-        result.map_err(|source| ImportError::Read { path: self.path.to_owned(), source })
+        result.map_err(|source| ImportError::Read {
+            path: self.path.to_owned(),
+            source,
+        })
     }
 
     fn bytes(&mut self, place: Place) -> Result<Vec<u8>, ImportError> {
@@ -61,7 +68,7 @@ pub(super) struct Emitter<'a> {
     track: &'a Track,
     ids: Vec<LoopId>,
     /// References from loops to the sub-agents that they started.
-    children: Vec<(usize, ChildLoopRef)>,
+    children: HashMap<usize, Vec<ChildLoopRef>>,
     session: SessionId,
 }
 
@@ -71,14 +78,25 @@ impl<'a> Emitter<'a> {
         index: &'a Index,
         track: &'a Track,
         session: SessionId,
-        children: Vec<(usize, ChildLoopRef)>,
+        children: HashMap<usize, Vec<ChildLoopRef>>,
     ) -> Result<Self, ImportError> {
         let ids = track.loops.iter().map(|info| loop_id(&info.id)).collect();
         let records = Records::new(source.path, &mut *source.reader)?;
-        Ok(Self { records, index, track, ids, children, session })
+        Ok(Self {
+            records,
+            index,
+            track,
+            ids,
+            children,
+            session,
+        })
     }
 
-    pub(super) fn run(&mut self, head: SessionHead, sink: &mut dyn Sink) -> Result<(), ImportError> {
+    pub(super) fn run(
+        &mut self,
+        head: SessionHead,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ImportError> {
         sink.session(head)?;
         let track = self.track;
         let mut begun = 0;
@@ -115,15 +133,19 @@ impl<'a> Emitter<'a> {
             if record.status != LoopStatus::Running {
                 record.ended_at = info.ended.clone().map(Time::from_text);
             }
-            let children = self.children.iter().filter(|(parent, _)| *parent == loop_no);
-            record.child_loop_refs = children.map(|(_, child)| child.clone()).collect();
+            record.child_loop_refs = self.children.get(&loop_no).cloned().unwrap_or_default();
         }
         record
     }
 
     fn step(&mut self, step: &Step, sink: &mut dyn Sink) -> Result<(), ImportError> {
         match step {
-            Step::User { loop_no, turn, text_turn, place } => {
+            Step::User {
+                loop_no,
+                turn,
+                text_turn,
+                place,
+            } => {
                 let raw = self.records.bytes(*place)?;
                 let index = self.index;
                 let said = user_record(fields(&raw), |call| index.tool_name(call));
@@ -138,16 +160,21 @@ impl<'a> Emitter<'a> {
                 }
                 Ok(())
             }
-            Step::Answer { loop_no, turn, answer } => {
-                self.answer(*loop_no, *turn, *answer, sink)
-            }
+            Step::Answer {
+                loop_no,
+                turn,
+                answer,
+            } => self.answer(*loop_no, *turn, *answer, sink),
             Step::Note { loop_no, place } => {
                 let raw = self.records.bytes(*place)?;
                 sink.message(&self.ids[*loop_no], note(&raw), &raw)
             }
-            Step::Summary { loop_no, boundary, summary, first_kept } => {
-                self.summary(*loop_no, *boundary, *summary, *first_kept, sink)
-            }
+            Step::Summary {
+                loop_no,
+                boundary,
+                summary,
+                first_kept,
+            } => self.summary(*loop_no, *boundary, *summary, *first_kept, sink),
             Step::Cleared { loop_no, place } => self.cleared(*loop_no, *place, sink),
         }
     }
@@ -170,7 +197,11 @@ impl<'a> Emitter<'a> {
             raw.extend(bytes);
         }
         let loop_id = &self.ids[loop_no];
-        sink.message(loop_id, answer(records).in_turn(TurnId::new(loop_id.as_str(), turn)), &raw)
+        sink.message(
+            loop_id,
+            answer(records).in_turn(TurnId::new(loop_id.as_str(), turn)),
+            &raw,
+        )
     }
 
     fn summary(
@@ -201,7 +232,9 @@ impl<'a> Emitter<'a> {
         sink: &mut dyn Sink,
     ) -> Result<(), ImportError> {
         let record = parse(&self.records.bytes(place)?);
-        let metadata = Fields::of(&record).get("microcompactMetadata").map(Fields::of);
+        let metadata = Fields::of(&record)
+            .get("microcompactMetadata")
+            .map(Fields::of);
         let ids = metadata.and_then(|metadata| metadata.get("compactedToolIds")?.read().ok());
         let effect = FoundEffect::ClearedResults {
             tool_call_ids: ids.unwrap_or_default(),
@@ -221,7 +254,10 @@ impl<'a> Emitter<'a> {
         FoundCompaction {
             loop_id: self.ids[loop_no].clone(),
             strategy: TOOL.into(),
-            trigger: fields.get(metadata).map(Fields::of).and_then(|m| m.text("trigger")),
+            trigger: fields
+                .get(metadata)
+                .map(Fields::of)
+                .and_then(|m| m.text("trigger")),
             effect,
             at: fields.text("timestamp").map(Time::from_text),
             record,
@@ -230,7 +266,12 @@ impl<'a> Emitter<'a> {
 }
 
 /// The reference from a loop to the sub-agent that it started with `call`.
-pub(super) fn child_ref(call: &str, tool: &str, child: &Track, session: SessionId) -> Option<ChildLoopRef> {
+pub(super) fn child_ref(
+    call: &str,
+    tool: &str,
+    child: &Track,
+    session: SessionId,
+) -> Option<ChildLoopRef> {
     Some(ChildLoopRef {
         tool_call_id: Some(call.to_owned()),
         tool_name: Some(tool.to_owned()),
@@ -246,7 +287,10 @@ pub(super) fn loop_id(id: &str) -> LoopId {
 }
 
 fn parse(raw: &[u8]) -> Json {
-    std::str::from_utf8(raw).ok().and_then(|text| Json::parse(text).ok()).unwrap_or_default()
+    std::str::from_utf8(raw)
+        .ok()
+        .and_then(|text| Json::parse(text).ok())
+        .unwrap_or_default()
 }
 
 fn fields(raw: &[u8]) -> Fields {
@@ -261,7 +305,10 @@ fn note(raw: &[u8]) -> AgentMessage {
         let data = if record.is_null() { lossy } else { record };
         return AgentMessage::extension("unreadable", data);
     }
-    let kind = match Fields::of(&record).text("type").filter(|kind| !kind.is_empty()) {
+    let kind = match Fields::of(&record)
+        .text("type")
+        .filter(|kind| !kind.is_empty())
+    {
         // The kind `system` stands for system prompts.
         Some(kind) if kind == "system" => "system-record".into(),
         Some(kind) => kind,

@@ -8,16 +8,16 @@
 use std::collections::HashMap;
 
 use super::record::{Glance, Kind, Speech};
-use super::track::{Answer, Boundary, NewLoop, Step, Track};
+use super::track::{Answer, NewLoop, Step, Track};
 use crate::import::lines::Place;
 use crate::model::ContinuationKind;
 
 /// What is known of a record that others may name as their parent.
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    track: usize,
+pub(super) struct Known {
+    pub(super) track: usize,
     /// The loop and turn that it stands in; `None` before the first loop.
-    at: Option<(usize, u32)>,
+    pub(super) at: Option<(usize, u32)>,
     line: u64,
     digest: u64,
 }
@@ -51,13 +51,15 @@ pub(super) struct Index {
     pub(super) session: Option<String>,
     pub(super) title: Option<String>,
     stem: String,
-    known: HashMap<String, Known>,
+    pub(super) known: HashMap<String, Known>,
     /// The last answer of each message id, with its track and loop.
     messages: HashMap<String, (usize, usize, usize)>,
     calls: HashMap<String, KnownCall>,
     /// Calls by the digest of the prompt that they give a sub-agent; a used one is taken out.
     prompts: HashMap<u64, Vec<String>>,
+    /// Sub-agents by id, and the call that started each.
     agents: HashMap<String, Option<String>>,
+    agent_tracks: HashMap<String, usize>,
     titles: Vec<(String, String)>,
 }
 
@@ -75,6 +77,7 @@ impl Index {
             calls: HashMap::new(),
             prompts: HashMap::new(),
             agents: HashMap::new(),
+            agent_tracks: HashMap::new(),
             titles: Vec::new(),
         }
     }
@@ -118,7 +121,11 @@ impl Index {
     /// Settles what only the end of the file decides; returns what is left over.
     pub(super) fn finish(&mut self) -> Vec<(u64, &'static str)> {
         let known = &self.known;
-        let about = self.titles.iter().rev().find(|(leaf, _)| known.contains_key(leaf));
+        let about = self
+            .titles
+            .iter()
+            .rev()
+            .find(|(leaf, _)| known.contains_key(leaf));
         self.title = about.map(|(_, title)| title.clone());
         let mut left = Vec::new();
         for track in &mut self.tracks {
@@ -142,10 +149,11 @@ impl Index {
     /// Returns the call that started the sub-agent of this id or with this first prompt.
     pub(super) fn spawning_call(&self, agent: Option<&str>, track: &Track) -> Option<&KnownCall> {
         let named = agent.and_then(|agent| self.agents.get(agent)?.as_ref());
-        let id = named.or(track.spawned_by.as_ref()).or_else(|| {
-            self.prompts.get(&track.first_prompt?)?.first()
-        })?;
-        self.calls.get(id)
+        let prompted = || self.prompts.get(&track.first_prompt?)?.first();
+        let call = |id: Option<&String>| self.calls.get(id?);
+        call(named)
+            .or_else(|| call(track.spawned_by.as_ref()))
+            .or_else(|| call(prompted()))
     }
 
     /// Returns the loop of the main session that the record `uuid` stands in.
@@ -166,12 +174,14 @@ impl Index {
 
     fn track_of(&mut self, glance: &Glance, place: Place) -> usize {
         if glance.sidechain != Some(true) {
-            return if glance.uuid.is_some() || glance.sidechain.is_some() { 0 } else { self.home() };
+            return if glance.uuid.is_some() || glance.sidechain.is_some() {
+                0
+            } else {
+                self.home()
+            };
         }
         let found = match (&glance.agent, self.parent(glance)) {
-            (Some(agent), _) => {
-                self.tracks.iter().position(|track| track.agent.as_deref() == Some(agent))
-            }
+            (Some(agent), _) => self.agent_tracks.get(agent).copied(),
             (None, Some(known)) if known.track > 0 => Some(known.track),
             (None, _) if glance.speech != Some(Speech::Prompt) && self.tracks.len() > 1 => {
                 Some(self.tracks.len() - 1)
@@ -183,6 +193,9 @@ impl Index {
                 Some(prompt) if glance.agent.is_none() => self.take_prompt(prompt),
                 _ => None,
             };
+            if let Some(agent) = &glance.agent {
+                self.agent_tracks.insert(agent.clone(), self.tracks.len());
+            }
             self.tracks.push(Track::of_agent(glance, place, spawned_by));
             self.tracks.len() - 1
         })
@@ -228,9 +241,20 @@ impl Index {
         Some(line)
     }
 
-    fn know(&mut self, track: usize, glance: &Glance, place: Place, at: Option<(usize, u32)>) {
+    pub(super) fn know(
+        &mut self,
+        track: usize,
+        glance: &Glance,
+        place: Place,
+        at: Option<(usize, u32)>,
+    ) {
         if let Some(uuid) = &glance.uuid {
-            let known = Known { track, at, line: place.line, digest: glance.digest };
+            let known = Known {
+                track,
+                at,
+                line: place.line,
+                digest: glance.digest,
+            };
             self.known.insert(uuid.clone(), known);
         }
     }
@@ -255,12 +279,20 @@ impl Index {
         };
         let loop_no = state.begin(NewLoop::new(glance, place, parent, kind));
         let turn = state.loops[loop_no].speech(Speech::Prompt);
-        state.push(loop_no, Step::User { loop_no, turn, text_turn: turn, place });
+        state.push(
+            loop_no,
+            Step::User {
+                loop_no,
+                turn,
+                text_turn: turn,
+                place,
+            },
+        );
         self.know(track, glance, place, Some((loop_no, turn)));
     }
 
     /// Takes a record in the user's name that is no prompt.
-    fn added(&mut self, track: usize, glance: &Glance, place: Place) {
+    pub(super) fn added(&mut self, track: usize, glance: &Glance, place: Place) {
         if self.tracks[track].loops.is_empty() && glance.results.is_empty() {
             let parent = self.place_of_parent(track, glance);
             let state = &mut self.tracks[track];
@@ -276,7 +308,15 @@ impl Index {
         }
         let turn = info.turn;
         let text_turn = glance.speech.map_or(turn, |speech| info.speech(speech));
-        state.push(loop_no, Step::User { loop_no, turn, text_turn, place });
+        state.push(
+            loop_no,
+            Step::User {
+                loop_no,
+                turn,
+                text_turn,
+                place,
+            },
+        );
         if glance.speech.is_some() {
             state.current = Some(loop_no);
         }
@@ -292,7 +332,9 @@ impl Index {
                 self.know(track, glance, place, at);
                 return Err(format!("repeats the record of line {line}"));
             }
-            if self.loop_for(track, glance, place, false) == loop_no {
+            if self.answers[answer].takes(place)
+                && self.loop_for(track, glance, place, false) == loop_no
+            {
                 self.extend_answer(in_track, (loop_no, answer), glance, place);
                 return Ok(());
             }
@@ -302,7 +344,14 @@ impl Index {
         let state = &mut self.tracks[track];
         let turn = state.loops[loop_no].answer(glance.model.as_deref());
         self.answers.push(Answer::new(turn));
-        state.push(loop_no, Step::Answer { loop_no, turn, answer });
+        state.push(
+            loop_no,
+            Step::Answer {
+                loop_no,
+                turn,
+                answer,
+            },
+        );
         state.current = Some(loop_no);
         if let Some(id) = id {
             self.messages.insert(id, (track, loop_no, answer));
@@ -323,11 +372,17 @@ impl Index {
         self.tracks[track].loops[loop_no].joined(glance, turn);
         for call in &glance.calls {
             let main_loop = (track == 0).then_some(loop_no);
-            let known =
-                KnownCall { name: call.name.clone(), id: call.id.clone(), main_loop };
+            let known = KnownCall {
+                name: call.name.clone(),
+                id: call.id.clone(),
+                main_loop,
+            };
             self.calls.insert(call.id.clone(), known);
             if let Some(prompt) = call.prompt {
-                self.prompts.entry(prompt).or_default().push(call.id.clone());
+                self.prompts
+                    .entry(prompt)
+                    .or_default()
+                    .push(call.id.clone());
             }
         }
         self.know(track, glance, place, Some((loop_no, turn)));
@@ -338,14 +393,18 @@ impl Index {
     ///
     /// If it goes on (`goes_on`) from a loop that others already go on from, it is a rewind by
     /// something else than a prompt, such as a command.
-    fn loop_for(&mut self, track: usize, glance: &Glance, place: Place, goes_on: bool) -> usize {
+    pub(super) fn loop_for(
+        &mut self,
+        track: usize,
+        glance: &Glance,
+        place: Place,
+        goes_on: bool,
+    ) -> usize {
         let parent = self.place_of_parent(track, glance);
         let state = &mut self.tracks[track];
         state.linked |= matches!(parent, Parent::At(..) | Parent::Lead);
         match (parent, state.current) {
-            (_, None) => {
-                state.begin(NewLoop::new(glance, place, None, ContinuationKind::Initial))
-            }
+            (_, None) => state.begin(NewLoop::new(glance, place, None, ContinuationKind::Initial)),
             (Parent::At(loop_no, turn), Some(current)) if loop_no != current => {
                 if goes_on && state.loops[loop_no].last_child.is_some() {
                     let parent = Some((loop_no, turn));
@@ -358,47 +417,9 @@ impl Index {
         }
     }
 
-    fn boundary(&mut self, track: usize, glance: &Glance, place: Place) {
-        if self.tracks[track].loops.is_empty() {
-            return self.note(track, glance, place);
-        }
-        let logical = glance.logical_parent.clone();
-        let asked = Glance { parent: logical, ..empty(glance) };
-        let loop_no = self.loop_for(track, &asked, place, true);
-        let known = &self.known;
-        let first_kept = glance.preserved.uuids.iter().find_map(|uuid| {
-            known.get(uuid).filter(|known| known.track == track).and_then(|known| known.at)
-        });
-        let state = &mut self.tracks[track];
-        state.current = Some(loop_no);
-        let at = state.end();
-        state.boundary = Some(Boundary { place, loop_no, first_kept });
-        if let Some(tail) = &glance.preserved.tail
-            && let Some(known) = self.known.get_mut(tail)
-            && known.track == track
-        {
-            known.at = at;
-        }
-        self.know(track, glance, place, at);
-    }
-
-    fn summary(&mut self, track: usize, glance: &Glance, place: Place) {
-        let state = &mut self.tracks[track];
-        if state.loops.is_empty() {
-            return self.added(track, glance, place);
-        }
-        let boundary = state.boundary.take();
-        let loop_no = boundary.as_ref().map(|b| b.loop_no).or(state.current).unwrap_or_default();
-        let at = state.end();
-        let first_kept = boundary.as_ref().and_then(|b| b.first_kept);
-        let boundary = boundary.map(|b| b.place);
-        state.push(loop_no, Step::Summary { loop_no, boundary, summary: place, first_kept });
-        self.know(track, glance, place, at);
-    }
-
     /// Takes a record that no model sees: it stands where the transcript stands, while records
     /// that name it as their parent hang where its own parent does.
-    fn note(&mut self, track: usize, glance: &Glance, place: Place) {
+    pub(super) fn note(&mut self, track: usize, glance: &Glance, place: Place) {
         let parent = self.place_of_parent(track, glance);
         let state = &mut self.tracks[track];
         let at = match parent {
@@ -411,31 +432,9 @@ impl Index {
     }
 }
 
-/// The same place in the tree without a body.
-fn empty(glance: &Glance) -> Glance {
-    Glance {
-        kind: glance.kind,
-        uuid: glance.uuid.clone(),
-        parent: None,
-        logical_parent: None,
-        session: None,
-        agent: None,
-        time: glance.time.clone(),
-        sidechain: None,
-        message_id: None,
-        model: None,
-        digest: 0,
-        calls: Vec::new(),
-        results: Vec::new(),
-        speech: None,
-        text: None,
-        title: None,
-        spawned: None,
-        preserved: Default::default(),
-    }
-}
-
 fn branch(glance: &Glance) -> ContinuationKind {
     let uuid = glance.uuid.as_deref().unwrap_or("rewind");
-    ContinuationKind::Branch { tag: uuid.chars().take(8).collect() }
+    ContinuationKind::Branch {
+        tag: uuid.chars().take(8).collect(),
+    }
 }

@@ -33,19 +33,28 @@ pub(super) fn user_record<'a>(
             said.push(content(block));
         }
     }
+    // Only the first message keeps it all; the others say which record they are from.
+    let mut uuid = Fields::default();
+    if let Some(name) = source.get("uuid") {
+        uuid.push("uuid", name.clone());
+    }
     let mut source = Some(source);
-    let results = results.into_iter().map(|(mut result, rest)| {
+    let mut next_source = || source.take().unwrap_or_else(|| uuid.clone());
+    let with_rest = |(mut result, rest): (ToolResultMessage, Fields)| {
         result.timestamp = timestamp.map(Into::into);
-        let mut own = source.take().unwrap_or_default();
+        let mut own = next_source();
         if !rest.is_empty() {
             own.push("block", rest.to_json());
         }
         with_source(Message::ToolResult(result), own)
-    });
-    let results = results.collect();
+    };
+    let results = results.into_iter().map(with_rest).collect();
     let text = (!said.is_empty()).then(|| {
-        let message = UserMessage { content: said, timestamp: timestamp.map(Into::into) };
-        with_source(Message::User(message), source.take().unwrap_or_default())
+        let message = UserMessage {
+            content: said,
+            timestamp: timestamp.map(Into::into),
+        };
+        with_source(Message::User(message), next_source())
     });
     UserRecord { results, text }
 }
@@ -69,7 +78,11 @@ fn open(mut record: Fields) -> (Vec<Json>, Fields) {
     } else if let Some(message) = record.remove("message") {
         record.remove("type");
         let mut body = Fields::of(&message);
-        content = if body.is_empty() { Some(message) } else { body.remove("content") };
+        content = if body.is_empty() {
+            Some(message)
+        } else {
+            body.remove("content")
+        };
         body.remove("role");
         if !body.is_empty() {
             record.push("message", body.to_json());
@@ -101,13 +114,24 @@ fn tool_result<'a>(
 pub(super) fn answer(records: Vec<Fields>) -> AgentMessage {
     let bodies: Vec<Fields> = records.iter().map(body).collect();
     let last = |key: &str| {
-        bodies.iter().rev().filter_map(|body| body.get(key)).find(|value| !value.is_null())
+        bodies
+            .iter()
+            .rev()
+            .filter_map(|body| body.get(key))
+            .find(|value| !value.is_null())
     };
-    let failed = records.iter().any(|record| record.is_true("isApiErrorMessage"));
+    let failed = records
+        .iter()
+        .any(|record| record.is_true("isApiErrorMessage"));
     let found_usage = last("usage").cloned();
     let mut message = AssistantMessage {
-        content: bodies.iter().flat_map(|body| contents(body.get("content"))).collect(),
-        stop_reason: last("stop_reason").and_then(|word| word.read().ok()).map(stop_reason),
+        content: bodies
+            .iter()
+            .flat_map(|body| contents(body.get("content")))
+            .collect(),
+        stop_reason: last("stop_reason")
+            .and_then(|word| word.read().ok())
+            .map(stop_reason),
         model: last("model").and_then(|model| model.read().ok()),
         provider: Some("anthropic".into()),
         usage: found_usage.as_ref().and_then(usage),
@@ -118,9 +142,15 @@ pub(super) fn answer(records: Vec<Fields>) -> AgentMessage {
         message.stop_reason = Some("error".into());
         message.error_message = Some(text_of(&message.content));
     }
-    let known = Known { usage: found_usage, message: &message };
-    let mut sources: Vec<Json> =
-        records.into_iter().zip(bodies).map(|(record, body)| known.rest(record, body)).collect();
+    let known = Known {
+        usage: found_usage,
+        message: &message,
+    };
+    let mut sources: Vec<Json> = records
+        .into_iter()
+        .zip(bodies)
+        .map(|(record, body)| known.rest(record, body))
+        .collect();
     let source = match sources.len() {
         1 => sources.remove(0),
         _ => Json::of(&sources).unwrap_or_default(),
@@ -159,7 +189,9 @@ impl Known<'_> {
         for key in ["role", "content"] {
             body.remove(key);
         }
-        if body.get("usage").is_some_and(|own| own.is_null() || Some(own) == self.usage.as_ref())
+        if body
+            .get("usage")
+            .is_some_and(|own| own.is_null() || Some(own) == self.usage.as_ref())
             && self.message.usage.is_some()
         {
             body.remove("usage");
@@ -179,5 +211,7 @@ impl Known<'_> {
 }
 
 fn millis(record: &Fields) -> Option<i64> {
-    record.text("timestamp").and_then(|text| Time::from_text(text).millis())
+    record
+        .text("timestamp")
+        .and_then(|text| Time::from_text(text).millis())
 }

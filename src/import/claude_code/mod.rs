@@ -5,14 +5,17 @@
 //! tells the sink ([`emit`]). A human prompt begins a loop; an answer is joined from the records
 //! that share its `message.id`; sub-agents are sessions of their own.
 
+mod compacted;
 mod content;
 mod emit;
 mod index;
 mod messages;
 mod record;
+mod shapes;
 mod spawn;
 mod track;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use self::emit::{Emitter, TOOL, child_ref};
@@ -54,7 +57,7 @@ impl Importer for ClaudeCode {
             let head = session_head(path, &index, track, parents[number].clone());
             let children = match number {
                 0 => children(path, &index, &parents),
-                _ => Vec::new(),
+                _ => HashMap::new(),
             };
             let session = head.session.session_id.clone();
             Emitter::new(source, &index, track, session, children)?.run(head, sink)?;
@@ -66,7 +69,9 @@ impl Importer for ClaudeCode {
 /// Whether a line (maybe cut) can only be Claude Code's.
 fn looks_like_a_record(line: &str) -> bool {
     let has = |key: &str| line.contains(key);
-    line.trim_start().trim_start_matches('\u{feff}').starts_with('{')
+    line.trim_start()
+        .trim_start_matches('\u{feff}')
+        .starts_with('{')
         && ((has("\"sessionId\"") && has("\"parentUuid\"") && has("\"type\""))
             || (has("\"leafUuid\"") && has("\"summary\""))
             || (has("\"file-history-snapshot\"") && has("\"messageId\""))
@@ -79,7 +84,10 @@ fn read_index(
     reader: &mut dyn ReadSeek,
     skip: &mut dyn FnMut(u64, String),
 ) -> Result<Index, ImportError> {
-    let failed = |source| ImportError::Read { path: path.to_owned(), source };
+    let failed = |source| ImportError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let mut index = Index::new(&stem(path));
     let mut lines = Lines::new(reader).map_err(failed)?;
     while let Some((place, found)) = lines.next().map_err(failed)? {
@@ -110,13 +118,20 @@ fn take(index: &mut Index, place: Place, found: Found<'_>) -> Result<(), String>
 }
 
 fn stem(path: &Path) -> String {
-    path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+    path.file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 /// Returns the id of the file's session (for a sub-agent's file, of its parent).
 fn main_session(path: &Path, index: &Index) -> SessionId {
-    let named = index.session.as_deref().and_then(|id| SessionId::new(id).ok());
-    named.or_else(|| SessionId::new(stem(path)).ok()).unwrap_or_else(SessionId::generate)
+    let named = index
+        .session
+        .as_deref()
+        .and_then(|id| SessionId::new(id).ok());
+    named
+        .or_else(|| SessionId::new(stem(path)).ok())
+        .unwrap_or_else(SessionId::generate)
 }
 
 /// Returns the id of a track's session.
@@ -150,7 +165,11 @@ fn session_head(
     session.created_at = created;
     session.last_active_at = track.ended.clone().map(Time::from_text);
     session.parent_spawn_ref = parent;
-    SessionHead { identity, session, title: index.title.clone().filter(|_| is_main) }
+    SessionHead {
+        identity,
+        session,
+        title: index.title.clone().filter(|_| is_main),
+    }
 }
 
 /// Returns what the main session's loops started within the file.
@@ -158,13 +177,21 @@ fn children(
     path: &Path,
     index: &Index,
     parents: &[Option<ParentSpawnRef>],
-) -> Vec<(usize, ChildLoopRef)> {
+) -> HashMap<usize, Vec<ChildLoopRef>> {
     let pairs = index.tracks.iter().zip(parents).skip(1);
-    let refs = pairs.filter_map(|(track, parent)| {
-        let call = parent.as_ref()?.tool_call_id.as_ref()?;
-        let known = index.spawning_call(track.agent.as_deref(), track)?;
-        let child = child_ref(call, &known.name, track, session_id(path, index, track))?;
-        Some((known.main_loop?, child))
-    });
-    refs.collect()
+    let mut children: HashMap<usize, Vec<ChildLoopRef>> = HashMap::new();
+    for (track, parent) in pairs {
+        let known = index.spawning_call(track.agent.as_deref(), track);
+        if let Some(call) = parent
+            .as_ref()
+            .and_then(|parent| parent.tool_call_id.as_ref())
+            && let Some(known) = known
+            && let Some(loop_no) = known.main_loop
+        {
+            let session = session_id(path, index, track);
+            let child = child_ref(call, &known.name, track, session);
+            children.entry(loop_no).or_default().extend(child);
+        }
+    }
+    children
 }

@@ -2,11 +2,11 @@
 //!
 //! Every field is read for itself, so that one of an unexpected shape does not cost the record.
 
-use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+
+use super::shapes::{Block, Body, Head, Metadata, Raw};
 
 /// Texts that Claude Code writes in the user's name and that are no prompts.
 const MARKERS: [&str; 14] = [
@@ -28,7 +28,7 @@ const MARKERS: [&str; 14] = [
 const INTERRUPT: &str = "[Request interrupted by user";
 
 /// What a record is to the tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Something said in the user's name, tool results included.
     User,
@@ -41,6 +41,7 @@ pub(super) enum Kind {
     /// Where tool results were emptied.
     Microcompact,
     /// Nothing that a model sees.
+    #[default]
     Note,
 }
 
@@ -67,7 +68,7 @@ pub(super) struct Call {
 }
 
 /// One record at a glance.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Glance {
     pub(super) kind: Kind,
     pub(super) uuid: Option<String>,
@@ -104,119 +105,6 @@ pub(super) struct Preserved {
     pub(super) tail: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Head<'a> {
-    #[serde(borrow, default)]
-    r#type: Raw<'a>,
-    #[serde(borrow, default)]
-    subtype: Raw<'a>,
-    #[serde(borrow, default)]
-    uuid: Raw<'a>,
-    #[serde(borrow, default)]
-    parent_uuid: Raw<'a>,
-    #[serde(borrow, default)]
-    logical_parent_uuid: Raw<'a>,
-    #[serde(borrow, default)]
-    session_id: Raw<'a>,
-    #[serde(borrow, default)]
-    agent_id: Raw<'a>,
-    #[serde(borrow, default)]
-    timestamp: Raw<'a>,
-    #[serde(borrow, default)]
-    is_sidechain: Raw<'a>,
-    #[serde(borrow, default)]
-    is_meta: Raw<'a>,
-    #[serde(borrow, default)]
-    is_compact_summary: Raw<'a>,
-    #[serde(borrow, default)]
-    is_visible_in_transcript_only: Raw<'a>,
-    #[serde(borrow, default)]
-    message: Raw<'a>,
-    #[serde(borrow, default)]
-    attachment: Raw<'a>,
-    #[serde(borrow, default)]
-    summary: Raw<'a>,
-    #[serde(borrow, default)]
-    leaf_uuid: Raw<'a>,
-    #[serde(borrow, default)]
-    compact_metadata: Raw<'a>,
-    #[serde(borrow, default)]
-    tool_use_result: Raw<'a>,
-    #[serde(borrow, default, rename = "parentToolUseID")]
-    parent_tool_use_id: Raw<'a>,
-    #[serde(borrow, default)]
-    data: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct Body<'a> {
-    #[serde(borrow, default)]
-    id: Raw<'a>,
-    #[serde(borrow, default)]
-    model: Raw<'a>,
-    #[serde(borrow, default)]
-    content: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct Block<'a> {
-    #[serde(borrow, default)]
-    r#type: Raw<'a>,
-    #[serde(borrow, default)]
-    text: Raw<'a>,
-    #[serde(borrow, default)]
-    id: Raw<'a>,
-    #[serde(borrow, default)]
-    name: Raw<'a>,
-    #[serde(borrow, default)]
-    input: Raw<'a>,
-    #[serde(borrow, default)]
-    tool_use_id: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
-    #[serde(borrow, default)]
-    preserved_segment: Raw<'a>,
-    #[serde(borrow, default)]
-    preserved_messages: Raw<'a>,
-}
-
-/// A value not yet looked into; an absent one reads as none.
-#[derive(Clone, Copy, Default, Deserialize)]
-struct Raw<'a>(#[serde(borrow)] Option<&'a RawValue>);
-
-impl<'a> Raw<'a> {
-    fn read<T: Deserialize<'a>>(self) -> Option<T> {
-        serde_json::from_str(self.0?.get()).ok()
-    }
-
-    fn text(self) -> Option<String> {
-        self.read::<String>().filter(|text| !text.is_empty())
-    }
-
-    fn is_true(self) -> bool {
-        self.read() == Some(true)
-    }
-
-    /// Whether the field is there and not `null`.
-    fn is_set(self) -> bool {
-        self.0.is_some()
-    }
-
-    fn contains(self, word: &str) -> bool {
-        self.0.is_some_and(|raw| raw.get().contains(word))
-    }
-
-    /// Reads one field of an object.
-    fn field(self, name: &str) -> Option<String> {
-        let mut fields: std::collections::BTreeMap<Cow<'a, str>, Raw<'a>> = self.read()?;
-        fields.remove(name)?.text()
-    }
-}
-
 /// Reads what the tree needs of the record `json`.
 ///
 /// # Errors
@@ -227,7 +115,6 @@ pub(super) fn glance(json: &str) -> Result<Glance, String> {
     }
     let head: Head<'_> = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let mut glance = Glance {
-        kind: Kind::Note,
         uuid: head.uuid.text(),
         parent: head.parent_uuid.text(),
         logical_parent: head.logical_parent_uuid.text(),
@@ -235,16 +122,7 @@ pub(super) fn glance(json: &str) -> Result<Glance, String> {
         agent: head.agent_id.text(),
         time: head.timestamp.text(),
         sidechain: head.is_sidechain.read(),
-        message_id: None,
-        model: None,
-        digest: 0,
-        calls: Vec::new(),
-        results: Vec::new(),
-        speech: None,
-        text: None,
-        title: None,
-        spawned: None,
-        preserved: Preserved::default(),
+        ..Glance::default()
     };
     match head.r#type.text().as_deref() {
         Some("user") => glance.user(&head),
@@ -253,8 +131,10 @@ pub(super) fn glance(json: &str) -> Result<Glance, String> {
         Some("attachment") => glance.attachment(&head),
         Some("summary") => glance.title = head.leaf_uuid.text().zip(head.summary.text()),
         Some("progress") if head.data.contains("agent_progress") => {
-            glance.spawned =
-                head.data.field("agentId").map(|id| (id, head.parent_tool_use_id.text()));
+            glance.spawned = head
+                .data
+                .field("agentId")
+                .map(|id| (id, head.parent_tool_use_id.text()));
         }
         _ => {}
     }
@@ -296,7 +176,9 @@ impl Glance {
     }
 
     fn assistant(&mut self, head: &Head<'_>) {
-        let Some(body) = head.message.read::<Body<'_>>() else { return };
+        let Some(body) = head.message.read::<Body<'_>>() else {
+            return;
+        };
         if !body.content.is_set() {
             return;
         }
@@ -312,7 +194,11 @@ impl Glance {
         match head.subtype.text().as_deref() {
             Some("compact_boundary") => {
                 self.kind = Kind::Boundary;
-                self.preserved = head.compact_metadata.read().map(preserved).unwrap_or_default();
+                self.preserved = head
+                    .compact_metadata
+                    .read()
+                    .map(preserved)
+                    .unwrap_or_default();
             }
             Some("microcompact_boundary") => self.kind = Kind::Microcompact,
             _ => {}
@@ -366,11 +252,12 @@ impl Glance {
                 }
                 (Some("tool_use"), Some(block)) => self.calls.extend(call(&block)),
                 (Some("tool_result"), Some(block)) => {
-                    self.results.push(block.tool_use_id.text().unwrap_or_default());
+                    self.results
+                        .push(block.tool_use_id.text().unwrap_or_default());
                 }
                 _ => others += 1,
             }
-            item.0.map(RawValue::get).hash(&mut hasher);
+            item.json().hash(&mut hasher);
         }
         if let ([text], 0) = (texts.as_slice(), others) {
             plain = Some(digest_text(text));
@@ -397,7 +284,10 @@ fn digest_text(text: &str) -> u64 {
 fn call(block: &Block<'_>) -> Option<Call> {
     let (id, name) = (block.id.text()?, block.name.text()?);
     let prompt = match name.as_str() {
-        "Task" | "Agent" => block.input.field("prompt").map(|prompt| digest_text(&prompt)),
+        "Task" | "Agent" => block
+            .input
+            .field("prompt")
+            .map(|prompt| digest_text(&prompt)),
         _ => None,
     };
     Some(Call { id, name, prompt })
@@ -408,7 +298,10 @@ fn speech(texts: &[String], others: usize) -> Option<Speech> {
         return None;
     }
     let starts = |markers: &[&str]| {
-        let mut said = texts.iter().map(|text| text.trim_start()).filter(|text| !text.is_empty());
+        let mut said = texts
+            .iter()
+            .map(|text| text.trim_start())
+            .filter(|text| !text.is_empty());
         others == 0 && said.all(|text| markers.iter().any(|marker| text.starts_with(marker)))
     };
     let blank = texts.iter().all(|text| text.trim().is_empty());
@@ -431,6 +324,10 @@ fn preserved(metadata: Metadata<'_>) -> Preserved {
     let listed = metadata.preserved_messages.read::<Messages<'_>>();
     let listed: Vec<String> = listed.and_then(|m| m.uuids.read()).unwrap_or_default();
     let tail = segment.field("tailUuid").or_else(|| listed.last().cloned());
-    let uuids = segment.field("headUuid").into_iter().chain(listed).collect();
+    let uuids = segment
+        .field("headUuid")
+        .into_iter()
+        .chain(listed)
+        .collect();
     Preserved { uuids, tail }
 }

@@ -20,10 +20,22 @@ const COMPACTING: &str = "acompact";
 /// Returns for each track where it was started; `None` for the main one.
 pub(super) fn parents(path: &Path, index: &Index) -> Vec<Option<ParentSpawnRef>> {
     let alone = index.tracks[0].loops.is_empty();
-    let beside = if alone { parent_index(path, index) } else { None };
+    let beside = if alone {
+        parent_index(path, index)
+    } else {
+        None
+    };
     let main = beside.as_ref().unwrap_or(index);
     let of_track = |track| parent(path, index, main, track);
-    std::iter::once(None).chain(index.tracks.iter().skip(1).map(|track| Some(of_track(track)))).collect()
+    std::iter::once(None)
+        .chain(
+            index
+                .tracks
+                .iter()
+                .skip(1)
+                .map(|track| Some(of_track(track))),
+        )
+        .collect()
 }
 
 fn parent(path: &Path, index: &Index, main: &Index, track: &Track) -> ParentSpawnRef {
@@ -54,8 +66,15 @@ fn parent_index(path: &Path, index: &Index) -> Option<Index> {
     let name = format!("{session}.jsonl");
     let folder = path.parent()?;
     let mut places: Vec<PathBuf> = vec![folder.join(&name)];
-    places.extend(folder.parent().and_then(Path::parent).map(|folder| folder.join(&name)));
-    let found = places.iter().find(|place| place.is_file() && place.as_path() != path)?;
+    places.extend(
+        folder
+            .parent()
+            .and_then(Path::parent)
+            .map(|folder| folder.join(&name)),
+    );
+    let found = places
+        .iter()
+        .find(|place| place.is_file() && place.as_path() != path)?;
     let mut reader = BufReader::new(File::open(found).ok()?);
     read_index(found, &mut reader, &mut |_, _| {}).ok()
 }

@@ -1,8 +1,9 @@
 //! What the first pass notes of one session: its loops and the steps that the second pass takes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::record::{Glance, Speech};
+use crate::import::MAX_RECORD_BYTES;
 use crate::import::lines::Place;
 use crate::model::{ContinuationKind, LoopStatus};
 
@@ -13,9 +14,18 @@ const SYNTHETIC: &str = "<synthetic>";
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     /// A record in the user's name; its results belong to `turn`, its texts to `text_turn`.
-    User { loop_no: usize, turn: u32, text_turn: u32, place: Place },
+    User {
+        loop_no: usize,
+        turn: u32,
+        text_turn: u32,
+        place: Place,
+    },
     /// An answer of the model, at the place of its first record.
-    Answer { loop_no: usize, turn: u32, answer: usize },
+    Answer {
+        loop_no: usize,
+        turn: u32,
+        answer: usize,
+    },
     /// A record that no model sees.
     Note { loop_no: usize, place: Place },
     /// A compaction that left a summary.
@@ -58,27 +68,39 @@ impl Step {
 pub(super) struct Answer {
     pub(super) turn: u32,
     pub(super) places: Vec<Place>,
-    /// Digest, parent and line of each record.
-    parts: Vec<(u64, Option<String>, u64)>,
+    bytes: usize,
+    /// Parent and line of the first record with each content.
+    parts: HashMap<u64, (Option<String>, u64)>,
 }
 
 impl Answer {
     pub(super) fn new(turn: u32) -> Self {
-        Self { turn, places: Vec::new(), parts: Vec::new() }
+        Self {
+            turn,
+            places: Vec::new(),
+            bytes: 0,
+            parts: HashMap::new(),
+        }
+    }
+
+    /// Whether one more record can be joined: the answer is read as one.
+    pub(super) fn takes(&self, place: Place) -> bool {
+        self.bytes + place.len <= MAX_RECORD_BYTES
     }
 
     pub(super) fn add(&mut self, glance: &Glance, place: Place) {
         self.places.push(place);
-        self.parts.push((glance.digest, glance.parent.clone(), place.line));
+        self.bytes += place.len;
+        self.parts
+            .entry(glance.digest)
+            .or_insert_with(|| (glance.parent.clone(), place.line));
     }
 
     /// Returns the line of the record that says the same in the same place. (Blocks of one answer
     /// hang one on the other; one that was recorded twice hangs where it did, or nowhere.)
     pub(super) fn repeats(&self, glance: &Glance) -> Option<u64> {
-        let same = self.parts.iter().find(|(digest, parent, _)| {
-            *digest == glance.digest && (glance.parent.is_none() || *parent == glance.parent)
-        });
-        same.map(|(_, _, line)| *line)
+        let (parent, line) = self.parts.get(&glance.digest)?;
+        (glance.parent.is_none() || *parent == glance.parent).then_some(*line)
     }
 }
 
@@ -213,7 +235,8 @@ impl LoopInfo {
     pub(super) fn joined(&mut self, glance: &Glance, turn: u32) {
         if turn == self.turn {
             self.waiting = false;
-            self.open_calls.extend(glance.calls.iter().map(|call| call.id.clone()));
+            self.open_calls
+                .extend(glance.calls.iter().map(|call| call.id.clone()));
         }
         self.end_at(glance.time.as_deref());
     }
@@ -269,7 +292,8 @@ pub(super) struct Track {
     pub(super) boundary: Option<Boundary>,
     pub(super) started: Option<String>,
     pub(super) ended: Option<String>,
-    ids: HashSet<String>,
+    /// The loops' ids, and the last number that was given to one of each.
+    ids: HashMap<String, u32>,
 }
 
 impl Track {
@@ -288,13 +312,17 @@ impl Track {
     /// Begins a loop and makes it the current one.
     pub(super) fn begin(&mut self, new: NewLoop) -> usize {
         let loop_no = self.loops.len();
-        let id = self.lead_id().filter(|_| loop_no == 0 && !new.is_prompt).unwrap_or(new.id);
+        let id = self
+            .lead_id()
+            .filter(|_| loop_no == 0 && !new.is_prompt)
+            .unwrap_or(new.id);
         let id = self.unused(id);
         if let Some((parent, turn)) = new.parent {
             let last = &mut self.loops[parent].last_child;
             *last = Some(last.map_or(turn, |last| last.max(turn)));
         }
-        self.loops.push(LoopInfo::new(id, new.parent, new.kind, new.time));
+        self.loops
+            .push(LoopInfo::new(id, new.parent, new.kind, new.time));
         self.current = Some(loop_no);
         if loop_no == 0 {
             self.flush_lead();
@@ -347,7 +375,12 @@ impl Track {
     /// Keeps a text in the user's name for the first loop.
     pub(super) fn lead_with(&mut self, glance: &Glance, place: Place) {
         self.lead_loop.get_or_insert_with(|| loop_id(glance, place));
-        self.lead.push(Step::User { loop_no: 0, turn: 0, text_turn: 0, place });
+        self.lead.push(Step::User {
+            loop_no: 0,
+            turn: 0,
+            text_turn: 0,
+            place,
+        });
     }
 
     /// The id of a first loop that no prompt begins, if a text stands before it.
@@ -364,18 +397,25 @@ impl Track {
     /// Returns `id`, or `id` with a number if a loop has it.
     pub(super) fn unused(&mut self, id: String) -> String {
         let mut name = id.clone();
-        let mut number = 2;
-        while !self.ids.insert(name.clone()) {
+        while self.ids.contains_key(&name) {
+            let number = self.ids.entry(id.clone()).or_insert(1);
+            *number += 1;
             name = format!("{id}~{number}");
-            number += 1;
         }
+        self.ids.insert(name.clone(), 1);
         name
     }
 
     /// Keeps a compaction's record that no summary followed as a note.
     pub(super) fn give_up_boundary(&mut self) {
         if let Some(boundary) = self.boundary.take() {
-            self.push(boundary.loop_no, Step::Note { loop_no: boundary.loop_no, place: boundary.place });
+            self.push(
+                boundary.loop_no,
+                Step::Note {
+                    loop_no: boundary.loop_no,
+                    place: boundary.place,
+                },
+            );
         }
     }
 }
