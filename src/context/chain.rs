@@ -9,7 +9,9 @@ use crate::compaction::{
 use crate::model::Role;
 use crate::store::append::size_through;
 use crate::store::in_force::{ForceWalk, Link, View};
-use crate::store::{BlockRow, CallSite, LoopKey, Size, StoreError, StoreRead, StoreResult, Turns};
+use crate::store::{
+    BlockKey, BlockRow, CallSite, LoopKey, Size, StoreError, StoreRead, StoreResult, Turns,
+};
 
 /// The loops of a chain from where the context may begin to the leaf.
 #[derive(Clone, Debug)]
@@ -37,9 +39,6 @@ impl Chain {
         view.without_rollups |= config.older_loops == OlderLoops::Skip;
         let mut load = Load {
             read,
-            view,
-            config,
-            limits,
             links: Vec::new(),
             sites: Vec::new(),
         };
@@ -47,8 +46,7 @@ impl Chain {
         ForceWalk::new(read, leaf, view).run(&mut |link| {
             let size = shown_of(read, &link, view)?;
             let more = need.more_after(&link, size, config);
-            let is_leaf = load.links.is_empty();
-            load.add(link, is_leaf)?;
+            load.add(link)?;
             shown.push(size);
             Ok(if more || load.awaits_a_call() {
                 ControlFlow::Continue(())
@@ -75,6 +73,12 @@ impl Chain {
             size.add(*shown);
         }
         size
+    }
+
+    /// Returns the block in force on each loop.
+    pub(crate) fn in_force(&self) -> Vec<(LoopKey, Option<BlockKey>)> {
+        let of = |link: &Link| (link.row.key, link.block.as_ref().map(|block| block.key));
+        self.links.iter().map(of).collect()
     }
 
     /// The same chain with other blocks in force: what they show and hide, by depth.
@@ -190,9 +194,6 @@ impl Need {
 
 struct Load<'a> {
     read: &'a dyn StoreRead,
-    view: View,
-    config: &'a CompactionConfig,
-    limits: &'a ContextConfig,
     /// Leaf first.
     links: Vec<Link>,
     /// Per link: the calls of other turns that its turns answer.
@@ -200,8 +201,7 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    fn add(&mut self, link: Link, _is_leaf: bool) -> StoreResult<()> {
-        let _ = (self.config, self.limits);
+    fn add(&mut self, link: Link) -> StoreResult<()> {
         self.sites
             .push(self.read.answers(link.row.key, 0..link.turns)?);
         self.links.push(link);
@@ -248,7 +248,6 @@ impl Load<'_> {
                 answers,
             });
         }
-        let _ = self.view;
         (self.links, all)
     }
 }

@@ -17,7 +17,7 @@ use crate::store::{
     self, LoopKey, LoopRow, SessionRow, SessionStore, StoreError, StoreRead, StoreResult, Tick,
 };
 
-pub(crate) use chain::Chain;
+pub(crate) use chain::{Chain, budget as budget_of, tail_of};
 pub use faults::{Fault, FaultKind, faults_of};
 
 /// A moment at which a context is read.
@@ -168,7 +168,7 @@ pub(crate) struct Settings {
 }
 
 /// Returns the options of the newest live run, with those that are given in their place.
-fn settings(
+pub(crate) fn settings(
     read: &dyn StoreRead,
     leaf: LoopKey,
     view: View,

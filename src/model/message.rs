@@ -193,7 +193,9 @@ impl Content {
             Some("toolCall") => raw.read().map(Self::ToolCall),
             _ => return Self::Other(raw),
         };
-        let Ok(mut content) = content else { return Self::Other(raw) };
+        let Ok(mut content) = content else {
+            return Self::Other(raw);
+        };
         if let Some(extra) = content.extra_mut() {
             extra.remove("type");
         }

@@ -128,6 +128,8 @@ pub trait StoreRead {
 
 /// What can be written within one transaction.
 pub trait StoreWrite: StoreRead {
+    /// Returns the same transaction for reading.
+    fn as_read(&self) -> &dyn StoreRead;
     /// Adds a session; the key of `row` is ignored.
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey>;
     /// Writes what changes in a session: all but key and id.

@@ -435,7 +435,7 @@ impl BlockKind {
 }
 
 /// The turns of a block's sections: they follow each other without gap or overlap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Kept word for word.
     pub first: Option<Turns>,
@@ -446,7 +446,7 @@ pub struct Layout {
 }
 
 /// Turns of one loop, both ends inclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Turns {
     /// The first.
     pub first: u32,

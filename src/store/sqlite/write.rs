@@ -82,6 +82,10 @@ fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
 }
 
 impl StoreWrite for Reader<'_> {
+    fn as_read(&self) -> &dyn StoreRead {
+        self
+    }
+
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         self.run(
             "INSERT INTO sessions (session_id, agent_id, title, created_at, last_active_at,
