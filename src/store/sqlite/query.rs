@@ -93,6 +93,11 @@ impl Record {
         self.get(column).read().ok()
     }
 
+    /// Returns the columns in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.0.iter().map(|(name, value)| (&**name, value))
+    }
+
     /// Adds a column.
     pub fn push(&mut self, column: impl Into<String>, value: Json) {
         self.0.push((column.into(), value));
@@ -101,7 +106,7 @@ impl Record {
 
 impl serde::Serialize for Record {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+        serializer.collect_map(self.iter())
     }
 }
 
