@@ -12,7 +12,8 @@
 -- numbers that others chose are added with total(), which does not overflow.
 
 -- Internal. Messages with their largest text back in its place. `json` is the head where it is
--- JSON; `payload` is the whole message, NULL when it was redacted or archived.
+-- JSON; `payload` is the whole message, NULL when it was redacted or archived. NOT INDEXED, since
+-- SQLite would rather index all messages by role than search the range of a loop's keys.
 CREATE VIEW message_content AS
 SELECT
     m.id, m.turn, m.role, m.tokens, m.bytes, m.created_at,
@@ -38,7 +39,7 @@ SELECT
         )
         ELSE m.body
     END AS text
-FROM messages m;
+FROM messages m NOT INDEXED;
 
 -- Internal. Turns with the keys of the messages that they hold: first_id <= id < end_id.
 CREATE VIEW turn_bounds AS
@@ -318,7 +319,7 @@ FROM sessions s
                 AND t.id > (l.key << 32) + m.turn AND t.id < (l.key + 1) << 32
                 AND (t.span_loop, t.span_turn) <= (l.key, m.turn) AND x.role = 2
                 AND json_extract(x.json, '$.toolCallId') = call.value ->> '$.id'
-            ORDER BY x.id LIMIT 1
+            ORDER BY t.id, x.id LIMIT 1
         ),
         (
             SELECT x.id FROM loops n
