@@ -8,6 +8,18 @@
 //! A new format is one file here with an `Importer`, its line in [`importers`], a hand-written
 //! transcript in `tests/fixtures/` and a case in `tests/import.rs`.
 
+mod claude_code;
+mod fields;
+mod lines;
+mod openai_chat;
+mod outline;
+mod phi_core;
+mod pieces;
+
+pub use claude_code::ClaudeCode;
+pub use openai_chat::OpenAiChat;
+pub use phi_core::PhiCore;
+
 use std::io::{BufRead, Read, Seek};
 use std::path::Path;
 
