@@ -45,7 +45,7 @@ FROM messages m NOT INDEXED;
 CREATE VIEW turn_bounds AS
 SELECT
     t.id, t.id & 4294967295 AS turn, t.turn_index, t.started_at, t.ended_at, t.messages, t.tokens,
-    t.span_loop, t.span_turn,
+    t.answers,
     ((t.id >> 32) << 32) + t.first_seq AS first_id,
     coalesce(
         (SELECT ((t.id >> 32) << 32) + n.first_seq FROM turns n WHERE n.id = t.id + 1),
@@ -152,7 +152,9 @@ SELECT
 FROM loops leaf CROSS JOIN json_each((
     WITH
     link (loop, depth, turns, complete, end_seq, block, older_loops, scope, config) AS (
-        SELECT f.loop, f.depth, min(f.cut, l.turns), min(f.cut, l.complete),
+        SELECT f.loop, f.depth, min(f.cut, l.turns),
+            -- For the window, the leaf's turn in flight is no turn.
+            CASE l.key WHEN leaf.key THEN l.complete ELSE min(f.cut, l.turns) END,
             CASE
                 WHEN f.cut < l.turns THEN coalesce(
                     (SELECT t.first_seq FROM turns t WHERE t.id = (f.loop << 32) + f.cut),
@@ -311,13 +313,13 @@ FROM sessions s
                 AND json_extract(x.json, '$.toolCallId') = call.value ->> '$.id'
             ORDER BY x.id LIMIT 1
         ),
-        -- A turn that answers an earlier one says so: only few do.
+        -- A turn that answers another one's call names it: [loop,turn]. Only few do.
         (
             SELECT x.id FROM turn_bounds t CROSS JOIN message_content x
                 ON x.id >= t.first_id AND x.id < t.end_id
-            WHERE t.span_turn IS NOT NULL
+            WHERE t.answers IS NOT NULL
                 AND t.id > (l.key << 32) + m.turn AND t.id < (l.key + 1) << 32
-                AND (t.span_loop, t.span_turn) <= (l.key, m.turn) AND x.role = 2
+                AND instr(t.answers, '[' || l.key || ',' || m.turn || ']') AND x.role = 2
                 AND json_extract(x.json, '$.toolCallId') = call.value ->> '$.id'
             ORDER BY t.id, x.id LIMIT 1
         ),
@@ -326,8 +328,8 @@ FROM sessions s
                 CROSS JOIN turn_bounds t ON t.id >= n.key << 32 AND t.id < (n.key + 1) << 32
                 CROSS JOIN message_content x ON x.id >= t.first_id AND x.id < t.end_id
             WHERE l.open_calls IS NOT NULL AND n.session = l.session AND n.key > l.key
-                AND t.span_turn IS NOT NULL
-                AND (t.span_loop, t.span_turn) <= (l.key, m.turn) AND x.role = 2
+                AND t.answers IS NOT NULL
+                AND instr(t.answers, '[' || l.key || ',' || m.turn || ']') AND x.role = 2
                 AND json_extract(x.json, '$.toolCallId') = call.value ->> '$.id'
             ORDER BY x.id LIMIT 1
         )

@@ -165,13 +165,14 @@ impl Story {
         let counts = read(&self.stage.store, |r| {
             let mut walk = ForceWalk::new(
                 r,
+                leaf,
                 View {
                     raw: true,
                     ..View::default()
                 },
             );
-            walk.run(leaf, &mut |_| Ok(std::ops::ControlFlow::Continue(())))?;
-            Ok(walk.counts(r.run_by_key(run)?.point))
+            walk.run(&mut |_| Ok(std::ops::ControlFlow::Continue(())))?;
+            walk.counts(r.run_by_key(run)?.point)
         });
         if counts.unwrap() {
             let redo = self.dice.roll(2) == 0;
@@ -340,12 +341,13 @@ fn check_runs(story: &Story, seed: u64) {
         let (run_id, is_live) = read(&stage.store, |r| {
             let mut walk = ForceWalk::new(
                 r,
+                *leaf,
                 View {
                     raw: true,
                     ..View::default()
                 },
             );
-            walk.run(*leaf, &mut |_| Ok(std::ops::ControlFlow::Continue(())))?;
+            walk.run(&mut |_| Ok(std::ops::ControlFlow::Continue(())))?;
             Ok((r.run_by_key(*run)?.run_id, walk.is_live(*run)?))
         })
         .unwrap();
