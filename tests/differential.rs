@@ -451,6 +451,13 @@ fn histories(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn contexts_equal_the_models_on_random_histories() {
+    if let Some(seed) = std::env::var("LOOPSTORE_SEED")
+        .ok()
+        .and_then(|n| n.parse().ok())
+    {
+        play(seed);
+        return;
+    }
     let count = std::env::var("LOOPSTORE_HISTORIES")
         .ok()
         .and_then(|n| n.parse().ok());

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use crate::model::{LoopId, LoopStatus, Role, SessionId};
 
+// The default of a key stands in a row that is not stored yet.
 macro_rules! key {
     ($($(#[$meta:meta])* $name:ident),* $(,)?) => {$(
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(pub(crate) i64);
     )*};
 }
