@@ -8,8 +8,27 @@
 //! A new format is one file here with an `Importer`, its line in [`importers`], a hand-written
 //! transcript in `tests/fixtures/` and a case in `tests/import.rs`.
 
+mod detect;
+mod effects;
+mod files;
+mod foreign;
+pub(crate) mod found;
+mod history;
+mod matching;
+mod report;
+mod runs;
+mod state;
+mod writer;
+
 use std::io::{BufRead, Read, Seek};
 use std::path::Path;
+
+pub use detect::importers;
+pub use files::{ImportOptions, Progress, import_paths, import_paths_with, import_source};
+pub use foreign::restore_block;
+pub use history::{restore_history, shorten_history};
+pub use report::{ImportReport, Skipped};
+pub use writer::{Origin, StoreSink};
 
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, Time};
 
@@ -150,4 +169,10 @@ pub enum ImportError {
     /// The store refused.
     #[error("{0}")]
     Store(String),
+}
+
+impl From<crate::store::StoreError> for ImportError {
+    fn from(error: crate::store::StoreError) -> Self {
+        Self::Store(error.to_string())
+    }
 }
