@@ -52,6 +52,7 @@ impl Making<'_> {
     ) -> StoreResult<Vec<NewBlock>> {
         let (mut at, mut kept) = self.boundary(first_kept)?;
         // A summary needs turns to stand for: without any here it stands on the loop before.
+        let stands_before = kept == 0;
         while kept == 0 {
             let Some(before) = at.checked_sub(1) else {
                 return Ok(Vec::new());
@@ -70,7 +71,7 @@ impl Making<'_> {
             .filter(|message| message.role() != Role::Extension)
             .cloned()
             .collect();
-        if at > 0 {
+        if at > 0 || stands_before {
             self.roll_up(at, &mut wanted)?;
         }
         let mut blocks = vec![self.build(at, wanted)?];

@@ -11,7 +11,7 @@ use crate::store::{StoreError, StoreResult};
 
 /// Replaces each object in `history` that equals a stored message by its sequence.
 ///
-/// `find` returns the sequence of the message with a [`fingerprint`].
+/// `find` returns the sequence of the message with a [`history_fingerprint`].
 ///
 /// # Errors
 /// If `history` is no JSON or nests too deeply.
@@ -41,7 +41,7 @@ pub fn restore_history(
 }
 
 /// Returns the digest of a JSON value that ignores the order of keys.
-pub(crate) fn fingerprint(json: &Json) -> [u8; 32] {
+pub fn history_fingerprint(json: &Json) -> [u8; 32] {
     Node::parse(json.as_str()).fingerprint()
 }
 

@@ -16,8 +16,10 @@ pub(crate) mod found;
 mod history;
 mod matching;
 mod report;
+mod revised;
 mod runs;
 mod state;
+mod waiting;
 mod writer;
 
 use std::io::{BufRead, Read, Seek};
@@ -26,7 +28,7 @@ use std::path::Path;
 pub use detect::importers;
 pub use files::{ImportOptions, Progress, import_paths, import_paths_with, import_source};
 pub use foreign::restore_block;
-pub use history::{restore_history, shorten_history};
+pub use history::{history_fingerprint, restore_history, shorten_history};
 pub use report::{ImportReport, Skipped};
 pub use writer::{Origin, StoreSink};
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use super::history::{fingerprint, shorten_history};
+use super::history::{history_fingerprint, shorten_history};
 use super::matching::Stored;
 use super::{Origin, SessionHead};
 use crate::model::{
@@ -192,7 +192,7 @@ fn shortened(read: &dyn StoreRead, key: LoopKey, history: &str) -> StoreResult<S
     read.messages(key, 0..end, &mut |row| {
         let json = codec::to_json(&decode(read, row.body)?)?;
         if let Ok(json) = Json::parse(&json) {
-            known.entry(fingerprint(&json)).or_insert(row.seq);
+            known.entry(history_fingerprint(&json)).or_insert(row.seq);
         }
         Ok(ControlFlow::Continue(()))
     })?;

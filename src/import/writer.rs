@@ -5,16 +5,17 @@
 //! skipped. New messages wait in a batch that is bounded, so that a transcript of any size needs
 //! little memory.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
-use super::matching::{Digest, Digests, Stored, common_prefix, made_id};
+use super::matching::{Digest, Digests, Stored};
 use super::report::ImportReport;
 use super::state::{Described, History, LoopState, SessionState};
+use super::waiting::{Call, Waiting};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
-use crate::model::{AgentMessage, Json, LoopId, LoopRecord, LoopStatus, Role, SessionId};
+use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
 use crate::store::append::{self, NewMessage};
-use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, decode, session};
+use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, session};
 use crate::tokens::TokenCounter;
 
 /// A batch is written when it holds this many messages …
@@ -44,7 +45,7 @@ impl Origin {
         }
     }
 
-    fn stem(&self) -> &str {
+    pub(super) fn stem(&self) -> &str {
         let name = self.file_name.as_str();
         name.rsplit_once('.')
             .map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
@@ -58,34 +59,21 @@ struct Batch {
     bytes: usize,
 }
 
-/// A session without an id: what it is shows only when all of it is there.
-struct Waiting {
-    head: SessionHead,
-    key: String,
-    calls: Vec<Call>,
-}
-
-enum Call {
-    Loop(Box<LoopRecord>),
-    Message(LoopId, Box<AgentMessage>, Digest, usize),
-    Compaction(Box<FoundCompaction>),
-}
-
 /// Writes what an importer finds; [`StoreSink::finish`] must end it.
 pub struct StoreSink<'a> {
     pub(super) write: &'a mut (dyn StoreWrite + 'a),
     pub(super) counter: &'a dyn TokenCounter,
-    from: Origin,
+    pub(super) from: Origin,
     /// Only this session is wanted.
     only: Option<SessionId>,
-    digests: Digests,
-    report: ImportReport,
-    sessions: Vec<SessionState>,
-    by_id: HashMap<SessionId, usize>,
+    pub(super) digests: Digests,
+    pub(super) report: ImportReport,
+    pub(super) sessions: Vec<SessionState>,
+    pub(super) by_id: HashMap<SessionId, usize>,
     /// The session that was begun last; `None`: it is not wanted.
     current: Option<usize>,
     has_begun: bool,
-    waiting: Option<Waiting>,
+    pub(super) waiting: Option<Waiting>,
     batch: Option<Batch>,
 }
 
@@ -144,7 +132,7 @@ impl<'a> StoreSink<'a> {
         Ok(self.report)
     }
 
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         id: SessionId,
         key: Option<String>,
@@ -172,59 +160,6 @@ impl<'a> StoreSink<'a> {
         Ok(())
     }
 
-    /// Finds out which session the waiting one is, and writes it.
-    fn settle(&mut self) -> Result<(), ImportError> {
-        let Some(waiting) = self.waiting.take() else {
-            return Ok(());
-        };
-        let Waiting { head, key, calls } = waiting;
-        let id = match self.known(&key, &calls)? {
-            Some(id) => id,
-            None => {
-                let (write, by_id) = (&*self.write, &self.by_id);
-                made_id(self.from.stem(), &key, &mut |id| {
-                    Ok(by_id.contains_key(id) || write.session(id)?.is_some())
-                })?
-            }
-        };
-        self.begin(id.clone(), Some(key), head)?;
-        for call in calls {
-            match call {
-                Call::Loop(mut record) => {
-                    if record.session_id.is_some() {
-                        record.session_id = Some(id.clone());
-                    }
-                    self.loop_begins(*record)?;
-                }
-                Call::Message(in_loop, message, origin, bytes) => {
-                    self.take_message(&in_loop, *message, origin, bytes)?;
-                }
-                Call::Compaction(found) => self.found(*found)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the stored session with the same key that shares the longest beginning.
-    fn known(&self, key: &str, calls: &[Call]) -> StoreResult<Option<SessionId>> {
-        let new = in_order_of_loops(calls);
-        let from = &self.from;
-        let mut best: Option<(usize, SessionId)> = None;
-        for session in self.write.imported(&from.format, &from.file_name, key)? {
-            let row = self.write.session_by_key(session)?;
-            if self.by_id.contains_key(&row.session_id) {
-                continue;
-            }
-            let Some(common) = common_prefix(&*self.write, session, &new)? else {
-                continue;
-            };
-            if best.as_ref().is_none_or(|(most, _)| common > *most) {
-                best = Some((common, row.session_id));
-            }
-        }
-        Ok(best.map(|(_, id)| id))
-    }
-
     /// Returns the session begun last, `None` if it is not wanted.
     fn session_at(&self) -> Result<Option<usize>, ImportError> {
         if self.has_begun {
@@ -234,7 +169,7 @@ impl<'a> StoreSink<'a> {
         Err(ImportError::Store(reason.into()))
     }
 
-    fn loop_begins(&mut self, mut record: LoopRecord) -> Result<(), ImportError> {
+    pub(super) fn loop_begins(&mut self, mut record: LoopRecord) -> Result<(), ImportError> {
         let Some(at) = self.session_at()? else {
             return Ok(());
         };
@@ -310,7 +245,7 @@ impl<'a> StoreSink<'a> {
         Ok(key)
     }
 
-    fn take_message(
+    pub(super) fn take_message(
         &mut self,
         in_loop: &LoopId,
         message: AgentMessage,
@@ -342,95 +277,11 @@ impl<'a> StoreSink<'a> {
         Ok(self.queue(at, in_loop, new, bytes)?)
     }
 
-    /// Keeps a message that is not what is stored in its place.
-    fn changed(
-        &mut self,
-        at: usize,
-        in_loop: &LoopId,
-        seq: u32,
-        message: AgentMessage,
-        origin: Digest,
-    ) -> StoreResult<()> {
-        self.flush()?;
-        let Some(key) = self.loop_key(at, in_loop) else {
-            return Ok(());
-        };
-        if seq >= self.write.loop_by_key(key)?.totals.sealed_seq {
-            return self.replace_turn(at, in_loop, seq, message, origin);
-        }
-        let digest = self.digests.revised(seq, &origin);
-        let known = self.sessions[at].loops.get_mut(in_loop);
-        if !known.is_some_and(|state| state.stored.revised.insert(digest)) {
-            return Ok(());
-        }
-        let data = serde_json::json!({ "seq": seq });
-        let Ok(data) = with_message(&data, &message) else {
-            let reason = format!("a changed message of loop `{in_loop}` nests too deeply");
-            self.report.skip(&self.from.path, None, reason);
-            return Ok(());
-        };
-        self.report.revised += 1;
-        let new = NewMessage {
-            message: AgentMessage::extension("revised", data),
-            origin: Some(digest),
-        };
-        self.queue(at, in_loop, new, 0)
-    }
-
-    fn loop_key(&self, at: usize, in_loop: &LoopId) -> Option<LoopKey> {
+    pub(super) fn loop_key(&self, at: usize, in_loop: &LoopId) -> Option<LoopKey> {
         Some(self.sessions[at].loops.get(in_loop)?.key)
     }
 
-    /// Writes the last turn again, with `message` instead of the one at `seq` and without what
-    /// the transcript had after it.
-    fn replace_turn(
-        &mut self,
-        at: usize,
-        in_loop: &LoopId,
-        seq: u32,
-        message: AgentMessage,
-        origin: Digest,
-    ) -> StoreResult<()> {
-        let Some(state) = self.sessions[at].loops.get_mut(in_loop) else {
-            return Ok(());
-        };
-        let row = self.write.loop_by_key(state.key)?;
-        let last = row.totals.turns.saturating_sub(1);
-        let first = self
-            .write
-            .turn(state.key, last)?
-            .map_or(seq, |turn| turn.first_seq);
-        let gone: HashSet<u32> = state.stored.places[state.next - 1..]
-            .iter()
-            .map(|(seq, _)| *seq)
-            .collect();
-        let (mut turn, mut after) = (Vec::new(), Vec::new());
-        let read = &*self.write;
-        read.messages(state.key, first..row.totals.next_seq, &mut |row| {
-            let list = if row.seq < seq { &mut turn } else { &mut after };
-            if !gone.contains(&row.seq) {
-                list.push(NewMessage {
-                    origin: row.origin,
-                    message: decode(read, row.body)?,
-                });
-            }
-            Ok(std::ops::ControlFlow::Continue(()))
-        })?;
-        self.report.added_messages += u64::from(message.role() != Role::Extension);
-        turn.push(NewMessage {
-            message,
-            origin: Some(origin),
-        });
-        turn.extend(after);
-        state.stored.places.truncate(state.next - 1);
-        let key = state.key;
-        self.sessions[at].is_changed = true;
-        self.reopen(key)?;
-        append::replace_last_turn(self.write, key, turn, self.counter)?;
-        Ok(())
-    }
-
-    fn queue(
+    pub(super) fn queue(
         &mut self,
         at: usize,
         in_loop: &LoopId,
@@ -461,7 +312,7 @@ impl<'a> StoreSink<'a> {
         Ok(())
     }
 
-    fn flush(&mut self) -> StoreResult<()> {
+    pub(super) fn flush(&mut self) -> StoreResult<()> {
         let Some(batch) = self.batch.take() else {
             return Ok(());
         };
@@ -472,7 +323,7 @@ impl<'a> StoreSink<'a> {
 
     /// Sets a loop running until the transcript ends, so that its last turn counts as in flight
     /// while it is.
-    fn reopen(&mut self, key: LoopKey) -> StoreResult<()> {
+    pub(super) fn reopen(&mut self, key: LoopKey) -> StoreResult<()> {
         let mut row = self.write.loop_by_key(key)?;
         if row.status.is_ended() {
             row.status = LoopStatus::Running;
@@ -481,7 +332,7 @@ impl<'a> StoreSink<'a> {
         Ok(())
     }
 
-    fn found(&mut self, compaction: FoundCompaction) -> Result<(), ImportError> {
+    pub(super) fn found(&mut self, compaction: FoundCompaction) -> Result<(), ImportError> {
         let Some(at) = self.session_at()? else {
             return Ok(());
         };
@@ -515,37 +366,6 @@ impl<'a> StoreSink<'a> {
         };
         Ok(run.write(self.write, self.counter, compaction)?)
     }
-}
-
-/// Returns the digests of all messages, loop by loop in the order in which the loops begin: the
-/// order in which a stored session is read.
-fn in_order_of_loops(calls: &[Call]) -> Vec<Digest> {
-    let mut order: Vec<&LoopId> = Vec::new();
-    let mut of_loop: HashMap<&LoopId, Vec<Digest>> = HashMap::new();
-    for call in calls {
-        match call {
-            Call::Loop(record) if !of_loop.contains_key(&record.loop_id) => {
-                order.push(&record.loop_id);
-                of_loop.insert(&record.loop_id, Vec::new());
-            }
-            Call::Message(in_loop, _, digest, _) => {
-                of_loop.entry(in_loop).or_default().push(*digest);
-            }
-            _ => {}
-        }
-    }
-    let digests = order.into_iter().filter_map(|id| of_loop.remove(id));
-    digests.flatten().collect()
-}
-
-/// Returns `{"seq":…,"message":…}`.
-fn with_message(data: &serde_json::Value, message: &AgentMessage) -> serde_json::Result<Json> {
-    let seq = data
-        .get("seq")
-        .and_then(serde_json::Value::as_u64)
-        .unwrap_or(0);
-    let message = serde_json::to_string(message)?;
-    Json::parse(&format!("{{\"seq\":{seq},\"message\":{message}}}"))
 }
 
 impl Sink for StoreSink<'_> {
