@@ -99,7 +99,7 @@ fn value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(5, 60, 5, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::vec((key(), inner), 0..3).prop_map(|fields| Value::from_iter(fields)),
+            prop::collection::vec((key(), inner), 0..3).prop_map(Value::from_iter),
         ]
     })
 }

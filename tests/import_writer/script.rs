@@ -13,6 +13,7 @@ use loopstore::store::{Section, StoreRead, StoreResult, decode, read};
 use loopstore::*;
 
 /// One call of the sink.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub enum Step {
     Own(&'static str),
