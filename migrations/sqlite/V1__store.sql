@@ -58,7 +58,7 @@ CREATE TABLE loops (
     generation      INTEGER NOT NULL DEFAULT 0,
     -- The source's turn index of the last group.
     last_turn_index INTEGER,
-    -- Calls without a result: {"call id": turn}; NULL: none.
+    -- Calls not answered in their own turn: {"call id": [turn, turn of the result or null]}.
     open_calls      TEXT,
     -- Digest chain up to the last message.
     chain           BLOB NOT NULL,
@@ -82,9 +82,8 @@ CREATE TABLE turns (
     turn_index   INTEGER,
     -- Whether the model answered.
     answered     INTEGER NOT NULL,
-    -- The earliest turn outside of this one that holds a call answered here.
-    span_loop    INTEGER,
-    span_turn    INTEGER,
+    -- Other turns that hold a call answered here: [[loop, turn], …]; NULL: none.
+    answers      TEXT,
     -- Tick of the last append to this turn.
     tick         INTEGER NOT NULL,
     -- Milliseconds since the epoch of its first and last message.
@@ -92,7 +91,7 @@ CREATE TABLE turns (
     ended_at     INTEGER
 ) STRICT;
 -- Calls are nearly always answered in their own turn.
-CREATE INDEX turns_span ON turns (id) WHERE span_turn IS NOT NULL;
+CREATE INDEX turns_answers ON turns (id) WHERE answers IS NOT NULL;
 
 CREATE TABLE messages (
     -- (loop << 32) | sequence

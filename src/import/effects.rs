@@ -99,17 +99,13 @@ impl Making<'_> {
 
     /// Returns the earliest turn before `first` that holds a call answered from there on.
     fn earliest_call(&self, first: Spot) -> StoreResult<Option<Spot>> {
-        let mut earliest = None;
+        let mut earliest: Option<Spot> = None;
         for (at, link) in self.scene.links.iter().enumerate().skip(first.0) {
             let from = if at == first.0 { first.1 } else { 0 };
-            for (_, site) in self.read.spans(link.row.key, from..link.turns)? {
-                let spot = self.scene.place(site.in_loop).map(|at| (at, site.turn));
-                let parted = spot.filter(|spot| *spot < first);
-                earliest = match (earliest, parted) {
-                    (Some(a), Some(b)) => Some(std::cmp::min::<Spot>(a, b)),
-                    (a, b) => a.or(b),
-                };
-            }
+            let answers = self.read.answers(link.row.key, from..link.turns)?;
+            let sites = answers.into_iter().flat_map(|(_, sites)| sites);
+            let spots = sites.filter_map(|site| Some((self.scene.place(site.in_loop)?, site.turn)));
+            earliest = spots.filter(|spot| *spot < first).chain(earliest).min();
         }
         Ok(earliest)
     }
@@ -123,9 +119,10 @@ impl Making<'_> {
             let link = &self.scene.links[anchor];
             wanted.extends = link.block.as_ref().map(|block| block.key);
             // What the rollup before kept of its own loop, or did not cover, is only now gone.
-            let gone = link.block.as_ref().is_some_and(|block| {
-                block.layout.compacted == Turns::of(0..link.turns) && block.through >= link.end_seq
-            });
+            let gone = link
+                .block
+                .as_ref()
+                .is_some_and(|block| block.layout.compacted == Turns::of(0..link.turns));
             from = anchor + usize::from(gone);
         }
         for (place, link) in self.scene.links[..at].iter().enumerate() {

@@ -6,8 +6,8 @@ use super::found::{Replacement, Scene, Wanted, seqs};
 use crate::model::{AgentMessage, CompactionBlock, Role, TurnRange};
 use crate::store::in_force::Link;
 use crate::store::{
-    BlockKind, BlockRow, Layout, LoopKey, Section, StoreError, StoreRead, StoreResult, Turns,
-    codec, decode,
+    BlockKind, BlockRow, CallSite, Layout, LoopKey, Section, StoreError, StoreRead, StoreResult,
+    Turns, codec, decode,
 };
 
 /// Why a block cannot be stored.
@@ -117,8 +117,9 @@ fn parted(read: &dyn StoreRead, key: LoopKey, layout: &Layout) -> StoreResult<Op
             .into_iter()
             .position(holds)
     };
-    for (turn, site) in read.spans(key, 0..layout.end())? {
-        if site.in_loop == key && section(site.turn) != section(turn) {
+    for (turn, sites) in read.answers(key, 0..layout.end())? {
+        let parted = |site: &CallSite| site.in_loop == key && section(site.turn) != section(turn);
+        if let Some(site) = sites.into_iter().find(parted) {
             return Ok(Some(format!(
                 "a call in turn {} and its result in turn {turn} are in different sections",
                 site.turn

@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 
 use crate::model::{AgentMessage, Role};
 use crate::store::append::size_through;
-use crate::store::in_force::{self, Link, View};
+use crate::store::in_force::{self, ForceWalk, Link, View};
 use crate::store::{
     BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, Layout, LoopKey,
     NewBlock, RunKey, RunRow, Section, Size, StoreError, StoreRead, StoreResult, StoreWrite, Turns,
@@ -195,6 +195,8 @@ impl Wanted {
                 body,
             });
         }
+        let through = through(read, link, self.layout.end())?;
+        close_gaps(&mut coverage, key, through);
         let row = BlockRow {
             key: BlockKey(0),
             in_loop: key,
@@ -202,7 +204,7 @@ impl Wanted {
             run: RunKey(0),
             kind: self.kind,
             extends: self.extends,
-            through: first_seq(read, link, self.layout.end())?,
+            through,
             layout: self.layout,
             tokens_covered: covered.tokens + self.tokens_before,
             size,
@@ -233,15 +235,41 @@ fn body_size(body: &crate::store::StoredMessage) -> Size {
 
 /// Returns the sequence with which a turn begins; after the last turn, the end of the link.
 pub(crate) fn first_seq(read: &dyn StoreRead, link: &Link, turn: u32) -> StoreResult<u32> {
-    if turn == 0 {
-        return Ok(0);
-    }
     if turn >= link.turns {
         return Ok(link.end_seq);
     }
     let row = read.turn(link.row.key, turn)?;
     row.map(|row| row.first_seq)
         .ok_or_else(|| StoreError::Damaged(format!("turn {turn} is missing")))
+}
+
+/// Returns the sequence after the last message of the first `turns` turns, extensions aside.
+fn through(read: &dyn StoreRead, link: &Link, turns: u32) -> StoreResult<u32> {
+    let Some(last) = turns.checked_sub(1) else {
+        return Ok(0);
+    };
+    let seqs = seqs(read, link, Turns { first: last, last })?;
+    let mut end = seqs.start;
+    read.sizes(link.row.key, seqs, &mut |message| {
+        if message.role != Role::Extension {
+            end = message.seq + 1;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(end)
+}
+
+/// Lets the ranges of a loop follow each other: extensions between two belong to the first.
+fn close_gaps(coverage: &mut [CoverageRow], in_loop: LoopKey, through: u32) {
+    let mut end = through;
+    for row in coverage.iter_mut().rev() {
+        if row.in_loop == in_loop
+            && let Some(seqs) = &mut row.seqs
+        {
+            seqs.1 = end.saturating_sub(1);
+            end = seqs.0;
+        }
+    }
 }
 
 /// Returns the sequences of some turns. Extensions after a turn are within it.
@@ -339,17 +367,13 @@ fn extend(
 }
 
 /// Returns which round of compaction of a chain comes next, from 1.
-pub(crate) fn next_round(read: &dyn StoreRead, scene: &Scene) -> StoreResult<u32> {
-    let mut rounds = 0u32;
-    for (at, link) in scene.links.iter().enumerate() {
-        let runs = read.runs_of_loop(link.row.key)?;
-        let counts = |run: &&RunRow| {
-            let within = at == scene.leaf() || run.point.turns <= link.turns;
-            run.outcome == crate::store::Outcome::Committed && within
-        };
-        rounds += u32::try_from(runs.iter().filter(counts).count()).unwrap_or(u32::MAX);
-    }
-    Ok(rounds.saturating_add(1))
+pub(crate) fn next_round(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<u32> {
+    let mut round = 1;
+    ForceWalk::new(read, leaf, View::default()).runs(&mut |_, run| {
+        round = run.round.saturating_add(1);
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(round)
 }
 
 /// Writes a run and its blocks at the session's next tick.

@@ -8,13 +8,20 @@
 //! A new format is one file here with an `Importer`, its line in [`importers`], a hand-written
 //! transcript in `tests/fixtures/` and a case in `tests/import.rs`.
 
+mod claude_code;
 mod detect;
 mod effects;
+mod fields;
 mod files;
 mod foreign;
 pub(crate) mod found;
 mod history;
+mod lines;
 mod matching;
+mod openai_chat;
+mod outline;
+mod phi_core;
+mod pieces;
 mod report;
 mod revised;
 mod runs;
@@ -25,10 +32,13 @@ mod writer;
 use std::io::{BufRead, Read, Seek};
 use std::path::Path;
 
+pub use claude_code::ClaudeCode;
 pub use detect::importers;
 pub use files::{ImportOptions, Progress, import_paths, import_paths_with, import_source};
 pub use foreign::restore_block;
 pub use history::{history_fingerprint, restore_history, shorten_history};
+pub use openai_chat::OpenAiChat;
+pub use phi_core::PhiCore;
 pub use report::{ImportReport, Skipped};
 pub use writer::{Origin, StoreSink};
 

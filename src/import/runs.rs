@@ -78,7 +78,7 @@ impl Making {
             },
             tick: 0,
             trigger: found.trigger.clone().unwrap_or_else(|| "imported".into()),
-            round: found::next_round(&*write, &scene)?,
+            round: found::next_round(&*write, self.in_loop)?,
             outcome: made.outcome,
             fallback: None,
             error: made.error,

@@ -276,8 +276,12 @@ impl SessionState {
         let runs = match &mut self.runs {
             Some(runs) => runs,
             None => {
-                let stored = read.runs(key)?.into_iter().map(|run| run.run_id);
-                self.runs.insert(stored.collect())
+                let mut stored = HashSet::new();
+                read.runs(key, &mut |run| {
+                    stored.insert(run.run_id);
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                self.runs.insert(stored)
             }
         };
         Ok(!runs.insert(run_id.to_owned()))

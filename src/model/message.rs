@@ -174,29 +174,32 @@ impl Serialize for Content {
 
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Json::deserialize(deserializer)?;
-        Self::from_json(raw).map_err(D::Error::custom)
+        Json::deserialize(deserializer).map(Self::from_json)
     }
 }
 
 impl Content {
-    fn from_json(raw: Json) -> serde_json::Result<Self> {
+    /// Reads a block; one of a known type with other fields than it should have is kept as it is.
+    fn from_json(raw: Json) -> Self {
         #[derive(Deserialize)]
         struct Tag {
             r#type: Option<String>,
         }
         let tag = raw.read::<Tag>().ok().and_then(|tag| tag.r#type);
-        let mut content = match tag.as_deref() {
-            Some("text") => Self::Text(raw.read()?),
-            Some("image") => Self::Image(raw.read()?),
-            Some("thinking") => Self::Thinking(raw.read()?),
-            Some("toolCall") => Self::ToolCall(raw.read()?),
-            _ => return Ok(Self::Other(raw)),
+        let content = match tag.as_deref() {
+            Some("text") => raw.read().map(Self::Text),
+            Some("image") => raw.read().map(Self::Image),
+            Some("thinking") => raw.read().map(Self::Thinking),
+            Some("toolCall") => raw.read().map(Self::ToolCall),
+            _ => return Self::Other(raw),
+        };
+        let Ok(mut content) = content else {
+            return Self::Other(raw);
         };
         if let Some(extra) = content.extra_mut() {
             extra.remove("type");
         }
-        Ok(content)
+        content
     }
 
     fn extra_mut(&mut self) -> Option<&mut Extra> {

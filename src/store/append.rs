@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::codec;
 use super::error::{StoreError, StoreResult};
-use super::rows::{CallSite, LoopRow, MessageRow, Size, TurnRow};
+use super::rows::{CallSite, LoopRow, MessageRow, OpenCall, Size, TurnRow};
 use super::{LoopKey, SessionRow, StoreRead, StoreWrite, Tick};
 use crate::model::{AgentMessage, Role, Time};
 use crate::tokens::TokenCounter;
@@ -103,7 +103,12 @@ fn roll_back(write: &dyn StoreWrite, row: &mut LoopRow, last: &TurnRow) -> Store
     totals.tokens = before.tokens;
     totals.bytes = before.bytes;
     totals.last_turn_index = before.turn_index;
-    totals.open_calls.retain(|_, turn| *turn < last.turn);
+    totals
+        .open_calls
+        .retain(|_, OpenCall(made, _)| *made < last.turn);
+    for OpenCall(_, answered) in totals.open_calls.values_mut() {
+        *answered = answered.filter(|turn| *turn < last.turn);
+    }
     totals.chain = [0; 32];
     if let Some(seq) = last.first_seq.checked_sub(1) {
         write.messages(row.key, seq..seq + 1, &mut |message| {
@@ -149,7 +154,12 @@ fn seal_with(row: &mut LoopRow, last: Option<&TurnRow>) {
     let ended = row.status.is_ended();
     let totals = &mut row.totals;
     let in_flight = last.is_some_and(|last| {
-        !ended && (!last.answered || totals.open_calls.values().any(|turn| *turn == last.turn))
+        !ended
+            && (!last.answered
+                || totals
+                    .open_calls
+                    .values()
+                    .any(|call| *call == OpenCall(last.turn, None)))
     });
     totals.complete = totals.turns - u32::from(in_flight);
     let sealed = match last {
@@ -251,7 +261,7 @@ impl Append {
             first_seq: self.row.totals.next_seq,
             turn_index,
             answered: false,
-            answers: None,
+            answers: Vec::new(),
             started_at: None,
             ended_at: None,
             ..before
@@ -269,25 +279,30 @@ impl Append {
         let Some(message) = message.message() else {
             return Ok(());
         };
+        let calls = &mut self.row.totals.open_calls;
         for call in message.tool_calls() {
-            self.row
-                .totals
-                .open_calls
-                .insert(call.id.clone(), turn.turn);
+            calls.insert(call.id.clone(), OpenCall(turn.turn, None));
         }
         let crate::model::Message::ToolResult(result) = message else {
             return Ok(());
         };
-        let here = self.row.totals.open_calls.remove(&result.tool_call_id);
-        let site = match here {
-            Some(made) => Some(CallSite {
-                in_loop: self.row.key,
-                turn: made,
-            }),
-            None => call_above(read, &self.row, &result.tool_call_id)?,
+        let id = &result.tool_call_id;
+        let site = match calls.get_mut(id) {
+            Some(OpenCall(made, _)) if *made == turn.turn => {
+                calls.remove(id);
+                return Ok(());
+            }
+            Some(OpenCall(made, answered)) => {
+                *answered = answered.or(Some(turn.turn));
+                Some(CallSite {
+                    in_loop: self.row.key,
+                    turn: *made,
+                })
+            }
+            None => call_above(read, &self.row, id)?,
         };
-        if let Some(site) = site.filter(|s| s.in_loop != self.row.key || s.turn != turn.turn) {
-            turn.answers = Some(turn.answers.map_or(site, |earlier| earlier.min(site)));
+        if let Some(site) = site.filter(|site| !turn.answers.contains(site)) {
+            turn.answers.push(site);
         }
         Ok(())
     }
@@ -364,17 +379,17 @@ fn call_above(read: &dyn StoreWrite, row: &LoopRow, id: &str) -> StoreResult<Opt
     let Some(parent) = row.parent else {
         return Ok(None);
     };
-    let (mut cut, mut found) = (row.parent_turn, None);
+    let (mut cut, mut found) = (row.parent_turns(), None);
     read.walk(parent, &mut |above| {
-        let made = above.totals.open_calls.get(id).copied();
-        if let Some(turn) = made.filter(|turn| cut.is_some_and(|cut| *turn <= cut)) {
+        let made = above.totals.open_calls.get(id);
+        if let Some(OpenCall(turn, _)) = made.filter(|call| call.0 < cut) {
             found = Some(CallSite {
                 in_loop: above.key,
-                turn,
+                turn: *turn,
             });
             return Ok(std::ops::ControlFlow::Break(()));
         }
-        cut = above.parent_turn;
+        cut = above.parent_turns();
         Ok(std::ops::ControlFlow::Continue(()))
     })?;
     Ok(found)

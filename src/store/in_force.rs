@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use super::error::StoreResult;
-use super::rows::{BlockKind, BlockRow, LoopRow, Point, RunKey};
+use super::rows::{BlockKind, BlockRow, FlipRow, LoopRow, Outcome, Point, RunKey, RunRow};
 use super::{LoopKey, StoreRead, Tick};
 
 /// From where, and how, a chain is seen.
@@ -53,16 +53,22 @@ pub struct ForceWalk<'a> {
     view: View,
     /// Turns that belong to the chain, of each loop met so far.
     cuts: HashMap<LoopKey, u32>,
+    /// The loop to meet next, and how many of its turns belong to the chain.
+    next: Option<(LoopKey, u32)>,
+    leaf: LoopKey,
     live: HashMap<RunKey, bool>,
 }
 
 impl<'a> ForceWalk<'a> {
-    /// Begins a walk; it knows no loop yet.
-    pub fn new(read: &'a dyn StoreRead, view: View) -> Self {
+    /// Begins at `leaf`; it knows no loop yet.
+    pub fn new(read: &'a dyn StoreRead, leaf: LoopKey, view: View) -> Self {
+        let next = Some((leaf, u32::MAX));
         Self {
             read,
             view,
             cuts: HashMap::new(),
+            next,
+            leaf,
             live: HashMap::new(),
         }
     }
@@ -74,14 +80,14 @@ impl<'a> ForceWalk<'a> {
     /// What the store or `visit` returns.
     pub fn run(
         &mut self,
-        leaf: LoopKey,
         visit: &mut dyn FnMut(Link) -> StoreResult<ControlFlow<()>>,
     ) -> StoreResult<()> {
-        let read = self.read;
+        let (read, leaf) = (self.read, self.leaf);
         let mut cut = u32::MAX;
         read.walk(leaf, &mut |row| {
+            let parent_turns = row.parent_turns();
             let link = self.link(row, cut)?;
-            cut = link.row.parent_turn.map_or(0, |turn| turn + 1);
+            cut = parent_turns;
             let is_anchor = link.is_anchor();
             let flow = visit(link)?;
             Ok(if is_anchor {
@@ -92,8 +98,16 @@ impl<'a> ForceWalk<'a> {
         })
     }
 
-    fn link(&mut self, row: LoopRow, cut: u32) -> StoreResult<Link> {
+    /// Notes how much of a loop belongs to the chain.
+    fn meet(&mut self, row: &LoopRow, cut: u32) {
         self.cuts.insert(row.key, cut);
+        if self.next.is_some_and(|(next, _)| next == row.key) {
+            self.next = row.parent.map(|parent| (parent, row.parent_turns()));
+        }
+    }
+
+    fn link(&mut self, row: LoopRow, cut: u32) -> StoreResult<Link> {
+        self.meet(&row, cut);
         let block = if self.view.raw {
             None
         } else {
@@ -135,7 +149,7 @@ impl<'a> ForceWalk<'a> {
             let wanted = !(self.view.without_rollups && generation.block.kind == BlockKind::Rollup);
             if then
                 && wanted
-                && self.counts(generation.point)
+                && self.counts(generation.point)?
                 && self.is_live(generation.block.run)?
             {
                 found = Some(generation.block);
@@ -146,27 +160,83 @@ impl<'a> ForceWalk<'a> {
         Ok(found)
     }
 
-    /// Whether what was made at `point` counts from the leaf, as far as the walk has come.
-    pub fn counts(&self, point: Point) -> bool {
-        self.cuts
+    /// Whether what was made at `point` counts from the leaf. Keys fall from child to parent, so
+    /// the chain needs to be followed only to the first key that is not larger.
+    ///
+    /// # Errors
+    /// What the store returns.
+    pub fn counts(&mut self, point: Point) -> StoreResult<bool> {
+        while let Some((next, cut)) = self.next.filter(|(next, _)| *next >= point.in_loop) {
+            let row = self.read.loop_by_key(next)?;
+            self.meet(&row, cut);
+        }
+        Ok(self
+            .cuts
             .get(&point.in_loop)
-            .is_some_and(|cut| point.turns <= *cut)
+            .is_some_and(|cut| point.turns <= *cut))
     }
 
-    /// Whether a run that counts is live. The loops of its flips lie between the leaf and its own
-    /// loop, so the walk has met them.
+    /// Whether a run that counts is live from the leaf.
+    ///
+    /// # Errors
+    /// What the store returns.
     pub fn is_live(&mut self, run: RunKey) -> StoreResult<bool> {
         if let Some(live) = self.live.get(&run) {
             return Ok(*live);
         }
-        let flips = self.read.flips(run)?;
-        let last = flips
-            .iter()
-            .rev()
-            .find(|flip| self.view.at.is_none_or(|at| flip.tick <= at) && self.counts(flip.point));
-        let live = last.is_none_or(|flip| flip.redo);
+        let live = self.last_flip(run)?.is_none_or(|flip| flip.redo);
         self.live.insert(run, live);
         Ok(live)
+    }
+
+    /// Returns the last undo or redo of a run that counts from the leaf.
+    ///
+    /// # Errors
+    /// What the store returns.
+    pub fn last_flip(&mut self, run: RunKey) -> StoreResult<Option<FlipRow>> {
+        let flips = self.read.flips(run)?;
+        for flip in flips.into_iter().rev() {
+            let then = self.view.at.is_none_or(|at| flip.tick <= at);
+            if then && self.counts(flip.point)? {
+                return Ok(Some(flip));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Visits the committed runs that count from the leaf, newest first.
+    ///
+    /// # Errors
+    /// What the store or `visit` returns.
+    pub fn runs(
+        &mut self,
+        visit: &mut dyn FnMut(&mut Self, RunRow) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<()> {
+        let read = self.read;
+        let session = read.loop_by_key(self.leaf)?.session;
+        read.runs(session, &mut |run| {
+            let then = self.view.at.is_none_or(|at| run.tick <= at);
+            if then && run.outcome == Outcome::Committed && self.counts(run.point)? {
+                return visit(self, run);
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Returns the newest run that counts and is live from the leaf.
+    ///
+    /// # Errors
+    /// What the store returns.
+    pub fn newest_live_run(&mut self) -> StoreResult<Option<RunRow>> {
+        let mut newest = None;
+        self.runs(&mut |walk, run| {
+            if walk.is_live(run.key)? {
+                newest = Some(run);
+                return Ok(ControlFlow::Break(()));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(newest)
     }
 }
 
@@ -176,7 +246,7 @@ impl<'a> ForceWalk<'a> {
 /// What the store returns.
 pub fn chain(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Vec<Link>> {
     let mut links = Vec::new();
-    ForceWalk::new(read, view).run(leaf, &mut |link| {
+    ForceWalk::new(read, leaf, view).run(&mut |link| {
         links.push(link);
         Ok(ControlFlow::Continue(()))
     })?;

@@ -75,8 +75,12 @@ pub trait StoreRead {
     fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>>;
     /// Returns some turns in order.
     fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>>;
-    /// Returns the turns within `turns` that answer a call of another turn, with that turn.
-    fn spans(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<(u32, CallSite)>>;
+    /// Returns the turns within `turns` that answer calls of other turns, with those.
+    fn answers(
+        &self,
+        in_loop: LoopKey,
+        turns: Range<u32>,
+    ) -> StoreResult<Vec<(u32, Vec<CallSite>)>>;
     /// Visits some messages in order.
     fn messages(
         &self,
@@ -99,10 +103,8 @@ pub trait StoreRead {
     fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()>;
     /// Returns the undos and redos of a run in order.
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>>;
-    /// Returns the runs made on a loop (its leaf), oldest first.
-    fn runs_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<RunRow>>;
-    /// Returns the runs of a session, oldest first.
-    fn runs(&self, session: SessionKey) -> StoreResult<Vec<RunRow>>;
+    /// Visits the runs of a session, newest first.
+    fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()>;
     /// Returns the run with this key.
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow>;
     /// Returns the blocks that a run wrote, by loop.
@@ -126,6 +128,8 @@ pub trait StoreRead {
 
 /// What can be written within one transaction.
 pub trait StoreWrite: StoreRead {
+    /// Returns the same transaction for reading.
+    fn as_read(&self) -> &dyn StoreRead;
     /// Adds a session; the key of `row` is ignored.
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey>;
     /// Writes what changes in a session: all but key and id.

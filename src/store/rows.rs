@@ -75,11 +75,16 @@ pub struct LoopTotals {
     pub generation: u32,
     /// The source's index of the last turn group.
     pub last_turn_index: Option<i64>,
-    /// Calls without a result, and the turn that made them.
-    pub open_calls: BTreeMap<String, u32>,
+    /// Calls that were not answered in their own turn.
+    pub open_calls: BTreeMap<String, OpenCall>,
     /// The digest chain through the last message.
     pub chain: [u8; 32],
 }
+
+/// A call that was not answered in its own turn: the turn that made it, and the later turn that
+/// holds its result, if there is one. A fork in between sees it unanswered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct OpenCall(pub u32, pub Option<u32>);
 
 /// A row of `loops`.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,6 +113,13 @@ pub struct LoopRow {
     pub tick: Tick,
     /// What it holds.
     pub totals: LoopTotals,
+}
+
+impl LoopRow {
+    /// Returns how many turns of the parent belong to this loop's chain.
+    pub fn parent_turns(&self) -> u32 {
+        self.parent_turn.map_or(0, |turn| turn.saturating_add(1))
+    }
 }
 
 /// What a loop's source said of it.
@@ -164,8 +176,8 @@ pub struct TurnRow {
     pub turn_index: Option<i64>,
     /// Whether the model answered.
     pub answered: bool,
-    /// The earliest turn outside of this one that holds a call answered here.
-    pub answers: Option<CallSite>,
+    /// Other turns that hold a call answered here.
+    pub answers: Vec<CallSite>,
     /// When it was last appended to.
     pub tick: Tick,
     /// Milliseconds since the epoch.
@@ -423,7 +435,7 @@ impl BlockKind {
 }
 
 /// The turns of a block's sections: they follow each other without gap or overlap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Kept word for word.
     pub first: Option<Turns>,
@@ -434,7 +446,7 @@ pub struct Layout {
 }
 
 /// Turns of one loop, both ends inclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Turns {
     /// The first.
     pub first: u32,

@@ -238,7 +238,7 @@ pub fn essence(store: &SqliteStore) -> Vec<Vec<String>> {
         "SELECT loop_id, parent_loop_id, parent_turn, kind, status, started_at, ended_at, next_seq,
              sealed_seq, turns, complete, messages, tokens, bytes, generation, open_calls, meta,
              history FROM loops",
-        "SELECT id, first_seq, messages, tokens, turn_index, answered, span_loop, span_turn
+        "SELECT id, first_seq, messages, tokens, turn_index, answered, answers
          FROM turns",
         "SELECT id, turn, role, tokens, head, body FROM messages ORDER BY tick, id",
         "SELECT run_id, loop, turns, trigger, strategy, round, outcome, error, tokens_before,

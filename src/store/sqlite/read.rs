@@ -41,7 +41,7 @@ const LOOP_COLUMNS: &str = "l.key, l.session, l.loop_id, l.parent, l.parent_loop
     l.open_calls, l.chain";
 
 const TURN: &str = "SELECT id, first_seq, messages, prompts, tokens, bytes, turn_index, answered,
-    span_loop, span_turn, tick, started_at, ended_at FROM turns";
+    answers, tick, started_at, ended_at FROM turns";
 
 const RUN: &str = "SELECT key, session, run_id, loop, turns, tick, trigger, strategy, round,
     outcome, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
@@ -111,7 +111,7 @@ fn session_row(row: &Fields<'_, '_>) -> StoreResult<SessionRow> {
 
 fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
     let open_calls: Option<String> = row.get("open_calls")?;
-    let open_calls: BTreeMap<String, u32> = match open_calls {
+    let open_calls: BTreeMap<String, OpenCall> = match open_calls {
         Some(json) => serde_json::from_str(&json).map_err(damaged)?,
         None => BTreeMap::new(),
     };
@@ -148,17 +148,20 @@ fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
     })
 }
 
-fn turn_row(row: &Fields<'_, '_>) -> StoreResult<TurnRow> {
-    let answers = match (
-        row.get::<Option<i64>>("span_loop")?,
-        row.maybe_small("span_turn")?,
-    ) {
-        (Some(key), Some(turn)) => Some(CallSite {
-            in_loop: LoopKey(key),
-            turn,
-        }),
-        _ => None,
+fn call_sites(row: &Fields<'_, '_>) -> StoreResult<Vec<CallSite>> {
+    let json: Option<String> = row.get("answers")?;
+    let Some(json) = json else {
+        return Ok(Vec::new());
     };
+    let pairs: Vec<(i64, u32)> = serde_json::from_str(&json).map_err(damaged)?;
+    let site = |(key, turn)| CallSite {
+        in_loop: LoopKey(key),
+        turn,
+    };
+    Ok(pairs.into_iter().map(site).collect())
+}
+
+fn turn_row(row: &Fields<'_, '_>) -> StoreResult<TurnRow> {
     Ok(TurnRow {
         turn: number(row.get("id")?),
         first_seq: row.small("first_seq")?,
@@ -168,7 +171,7 @@ fn turn_row(row: &Fields<'_, '_>) -> StoreResult<TurnRow> {
         bytes: row.unsigned("bytes")?,
         turn_index: row.get("turn_index")?,
         answered: row.get("answered")?,
-        answers,
+        answers: call_sites(row)?,
         tick: row.get("tick")?,
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
@@ -456,21 +459,19 @@ impl StoreRead for Reader<'_> {
         self.all(&sql, [first, last], turn_row)
     }
 
-    fn spans(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<(u32, CallSite)>> {
+    fn answers(
+        &self,
+        in_loop: LoopKey,
+        turns: Range<u32>,
+    ) -> StoreResult<Vec<(u32, Vec<CallSite>)>> {
         let Some((first, last)) = span(in_loop.0, &turns) else {
             return Ok(Vec::new());
         };
         self.all(
-            "SELECT id, span_loop, span_turn FROM turns
-             WHERE span_turn IS NOT NULL AND id BETWEEN ?1 AND ?2 ORDER BY id",
+            "SELECT id, answers FROM turns
+             WHERE answers IS NOT NULL AND id BETWEEN ?1 AND ?2 ORDER BY id",
             [first, last],
-            |row| {
-                let site = CallSite {
-                    in_loop: LoopKey(row.get("span_loop")?),
-                    turn: row.small("span_turn")?,
-                };
-                Ok((number(row.get("id")?), site))
-            },
+            |row| Ok((number(row.get("id")?), call_sites(row)?)),
         )
     }
 
@@ -565,20 +566,9 @@ impl StoreRead for Reader<'_> {
         )
     }
 
-    fn runs_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<RunRow>> {
-        self.all(
-            &format!("{RUN} WHERE loop = ?1 ORDER BY tick, key"),
-            [in_loop.0],
-            run_row,
-        )
-    }
-
-    fn runs(&self, session: SessionKey) -> StoreResult<Vec<RunRow>> {
-        self.all(
-            &format!("{RUN} WHERE session = ?1 ORDER BY tick, key"),
-            [session.0],
-            run_row,
-        )
+    fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()> {
+        let sql = format!("{RUN} WHERE session = ?1 ORDER BY tick DESC, key DESC");
+        self.each(&sql, [session.0], run_row, visit)
     }
 
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {

@@ -62,6 +62,17 @@ fn open_calls(totals: &LoopTotals) -> StoreResult<Option<String>> {
     crate::store::codec::to_json(&totals.open_calls).map(Some)
 }
 
+fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
+    if sites.is_empty() {
+        return Ok(None);
+    }
+    let pairs: Vec<(i64, u32)> = sites
+        .iter()
+        .map(|site| (site.in_loop.0, site.turn))
+        .collect();
+    crate::store::codec::to_json(&pairs).map(Some)
+}
+
 fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
     connection
         .prepare_cached(statement)
@@ -71,6 +82,10 @@ fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
 }
 
 impl StoreWrite for Reader<'_> {
+    fn as_read(&self) -> &dyn StoreRead {
+        self
+    }
+
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         self.run(
             "INSERT INTO sessions (session_id, agent_id, title, created_at, last_active_at,
@@ -228,13 +243,12 @@ impl StoreWrite for Reader<'_> {
     fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()> {
         self.run(
             "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
-                 answered, span_loop, span_turn, tick, started_at, ended_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+                 answered, answers, tick, started_at, ended_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
              ON CONFLICT (id) DO UPDATE SET messages = excluded.messages,
                  prompts = excluded.prompts, tokens = excluded.tokens, bytes = excluded.bytes,
-                 answered = excluded.answered, span_loop = excluded.span_loop,
-                 span_turn = excluded.span_turn, tick = excluded.tick,
-                 started_at = excluded.started_at, ended_at = excluded.ended_at",
+                 answered = excluded.answered, answers = excluded.answers,
+                 tick = excluded.tick, started_at = excluded.started_at, ended_at = excluded.ended_at",
             params![
                 packed(in_loop.0, row.turn),
                 row.first_seq,
@@ -244,8 +258,7 @@ impl StoreWrite for Reader<'_> {
                 signed(row.bytes)?,
                 row.turn_index,
                 row.answered,
-                row.answers.map(|site| site.in_loop.0),
-                row.answers.map(|site| site.turn),
+                answers(&row.answers)?,
                 row.tick,
                 row.started_at,
                 row.ended_at,

@@ -1,0 +1,319 @@
+//! When to compact, how much to keep, and what makes the text.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::strategy::{BlockCompactionStrategy, DefaultBlockCompaction};
+use super::tiered::{CompactionStrategy, DefaultCompaction};
+
+/// The window of the model, and what [`compact_messages`](super::compact_messages) keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextConfig {
+    /// The window in tokens, system prompt included.
+    pub max_context_tokens: u64,
+    /// Tokens of the system prompt and the tools.
+    pub system_prompt_tokens: u64,
+    /// Messages that `compact_messages` keeps from the start.
+    pub keep_first: usize,
+    /// Messages that `compact_messages` keeps from the end.
+    pub keep_recent: usize,
+    /// Lines that `compact_messages` leaves of a tool output.
+    pub tool_output_max_lines: usize,
+}
+
+impl Default for ContextConfig {
+    fn default() -> Self {
+        Self {
+            max_context_tokens: 128_000,
+            system_prompt_tokens: 0,
+            keep_first: 2,
+            keep_recent: 10,
+            tool_output_max_lines: 50,
+        }
+    }
+}
+
+/// How many earlier loops of the chain a compaction takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionScope {
+    /// This many.
+    FixedCount(usize),
+    /// As many as fit the window once they are summarised.
+    TokenBudget,
+}
+
+/// What becomes of the loops before the scope.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OlderLoops {
+    /// They are not in the context (the original).
+    Skip,
+    /// They stay in the context: under the blocks that they have, else word for word.
+    #[default]
+    Rollup,
+}
+
+/// Where the turns that are kept at the end may lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecentWindow {
+    /// In the current loop only (the original).
+    CurrentLoop,
+    /// What the current loop does not use reaches back into the loops before.
+    #[default]
+    Chain,
+}
+
+/// A word of an option that no value has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is none of {known}")]
+pub struct UnknownWord {
+    given: String,
+    known: &'static str,
+}
+
+impl fmt::Display for CompactionScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FixedCount(count) => write!(f, "fixed:{count}"),
+            Self::TokenBudget => f.write_str("token-budget"),
+        }
+    }
+}
+
+impl FromStr for CompactionScope {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        let count = text
+            .strip_prefix("fixed:")
+            .and_then(|count| count.parse().ok());
+        match (text, count) {
+            ("token-budget", _) => Ok(Self::TokenBudget),
+            (_, Some(count)) => Ok(Self::FixedCount(count)),
+            _ => Err(UnknownWord {
+                given: text.into(),
+                known: "fixed:N, token-budget",
+            }),
+        }
+    }
+}
+
+impl fmt::Display for OlderLoops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Skip => "skip",
+            Self::Rollup => "rollup",
+        })
+    }
+}
+
+impl FromStr for OlderLoops {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        match text {
+            "skip" => Ok(Self::Skip),
+            "rollup" => Ok(Self::Rollup),
+            _ => Err(UnknownWord {
+                given: text.into(),
+                known: "skip, rollup",
+            }),
+        }
+    }
+}
+
+impl fmt::Display for RecentWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CurrentLoop => "loop",
+            Self::Chain => "chain",
+        })
+    }
+}
+
+impl FromStr for RecentWindow {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        match text {
+            "loop" => Ok(Self::CurrentLoop),
+            "chain" => Ok(Self::Chain),
+            _ => Err(UnknownWord {
+                given: text.into(),
+                known: "loop, chain",
+            }),
+        }
+    }
+}
+
+/// The whole policy of a compaction.
+#[derive(Clone)]
+pub struct CompactionConfig {
+    /// Share of the window at which the headroom is measured.
+    pub compact_at_pct: f64,
+    /// Share of the window below which the headroom is too small.
+    pub compact_budget_threshold_pct: f64,
+    /// How many earlier loops are taken in.
+    pub compaction_scope: CompactionScope,
+    /// What becomes of the loops before these.
+    pub older_loops: OlderLoops,
+    /// Where the turns kept at the end may lie.
+    pub recent_window: RecentWindow,
+    /// Turns of the current loop kept word for word from its start.
+    pub keep_first_turns: u32,
+    /// Turns kept at the end.
+    pub keep_recent_turns: u32,
+    /// Tokens that the summary of a loop may have.
+    pub max_summary_tokens: u64,
+    /// Tokens that the rollup of older loops may have.
+    pub max_rollup_tokens: u64,
+    /// Lines left of each tool output in the turns kept at the end.
+    pub tool_output_max_lines: usize,
+    /// What compacts messages without a session.
+    pub in_memory_strategy: Arc<dyn CompactionStrategy>,
+    /// What makes the blocks of a session.
+    pub block_strategy: Arc<dyn BlockCompactionStrategy>,
+}
+
+impl Default for CompactionConfig {
+    fn default() -> Self {
+        Self {
+            compact_at_pct: 0.90,
+            compact_budget_threshold_pct: 0.05,
+            compaction_scope: CompactionScope::FixedCount(3),
+            older_loops: OlderLoops::default(),
+            recent_window: RecentWindow::default(),
+            keep_first_turns: 2,
+            keep_recent_turns: 10,
+            max_summary_tokens: 2_000,
+            max_rollup_tokens: 2_000,
+            tool_output_max_lines: 50,
+            in_memory_strategy: Arc::new(DefaultCompaction),
+            block_strategy: Arc::new(DefaultBlockCompaction),
+        }
+    }
+}
+
+impl fmt::Debug for CompactionConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&RunConfig::new(self, &ContextConfig::default()), f)
+    }
+}
+
+impl CompactionConfig {
+    /// Whether a context of `tokens` leaves too little headroom:
+    /// `compact_at_pct − system/max − tokens/max < compact_budget_threshold_pct`.
+    pub fn fires(&self, window: &ContextConfig, tokens: u64) -> bool {
+        let share = |tokens: u64| tokens as f64 / window.max_context_tokens as f64;
+        let headroom = self.compact_at_pct - share(window.system_prompt_tokens) - share(tokens);
+        headroom < self.compact_budget_threshold_pct
+    }
+
+    /// Returns what shapes the text of a block, as it is stored with it.
+    pub fn shaping(&self) -> String {
+        format!(
+            "summary={} lines={}",
+            self.max_summary_tokens, self.tool_output_max_lines
+        )
+    }
+}
+
+/// The configuration of a run, as it is stored with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct RunConfig {
+    /// The strategy's name.
+    pub strategy: String,
+    /// The window in tokens.
+    pub max_context_tokens: u64,
+    /// Tokens of the system prompt.
+    pub system_tokens: u64,
+    /// [`CompactionConfig::keep_first_turns`].
+    pub keep_first_turns: u32,
+    /// [`CompactionConfig::keep_recent_turns`].
+    pub keep_recent_turns: u32,
+    /// [`CompactionConfig::max_summary_tokens`].
+    pub max_summary_tokens: u64,
+    /// [`CompactionConfig::max_rollup_tokens`].
+    pub max_rollup_tokens: u64,
+    /// [`CompactionConfig::tool_output_max_lines`].
+    pub tool_output_max_lines: usize,
+    /// [`CompactionConfig::compaction_scope`] as text.
+    pub scope: String,
+    /// [`CompactionConfig::older_loops`] as text.
+    pub older_loops: String,
+    /// [`CompactionConfig::recent_window`] as text.
+    pub recent_window: String,
+    /// [`CompactionConfig::compact_at_pct`].
+    pub compact_at_pct: f64,
+    /// [`CompactionConfig::compact_budget_threshold_pct`].
+    pub compact_budget_threshold_pct: f64,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self::new(&CompactionConfig::default(), &ContextConfig::default())
+    }
+}
+
+impl RunConfig {
+    /// Notes a configuration.
+    pub fn new(config: &CompactionConfig, window: &ContextConfig) -> Self {
+        Self {
+            strategy: config.block_strategy.name().to_owned(),
+            max_context_tokens: window.max_context_tokens,
+            system_tokens: window.system_prompt_tokens,
+            keep_first_turns: config.keep_first_turns,
+            keep_recent_turns: config.keep_recent_turns,
+            max_summary_tokens: config.max_summary_tokens,
+            max_rollup_tokens: config.max_rollup_tokens,
+            tool_output_max_lines: config.tool_output_max_lines,
+            scope: config.compaction_scope.to_string(),
+            older_loops: config.older_loops.to_string(),
+            recent_window: config.recent_window.to_string(),
+            compact_at_pct: config.compact_at_pct,
+            compact_budget_threshold_pct: config.compact_budget_threshold_pct,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_fire_above_85_percent_of_the_window() {
+        let config = CompactionConfig::default();
+        let window = ContextConfig {
+            max_context_tokens: 1000,
+            ..ContextConfig::default()
+        };
+        assert!(!config.fires(&window, 849));
+        assert!(config.fires(&window, 851));
+        let with_system = ContextConfig {
+            system_prompt_tokens: 100,
+            ..window
+        };
+        assert!(!config.fires(&with_system, 749));
+        assert!(config.fires(&with_system, 751));
+    }
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for scope in [CompactionScope::FixedCount(0), CompactionScope::TokenBudget] {
+            assert_eq!(scope.to_string().parse(), Ok(scope));
+        }
+        for older in [OlderLoops::Skip, OlderLoops::Rollup] {
+            assert_eq!(older.to_string().parse(), Ok(older));
+        }
+        for window in [RecentWindow::CurrentLoop, RecentWindow::Chain] {
+            assert_eq!(window.to_string().parse(), Ok(window));
+        }
+        assert!("fixed:-1".parse::<CompactionScope>().is_err());
+        assert!("fixed".parse::<CompactionScope>().is_err());
+        assert!("".parse::<OlderLoops>().is_err());
+    }
+}

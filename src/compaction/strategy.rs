@@ -1,0 +1,305 @@
+//! What makes the text of a block.
+//!
+//! A strategy gets a [`LoopSlice`]: the planned sections of one loop, the block in force before,
+//! and the turns, read only when asked for. No transaction is open meanwhile.
+
+use std::collections::BTreeSet;
+
+use super::config::CompactionConfig;
+use super::cut::cut_tool_result;
+use super::one_liner::one_liner;
+use crate::model::{AgentMessage, LoopId, Message, Role, UserMessage};
+use crate::store::{
+    self, BlockRow, Layout, LoopKey, SessionStore, StoreError, StoreRead, StoreResult, Turns,
+};
+use crate::tokens::estimate_tokens;
+
+/// Why a strategy gave no text.
+#[derive(Debug, thiserror::Error)]
+pub enum StrategyError {
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The strategy itself failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A message of a loop with its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed {
+    /// Its turn.
+    pub turn: u32,
+    /// Its sequence.
+    pub seq: u32,
+    /// The message.
+    pub message: AgentMessage,
+}
+
+/// One loop of a chain, as a strategy sees it.
+pub struct LoopSlice<'a> {
+    pub(crate) store: &'a dyn SessionStore,
+    pub(crate) in_loop: LoopKey,
+    pub(crate) loop_id: LoopId,
+    pub(crate) is_current: bool,
+    pub(crate) layout: Layout,
+    pub(crate) before: Option<BlockRow>,
+    /// The sequence after the last that the block will cover.
+    pub(crate) through: u32,
+}
+
+impl LoopSlice<'_> {
+    /// Returns the loop's id.
+    pub fn loop_id(&self) -> &LoopId {
+        &self.loop_id
+    }
+
+    /// Whether this is the loop that the agent is in; the others are earlier ones of its chain.
+    pub fn is_current(&self) -> bool {
+        self.is_current
+    }
+
+    /// Returns the planned sections.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Returns the block that is in force now.
+    pub fn before(&self) -> Option<&BlockRow> {
+        self.before.as_ref()
+    }
+
+    /// Returns the messages of some turns; extensions are left out.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn messages(&self, turns: Turns) -> StoreResult<Vec<Placed>> {
+        store::read(self.store, |read| {
+            let mut found = Vec::new();
+            let seqs = seqs_of(read, self.in_loop, turns, self.through)?;
+            read.messages(self.in_loop, seqs, &mut |row| {
+                if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
+                    let message = store::decode(read, row.body)?;
+                    found.push(Placed {
+                        turn,
+                        seq: row.seq,
+                        message,
+                    });
+                }
+                Ok(std::ops::ControlFlow::Continue(()))
+            })?;
+            Ok(found)
+        })
+    }
+
+    /// Returns the tool results of some turns that have a text of more than `max_lines` lines.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn long_results(&self, turns: Turns, max_lines: usize) -> StoreResult<Vec<Placed>> {
+        store::read(self.store, |read| {
+            let seqs = seqs_of(read, self.in_loop, turns, self.through)?;
+            let mut long = Vec::new();
+            read.sizes(self.in_loop, seqs, &mut |size| {
+                if size.lines.is_some_and(|lines| lines as usize > max_lines) {
+                    long.push(size.seq);
+                }
+                Ok(std::ops::ControlFlow::Continue(()))
+            })?;
+            let mut found = Vec::new();
+            for seq in long {
+                read.messages(self.in_loop, seq..seq + 1, &mut |row| {
+                    let turn = row.turn.unwrap_or_default();
+                    let message = store::decode(read, row.body)?;
+                    found.push(Placed { turn, seq, message });
+                    Ok(std::ops::ControlFlow::Continue(()))
+                })?;
+            }
+            Ok(found)
+        })
+    }
+}
+
+/// Returns the sequences of some turns, none at or after `end`.
+pub(crate) fn seqs_of(
+    read: &dyn StoreRead,
+    in_loop: LoopKey,
+    turns: Turns,
+    end: u32,
+) -> StoreResult<std::ops::Range<u32>> {
+    let missing = || StoreError::Damaged(format!("turn {} is missing", turns.first));
+    let first = read
+        .turn(in_loop, turns.first)?
+        .ok_or_else(missing)?
+        .first_seq;
+    let after = read
+        .turn(in_loop, turns.end())?
+        .map_or(end, |turn| turn.first_seq);
+    Ok(first..after.min(end))
+}
+
+/// What stands in place of the compacted turns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// The messages; may be none.
+    pub messages: Vec<AgentMessage>,
+    /// The turns that something in the messages was made from; the others are dropped.
+    pub turns: BTreeSet<u32>,
+}
+
+/// The turns kept at the end, and those of their messages that are not shown as they are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recent {
+    /// The turns.
+    pub turns: Turns,
+    /// Replaced messages, by the sequence of the original; `None` drops it.
+    pub replaced: Vec<(u32, Option<AgentMessage>)>,
+}
+
+/// A block as a strategy makes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Draft {
+    /// Turns kept word for word.
+    pub first: Option<Turns>,
+    /// The turns in between, with their replacement.
+    pub compacted: Option<(Turns, Summary)>,
+    /// Turns kept at the end.
+    pub recent: Option<Recent>,
+}
+
+impl Draft {
+    /// Returns the sections.
+    pub fn layout(&self) -> Layout {
+        Layout {
+            first: self.first,
+            compacted: self.compacted.as_ref().map(|(turns, _)| *turns),
+            recent: self.recent.as_ref().map(|recent| recent.turns),
+        }
+    }
+}
+
+/// Makes the block of one loop.
+///
+/// A strategy must be deterministic in what it says of coverage: a turn that it names in
+/// [`Summary::turns`] must have something made from it in the messages. Ranges that do not follow
+/// each other from the loop's first turn to its last planned one, or that part a call from its
+/// result, fail the run before anything is written.
+pub trait BlockCompactionStrategy: Send + Sync {
+    /// Names the strategy; stored with each run and block.
+    fn name(&self) -> &str;
+
+    /// Returns the turns kept word for word; the planned ones unless overridden.
+    ///
+    /// # Errors
+    /// What keeps the strategy from going on; the run fails with it.
+    fn keep_first(
+        &self,
+        slice: &LoopSlice<'_>,
+        _config: &CompactionConfig,
+    ) -> Result<Option<Turns>, StrategyError> {
+        Ok(slice.layout().first)
+    }
+
+    /// Returns the turns kept at the end: the planned ones, each text of a tool result cut to
+    /// [`CompactionConfig::tool_output_max_lines`], unless overridden.
+    ///
+    /// # Errors
+    /// What keeps the strategy from going on; the run fails with it.
+    fn keep_recent(
+        &self,
+        slice: &LoopSlice<'_>,
+        config: &CompactionConfig,
+    ) -> Result<Option<Recent>, StrategyError> {
+        let Some(turns) = slice.layout().recent else {
+            return Ok(None);
+        };
+        let most = config.tool_output_max_lines;
+        let long = slice.long_results(turns, most)?;
+        let cut = |placed: Placed| {
+            cut_tool_result(&placed.message, most).map(|cut| (placed.seq, Some(cut)))
+        };
+        Ok(Some(Recent {
+            turns,
+            replaced: long.into_iter().filter_map(cut).collect(),
+        }))
+    }
+
+    /// Returns what stands in place of `turns`.
+    ///
+    /// # Errors
+    /// What keeps the strategy from going on; the run fails with it.
+    fn keep_compacted(
+        &self,
+        slice: &LoopSlice<'_>,
+        turns: Turns,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError>;
+
+    /// Makes the whole block from the three sections; what lies between the first and the recent
+    /// turns is compacted.
+    ///
+    /// # Errors
+    /// What keeps the strategy from going on; the run fails with it.
+    fn compact(
+        &self,
+        slice: &LoopSlice<'_>,
+        config: &CompactionConfig,
+    ) -> Result<Draft, StrategyError> {
+        let first = self.keep_first(slice, config)?;
+        let recent = self.keep_recent(slice, config)?;
+        let from = first.map_or(0, Turns::end);
+        let to = recent
+            .as_ref()
+            .map_or(slice.layout().end(), |recent| recent.turns.first);
+        let compacted = match Turns::of(from..to) {
+            Some(turns) => Some((turns, self.keep_compacted(slice, turns, config)?)),
+            None => None,
+        };
+        Ok(Draft {
+            first,
+            compacted,
+            recent,
+        })
+    }
+}
+
+/// The original's strategy: a line for each answer until the tokens are used up.
+///
+/// Prompts and tool results leave no message. A line costs the estimate of its whole text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DefaultBlockCompaction;
+
+impl BlockCompactionStrategy for DefaultBlockCompaction {
+    fn name(&self) -> &str {
+        "one-liner"
+    }
+
+    fn keep_compacted(
+        &self,
+        slice: &LoopSlice<'_>,
+        turns: Turns,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        let mut summary = Summary::default();
+        let mut left = config.max_summary_tokens;
+        for placed in slice.messages(turns)? {
+            let Some(Message::Assistant(answer)) = placed.message.message() else {
+                continue;
+            };
+            let line = one_liner(answer);
+            let Some(rest) = left.checked_sub(estimate_tokens(&line)) else {
+                break;
+            };
+            left = rest;
+            summary.turns.insert(placed.turn);
+            // The answer's own time: a summary must not change with the time it is made at.
+            summary
+                .messages
+                .push(AgentMessage::from(Message::User(UserMessage {
+                    content: vec![crate::model::Content::text(line)],
+                    timestamp: answer.timestamp.clone(),
+                })));
+        }
+        Ok(summary)
+    }
+}

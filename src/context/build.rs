@@ -1,0 +1,157 @@
+//! Reading the messages of a context.
+
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
+
+use super::chain::Chain;
+use super::{Context, Part, PartSection, faults_of};
+use crate::compaction::seqs_of;
+use crate::model::{AgentMessage, Role, SessionId};
+use crate::store::in_force::Link;
+use crate::store::{
+    self, BlockKind, BlockMessage, BlockRow, LoopRow, Section, StoreRead, StoreResult,
+    StoredMessage, Turns,
+};
+
+/// Reads the context of a chain.
+pub(super) fn build(
+    read: &dyn StoreRead,
+    session: &SessionId,
+    leaf: &LoopRow,
+    chain: &Chain,
+) -> StoreResult<Context> {
+    let mut builder = Builder {
+        read,
+        context: Context {
+            session: session.clone(),
+            leaf: leaf.loop_id.clone(),
+            messages: Vec::new(),
+            tokens: 0,
+            bytes: 0,
+            parts: Vec::new(),
+            faults: Vec::new(),
+        },
+    };
+    for link in chain.links.iter().skip(chain.start) {
+        builder.add_loop(link)?;
+    }
+    let mut context = builder.context;
+    let in_flight = !leaf.status.is_ended();
+    context.faults = faults_of(&context.messages, in_flight);
+    Ok(context)
+}
+
+struct Builder<'a> {
+    read: &'a dyn StoreRead,
+    context: Context,
+}
+
+impl Builder<'_> {
+    fn add_loop(&mut self, link: &Link) -> StoreResult<()> {
+        let Some(block) = &link.block else {
+            return self.add_originals(link, PartSection::Raw, 0..link.end_seq, None);
+        };
+        let own = match block.layout.compacted.or(block.layout.recent) {
+            Some(_) => self.read.block_messages(block.key)?,
+            None => Vec::new(),
+        };
+        if let Some(turns) = block.layout.first {
+            self.add_originals(link, PartSection::First, self.seqs(block, turns)?, None)?;
+        }
+        let (compacted, recent): (Vec<_>, Vec<_>) = own
+            .into_iter()
+            .partition(|message| message.section == Section::Compacted);
+        if let Some(turns) = block.layout.compacted {
+            self.add_summary(link, block, turns, compacted)?;
+        }
+        if let Some(turns) = block.layout.recent {
+            let seqs = self.seqs(block, turns)?;
+            self.add_originals(link, PartSection::Recent, seqs, Some(recent))?;
+        }
+        self.add_originals(link, PartSection::Tail, block.through..link.end_seq, None)
+    }
+
+    fn seqs(&self, block: &BlockRow, turns: Turns) -> StoreResult<Range<u32>> {
+        seqs_of(self.read, block.in_loop, turns, block.through)
+    }
+
+    fn add_summary(
+        &mut self,
+        link: &Link,
+        block: &BlockRow,
+        turns: Turns,
+        messages: Vec<BlockMessage>,
+    ) -> StoreResult<()> {
+        let section = match block.kind {
+            BlockKind::Rollup => PartSection::Rollup,
+            BlockKind::Current | BlockKind::Earlier => PartSection::Compacted,
+        };
+        let mut part = self.part(link, section, turns.first);
+        part.to_turn = turns.last;
+        for stored in messages.into_iter().filter_map(|message| message.body) {
+            self.push(&mut part, stored)?;
+        }
+        self.close(part);
+        Ok(())
+    }
+
+    /// Adds originals, those that the section replaces in their new form.
+    fn add_originals(
+        &mut self,
+        link: &Link,
+        section: PartSection,
+        seqs: Range<u32>,
+        replaced: Option<Vec<BlockMessage>>,
+    ) -> StoreResult<()> {
+        let mut replaced: HashMap<u32, Option<StoredMessage>> = replaced
+            .into_iter()
+            .flatten()
+            .filter_map(|message| Some((message.replaces?, message.body)))
+            .collect();
+        let mut part: Option<Part> = None;
+        let read = self.read;
+        read.messages(link.row.key, seqs, &mut |row| {
+            let Some(turn) = row.turn.filter(|_| row.body.role != Role::Extension) else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            let stored = match replaced.remove(&row.seq) {
+                Some(None) => return Ok(ControlFlow::Continue(())),
+                Some(Some(other)) => other,
+                None => row.body,
+            };
+            let part = part.get_or_insert_with(|| self.part(link, section, turn));
+            part.to_turn = turn;
+            self.push(part, stored)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        part.into_iter().for_each(|part| self.close(part));
+        Ok(())
+    }
+
+    fn part(&self, link: &Link, section: PartSection, turn: u32) -> Part {
+        Part {
+            loop_id: link.row.loop_id.clone(),
+            section,
+            from_turn: turn,
+            to_turn: turn,
+            messages: 0,
+            tokens: 0,
+        }
+    }
+
+    fn push(&mut self, part: &mut Part, stored: StoredMessage) -> StoreResult<()> {
+        part.messages += 1;
+        part.tokens += stored.tokens;
+        self.context.tokens += stored.tokens;
+        self.context.bytes += stored.bytes;
+        let message: AgentMessage = store::decode(self.read, stored)?;
+        self.context.messages.push(message);
+        Ok(())
+    }
+
+    fn close(&mut self, part: Part) {
+        if part.messages > 0 {
+            self.context.parts.push(part);
+        }
+    }
+}

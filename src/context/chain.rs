@@ -1,0 +1,327 @@
+//! A chain as numbers: what each loop shows, and with `Skip` where the context begins.
+
+use std::ops::ControlFlow;
+
+use crate::compaction::plan::{Answer, LoopFacts, Spot, fit, is_hidden, reached, window};
+use crate::compaction::{
+    CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow,
+};
+use crate::model::Role;
+use crate::store::append::size_through;
+use crate::store::in_force::{ForceWalk, Link, View};
+use crate::store::{
+    BlockKey, BlockRow, CallSite, LoopKey, Size, StoreError, StoreRead, StoreResult, Turns,
+};
+
+/// The loops of a chain from where the context may begin to the leaf.
+#[derive(Clone, Debug)]
+pub(crate) struct Chain {
+    /// Root first.
+    pub(crate) links: Vec<Link>,
+    /// What the plan knows of each.
+    pub(crate) facts: Vec<LoopFacts>,
+    /// What each shows.
+    pub(crate) shown: Vec<Size>,
+    /// The first loop in the context.
+    pub(crate) start: usize,
+}
+
+impl Chain {
+    /// Reads a chain. With `Skip` the walk ends as soon as nothing before can be in the context or
+    /// in the plan; a rollup in force ends it otherwise.
+    pub(crate) fn load(
+        read: &dyn StoreRead,
+        leaf: LoopKey,
+        mut view: View,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+    ) -> StoreResult<Self> {
+        view.without_rollups |= config.older_loops == OlderLoops::Skip;
+        let mut load = Load {
+            read,
+            links: Vec::new(),
+            sites: Vec::new(),
+        };
+        let (mut shown, mut need) = (Vec::new(), Need::new(config, limits));
+        ForceWalk::new(read, leaf, view).run(&mut |link| {
+            let size = shown_of(read, &link, view)?;
+            let more = need.more_after(&link, size, config);
+            load.add(link)?;
+            shown.push(size);
+            Ok(if more || load.awaits_a_call() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        })?;
+        shown.reverse();
+        let (links, facts) = load.finish();
+        let mut chain = Self {
+            links,
+            facts,
+            shown,
+            start: 0,
+        };
+        chain.start = chain.first_in_context(config, limits)?;
+        Ok(chain)
+    }
+
+    /// Returns the size of the context.
+    pub(crate) fn size(&self) -> Size {
+        let mut size = Size::default();
+        for shown in self.shown.iter().skip(self.start) {
+            size.add(*shown);
+        }
+        size
+    }
+
+    /// Returns the block in force on each loop.
+    pub(crate) fn in_force(&self) -> Vec<(LoopKey, Option<BlockKey>)> {
+        let of = |link: &Link| (link.row.key, link.block.as_ref().map(|block| block.key));
+        self.links.iter().map(of).collect()
+    }
+
+    /// The same chain with other blocks in force: what they show and hide, by depth.
+    pub(crate) fn with_blocks(
+        &self,
+        blocks: impl IntoIterator<Item = (usize, Size, Option<Turns>)>,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+    ) -> StoreResult<Self> {
+        let mut after = self.clone();
+        for (depth, size, hidden) in blocks {
+            after.shown[depth] = size;
+            after.facts[depth].hidden = hidden;
+        }
+        after.start = after.first_in_context(config, limits)?;
+        Ok(after)
+    }
+
+    /// Returns the first loop in the context. With `Skip`, a loop that shows the call of a result
+    /// in the context is in scope, with those between.
+    fn first_in_context(
+        &self,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+    ) -> StoreResult<usize> {
+        if config.older_loops == OlderLoops::Rollup {
+            return Ok(0);
+        }
+        let mut from = reached(&window(&self.facts, config));
+        loop {
+            let first = self.scope_from(from, config, limits)?;
+            match self.call_left_behind(first) {
+                Some(depth) => from = depth,
+                None => return Ok(first),
+            }
+        }
+    }
+
+    fn scope_from(
+        &self,
+        from: usize,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+    ) -> StoreResult<usize> {
+        let leaf = self.links.len() - 1;
+        if let CompactionScope::FixedCount(count) = config.compaction_scope {
+            return Ok(from.min(leaf.saturating_sub(count)));
+        }
+        let spent = self.shown.iter().skip(from).map(|size| size.tokens).sum();
+        fit(budget(limits), spent, from, |depth| {
+            Ok(self.shown[depth].tokens)
+        })
+    }
+
+    fn call_left_behind(&self, first: usize) -> Option<usize> {
+        let shows = |depth: usize, turn: u32| !is_hidden(&self.facts[depth], turn);
+        for (depth, facts) in self.facts.iter().enumerate().skip(first) {
+            for Answer { turn, call } in &facts.answers {
+                let parted = call.depth < first;
+                if parted && shows(depth, *turn) && shows(call.depth, call.turn) {
+                    return Some(call.depth);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Returns the tokens that messages may have.
+pub(crate) fn budget(limits: &ContextConfig) -> u64 {
+    limits
+        .max_context_tokens
+        .saturating_sub(limits.system_prompt_tokens)
+}
+
+/// Says how far back a chain is needed: with `Skip` no further than scope and window may reach.
+struct Need {
+    earlier: usize,
+    spare: u32,
+    left: Option<u64>,
+}
+
+impl Need {
+    fn new(config: &CompactionConfig, limits: &ContextConfig) -> Self {
+        let (earlier, left) = match config.compaction_scope {
+            CompactionScope::FixedCount(count) => (count, None),
+            CompactionScope::TokenBudget => (0, Some(budget(limits))),
+        };
+        let spare = match config.recent_window {
+            RecentWindow::CurrentLoop => 0,
+            RecentWindow::Chain => config.keep_recent_turns,
+        };
+        Self {
+            earlier,
+            spare,
+            left,
+        }
+    }
+
+    fn more_after(&mut self, link: &Link, size: Size, config: &CompactionConfig) -> bool {
+        if config.older_loops == OlderLoops::Rollup {
+            return true;
+        }
+        let more = self.earlier > 0;
+        self.earlier = self.earlier.saturating_sub(1);
+        self.spare = self.spare.saturating_sub(link.complete);
+        // What a loop costs at least, whether it is planned or only read.
+        let cost = size.tokens.min(config.max_summary_tokens);
+        self.left = self.left.and_then(|left| left.checked_sub(cost));
+        more || self.spare > 0 || self.left.is_some()
+    }
+}
+
+struct Load<'a> {
+    read: &'a dyn StoreRead,
+    /// Leaf first.
+    links: Vec<Link>,
+    /// Per link: the calls of other turns that its turns answer.
+    sites: Vec<Vec<(u32, Vec<CallSite>)>>,
+}
+
+impl Load<'_> {
+    fn add(&mut self, link: Link) -> StoreResult<()> {
+        self.sites
+            .push(self.read.answers(link.row.key, 0..link.turns)?);
+        self.links.push(link);
+        Ok(())
+    }
+
+    /// Whether a loop not met yet holds a call that is answered in one that is.
+    fn awaits_a_call(&self) -> bool {
+        let Some(last) = self.links.last().map(|link| link.row.key) else {
+            return false;
+        };
+        let mut sites = self.sites.iter().flatten().flat_map(|(_, sites)| sites);
+        sites.any(|site| site.in_loop < last)
+    }
+
+    fn finish(mut self) -> (Vec<Link>, Vec<LoopFacts>) {
+        self.links.reverse();
+        self.sites.reverse();
+        let depth_of = |key: LoopKey| self.links.iter().position(|link| link.row.key == key);
+        let leaf = self.links.len().saturating_sub(1);
+        let mut all = Vec::with_capacity(self.links.len());
+        for (depth, (link, sites)) in self.links.iter().zip(&self.sites).enumerate() {
+            let mut answers = Vec::new();
+            for (turn, sites) in sites {
+                for site in sites {
+                    if let Some(depth) = depth_of(site.in_loop) {
+                        let call = Spot {
+                            depth,
+                            turn: site.turn,
+                        };
+                        answers.push(Answer { turn: *turn, call });
+                    }
+                }
+            }
+            let turns = if depth == leaf {
+                link.complete
+            } else {
+                link.turns
+            };
+            let hidden = link.block.as_ref().and_then(|block| block.layout.compacted);
+            all.push(LoopFacts {
+                turns,
+                hidden,
+                answers,
+            });
+        }
+        (self.links, all)
+    }
+}
+
+/// Returns what a loop shows: its block and the tail, or the loop itself.
+fn shown_of(read: &dyn StoreRead, link: &Link, view: View) -> StoreResult<Size> {
+    match &link.block {
+        None => size_to(read, link, view),
+        Some(block) => {
+            let mut size = block.size;
+            size.add(tail_of(read, link, block, view)?);
+            Ok(size)
+        }
+    }
+}
+
+/// Returns the size of everything of a loop that belongs to the chain.
+fn size_to(read: &dyn StoreRead, link: &Link, view: View) -> StoreResult<Size> {
+    let totals = &link.row.totals;
+    if link.end_seq == totals.next_seq {
+        return Ok(Size {
+            tokens: totals.tokens,
+            bytes: totals.bytes,
+            messages: totals.messages,
+        });
+    }
+    let Some(last) = link.turns.checked_sub(1) else {
+        return Ok(Size::default());
+    };
+    if view.at.is_none() {
+        return size_through(read, link.row.key, link.turns);
+    }
+    // The moment may lie within the last turn.
+    let mut size = size_through(read, link.row.key, last)?;
+    let row = read
+        .turn(link.row.key, last)?
+        .ok_or_else(|| StoreError::Damaged(format!("turn {last} is missing")))?;
+    size.add(scan(read, link.row.key, row.first_seq..link.end_seq)?);
+    Ok(size)
+}
+
+/// Returns the size of what came after the block.
+pub(crate) fn tail_of(
+    read: &dyn StoreRead,
+    link: &Link,
+    block: &BlockRow,
+    view: View,
+) -> StoreResult<Size> {
+    let key = link.row.key;
+    let covered = block.layout.end();
+    if covered >= link.turns {
+        return scan(read, key, block.through..link.end_seq);
+    }
+    // Whole turns come from the totals; only late messages of a covered turn are looked at.
+    let next = read
+        .turn(key, covered)?
+        .ok_or_else(|| StoreError::Damaged(format!("turn {covered} is missing")))?;
+    let mut size = scan(read, key, block.through..next.first_seq.min(link.end_seq))?;
+    size.add(size_to(read, link, view)?.without(size_through(read, key, covered)?));
+    Ok(size)
+}
+
+/// Adds up the messages of a loop; extensions do not count.
+pub(crate) fn scan(
+    read: &dyn StoreRead,
+    in_loop: LoopKey,
+    seqs: std::ops::Range<u32>,
+) -> StoreResult<Size> {
+    let mut size = Size::default();
+    read.sizes(in_loop, seqs, &mut |message| {
+        if message.role != Role::Extension {
+            size.add(message.size);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(size)
+}

@@ -1,0 +1,294 @@
+//! What the next model call sees.
+//!
+//! A context is the chain of a leaf, root to leaf, each loop read through the block in force on
+//! it: its sections in order, then its tail; without a block, raw up to the cut. Building reads
+//! only what it returns.
+
+mod build;
+mod chain;
+mod faults;
+
+use crate::compaction::{
+    CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow, RunConfig,
+};
+use crate::model::{AgentMessage, LoopId, SessionId};
+use crate::store::in_force::{ForceWalk, View};
+use crate::store::{
+    self, LoopKey, LoopRow, SessionRow, SessionStore, StoreError, StoreRead, StoreResult, Tick,
+};
+
+pub(crate) use chain::{Chain, budget as budget_of, tail_of};
+pub use faults::{Fault, FaultKind, faults_of};
+
+/// A moment at which a context is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AsOf {
+    /// For the run's own loop, just after its commit.
+    Run(String),
+    /// For that loop, just after the last message of that turn.
+    Turn {
+        /// The loop.
+        loop_id: LoopId,
+        /// The turn, by position from 0.
+        turn: u32,
+    },
+}
+
+/// What to build. Options that are not given come from the newest run that is live from the leaf,
+/// else from the defaults.
+#[derive(Clone, Debug, Default)]
+pub struct BuildOptions {
+    /// The leaf; the session's current loop if not given.
+    pub leaf: Option<LoopId>,
+    /// The moment; now if not given. It names the leaf itself.
+    pub as_of: Option<AsOf>,
+    /// Tokens that the messages may have; more is an error.
+    pub budget: Option<u64>,
+    /// What becomes of loops before the scope.
+    pub older_loops: Option<OlderLoops>,
+    /// The scope, for [`OlderLoops::Skip`].
+    pub scope: Option<CompactionScope>,
+}
+
+/// Where a part of a context comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PartSection {
+    /// The summary of everything up to its loop.
+    Rollup,
+    /// Kept word for word from the start.
+    First,
+    /// A summary.
+    Compacted,
+    /// Kept at the end, long tool outputs cut.
+    Recent,
+    /// After what the block covers.
+    Tail,
+    /// No block is in force.
+    Raw,
+}
+
+/// Consecutive messages of a context from one section of one loop.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Part {
+    /// The loop.
+    #[serde(rename = "loop")]
+    pub loop_id: LoopId,
+    /// The section.
+    pub section: PartSection,
+    /// The first turn that it stands for.
+    pub from_turn: u32,
+    /// The last one.
+    pub to_turn: u32,
+    /// Messages.
+    pub messages: u64,
+    /// Sum of their counts.
+    pub tokens: u64,
+}
+
+/// What the next model call sees.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Context {
+    /// The session.
+    pub session: SessionId,
+    /// The leaf.
+    pub leaf: LoopId,
+    /// The messages in order.
+    pub messages: Vec<AgentMessage>,
+    /// Sum of the messages' counts.
+    pub tokens: u64,
+    /// Sum of the messages' JSON.
+    pub bytes: u64,
+    /// Where they come from.
+    pub parts: Vec<Part>,
+    /// What a provider would object to.
+    pub faults: Vec<Fault>,
+}
+
+/// Why a context was not built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The store failed, or what was asked for is not there.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The context does not fit.
+    #[error(
+        "the context has {tokens} tokens, {budget} fit; run `loopstore compact` with a window of \
+         that size first"
+    )]
+    NeedsCompaction {
+        /// What it has.
+        tokens: u64,
+        /// What fits.
+        budget: u64,
+    },
+    /// A loop that is not there.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Builds what the next model call of a session sees.
+///
+/// # Errors
+/// If the session, loop, run or turn is not there, or the messages do not fit
+/// [`BuildOptions::budget`].
+pub fn build_context_from_session(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    options: &BuildOptions,
+) -> Result<Context, BuildError> {
+    let mut context = None;
+    let mut needed = None;
+    store.read(&mut |read| {
+        let (leaf, at) = find_leaf(read, session, options)?;
+        let view = View {
+            at,
+            ..View::default()
+        };
+        let plan = settings(read, leaf.key, view, options)?;
+        let chain = Chain::load(read, leaf.key, view, &plan.config, &plan.window)?;
+        let shown = chain.size();
+        match options.budget {
+            Some(budget) if shown.tokens > budget => needed = Some((shown.tokens, budget)),
+            _ => context = Some(build::build(read, session, &leaf, &chain)?),
+        }
+        Ok(())
+    })?;
+    if let Some((tokens, budget)) = needed {
+        return Err(BuildError::NeedsCompaction { tokens, budget });
+    }
+    context.ok_or_else(|| StoreError::Invalid("the store did not run the read".into()).into())
+}
+
+/// How a chain is read: the policy and the window.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) config: CompactionConfig,
+    pub(crate) window: ContextConfig,
+}
+
+/// Returns the options of the newest live run, with those that are given in their place.
+pub(crate) fn settings(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+    view: View,
+    options: &BuildOptions,
+) -> StoreResult<Settings> {
+    let run = ForceWalk::new(read, leaf, view).newest_live_run()?;
+    // A run of another tool or a later version may hold less or more: what is missing is default.
+    let noted: RunConfig = run
+        .and_then(|run| serde_json::from_str(&run.config).ok())
+        .unwrap_or_default();
+    let mut config = CompactionConfig {
+        keep_first_turns: noted.keep_first_turns,
+        keep_recent_turns: noted.keep_recent_turns,
+        compaction_scope: noted
+            .scope
+            .parse()
+            .unwrap_or(CompactionScope::FixedCount(3)),
+        older_loops: noted.older_loops.parse().unwrap_or_default(),
+        recent_window: noted
+            .recent_window
+            .parse()
+            .unwrap_or(RecentWindow::default()),
+        max_summary_tokens: noted.max_summary_tokens,
+        ..CompactionConfig::default()
+    };
+    config.older_loops = options.older_loops.unwrap_or(config.older_loops);
+    config.compaction_scope = options.scope.unwrap_or(config.compaction_scope);
+    let window = ContextConfig {
+        max_context_tokens: options.budget.unwrap_or(noted.max_context_tokens),
+        system_prompt_tokens: if options.budget.is_some() {
+            0
+        } else {
+            noted.system_tokens
+        },
+        ..ContextConfig::default()
+    };
+    Ok(Settings { config, window })
+}
+
+/// Finds the leaf, and the tick of the moment.
+fn find_leaf(
+    read: &dyn StoreRead,
+    session: &SessionId,
+    options: &BuildOptions,
+) -> StoreResult<(LoopRow, Option<Tick>)> {
+    let owner = session_of(read, session)?;
+    match &options.as_of {
+        None => Ok((leaf_of(read, &owner, options.leaf.as_ref())?, None)),
+        Some(AsOf::Run(run_id)) => {
+            let mut found = None;
+            read.runs(owner.key, &mut |run| {
+                if run.run_id == *run_id {
+                    found = Some(run);
+                    return Ok(std::ops::ControlFlow::Break(()));
+                }
+                Ok(std::ops::ControlFlow::Continue(()))
+            })?;
+            let run = found.ok_or_else(|| StoreError::NoRun(run_id.clone()))?;
+            Ok((read.loop_by_key(run.point.in_loop)?, Some(run.tick)))
+        }
+        Some(AsOf::Turn { loop_id, turn }) => {
+            let leaf = leaf_of(read, &owner, Some(loop_id))?;
+            let row = read.turn(leaf.key, *turn)?.ok_or_else(|| {
+                let turns = leaf.totals.turns;
+                StoreError::Invalid(format!(
+                    "loop `{loop_id}` has {turns} turns, no turn {turn}"
+                ))
+            })?;
+            Ok((leaf, Some(row.tick)))
+        }
+    }
+}
+
+/// Returns the session.
+///
+/// # Errors
+/// If it is not there.
+pub(crate) fn session_of(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionRow> {
+    read.session(id)?
+        .ok_or_else(|| StoreError::NoSession(id.to_string()))
+}
+
+/// Returns the loop named, or the session's current one.
+///
+/// # Errors
+/// If it is not there.
+pub(crate) fn leaf_of(
+    read: &dyn StoreRead,
+    session: &SessionRow,
+    id: Option<&LoopId>,
+) -> StoreResult<LoopRow> {
+    match (id, session.current_loop) {
+        (Some(id), _) => read
+            .loop_by_id(session.key, id)?
+            .ok_or_else(|| StoreError::NoLoop(id.to_string())),
+        (None, Some(current)) => read.loop_by_key(current),
+        (None, None) => Err(StoreError::Invalid(format!(
+            "session `{}` has no loop yet",
+            session.session_id
+        ))),
+    }
+}
+
+/// Returns the tokens of the system prompts that a chain was recorded with.
+///
+/// # Errors
+/// If the session or the loop is not there.
+pub fn system_tokens(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    leaf: Option<&LoopId>,
+) -> StoreResult<u64> {
+    store::read(store, |read| {
+        let owner = session_of(read, session)?;
+        let leaf = leaf_of(read, &owner, leaf)?;
+        let mut tokens = 0;
+        read.walk(leaf.key, &mut |row| {
+            tokens += row.totals.system_tokens;
+            Ok(std::ops::ControlFlow::Continue(()))
+        })?;
+        Ok(tokens)
+    })
+}

@@ -1,0 +1,72 @@
+//! Compactions in the first pass: a boundary, the summary after it, and what was kept whole.
+
+use super::index::Index;
+use super::record::Glance;
+use super::track::{Boundary, Step};
+use crate::import::lines::Place;
+
+impl Index {
+    /// Takes the record that says where a compaction happened; its summary is still to come.
+    pub(super) fn boundary(&mut self, track: usize, glance: &Glance, place: Place) {
+        if self.tracks[track].loops.is_empty() {
+            return self.note(track, glance, place);
+        }
+        let logical = glance.logical_parent.clone();
+        let asked = Glance {
+            uuid: glance.uuid.clone(),
+            parent: logical,
+            time: glance.time.clone(),
+            ..Glance::default()
+        };
+        let loop_no = self.loop_for(track, &asked, place, true);
+        let known = &self.known;
+        let first_kept = glance.preserved.uuids.iter().find_map(|uuid| {
+            known
+                .get(uuid)
+                .filter(|known| known.track == track)
+                .and_then(|known| known.at)
+        });
+        let state = &mut self.tracks[track];
+        state.current = Some(loop_no);
+        let at = state.end();
+        state.boundary = Some(Boundary {
+            place,
+            loop_no,
+            first_kept,
+        });
+        if let Some(tail) = &glance.preserved.tail
+            && let Some(known) = self.known.get_mut(tail)
+            && known.track == track
+        {
+            known.at = at;
+        }
+        self.know(track, glance, place, at);
+    }
+
+    /// Takes the summary that stands in place of everything before it.
+    pub(super) fn summary(&mut self, track: usize, glance: &Glance, place: Place) {
+        let state = &mut self.tracks[track];
+        if state.loops.is_empty() {
+            return self.added(track, glance, place);
+        }
+        let boundary = state.boundary.take();
+        let loop_no = boundary
+            .as_ref()
+            .map(|b| b.loop_no)
+            .or(state.current)
+            .unwrap_or_default();
+        let at = state.end();
+        let first_kept = boundary.as_ref().and_then(|b| b.first_kept);
+        let boundary = boundary.map(|b| b.place);
+        state.push(
+            loop_no,
+            Step::Summary {
+                loop_no,
+                boundary,
+                summary: place,
+                first_kept,
+            },
+        );
+        self.know(track, glance, place, at);
+    }
+}

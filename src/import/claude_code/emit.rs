@@ -1,0 +1,318 @@
+//! The second pass: reads the records again, one message at a time, and tells the sink.
+
+use std::collections::HashMap;
+use std::io::SeekFrom;
+use std::path::Path;
+
+use super::content::Fields;
+use super::index::Index;
+use super::messages::{answer, user_record};
+use super::track::{Step, Track};
+use crate::import::lines::Place;
+use crate::import::{
+    FoundCompaction, FoundEffect, ImportError, ReadSeek, SessionHead, Sink, Source,
+};
+use crate::model::{
+    AgentMessage, ChildLoopRef, Json, LoopId, LoopRecord, LoopStatus, SessionId, Time, TurnId,
+};
+
+/// The name of the tool, for compactions and agents.
+pub(super) const TOOL: &str = "claude-code";
+/// What Claude Code shows in place of a result that a microcompaction emptied.
+const CLEARED: &str = "[Old tool result content cleared]";
+
+/// Reads records where the first pass found them.
+struct Records<'a> {
+    path: &'a Path,
+    reader: &'a mut dyn ReadSeek,
+    /// Where the reader stands.
+    at: u64,
+}
+
+impl<'a> Records<'a> {
+    fn new(path: &'a Path, reader: &'a mut dyn ReadSeek) -> Result<Self, ImportError> {
+        let records = Self {
+            path,
+            reader,
+            at: 0,
+        };
+        let start = records.reader.seek(SeekFrom::Start(0));
+        records.checked(start)?;
+        Ok(records)
+    }
+
+    fn checked<T>(&self, result: std::io::Result<T>) -> Result<T, ImportError> {
+        result.map_err(|source| ImportError::Read {
+            path: self.path.to_owned(),
+            source,
+        })
+    }
+
+    fn bytes(&mut self, place: Place) -> Result<Vec<u8>, ImportError> {
+        // A relative seek keeps what a buffered reader has read ahead.
+        let distance = place.offset.wrapping_sub(self.at) as i64;
+        let moved = self.reader.seek_relative(distance);
+        self.checked(moved)?;
+        let mut bytes = vec![0; place.len];
+        let read = self.reader.read_exact(&mut bytes);
+        self.checked(read)?;
+        self.at = place.offset + place.len as u64;
+        Ok(bytes)
+    }
+}
+
+/// Tells the sink about one session of the file.
+pub(super) struct Emitter<'a> {
+    records: Records<'a>,
+    index: &'a Index,
+    track: &'a Track,
+    ids: Vec<LoopId>,
+    /// References from loops to the sub-agents that they started.
+    children: HashMap<usize, Vec<ChildLoopRef>>,
+    session: SessionId,
+}
+
+impl<'a> Emitter<'a> {
+    pub(super) fn new(
+        source: &'a mut Source<'_>,
+        index: &'a Index,
+        track: &'a Track,
+        session: SessionId,
+        children: HashMap<usize, Vec<ChildLoopRef>>,
+    ) -> Result<Self, ImportError> {
+        let ids = track.loops.iter().map(|info| loop_id(&info.id)).collect();
+        let records = Records::new(source.path, &mut *source.reader)?;
+        Ok(Self {
+            records,
+            index,
+            track,
+            ids,
+            children,
+            session,
+        })
+    }
+
+    pub(super) fn run(
+        &mut self,
+        head: SessionHead,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ImportError> {
+        sink.session(head)?;
+        let track = self.track;
+        let mut begun = 0;
+        for (at, step) in track.steps.iter().enumerate() {
+            let loop_no = step.loop_no();
+            while begun <= loop_no {
+                sink.begin_loop(self.loop_record(begun, false))?;
+                begun += 1;
+            }
+            self.step(step, sink)?;
+            if track.loops[loop_no].end == at + 1 {
+                sink.begin_loop(self.loop_record(loop_no, true))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn loop_record(&self, loop_no: usize, done: bool) -> LoopRecord {
+        let info = &self.track.loops[loop_no];
+        let parent = info.parent.map(|(parent, _)| self.ids[parent].clone());
+        let mut record = LoopRecord::new(self.ids[loop_no].clone(), parent);
+        record.session_id = Some(self.session.clone());
+        record.agent_id = Some(self.track.agent.clone().unwrap_or_else(|| TOOL.into()));
+        record.parent_turn = info.parent.map(|(_, turn)| i64::from(turn).into());
+        record.continuation_kind = Some(info.kind.clone());
+        record.started_at = info.started.clone().map(Time::from_text);
+        record.status = LoopStatus::Running;
+        if let Some(model) = &info.model {
+            let config = serde_json::json!({ "model": model, "provider": "anthropic" });
+            record.config = Json::of(&config).ok();
+        }
+        if done {
+            record.status = info.status(self.track.current == Some(loop_no));
+            if record.status != LoopStatus::Running {
+                record.ended_at = info.ended.clone().map(Time::from_text);
+            }
+            record.child_loop_refs = self.children.get(&loop_no).cloned().unwrap_or_default();
+        }
+        record
+    }
+
+    fn step(&mut self, step: &Step, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        match step {
+            Step::User {
+                loop_no,
+                turn,
+                text_turn,
+                place,
+            } => {
+                let raw = self.records.bytes(*place)?;
+                let index = self.index;
+                let said = user_record(fields(&raw), |call| index.tool_name(call));
+                let loop_id = &self.ids[*loop_no];
+                for result in said.results {
+                    let turn_id = TurnId::new(loop_id.as_str(), *turn);
+                    sink.message(loop_id, result.in_turn(turn_id), &raw)?;
+                }
+                if let Some(text) = said.text {
+                    let turn_id = TurnId::new(loop_id.as_str(), *text_turn);
+                    sink.message(loop_id, text.in_turn(turn_id), &raw)?;
+                }
+                Ok(())
+            }
+            Step::Answer {
+                loop_no,
+                turn,
+                answer,
+            } => self.answer(*loop_no, *turn, *answer, sink),
+            Step::Note { loop_no, place } => {
+                let raw = self.records.bytes(*place)?;
+                sink.message(&self.ids[*loop_no], note(&raw), &raw)
+            }
+            Step::Summary {
+                loop_no,
+                boundary,
+                summary,
+                first_kept,
+            } => self.summary(*loop_no, *boundary, *summary, *first_kept, sink),
+            Step::Cleared { loop_no, place } => self.cleared(*loop_no, *place, sink),
+        }
+    }
+
+    fn answer(
+        &mut self,
+        loop_no: usize,
+        turn: u32,
+        number: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ImportError> {
+        let (mut raw, mut records) = (Vec::new(), Vec::new());
+        let index = self.index;
+        for place in &index.answers[number].places {
+            let bytes = self.records.bytes(*place)?;
+            records.push(fields(&bytes));
+            if !raw.is_empty() {
+                raw.push(b'\n');
+            }
+            raw.extend(bytes);
+        }
+        let loop_id = &self.ids[loop_no];
+        sink.message(
+            loop_id,
+            answer(records).in_turn(TurnId::new(loop_id.as_str(), turn)),
+            &raw,
+        )
+    }
+
+    fn summary(
+        &mut self,
+        loop_no: usize,
+        boundary: Option<Place>,
+        summary: Place,
+        first_kept: Option<(usize, u32)>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ImportError> {
+        let raw = self.records.bytes(summary)?;
+        let record = match boundary {
+            Some(boundary) => parse(&self.records.bytes(boundary)?),
+            None => parse(&raw),
+        };
+        let said = user_record(fields(&raw), |_| None);
+        let effect = FoundEffect::Summary {
+            messages: said.results.into_iter().chain(said.text).collect(),
+            first_kept: first_kept.map(|(kept, turn)| (self.ids[kept].clone(), turn)),
+        };
+        sink.compaction(self.found(loop_no, effect, record, "compactMetadata"))
+    }
+
+    fn cleared(
+        &mut self,
+        loop_no: usize,
+        place: Place,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ImportError> {
+        let record = parse(&self.records.bytes(place)?);
+        let metadata = Fields::of(&record)
+            .get("microcompactMetadata")
+            .map(Fields::of);
+        let ids = metadata.and_then(|metadata| metadata.get("compactedToolIds")?.read().ok());
+        let effect = FoundEffect::ClearedResults {
+            tool_call_ids: ids.unwrap_or_default(),
+            placeholder: CLEARED.into(),
+        };
+        sink.compaction(self.found(loop_no, effect, record, "microcompactMetadata"))
+    }
+
+    fn found(
+        &self,
+        loop_no: usize,
+        effect: FoundEffect,
+        record: Json,
+        metadata: &str,
+    ) -> FoundCompaction {
+        let fields = Fields::of(&record);
+        FoundCompaction {
+            loop_id: self.ids[loop_no].clone(),
+            strategy: TOOL.into(),
+            trigger: fields
+                .get(metadata)
+                .map(Fields::of)
+                .and_then(|m| m.text("trigger")),
+            effect,
+            at: fields.text("timestamp").map(Time::from_text),
+            record,
+        }
+    }
+}
+
+/// The reference from a loop to the sub-agent that it started with `call`.
+pub(super) fn child_ref(
+    call: &str,
+    tool: &str,
+    child: &Track,
+    session: SessionId,
+) -> Option<ChildLoopRef> {
+    Some(ChildLoopRef {
+        tool_call_id: Some(call.to_owned()),
+        tool_name: Some(tool.to_owned()),
+        child_loop_id: loop_id(&child.loops.first()?.id),
+        child_session_id: Some(session),
+        extra: Default::default(),
+    })
+}
+
+pub(super) fn loop_id(id: &str) -> LoopId {
+    // The first pass gives no id that is empty or too long.
+    LoopId::new(id).unwrap_or_else(|_| LoopId::generate())
+}
+
+fn parse(raw: &[u8]) -> Json {
+    std::str::from_utf8(raw)
+        .ok()
+        .and_then(|text| Json::parse(text).ok())
+        .unwrap_or_default()
+}
+
+fn fields(raw: &[u8]) -> Fields {
+    Fields::of(&parse(raw))
+}
+
+/// Keeps a record that no model sees: of the kind that its type says, whole.
+fn note(raw: &[u8]) -> AgentMessage {
+    let record = parse(raw);
+    if !record.as_str().starts_with('{') {
+        let lossy = Json::string(&String::from_utf8_lossy(raw));
+        let data = if record.is_null() { lossy } else { record };
+        return AgentMessage::extension("unreadable", data);
+    }
+    let kind = match Fields::of(&record)
+        .text("type")
+        .filter(|kind| !kind.is_empty())
+    {
+        // The kind `system` stands for system prompts.
+        Some(kind) if kind == "system" => "system-record".into(),
+        Some(kind) => kind,
+        None => "unknown".into(),
+    };
+    AgentMessage::extension(kind, record)
+}

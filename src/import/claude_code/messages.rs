@@ -1,0 +1,217 @@
+//! From records to the messages that they stand for.
+
+use super::content::{Fields, content, contents, stop_reason, usage};
+use crate::model::{
+    AgentMessage, AssistantMessage, Content, Json, Message, Time, ToolResultMessage, UserMessage,
+};
+
+/// The key under which a message keeps what its record says besides.
+const SOURCE: &str = "source";
+
+/// What a record in the user's name stands for.
+pub(super) struct UserRecord {
+    /// One message per tool result.
+    pub(super) results: Vec<AgentMessage>,
+    /// What was said besides.
+    pub(super) text: Option<AgentMessage>,
+}
+
+/// Reads a record in the user's name; `tool_name` finds the tool of a call.
+pub(super) fn user_record<'a>(
+    record: Fields,
+    tool_name: impl Fn(&str) -> Option<&'a str>,
+) -> UserRecord {
+    let timestamp = millis(&record);
+    let (blocks, source) = open(record);
+    let mut results = Vec::new();
+    let mut said = Vec::new();
+    for block in blocks {
+        let fields = Fields::of(&block);
+        if fields.text("type").as_deref() == Some("tool_result") {
+            results.push(tool_result(fields, &tool_name));
+        } else {
+            said.push(content(block));
+        }
+    }
+    // Only the first message keeps it all; the others say which record they are from.
+    let mut uuid = Fields::default();
+    if let Some(name) = source.get("uuid") {
+        uuid.push("uuid", name.clone());
+    }
+    let mut source = Some(source);
+    let mut next_source = || source.take().unwrap_or_else(|| uuid.clone());
+    let with_rest = |(mut result, rest): (ToolResultMessage, Fields)| {
+        result.timestamp = timestamp.map(Into::into);
+        let mut own = next_source();
+        if !rest.is_empty() {
+            own.push("block", rest.to_json());
+        }
+        with_source(Message::ToolResult(result), own)
+    };
+    let results = results.into_iter().map(with_rest).collect();
+    let text = (!said.is_empty()).then(|| {
+        let message = UserMessage {
+            content: said,
+            timestamp: timestamp.map(Into::into),
+        };
+        with_source(Message::User(message), next_source())
+    });
+    UserRecord { results, text }
+}
+
+fn with_source(message: Message, source: Fields) -> AgentMessage {
+    let mut message = AgentMessage::from(message);
+    if !source.is_empty() {
+        message.extra_mut().insert(SOURCE, source.to_json());
+    }
+    message
+}
+
+/// Parts a user's record into its blocks and everything else.
+fn open(mut record: Fields) -> (Vec<Json>, Fields) {
+    let queued = record.get("attachment").map(Fields::of);
+    let mut content = None;
+    if let Some(mut queued) = queued.filter(|_| record.get("message").is_none()) {
+        content = queued.remove("prompt");
+        record.remove("attachment");
+        record.push("attachment", queued.to_json());
+    } else if let Some(message) = record.remove("message") {
+        record.remove("type");
+        let mut body = Fields::of(&message);
+        content = if body.is_empty() {
+            Some(message)
+        } else {
+            body.remove("content")
+        };
+        body.remove("role");
+        if !body.is_empty() {
+            record.push("message", body.to_json());
+        }
+    }
+    let content = content.unwrap_or_default();
+    (content.read().unwrap_or_else(|_| vec![content]), record)
+}
+
+fn tool_result<'a>(
+    mut block: Fields,
+    tool_name: impl Fn(&str) -> Option<&'a str>,
+) -> (ToolResultMessage, Fields) {
+    let tool_call_id = block.text("tool_use_id").unwrap_or_default();
+    let result = ToolResultMessage {
+        tool_name: tool_name(&tool_call_id).unwrap_or_default().to_owned(),
+        tool_call_id,
+        content: contents(block.get("content")),
+        is_error: block.is_true("is_error"),
+        timestamp: None,
+    };
+    for key in ["type", "tool_use_id", "content", "is_error"] {
+        block.remove(key);
+    }
+    (result, block)
+}
+
+/// Joins the records of one answer.
+pub(super) fn answer(records: Vec<Fields>) -> AgentMessage {
+    let bodies: Vec<Fields> = records.iter().map(body).collect();
+    let last = |key: &str| {
+        bodies
+            .iter()
+            .rev()
+            .filter_map(|body| body.get(key))
+            .find(|value| !value.is_null())
+    };
+    let failed = records
+        .iter()
+        .any(|record| record.is_true("isApiErrorMessage"));
+    let found_usage = last("usage").cloned();
+    let mut message = AssistantMessage {
+        content: bodies
+            .iter()
+            .flat_map(|body| contents(body.get("content")))
+            .collect(),
+        stop_reason: last("stop_reason")
+            .and_then(|word| word.read().ok())
+            .map(stop_reason),
+        model: last("model").and_then(|model| model.read().ok()),
+        provider: Some("anthropic".into()),
+        usage: found_usage.as_ref().and_then(usage),
+        timestamp: records.first().and_then(millis).map(Into::into),
+        error_message: None,
+    };
+    if failed {
+        message.stop_reason = Some("error".into());
+        message.error_message = Some(text_of(&message.content));
+    }
+    let known = Known {
+        usage: found_usage,
+        message: &message,
+    };
+    let mut sources: Vec<Json> = records
+        .into_iter()
+        .zip(bodies)
+        .map(|(record, body)| known.rest(record, body))
+        .collect();
+    let source = match sources.len() {
+        1 => sources.remove(0),
+        _ => Json::of(&sources).unwrap_or_default(),
+    };
+    let mut message = AgentMessage::from(Message::Assistant(message));
+    message.extra_mut().insert(SOURCE, source);
+    message
+}
+
+fn body(record: &Fields) -> Fields {
+    record.get("message").map(Fields::of).unwrap_or_default()
+}
+
+fn text_of(content: &[Content]) -> String {
+    let texts: Vec<&str> = content
+        .iter()
+        .filter_map(|block| match block {
+            Content::Text(text) => Some(text.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    texts.join("\n")
+}
+
+/// What the joined message says already.
+struct Known<'a> {
+    usage: Option<Json>,
+    message: &'a AssistantMessage,
+}
+
+impl Known<'_> {
+    /// Returns what a record says besides.
+    fn rest(&self, mut record: Fields, mut body: Fields) -> Json {
+        record.remove("message");
+        record.remove("type");
+        for key in ["role", "content"] {
+            body.remove(key);
+        }
+        if body
+            .get("usage")
+            .is_some_and(|own| own.is_null() || Some(own) == self.usage.as_ref())
+            && self.message.usage.is_some()
+        {
+            body.remove("usage");
+        }
+        if body.text("model") == self.message.model {
+            body.remove("model");
+        }
+        let stop = body.text("stop_reason").map(stop_reason);
+        if stop.is_none() || stop == self.message.stop_reason {
+            body.remove("stop_reason");
+        }
+        if !body.is_empty() {
+            record.push("message", body.to_json());
+        }
+        record.to_json()
+    }
+}
+
+fn millis(record: &Fields) -> Option<i64> {
+    record
+        .text("timestamp")
+        .and_then(|text| Time::from_text(text).millis())
+}

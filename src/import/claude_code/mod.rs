@@ -1,0 +1,197 @@
+//! Claude Code: one JSON record a line, linked to a tree by `uuid` and `parentUuid`.
+//!
+//! Two passes, so that no more than one message is held in memory: the first keeps where each
+//! record stands and what it is to the tree ([`index`]), the second reads the records again and
+//! tells the sink ([`emit`]). A human prompt begins a loop; an answer is joined from the records
+//! that share its `message.id`; sub-agents are sessions of their own.
+
+mod compacted;
+mod content;
+mod emit;
+mod index;
+mod messages;
+mod record;
+mod shapes;
+mod spawn;
+mod track;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use self::emit::{Emitter, TOOL, child_ref};
+use self::index::Index;
+use self::track::Track;
+use super::lines::{Found, Lines, Place};
+use super::{Identity, ImportError, Importer, ReadSeek, SessionHead, Sink, Source};
+use crate::model::{ChildLoopRef, Json, ParentSpawnRef, Session, SessionId, Time};
+
+/// Reads the transcripts of Claude Code.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClaudeCode;
+
+impl Importer for ClaudeCode {
+    fn format(&self) -> &'static str {
+        TOOL
+    }
+
+    fn detect(&self, _path: &Path, head: &[u8]) -> bool {
+        let head = String::from_utf8_lossy(head);
+        let mut lines = head.lines().filter(|line| !line.trim().is_empty()).take(20);
+        lines.any(looks_like_a_record)
+    }
+
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let path = source.path;
+        let mut skip = |line, reason| sink.skip(Some(line), reason);
+        let index = read_index(path, source.reader, &mut skip)?;
+        if index.tracks.iter().all(|track| track.loops.is_empty()) {
+            let reason = format!("{} holds no conversation", path.display());
+            return Err(ImportError::NoTranscript(reason));
+        }
+        let parents = spawn::parents(path, &index);
+        for number in 0..index.tracks.len() {
+            let track = &index.tracks[number];
+            if track.loops.is_empty() {
+                continue;
+            }
+            let head = session_head(path, &index, track, parents[number].clone());
+            let children = match number {
+                0 => children(path, &index, &parents),
+                _ => HashMap::new(),
+            };
+            let session = head.session.session_id.clone();
+            Emitter::new(source, &index, track, session, children)?.run(head, sink)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a line (maybe cut) can only be Claude Code's.
+fn looks_like_a_record(line: &str) -> bool {
+    let has = |key: &str| line.contains(key);
+    line.trim_start()
+        .trim_start_matches('\u{feff}')
+        .starts_with('{')
+        && ((has("\"sessionId\"") && has("\"parentUuid\"") && has("\"type\""))
+            || (has("\"leafUuid\"") && has("\"summary\""))
+            || (has("\"file-history-snapshot\"") && has("\"messageId\""))
+            || (has("\"queue-operation\"") && has("\"sessionId\"")))
+}
+
+/// Makes the first pass.
+fn read_index(
+    path: &Path,
+    reader: &mut dyn ReadSeek,
+    skip: &mut dyn FnMut(u64, String),
+) -> Result<Index, ImportError> {
+    let failed = |source| ImportError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut index = Index::new(&stem(path));
+    let mut lines = Lines::new(reader).map_err(failed)?;
+    while let Some((place, found)) = lines.next().map_err(failed)? {
+        let problem = take(&mut index, place, found);
+        if let Err(reason) = problem {
+            skip(place.line, reason);
+        }
+    }
+    for (line, reason) in index.finish() {
+        skip(line, reason.to_owned());
+    }
+    Ok(index)
+}
+
+fn take(index: &mut Index, place: Place, found: Found<'_>) -> Result<(), String> {
+    let (bytes_known, reason) = match found {
+        Found::Value(text) => match record::glance(text) {
+            Ok(glance) => return index.record(glance, place),
+            Err(reason) => (true, reason),
+        },
+        // The writer may not be done with the last line: kept now, it would come again whole.
+        Found::Unreadable { bytes, reason, cut } => (!bytes.is_empty() && !cut, reason),
+    };
+    if bytes_known {
+        index.unreadable(place);
+    }
+    Err(reason)
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+/// Returns the id of the file's session (for a sub-agent's file, of its parent).
+fn main_session(path: &Path, index: &Index) -> SessionId {
+    let named = index
+        .session
+        .as_deref()
+        .and_then(|id| SessionId::new(id).ok());
+    named
+        .or_else(|| SessionId::new(stem(path)).ok())
+        .unwrap_or_else(SessionId::generate)
+}
+
+/// Returns the id of a track's session.
+fn session_id(path: &Path, index: &Index, track: &Track) -> SessionId {
+    let main = main_session(path, index);
+    let name = match (&track.agent, &track.root) {
+        (Some(agent), _) => format!("{main}/agent-{agent}"),
+        (None, Some(root)) => format!("{main}/sidechain-{root}"),
+        (None, None) => return main,
+    };
+    SessionId::new(name).unwrap_or(main)
+}
+
+fn session_head(
+    path: &Path,
+    index: &Index,
+    track: &Track,
+    parent: Option<ParentSpawnRef>,
+) -> SessionHead {
+    let id = session_id(path, index, track);
+    let is_main = parent.is_none();
+    let identity = match index.session {
+        None if is_main => Identity::Key("0".into()),
+        _ => Identity::Own(id.clone()),
+    };
+    let created = track.started.clone().map(Time::from_text);
+    let formation = serde_json::json!({ "Explicit": { "timestamp": created } });
+    let agent = track.agent.clone().unwrap_or_else(|| TOOL.into());
+    let mut session = Session::new(id, agent);
+    session.formation = created.as_ref().and_then(|_| Json::of(&formation).ok());
+    session.created_at = created;
+    session.last_active_at = track.ended.clone().map(Time::from_text);
+    session.parent_spawn_ref = parent;
+    SessionHead {
+        identity,
+        session,
+        title: index.title.clone().filter(|_| is_main),
+    }
+}
+
+/// Returns what the main session's loops started within the file.
+fn children(
+    path: &Path,
+    index: &Index,
+    parents: &[Option<ParentSpawnRef>],
+) -> HashMap<usize, Vec<ChildLoopRef>> {
+    let pairs = index.tracks.iter().zip(parents).skip(1);
+    let mut children: HashMap<usize, Vec<ChildLoopRef>> = HashMap::new();
+    for (track, parent) in pairs {
+        let known = index.spawning_call(track.agent.as_deref(), track);
+        if let Some(call) = parent
+            .as_ref()
+            .and_then(|parent| parent.tool_call_id.as_ref())
+            && let Some(known) = known
+            && let Some(loop_no) = known.main_loop
+        {
+            let session = session_id(path, index, track);
+            let child = child_ref(call, &known.name, track, session);
+            children.entry(loop_no).or_default().extend(child);
+        }
+    }
+    children
+}

@@ -1,0 +1,132 @@
+//! The shapes of records, with every field left unread until it is asked for.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The fields of a record that the tree needs.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Head<'a> {
+    #[serde(borrow, default)]
+    pub(super) r#type: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) subtype: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) uuid: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) parent_uuid: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) logical_parent_uuid: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) session_id: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) agent_id: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) timestamp: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) is_sidechain: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) is_meta: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) is_compact_summary: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) is_visible_in_transcript_only: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) message: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) attachment: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) summary: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) leaf_uuid: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) compact_metadata: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) tool_use_result: Raw<'a>,
+    #[serde(borrow, default, rename = "parentToolUseID")]
+    pub(super) parent_tool_use_id: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) data: Raw<'a>,
+}
+
+/// `message`.
+#[derive(Deserialize)]
+pub(super) struct Body<'a> {
+    #[serde(borrow, default)]
+    pub(super) id: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) model: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) content: Raw<'a>,
+}
+
+/// One block of a message.
+#[derive(Deserialize)]
+pub(super) struct Block<'a> {
+    #[serde(borrow, default)]
+    pub(super) r#type: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) text: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) id: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) name: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) input: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) tool_use_id: Raw<'a>,
+}
+
+/// `compactMetadata`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Metadata<'a> {
+    #[serde(borrow, default)]
+    pub(super) preserved_segment: Raw<'a>,
+    #[serde(borrow, default)]
+    pub(super) preserved_messages: Raw<'a>,
+}
+
+/// A value not yet looked into; an absent one reads as none.
+#[derive(Clone, Copy, Default, Deserialize)]
+pub(super) struct Raw<'a>(#[serde(borrow)] Option<&'a RawValue>);
+
+impl<'a> Raw<'a> {
+    /// Reads the value; `None` if it has another shape.
+    pub(super) fn read<T: Deserialize<'a>>(self) -> Option<T> {
+        serde_json::from_str(self.0?.get()).ok()
+    }
+
+    /// Reads a string that is not empty.
+    pub(super) fn text(self) -> Option<String> {
+        self.read::<String>().filter(|text| !text.is_empty())
+    }
+
+    /// Whether the value is `true`.
+    pub(super) fn is_true(self) -> bool {
+        self.read() == Some(true)
+    }
+
+    /// Whether the field is there and not `null`.
+    pub(super) fn is_set(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the JSON contains `word`.
+    pub(super) fn contains(self, word: &str) -> bool {
+        self.0.is_some_and(|raw| raw.get().contains(word))
+    }
+
+    /// Reads one field of an object.
+    pub(super) fn field(self, name: &str) -> Option<String> {
+        let mut fields: std::collections::BTreeMap<Cow<'a, str>, Raw<'a>> = self.read()?;
+        fields.remove(name)?.text()
+    }
+
+    /// Returns the JSON as it is written.
+    pub(super) fn json(self) -> Option<&'a str> {
+        self.0.map(RawValue::get)
+    }
+}

@@ -1,0 +1,301 @@
+//! Reading JSON Lines as they are in the wild.
+//!
+//! A line is a stream of JSON values: two records may be glued on one line. Blank lines count but
+//! give nothing; what cannot be read is reported with its place and never stops the rest. A line
+//! over the limit is passed over without being held in memory.
+
+use std::io;
+
+use super::{MAX_RECORD_BYTES, ReadSeek};
+use crate::model::MAX_JSON_DEPTH;
+
+/// Where a record stands in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The line, from 1.
+    pub(crate) line: u64,
+    /// The first byte.
+    pub(crate) offset: u64,
+    /// The number of bytes.
+    pub(crate) len: usize,
+}
+
+/// What a stretch of a line is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    /// One JSON value that is valid and not nested too deep.
+    Value(&'a str),
+    /// The rest of the line (or a value nested too deep) cannot be used.
+    Unreadable {
+        /// The bytes; empty if they were too many to hold.
+        bytes: &'a [u8],
+        /// Why.
+        reason: String,
+        /// Whether the file ends here: the writer may not be done with the line.
+        cut: bool,
+    },
+}
+
+/// Gives the values of a file one by one.
+pub(crate) struct Lines<'a> {
+    reader: &'a mut dyn ReadSeek,
+    line: Vec<u8>,
+    number: u64,
+    /// Where `line` begins in the file.
+    start: u64,
+    /// Where the next line begins.
+    next: u64,
+    /// How much of `line` was given.
+    cursor: usize,
+    ended: bool,
+    limit: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// Reads from the beginning of `reader`.
+    pub(crate) fn new(reader: &'a mut dyn ReadSeek) -> io::Result<Self> {
+        reader.rewind()?;
+        Ok(Self {
+            reader,
+            line: Vec::new(),
+            number: 0,
+            start: 0,
+            next: 0,
+            cursor: 0,
+            ended: false,
+            limit: MAX_RECORD_BYTES,
+        })
+    }
+
+    #[cfg(test)]
+    fn with_limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Returns the next value, `None` at the end of the file.
+    pub(crate) fn next(&mut self) -> io::Result<Option<(Place, Found<'_>)>> {
+        while self.rest().iter().all(u8::is_ascii_whitespace) {
+            match self.read_line()? {
+                Read::Line => {}
+                Read::TooLong => {
+                    let place = Place {
+                        line: self.number,
+                        offset: self.start,
+                        len: 0,
+                    };
+                    let reason = format!("longer than {} bytes", self.limit);
+                    let cut = self.ended;
+                    return Ok(Some((
+                        place,
+                        Found::Unreadable {
+                            bytes: &[],
+                            reason,
+                            cut,
+                        },
+                    )));
+                }
+                Read::End => return Ok(None),
+            }
+        }
+        Ok(Some(self.value()))
+    }
+
+    fn rest(&self) -> &[u8] {
+        self.line.get(self.cursor..).unwrap_or_default()
+    }
+
+    /// Takes the next value out of a line that is not blank.
+    fn value(&mut self) -> (Place, Found<'_>) {
+        let blank = self
+            .rest()
+            .iter()
+            .take_while(|b| b.is_ascii_whitespace())
+            .count();
+        let from = self.cursor + blank;
+        let (to, problem) = match read_value(&self.line[from..]) {
+            Ok((len, depth)) if depth <= MAX_JSON_DEPTH => (from + len, None),
+            Ok((len, _)) => (
+                from + len,
+                Some(format!("nested deeper than {MAX_JSON_DEPTH} levels")),
+            ),
+            Err(reason) => (self.line.len(), Some(reason)),
+        };
+        self.cursor = to;
+        let bytes = &self.line[from..to];
+        let place = Place {
+            line: self.number,
+            offset: self.start + from as u64,
+            len: bytes.len(),
+        };
+        let found = match (problem, std::str::from_utf8(bytes)) {
+            (None, Ok(text)) => Found::Value(text),
+            (problem, _) => {
+                let reason = problem.unwrap_or_else(|| "not UTF-8".into());
+                Found::Unreadable {
+                    bytes,
+                    reason,
+                    cut: self.ended && to == self.line.len(),
+                }
+            }
+        };
+        (place, found)
+    }
+
+    /// Reads the next line without its end.
+    fn read_line(&mut self) -> io::Result<Read> {
+        self.line.clear();
+        self.cursor = 0;
+        self.start = self.next;
+        let mut too_long = false;
+        loop {
+            let buffer = match self.reader.fill_buf() {
+                Ok(buffer) => buffer,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if buffer.is_empty() {
+                self.ended = true;
+                break;
+            }
+            let end = buffer.iter().position(|&byte| byte == b'\n');
+            let part = &buffer[..end.unwrap_or(buffer.len())];
+            too_long |= self.line.len() + part.len() > self.limit;
+            if too_long {
+                self.line = Vec::new();
+            } else {
+                self.line.extend_from_slice(part);
+            }
+            let used = part.len() + usize::from(end.is_some());
+            self.reader.consume(used);
+            self.next += used as u64;
+            if end.is_some() {
+                break;
+            }
+        }
+        if self.next == self.start {
+            return Ok(Read::End);
+        }
+        self.number += 1;
+        if self.number == 1 && self.line.starts_with(b"\xef\xbb\xbf") {
+            self.cursor = 3;
+        }
+        Ok(if too_long { Read::TooLong } else { Read::Line })
+    }
+}
+
+enum Read {
+    Line,
+    TooLong,
+    End,
+}
+
+/// Returns the length of the JSON value that `bytes` begin with, and how deep it nests.
+fn read_value(bytes: &[u8]) -> Result<(usize, usize), String> {
+    let mut values =
+        serde_json::Deserializer::from_slice(bytes).into_iter::<&serde_json::value::RawValue>();
+    match values.next() {
+        Some(Ok(value)) => Ok((value.get().len(), depth(value.get().as_bytes()))),
+        Some(Err(error)) if error.is_eof() => Err("cut off within a JSON value".into()),
+        Some(Err(error)) => Err(format!("not JSON: {error}")),
+        None => Err("blank".into()),
+    }
+}
+
+/// Returns how deep valid JSON nests.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0usize, 0usize);
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn all(bytes: &[u8], limit: usize) -> Vec<(u64, u64, String)> {
+        let mut cursor = Cursor::new(bytes.to_vec());
+        let mut lines = Lines::new(&mut cursor).unwrap().with_limit(limit);
+        let mut out = Vec::new();
+        while let Some((place, found)) = lines.next().unwrap() {
+            let text = match found {
+                Found::Value(text) => {
+                    let from = place.offset as usize;
+                    assert_eq!(&bytes[from..from + place.len], text.as_bytes());
+                    text.to_owned()
+                }
+                Found::Unreadable { reason, cut, .. } => {
+                    format!("!{reason}{}", if cut { " (cut)" } else { "" })
+                }
+            };
+            out.push((place.line, place.offset, text));
+        }
+        out
+    }
+
+    #[test]
+    fn glued_values_blank_lines_and_a_missing_newline_are_read() {
+        let found = all(b"\xef\xbb\xbf{\"a\":1}{\"b\": 2} [3]\r\n\n  \n 4", 100);
+        let texts: Vec<_> = found.iter().map(|(l, o, t)| (*l, *o, t.as_str())).collect();
+        assert_eq!(
+            texts,
+            [
+                (1, 3, "{\"a\":1}"),
+                (1, 10, "{\"b\": 2}"),
+                (1, 19, "[3]"),
+                (4, 29, "4")
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
+        let found = all(b"{\"a\":\nnonsense\n{\"a\":\"\xff\"}\n{}x\n{\"long\":\"....................\"}\n1\n{\"cut", 20);
+        let texts: Vec<_> = found
+            .iter()
+            .map(|(l, _, t)| (*l, &t[..t.len().min(9)]))
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                (1, "!cut off "),
+                (2, "!not JSON"),
+                (3, "!not JSON"),
+                (4, "{}"),
+                (4, "!not JSON"),
+                (5, "!longer t"),
+                (6, "1"),
+                (7, "!cut off ")
+            ]
+        );
+        assert!(!found[0].2.ends_with("(cut)") && found[7].2.ends_with("(cut)"));
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_without_recursion() {
+        let nested = |n: usize| format!("{}{}\n1\n", "[".repeat(n), "]".repeat(n));
+        assert_eq!(
+            all(nested(MAX_JSON_DEPTH).as_bytes(), 1 << 20)[0].2.len(),
+            256
+        );
+        let deep = all(nested(100_000).as_bytes(), 1 << 20);
+        assert!(deep[0].2.starts_with("!nested deeper"));
+        assert_eq!(deep[1].2, "1");
+        assert_eq!(depth(br#"["[[\"[", "\\", []]"#), 2);
+    }
+}

@@ -1,0 +1,377 @@
+//! Chats as OpenAI's API has them: lists of runs as tau-bench writes them
+//! (`{task_id, trial, reward, info, traj}`), a list of messages, an object with `messages`, or one
+//! of these a line.
+//!
+//! A chat has no ids of its own: a run is known by `task_id` and `trial`, else by its place in the
+//! file. A loop is a user message and everything until the next. Fields of a message without a
+//! place in the model are kept in its extra field `source`.
+
+mod calls;
+mod message;
+
+use std::path::Path;
+
+use serde_json::value::RawValue;
+
+use self::calls::Calls;
+use super::fields::{Fields, list, reason, shown};
+use super::outline::Outline;
+use super::pieces::{Lines, Piece, Pieces};
+use super::{Identity, ImportError, Importer, MAX_RECORD_BYTES, SessionHead, Sink, Source};
+use crate::model::{
+    AgentMessage, Extra, Json, LoopId, LoopRecord, LoopStatus, Role, Session, SessionId, TurnId,
+};
+
+/// Reads OpenAI chats.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenAiChat;
+
+impl Importer for OpenAiChat {
+    fn format(&self) -> &'static str {
+        "openai-chat"
+    }
+
+    fn detect(&self, _path: &Path, head: &[u8]) -> bool {
+        let outline = Outline::of(head);
+        ["", "[]."].iter().any(|at| is_chat(&outline, at)) || outline.has("[][].role")
+    }
+
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let path = source.path;
+        let mut reader = Reader {
+            sink,
+            loose: None,
+            runs: 0,
+            sessions: 0,
+        };
+        let mut pieces = Pieces::new(source)?;
+        while let Some(piece) = pieces.next()? {
+            reader.piece(piece)?;
+        }
+        reader.end_loose()?;
+        match reader.sessions {
+            0 => Err(ImportError::NoTranscript(format!(
+                "{} holds no chat",
+                path.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the object at `at` is a run, or a chat that no other format claims.
+fn is_chat(outline: &Outline, at: &str) -> bool {
+    const OTHERS: [&str; 11] = [
+        "agent",
+        "history",
+        "info",
+        "kwargs",
+        "message_type",
+        "projectHash",
+        "response",
+        "sessionId",
+        "session_id",
+        "trajectory",
+        "trajectory_format",
+    ];
+    let has = |key: &str| outline.has(&format!("{at}{key}"));
+    let run = has("traj") || has("task_id") && (has("trial") || has("reward"));
+    let chat = has("messages[].role") || has("role") && has("content");
+    run || chat && !OTHERS.iter().any(|key| has(key))
+}
+
+/// A message as it stands in the file, with its line.
+type Record = (u64, Result<Json, String>);
+
+/// Messages that stand in the file without a run around them.
+struct Loose {
+    list: Option<u64>,
+    messages: Vec<Record>,
+}
+
+struct Reader<'a> {
+    sink: &'a mut dyn Sink,
+    loose: Option<Loose>,
+    runs: u64,
+    sessions: u64,
+}
+
+impl Reader<'_> {
+    fn piece(&mut self, piece: Piece) -> Result<(), ImportError> {
+        let text = match piece.text {
+            Ok(text) => text,
+            Err(reason) => return self.skip(piece.line, reason),
+        };
+        if text.starts_with('[') {
+            return match serde_json::from_str(&text) {
+                Ok(messages) => self.run(Lines::new(&text, piece.line), Extra::default(), messages),
+                Err(error) => self.skip(piece.line, &reason(error)),
+            };
+        }
+        let mut fields = match Fields::parse(&text) {
+            Ok(fields) => fields,
+            Err(reason) => return self.skip(piece.line, &reason),
+        };
+        match ["traj", "messages"]
+            .iter()
+            .find_map(|key| fields.take(key))
+            .map(list)
+        {
+            Some(Some(messages)) => {
+                let (extra, bad) = run_extra(&fields);
+                bad.into_iter()
+                    .for_each(|reason| self.sink.skip(Some(piece.line), reason));
+                self.run(Lines::new(&text, piece.line), extra, messages)
+            }
+            Some(None) => self.skip(piece.line, "the messages of the run are no list"),
+            None if fields.get("role").is_some() => self.loose(piece.list, piece.line, &text),
+            None => self.skip(piece.line, "neither a run nor a message"),
+        }
+    }
+
+    fn skip(&mut self, line: u64, reason: &str) -> Result<(), ImportError> {
+        self.sink.skip(Some(line), reason.into());
+        Ok(())
+    }
+
+    fn loose(&mut self, list: Option<u64>, line: u64, text: &str) -> Result<(), ImportError> {
+        if self.loose.as_ref().is_some_and(|loose| loose.list != list) {
+            self.end_loose()?;
+        }
+        let loose = self.loose.get_or_insert_with(|| Loose {
+            list,
+            messages: Vec::new(),
+        });
+        loose.messages.push((line, record(text)));
+        Ok(())
+    }
+
+    fn end_loose(&mut self) -> Result<(), ImportError> {
+        match self.loose.take() {
+            Some(loose) => self.session(1, Extra::default(), loose.messages),
+            None => Ok(()),
+        }
+    }
+
+    fn run(
+        &mut self,
+        mut lines: Lines<'_>,
+        extra: Extra,
+        raw: Vec<&RawValue>,
+    ) -> Result<(), ImportError> {
+        self.end_loose()?;
+        let line = lines.first;
+        let read = |raw: &RawValue| (lines.of(raw.get()), record(raw.get()));
+        let messages = raw.into_iter().map(read).collect();
+        self.session(line, extra, messages)
+    }
+
+    fn session(
+        &mut self,
+        line: u64,
+        extra: Extra,
+        records: Vec<Record>,
+    ) -> Result<(), ImportError> {
+        let key = key_of(&extra).unwrap_or_else(|| self.runs.to_string());
+        self.runs += 1;
+        let mut chat = Chat {
+            head: Some(head(key, extra)?),
+            ..Chat::default()
+        };
+        for (nth, (line, record)) in records.into_iter().enumerate() {
+            let mut read = |record: &Json| message::read(record, nth, &mut chat.calls);
+            match record.and_then(|record| Ok((read(&record)?, record))) {
+                Ok((message, record)) => chat.add(message, record, self.sink)?,
+                Err(reason) => {
+                    self.sink
+                        .skip(Some(line), format!("message {}: {reason}", nth + 1));
+                }
+            }
+        }
+        chat.flush(true, self.sink)?;
+        match chat.head {
+            None => self.sessions += 1,
+            Some(_) => self.sink.skip(Some(line), "a run without messages".into()),
+        }
+        Ok(())
+    }
+}
+
+fn record(text: &str) -> Result<Json, String> {
+    match text.len() > MAX_RECORD_BYTES {
+        true => Err("longer than 64 MiB".into()),
+        false => Json::parse(text).map_err(reason),
+    }
+}
+
+/// The fields of a run besides its messages, and why some of them are lost. Those that would stand
+/// for something of the session's own go below `source`.
+fn run_extra(fields: &Fields<'_>) -> (Extra, Vec<String>) {
+    const TAKEN: [&str; 9] = [
+        "agent_id",
+        "created_at",
+        "formation",
+        "last_active_at",
+        "loops",
+        "parent_spawn_ref",
+        "scope",
+        "session_id",
+        "source",
+    ];
+    let (mut extra, mut source, mut bad) = (Extra::default(), Extra::default(), Vec::new());
+    for (key, value) in fields.iter() {
+        let place = if TAKEN.contains(&key) {
+            &mut source
+        } else {
+            &mut extra
+        };
+        match Json::parse(value.get()) {
+            Ok(value) => place.insert(key, value),
+            Err(error) => bad.push(format!("field `{}`: {}", shown(key), reason(error))),
+        }
+    }
+    match message::object(&source) {
+        Ok(_) if source.is_empty() => {}
+        Ok(source) => extra.insert("source", source),
+        Err(reason) => bad.push(format!("fields of the run: {reason}")),
+    }
+    (extra, bad)
+}
+
+fn key_of(extra: &Extra) -> Option<String> {
+    let part = |key| {
+        let value: &Json = extra.get(key)?;
+        let number = value
+            .as_str()
+            .starts_with(|c: char| c == '-' || c.is_ascii_digit());
+        value
+            .read()
+            .ok()
+            .or_else(|| number.then(|| value.as_str().to_owned()))
+    };
+    let (task, trial): (String, String) = (part("task_id")?, part("trial")?);
+    Some(format!("{task}/{trial}"))
+}
+
+fn head(key: String, extra: Extra) -> Result<SessionHead, ImportError> {
+    let placeholder = SessionId::new(key.as_str()).or_else(|_| SessionId::new("run"));
+    let session_id = placeholder.map_err(|error| ImportError::NoTranscript(error.to_string()))?;
+    let session = Session {
+        session_id,
+        agent_id: None,
+        created_at: None,
+        last_active_at: None,
+        formation: None,
+        parent_spawn_ref: None,
+        scope: None,
+        loops: Vec::new(),
+        extra,
+    };
+    Ok(SessionHead {
+        identity: Identity::Key(key),
+        session,
+        title: None,
+    })
+}
+
+/// One chat on its way to the sink, a loop at a time.
+#[derive(Default)]
+struct Chat {
+    /// Until the first loop is there.
+    head: Option<SessionHead>,
+    calls: Calls,
+    nth_loop: u32,
+    messages: Vec<(AgentMessage, Json)>,
+    turn: u32,
+    prompted: bool,
+    answered: bool,
+}
+
+impl Chat {
+    fn add(
+        &mut self,
+        message: AgentMessage,
+        record: Json,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ImportError> {
+        let turn = match message.role() {
+            Role::User => {
+                self.begin_loop(sink)?;
+                self.prompted = true;
+                self.turn
+            }
+            Role::Assistant => {
+                self.turn += u32::from(self.answered);
+                self.answered = true;
+                self.calls.place((self.nth_loop, self.turn));
+                self.turn
+            }
+            Role::ToolResult => self.turn_of_result(),
+            Role::Extension => self.turn,
+        };
+        let turn_id = TurnId::new(loop_name(self.nth_loop), turn);
+        self.messages.push((message.in_turn(turn_id), record));
+        Ok(())
+    }
+
+    fn turn_of_result(&self) -> u32 {
+        match self.calls.answered_at() {
+            Some((nth_loop, turn)) if nth_loop == self.nth_loop => turn,
+            _ => self.turn,
+        }
+    }
+
+    /// Ends the loop before a prompt, unless there is nothing in it but system messages.
+    fn begin_loop(&mut self, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        if self
+            .messages
+            .iter()
+            .any(|(message, _)| message.role() != Role::Extension)
+        {
+            self.flush(false, sink)?;
+            self.nth_loop += 1;
+            (self.turn, self.prompted, self.answered) = (0, false, false);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, last: bool, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        if self.messages.is_empty() {
+            return Ok(());
+        }
+        if let Some(head) = self.head.take() {
+            sink.session(head)?;
+        }
+        let record = self.record(last)?;
+        let loop_id = record.loop_id.clone();
+        sink.begin_loop(record)?;
+        for (message, raw) in self.messages.drain(..) {
+            sink.message(&loop_id, message, raw.as_str().as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn record(&self, last: bool) -> Result<LoopRecord, ImportError> {
+        let parent = self.nth_loop.checked_sub(1).map(loop_id).transpose()?;
+        let waiting =
+            self.prompted && !self.answered || self.calls.open_at((self.nth_loop, self.turn));
+        let status = match last && waiting {
+            true => LoopStatus::Running,
+            false => LoopStatus::Completed,
+        };
+        let record = LoopRecord::new(loop_id(self.nth_loop)?, parent);
+        Ok(LoopRecord {
+            started_at: None,
+            status,
+            ..record
+        })
+    }
+}
+
+fn loop_name(nth: u32) -> String {
+    format!("loop-{nth}")
+}
+
+fn loop_id(nth: u32) -> Result<LoopId, ImportError> {
+    LoopId::new(loop_name(nth)).map_err(|error| ImportError::NoTranscript(error.to_string()))
+}

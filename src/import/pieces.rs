@@ -1,0 +1,339 @@
+//! A file as a series of JSON values: the elements of its lists, or one value after another.
+//!
+//! The values are found by their brackets alone, so that a bad one costs nothing but itself, one
+//! that is too long is never held, and only one is in memory at a time.
+
+use std::collections::VecDeque;
+use std::io::{self, SeekFrom};
+use std::path::Path;
+
+use super::{ImportError, MAX_RECORD_BYTES, ReadSeek, Source};
+
+/// One value, or why it cannot be used.
+pub(super) struct Piece {
+    /// The line on which it begins, from 1.
+    pub(super) line: u64,
+    /// Which of the file's outermost lists it is an element of.
+    pub(super) list: Option<u64>,
+    /// Its text.
+    pub(super) text: Result<String, &'static str>,
+}
+
+/// Reads a file value by value.
+pub(super) struct Pieces<'a> {
+    path: &'a Path,
+    reader: &'a mut dyn ReadSeek,
+    line: u64,
+    list: Option<u64>,
+    lists: u64,
+    queue: VecDeque<Piece>,
+}
+
+/// Follows brackets and quotes.
+#[derive(Default)]
+struct Scan {
+    depth: u64,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Scan {
+    /// Returns where in `bytes` the value ends, if it does.
+    fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+        for (at, byte) in bytes.iter().enumerate() {
+            if self.in_string {
+                self.in_string = self.escaped || *byte != b'"';
+                self.escaped = *byte == b'\\' && !self.escaped;
+            } else {
+                match byte {
+                    b'"' => self.in_string = true,
+                    b'{' | b'[' => self.depth += 1,
+                    b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+                    _ => continue,
+                }
+            }
+            if self.depth == 0 && !self.in_string {
+                return Some(at + 1);
+            }
+        }
+        None
+    }
+}
+
+impl<'a> Pieces<'a> {
+    /// Begins at the start of the file.
+    pub(super) fn new(source: &'a mut Source<'_>) -> Result<Self, ImportError> {
+        let Source { path, reader } = source;
+        let failed = |source| ImportError::Read {
+            path: path.to_path_buf(),
+            source,
+        };
+        reader.seek(SeekFrom::Start(0)).map_err(failed)?;
+        let head = reader.fill_buf().map_err(failed)?;
+        if matches!(
+            head,
+            [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] | [0, ..] | [_, 0, ..]
+        ) {
+            let path = path.display();
+            return Err(ImportError::NoTranscript(format!(
+                "{path} is UTF-16: convert it to UTF-8"
+            )));
+        }
+        if head.starts_with(b"\xEF\xBB\xBF") {
+            reader.consume(3);
+        }
+        Ok(Self {
+            path,
+            reader: *reader,
+            line: 1,
+            list: None,
+            lists: 0,
+            queue: VecDeque::new(),
+        })
+    }
+
+    /// Returns the next value.
+    pub(super) fn next(&mut self) -> Result<Option<Piece>, ImportError> {
+        if let Some(piece) = self.queue.pop_front() {
+            return Ok(Some(piece));
+        }
+        self.read_next().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, source: io::Error) -> ImportError {
+        ImportError::Read {
+            path: self.path.to_path_buf(),
+            source,
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<&[u8]> {
+        while let Err(error) = self.reader.fill_buf() {
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        self.reader.fill_buf()
+    }
+
+    fn skip_byte(&mut self, byte: u8) {
+        self.line += u64::from(byte == b'\n');
+        self.reader.consume(1);
+    }
+
+    fn read_next(&mut self) -> io::Result<Option<Piece>> {
+        while let Some(byte) = self.fill()?.first().copied() {
+            match byte {
+                b' ' | b'\t' | b'\r' | b'\n' | b',' => self.skip_byte(byte),
+                b'[' if self.list.is_none() => {
+                    self.list = Some(self.lists);
+                    self.lists += 1;
+                    self.skip_byte(byte);
+                }
+                b']' if self.list.is_some() => {
+                    self.list = None;
+                    self.skip_byte(byte);
+                }
+                b'{' | b'[' | b'"' => return self.value().map(Some),
+                _ => return self.word().map(Some),
+            }
+        }
+        let unclosed = self.list.take();
+        Ok(unclosed.map(|list| self.piece(self.line, Some(list), Err("the list is cut off"))))
+    }
+
+    fn piece(&self, line: u64, list: Option<u64>, text: Result<String, &'static str>) -> Piece {
+        Piece { line, list, text }
+    }
+
+    fn value(&mut self) -> io::Result<Piece> {
+        // A document is no record: its messages are held to the limit one by one.
+        let limit = if self.list.is_some() {
+            MAX_RECORD_BYTES
+        } else {
+            usize::MAX
+        };
+        let (line, list) = (self.line, self.list);
+        let (mut scan, mut bytes, mut too_long) = (Scan::default(), Vec::new(), false);
+        loop {
+            let chunk = self.fill()?;
+            if chunk.is_empty() {
+                return Ok(self.cut_off(line, &bytes));
+            }
+            let end = scan.end(chunk);
+            let taken = end.unwrap_or(chunk.len());
+            too_long |= bytes.len() + taken > limit;
+            match too_long {
+                true => bytes = Vec::new(),
+                false => bytes.extend_from_slice(&chunk[..taken]),
+            }
+            let lines = chunk[..taken].iter().filter(|byte| **byte == b'\n').count();
+            self.line += lines as u64;
+            self.reader.consume(taken);
+            if end.is_some() {
+                break;
+            }
+        }
+        let text = match too_long {
+            true => Err("longer than 64 MiB"),
+            false => String::from_utf8(bytes).map_err(|_| "not UTF-8 text"),
+        };
+        Ok(self.piece(line, list, text))
+    }
+
+    /// The file ended within a value. If it is one of JSON lines, the lines after it are whole.
+    fn cut_off(&mut self, line: u64, bytes: &[u8]) -> Piece {
+        let list = self.list.take();
+        let lines = bytes.split(|byte| *byte == b'\n').zip(line..).skip(1);
+        for (bytes, line) in lines.filter(|(bytes, _)| list.is_none() && bytes.starts_with(b"{")) {
+            let whole = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+            if let (true, Ok(text)) = (whole, String::from_utf8(bytes.to_vec())) {
+                self.queue.push_back(Piece {
+                    line,
+                    list: None,
+                    text: Ok(text),
+                });
+            }
+        }
+        self.piece(line, list, Err("cut off"))
+    }
+
+    /// Takes what is neither an object nor a list nor a string.
+    fn word(&mut self) -> io::Result<Piece> {
+        let (line, list, mut bytes) = (self.line, self.list, Vec::new());
+        while let Some(byte) = self.fill()?.first().copied() {
+            let ends = byte.is_ascii_whitespace() || b",[]{}\"".contains(&byte);
+            if ends && !bytes.is_empty() {
+                break;
+            }
+            if bytes.len() < 100 {
+                bytes.push(byte);
+            }
+            self.skip_byte(byte);
+        }
+        let text = String::from_utf8(bytes).map_err(|_| "not UTF-8 text");
+        Ok(self.piece(line, list, text))
+    }
+}
+
+/// Tells on which line of the file a part of a value stands.
+pub(super) struct Lines<'a> {
+    text: &'a str,
+    /// The line on which the value begins.
+    pub(super) first: u64,
+    /// Where the last question led: parts are mostly asked for in their order.
+    at: usize,
+    line: u64,
+}
+
+impl<'a> Lines<'a> {
+    /// Counts the lines of `text`, which begins on line `first`.
+    pub(super) fn new(text: &'a str, first: u64) -> Self {
+        Self {
+            text,
+            first,
+            at: 0,
+            line: first,
+        }
+    }
+
+    /// Returns the line on which `part`, a slice of the text, begins.
+    pub(super) fn of(&mut self, part: &str) -> u64 {
+        let at = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        if at < self.at {
+            (self.at, self.line) = (0, self.first);
+        }
+        let between = self.text.as_bytes().get(self.at..at).unwrap_or_default();
+        self.line += between.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.at = at;
+        self.line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufReader, Cursor};
+
+    type Found = (u64, Option<u64>, Result<String, &'static str>);
+
+    fn pieces(bytes: &[u8], buffer: usize) -> Vec<Found> {
+        let mut reader = BufReader::with_capacity(buffer, Cursor::new(bytes));
+        let mut source = Source {
+            path: Path::new("x"),
+            reader: &mut reader,
+        };
+        let mut pieces = Pieces::new(&mut source).unwrap();
+        let mut found = Vec::new();
+        while let Some(piece) = pieces.next().unwrap() {
+            found.push((piece.line, piece.list, piece.text));
+        }
+        found
+    }
+
+    fn ok(line: u64, list: Option<u64>, text: &str) -> Found {
+        (line, list, Ok(text.into()))
+    }
+
+    #[test]
+    fn lists_lines_and_glued_values_come_apart() {
+        let text = b"\xEF\xBB\xBF\n[{\"a\":\"]}\\\"\"},\n [1], x]\n{}{\"b\":[\n]}\n[\"\\\\\"]";
+        for buffer in [3, 4, 1000] {
+            assert_eq!(
+                pieces(text, buffer),
+                [
+                    ok(2, Some(0), "{\"a\":\"]}\\\"\"}"),
+                    ok(3, Some(0), "[1]"),
+                    ok(3, Some(0), "x"),
+                    ok(4, None, "{}"),
+                    ok(4, None, "{\"b\":[\n]}"),
+                    ok(6, Some(1), "\"\\\\\""),
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_said() {
+        assert_eq!(
+            pieces(b"[{},", 9),
+            [
+                ok(1, Some(0), "{}"),
+                (1, Some(0), Err("the list is cut off"))
+            ]
+        );
+        assert_eq!(pieces(b"[{}, {", 9)[1], (1, Some(0), Err("cut off")));
+        let lines = pieces(b"{\"a\":\"x\n{\"b\":2}\n{\"c\n", 9);
+        assert_eq!(lines, [(1, None, Err("cut off")), ok(2, None, "{\"b\":2}")]);
+        assert_eq!(pieces(b"", 9), []);
+        assert_eq!(pieces(b"}", 9), [ok(1, None, "}")]);
+    }
+
+    #[test]
+    fn other_encodings_are_named() {
+        assert_eq!(
+            pieces(b"[\"\xE9\"]", 9),
+            [(1, Some(0), Err("not UTF-8 text"))]
+        );
+        for bytes in [&b"\xFF\xFE{\0"[..], b"\xFE\xFF\0{", b"{\0}\0", b"\0{\0}"] {
+            let mut reader = Cursor::new(bytes);
+            let mut source = Source {
+                path: Path::new("x"),
+                reader: &mut reader,
+            };
+            assert!(matches!(
+                Pieces::new(&mut source),
+                Err(ImportError::NoTranscript(_))
+            ));
+        }
+    }
+
+    #[test]
+    fn nesting_needs_no_stack() {
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        assert_eq!(
+            pieces(format!("{{\"a\":{deep}}}").as_bytes(), 8192).len(),
+            1
+        );
+    }
+}

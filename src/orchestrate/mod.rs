@@ -1,0 +1,414 @@
+//! Joins compaction to a store: plan from a snapshot, run the strategy with no transaction open,
+//! commit by comparing.
+//!
+//! The commit is one write transaction that looks again at what is in force over the chain. If
+//! that is what the plan saw, it writes run, blocks, replacement messages and coverage; if not,
+//! only the run, as a conflict. An append never conflicts: turns that came meanwhile are the tail.
+
+mod blocks;
+mod commit;
+mod flips;
+mod report;
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use crate::compaction::plan::{Costs, Kept, Plan};
+use crate::compaction::{
+    BlockCompactionStrategy, CompactionConfig, ContextConfig, Draft, LoopSlice, RunConfig,
+    StrategyError,
+};
+use crate::context::{Chain, budget_of, leaf_of, session_of, tail_of};
+use crate::model::{LoopId, SessionId, Time};
+use crate::store::append::size_through;
+use crate::store::in_force::View;
+use crate::store::{
+    self, BlockKey, BlockKind, BlockRow, Layout, LoopKey, NewBlock, Outcome, Point, SessionKey,
+    SessionStore, Size, StoreError, StoreRead, StoreResult, Turns,
+};
+
+pub use flips::{FlipReport, FlipRequest, redo, undo};
+pub use report::{BlockReport, CompactOutcome, CompactReport, CoverageCounts};
+
+/// What to compact, and how.
+#[derive(Clone, Debug, Default)]
+pub struct CompactRequest {
+    /// The leaf; the session's current loop if not given.
+    pub leaf: Option<LoopId>,
+    /// The policy.
+    pub config: CompactionConfig,
+    /// The window.
+    pub window: ContextConfig,
+    /// Compact even if the trigger does not fire, as if nothing were in force; the gain is
+    /// measured against the originals.
+    pub force: bool,
+    /// Only say what would be done.
+    pub dry_run: bool,
+}
+
+/// Compacts the chain of a leaf: asks the trigger, then makes one run.
+///
+/// The current loop gets a block of up to three sections, each earlier loop in scope one in which
+/// it is summarised. Every attempt but one that was not needed leaves a run as its audit row;
+/// a strategy that fails gives a report with the outcome `failed`, not an error.
+///
+/// # Errors
+/// If the session or the loop is not there, or the store fails.
+pub fn compact_session_loops(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    request: &CompactRequest,
+) -> StoreResult<CompactReport> {
+    let begun = Instant::now();
+    let started_at = Time::now();
+    let ground = Ground::load(store, session, request)?;
+    let report = CompactReport::new(request, &ground);
+    if !request.force
+        && !request
+            .config
+            .fires(&request.window, ground.chain.size().tokens)
+    {
+        return Ok(report);
+    }
+    let mut work = Work::new(store, &ground, request);
+    let made = work.make_blocks();
+    let attempt = commit::Attempt {
+        store,
+        ground: &ground,
+        request,
+        begun,
+        started_at,
+    };
+    match made {
+        Ok(blocks) if blocks.is_empty() => Ok(report),
+        Ok(blocks) => attempt.finish(report, blocks),
+        Err(StrategyError::Store(error)) => Err(error),
+        Err(StrategyError::Failed(error)) => attempt.fail(report, error),
+    }
+}
+
+/// What a plan is made from: the chain as it stood in one snapshot.
+pub(crate) struct Ground {
+    session: SessionKey,
+    session_id: SessionId,
+    leaf: LoopKey,
+    /// Through the blocks in force, or raw with `force`.
+    chain: Chain,
+    /// The blocks really in force, by depth.
+    in_force: Vec<(LoopKey, Option<BlockKey>)>,
+}
+
+impl Ground {
+    fn load(
+        store: &dyn SessionStore,
+        session: &SessionId,
+        request: &CompactRequest,
+    ) -> StoreResult<Self> {
+        store::read(store, |read| {
+            let owner = session_of(read, session)?;
+            let leaf = leaf_of(read, &owner, request.leaf.as_ref())?;
+            let (config, window) = (&request.config, &request.window);
+            let real = Chain::load(read, leaf.key, View::default(), config, window)?;
+            let in_force = real.in_force();
+            let chain = if request.force {
+                let raw = View {
+                    raw: true,
+                    ..View::default()
+                };
+                Chain::load(read, leaf.key, raw, config, window)?
+            } else {
+                real
+            };
+            Ok(Self {
+                session: owner.key,
+                session_id: owner.session_id,
+                leaf: leaf.key,
+                chain,
+                in_force,
+            })
+        })
+    }
+
+    fn point(&self) -> Point {
+        let turns = self.chain.links.last().map_or(0, |leaf| leaf.complete);
+        Point {
+            in_loop: self.leaf,
+            turns,
+        }
+    }
+
+    /// Whether a block really is in force on a loop.
+    fn block_applies(&self, depth: usize) -> bool {
+        let key = self.chain.links[depth].row.key;
+        self.in_force
+            .iter()
+            .any(|(in_loop, block)| *in_loop == key && block.is_some())
+    }
+}
+
+/// A block that is to be written.
+pub(crate) struct Made {
+    depth: usize,
+    block: NewBlock,
+}
+
+struct Work<'a> {
+    store: &'a dyn SessionStore,
+    ground: &'a Ground,
+    config: &'a CompactionConfig,
+    strategy: &'a dyn BlockCompactionStrategy,
+    force: bool,
+    budget: u64,
+    /// What the strategy made, by loop and layout: a plan that settles again asks once.
+    drafts: HashMap<(usize, Layout), Draft>,
+}
+
+impl<'a> Work<'a> {
+    fn new(store: &'a dyn SessionStore, ground: &'a Ground, request: &'a CompactRequest) -> Self {
+        Self {
+            store,
+            ground,
+            config: &request.config,
+            strategy: &*request.config.block_strategy,
+            force: request.force,
+            budget: budget_of(&request.window),
+            drafts: HashMap::new(),
+        }
+    }
+
+    /// Plans, asks the strategy for text, and plans again as long as a text is not smaller than
+    /// what it replaces.
+    fn make_blocks(&mut self) -> Result<Vec<Made>, StrategyError> {
+        let ground = self.ground;
+        let mut plan = Plan::new(&ground.chain.facts, self.config, self.budget);
+        loop {
+            store::read(self.store, |read| {
+                plan.settle(&mut ChainCosts {
+                    read,
+                    chain: &ground.chain,
+                    config: self.config,
+                })
+            })?;
+            let kept: Vec<(usize, Kept)> = plan.in_scope().collect();
+            let mut settled = true;
+            for (depth, kept) in &kept {
+                if !self.shrinks(*depth, kept)? {
+                    plan.keep(*depth);
+                    settled = false;
+                }
+            }
+            if settled {
+                return self.blocks_for(&kept);
+            }
+        }
+    }
+
+    fn shrinks(&mut self, depth: usize, kept: &Kept) -> Result<bool, StrategyError> {
+        if kept.middle().is_none() || self.is_left_alone(depth, &kept.layout())? {
+            return Ok(true);
+        }
+        let draft = self.draft(depth, kept.layout())?;
+        let Some((turns, summary)) = draft.compacted else {
+            return Ok(true);
+        };
+        let counter = self.store.counter();
+        let made: u64 = summary
+            .messages
+            .iter()
+            .map(|m| counter.message_tokens(m))
+            .sum();
+        let key = self.ground.chain.links[depth].row.key;
+        let originals = store::read(self.store, |read| size_of(read, key, turns))?;
+        Ok(made < originals.tokens)
+    }
+
+    fn draft(&mut self, depth: usize, layout: Layout) -> Result<Draft, StrategyError> {
+        if let Some(draft) = self.drafts.get(&(depth, layout.clone())) {
+            return Ok(draft.clone());
+        }
+        let link = &self.ground.chain.links[depth];
+        let slice = LoopSlice {
+            store: self.store,
+            in_loop: link.row.key,
+            loop_id: link.row.loop_id.clone(),
+            is_current: link.row.key == self.ground.leaf,
+            layout: layout.clone(),
+            before: link.block.clone(),
+            through: self.through(depth, &layout)?,
+        };
+        let draft = self.strategy.compact(&slice, self.config)?;
+        blocks::check(&draft, &layout, &self.ground.chain.facts, depth)
+            .map_err(StrategyError::Failed)?;
+        self.drafts.insert((depth, layout), draft.clone());
+        Ok(draft)
+    }
+
+    fn through(&self, depth: usize, layout: &Layout) -> StoreResult<u32> {
+        let link = &self.ground.chain.links[depth];
+        store::read(self.store, |read| blocks::through(read, link, layout.end()))
+    }
+
+    /// Whether the block in force is what the plan wants.
+    fn is_left_alone(&self, depth: usize, layout: &Layout) -> StoreResult<bool> {
+        let Some(block) = self.ground.chain.links[depth]
+            .block
+            .as_ref()
+            .filter(|_| !self.force)
+        else {
+            return Ok(false);
+        };
+        Ok(block.layout == *layout
+            && block.kind != BlockKind::Rollup
+            && block.strategy == self.strategy.name()
+            && block.shaping == self.config.shaping()
+            && block.through == self.through(depth, layout)?)
+    }
+
+    fn blocks_for(&mut self, kept: &[(usize, Kept)]) -> Result<Vec<Made>, StrategyError> {
+        let mut made = Vec::new();
+        for (depth, kept) in kept {
+            if let Some(block) = self.block_for(*depth, kept)? {
+                made.push(Made {
+                    depth: *depth,
+                    block,
+                });
+            }
+        }
+        Ok(made)
+    }
+
+    fn block_for(&mut self, depth: usize, kept: &Kept) -> Result<Option<NewBlock>, StrategyError> {
+        let mut layout = kept.layout();
+        if self.is_left_alone(depth, &layout)? {
+            return Ok(None);
+        }
+        let mut draft = if kept.raw {
+            Draft::default()
+        } else {
+            self.draft(depth, layout.clone())?
+        };
+        let shows_originals = draft.compacted.is_none()
+            && draft.recent.as_ref().is_none_or(|r| r.replaced.is_empty());
+        if shows_originals {
+            // Nothing is replaced or cut: the loop is to be read raw. Where a block says otherwise,
+            // one is written that shows the whole loop.
+            layout = Layout {
+                first: Turns::of(0..kept.turns),
+                ..Layout::default()
+            };
+            if !self.ground.block_applies(depth) || self.is_left_alone(depth, &layout)? {
+                return Ok(None);
+            }
+            draft = Draft {
+                first: layout.first,
+                ..Draft::default()
+            };
+        }
+        let link = &self.ground.chain.links[depth];
+        let kind = if link.row.key == self.ground.leaf {
+            BlockKind::Current
+        } else {
+            BlockKind::Earlier
+        };
+        let row = BlockRow {
+            key: BlockKey(0),
+            in_loop: link.row.key,
+            generation: 0,
+            run: store::RunKey(0),
+            kind,
+            extends: None,
+            layout: draft.layout(),
+            through: self.through(depth, &layout)?,
+            tokens_covered: 0,
+            size: Size::default(),
+            strategy: self.strategy.name().to_owned(),
+            shaping: self.config.shaping(),
+            created_at: Time::now().as_str().to_owned(),
+            extra: None,
+        };
+        let counter = self.store.counter();
+        let block = store::read(self.store, |read| {
+            blocks::assemble(read, row, draft, counter)
+        })?;
+        Ok(Some(block))
+    }
+}
+
+/// Returns the size of some turns.
+fn size_of(read: &dyn StoreRead, in_loop: LoopKey, turns: Turns) -> StoreResult<Size> {
+    let before = size_through(read, in_loop, turns.first)?;
+    Ok(size_through(read, in_loop, turns.end())?.without(before))
+}
+
+/// What loops cost, from stored totals.
+struct ChainCosts<'a> {
+    read: &'a dyn StoreRead,
+    chain: &'a Chain,
+    config: &'a CompactionConfig,
+}
+
+impl Costs for ChainCosts<'_> {
+    fn planned(&mut self, depth: usize, kept: &Kept) -> StoreResult<u64> {
+        let link = &self.chain.links[depth];
+        let key = link.row.key;
+        let through = |turns| Ok::<_, StoreError>(size_through(self.read, key, turns)?.tokens);
+        let (first, recent) = (through(kept.first)?, through(kept.recent)?);
+        let middle = (recent - first).min(self.config.max_summary_tokens);
+        Ok(first + middle + through(link.turns)? - recent)
+    }
+
+    fn in_force(&mut self, depth: usize) -> StoreResult<u64> {
+        Ok(self.chain.shown[depth].tokens)
+    }
+}
+
+/// Returns what the context would be with the new blocks in force.
+fn size_after(
+    store: &dyn SessionStore,
+    ground: &Ground,
+    request: &CompactRequest,
+    made: &[Made],
+) -> StoreResult<Size> {
+    let mut changed = Vec::new();
+    for Made { depth, block } in made {
+        let link = &ground.chain.links[*depth];
+        let tail = store::read(store, |read| {
+            tail_of(read, link, &block.row, View::default())
+        })?;
+        let mut size = block.row.size;
+        size.add(tail);
+        changed.push((*depth, size, block.row.layout.compacted));
+    }
+    let after = ground
+        .chain
+        .with_blocks(changed, &request.config, &request.window)?;
+    Ok(after.size())
+}
+
+impl Default for CompactReport {
+    fn default() -> Self {
+        Self {
+            run: None,
+            outcome: CompactOutcome::NotNeeded,
+            strategy: RunConfig::default().strategy,
+            fallback: None,
+            before: Size::default(),
+            after: Size::default(),
+            blocks: Vec::new(),
+            duration_ms: 0,
+            error: None,
+        }
+    }
+}
+
+impl From<Outcome> for CompactOutcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Committed => Self::Committed,
+            Outcome::NoGain => Self::NoGain,
+            Outcome::Vetoed => Self::Vetoed,
+            Outcome::Failed => Self::Failed,
+            Outcome::Conflict => Self::Conflict,
+        }
+    }
+}
