@@ -179,6 +179,43 @@ fn a_revision_within_the_open_turn_outlives_its_replacement() {
     assert_eq!(dump(&store), before);
 }
 
+#[test]
+fn an_answer_that_goes_on_after_the_end_of_the_file_gets_its_rest() {
+    let blocks = |count: usize| {
+        let mut content = vec![Content::text("I look"), Content::thinking("hm", None)];
+        for id in ["c1", "c2"] {
+            content.push(Content::tool_call(id, "read", Json::null()));
+        }
+        content.truncate(count);
+        let answer = Message::Assistant(AssistantMessage {
+            content,
+            ..AssistantMessage::default()
+        });
+        let mut steps = vec![Step::Own("s"), begin("a", None), user("a", 0, "go")];
+        steps.push(step("a", 0, answer));
+        steps
+    };
+    let store = imported(&blocks(1));
+    let mut whole = blocks(4);
+    whole.extend([result("a", 0, "c1", "one"), result("a", 0, "c2", "two")]);
+    whole.extend([assistant("a", 1, "done")]);
+    for (steps, added) in [
+        (blocks(3), 1),
+        (blocks(3), 0),
+        (whole.clone(), 4),
+        (whole, 0),
+    ] {
+        let report = import(&store, &steps);
+        assert_eq!((report.added_messages, report.revised), (added, 0));
+    }
+    let shown = ["go", "I look", "call c1", "call c2", "one", "two", "done"];
+    assert_eq!(context(&store, "a"), shown);
+    assert_eq!(
+        rows(&store, "SELECT turns, open_calls FROM loops"),
+        ["2 null"]
+    );
+}
+
 /// Four runs of one key whose first messages are the same.
 fn runs() -> Vec<Step> {
     let mut steps = Vec::new();
