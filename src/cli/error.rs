@@ -70,6 +70,9 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
             _ => None,
         };
     }
+    if let Some(ImportError::Read { .. }) = error.downcast_ref::<ImportError>() {
+        return Some("check the path and that the file may be read");
+    }
     match error.downcast_ref::<StoreError>()? {
         StoreError::ReadOnly => Some("make the file and its folder writable, or work on a copy"),
         StoreError::Full => Some("make room and run the command again"),

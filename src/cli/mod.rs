@@ -12,6 +12,7 @@ mod demo;
 mod demo_session;
 mod error;
 mod history;
+mod import;
 mod output;
 mod redo;
 mod select;
@@ -62,6 +63,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Args),
+    Import(import::Args),
     Sessions(sessions::Args),
     Show(show::Args),
     Context(context::Args),
@@ -135,6 +137,7 @@ pub fn main() -> ExitCode {
 fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
     match command {
         Command::Demo(args) => demo::run(app, args),
+        Command::Import(args) => import::run(app, args),
         Command::Sessions(args) => sessions::run(app, args),
         Command::Show(args) => show::run(app, args),
         Command::Context(args) => context::run(app, args),
