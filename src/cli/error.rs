@@ -66,7 +66,10 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
             OpenError::Counter { .. } => {
                 Some("open it with the token counter that it was made with")
             }
-            OpenError::Other { .. } => Some("check that the file and its folder can be used"),
+            OpenError::Other { .. } => Some(
+                "check that the file can be used and its folder written: SQLite keeps its log \
+                 beside the file, also for reading",
+            ),
             _ => None,
         };
     }
