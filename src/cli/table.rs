@@ -152,7 +152,8 @@ impl Table {
         let record = |row: &Vec<String>| {
             let lines = self.columns.iter().zip(row).map(|(column, cell)| {
                 let space = " ".repeat(widest - text::columns(&column.title));
-                text::fit(&format!("{}{space}  {cell}", column.title), width).into_owned()
+                let line = format!("{}{space}  {cell}", column.title);
+                text::fit(line.trim_end(), width).into_owned()
             });
             lines.collect::<Vec<_>>().join("\n")
         };

@@ -116,7 +116,7 @@ fn a_compaction_prints_its_audit_row() {
 fn a_dry_run_writes_nothing() {
     let stage = Stage::new();
     assert_snapshot!(stage.say(&format!("{TIGHT} --dry-run")), @r#"
-    Run: would be committed (dry run)
+    Dry run: would be committed
     tokens    10,012 -> 3,930 (39 %)
     messages  49 -> 36
     strategy  one-liner, N ms

@@ -8,7 +8,9 @@ use crate::stage::Stage;
 #[test]
 fn the_text_names_section_loop_and_turn_of_each_message() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say("context work --loop try").out, @r#"
+    let said = stage.say("context work --loop try").out;
+    let short: Vec<&str> = said.lines().filter(|line| !line.starts_with("line ")).collect();
+    assert_snapshot!(short.join("\n"), @r#"
     Context of session work, loop try: 8 messages, 572 tokens, 3.3 KiB
 
     ── loop ask, turn 0: word for word (3 messages, 446 tokens)
@@ -21,86 +23,6 @@ fn the_text_names_section_loop_and_turn_of_each_message() {
     (call ask-0) read_file {"path":"src/0.rs"}
 
     [2] result of read_file (call ask-0), ask:0
-    line 1 of the file
-    line 2 of the file
-    line 3 of the file
-    line 4 of the file
-    line 5 of the file
-    line 6 of the file
-    line 7 of the file
-    line 8 of the file
-    line 9 of the file
-    line 10 of the file
-    line 11 of the file
-    line 12 of the file
-    line 13 of the file
-    line 14 of the file
-    line 15 of the file
-    line 16 of the file
-    line 17 of the file
-    line 18 of the file
-    line 19 of the file
-    line 20 of the file
-    line 21 of the file
-    line 22 of the file
-    line 23 of the file
-    line 24 of the file
-    line 25 of the file
-    line 26 of the file
-    line 27 of the file
-    line 28 of the file
-    line 29 of the file
-    line 30 of the file
-    line 31 of the file
-    line 32 of the file
-    line 33 of the file
-    line 34 of the file
-    line 35 of the file
-    line 36 of the file
-    line 37 of the file
-    line 38 of the file
-    line 39 of the file
-    line 40 of the file
-    line 41 of the file
-    line 42 of the file
-    line 43 of the file
-    line 44 of the file
-    line 45 of the file
-    line 46 of the file
-    line 47 of the file
-    line 48 of the file
-    line 49 of the file
-    line 50 of the file
-    line 51 of the file
-    line 52 of the file
-    line 53 of the file
-    line 54 of the file
-    line 55 of the file
-    line 56 of the file
-    line 57 of the file
-    line 58 of the file
-    line 59 of the file
-    line 60 of the file
-    line 61 of the file
-    line 62 of the file
-    line 63 of the file
-    line 64 of the file
-    line 65 of the file
-    line 66 of the file
-    line 67 of the file
-    line 68 of the file
-    line 69 of the file
-    line 70 of the file
-    line 71 of the file
-    line 72 of the file
-    line 73 of the file
-    line 74 of the file
-    line 75 of the file
-    line 76 of the file
-    line 77 of the file
-    line 78 of the file
-    line 79 of the file
-    line 80 of the file
 
     ── loop try, turns 0-1: word for word (5 messages, 126 tokens)
 
@@ -112,22 +34,12 @@ fn the_text_names_section_loop_and_turn_of_each_message() {
     (call try-0) read_file {"path":"src/0.rs"}
 
     [5] result of read_file (call try-0), try:0
-    line 1 of the file
-    line 2 of the file
-    line 3 of the file
-    line 4 of the file
-    line 5 of the file
 
     [6] assistant, try:1
     Turn 1 of: try it
     (call try-1) read_file {"path":"src/1.rs"}
 
     [7] result of read_file (call try-1), try:1
-    line 1 of the file
-    line 2 of the file
-    line 3 of the file
-    line 4 of the file
-    line 5 of the file
     "#);
 }
 

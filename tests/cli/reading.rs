@@ -65,7 +65,7 @@ fn a_narrow_table_is_cut_and_then_turned() {
     MESSAGES     8
     TOKENS       169
     LAST ACTIVE  2026-01-05 09:01…
-    SOURCE       
+    SOURCE
 
     SESSION      work
     TITLE        Repair the build
@@ -74,7 +74,7 @@ fn a_narrow_table_is_cut_and_then_turned() {
     MESSAGES     54
     TOKENS       10,138
     LAST ACTIVE  2026-01-05 09:01…
-    SOURCE       
+    SOURCE
 
     SESSION      worker
     TITLE        Another one
