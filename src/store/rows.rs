@@ -76,16 +76,11 @@ pub struct LoopTotals {
     pub generation: u32,
     /// The source's index of the last turn group.
     pub last_turn_index: Option<i64>,
-    /// Calls that were not answered in their own turn.
-    pub open_calls: BTreeMap<String, OpenCall>,
+    /// Calls without a result, and the turn that made them.
+    pub open_calls: BTreeMap<String, u32>,
     /// The digest chain through the last message.
     pub chain: [u8; 32],
 }
-
-/// A call that was not answered in its own turn: the turn that made it, and the later turn that
-/// holds its result, if there is one. A fork in between sees it unanswered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct OpenCall(pub u32, pub Option<u32>);
 
 /// A row of `loops`.
 #[derive(Clone, Debug, PartialEq)]
