@@ -257,8 +257,10 @@ fn write_meta(connection: &Connection, options: &SqliteOptions) -> rusqlite::Res
     getrandom::fill(&mut key)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.to_string().into()))?;
     connection.execute(
-        "INSERT OR IGNORE INTO store_meta (name, value)
-         VALUES ('token_counter', ?1), ('import_key', ?2), ('created_at', ?3)",
+        "INSERT INTO store_meta (name, value)
+         SELECT given.column1, given.column2
+         FROM (VALUES ('token_counter', ?1), ('import_key', ?2), ('created_at', ?3)) AS given
+         WHERE NOT EXISTS (SELECT 1 FROM store_meta WHERE name = given.column1)",
         rusqlite::params![
             options.counter.name(),
             key,
