@@ -16,6 +16,9 @@ use crate::tokens::TokenCounter;
 /// Texts shorter than this stay in the JSON: parsing them costs less than another column.
 const MIN_TEXT_BYTES: usize = 64;
 
+/// Finds a blob by its SHA-256.
+pub type FindBlob<'a> = dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>> + 'a;
+
 /// Turns a message into its stored form, and returns the blobs that it shows.
 ///
 /// # Errors
@@ -63,7 +66,7 @@ pub fn encode(
 /// If the stored JSON is no message or a blob is missing: the database is damaged.
 pub fn decode(
     stored: StoredMessage,
-    blob: &mut dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>>,
+    blob: &mut FindBlob<'_>,
 ) -> StoreResult<AgentMessage> {
     let Some(head) = stored.head else {
         return Ok(AgentMessage::extension("removed", Json::null()));
@@ -216,7 +219,7 @@ fn take_image(image: &mut Image) -> Option<Blob> {
 
 fn put_image(
     image: &mut Image,
-    blob: &mut dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>>,
+    blob: &mut FindBlob<'_>,
 ) -> StoreResult<()> {
     let name = image
         .extra

@@ -268,7 +268,6 @@ pub(super) fn rows(connection: &Connection, sql: &str, values: &[&str]) -> Store
     }
     let columns: Vec<String> = statement
         .column_names()
-        .into_iter()
         .map(str::to_owned)
         .collect();
     let mut rows = statement
