@@ -2,6 +2,7 @@
 pub mod compaction;
 pub mod context;
 pub mod import;
+pub mod inspect;
 pub mod model;
 pub mod orchestrate;
 pub mod store;

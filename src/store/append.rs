@@ -83,10 +83,31 @@ pub fn replace_last_turn(
             "turn {turn} is complete and cannot be replaced"
         )));
     }
+    let system = system_tokens(write, in_loop, last.first_seq..row.totals.next_seq)?;
+    row.totals.system_tokens = row.totals.system_tokens.saturating_sub(system);
     write.remove_unsealed(in_loop, last.first_seq, turn)?;
     roll_back(write, &mut row, &last)?;
     write.update_loop(&row)?;
     append(write, in_loop, messages, counter)
+}
+
+/// Adds up the tokens of extensions of kind `system`.
+fn system_tokens(
+    read: &(impl StoreRead + ?Sized),
+    in_loop: LoopKey,
+    seqs: Range<u32>,
+) -> StoreResult<u64> {
+    let mut tokens = 0;
+    read.messages(in_loop, seqs, &mut |row| {
+        if row.body.role == Role::Extension {
+            let counted = row.body.tokens;
+            let message = super::decode(read, row.body)?;
+            let is_system = matches!(&message, AgentMessage::Extension(e) if e.kind == "system");
+            tokens += if is_system { counted } else { 0 };
+        }
+        Ok(std::ops::ControlFlow::Continue(()))
+    })?;
+    Ok(tokens)
 }
 
 /// Sets the loop's totals back to what they were before its last turn.

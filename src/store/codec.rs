@@ -165,7 +165,8 @@ pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> StoreResult<String> {
     serde_json::to_string(value).map_err(|e| StoreError::Invalid(e.to_string()))
 }
 
-fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
+/// Returns the lines of the longest text of a tool result.
+pub(crate) fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
     if message.role() != Role::ToolResult {
         return None;
     }

@@ -12,6 +12,7 @@ pub mod digest;
 mod error;
 pub mod in_force;
 mod rows;
+pub mod scan;
 pub mod session;
 pub mod sqlite;
 

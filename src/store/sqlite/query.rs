@@ -75,6 +75,15 @@ impl SqliteStore {
         Ok(stats)
     }
 
+    /// Returns which tables, indexes, triggers and views are not those of this format: without its
+    /// triggers a database does not defend what it holds.
+    ///
+    /// # Errors
+    /// If the database cannot be read at all.
+    pub fn schema_problems(&self) -> StoreResult<Vec<String>> {
+        self.snapshot(|connection| super::schema::differences(connection).map_err(from_sqlite))
+    }
+
     /// Returns what SQLite's own checks find: pages, indexes and references between tables.
     ///
     /// # Errors
