@@ -64,10 +64,7 @@ pub fn encode(
 ///
 /// # Errors
 /// If the stored JSON is no message or a blob is missing: the database is damaged.
-pub fn decode(
-    stored: StoredMessage,
-    blob: &mut FindBlob<'_>,
-) -> StoreResult<AgentMessage> {
+pub fn decode(stored: StoredMessage, blob: &mut FindBlob<'_>) -> StoreResult<AgentMessage> {
     let Some(head) = stored.head else {
         return Ok(AgentMessage::extension("removed", Json::null()));
     };
@@ -168,7 +165,8 @@ pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> StoreResult<String> {
     serde_json::to_string(value).map_err(|e| StoreError::Invalid(e.to_string()))
 }
 
-fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
+/// Returns the lines of the longest text of a tool result.
+pub(crate) fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
     if message.role() != Role::ToolResult {
         return None;
     }
@@ -217,10 +215,7 @@ fn take_image(image: &mut Image) -> Option<Blob> {
     Some(Blob { sha256, data })
 }
 
-fn put_image(
-    image: &mut Image,
-    blob: &mut FindBlob<'_>,
-) -> StoreResult<()> {
+fn put_image(image: &mut Image, blob: &mut FindBlob<'_>) -> StoreResult<()> {
     let name = image
         .extra
         .get("blob")
