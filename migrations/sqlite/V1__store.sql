@@ -58,7 +58,7 @@ CREATE TABLE loops (
     generation      INTEGER NOT NULL DEFAULT 0,
     -- The source's turn index of the last group.
     last_turn_index INTEGER,
-    -- Calls not answered in their own turn: {"call id": [turn, turn of the result or null]}.
+    -- Calls without a result: {"call id": turn}; NULL: none.
     open_calls      TEXT,
     -- Digest chain up to the last message.
     chain           BLOB NOT NULL,
@@ -286,15 +286,20 @@ CREATE TABLE maintenance (
 CREATE INDEX maintenance_open ON maintenance (session) WHERE closed_at IS NULL;
 
 -- Originals are immutable. A BEFORE INSERT trigger also stops INSERT OR REPLACE, which deletes
--- without firing a delete trigger.
+-- without firing a delete trigger. No trigger names columns (UPDATE OF): `SET rowid = ...` changes a
+-- key under another name and would pass.
 
 CREATE TRIGGER messages_no_update
-BEFORE UPDATE OF id, turn, role, tick, created_at, body_block, origin, salt, digest, chain, head, body
-ON messages
-WHEN NOT EXISTS (
-    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
-    WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
-)
+BEFORE UPDATE ON messages
+WHEN (NEW.id IS NOT OLD.id OR NEW.turn IS NOT OLD.turn OR NEW.role IS NOT OLD.role
+        OR NEW.tick IS NOT OLD.tick OR NEW.created_at IS NOT OLD.created_at
+        OR NEW.body_block IS NOT OLD.body_block OR NEW.origin IS NOT OLD.origin
+        OR NEW.salt IS NOT OLD.salt OR NEW.digest IS NOT OLD.digest
+        OR NEW.chain IS NOT OLD.chain OR NEW.head IS NOT OLD.head OR NEW.body IS NOT OLD.body)
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
+    )
 BEGIN
     SELECT RAISE(ABORT, 'a stored message is never changed');
 END;
@@ -318,7 +323,7 @@ BEGIN
 END;
 
 CREATE TRIGGER loops_stay_sealed
-BEFORE UPDATE OF key, session, loop_id, parent, parent_turn, tick, sealed_seq ON loops
+BEFORE UPDATE ON loops
 WHEN (NEW.key IS NOT OLD.key OR NEW.session IS NOT OLD.session OR NEW.loop_id IS NOT OLD.loop_id
         OR NEW.parent IS NOT OLD.parent OR NEW.parent_turn IS NOT OLD.parent_turn
         OR NEW.tick IS NOT OLD.tick OR NEW.sealed_seq < OLD.sealed_seq)
@@ -437,12 +442,16 @@ BEGIN
 END;
 
 CREATE TRIGGER block_messages_no_update
-BEFORE UPDATE OF id, section, replaces, role, body_block, salt, digest, head, body ON block_messages
-WHEN NOT EXISTS (
-    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
-        JOIN blocks b ON b.loop = l.key
-    WHERE b.key = OLD.id >> 32 AND m.closed_at IS NULL
-)
+BEFORE UPDATE ON block_messages
+WHEN (NEW.id IS NOT OLD.id OR NEW.section IS NOT OLD.section OR NEW.replaces IS NOT OLD.replaces
+        OR NEW.role IS NOT OLD.role OR NEW.body_block IS NOT OLD.body_block
+        OR NEW.salt IS NOT OLD.salt OR NEW.digest IS NOT OLD.digest
+        OR NEW.head IS NOT OLD.head OR NEW.body IS NOT OLD.body)
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+            JOIN blocks b ON b.loop = l.key
+        WHERE b.key = OLD.id >> 32 AND m.closed_at IS NULL
+    )
 BEGIN
     SELECT RAISE(ABORT, 'a message of a block is never changed');
 END;
@@ -498,10 +507,12 @@ BEGIN
     SELECT RAISE(ABORT, 'a receipt is never deleted');
 END;
 
+-- Closing is the one change, and may complete the detail.
 CREATE TRIGGER maintenance_only_closes
 BEFORE UPDATE ON maintenance
-WHEN OLD.closed_at IS NOT NULL OR NEW.key IS NOT OLD.key OR NEW.session IS NOT OLD.session
-    OR NEW.kind IS NOT OLD.kind OR NEW.opened_at IS NOT OLD.opened_at
+WHEN OLD.closed_at IS NOT NULL OR NEW.closed_at IS NULL OR NEW.key IS NOT OLD.key
+    OR NEW.session IS NOT OLD.session OR NEW.kind IS NOT OLD.kind
+    OR NEW.opened_at IS NOT OLD.opened_at
 BEGIN
     SELECT RAISE(ABORT, 'a receipt is never changed');
 END;
@@ -511,4 +522,129 @@ BEFORE INSERT ON maintenance
 WHEN EXISTS (SELECT 1 FROM maintenance WHERE key = NEW.key)
 BEGIN
     SELECT RAISE(ABORT, 'a receipt is never replaced');
+END;
+
+-- What the rest hangs on: a plain sqlite3 shell has foreign keys off, so they do not defend it.
+
+CREATE TRIGGER sessions_keep_their_id
+BEFORE UPDATE ON sessions
+WHEN (NEW.key IS NOT OLD.key OR NEW.session_id IS NOT OLD.session_id OR NEW.tick < OLD.tick)
+    AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.key AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'the id and the clock of a session never go back');
+END;
+
+CREATE TRIGGER sessions_no_delete
+BEFORE DELETE ON sessions
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.key AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'a session is never deleted');
+END;
+
+CREATE TRIGGER sessions_no_replace
+BEFORE INSERT ON sessions
+WHEN EXISTS (SELECT 1 FROM sessions WHERE key = NEW.key OR session_id = NEW.session_id)
+BEGIN
+    SELECT RAISE(ABORT, 'a session is never replaced');
+END;
+
+CREATE TRIGGER turns_stay
+BEFORE UPDATE ON turns
+WHEN (NEW.id IS NOT OLD.id OR NEW.first_seq IS NOT OLD.first_seq
+        OR NEW.turn_index IS NOT OLD.turn_index)
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'a turn never moves');
+END;
+
+CREATE TRIGGER turns_no_delete
+BEFORE DELETE ON turns
+WHEN OLD.first_seq < (SELECT sealed_seq FROM loops WHERE key = OLD.id >> 32)
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'a sealed turn is never deleted');
+END;
+
+-- An append writes the totals of its turn over the old ones; it fires this trigger too.
+CREATE TRIGGER turns_no_replace
+BEFORE INSERT ON turns
+WHEN EXISTS (
+    SELECT 1 FROM turns
+    WHERE id = NEW.id AND (first_seq IS NOT NEW.first_seq OR turn_index IS NOT NEW.turn_index)
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a turn is never replaced');
+END;
+
+CREATE TRIGGER blob_refs_no_update
+BEFORE UPDATE ON blob_refs
+BEGIN
+    SELECT RAISE(ABORT, 'a reference to a blob is never changed');
+END;
+
+-- Unsealed messages may go with what they refer to.
+CREATE TRIGGER blob_refs_no_delete
+BEFORE DELETE ON blob_refs
+WHEN NOT EXISTS (
+        SELECT 1 FROM loops l
+        WHERE OLD.owner >= 0 AND l.key = OLD.owner >> 32
+            AND (OLD.owner & 4294967295) >= l.sealed_seq
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE m.closed_at IS NULL AND l.key = CASE
+            WHEN OLD.owner >= 0 THEN OLD.owner >> 32
+            ELSE (SELECT loop FROM blocks WHERE key = -OLD.owner >> 32)
+        END
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'a reference to a blob is never deleted');
+END;
+
+CREATE TRIGGER imports_no_update
+BEFORE UPDATE ON imports
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'the note of an import is never changed');
+END;
+
+CREATE TRIGGER imports_no_delete
+BEFORE DELETE ON imports
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'the note of an import is never deleted');
+END;
+
+CREATE TRIGGER imports_no_replace
+BEFORE INSERT ON imports
+WHEN EXISTS (SELECT 1 FROM imports WHERE key = NEW.key)
+BEGIN
+    SELECT RAISE(ABORT, 'the note of an import is never replaced');
+END;
+
+-- Without its key a database cannot tell a record that it knows from a new one.
+CREATE TRIGGER store_meta_no_update
+BEFORE UPDATE ON store_meta
+WHEN OLD.name IN ('import_key', 'created_at') OR NEW.name IS NOT OLD.name
+BEGIN
+    SELECT RAISE(ABORT, 'the key and the birth of a database never change');
+END;
+
+CREATE TRIGGER store_meta_no_delete
+BEFORE DELETE ON store_meta
+BEGIN
+    SELECT RAISE(ABORT, 'what a database is written with is never deleted');
+END;
+
+CREATE TRIGGER store_meta_no_replace
+BEFORE INSERT ON store_meta
+WHEN EXISTS (SELECT 1 FROM store_meta WHERE name = NEW.name)
+BEGIN
+    SELECT RAISE(ABORT, 'what a database is written with is never replaced');
 END;

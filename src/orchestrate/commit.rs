@@ -186,6 +186,9 @@ impl Attempt<'_> {
             for Made { mut block, .. } in made {
                 let mut owner = write.loop_by_key(block.row.in_loop)?;
                 owner.totals.generation += 1;
+                // An earlier loop may still run: what is covered must not be replaced any more.
+                let sealed = owner.totals.sealed_seq.max(block.row.through);
+                owner.totals.sealed_seq = sealed;
                 write.update_loop(&owner)?;
                 block.row.generation = owner.totals.generation;
                 block.row.run = key;

@@ -13,6 +13,7 @@ mod error;
 pub mod in_force;
 pub mod lookup;
 mod rows;
+pub mod scan;
 pub mod session;
 pub mod sqlite;
 

@@ -8,6 +8,7 @@ mod listing;
 mod options;
 mod query;
 mod read;
+mod scan;
 mod schema;
 mod write;
 
@@ -22,6 +23,7 @@ pub use query::{QueryRows, Record, Stats};
 pub use schema::format_version;
 
 use super::error::{OpenError, StoreError, StoreResult};
+use super::scan::StoreScan;
 use super::{SessionStore, StoreRead, StoreWrite};
 use crate::tokens::TokenCounter;
 
@@ -129,6 +131,14 @@ impl SqliteStore {
         })
     }
 
+    /// Runs `work` on one snapshot in which every row can be looked at.
+    pub(crate) fn scan<T>(
+        &self,
+        work: impl FnOnce(&dyn StoreScan) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        self.snapshot(|connection| work(&read::Reader { connection }))
+    }
+
     /// A panic of another thread rolled its transaction back; the connection is still good.
     fn lock_writer(&self) -> MutexGuard<'_, Connection> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
@@ -180,6 +190,22 @@ fn from_sqlite(error: rusqlite::Error) -> StoreError {
         Some(Code::DiskFull) => StoreError::Full,
         Some(Code::DatabaseCorrupt | Code::NotADatabase) => StoreError::Damaged(message),
         Some(Code::ConstraintViolation) => StoreError::Invalid(message),
+        _ if is_misfit(&error) => StoreError::Damaged(message),
         _ => StoreError::Other(Box::new(error)),
     }
+}
+
+/// Whether a statement of this program does not fit the tables, or a value not its column.
+fn is_misfit(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error as E;
+    let is_plain = |failure: &rusqlite::ffi::Error| failure.extended_code == 1;
+    error.sqlite_error().is_some_and(is_plain)
+        || matches!(
+            error,
+            E::SqlInputError { .. }
+                | E::Utf8Error(..)
+                | E::FromSqlConversionFailure(..)
+                | E::InvalidColumnType(..)
+                | E::IntegralValueOutOfRange(..)
+        )
 }

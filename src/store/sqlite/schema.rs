@@ -212,9 +212,8 @@ fn migrate(connection: &mut Connection, path: &Path, patience: Duration) -> Prep
     connection.pragma_update(None, "foreign_keys", false)?;
     let begun = Instant::now();
     loop {
-        let error = match embedded::migrations::runner().run(connection) {
-            Ok(_) => break,
-            Err(error) => error,
+        let Err(error) = embedded::migrations::runner().run(connection) else {
+            break;
         };
         // Another process may be migrating the same file: then its work will be found done.
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -257,8 +256,10 @@ fn write_meta(connection: &Connection, options: &SqliteOptions) -> rusqlite::Res
     getrandom::fill(&mut key)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.to_string().into()))?;
     connection.execute(
-        "INSERT OR IGNORE INTO store_meta (name, value)
-         VALUES ('token_counter', ?1), ('import_key', ?2), ('created_at', ?3)",
+        "INSERT INTO store_meta (name, value)
+         SELECT given.column1, given.column2
+         FROM (VALUES ('token_counter', ?1), ('import_key', ?2), ('created_at', ?3)) AS given
+         WHERE NOT EXISTS (SELECT 1 FROM store_meta WHERE name = given.column1)",
         rusqlite::params![
             options.counter.name(),
             key,
@@ -266,6 +267,31 @@ fn write_meta(connection: &Connection, options: &SqliteOptions) -> rusqlite::Res
         ],
     )?;
     Ok(())
+}
+
+/// Says which tables, indexes, triggers and views are not as the migrations make them. What someone
+/// added is left alone.
+pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut fresh = Connection::open_in_memory()?;
+    if let Err(error) = embedded::migrations::runner().run(&mut fresh) {
+        return Err(rusqlite::Error::ToSqlConversionFailure(Box::new(error)));
+    }
+    let mut statement = fresh.prepare("SELECT type, name, sql FROM sqlite_schema")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (kind, name, sql): (String, String, Option<String>) =
+            (row.get(0)?, row.get(1)?, row.get(2)?);
+        let is_same: bool = connection.query_row(
+            "SELECT count(*) FROM sqlite_schema WHERE type = ?1 AND name = ?2 AND sql IS ?3",
+            rusqlite::params![kind, name, sql],
+            |row| row.get(0),
+        )?;
+        if !is_same {
+            found.push(format!("the {kind} {name} is missing or another one"));
+        }
+    }
+    Ok(found)
 }
 
 fn check_counter(connection: &Connection, options: &SqliteOptions) -> Prepared {
@@ -288,6 +314,10 @@ fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::Busy,
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path },
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged {
+            path,
+            detail: error.to_string(),
+        },
+        _ if super::is_misfit(&error) => OpenError::Damaged {
             path,
             detail: error.to_string(),
         },
