@@ -24,6 +24,7 @@ mod stats;
 mod table;
 mod text;
 mod undo;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,6 +74,7 @@ enum Command {
     Redo(redo::Args),
     Sql(sql::Args),
     Stats(stats::Args),
+    Verify(verify::Args),
     Completions(completions::Args),
 }
 
@@ -83,6 +85,8 @@ enum Done {
     Well,
     /// Not as asked; what was printed says so.
     Badly,
+    /// The database is damaged.
+    Damaged,
 }
 
 /// What every command has at hand.
@@ -130,6 +134,7 @@ pub fn main() -> ExitCode {
     match done {
         Ok(Done::Well) => ExitCode::SUCCESS,
         Ok(Done::Badly) => ExitCode::from(1),
+        Ok(Done::Damaged) => ExitCode::from(3),
         Err(error) => error.report(),
     }
 }
@@ -147,6 +152,7 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Redo(args) => redo::run(app, args),
         Command::Sql(args) => sql::run(app, args),
         Command::Stats(args) => stats::run(app, args),
+        Command::Verify(args) => verify::run(app, args),
         Command::Completions(args) => completions::run(app, args),
     }
 }

@@ -9,7 +9,10 @@ use crate::stage::Stage;
 fn the_text_names_section_loop_and_turn_of_each_message() {
     let stage = Stage::new();
     let said = stage.say("context work --loop try").out;
-    let short: Vec<&str> = said.lines().filter(|line| !line.starts_with("line ")).collect();
+    let short: Vec<&str> = said
+        .lines()
+        .filter(|line| !line.starts_with("line "))
+        .collect();
     assert_snapshot!(short.join("\n"), @r#"
     Context of session work, loop try: 8 messages, 572 tokens, 3.3 KiB
 

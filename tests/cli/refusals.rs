@@ -17,6 +17,7 @@ fn a_missing_database_is_not_created() {
         "undo x",
         "redo x",
         "stats",
+        "verify",
         "sql x",
     ] {
         let said = stage.say(line);
@@ -184,8 +185,16 @@ fn sql_only_reads() {
         assert_eq!(said.code, 1, "{query}: {said}");
         assert!(!said.err.contains('\u{1b}'), "{said}");
     }
-    assert_snapshot!(stage.run(&["sql", "DELETE FROM messages"]), @"");
-    assert_snapshot!(stage.run(&["sql", "SELECT nope FROM v_sessions"]), @"");
+    assert_snapshot!(stage.run(&["sql", "DELETE FROM messages"]), @r#"
+    --- stderr
+    error: only reading is allowed here: one SELECT
+    --- exit 1
+    "#);
+    assert_snapshot!(stage.run(&["sql", "SELECT nope FROM v_sessions"]), @r#"
+    --- stderr
+    error: the query failed: no such column: nope in SELECT nope FROM v_sessions at offset 7
+    --- exit 1
+    "#);
     let files = std::fs::read_dir(stage.path("")).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     assert!(
@@ -228,4 +237,44 @@ fn a_file_that_may_not_be_written_is_refused_with_a_reason() {
         assert_eq!(said.code, 1, "{said}");
         assert!(said.err.contains("hint: "), "{said}");
     }
+}
+
+#[test]
+fn verify_finds_no_damage_in_a_sound_database() {
+    let stage = Stage::new();
+    stage.say("compact work --max-tokens 9000");
+    assert_snapshot!(stage.say("verify"), @r#"
+    No damage found in 1 blobs, 21 block messages, 3 blocks, 24 coverage, 0 flips, 5 loops, 63 messages, 0 receipts, 1 runs, 3 sessions, 33 turns.
+    "#);
+    let report = stage.json("verify");
+    assert_eq!(
+        (&report["ok"], &report["problems"]),
+        (&true.into(), &serde_json::json!([]))
+    );
+}
+
+#[test]
+fn verify_exits_with_3_if_there_is_damage() {
+    let stage = Stage::new();
+    let connection = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA writable_schema = 1;
+             DELETE FROM sqlite_schema WHERE type = 'trigger';",
+        )
+        .unwrap();
+    drop(connection);
+    let connection = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
+    connection
+        .execute(
+            "UPDATE messages SET body = body || '!' WHERE body LIKE 'line 1%'",
+            [],
+        )
+        .unwrap();
+    drop(connection);
+    let said = stage.say("verify");
+    assert_eq!(said.code, 3, "{said}");
+    let said = stage.say("verify --json");
+    assert_eq!(said.code, 3);
+    assert_eq!(said.json()["ok"], false);
 }
