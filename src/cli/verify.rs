@@ -69,7 +69,7 @@ fn told(report: &VerifyReport) -> Result<String, CliError> {
         let more = text::number((report.problems.len() - LISTED) as u64);
         lines.push(format!("and {more} more; --json lists them"));
     }
-    let checked = serde_json::to_value(&report.checked)?;
+    let checked = serde_json::to_value(report.checked)?;
     let counts = checked.as_object().into_iter().flatten();
     let counts =
         counts.map(|(what, count)| format!("{} {what}", text::number(count.as_i64().unwrap_or(0))));
