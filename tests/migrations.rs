@@ -41,7 +41,7 @@ fn make_old(file: &Path, version: i32) -> Connection {
         .pragma_update(None, "application_id", APPLICATION_ID)
         .unwrap();
     embedded::migrations::runner()
-        .set_target(Target::Version(version.try_into().unwrap()))
+        .set_target(Target::Version(version))
         .run(&mut connection)
         .unwrap();
     connection
@@ -152,7 +152,7 @@ fn a_newer_file_is_refused_and_left_alone() {
     let before = std::fs::read(&file).unwrap();
     match SqliteStore::open(&file) {
         Err(OpenError::Newer { found, known, .. }) => {
-            assert_eq!((found, known), (newer, newer - 1))
+            assert_eq!((found, known), (newer, newer - 1));
         }
         other => panic!("{:?}", other.err()),
     }

@@ -58,7 +58,7 @@ CREATE TABLE loops (
     generation      INTEGER NOT NULL DEFAULT 0,
     -- The source's turn index of the last group.
     last_turn_index INTEGER,
-    -- Calls not answered in their own turn: {"call id": [turn, turn of the result or null]}.
+    -- Calls without a result: {"call id": turn}; NULL: none.
     open_calls      TEXT,
     -- Digest chain up to the last message.
     chain           BLOB NOT NULL,

@@ -73,6 +73,16 @@ pub struct UnknownWord {
     known: &'static str,
 }
 
+impl UnknownWord {
+    /// `given` is none of the words listed in `known`.
+    pub fn new(given: impl Into<String>, known: &'static str) -> Self {
+        Self {
+            given: given.into(),
+            known,
+        }
+    }
+}
+
 impl fmt::Display for CompactionScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

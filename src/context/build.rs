@@ -88,7 +88,9 @@ impl Builder<'_> {
         };
         let mut part = self.part(link, section, turns.first);
         part.to_turn = turns.last;
-        for stored in messages.into_iter().filter_map(|message| message.body) {
+        // The summary of another tool may hold extensions, which never enter a context.
+        let said = messages.into_iter().filter_map(|message| message.body);
+        for stored in said.filter(|stored| stored.role != Role::Extension) {
             self.push(&mut part, stored)?;
         }
         self.close(part);

@@ -35,6 +35,7 @@ impl Chain {
         mut view: View,
         config: &CompactionConfig,
         limits: &ContextConfig,
+        purpose: Purpose,
     ) -> StoreResult<Self> {
         view.without_rollups |= config.older_loops == OlderLoops::Skip;
         let mut load = Load {
@@ -42,10 +43,10 @@ impl Chain {
             links: Vec::new(),
             sites: Vec::new(),
         };
-        let (mut shown, mut need) = (Vec::new(), Need::new(config, limits));
+        let (mut shown, mut need) = (Vec::new(), Need::new(config, limits, purpose));
         ForceWalk::new(read, leaf, view).run(&mut |link| {
             let size = shown_of(read, &link, view)?;
-            let more = need.more_after(&link, size, config);
+            let more = need.more_after(&link, size);
             load.add(link)?;
             shown.push(size);
             Ok(if more || load.awaits_a_call() {
@@ -81,15 +82,27 @@ impl Chain {
         self.links.iter().map(of).collect()
     }
 
-    /// The same chain with other blocks in force: what they show and hide, by depth.
+    /// The same chain, whose loops hide what they hide in `other`: a loop that no new block is
+    /// written on stays as it is.
+    pub(crate) fn hiding_as(mut self, other: &Self) -> Self {
+        for (link, facts) in self.links.iter().zip(&mut self.facts) {
+            let place = other.links.iter().position(|l| l.row.key == link.row.key);
+            facts.hidden = place.and_then(|depth| other.facts[depth].hidden);
+        }
+        self
+    }
+
+    /// The same chain with other blocks in force: what they show and hide, by loop.
     pub(crate) fn with_blocks(
         &self,
-        blocks: impl IntoIterator<Item = (usize, Size, Option<Turns>)>,
+        blocks: impl IntoIterator<Item = (LoopKey, Size, Option<Turns>)>,
         config: &CompactionConfig,
         limits: &ContextConfig,
     ) -> StoreResult<Self> {
         let mut after = self.clone();
-        for (depth, size, hidden) in blocks {
+        for (in_loop, size, hidden) in blocks {
+            let place = self.links.iter().position(|link| link.row.key == in_loop);
+            let Some(depth) = place else { continue };
             after.shown[depth] = size;
             after.facts[depth].hidden = hidden;
         }
@@ -154,15 +167,25 @@ pub(crate) fn budget(limits: &ContextConfig) -> u64 {
         .saturating_sub(limits.system_prompt_tokens)
 }
 
+/// What a chain is loaded for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To read the context.
+    Build,
+    /// To plan a compaction, after which loops cost less and more of them may fit a budget.
+    Plan,
+}
+
 /// Says how far back a chain is needed: with `Skip` no further than scope and window may reach.
 struct Need {
+    all: bool,
     earlier: usize,
     spare: u32,
     left: Option<u64>,
 }
 
 impl Need {
-    fn new(config: &CompactionConfig, limits: &ContextConfig) -> Self {
+    fn new(config: &CompactionConfig, limits: &ContextConfig, purpose: Purpose) -> Self {
         let (earlier, left) = match config.compaction_scope {
             CompactionScope::FixedCount(count) => (count, None),
             CompactionScope::TokenBudget => (0, Some(budget(limits))),
@@ -171,23 +194,21 @@ impl Need {
             RecentWindow::CurrentLoop => 0,
             RecentWindow::Chain => config.keep_recent_turns,
         };
+        let shrinks = purpose == Purpose::Plan && left.is_some();
+        let all = config.older_loops == OlderLoops::Rollup || shrinks;
         Self {
+            all,
             earlier,
             spare,
             left,
         }
     }
 
-    fn more_after(&mut self, link: &Link, size: Size, config: &CompactionConfig) -> bool {
-        if config.older_loops == OlderLoops::Rollup {
-            return true;
-        }
-        let more = self.earlier > 0;
+    fn more_after(&mut self, link: &Link, size: Size) -> bool {
+        let more = self.all || self.earlier > 0;
         self.earlier = self.earlier.saturating_sub(1);
         self.spare = self.spare.saturating_sub(link.complete);
-        // What a loop costs at least, whether it is planned or only read.
-        let cost = size.tokens.min(config.max_summary_tokens);
-        self.left = self.left.and_then(|left| left.checked_sub(cost));
+        self.left = self.left.and_then(|left| left.checked_sub(size.tokens));
         more || self.spare > 0 || self.left.is_some()
     }
 }

@@ -17,7 +17,7 @@ use crate::store::{
     self, LoopKey, LoopRow, SessionRow, SessionStore, StoreError, StoreRead, StoreResult, Tick,
 };
 
-pub(crate) use chain::{Chain, budget as budget_of, tail_of};
+pub(crate) use chain::{Chain, Purpose, budget as budget_of, tail_of};
 pub use faults::{Fault, FaultKind, faults_of};
 
 /// A moment at which a context is read.
@@ -146,7 +146,14 @@ pub fn build_context_from_session(
             ..View::default()
         };
         let plan = settings(read, leaf.key, view, options)?;
-        let chain = Chain::load(read, leaf.key, view, &plan.config, &plan.window)?;
+        let chain = Chain::load(
+            read,
+            leaf.key,
+            view,
+            &plan.config,
+            &plan.window,
+            Purpose::Build,
+        )?;
         let shown = chain.size();
         match options.budget {
             Some(budget) if shown.tokens > budget => needed = Some((shown.tokens, budget)),

@@ -9,19 +9,38 @@
 //! transcript in `tests/fixtures/` and a case in `tests/import.rs`.
 
 mod claude_code;
+mod detect;
+mod effects;
 mod fields;
+mod files;
+mod foreign;
+pub(crate) mod found;
+mod history;
 mod lines;
+mod matching;
 mod openai_chat;
 mod outline;
 mod phi_core;
 mod pieces;
-
-pub use claude_code::ClaudeCode;
-pub use openai_chat::OpenAiChat;
-pub use phi_core::PhiCore;
+mod report;
+mod revised;
+mod runs;
+mod state;
+mod waiting;
+mod writer;
 
 use std::io::{BufRead, Read, Seek};
 use std::path::Path;
+
+pub use claude_code::ClaudeCode;
+pub use detect::importers;
+pub use files::{ImportOptions, Progress, import_paths, import_paths_with, import_source};
+pub use foreign::restore_block;
+pub use history::{history_fingerprint, restore_history, shorten_history};
+pub use openai_chat::OpenAiChat;
+pub use phi_core::PhiCore;
+pub use report::{ImportReport, Skipped};
+pub use writer::{Origin, StoreSink};
 
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, Time};
 
@@ -162,4 +181,10 @@ pub enum ImportError {
     /// The store refused.
     #[error("{0}")]
     Store(String),
+}
+
+impl From<crate::store::StoreError> for ImportError {
+    fn from(error: crate::store::StoreError) -> Self {
+        Self::Store(error.to_string())
+    }
 }

@@ -7,16 +7,16 @@ use super::report::ProblemKind;
 use super::turns::Turn;
 use super::verify::Verify;
 use crate::model::Message;
-use crate::store::{self, CallSite, LoopKey, LoopRow, OpenCall, StoreRead, StoreResult, TurnRow};
+use crate::store::{self, CallSite, LoopKey, LoopRow, StoreRead, StoreResult, TurnRow};
 
-/// The calls of a loop that were not answered in their own turn, so far.
+/// The calls of a loop without a result so far.
 #[derive(Debug, Default)]
 pub(super) struct CallBook {
-    open: BTreeMap<String, OpenCall>,
+    open: BTreeMap<String, u32>,
 }
 
 impl CallBook {
-    pub(super) fn open(&self) -> &BTreeMap<String, OpenCall> {
+    pub(super) fn open(&self) -> &BTreeMap<String, u32> {
         &self.open
     }
 
@@ -24,21 +24,21 @@ impl CallBook {
     pub(super) fn follow(&mut self, in_loop: LoopKey, turn: &mut Turn, message: &Message) {
         let number = turn.row.turn;
         for call in message.tool_calls() {
-            self.open.insert(call.id.clone(), OpenCall(number, None));
+            self.open.insert(call.id.clone(), number);
         }
         let Message::ToolResult(result) = message else {
             return;
         };
-        match self.open.get_mut(&result.tool_call_id) {
-            Some(OpenCall(made, _)) if *made == number => {
-                self.open.remove(&result.tool_call_id);
-            }
-            Some(OpenCall(made, answered)) => {
-                *answered = answered.or(Some(number));
-                turn.row.answers.push(CallSite {
+        match self.open.remove(&result.tool_call_id) {
+            Some(made) if made == number => {}
+            Some(made) => {
+                let site = CallSite {
                     in_loop,
-                    turn: *made,
-                });
+                    turn: made,
+                };
+                if !turn.row.answers.contains(&site) {
+                    turn.row.answers.push(site);
+                }
             }
             None => turn.calls_from_above.push(result.tool_call_id.clone()),
         }
@@ -177,7 +177,7 @@ fn expected(
     id: &str,
 ) -> StoreResult<Option<CallSite>> {
     let site = above.iter().find_map(|(row, cut)| {
-        let OpenCall(made, _) = row.totals.open_calls.get(id)?;
+        let made = row.totals.open_calls.get(id)?;
         (made < cut).then_some(CallSite {
             in_loop: row.key,
             turn: *made,

@@ -11,7 +11,7 @@ use super::verify::Verify;
 use crate::model::{AgentMessage, GroupCursor, Message, Role};
 use crate::store::scan::BlobOwner;
 use crate::store::{
-    LoopRow, LoopTotals, MessageRow, OpenCall, StoreError, StoreResult, Tick, TurnRow, codec,
+    LoopRow, LoopTotals, MessageRow, StoreError, StoreResult, Tick, TurnRow, codec,
 };
 
 /// Checks the messages, turns and totals of a loop.
@@ -305,8 +305,7 @@ impl Walk<'_, '_> {
         let stored = &self.row.totals;
         let last = self.before.as_ref().filter(|_| self.totals.turns > 0);
         let unanswered = |last: &TurnRow| {
-            let open = OpenCall(last.turn, None);
-            !last.answered || stored.open_calls.values().any(|call| *call == open)
+            !last.answered || stored.open_calls.values().any(|made| *made == last.turn)
         };
         let in_flight = !self.row.status.is_ended() && last.is_some_and(unanswered);
         let complete = self.totals.turns - u32::from(in_flight);

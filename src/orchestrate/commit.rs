@@ -5,14 +5,13 @@ use std::time::Instant;
 use sha2::{Digest as _, Sha256};
 
 use super::report::{BlockReport, CompactReport};
-use super::{CompactRequest, Ground, Made, blocks, size_after};
+use super::{CompactRequest, Ground, Made, Planned, blocks, size_after};
 use crate::compaction::RunConfig;
-use crate::context::Chain;
+use crate::context::{Chain, Purpose};
 use crate::model::Time;
 use crate::store::in_force::{ForceWalk, View};
 use crate::store::{
-    self, Layout, NewBlock, Outcome, RunKey, RunRow, SessionStore, StoreRead, StoreResult,
-    StoreWrite, codec,
+    self, Outcome, RunKey, RunRow, SessionStore, StoreRead, StoreResult, StoreWrite, codec,
 };
 
 pub(super) struct Attempt<'a> {
@@ -28,10 +27,11 @@ impl Attempt<'_> {
     pub(super) fn finish(
         self,
         mut report: CompactReport,
-        made: Vec<Made>,
+        planned: Planned,
     ) -> StoreResult<CompactReport> {
+        let plan = self.plan_digest(&planned)?;
+        let made = planned.made;
         report.after = size_after(self.store, self.ground, self.request, &made)?;
-        let plan = self.plan_digest(&made)?;
         let gains = report.after.tokens < report.before.tokens;
         if !gains && store::read(self.store, |read| self.was_tried(read, &plan))? {
             report.after = report.before;
@@ -118,7 +118,7 @@ impl Attempt<'_> {
     }
 
     /// Returns a digest of the layouts, what they were made from, the strategy and the config.
-    fn plan_digest(&self, made: &[Made]) -> StoreResult<[u8; 32]> {
+    fn plan_digest(&self, planned: &Planned) -> StoreResult<[u8; 32]> {
         let config = RunConfig::new(&self.request.config, &self.request.window);
         let mut hash = Sha256::new();
         hash.update([u8::from(self.request.force)]);
@@ -127,22 +127,11 @@ impl Attempt<'_> {
             hash.update(in_loop.0.to_le_bytes());
             hash.update(block.map_or(0, |block| block.0).to_le_bytes());
         }
-        for Made {
-            block: NewBlock { row, .. },
-            ..
-        } in made
-        {
-            hash.update(row.in_loop.0.to_le_bytes());
-            hash.update(row.through.to_le_bytes());
-            let Layout {
-                first,
-                compacted,
-                recent,
-            } = &row.layout;
-            for turns in [first, compacted, recent] {
-                let (from, to) = turns.map_or((1, 0), |turns| (turns.first, turns.last));
-                hash.update(from.to_le_bytes());
-                hash.update(to.to_le_bytes());
+        for (depth, kept, through) in &planned.kept {
+            hash.update(self.ground.chain.links[*depth].row.key.0.to_le_bytes());
+            hash.update([u8::from(kept.raw)]);
+            for number in [kept.first, kept.recent, kept.turns, *through] {
+                hash.update(number.to_le_bytes());
             }
         }
         Ok(hash.finalize().into())
@@ -236,6 +225,7 @@ impl Attempt<'_> {
             view,
             &request.config,
             &request.window,
+            Purpose::Plan,
         )?;
         Ok(now.in_force() == self.ground.in_force)
     }

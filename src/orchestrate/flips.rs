@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use crate::context::{BuildOptions, Chain, leaf_of, session_of, settings};
+use crate::context::{BuildOptions, Chain, Purpose, leaf_of, session_of, settings};
 use crate::model::{LoopId, SessionId, Time};
 use crate::store::in_force::{ForceWalk, View};
 use crate::store::{
@@ -104,9 +104,16 @@ fn flip(
 fn context_tokens(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<u64> {
     let view = View::default();
     let plain = settings(read, leaf, view, &BuildOptions::default())?;
-    Ok(Chain::load(read, leaf, view, &plain.config, &plain.window)?
-        .size()
-        .tokens)
+    Ok(Chain::load(
+        read,
+        leaf,
+        view,
+        &plain.config,
+        &plain.window,
+        Purpose::Build,
+    )?
+    .size()
+    .tokens)
 }
 
 /// Finds the newest run that is live from the leaf, or the one named.

@@ -18,7 +18,7 @@ use crate::compaction::{
     BlockCompactionStrategy, CompactionConfig, ContextConfig, Draft, LoopSlice, RunConfig,
     StrategyError,
 };
-use crate::context::{Chain, budget_of, leaf_of, session_of, tail_of};
+use crate::context::{Chain, Purpose, budget_of, leaf_of, session_of, tail_of};
 use crate::model::{LoopId, SessionId, Time};
 use crate::store::append::size_through;
 use crate::store::in_force::View;
@@ -71,7 +71,7 @@ pub fn compact_session_loops(
         return Ok(report);
     }
     let mut work = Work::new(store, &ground, request);
-    let made = work.make_blocks();
+    let planned = work.make_blocks();
     let attempt = commit::Attempt {
         store,
         ground: &ground,
@@ -79,9 +79,9 @@ pub fn compact_session_loops(
         begun,
         started_at,
     };
-    match made {
-        Ok(blocks) if blocks.is_empty() => Ok(report),
-        Ok(blocks) => attempt.finish(report, blocks),
+    match planned {
+        Ok(planned) if planned.made.is_empty() => Ok(report),
+        Ok(planned) => attempt.finish(report, planned),
         Err(StrategyError::Store(error)) => Err(error),
         Err(StrategyError::Failed(error)) => attempt.fail(report, error),
     }
@@ -90,11 +90,12 @@ pub fn compact_session_loops(
 /// What a plan is made from: the chain as it stood in one snapshot.
 pub(crate) struct Ground {
     session: SessionKey,
-    session_id: SessionId,
     leaf: LoopKey,
-    /// Through the blocks in force, or raw with `force`.
+    /// As the plan sees it: through the blocks in force, or raw with `force`.
     chain: Chain,
-    /// The blocks really in force, by depth.
+    /// Through the blocks in force.
+    real: Chain,
+    /// These blocks.
     in_force: Vec<(LoopKey, Option<BlockKey>)>,
 }
 
@@ -108,22 +109,29 @@ impl Ground {
             let owner = session_of(read, session)?;
             let leaf = leaf_of(read, &owner, request.leaf.as_ref())?;
             let (config, window) = (&request.config, &request.window);
-            let real = Chain::load(read, leaf.key, View::default(), config, window)?;
+            let real = Chain::load(
+                read,
+                leaf.key,
+                View::default(),
+                config,
+                window,
+                Purpose::Plan,
+            )?;
             let in_force = real.in_force();
             let chain = if request.force {
                 let raw = View {
                     raw: true,
                     ..View::default()
                 };
-                Chain::load(read, leaf.key, raw, config, window)?
+                Chain::load(read, leaf.key, raw, config, window, Purpose::Plan)?.hiding_as(&real)
             } else {
-                real
+                real.clone()
             };
             Ok(Self {
                 session: owner.key,
-                session_id: owner.session_id,
                 leaf: leaf.key,
                 chain,
+                real,
                 in_force,
             })
         })
@@ -152,6 +160,13 @@ pub(crate) struct Made {
     block: NewBlock,
 }
 
+/// What a plan came to.
+pub(crate) struct Planned {
+    /// Each loop in scope: what is kept of it, and the sequence after its last planned message.
+    kept: Vec<(usize, Kept, u32)>,
+    made: Vec<Made>,
+}
+
 struct Work<'a> {
     store: &'a dyn SessionStore,
     ground: &'a Ground,
@@ -178,7 +193,7 @@ impl<'a> Work<'a> {
 
     /// Plans, asks the strategy for text, and plans again as long as a text is not smaller than
     /// what it replaces.
-    fn make_blocks(&mut self) -> Result<Vec<Made>, StrategyError> {
+    fn make_blocks(&mut self) -> Result<Planned, StrategyError> {
         let ground = self.ground;
         let mut plan = Plan::new(&ground.chain.facts, self.config, self.budget);
         loop {
@@ -264,17 +279,22 @@ impl<'a> Work<'a> {
             && block.through == self.through(depth, layout)?)
     }
 
-    fn blocks_for(&mut self, kept: &[(usize, Kept)]) -> Result<Vec<Made>, StrategyError> {
-        let mut made = Vec::new();
+    fn blocks_for(&mut self, kept: &[(usize, Kept)]) -> Result<Planned, StrategyError> {
+        let mut planned = Planned {
+            kept: Vec::new(),
+            made: Vec::new(),
+        };
         for (depth, kept) in kept {
+            let through = self.through(*depth, &kept.layout())?;
+            planned.kept.push((*depth, *kept, through));
             if let Some(block) = self.block_for(*depth, kept)? {
-                made.push(Made {
+                planned.made.push(Made {
                     depth: *depth,
                     block,
                 });
             }
         }
-        Ok(made)
+        Ok(planned)
     }
 
     fn block_for(&mut self, depth: usize, kept: &Kept) -> Result<Option<NewBlock>, StrategyError> {
@@ -377,10 +397,10 @@ fn size_after(
         })?;
         let mut size = block.row.size;
         size.add(tail);
-        changed.push((*depth, size, block.row.layout.compacted));
+        changed.push((link.row.key, size, block.row.layout.compacted));
     }
     let after = ground
-        .chain
+        .real
         .with_blocks(changed, &request.config, &request.window)?;
     Ok(after.size())
 }

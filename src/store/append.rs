@@ -3,11 +3,11 @@
 //! One transaction groups the messages into turns, counts, seals, chains the digests and raises
 //! the session's tick. Nothing here reads a message body.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use super::codec;
 use super::error::{StoreError, StoreResult};
-use super::rows::{CallSite, LoopRow, MessageRow, OpenCall, Size, TurnRow};
+use super::rows::{CallSite, LoopRow, MessageRow, Size, TurnRow};
 use super::{LoopKey, SessionRow, StoreRead, StoreWrite, Tick};
 use crate::model::{AgentMessage, Role, Time};
 use crate::tokens::TokenCounter;
@@ -83,31 +83,10 @@ pub fn replace_last_turn(
             "turn {turn} is complete and cannot be replaced"
         )));
     }
-    let system = system_tokens(write, in_loop, last.first_seq..row.totals.next_seq)?;
-    row.totals.system_tokens = row.totals.system_tokens.saturating_sub(system);
-    write.remove_unsealed(in_loop, last.first_seq, turn)?;
     roll_back(write, &mut row, &last)?;
+    write.remove_unsealed(in_loop, last.first_seq, turn)?;
     write.update_loop(&row)?;
     append(write, in_loop, messages, counter)
-}
-
-/// Adds up the tokens of extensions of kind `system`.
-fn system_tokens(
-    read: &(impl StoreRead + ?Sized),
-    in_loop: LoopKey,
-    seqs: Range<u32>,
-) -> StoreResult<u64> {
-    let mut tokens = 0;
-    read.messages(in_loop, seqs, &mut |row| {
-        if row.body.role == Role::Extension {
-            let counted = row.body.tokens;
-            let message = super::decode(read, row.body)?;
-            let is_system = matches!(&message, AgentMessage::Extension(e) if e.kind == "system");
-            tokens += if is_system { counted } else { 0 };
-        }
-        Ok(std::ops::ControlFlow::Continue(()))
-    })?;
-    Ok(tokens)
 }
 
 /// Sets the loop's totals back to what they were before its last turn.
@@ -116,7 +95,9 @@ fn roll_back(write: &dyn StoreWrite, row: &mut LoopRow, last: &TurnRow) -> Store
         Some(turn) => turn_of(write, row.key, turn)?,
         None => TurnRow::default(),
     };
+    let (system, reopened) = undone_by_removal(write, row, last)?;
     let totals = &mut row.totals;
+    totals.system_tokens = totals.system_tokens.saturating_sub(system);
     totals.turns = last.turn;
     totals.complete = totals.complete.min(last.turn);
     totals.next_seq = last.first_seq;
@@ -124,20 +105,49 @@ fn roll_back(write: &dyn StoreWrite, row: &mut LoopRow, last: &TurnRow) -> Store
     totals.tokens = before.tokens;
     totals.bytes = before.bytes;
     totals.last_turn_index = before.turn_index;
-    totals
-        .open_calls
-        .retain(|_, OpenCall(made, _)| *made < last.turn);
-    for OpenCall(_, answered) in totals.open_calls.values_mut() {
-        *answered = answered.filter(|turn| *turn < last.turn);
-    }
+    totals.open_calls.retain(|_, made| *made < last.turn);
+    totals.open_calls.extend(reopened);
     totals.chain = [0; 32];
     if let Some(seq) = last.first_seq.checked_sub(1) {
         write.messages(row.key, seq..seq + 1, &mut |message| {
             totals.chain = message.chain;
-            Ok(std::ops::ControlFlow::Continue(()))
+            Ok(ControlFlow::Continue(()))
         })?;
     }
     Ok(())
+}
+
+/// Returns what goes with a loop's last turn: the tokens of its system prompts, and the calls of
+/// earlier turns that it answered.
+fn undone_by_removal(
+    read: &dyn StoreWrite,
+    row: &LoopRow,
+    last: &TurnRow,
+) -> StoreResult<(u64, Vec<(String, u32)>)> {
+    let (mut system, mut results) = (0, Vec::new());
+    let seqs = last.first_seq..row.totals.next_seq;
+    read.messages(row.key, seqs, &mut |message| {
+        let tokens = message.body.tokens;
+        match super::decode(read, message.body)? {
+            AgentMessage::Extension(extension) if extension.kind == "system" => system += tokens,
+            AgentMessage::Llm(llm) => {
+                if let crate::model::Message::ToolResult(result) = llm.message {
+                    results.push(result.tool_call_id);
+                }
+            }
+            AgentMessage::Extension(_) => {}
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let mut reopened = Vec::new();
+    for site in last.answers.iter().filter(|site| site.in_loop == row.key) {
+        for id in &results {
+            if turn_calls(read, row, site.turn, id)? {
+                reopened.push((id.clone(), site.turn));
+            }
+        }
+    }
+    Ok((system, reopened))
 }
 
 fn turn_of(read: &(impl StoreRead + ?Sized), in_loop: LoopKey, turn: u32) -> StoreResult<TurnRow> {
@@ -175,12 +185,7 @@ fn seal_with(row: &mut LoopRow, last: Option<&TurnRow>) {
     let ended = row.status.is_ended();
     let totals = &mut row.totals;
     let in_flight = last.is_some_and(|last| {
-        !ended
-            && (!last.answered
-                || totals
-                    .open_calls
-                    .values()
-                    .any(|call| *call == OpenCall(last.turn, None)))
+        !ended && (!last.answered || totals.open_calls.values().any(|made| *made == last.turn))
     });
     totals.complete = totals.turns - u32::from(in_flight);
     let sealed = match last {
@@ -302,24 +307,18 @@ impl Append {
         };
         let calls = &mut self.row.totals.open_calls;
         for call in message.tool_calls() {
-            calls.insert(call.id.clone(), OpenCall(turn.turn, None));
+            calls.insert(call.id.clone(), turn.turn);
         }
         let crate::model::Message::ToolResult(result) = message else {
             return Ok(());
         };
         let id = &result.tool_call_id;
-        let site = match calls.get_mut(id) {
-            Some(OpenCall(made, _)) if *made == turn.turn => {
-                calls.remove(id);
-                return Ok(());
-            }
-            Some(OpenCall(made, answered)) => {
-                *answered = answered.or(Some(turn.turn));
-                Some(CallSite {
-                    in_loop: self.row.key,
-                    turn: *made,
-                })
-            }
+        let site = match calls.remove(id) {
+            Some(made) if made == turn.turn => None,
+            Some(made) => Some(CallSite {
+                in_loop: self.row.key,
+                turn: made,
+            }),
             None => call_above(read, &self.row, id)?,
         };
         if let Some(site) = site.filter(|site| !turn.answers.contains(site)) {
@@ -395,25 +394,62 @@ impl Append {
     }
 }
 
-/// Finds the call `id` among the unanswered ones of the loops before.
+/// Finds the call `id` in the loops before: among their unanswered ones, or among those that were
+/// answered only after this chain had left the loop.
 fn call_above(read: &dyn StoreWrite, row: &LoopRow, id: &str) -> StoreResult<Option<CallSite>> {
     let Some(parent) = row.parent else {
         return Ok(None);
     };
     let (mut cut, mut found) = (row.parent_turns(), None);
     read.walk(parent, &mut |above| {
-        let made = above.totals.open_calls.get(id);
-        if let Some(OpenCall(turn, _)) = made.filter(|call| call.0 < cut) {
-            found = Some(CallSite {
-                in_loop: above.key,
-                turn: *turn,
-            });
-            return Ok(std::ops::ControlFlow::Break(()));
+        let open = above.totals.open_calls.get(id).copied();
+        let made = match open.filter(|turn| *turn < cut) {
+            Some(turn) => Some(turn),
+            None => answered_later(read, &above, cut, id)?,
+        };
+        if let Some(turn) = made {
+            let in_loop = above.key;
+            found = Some(CallSite { in_loop, turn });
+            return Ok(ControlFlow::Break(()));
         }
         cut = above.parent_turns();
-        Ok(std::ops::ControlFlow::Continue(()))
+        Ok(ControlFlow::Continue(()))
     })?;
     Ok(found)
+}
+
+/// Finds the call `id` in the first `cut` turns of a loop, if a later turn answers it. This reads
+/// messages, but only those of turns whose calls were answered across the cut.
+fn answered_later(
+    read: &dyn StoreWrite,
+    row: &LoopRow,
+    cut: u32,
+    id: &str,
+) -> StoreResult<Option<u32>> {
+    let answers = read.answers(row.key, cut..row.totals.turns)?;
+    let sites = answers.into_iter().flat_map(|(_, sites)| sites);
+    for site in sites.filter(|site| site.in_loop == row.key && site.turn < cut) {
+        if turn_calls(read, row, site.turn, id)? {
+            return Ok(Some(site.turn));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a turn makes the call `id`.
+fn turn_calls(read: &dyn StoreWrite, row: &LoopRow, turn: u32, id: &str) -> StoreResult<bool> {
+    let first = turn_of(read, row.key, turn)?.first_seq;
+    let next = read.turn(row.key, turn + 1)?;
+    let end = next.map_or(row.totals.next_seq, |next| next.first_seq);
+    let mut calls = false;
+    read.messages(row.key, first..end, &mut |message| {
+        let message = super::decode(read, message.body)?;
+        calls |= message
+            .message()
+            .is_some_and(|message| message.tool_calls().any(|call| call.id == id));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(calls)
 }
 
 /// Returns the size of the first `turns` turns of a loop.

@@ -16,6 +16,9 @@ use crate::tokens::TokenCounter;
 /// Texts shorter than this stay in the JSON: parsing them costs less than another column.
 const MIN_TEXT_BYTES: usize = 64;
 
+/// Finds a blob by its SHA-256.
+pub type FindBlob<'a> = dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>> + 'a;
+
 /// Turns a message into its stored form, and returns the blobs that it shows.
 ///
 /// # Errors
@@ -61,10 +64,7 @@ pub fn encode(
 ///
 /// # Errors
 /// If the stored JSON is no message or a blob is missing: the database is damaged.
-pub fn decode(
-    stored: StoredMessage,
-    blob: &mut dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>>,
-) -> StoreResult<AgentMessage> {
+pub fn decode(stored: StoredMessage, blob: &mut FindBlob<'_>) -> StoreResult<AgentMessage> {
     let Some(head) = stored.head else {
         return Ok(AgentMessage::extension("removed", Json::null()));
     };
@@ -215,10 +215,7 @@ fn take_image(image: &mut Image) -> Option<Blob> {
     Some(Blob { sha256, data })
 }
 
-fn put_image(
-    image: &mut Image,
-    blob: &mut dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>>,
-) -> StoreResult<()> {
+fn put_image(image: &mut Image, blob: &mut FindBlob<'_>) -> StoreResult<()> {
     let name = image
         .extra
         .get("blob")

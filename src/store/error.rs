@@ -97,12 +97,14 @@ pub enum StoreError {
     #[error("loop `{0}` exists already in this session")]
     LoopExists(String),
     /// An id that fits several.
-    #[error("`{given}` fits {count} ids; give more of it")]
+    #[error("`{given}` fits {count} ids: {}; give more of it", listed(ids, *count))]
     Ambiguous {
         /// What was given.
         given: String,
         /// How many ids begin with it.
         count: usize,
+        /// A few of them.
+        ids: Vec<String>,
     },
     /// The request itself is wrong.
     #[error("{0}")]
@@ -126,3 +128,10 @@ pub enum StoreError {
 
 /// The result of a store operation.
 pub type StoreResult<T> = Result<T, StoreError>;
+
+/// Lists ids for people, and tells that there are more.
+fn listed(ids: &[String], count: usize) -> String {
+    let quoted: Vec<String> = ids.iter().map(|id| format!("`{id}`")).collect();
+    let more = if count > ids.len() { ", …" } else { "" };
+    quoted.join(", ") + more
+}

@@ -11,6 +11,7 @@ pub mod codec;
 pub mod digest;
 mod error;
 pub mod in_force;
+pub mod lookup;
 mod rows;
 pub mod scan;
 pub mod session;

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use crate::model::{LoopId, LoopStatus, Role, SessionId};
 
+// The default of a key stands in a row that is not stored yet.
 macro_rules! key {
     ($($(#[$meta:meta])* $name:ident),* $(,)?) => {$(
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(pub(crate) i64);
     )*};
 }
@@ -77,16 +78,11 @@ pub struct LoopTotals {
     pub generation: u32,
     /// The source's index of the last turn group.
     pub last_turn_index: Option<i64>,
-    /// Calls that were not answered in their own turn.
-    pub open_calls: BTreeMap<String, OpenCall>,
+    /// Calls without a result, and the turn that made them.
+    pub open_calls: BTreeMap<String, u32>,
     /// The digest chain through the last message.
     pub chain: [u8; 32],
 }
-
-/// A call that was not answered in its own turn: the turn that made it, and the later turn that
-/// holds its result, if there is one. A fork in between sees it unanswered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct OpenCall(pub u32, pub Option<u32>);
 
 /// A row of `loops`.
 #[derive(Clone, Debug, PartialEq)]

@@ -114,19 +114,7 @@ pub(super) fn content(json: Json) -> Content {
     } else {
         known(fields)
     };
-    known.unwrap_or_else(|| other(json))
-}
-
-/// Keeps a block as it is, in a wrapper if its type promises a form that it has not.
-fn other(json: Json) -> Content {
-    if json.read::<Content>().is_ok() {
-        return Content::Other(json);
-    }
-    let wrapper = Fields(vec![
-        ("type".into(), Json::string("malformed")),
-        ("block".into(), json),
-    ]);
-    Content::Other(wrapper.to_json())
+    known.unwrap_or_else(|| json.read().unwrap_or(Content::Other(json)))
 }
 
 fn known(mut fields: Fields) -> Option<Content> {

@@ -251,16 +251,9 @@ fn image(mut fields: Fields<'_>) -> Option<Content> {
     Some(image)
 }
 
-/// Keeps a block as it is; one that would not be read back, inside a block that is.
+/// Takes a block as it is.
 fn other(raw: &RawValue) -> Result<Content, String> {
-    let value = json(raw)?;
-    if let Ok(content) = value.read() {
-        return Ok(content);
-    }
-    let mut wrapped = Extra::default();
-    wrapped.insert("type", Json::string("unreadable"));
-    wrapped.insert("value", value);
-    object(&wrapped).map(Content::Other)
+    json(raw)?.read().map_err(reason)
 }
 
 fn text(raw: &RawValue) -> Result<String, String> {

@@ -4,6 +4,7 @@
 //! transaction on a connection of a small pool and lets go of its snapshot when the closure ends,
 //! so that checkpoints can finish. A database in memory has only the writer's connection.
 
+mod listing;
 mod options;
 mod query;
 mod read;
@@ -16,8 +17,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, TransactionBehavior};
 
+pub use listing::SessionView;
 pub use options::{Durability, SqliteOptions};
-pub use query::{QueryRows, Stats};
+pub use query::{QueryRows, Record, Stats};
 pub use schema::format_version;
 
 use super::error::{OpenError, StoreError, StoreResult};

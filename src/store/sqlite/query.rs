@@ -48,13 +48,86 @@ pub struct Stats {
     pub wal_bytes: i64,
 }
 
+impl QueryRows {
+    /// Returns the names of the columns, each once: of equal ones the later get a number.
+    pub fn unique_columns(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::with_capacity(self.columns.len());
+        for (at, column) in self.columns.iter().enumerate() {
+            let mut name = column.clone();
+            let mut number = 1;
+            while names.contains(&name) || (number > 1 && self.columns[at + 1..].contains(&name)) {
+                number += 1;
+                name = format!("{column}_{number}");
+            }
+            names.push(name);
+        }
+        names
+    }
+
+    /// Returns the rows as JSON objects that know their columns.
+    pub fn records(&self) -> Vec<Record> {
+        let names = self.unique_columns();
+        let record = |row: &Vec<Json>| Record(names.iter().cloned().zip(row.clone()).collect());
+        self.rows.iter().map(record).collect()
+    }
+}
+
+/// One row: its columns by name, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record(Vec<(String, Json)>);
+
+impl Record {
+    /// Returns the value of a column; `null` if there is no such column.
+    pub fn get(&self, column: &str) -> Json {
+        let found = self.0.iter().find(|(name, _)| name == column);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    }
+
+    /// Returns the text of a column, `None` if it holds anything else.
+    pub fn text(&self, column: &str) -> Option<String> {
+        self.get(column).read().ok()
+    }
+
+    /// Returns the number in a column, `None` if it holds anything else.
+    pub fn number(&self, column: &str) -> Option<i64> {
+        self.get(column).read().ok()
+    }
+
+    /// Returns the columns in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.0.iter().map(|(name, value)| (&**name, value))
+    }
+
+    /// Adds a column.
+    pub fn push(&mut self, column: impl Into<String>, value: Json) {
+        self.0.push((column.into(), value));
+    }
+}
+
+impl serde::Serialize for Record {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
 impl SqliteStore {
     /// Runs one query that can only read, and returns its rows.
     ///
     /// # Errors
     /// If the query is no single reading statement, or SQLite refuses it.
     pub fn query(&self, sql: &str) -> StoreResult<QueryRows> {
-        self.with_reader(|connection| read_only(connection, |connection| rows(connection, sql)))
+        self.query_with(sql, &[])
+    }
+
+    /// Runs one query that can only read with `values` for `?1`, `?2` … and returns its rows.
+    ///
+    /// # Errors
+    /// If the query is no single reading statement, takes another number of values, or SQLite
+    /// refuses it.
+    pub fn query_with(&self, sql: &str, values: &[&str]) -> StoreResult<QueryRows> {
+        self.with_reader(|connection| {
+            read_only(connection, |connection| rows(connection, sql, values))
+        })
     }
 
     /// Returns figures of the database and its files.
@@ -188,7 +261,7 @@ fn allow_reading(context: hooks::AuthContext<'_>) -> hooks::Authorization {
     }
 }
 
-fn rows(connection: &Connection, sql: &str) -> StoreResult<QueryRows> {
+pub(super) fn rows(connection: &Connection, sql: &str, values: &[&str]) -> StoreResult<QueryRows> {
     let refused = |error: rusqlite::Error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::AuthorizationForStatementDenied) => {
             StoreError::Invalid("only reading is allowed here: one SELECT".into())
@@ -197,17 +270,15 @@ fn rows(connection: &Connection, sql: &str) -> StoreResult<QueryRows> {
         _ => StoreError::Invalid(format!("the query failed: {error}")),
     };
     let mut statement = connection.prepare(sql).map_err(refused)?;
-    if !statement.readonly() {
+    if statement.column_count() == 0 || !statement.readonly() {
         return Err(StoreError::Invalid(
             "only reading is allowed here: one SELECT".into(),
         ));
     }
-    let columns: Vec<String> = statement
-        .column_names()
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
-    let mut rows = statement.query([]).map_err(refused)?;
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut rows = statement
+        .query(rusqlite::params_from_iter(values))
+        .map_err(refused)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next().map_err(refused)? {
         let mut values = Vec::with_capacity(columns.len());

@@ -111,7 +111,7 @@ fn session_row(row: &Fields<'_, '_>) -> StoreResult<SessionRow> {
 
 fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
     let open_calls: Option<String> = row.get("open_calls")?;
-    let open_calls: BTreeMap<String, OpenCall> = match open_calls {
+    let open_calls: BTreeMap<String, u32> = match open_calls {
         Some(json) => serde_json::from_str(&json).map_err(damaged)?,
         None => BTreeMap::new(),
     };

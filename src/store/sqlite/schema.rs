@@ -212,9 +212,8 @@ fn migrate(connection: &mut Connection, path: &Path, patience: Duration) -> Prep
     connection.pragma_update(None, "foreign_keys", false)?;
     let begun = Instant::now();
     loop {
-        let error = match embedded::migrations::runner().run(connection) {
-            Ok(_) => break,
-            Err(error) => error,
+        let Err(error) = embedded::migrations::runner().run(connection) else {
+            break;
         };
         // Another process may be migrating the same file: then its work will be found done.
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;

@@ -1,0 +1,218 @@
+//! `loopstore compact`
+
+use clap::ValueEnum;
+use loopstore::context::system_tokens;
+use loopstore::orchestrate::{BlockReport, CompactOutcome};
+use loopstore::store::{Disposition, Turns};
+use loopstore::{
+    CompactReport, CompactRequest, CompactionConfig, CompactionScope, ContextConfig, OlderLoops,
+    RecentWindow, SqliteStore, compact_session_loops,
+};
+
+use super::error::CliError;
+use super::output::width;
+use super::table::{Column, Table};
+use super::{App, Done, select, text};
+
+/// Compact a session: put blocks over its loops, so that its context becomes smaller
+///
+/// Nothing recorded is changed; `loopstore undo` takes the blocks out of force. A context that
+/// leaves enough headroom is left alone, unless --force is given.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The session: its id or the beginning of it.
+    session: String,
+    /// The loop to compact from [default: the current one].
+    #[arg(long = "loop", value_name = "LOOP")]
+    in_loop: Option<String>,
+    /// What makes the text of a summary.
+    #[arg(long, default_value = "one-liner")]
+    strategy: Strategy,
+    /// The window of the model in tokens, system prompt included.
+    #[arg(long, value_name = "N", default_value_t = 128_000, value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: u64,
+    /// Tokens of the system prompt [default: as recorded].
+    #[arg(long, value_name = "N")]
+    system_tokens: Option<u64>,
+    /// Turns kept word for word at the start of the loop.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    keep_first: u32,
+    /// Turns kept at the end, their long outputs cut.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    keep_recent: u32,
+    /// Tokens that the summary of a loop may have.
+    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    max_summary_tokens: u64,
+    /// Lines left of a tool output in the turns kept at the end.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    tool_output_lines: usize,
+    /// The earlier loops that are taken in: fixed:N or token-budget.
+    #[arg(long, value_name = "SCOPE", default_value_t = CompactionScope::FixedCount(3))]
+    scope: CompactionScope,
+    /// What becomes of loops before the scope: skip or rollup.
+    #[arg(long, value_name = "HOW", default_value_t = OlderLoops::Rollup)]
+    older_loops: OlderLoops,
+    /// Where the turns kept at the end may lie: in the loop, or in the chain of loops.
+    #[arg(long, value_name = "WHERE", default_value_t = RecentWindow::Chain)]
+    recent_window: RecentWindow,
+    /// Only say what would be done.
+    #[arg(long)]
+    dry_run: bool,
+    /// Compact even if there is headroom, as if nothing were in force.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Strategy {
+    /// A line for each answer.
+    OneLiner,
+}
+
+/// Compacts and prints the audit row.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let store = if args.dry_run {
+        app.open_to_read()?
+    } else {
+        app.open_to_write()?
+    };
+    let session = select::session(&store, &args.session)?;
+    let request = args.request(&store, &session)?;
+    let report = compact_session_loops(&store, &session.session_id, &request)?;
+    if app.json {
+        app.out.json(&report)?;
+    } else {
+        app.out.text(&told(&report, args.dry_run))?;
+        if !report.blocks.is_empty() {
+            app.out.text("")?;
+            app.out.text(&table(&report.blocks).lines(width()))?;
+        }
+    }
+    Ok(match report.outcome {
+        CompactOutcome::Failed | CompactOutcome::Conflict => Done::Badly,
+        _ => Done::Well,
+    })
+}
+
+impl Args {
+    fn request(
+        &self,
+        store: &SqliteStore,
+        session: &loopstore::store::SessionRow,
+    ) -> Result<CompactRequest, CliError> {
+        let leaf = select::loop_id(store, session, self.in_loop.as_deref())?;
+        let system_prompt_tokens = match self.system_tokens {
+            Some(tokens) => tokens,
+            None => system_tokens(store, &session.session_id, leaf.as_ref())?,
+        };
+        let Strategy::OneLiner = self.strategy;
+        Ok(CompactRequest {
+            leaf,
+            config: CompactionConfig {
+                compaction_scope: self.scope,
+                older_loops: self.older_loops,
+                recent_window: self.recent_window,
+                keep_first_turns: self.keep_first,
+                keep_recent_turns: self.keep_recent,
+                max_summary_tokens: self.max_summary_tokens,
+                tool_output_max_lines: self.tool_output_lines,
+                ..CompactionConfig::default()
+            },
+            window: ContextConfig {
+                max_context_tokens: self.max_tokens,
+                system_prompt_tokens,
+                ..ContextConfig::default()
+            },
+            force: self.force,
+            dry_run: self.dry_run,
+        })
+    }
+}
+
+/// Says how an attempt ended.
+pub fn told(report: &CompactReport, dry_run: bool) -> String {
+    let outcome = match (report.outcome, dry_run) {
+        (CompactOutcome::NotNeeded, _) => {
+            return format!(
+                "Nothing to do: the context has {}. See --max-tokens and --force.",
+                text::count(report.before.tokens, "token")
+            );
+        }
+        (CompactOutcome::Committed, false) => "committed",
+        (CompactOutcome::Committed, true) => "would be committed",
+        (CompactOutcome::NoGain, _) => "no gain, nothing became live",
+        (CompactOutcome::Vetoed, _) => "vetoed",
+        (CompactOutcome::Failed, _) => "failed",
+        (CompactOutcome::Conflict, _) => "conflict, another run came first; run it again",
+    };
+    let run = report
+        .run
+        .as_deref()
+        .map_or("Dry run".into(), |run| format!("Run {run}"));
+    let mut lines = vec![
+        format!("{}: {outcome}", text::line(&run)),
+        format!(
+            "tokens    {} -> {} ({})",
+            text::number(report.before.tokens),
+            text::number(report.after.tokens),
+            text::share(report.after.tokens, report.before.tokens),
+        ),
+        format!(
+            "messages  {} -> {}",
+            text::number(report.before.messages),
+            text::number(report.after.messages),
+        ),
+        format!(
+            "strategy  {}, {} ms",
+            text::line(&report.strategy),
+            report.duration_ms
+        ),
+    ];
+    lines.extend(
+        report
+            .fallback
+            .iter()
+            .map(|step| format!("fallback  {}", text::line(step))),
+    );
+    lines.extend(
+        report
+            .error
+            .iter()
+            .map(|error| format!("error     {}", text::line(error))),
+    );
+    lines.join("\n")
+}
+
+/// Returns the blocks: which turns are in which section, and what became of how many messages.
+pub fn table(blocks: &[BlockReport]) -> Table {
+    let mut columns = vec![
+        Column::text("LOOP", 8),
+        Column::number("BLOCK"),
+        Column::text("KIND", 7),
+        Column::text("FIRST", 5),
+        Column::text("COMPACTED", 9),
+        Column::text("RECENT", 6),
+    ];
+    let counts = ["KEPT", "TRUNCATED", "SUMMARISED", "DROPPED", "ROLLED UP"];
+    columns.extend(counts.map(|title| Column::number(title).optional()));
+    let mut table = Table::new(columns);
+    for block in blocks {
+        let range = |turns: Option<Turns>| {
+            turns.map_or("-".into(), |turns| text::turns(turns.first, turns.last))
+        };
+        let mut cells = vec![
+            block.loop_id.to_string(),
+            block
+                .generation
+                .map_or("-".into(), |number| number.to_string()),
+            block.kind.as_str().to_owned(),
+            range(block.keep_first),
+            range(block.keep_compacted),
+            range(block.keep_recent),
+        ];
+        let counts = Disposition::ALL.map(|what| text::number(block.coverage.get(what)));
+        cells.extend(counts);
+        table.row(cells);
+    }
+    table
+}

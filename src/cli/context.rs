@@ -1,0 +1,194 @@
+//! `loopstore context`
+
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+use loopstore::context::Part;
+use loopstore::context::{Fault, system_tokens};
+use loopstore::export::provider::{Mending, MendingKind, Provider, provider_messages};
+use loopstore::{
+    AgentMessage, BuildOptions, CompactionScope, Context, LoopId, OlderLoops, SqliteStore,
+    build_context_from_session,
+};
+use serde::Serialize;
+
+use super::context_text;
+use super::error::CliError;
+use super::output::note;
+use super::select::{self, Moment};
+use super::{App, Done};
+
+/// How many messages a note names.
+const NAMED: usize = 5;
+
+/// Show what the next model call would see
+///
+/// Each loop is read through the block in force on it. With --max-tokens a context that does not
+/// fit is an error: compact first.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The session: its id or the beginning of it.
+    session: String,
+    /// The loop to read from [default: the current one, or that of --as-of].
+    #[arg(long = "loop", value_name = "LOOP")]
+    in_loop: Option<String>,
+    /// The window in tokens, the recorded system prompt included.
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u64>,
+    /// What becomes of loops before the scope: skip or rollup [default: as compacted].
+    #[arg(long, value_name = "HOW")]
+    older_loops: Option<OlderLoops>,
+    /// The earlier loops that are read with --older-loops skip: fixed:N or token-budget [default:
+    /// as compacted].
+    #[arg(long, value_name = "SCOPE")]
+    scope: Option<CompactionScope>,
+    /// The moment: just after a run, or after a turn (LOOP:TURN).
+    #[arg(long, value_name = "RUN|LOOP:TURN")]
+    as_of: Option<Moment>,
+    /// The form [default: text, with --json json].
+    #[arg(long)]
+    format: Option<Format>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Messages, parts and faults as JSON.
+    Json,
+    /// For people.
+    Text,
+    /// The messages of a chat completions request.
+    Openai,
+    /// The messages of an Anthropic request.
+    Anthropic,
+}
+
+/// Prints the context.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let format = match (args.format, app.json) {
+        (Some(Format::Text), true) => {
+            let text = "--json and --format text contradict each other; give one of them";
+            return Err(CliError::Usage(text.into()));
+        }
+        (Some(format), _) => format,
+        (None, true) => Format::Json,
+        (None, false) => Format::Text,
+    };
+    let context = build(&app.open_to_read()?, args)?;
+    match format {
+        Format::Json => app.out.json(&Told::of(&context))?,
+        Format::Text => context_text::print(&mut app.out, &context)?,
+        Format::Openai => print_for(app, &context, Provider::OpenAi)?,
+        Format::Anthropic => print_for(app, &context, Provider::Anthropic)?,
+    }
+    Ok(Done::Well)
+}
+
+fn build(store: &SqliteStore, args: &Args) -> Result<Context, CliError> {
+    let session = select::session(store, &args.session)?;
+    let mut leaf = select::loop_id(store, &session, args.in_loop.as_deref())?;
+    let mut as_of = None;
+    if let Some(moment) = &args.as_of {
+        let (moment, of_moment) = select::moment(store, &session, moment)?;
+        as_of = Some(moment);
+        check_loop(leaf.as_ref(), &of_moment)?;
+        leaf = Some(of_moment);
+    }
+    let id = &session.session_id;
+    let budget = match args.max_tokens {
+        Some(window) => Some(window.saturating_sub(system_tokens(store, id, leaf.as_ref())?)),
+        None => None,
+    };
+    let options = BuildOptions {
+        leaf,
+        as_of,
+        budget,
+        older_loops: args.older_loops,
+        scope: args.scope,
+    };
+    Ok(build_context_from_session(store, id, &options)?)
+}
+
+fn check_loop(given: Option<&LoopId>, of_moment: &LoopId) -> Result<(), CliError> {
+    match given.filter(|given| *given != of_moment) {
+        Some(given) => Err(CliError::Usage(format!(
+            "--as-of names a moment of loop `{of_moment}`, --loop is `{given}`; leave --loop away"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The JSON of a context.
+#[derive(Serialize)]
+pub struct Told<'a> {
+    session: &'a str,
+    #[serde(rename = "loop")]
+    in_loop: &'a str,
+    messages: &'a [AgentMessage],
+    tokens: u64,
+    bytes: u64,
+    parts: &'a [Part],
+    faults: &'a [Fault],
+}
+
+impl<'a> Told<'a> {
+    /// The JSON of this context.
+    fn of(context: &'a Context) -> Self {
+        Self {
+            session: context.session.as_str(),
+            in_loop: context.leaf.as_str(),
+            messages: &context.messages,
+            tokens: context.tokens,
+            bytes: context.bytes,
+            parts: &context.parts,
+            faults: &context.faults,
+        }
+    }
+}
+
+fn print_for(app: &mut App, context: &Context, provider: Provider) -> Result<(), CliError> {
+    let request = provider_messages(&context.messages, provider);
+    if app.json {
+        app.out.json(&request.with_mended())?;
+    } else {
+        app.out.json(&request)?;
+    }
+    for line in notes(&request.mended) {
+        note(&line);
+    }
+    Ok(())
+}
+
+/// Tells mendings, those of one kind together.
+fn notes(mended: &[Mending]) -> Vec<String> {
+    let mut kinds: BTreeMap<MendingKind, Vec<usize>> = BTreeMap::new();
+    for mending in mended {
+        kinds.entry(mending.kind).or_default().push(mending.message);
+    }
+    let line = |(kind, messages): (MendingKind, Vec<usize>)| {
+        let first = messages.iter().take(NAMED).map(usize::to_string);
+        let mut named = first.collect::<Vec<_>>().join(", ");
+        if messages.len() > NAMED {
+            named.push_str(", …");
+        }
+        let count = messages.len();
+        format!("note: {} ({count} times, messages {named})", said(kind))
+            .replace("(1 times, messages", "(message")
+    };
+    kinds.into_iter().map(line).collect()
+}
+
+fn said(kind: MendingKind) -> &'static str {
+    match kind {
+        MendingKind::ResultAdded => "a call has no result: `[no result recorded]` stands for it",
+        MendingKind::ResultDropped => "a tool result without its call was left out",
+        MendingKind::ResultMoved => "a late tool result was put behind its call",
+        MendingKind::CallRenamed => "the id of a call was changed, the provider refuses it",
+        MendingKind::EmptyDropped => "a message that says nothing was left out",
+        MendingKind::Merged => "a message was joined to the one before, of the same role",
+        MendingKind::ThinkingDropped => "thinking that the provider cannot take was left out",
+        MendingKind::BlockDropped => "a block that the provider does not know was left out",
+        MendingKind::ImageMoved => "an image of a tool result was put into a user message",
+        MendingKind::UserAdded => "a user message was put before the first answer",
+        _ => "a message was mended",
+    }
+}

@@ -1,0 +1,131 @@
+//! A context for people: message by message, under the section that it comes from.
+
+use loopstore::context::{Fault, FaultKind, Part, PartSection};
+use loopstore::{AgentMessage, Content, Context, Message, TurnMap};
+
+use super::error::CliError;
+use super::output::Out;
+use super::text;
+
+/// Prints the context.
+pub fn print(out: &mut Out, context: &Context) -> Result<(), CliError> {
+    out.text(&format!(
+        "Context of session {}, loop {}: {}, {}, {}",
+        text::line(context.session.as_str()),
+        text::line(context.leaf.as_str()),
+        text::count(context.messages.len() as u64, "message"),
+        text::count(context.tokens, "token"),
+        text::bytes(context.bytes),
+    ))?;
+    let mut rest = &context.messages[..];
+    let mut number = 0;
+    for part in &context.parts {
+        let length = usize::try_from(part.messages).unwrap_or(usize::MAX);
+        let (messages, after) = rest.split_at(length.min(rest.len()));
+        out.text(&format!("\n── {}", heading(part)))?;
+        for (message, turn) in messages.iter().zip(turns_of(part, messages)) {
+            out.text(&format!("\n[{number}] {}", head(message, part, turn)))?;
+            for block in message.message().map_or(&[][..], Message::content) {
+                out.text(&said(block))?;
+            }
+            number += 1;
+        }
+        rest = after;
+    }
+    if !context.faults.is_empty() {
+        out.text("\n── faults that the recorded messages have")?;
+    }
+    for fault in &context.faults {
+        out.text(&fault_line(fault))?;
+    }
+    Ok(())
+}
+
+/// Says where a part comes from.
+pub fn heading(part: &Part) -> String {
+    let section = match part.section {
+        PartSection::Rollup => "summary of everything up to here",
+        PartSection::First => "first turns, word for word",
+        PartSection::Compacted => "summary",
+        PartSection::Recent => "recent turns, long outputs cut",
+        PartSection::Tail => "after the block, word for word",
+        PartSection::Raw => "word for word",
+    };
+    format!(
+        "loop {}, {} {}: {section} ({}, {})",
+        text::line(part.loop_id.as_str()),
+        if part.from_turn == part.to_turn {
+            "turn"
+        } else {
+            "turns"
+        },
+        text::turns(part.from_turn, part.to_turn),
+        text::count(part.messages, "message"),
+        text::count(part.tokens, "token"),
+    )
+}
+
+/// Returns the turn of each message where it is sure: a summary has none of its own, and where
+/// whole turns are gone the others cannot be counted.
+fn turns_of(part: &Part, messages: &[AgentMessage]) -> Vec<Option<u32>> {
+    let map = TurnMap::from_messages(messages);
+    let is_summary = matches!(part.section, PartSection::Rollup | PartSection::Compacted);
+    let mut turns = vec![None; messages.len()];
+    if is_summary || map.turn_count() != part.to_turn - part.from_turn + 1 {
+        return turns;
+    }
+    for group in 0..map.turn_count() {
+        if let Some((from, to)) = map.turn_msg_range(group) {
+            turns[from..to].fill(Some(part.from_turn + group));
+        }
+    }
+    turns
+}
+
+fn head(message: &AgentMessage, part: &Part, turn: Option<u32>) -> String {
+    let mut line = message.role().as_str().to_owned();
+    if let Some(Message::ToolResult(result)) = message.message() {
+        line = format!("result of {}", text::line(&result.tool_name));
+        if result.is_error {
+            line.push_str(", failed");
+        }
+        line.push_str(&format!(" (call {})", text::line(&result.tool_call_id)));
+    }
+    if let Some(turn) = turn {
+        line.push_str(&format!(", {}:{turn}", text::line(part.loop_id.as_str())));
+    }
+    line
+}
+
+fn said(block: &Content) -> String {
+    match block {
+        Content::Text(text) => text.text.clone(),
+        Content::Thinking(thinking) => format!("(thinking) {}", thinking.thinking),
+        Content::Image(image) => {
+            let bytes = image.data.len() as u64 / 4 * 3;
+            format!(
+                "(image {}, {})",
+                text::line(&image.mime_type),
+                text::bytes(bytes)
+            )
+        }
+        Content::ToolCall(call) => format!(
+            "(call {}) {} {}",
+            text::line(&call.id),
+            text::line(&call.name),
+            call.arguments.as_str()
+        ),
+        Content::Other(json) => format!("(block) {}", json.as_str()),
+    }
+}
+
+fn fault_line(fault: &Fault) -> String {
+    let what = match fault.kind {
+        FaultKind::ResultWithoutCall => "a tool result without its call",
+        FaultKind::CallWithoutResult => "a tool call without its result",
+        FaultKind::DuplicateCallId => "a call id that an earlier call has too",
+        _ => "a fault",
+    };
+    let call = text::line(&fault.tool_call_id);
+    format!("[{}] {what} ({call})", fault.message)
+}

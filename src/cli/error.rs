@@ -1,0 +1,129 @@
+//! What goes wrong, told on stderr in full sentences.
+
+use std::error::Error;
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+use loopstore::context::BuildError;
+use loopstore::import::ImportError;
+use loopstore::{OpenError, StoreError};
+
+use super::output;
+
+/// Why a command ended before it was done.
+#[derive(Debug)]
+pub enum CliError {
+    /// It failed.
+    Failed(Box<dyn Error>),
+    /// It was asked for something that it does not take.
+    Usage(String),
+    /// Nobody reads stdout any more.
+    Pipe,
+}
+
+impl CliError {
+    /// Tells the error with its causes and returns the exit code.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            Self::Pipe => ExitCode::SUCCESS,
+            Self::Usage(text) => {
+                output::note(&format!("error: {text}"));
+                ExitCode::from(2)
+            }
+            Self::Failed(error) => {
+                output::note(&format!("error: {}", told(&**error)));
+                if let Some(hint) = hint(&**error) {
+                    output::note(&format!("hint: {hint}"));
+                }
+                ExitCode::from(1)
+            }
+        }
+    }
+}
+
+/// Returns an error with its causes; a cause that the text names already is not told again.
+pub fn told(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let why = error.to_string();
+        if !text.contains(&why) {
+            text.push_str(": ");
+            text.push_str(&why);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Says what to do next where the error itself does not.
+fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<OpenError>() {
+        return match error {
+            OpenError::NotADatabase { .. } => {
+                Some("name the database with --db, or create one with `loopstore import`")
+            }
+            OpenError::Counter { .. } => {
+                Some("open it with the token counter that it was made with")
+            }
+            OpenError::Other { .. } => Some(
+                "check that the file can be used and its folder written: SQLite keeps its log \
+                 beside the file, also for reading",
+            ),
+            _ => None,
+        };
+    }
+    if let Some(ImportError::Read { .. }) = error.downcast_ref::<ImportError>() {
+        return Some("check the path and that the file may be read");
+    }
+    match error.downcast_ref::<StoreError>()? {
+        StoreError::ReadOnly => Some("make the file and its folder writable, or work on a copy"),
+        StoreError::Full => Some("make room and run the command again"),
+        _ => None,
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}
+
+impl From<OpenError> for CliError {
+    fn from(error: OpenError) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}
+
+impl From<BuildError> for CliError {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Store(error) => error.into(),
+            other => Self::Failed(Box::new(other)),
+        }
+    }
+}
+
+impl From<ImportError> for CliError {
+    fn from(error: ImportError) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::Pipe,
+            _ => Self::Failed(Box::new(error)),
+        }
+    }
+}
+
+impl From<serde_json::Error> for CliError {
+    fn from(error: serde_json::Error) -> Self {
+        match error.io_error_kind() {
+            Some(ErrorKind::BrokenPipe) => Self::Pipe,
+            _ => Self::Failed(Box::new(error)),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `loopstore history`
+
+use loopstore::store::sqlite::Record;
+
+use super::error::CliError;
+use super::output::width;
+use super::table::{Column, Table};
+use super::{App, Done, select, text};
+
+/// List the compactions, newest first, with every undo and redo
+#[derive(clap::Args)]
+pub struct Args {
+    /// The session: its id or the beginning of it [default: all].
+    session: Option<String>,
+}
+
+/// Lists the runs.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let store = app.open_to_read()?;
+    let session = match &args.session {
+        Some(given) => Some(select::session(&store, given)?.session_id),
+        None => None,
+    };
+    let runs = store.run_rows(session.as_ref())?;
+    if app.json {
+        app.out.json(&runs)?;
+        return Ok(Done::Well);
+    }
+    if runs.is_empty() {
+        app.out
+            .text("Nothing was compacted yet; `loopstore compact` does it.")?;
+        return Ok(Done::Well);
+    }
+    app.out
+        .text(&runs_table(&runs, session.is_none()).lines(width()))?;
+    if let Some(flips) = flips_table(&runs) {
+        app.out.text("")?;
+        app.out.text(&flips.lines(width()))?;
+    }
+    Ok(Done::Well)
+}
+
+fn runs_table(runs: &[Record], of_all: bool) -> Table {
+    let mut columns = vec![Column::text("RUN", 18)];
+    if of_all {
+        columns.push(Column::text("SESSION", 10));
+    }
+    columns.extend([
+        Column::text("LOOP", 8),
+        Column::text("STARTED", 19).optional(),
+        Column::text("TRIGGER", 8).optional(),
+        Column::text("STRATEGY", 8).optional(),
+        Column::text("OUTCOME", 9),
+        Column::text("STATE", 8),
+        Column::number("BEFORE"),
+        Column::number("AFTER"),
+        Column::text("ERROR", 12).optional(),
+    ]);
+    let mut table = Table::new(columns);
+    for run in runs {
+        let text = |column| run.text(column).unwrap_or_default();
+        let number = |column| run.number(column).map(text::number).unwrap_or_default();
+        let mut cells = vec![text("run_id")];
+        if of_all {
+            cells.push(text("session_id"));
+        }
+        cells.extend([
+            text("loop_id"),
+            text::time(&text("started_at")),
+            text("trigger"),
+            text("strategy"),
+            text("outcome"),
+            state(run).to_owned(),
+            number("tokens_before"),
+            number("tokens_after"),
+            text("error"),
+        ]);
+        table.row(cells);
+    }
+    table
+}
+
+fn state(run: &Record) -> &'static str {
+    match (run.text("outcome").as_deref(), run.number("is_live")) {
+        (Some("committed"), Some(0)) => "undone",
+        (Some("committed"), _) => "in force",
+        _ => "",
+    }
+}
+
+/// Returns the undos and redos, newest first, if there are any.
+fn flips_table(runs: &[Record]) -> Option<Table> {
+    let mut table = Table::new(vec![
+        Column::text("RUN", 18),
+        Column::text("WHAT", 4),
+        Column::text("LOOP", 8),
+        Column::number("TURNS"),
+        Column::text("WHEN", 19),
+        Column::text("REASON", 8).optional(),
+    ]);
+    let mut found = false;
+    for run in runs {
+        let flips: Vec<Flip> = run.get("flips").read().unwrap_or_default();
+        for flip in flips.into_iter().rev() {
+            found = true;
+            table.row(vec![
+                run.text("run_id").unwrap_or_default(),
+                flip.kind,
+                flip.r#loop,
+                text::number(flip.turns),
+                text::time(&flip.at),
+                flip.reason.unwrap_or_default(),
+            ]);
+        }
+    }
+    found.then_some(table)
+}
+
+#[derive(serde::Deserialize)]
+struct Flip {
+    kind: String,
+    r#loop: String,
+    turns: i64,
+    at: String,
+    reason: Option<String>,
+}

@@ -1,0 +1,158 @@
+//! The commands: one file each, with an `Args` struct whose doc comment is the help and a `run`
+//! function.
+//!
+//! Results go to stdout, all else to stderr. A new command is one file, its variant in [`Command`]
+//! and its line in [`run`].
+
+mod compact;
+mod completions;
+mod context;
+mod context_text;
+mod demo;
+mod demo_session;
+mod error;
+mod history;
+mod import;
+mod output;
+mod redo;
+mod select;
+mod sessions;
+mod show;
+mod show_tree;
+mod sql;
+mod stats;
+mod table;
+mod text;
+mod undo;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use loopstore::{OpenError, SqliteOptions, SqliteStore};
+
+use error::CliError;
+use output::Out;
+
+/// A persistent session store for long-running agents, with compaction as an overlay.
+///
+/// What an agent did is recorded once and never rewritten. A compaction puts blocks over loops; the
+/// next model call reads through them, and they can be undone.
+#[derive(Parser)]
+#[command(name = "loopstore", version, max_term_width = 100)]
+struct Cli {
+    /// The database.
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "LOOPSTORE_DB",
+        hide_env_values = true,
+        default_value = "loopstore.db"
+    )]
+    db: PathBuf,
+
+    /// Print one JSON document on stdout.
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Import(import::Args),
+    Sessions(sessions::Args),
+    Show(show::Args),
+    Context(context::Args),
+    Compact(compact::Args),
+    History(history::Args),
+    Undo(undo::Args),
+    Redo(redo::Args),
+    Sql(sql::Args),
+    Stats(stats::Args),
+    Verify(verify::Args),
+    Completions(completions::Args),
+}
+
+/// How a command ended that could say what it had to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    /// As asked.
+    Well,
+    /// Not as asked; what was printed says so.
+    Badly,
+    /// The database is damaged.
+    Damaged,
+}
+
+/// What every command has at hand.
+struct App {
+    db: PathBuf,
+    json: bool,
+    out: Out,
+}
+
+impl App {
+    /// Opens the database for reading; it must be there.
+    fn open_to_read(&self) -> Result<SqliteStore, OpenError> {
+        SqliteStore::open_with(&self.db, SqliteOptions::new().read_only(true))
+    }
+
+    /// Opens the database for writing; it must be there.
+    fn open_to_write(&self) -> Result<SqliteStore, OpenError> {
+        SqliteStore::open_with(&self.db, SqliteOptions::new().create(false))
+    }
+}
+
+/// Runs the command that the arguments name and returns the exit code.
+pub fn main() -> ExitCode {
+    if std::env::args_os().len() <= 1 {
+        // A closed pipe is no reason to complain about help.
+        let _ = Cli::command().print_long_help();
+        return ExitCode::SUCCESS;
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let mut app = App {
+        db: cli.db,
+        json: cli.json,
+        out: Out::new(),
+    };
+    let done = run(&mut app, &cli.command).and_then(|done| {
+        app.out.flush()?;
+        Ok(done)
+    });
+    match done {
+        Ok(Done::Well) => ExitCode::SUCCESS,
+        Ok(Done::Badly) => ExitCode::from(1),
+        Ok(Done::Damaged) => ExitCode::from(3),
+        Err(error) => error.report(),
+    }
+}
+
+fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
+    match command {
+        Command::Demo(args) => demo::run(app, args),
+        Command::Import(args) => import::run(app, args),
+        Command::Sessions(args) => sessions::run(app, args),
+        Command::Show(args) => show::run(app, args),
+        Command::Context(args) => context::run(app, args),
+        Command::Compact(args) => compact::run(app, args),
+        Command::History(args) => history::run(app, args),
+        Command::Undo(args) => undo::run(app, args),
+        Command::Redo(args) => redo::run(app, args),
+        Command::Sql(args) => sql::run(app, args),
+        Command::Stats(args) => stats::run(app, args),
+        Command::Verify(args) => verify::run(app, args),
+        Command::Completions(args) => completions::run(app, args),
+    }
+}

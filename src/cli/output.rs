@@ -1,0 +1,57 @@
+//! Where results and notes go.
+
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use serde::Serialize;
+
+use super::error::CliError;
+use super::text;
+
+/// Standard output, written in large pieces.
+pub struct Out(BufWriter<Stdout>);
+
+impl Out {
+    /// Standard output.
+    pub fn new() -> Self {
+        Self(BufWriter::with_capacity(64 << 10, io::stdout()))
+    }
+
+    /// Prints lines for people. What a transcript says cannot steer the terminal.
+    pub fn text(&mut self, lines: &str) -> Result<(), CliError> {
+        self.0.write_all(text::clean(lines).as_bytes())?;
+        Ok(self.0.write_all(b"\n")?)
+    }
+
+    /// Prints one JSON document.
+    pub fn json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), CliError> {
+        serde_json::to_writer_pretty(&mut self.0, value)?;
+        Ok(self.0.write_all(b"\n")?)
+    }
+
+    /// Prints bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        Ok(self.0.write_all(bytes)?)
+    }
+
+    /// Hands everything on.
+    pub fn flush(&mut self) -> Result<(), CliError> {
+        Ok(self.0.flush()?)
+    }
+}
+
+/// Tells something on stderr. If nobody listens there, that is no error.
+pub fn note(lines: &str) {
+    let _ = writeln!(io::stderr(), "{}", text::clean(lines));
+}
+
+/// Returns how wide lines may be: the terminal, else what `COLUMNS` says, else any width.
+pub fn width() -> Option<usize> {
+    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+    if !io::stdout().is_terminal() {
+        return told();
+    }
+    match terminal_size::terminal_size() {
+        Some((terminal_size::Width(width), _)) => Some(usize::from(width)),
+        None => told(),
+    }
+}

@@ -1,0 +1,98 @@
+//! `loopstore show`
+
+use loopstore::store::sqlite::{Record, SessionView};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use super::error::CliError;
+use super::show_tree::tree;
+use super::{App, Done, select, text};
+
+/// Show a session: its tree of loops, with the blocks that compactions put on them
+#[derive(clap::Args)]
+pub struct Args {
+    /// The session: its id or the beginning of it.
+    session: String,
+}
+
+/// Prints the session.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let store = app.open_to_read()?;
+    let session = select::session(&store, &args.session)?;
+    let view = store.session_view(&session.session_id)?;
+    if app.json {
+        app.out.json(&Told(&view))?;
+        return Ok(Done::Well);
+    }
+    app.out.text(&head(&view.session))?;
+    for line in tree(&view) {
+        app.out.text(&line)?;
+    }
+    Ok(Done::Well)
+}
+
+fn head(session: &Record) -> String {
+    let word = |column| session.text(column).map(|text| text::line(&text));
+    let number = |column| session.number(column).unwrap_or(0);
+    let mut first = format!("Session {}", word("session_id").unwrap_or_default());
+    if let Some(title) = word("title") {
+        first.push_str(&format!(": {title}"));
+    }
+    let mut facts = Vec::new();
+    facts.extend(word("agent_id").map(|agent| format!("agent {agent}")));
+    facts.extend(word("source").map(|source| format!("from {source}")));
+    facts.extend(word("created_at").map(|time| format!("created {}", text::time(&time))));
+    facts.extend(word("last_active_at").map(|time| format!("last active {}", text::time(&time))));
+    let totals = [
+        text::count(number("loops"), "loop"),
+        text::count(number("turns"), "turn"),
+        text::count(number("messages"), "message"),
+        text::count(number("tokens"), "token"),
+    ];
+    format!("{first}\n{}\n{}\n", facts.join(", "), totals.join(", "))
+}
+
+/// The JSON: the session's row with `session`, its id, and `loops`.
+struct Told<'a>(&'a SessionView);
+
+impl Serialize for Told<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("session", &self.0.session.get("session_id"))?;
+        for (column, value) in self.0.session.iter() {
+            // The two keys that stand for something else here.
+            let column = if column == "loops" {
+                "loop_count"
+            } else {
+                column
+            };
+            map.serialize_entry(column, value)?;
+        }
+        map.serialize_entry("loops", &Loops(&self.0.loops))?;
+        map.end()
+    }
+}
+
+struct Loops<'a>(&'a [(Record, Vec<Record>)]);
+
+impl Serialize for Loops<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|(row, blocks)| Loop { row, blocks }))
+    }
+}
+
+struct Loop<'a> {
+    row: &'a Record,
+    blocks: &'a [Record],
+}
+
+impl Serialize for Loop<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (column, value) in self.row.iter() {
+            map.serialize_entry(column, value)?;
+        }
+        map.serialize_entry("blocks", self.blocks)?;
+        map.end()
+    }
+}

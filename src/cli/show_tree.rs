@@ -1,0 +1,174 @@
+//! The tree of a session's loops.
+//!
+//! A line of loops that go on from each other stays on one level; other ways on are indented under
+//! the loop that they leave.
+
+use std::collections::HashMap;
+
+use loopstore::store::sqlite::{Record, SessionView};
+
+use super::text;
+
+/// Returns the lines of the tree.
+pub fn tree(view: &SessionView) -> Vec<String> {
+    let mut tree = Tree::of(view);
+    let roots: Vec<usize> = (0..view.loops.len())
+        .filter(|at| tree.parents[*at].is_none())
+        .collect();
+    for root in roots {
+        tree.line_of_loops(root, "");
+    }
+    tree.lines
+}
+
+struct Tree<'a> {
+    view: &'a SessionView,
+    parents: Vec<Option<usize>>,
+    children: Vec<Vec<usize>>,
+    /// The loops from the root to the current one.
+    is_current: Vec<bool>,
+    lines: Vec<String>,
+}
+
+impl<'a> Tree<'a> {
+    fn of(view: &'a SessionView) -> Self {
+        let count = view.loops.len();
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let (mut parents, mut children) = (Vec::new(), vec![Vec::new(); count]);
+        for (at, (row, _)) in view.loops.iter().enumerate() {
+            // A parent that comes later, or is in another session, is only a name.
+            let parent = row
+                .text("parent_loop_id")
+                .and_then(|id| seen.get(&id).copied());
+            if let Some(parent) = parent {
+                children[parent].push(at);
+            }
+            parents.push(parent);
+            seen.insert(row.text("loop_id").unwrap_or_default(), at);
+        }
+        let mut is_current = vec![false; count];
+        let current = view.session.text("current_loop_id");
+        let mut step = current.and_then(|id| seen.get(&id).copied());
+        while let Some(at) = step {
+            is_current[at] = true;
+            step = parents[at];
+        }
+        Self {
+            view,
+            parents,
+            children,
+            is_current,
+            lines: Vec::new(),
+        }
+    }
+
+    /// Adds a loop and those that go on from it, its branches indented.
+    fn line_of_loops(&mut self, first: usize, indent: &str) {
+        let mut next = Some(first);
+        while let Some(at) = next {
+            self.add(at, indent);
+            next = self.main_child(at);
+            for branch in self.children[at].clone() {
+                if Some(branch) != next {
+                    self.line_of_loops(branch, &format!("{indent}  │ "));
+                }
+            }
+        }
+    }
+
+    /// Returns the loop that goes on from this one: on the way to the current loop, else the first
+    /// that begins after its last turn.
+    fn main_child(&self, at: usize) -> Option<usize> {
+        let children = &self.children[at];
+        let last = self.view.loops[at].0.number("turns").map(|turns| turns - 1);
+        let goes_on = |child: &&usize| self.view.loops[**child].0.number("parent_turn") == last;
+        let current = children.iter().find(|child| self.is_current[**child]);
+        current.or_else(|| children.iter().find(goes_on)).copied()
+    }
+
+    fn add(&mut self, at: usize, indent: &str) {
+        let (row, blocks) = &self.view.loops[at];
+        let is_leaf = self.view.session.get("current_loop_id") == row.get("loop_id");
+        let mark = if is_leaf { "●" } else { "○" };
+        self.lines
+            .push(format!("{indent}{mark} {}{}", head(row), self.origin(at)));
+        for block in blocks {
+            self.lines
+                .push(format!("{indent}    {}", block_line(block)));
+        }
+    }
+
+    /// Says where a loop goes on from, unless that is the end of the loop above it.
+    fn origin(&self, at: usize) -> String {
+        let row = &self.view.loops[at].0;
+        let (Some(id), turn) = (row.text("parent_loop_id"), row.number("parent_turn")) else {
+            return String::new();
+        };
+        let id = text::line(&id);
+        let Some(parent) = self.parents[at] else {
+            return format!("; after {id}");
+        };
+        let last = self.view.loops[parent]
+            .0
+            .number("turns")
+            .map(|turns| turns - 1);
+        match turn {
+            _ if turn == last && self.main_child(parent) == Some(at) => String::new(),
+            Some(turn) => format!("; after turn {turn} of {id}"),
+            None => format!("; before the first turn of {id}"),
+        }
+    }
+}
+
+fn head(row: &Record) -> String {
+    let word = |column| text::line(&row.text(column).unwrap_or_default());
+    let number = |column| row.number(column).unwrap_or(0);
+    let mut line = format!(
+        "{}  {}, {}: {}, {}, {}",
+        word("loop_id"),
+        word("continuation_kind"),
+        word("status"),
+        text::count(number("turns"), "turn"),
+        text::count(number("messages"), "message"),
+        text::count(number("tokens"), "token"),
+    );
+    if row.number("archived") == Some(1) {
+        line.push_str("; archived");
+    }
+    line
+}
+
+fn block_line(block: &Record) -> String {
+    let number = |column: &str| block.number(column);
+    let mut sections = Vec::new();
+    for (name, column) in [
+        ("first", "keep_first"),
+        ("compacted", "keep_compacted"),
+        ("recent", "keep_recent"),
+    ] {
+        let ends = (
+            number(&format!("{column}_start")),
+            number(&format!("{column}_end")),
+        );
+        if let (Some(first), Some(last)) = ends {
+            sections.push(format!("{name} {}", text::turns(first, last)));
+        }
+    }
+    let state = match number("is_active") {
+        Some(1) => "in force",
+        _ => "not in force",
+    };
+    format!(
+        "block {} ({}, {state}): {}; {} of {} tokens; run {}",
+        number("generation").unwrap_or(0),
+        text::line(&block.text("kind").unwrap_or_default()),
+        if sections.is_empty() {
+            "no turns".to_owned()
+        } else {
+            sections.join(", ")
+        },
+        text::number(number("tokens_block").unwrap_or(0)),
+        text::number(number("tokens_covered").unwrap_or(0)),
+        text::line(&block.text("run_id").unwrap_or_default()),
+    )
+}

@@ -1,0 +1,55 @@
+//! `loopstore stats`
+
+use loopstore::store::sqlite::Stats;
+use serde::Serialize;
+
+use super::error::CliError;
+use super::{App, Done, text};
+
+/// Count what the database holds, and its files
+#[derive(clap::Args)]
+pub struct Args {}
+
+#[derive(Serialize)]
+struct Told {
+    path: String,
+    #[serde(flatten)]
+    stats: Stats,
+}
+
+/// Prints the figures.
+pub fn run(app: &mut App, _: &Args) -> Result<Done, CliError> {
+    let told = Told {
+        path: app.db.display().to_string(),
+        stats: app.open_to_read()?.stats()?,
+    };
+    if app.json {
+        app.out.json(&told)?;
+    } else {
+        app.out.text(&lines(&told))?;
+    }
+    Ok(Done::Well)
+}
+
+fn lines(told: &Told) -> String {
+    let stats = &told.stats;
+    let size = |bytes: i64| text::bytes(bytes.unsigned_abs());
+    let lines = [
+        ("database", text::line(&told.path)),
+        ("sessions", text::number(stats.sessions)),
+        ("loops", text::number(stats.loops)),
+        ("turns", text::number(stats.turns)),
+        ("messages", text::number(stats.messages)),
+        ("extensions", text::number(stats.extensions)),
+        ("tokens", text::number(stats.tokens)),
+        ("message size", size(stats.bytes)),
+        ("compaction runs", text::number(stats.runs)),
+        ("blocks", text::number(stats.blocks)),
+        ("blobs", text::number(stats.blobs)),
+        ("blob size", size(stats.blob_bytes)),
+        ("file size", size(stats.file_bytes)),
+        ("log size", size(stats.wal_bytes)),
+    ];
+    let line = |(name, value): &(&str, String)| format!("{name:<16} {value}");
+    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,204 @@
+//! Plain tables that stay within a width.
+//!
+//! Columns are cut to make room, the widest first; then those that can be missed go, the last
+//! first; if that is still too wide, each row becomes lines of its own.
+
+use super::text;
+
+/// The widest column of a table that may have any width: cells before it are padded to it.
+const WIDEST: usize = 200;
+
+/// A column.
+pub struct Column {
+    title: String,
+    is_number: bool,
+    is_optional: bool,
+    least: usize,
+}
+
+impl Column {
+    /// A column of text that may be cut to `least` columns.
+    pub fn text(title: impl Into<String>, least: usize) -> Self {
+        Self {
+            title: title.into(),
+            is_number: false,
+            is_optional: false,
+            least,
+        }
+    }
+
+    /// A column of numbers, never cut.
+    pub fn number(title: impl Into<String>) -> Self {
+        Self {
+            is_number: true,
+            ..Self::text(title, usize::MAX)
+        }
+    }
+
+    /// The same column, which may be left out.
+    pub fn optional(self) -> Self {
+        Self {
+            is_optional: true,
+            ..self
+        }
+    }
+}
+
+/// A table.
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: Vec<Column>) -> Self {
+        Self {
+            columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row with a cell for each column.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows
+            .push(cells.iter().map(|cell| text::line(cell)).collect());
+    }
+
+    /// Returns the lines.
+    pub fn lines(&self, width: Option<usize>) -> String {
+        let natural = self.natural_widths(width.is_none());
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        let Some(width) = width else {
+            return self.draw(&shown, &natural);
+        };
+        loop {
+            let mut widths = natural.clone();
+            if self.shrink(&shown, &mut widths, width) {
+                return self.draw(&shown, &widths);
+            }
+            match shown.iter().rposition(|at| self.columns[*at].is_optional) {
+                Some(place) => shown.remove(place),
+                None => return self.records(width),
+            };
+        }
+    }
+
+    fn natural_widths(&self, is_capped: bool) -> Vec<usize> {
+        let last = self.columns.len().saturating_sub(1);
+        let width = |(at, column): (usize, &Column)| {
+            let cells = self.rows.iter().map(|row| text::columns(&row[at]));
+            let natural = cells.max().unwrap_or(0).max(text::columns(&column.title));
+            if is_capped && at != last {
+                natural.min(WIDEST)
+            } else {
+                natural
+            }
+        };
+        self.columns.iter().enumerate().map(width).collect()
+    }
+
+    /// Cuts the widest columns until the line fits; tells whether it does.
+    fn shrink(&self, shown: &[usize], widths: &mut [usize], width: usize) -> bool {
+        loop {
+            let used: usize = shown.iter().map(|at| widths[*at]).sum();
+            let used = used + shown.len().saturating_sub(1) * 2;
+            let Some(over) = used.checked_sub(width).filter(|over| *over > 0) else {
+                return true;
+            };
+            let can_shrink = |at: &&usize| widths[**at] > self.columns[**at].least;
+            let Some(&widest) = shown
+                .iter()
+                .filter(can_shrink)
+                .max_by_key(|at| widths[**at])
+            else {
+                return false;
+            };
+            let rest = shown
+                .iter()
+                .filter(|at| **at != widest)
+                .map(|at| widths[*at]);
+            let next = rest.max().unwrap_or(0).min(widths[widest] - 1);
+            let least = self.columns[widest].least.max(next);
+            widths[widest] = least.max(widths[widest].saturating_sub(over));
+        }
+    }
+
+    fn draw(&self, shown: &[usize], widths: &[usize]) -> String {
+        let titles: Vec<String> = self.columns.iter().map(|c| c.title.clone()).collect();
+        let lines = std::iter::once(&titles).chain(&self.rows).map(|row| {
+            let cells = shown
+                .iter()
+                .map(|at| self.cell(&row[*at], *at, widths[*at]));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    fn cell(&self, cell: &str, at: usize, width: usize) -> String {
+        let cell = text::fit(cell, width);
+        let space = " ".repeat(width - text::columns(&cell));
+        if self.columns[at].is_number {
+            space + &cell
+        } else {
+            cell.into_owned() + &space
+        }
+    }
+
+    /// Returns each row as lines of its own.
+    fn records(&self, width: usize) -> String {
+        let names = self.columns.iter().map(|c| text::columns(&c.title));
+        let widest = names.max().unwrap_or(0);
+        let record = |row: &Vec<String>| {
+            let lines = self.columns.iter().zip(row).map(|(column, cell)| {
+                let space = " ".repeat(widest - text::columns(&column.title));
+                let line = format!("{}{space}  {cell}", column.title);
+                text::fit(line.trim_end(), width).into_owned()
+            });
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        let records: Vec<String> = self.rows.iter().map(record).collect();
+        records.join("\n\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(vec![
+            Column::text("id", 4),
+            Column::text("title", 5),
+            Column::number("tokens"),
+            Column::text("source", 6).optional(),
+        ]);
+        table.row(vec![
+            "0197a3c2".into(),
+            "Fix the\nbuild".into(),
+            "12,345".into(),
+            "claude".into(),
+        ]);
+        table
+    }
+
+    #[test]
+    fn a_table_is_cut_thinned_and_at_last_turned() {
+        assert_eq!(
+            table().lines(None),
+            "id        title           tokens  source\n0197a3c2  Fix the\\nbuild  12,345  claude"
+        );
+        assert_eq!(
+            table().lines(Some(33)),
+            "id        title    tokens  source\n0197a3c2  Fix th…  12,345  claude"
+        );
+        assert_eq!(
+            table().lines(Some(20)),
+            "id    title  tokens\n019…  Fix …  12,345"
+        );
+        assert_eq!(
+            table().lines(Some(14)),
+            "id      0197a…\ntitle   Fix t…\ntokens  12,345\nsource  claude"
+        );
+    }
+}

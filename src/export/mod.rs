@@ -1,0 +1,3 @@
+//! Ways out: what a session holds, in the forms that others read.
+
+pub mod provider;

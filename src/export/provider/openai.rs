@@ -1,0 +1,193 @@
+//! Chat completions.
+
+use serde::Serialize;
+
+use super::pairs::Placed;
+use super::{Mending, MendingKind};
+use crate::model::{self, Content, Image, ToolCall, ToolResultMessage};
+
+/// A message of the request.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub(super) enum Message {
+    User {
+        content: Parts,
+    },
+    Assistant {
+        content: Option<Parts>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<Call>,
+    },
+    Tool {
+        tool_call_id: String,
+        content: Parts,
+    },
+}
+
+/// Content: plain text if that is all there is.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Parts {
+    Text(String),
+    List(Vec<Part>),
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Part {
+    Text { text: String },
+    ImageUrl { image_url: Url },
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Url {
+    url: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Call {
+    id: String,
+    r#type: &'static str,
+    function: Function,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Function {
+    name: String,
+    arguments: String,
+}
+
+/// Writes the messages.
+pub(super) fn write(messages: &[Placed], mended: &mut Vec<Mending>) -> Vec<Message> {
+    let mut writer = Writer {
+        mended,
+        out: Vec::with_capacity(messages.len()),
+        images: Vec::new(),
+    };
+    for placed in messages {
+        writer.add(placed);
+    }
+    writer.flush_images();
+    writer.out
+}
+
+struct Writer<'a> {
+    mended: &'a mut Vec<Mending>,
+    out: Vec<Message>,
+    /// Images of tool results: only a user message may hold them.
+    images: Vec<Part>,
+}
+
+impl Writer<'_> {
+    fn add(&mut self, placed: &Placed) {
+        let at = placed.at;
+        if let model::Message::ToolResult(result) = &placed.message {
+            return self.result(at, result);
+        }
+        self.flush_images();
+        let is_user = matches!(placed.message, model::Message::User(_));
+        let (mut parts, mut calls) = (Vec::new(), Vec::new());
+        for block in placed.message.content() {
+            match block {
+                Content::ToolCall(call) if !is_user => calls.push(call_of(call)),
+                Content::Image(image) if is_user => self.image(at, image, &mut parts),
+                _ => self.block(at, block, &mut parts),
+            }
+        }
+        if parts.is_empty() && calls.is_empty() {
+            self.mended.push(Mending::of(MendingKind::EmptyDropped, at));
+        } else if is_user {
+            let content = parts_of(parts);
+            self.out.push(Message::User { content });
+        } else {
+            let content = (!parts.is_empty()).then(|| parts_of(parts));
+            self.out.push(Message::Assistant {
+                content,
+                tool_calls: calls,
+            });
+        }
+    }
+
+    fn result(&mut self, at: usize, result: &ToolResultMessage) {
+        let (mut parts, mut images) = (Vec::new(), Vec::new());
+        for block in &result.content {
+            match block {
+                Content::Image(image) => self.image(at, image, &mut images),
+                _ => self.block(at, block, &mut parts),
+            }
+        }
+        if !images.is_empty() {
+            let kind = MendingKind::ImageMoved;
+            self.mended
+                .push(Mending::of_call(kind, at, &result.tool_call_id));
+            let text = format!("Images that tool call {} gave:", result.tool_call_id);
+            self.images.push(Part::Text { text });
+            self.images.append(&mut images);
+        }
+        self.out.push(Message::Tool {
+            tool_call_id: result.tool_call_id.clone(),
+            content: parts_of(parts),
+        });
+    }
+
+    /// Adds a text; anything else is left out and reported.
+    fn block(&mut self, at: usize, block: &Content, parts: &mut Vec<Part>) {
+        let kind = match block {
+            Content::Text(text) if text.text.is_empty() => return,
+            Content::Text(text) => {
+                let text = text.text.clone();
+                return parts.push(Part::Text { text });
+            }
+            Content::Thinking(_) => MendingKind::ThinkingDropped,
+            _ => MendingKind::BlockDropped,
+        };
+        self.mended.push(Mending::of(kind, at));
+    }
+
+    fn image(&mut self, at: usize, image: &Image, parts: &mut Vec<Part>) {
+        if image.data.is_empty() {
+            self.mended.push(Mending::of(MendingKind::BlockDropped, at));
+            return;
+        }
+        let url = format!("data:{};base64,{}", image.mime_type, image.data);
+        parts.push(Part::ImageUrl {
+            image_url: Url { url },
+        });
+    }
+
+    fn flush_images(&mut self) {
+        if !self.images.is_empty() {
+            let content = Parts::List(std::mem::take(&mut self.images));
+            self.out.push(Message::User { content });
+        }
+    }
+}
+
+fn parts_of(mut parts: Vec<Part>) -> Parts {
+    match (parts.len(), parts.pop()) {
+        (_, None) => Parts::Text(String::new()),
+        (1, Some(Part::Text { text })) => Parts::Text(text),
+        (_, Some(last)) => {
+            parts.push(last);
+            Parts::List(parts)
+        }
+    }
+}
+
+fn call_of(call: &ToolCall) -> Call {
+    let arguments = if call.arguments.is_null() {
+        "{}".to_owned()
+    } else {
+        // A source may have kept the arguments as the text that the model wrote.
+        let written = call.arguments.read::<String>();
+        written.unwrap_or_else(|_| call.arguments.as_str().to_owned())
+    };
+    Call {
+        id: call.id.clone(),
+        r#type: "function",
+        function: Function {
+            name: call.name.clone(),
+            arguments,
+        },
+    }
+}

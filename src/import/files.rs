@@ -1,0 +1,369 @@
+//! Files and folders: which hold transcripts, and one transaction for each that does.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::report::ImportReport;
+use super::writer::{Origin, StoreSink};
+use super::{ImportError, Importer, Source, importers};
+use crate::model::SessionId;
+use crate::store::{SessionStore, StoreError};
+
+/// How much of a file is looked at to tell its format, in bytes.
+const HEAD_BYTES: u64 = 64 << 10;
+/// How much is read at once, in bytes.
+const BUFFER_BYTES: usize = 128 << 10;
+/// How many reasons an error tells.
+const MAX_REASONS: usize = 5;
+
+/// How files are imported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// The format; `None`: as each file looks.
+    pub format: Option<String>,
+    /// Only this session of the files.
+    pub session: Option<SessionId>,
+}
+
+/// Told before each file.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Its number, from 1.
+    pub file: u64,
+    /// How many files there are.
+    pub files: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// Imports files and folders into a store, with the importers of this version.
+///
+/// A folder is walked in the order of names; links to folders and hidden entries are left out.
+/// Each file is one transaction: what fails leaves nothing behind and becomes an entry in
+/// `skipped`, and the others go on.
+///
+/// # Errors
+/// If a path is not there, a file is of no known format or a folder holds no transcript; nothing
+/// is imported then. If no session came in or was already there.
+pub fn import_paths(
+    store: &dyn SessionStore,
+    paths: &[PathBuf],
+    options: &ImportOptions,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<ImportReport, ImportError> {
+    import_paths_with(store, paths, options, importers(), progress)
+}
+
+/// Imports files and folders as [`import_paths`] does, with these importers.
+///
+/// # Errors
+/// As [`import_paths`].
+pub fn import_paths_with(
+    store: &dyn SessionStore,
+    paths: &[PathBuf],
+    options: &ImportOptions,
+    importers: &[&dyn Importer],
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<ImportReport, ImportError> {
+    let begun = Instant::now();
+    let mut search = Search {
+        importers: chosen(importers, options)?,
+        is_forced: options.format.is_some(),
+        report: ImportReport::default(),
+        found: Vec::new(),
+    };
+    for path in paths {
+        search.given(path)?;
+    }
+    let Search {
+        mut report, found, ..
+    } = search;
+    let files = found.len() as u64;
+    for (file, transcript) in (1..).zip(&found) {
+        progress(Progress {
+            path: &transcript.path,
+            file,
+            files,
+            bytes: transcript.bytes,
+        });
+        match import_file(store, transcript, options) {
+            Ok(one) => report.merge(one),
+            Err(error) => {
+                report.skip(transcript.path.to_string_lossy(), None, told(&error));
+            }
+        }
+        report.files += 1;
+        report.bytes += transcript.bytes;
+    }
+    report.seconds = begun.elapsed().as_secs_f64();
+    if report.sessions.is_empty() {
+        return Err(nothing_came_in(&report, options));
+    }
+    Ok(report)
+}
+
+fn chosen<'a>(
+    importers: &[&'a dyn Importer],
+    options: &ImportOptions,
+) -> Result<Vec<&'a dyn Importer>, ImportError> {
+    let Some(format) = &options.format else {
+        return Ok(importers.to_vec());
+    };
+    let one = importers.iter().find(|i| i.format() == format);
+    one.map(|importer| vec![*importer]).ok_or_else(|| {
+        ImportError::NoTranscript(format!(
+            "no format `{}`; known are {}",
+            format.escape_debug(),
+            names(importers)
+        ))
+    })
+}
+
+fn names(importers: &[&dyn Importer]) -> String {
+    let names: Vec<&str> = importers.iter().map(|i| i.format()).collect();
+    if names.is_empty() {
+        return "none".into();
+    }
+    names.join(", ")
+}
+
+/// Tells an error with its causes.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+fn nothing_came_in(report: &ImportReport, options: &ImportOptions) -> ImportError {
+    let mut text = match &options.session {
+        Some(session) => format!("no session `{session}` came in"),
+        None => "no session came in".into(),
+    };
+    for skipped in report.skipped.iter().take(MAX_REASONS) {
+        text.push_str(&format!("; {}: {}", skipped.file, skipped.reason));
+    }
+    if report.skipped.len() > MAX_REASONS {
+        text.push_str(&format!(
+            "; and {} more",
+            report.skipped.len() - MAX_REASONS
+        ));
+    }
+    ImportError::NoTranscript(text)
+}
+
+/// A file to import.
+struct Transcript<'a> {
+    path: PathBuf,
+    bytes: u64,
+    importer: &'a dyn Importer,
+}
+
+/// The search for transcripts.
+struct Search<'a> {
+    importers: Vec<&'a dyn Importer>,
+    is_forced: bool,
+    report: ImportReport,
+    found: Vec<Transcript<'a>>,
+}
+
+impl<'a> Search<'a> {
+    /// Looks at a path that was named.
+    fn given(&mut self, path: &Path) -> Result<(), ImportError> {
+        let unread = |source| ImportError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let data = std::fs::metadata(path).map_err(unread)?;
+        if data.is_dir() {
+            return self.given_folder(path);
+        }
+        if !data.is_file() {
+            let reason = format!("{} is neither a file nor a folder", path.display());
+            return Err(ImportError::NoTranscript(reason));
+        }
+        if data.len() == 0 {
+            self.report
+                .skip(path.to_string_lossy(), None, "the file is empty");
+            return Ok(());
+        }
+        let known = if self.is_forced {
+            self.importers.first().copied()
+        } else {
+            self.importer_of(path, &head(path).map_err(unread)?)
+        };
+        let Some(importer) = known else {
+            return Err(ImportError::NoTranscript(format!(
+                "{} is of no known format; known are {}",
+                path.display(),
+                names(&self.importers)
+            )));
+        };
+        self.take(path, data.len(), importer);
+        Ok(())
+    }
+
+    fn given_folder(&mut self, path: &Path) -> Result<(), ImportError> {
+        let (found, unknown) = (self.found.len(), self.report.unknown_files);
+        self.walk(path);
+        if self.found.len() > found {
+            return Ok(());
+        }
+        let unknown = self.report.unknown_files - unknown;
+        let mut text = format!("{} holds no transcript", path.display());
+        match unknown {
+            0 => text.push_str(" and no other file"),
+            1 => text.push_str(", only one file of another kind"),
+            _ => text.push_str(&format!(", only {unknown} files of other kinds")),
+        }
+        for skipped in self.report.skipped.iter().take(MAX_REASONS) {
+            text.push_str(&format!("; {}: {}", skipped.file, skipped.reason));
+        }
+        Err(ImportError::NoTranscript(text))
+    }
+
+    /// Looks at a folder and those within. The folders wait in a list, so that no depth is too
+    /// deep.
+    fn walk(&mut self, folder: &Path) {
+        let mut folders = vec![folder.to_owned()];
+        while let Some(folder) = folders.pop() {
+            match entries(&folder) {
+                Ok(entries) => {
+                    let within = folders.len();
+                    for path in entries {
+                        if let Err(error) = self.entry(&path, &mut folders) {
+                            self.unreadable(&path, &error);
+                        }
+                    }
+                    folders[within..].reverse();
+                }
+                Err(error) => self.unreadable(&folder, &error),
+            }
+        }
+    }
+
+    fn entry(&mut self, path: &Path, folders: &mut Vec<PathBuf>) -> std::io::Result<()> {
+        let is_link = std::fs::symlink_metadata(path)?.is_symlink();
+        let data = std::fs::metadata(path)?;
+        if data.is_dir() {
+            if !is_link {
+                folders.push(path.to_owned());
+            }
+            return Ok(());
+        }
+        if !data.is_file() {
+            return Ok(());
+        }
+        if data.len() == 0 {
+            self.report
+                .skip(path.to_string_lossy(), None, "the file is empty");
+            return Ok(());
+        }
+        match self.importer_of(path, &head(path)?) {
+            Some(importer) => self.take(path, data.len(), importer),
+            None => self.report.unknown_files += 1,
+        }
+        Ok(())
+    }
+
+    fn unreadable(&mut self, path: &Path, error: &std::io::Error) {
+        let reason = format!("cannot be read: {error}");
+        self.report.skip(path.to_string_lossy(), None, reason);
+    }
+
+    fn importer_of(&self, path: &Path, head: &[u8]) -> Option<&'a dyn Importer> {
+        let mut importers = self.importers.iter().copied();
+        importers.find(|importer| importer.detect(path, head))
+    }
+
+    fn take(&mut self, path: &Path, bytes: u64, importer: &'a dyn Importer) {
+        self.found.push(Transcript {
+            path: path.to_owned(),
+            bytes,
+            importer,
+        });
+    }
+}
+
+/// Returns the entries of a folder in the order of their names, hidden ones left out.
+fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+            entries.push(entry.path());
+        }
+    }
+    entries.sort();
+    Ok(entries)
+}
+
+fn head(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+fn import_file(
+    store: &dyn SessionStore,
+    transcript: &Transcript<'_>,
+    options: &ImportOptions,
+) -> Result<ImportReport, ImportError> {
+    let path = &transcript.path;
+    let file = File::open(path).map_err(|source| ImportError::Read {
+        path: path.clone(),
+        source,
+    })?;
+    let mut source = Source {
+        path,
+        reader: &mut BufReader::with_capacity(BUFFER_BYTES, file),
+    };
+    import_source(
+        store,
+        transcript.importer,
+        &mut source,
+        options.session.clone(),
+    )
+}
+
+/// Imports one transcript in one transaction; with `only`, just that session of it.
+///
+/// The report tells of sessions, loops, turns, messages and what was skipped; it counts no files.
+///
+/// # Errors
+/// What the importer or the store returns; then nothing was written.
+pub fn import_source(
+    store: &dyn SessionStore,
+    importer: &dyn Importer,
+    source: &mut Source<'_>,
+    only: Option<SessionId>,
+) -> Result<ImportReport, ImportError> {
+    let origin = Origin::new(importer.format(), source.path);
+    let mut result = None;
+    let written = store.write(&mut |write| {
+        let mut import = || {
+            let only = only.clone();
+            let mut sink = StoreSink::new(write, store.counter(), origin.clone(), only)?;
+            importer.import(source, &mut sink)?;
+            sink.finish()
+        };
+        match result.insert(import()) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(StoreError::Invalid(error.to_string())),
+        }
+    });
+    match (written, result) {
+        (Ok(()), Some(result)) => result,
+        (Err(_), Some(Err(error))) => Err(error),
+        (Err(error), _) => Err(error.into()),
+        (Ok(()), None) => Err(ImportError::Store("the store did not run the write".into())),
+    }
+}

@@ -1,0 +1,242 @@
+//! phi-core's own blocks: which break the rules, which are stored, and how they come back.
+
+use std::ops::ControlFlow;
+
+use super::found::{Replacement, Scene, Wanted, seqs};
+use crate::model::{AgentMessage, CompactionBlock, Role, TurnRange};
+use crate::store::in_force::Link;
+use crate::store::{
+    BlockKind, BlockRow, CallSite, Layout, LoopKey, Section, StoreError, StoreRead, StoreResult,
+    Turns, codec, decode,
+};
+
+/// Why a block cannot be stored.
+pub(super) type Broken = String;
+
+/// Turns the block that stands on the leaf of `scene` into a wanted one.
+pub(super) fn wanted(
+    read: &dyn StoreRead,
+    scene: &Scene,
+    block: &CompactionBlock,
+    strategy: &str,
+    created_at: &str,
+) -> StoreResult<Result<Wanted, Broken>> {
+    let at = scene.leaf();
+    let link = &scene.links[at];
+    let layout = match layout(block, link.turns, link.complete) {
+        Ok(layout) => layout,
+        Err(broken) => return Ok(Err(broken)),
+    };
+    if let Some(broken) = parted(read, link.row.key, &layout)? {
+        return Ok(Err(broken));
+    }
+    let mut wanted = Wanted::plain(BlockKind::Current, 0, strategy, created_at);
+    if let (Some(section), Some(turns)) = (&block.keep_recent, layout.recent) {
+        match replacements(read, link, turns, &section.messages)? {
+            Ok(recent) => wanted.recent = recent,
+            Err(broken) => return Ok(Err(broken)),
+        }
+    }
+    if let Some(section) = &block.keep_compacted {
+        wanted.compacted.clone_from(&section.messages);
+    }
+    wanted.layout = layout;
+    wanted.extra = Some(codec::to_json(&without_messages(block.clone()))?);
+    Ok(Ok(wanted))
+}
+
+fn without_messages(mut block: CompactionBlock) -> CompactionBlock {
+    let sections = [&mut block.keep_compacted, &mut block.keep_recent];
+    for section in sections.into_iter().flatten() {
+        section.messages.clear();
+    }
+    block
+}
+
+/// Checks that the sections are in order and cover each turn once.
+fn layout(block: &CompactionBlock, turns: u32, complete: u32) -> Result<Layout, Broken> {
+    let compacted = block.keep_compacted.as_ref().map(|section| &section.range);
+    let recent = block.keep_recent.as_ref().map(|section| &section.range);
+    let mut next = 0;
+    let mut take = |name: &str, range: Option<&TurnRange>| -> Result<Option<Turns>, Broken> {
+        let Some(range) = range else { return Ok(None) };
+        let turns = checked(name, range, next, turns)?;
+        next = turns.end();
+        Ok(Some(turns))
+    };
+    let layout = Layout {
+        first: take("keep_first", block.keep_first.as_ref())?,
+        compacted: take("keep_compacted", compacted)?,
+        recent: take("keep_recent", recent)?,
+    };
+    if next < turns {
+        return Err(format!(
+            "the sections end before turn {next}, but the loop has {turns} turns"
+        ));
+    }
+    if complete < turns {
+        return Err(format!("turn {complete} is covered but still in flight"));
+    }
+    Ok(layout)
+}
+
+fn checked(name: &str, range: &TurnRange, next: u32, turns: u32) -> Result<Turns, Broken> {
+    let (start, end) = (range.start.get(), range.end.get());
+    let Some((first, last)) = range.bounds() else {
+        return Err(format!("{name}: {start} to {end} is no range of turns"));
+    };
+    if last >= turns {
+        return Err(format!(
+            "{name}: turns {first} to {last} reach beyond the loop, which has {turns} turns"
+        ));
+    }
+    if first > next && next == 0 {
+        return Err(format!(
+            "{name}: the sections begin at turn {first}, not at turn 0"
+        ));
+    }
+    if first > next {
+        return Err(format!(
+            "{name}: there is a gap before turn {first}, from turn {next} on"
+        ));
+    }
+    if first < next {
+        return Err(format!(
+            "{name}: turn {first} is in the section before, which ends with turn {}",
+            next - 1
+        ));
+    }
+    Ok(Turns { first, last })
+}
+
+/// Returns what is wrong if a call and its result are in different sections.
+fn parted(read: &dyn StoreRead, key: LoopKey, layout: &Layout) -> StoreResult<Option<Broken>> {
+    let section = |turn: u32| {
+        let holds = |turns: Option<Turns>| turns.is_some_and(|t| t.first <= turn && turn <= t.last);
+        [layout.first, layout.compacted, layout.recent]
+            .into_iter()
+            .position(holds)
+    };
+    for (turn, sites) in read.answers(key, 0..layout.end())? {
+        let parted = |site: &CallSite| site.in_loop == key && section(site.turn) != section(turn);
+        if let Some(site) = sites.into_iter().find(parted) {
+            return Ok(Some(format!(
+                "a call in turn {} and its result in turn {turn} are in different sections",
+                site.turn
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// Matches the messages of `keep_recent` to the originals; equal ones need no replacement.
+fn replacements(
+    read: &dyn StoreRead,
+    link: &Link,
+    turns: Turns,
+    messages: &[AgentMessage],
+) -> StoreResult<Result<Vec<Replacement>, Broken>> {
+    let mut places = Vec::new();
+    read.sizes(link.row.key, seqs(read, link, turns)?, &mut |message| {
+        places.push((message.seq, message.role));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let all = within(&places, |(_, role)| *role == Role::Extension);
+    let places = &places[all];
+    let has_notes = messages.len() == places.len();
+    let notes = places.iter().filter(|(_, role)| *role == Role::Extension);
+    let notes = notes.count();
+    if !has_notes && messages.len() + notes != places.len() {
+        return Ok(Err(format!(
+            "keep_recent: {} messages stand for the {} of its turns",
+            messages.len(),
+            places.len()
+        )));
+    }
+    let (mut recent, mut messages) = (Vec::new(), messages.iter());
+    for (seq, role) in places.iter().copied() {
+        let is_left_out = role == Role::Extension && !has_notes;
+        let message = if is_left_out { None } else { messages.next() };
+        let Some(message) = message else {
+            recent.push(Replacement { seq, message: None });
+            continue;
+        };
+        let original = read_one(read, link.row.key, seq)?;
+        if codec::to_json(&original)? != codec::to_json(message)? {
+            recent.push(Replacement {
+                seq,
+                message: Some(message.clone()),
+            });
+        }
+    }
+    Ok(Ok(recent))
+}
+
+/// Returns where the turns begin and end: notes around them belong to none.
+fn within<T>(places: &[T], is_note: impl Fn(&T) -> bool) -> std::ops::Range<usize> {
+    let first = places.iter().position(|place| !is_note(place));
+    let last = places.iter().rposition(|place| !is_note(place));
+    first.unwrap_or(0)..last.map_or(0, |last| last + 1)
+}
+
+fn read_one(read: &dyn StoreRead, key: LoopKey, seq: u32) -> StoreResult<AgentMessage> {
+    let mut found = None;
+    read.messages(key, seq..seq.saturating_add(1), &mut |row| {
+        found = Some(decode(read, row.body)?);
+        Ok(ControlFlow::Break(()))
+    })?;
+    found.ok_or_else(|| StoreError::Damaged(format!("message {seq} is missing")))
+}
+
+/// Returns a stored foreign block as it stood in its transcript; `None` if it is none.
+///
+/// # Errors
+/// If the database is damaged.
+pub fn restore_block(
+    read: &dyn StoreRead,
+    link: &Link,
+    row: &BlockRow,
+) -> StoreResult<Option<CompactionBlock>> {
+    let Some(extra) = &row.extra else {
+        return Ok(None);
+    };
+    let mut block: CompactionBlock = serde_json::from_str(extra)
+        .map_err(|error| StoreError::Damaged(format!("a foreign block is no block: {error}")))?;
+    let (mut compacted, mut replaced) = (Vec::new(), Vec::new());
+    for message in read.block_messages(row.key)? {
+        let shown = match message.body {
+            Some(body) => Some(decode(read, body)?),
+            None => None,
+        };
+        match (message.section, message.replaces) {
+            (Section::Recent, Some(seq)) => replaced.push((seq, shown)),
+            _ => compacted.extend(shown),
+        }
+    }
+    if let Some(section) = &mut block.keep_compacted {
+        section.messages = compacted;
+    }
+    if let (Some(section), Some(turns)) = (&mut block.keep_recent, row.layout.recent) {
+        section.messages = shown_recent(read, link, turns, replaced)?;
+    }
+    Ok(Some(block))
+}
+
+fn shown_recent(
+    read: &dyn StoreRead,
+    link: &Link,
+    turns: Turns,
+    replaced: Vec<(u32, Option<AgentMessage>)>,
+) -> StoreResult<Vec<AgentMessage>> {
+    let mut replaced = replaced.into_iter().peekable();
+    let mut shown = Vec::new();
+    read.messages(link.row.key, seqs(read, link, turns)?, &mut |message| {
+        match replaced.next_if(|(seq, _)| *seq == message.seq) {
+            Some((_, cut)) => shown.extend(cut),
+            None => shown.push(decode(read, message.body)?),
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let within = within(&shown, |message| message.role() == Role::Extension);
+    Ok(shown.drain(within).collect())
+}

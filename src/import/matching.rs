@@ -1,0 +1,195 @@
+//! How an import knows again what is stored: by place, and by digests of the raw records.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::model::SessionId;
+use crate::store::{LoopKey, LoopRow, SessionKey, StoreRead, StoreResult};
+
+/// The longest id that is made from a file's name and a record's key, in bytes.
+const MAX_MADE_ID: usize = 200;
+
+/// The digest of a raw record, keyed per database.
+pub(super) type Digest = [u8; 32];
+
+/// Set in the first byte of the digest of an extension that keeps a changed record. An import
+/// must not take such an extension for a record of the transcript, and a transcript may itself
+/// hold extensions of kind `revised`, so the kind cannot tell.
+const REVISED: u8 = 0x80;
+
+/// Makes digests.
+pub(super) struct Digests {
+    key: Vec<u8>,
+}
+
+impl Digests {
+    pub(super) fn new(read: &dyn StoreRead) -> StoreResult<Self> {
+        Ok(Self {
+            key: read.import_key()?,
+        })
+    }
+
+    /// Returns the digest of a raw record.
+    pub(super) fn of(&self, raw: &[u8]) -> Digest {
+        let mut digest = self.hash(&[raw]);
+        digest[0] &= !REVISED;
+        digest
+    }
+
+    /// Returns the digest of an extension that keeps how the message `seq` came back.
+    pub(super) fn revised(&self, seq: u32, record: &Digest) -> Digest {
+        let mut digest = self.hash(&[&seq.to_le_bytes(), record]);
+        digest[0] |= REVISED;
+        digest
+    }
+
+    fn hash(&self, parts: &[&[u8]]) -> Digest {
+        let mut hash = Sha256::new();
+        hash.update(&self.key);
+        for part in parts {
+            hash.update(part);
+        }
+        hash.finalize().into()
+    }
+}
+
+/// What is stored of a loop.
+#[derive(Default)]
+pub(super) struct Stored {
+    /// Sequence and digest of each message that came from a transcript.
+    pub(super) places: Vec<(u32, Digest)>,
+    /// Digests of the changed records that are kept already.
+    pub(super) revised: HashSet<Digest>,
+}
+
+impl Stored {
+    pub(super) fn of(read: &dyn StoreRead, row: &LoopRow) -> StoreResult<Self> {
+        let mut stored = Self::default();
+        visit(read, row.key, row.totals.next_seq, &mut |seq, digest| {
+            if is_revised(&digest) {
+                stored.revised.insert(digest);
+            } else {
+                stored.places.push((seq, digest));
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(stored)
+    }
+}
+
+/// Whether a digest belongs to an extension that keeps a changed record.
+pub(super) fn is_revised(digest: &Digest) -> bool {
+    digest[0] & REVISED != 0
+}
+
+fn visit(
+    read: &dyn StoreRead,
+    in_loop: LoopKey,
+    end: u32,
+    each: &mut dyn FnMut(u32, Digest) -> ControlFlow<()>,
+) -> StoreResult<()> {
+    read.messages(in_loop, 0..end, &mut |message| {
+        Ok(match message.origin {
+            Some(origin) => each(message.seq, origin),
+            None => ControlFlow::Continue(()),
+        })
+    })
+}
+
+/// Returns how many messages a stored session and a new one share if one is a prefix of the
+/// other.
+pub(super) fn common_prefix(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    new: &[Digest],
+) -> StoreResult<Option<usize>> {
+    let (mut common, mut differs) = (0, false);
+    for row in read.loops(session)? {
+        visit(read, row.key, row.totals.next_seq, &mut |_, digest| {
+            if is_revised(&digest) {
+                return ControlFlow::Continue(());
+            }
+            match new.get(common) {
+                Some(expected) if *expected == digest => {
+                    common += 1;
+                    ControlFlow::Continue(())
+                }
+                Some(_) => {
+                    differs = true;
+                    ControlFlow::Break(())
+                }
+                None => ControlFlow::Break(()),
+            }
+        })?;
+        if differs || common == new.len() {
+            break;
+        }
+    }
+    Ok((!differs).then_some(common))
+}
+
+/// Makes an id from a file's name and a record's key; `taken` says which are in use.
+pub(super) fn made_id(
+    file_stem: &str,
+    key: &str,
+    taken: &mut dyn FnMut(&SessionId) -> StoreResult<bool>,
+) -> StoreResult<SessionId> {
+    let mut base = harmless(&format!("{file_stem}-{key}"));
+    if base.is_empty() {
+        base.push_str("session");
+    }
+    let mut number = 1u64;
+    loop {
+        let text = match number {
+            1 => base.clone(),
+            _ => format!("{base}-{number}"),
+        };
+        let id =
+            SessionId::new(text).map_err(|e| crate::store::StoreError::Invalid(e.to_string()))?;
+        if !taken(&id)? {
+            return Ok(id);
+        }
+        number += 1;
+    }
+}
+
+/// Returns `text` with everything but ASCII letters, digits, `.`, `_` and `-` as single dashes.
+pub(super) fn harmless(text: &str) -> String {
+    let mut made = String::new();
+    for c in text.chars() {
+        let plain = c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let c = if plain { c } else { '-' };
+        if c != '-' || !made.ends_with('-') {
+            made.push(c);
+        }
+        if made.len() >= MAX_MADE_ID {
+            break;
+        }
+    }
+    made.trim_matches(|c| matches!(c, '.' | '-')).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_ids_hold_harmless_characters() {
+        assert_eq!(harmless("../../etc/passwd"), "etc-passwd");
+        assert_eq!(harmless("a b'; DROP--x"), "a-b-DROP-x");
+        assert_eq!(harmless("日本"), "");
+        assert!(harmless(&"x".repeat(9999)).len() <= MAX_MADE_ID);
+    }
+
+    #[test]
+    fn a_made_id_that_is_taken_gets_a_number() {
+        let id = made_id("runs", "0/1", &mut |id| Ok(id.as_str() != "runs-0-1-3")).unwrap();
+        assert_eq!(id.as_str(), "runs-0-1-3");
+        assert_eq!(
+            made_id("", "", &mut |_| Ok(false)).unwrap().as_str(),
+            "session"
+        );
+    }
+}

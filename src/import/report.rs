@@ -1,0 +1,73 @@
+//! What an import did, for people and scripts.
+
+use serde::Serialize;
+
+use crate::model::SessionId;
+
+/// Something that could not be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// The file or folder.
+    pub file: String,
+    /// The line, from 1, if the format has lines.
+    pub line: Option<u64>,
+    /// Why.
+    pub reason: String,
+}
+
+/// What an import found and what of it was new.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ImportReport {
+    /// Files that were read.
+    pub files: u64,
+    /// Sessions that came in or were already there, in the order of the transcripts.
+    pub sessions: Vec<SessionId>,
+    /// Loops of the transcripts.
+    pub loops: u64,
+    /// Turns of the transcripts.
+    pub turns: u64,
+    /// Messages of the transcripts, extensions not counted.
+    pub messages: u64,
+    /// Those of them that were not stored yet.
+    pub added_messages: u64,
+    /// Complete messages that came back changed and were kept beside the stored ones.
+    pub revised: u64,
+    /// Files in folders that are no transcript.
+    pub unknown_files: u64,
+    /// What could not be used.
+    pub skipped: Vec<Skipped>,
+    /// Size of the files.
+    pub bytes: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl ImportReport {
+    /// Adds what another file brought.
+    pub fn merge(&mut self, other: Self) {
+        self.files += other.files;
+        for session in other.sessions {
+            if !self.sessions.contains(&session) {
+                self.sessions.push(session);
+            }
+        }
+        self.loops += other.loops;
+        self.turns += other.turns;
+        self.messages += other.messages;
+        self.added_messages += other.added_messages;
+        self.revised += other.revised;
+        self.unknown_files += other.unknown_files;
+        self.skipped.extend(other.skipped);
+        self.bytes += other.bytes;
+        self.seconds += other.seconds;
+    }
+
+    /// Notes something that could not be used.
+    pub fn skip(&mut self, file: impl Into<String>, line: Option<u64>, reason: impl Into<String>) {
+        self.skipped.push(Skipped {
+            file: file.into(),
+            line,
+            reason: reason.into(),
+        });
+    }
+}

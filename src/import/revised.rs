@@ -1,0 +1,158 @@
+//! Messages that come back changed: kept beside the sealed ones, written over the open turn. An
+//! answer that only grew gets its rest behind it.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use super::matching::{Digest, is_revised};
+use super::writer::StoreSink;
+use crate::model::{AgentMessage, Json, LlmMessage, LoopId, Message, Role};
+use crate::store::append::{self, NewMessage};
+use crate::store::{LoopKey, StoreResult, decode};
+
+impl StoreSink<'_> {
+    /// Keeps a message that is not what is stored in its place.
+    pub(super) fn changed(
+        &mut self,
+        at: usize,
+        in_loop: &LoopId,
+        seq: u32,
+        message: AgentMessage,
+        origin: Digest,
+    ) -> StoreResult<()> {
+        self.flush()?;
+        let Some(key) = self.loop_key(at, in_loop) else {
+            return Ok(());
+        };
+        if seq >= self.write.loop_by_key(key)?.totals.sealed_seq {
+            return self.replace_turn(at, in_loop, seq, message, origin);
+        }
+        let digest = self.digests.revised(seq, &origin);
+        let known = self.sessions[at].loops.get_mut(in_loop);
+        if !known.is_some_and(|state| state.stored.revised.insert(digest)) {
+            return Ok(());
+        }
+        if let Some(rest) = self.rest(key, seq, &message)? {
+            self.report.added_messages += 1;
+            let new = NewMessage {
+                message: rest,
+                origin: Some(digest),
+            };
+            return self.queue(at, in_loop, new, 0);
+        }
+        let Ok(data) = data(seq, &message) else {
+            let reason = format!("a changed message of loop `{in_loop}` nests too deeply");
+            self.report.skip(&self.from.path, None, reason);
+            return Ok(());
+        };
+        self.report.revised += 1;
+        let new = NewMessage {
+            message: AgentMessage::extension("revised", data),
+            origin: Some(digest),
+        };
+        self.queue(at, in_loop, new, 0)
+    }
+
+    /// Returns what an answer of the last turn has grown by, as an answer of its own.
+    ///
+    /// Some tools write an answer block by block, so a transcript can end within one. What came
+    /// in then looks complete and is sealed, but calls that follow are no revision: without them
+    /// their results would have no call.
+    fn rest(
+        &self,
+        key: LoopKey,
+        seq: u32,
+        new: &AgentMessage,
+    ) -> StoreResult<Option<AgentMessage>> {
+        let AgentMessage::Llm(LlmMessage {
+            message: Message::Assistant(answer),
+            ..
+        }) = new
+        else {
+            return Ok(None);
+        };
+        let totals = self.write.loop_by_key(key)?.totals;
+        let (read, mut known) = (&*self.write, Some(Vec::new()));
+        read.messages(key, seq..totals.next_seq, &mut |row| {
+            let is_part = row.seq == seq || row.origin.is_some_and(|origin| is_revised(&origin));
+            if row.seq == seq && row.turn != totals.turns.checked_sub(1) {
+                known = None;
+                return Ok(ControlFlow::Break(()));
+            }
+            if is_part && row.body.role == Role::Assistant {
+                let part = decode(read, row.body)?;
+                let content = part.message().map(Message::content).unwrap_or_default();
+                known.get_or_insert_default().extend_from_slice(content);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let rest = known
+            .as_deref()
+            .and_then(|known| answer.content.strip_prefix(known));
+        let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+            return Ok(None);
+        };
+        let mut message = new.clone();
+        if let Some(Message::Assistant(part)) = message.message_mut() {
+            part.content = rest.to_vec();
+            // The tokens of the call stand with the first part.
+            part.usage = None;
+        }
+        Ok(Some(message))
+    }
+
+    /// Writes the last turn again, with `message` instead of the one at `seq` and without what
+    /// the transcript had after it.
+    fn replace_turn(
+        &mut self,
+        at: usize,
+        in_loop: &LoopId,
+        seq: u32,
+        message: AgentMessage,
+        origin: Digest,
+    ) -> StoreResult<()> {
+        let Some(state) = self.sessions[at].loops.get_mut(in_loop) else {
+            return Ok(());
+        };
+        let row = self.write.loop_by_key(state.key)?;
+        let last = row.totals.turns.saturating_sub(1);
+        let first = self
+            .write
+            .turn(state.key, last)?
+            .map_or(seq, |turn| turn.first_seq);
+        let gone: HashSet<u32> = state.stored.places[state.next - 1..]
+            .iter()
+            .map(|(seq, _)| *seq)
+            .collect();
+        let (mut turn, mut after) = (Vec::new(), Vec::new());
+        let read = &*self.write;
+        read.messages(state.key, first..row.totals.next_seq, &mut |row| {
+            let list = if row.seq < seq { &mut turn } else { &mut after };
+            if !gone.contains(&row.seq) {
+                list.push(NewMessage {
+                    origin: row.origin,
+                    message: decode(read, row.body)?,
+                });
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.report.added_messages += u64::from(message.role() != Role::Extension);
+        turn.push(NewMessage {
+            message,
+            origin: Some(origin),
+        });
+        turn.extend(after);
+        state.stored.places.truncate(state.next - 1);
+        let key = state.key;
+        self.sessions[at].is_changed = true;
+        self.reopen(key)?;
+        append::replace_last_turn(self.write, key, turn, self.counter)?;
+        Ok(())
+    }
+}
+
+/// Returns `{"seq":…,"message":…}`.
+fn data(seq: u32, message: &AgentMessage) -> serde_json::Result<Json> {
+    let message = serde_json::to_string(message)?;
+    Json::parse(&format!("{{\"seq\":{seq},\"message\":{message}}}"))
+}

@@ -1,0 +1,186 @@
+//! Compactions found in transcripts, as runs of the tool that made them.
+
+use sha2::{Digest as _, Sha256};
+
+use super::effects;
+use super::found::{self, Scene};
+use super::matching::harmless;
+use super::{FoundCompaction, FoundEffect, foreign};
+use crate::model::{Json, LoopId, SessionId, Time};
+use crate::store::{
+    LoopKey, NewBlock, Outcome, Point, RunKey, RunRow, SessionKey, StoreRead, StoreResult,
+    StoreWrite, codec,
+};
+use crate::tokens::TokenCounter;
+
+/// Returns the id of the run: the same whenever the same compaction is found again.
+pub(super) fn run_id(session: &SessionId, found: &FoundCompaction) -> StoreResult<String> {
+    let block = match &found.effect {
+        FoundEffect::Block(block) => codec::to_json(&**block)?,
+        _ => String::new(),
+    };
+    let parts = [
+        session.as_str(),
+        found.loop_id.as_str(),
+        &found.strategy,
+        found.record.as_str(),
+        &block,
+    ];
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let digest = codec::hex(&hash.finalize());
+    Ok(format!("{}-{}", harmless(&found.strategy), &digest[..24]))
+}
+
+/// What the run of a found compaction is made on.
+pub(super) struct Making {
+    pub(super) session: SessionKey,
+    pub(super) in_loop: LoopKey,
+    pub(super) run_id: String,
+}
+
+/// What became of it.
+struct Made {
+    blocks: Vec<NewBlock>,
+    outcome: Outcome,
+    error: Option<String>,
+    record: Json,
+}
+
+impl Making {
+    /// Writes the run and its blocks.
+    pub(super) fn write(
+        self,
+        write: &mut dyn StoreWrite,
+        counter: &dyn TokenCounter,
+        found: FoundCompaction,
+    ) -> StoreResult<()> {
+        let scene = Scene::of(&*write, self.in_loop)?;
+        let started_at = found.at.clone().unwrap_or_else(Time::now);
+        let effect = effects::Making {
+            read: &*write,
+            scene: &scene,
+            counter,
+            strategy: &found.strategy,
+            created_at: started_at.as_str(),
+        };
+        let made = made(&effect, &found)?;
+        let before = scene.size(&*write, &[])?;
+        let run = RunRow {
+            key: RunKey(0),
+            session: self.session,
+            point: Point {
+                in_loop: self.in_loop,
+                turns: scene.end(scene.leaf()),
+            },
+            tick: 0,
+            trigger: found.trigger.clone().unwrap_or_else(|| "imported".into()),
+            round: found::next_round(&*write, self.in_loop)?,
+            outcome: made.outcome,
+            fallback: None,
+            error: made.error,
+            scope: "fixed:0".into(),
+            older_loops: "rollup".into(),
+            counter: counter.name().to_owned(),
+            before,
+            after: scene.size(&*write, &made.blocks)?,
+            started_at: started_at.as_str().to_owned(),
+            duration_ms: duration(&found.record),
+            config: "{}".into(),
+            usage: None,
+            plan: Sha256::digest(&self.run_id).into(),
+            record: (!made.record.is_null()).then(|| made.record.as_str().to_owned()),
+            strategy: found.strategy,
+            run_id: self.run_id,
+        };
+        found::commit(write, run, made.blocks)?;
+        Ok(())
+    }
+}
+
+fn made(making: &effects::Making<'_>, found: &FoundCompaction) -> StoreResult<Made> {
+    let (blocks, nothing) = match &found.effect {
+        FoundEffect::Summary {
+            messages,
+            first_kept,
+        } => {
+            let first_kept = first_kept
+                .as_ref()
+                .and_then(|kept| spot(making.scene, kept));
+            let blocks = making.summary(messages, first_kept)?;
+            (blocks, "no turn stands before the first one that was kept")
+        }
+        FoundEffect::ClearedResults {
+            tool_call_ids,
+            placeholder,
+        } => {
+            let blocks = making.cleared(tool_call_ids, placeholder)?;
+            (blocks, "the context shows no result of these calls")
+        }
+        FoundEffect::Block(block) => return foreign_block(making, found, block),
+    };
+    let is_empty = blocks.is_empty();
+    Ok(Made {
+        blocks,
+        outcome: if is_empty {
+            Outcome::NoGain
+        } else {
+            Outcome::Committed
+        },
+        error: is_empty.then(|| nothing.to_owned()),
+        record: found.record.clone(),
+    })
+}
+
+/// Returns where a turn is on the chain; a loop elsewhere keeps nothing of this context.
+fn spot(scene: &Scene, (kept, turn): &(LoopId, u32)) -> Option<(usize, u32)> {
+    let at = scene
+        .links
+        .iter()
+        .position(|link| link.row.loop_id == *kept)?;
+    Some((at, *turn))
+}
+
+fn foreign_block(
+    making: &effects::Making<'_>,
+    found: &FoundCompaction,
+    block: &crate::model::CompactionBlock,
+) -> StoreResult<Made> {
+    let (read, scene): (&dyn StoreRead, _) = (making.read, making.scene);
+    let wanted = foreign::wanted(read, scene, block, making.strategy, making.created_at)?;
+    Ok(match wanted {
+        Ok(wanted) => Made {
+            blocks: vec![wanted.build(read, &scene.links[scene.leaf()], making.counter)?],
+            outcome: Outcome::Committed,
+            error: None,
+            record: found.record.clone(),
+        },
+        Err(broken) => Made {
+            blocks: Vec::new(),
+            outcome: Outcome::Failed,
+            error: Some(broken),
+            record: Json::parse(&codec::to_json(block)?).unwrap_or_default(),
+        },
+    })
+}
+
+/// Returns the milliseconds that a record tells of, itself or in an object within.
+fn duration(record: &Json) -> u64 {
+    let Ok(value) = record.read::<serde_json::Value>() else {
+        return 0;
+    };
+    let within = |value: &serde_json::Value| {
+        ["durationMs", "duration_ms"]
+            .iter()
+            .find_map(|key| value.get(key)?.as_u64())
+    };
+    let nested = || value.as_object()?.values().find_map(within);
+    // The column holds what fits 63 bits.
+    within(&value)
+        .or_else(nested)
+        .unwrap_or(0)
+        .min(i64::MAX as u64)
+}

@@ -1,0 +1,350 @@
+//! What the writer knows of the sessions and loops of a transcript until it ends.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use super::history::{history_fingerprint, shorten_history};
+use super::matching::Stored;
+use super::{Origin, SessionHead};
+use crate::model::{
+    AgentMessage, GroupCursor, Json, LoopId, LoopRecord, LoopStatus, Message, Role, SessionId,
+    Time, Turn,
+};
+use crate::store::{
+    ImportRow, LoopKey, LoopMeta, LoopRow, LoopTotals, SessionKey, SessionRow, StoreError,
+    StoreRead, StoreResult, StoreWrite, append, codec, decode, session,
+};
+
+/// Recorded turns and events longer than this do not wait in memory for the end.
+const MAX_HELD_BYTES: usize = 1 << 20;
+
+/// What a record says of its loop; the newest word counts.
+#[derive(Clone, Debug)]
+pub(super) struct Described {
+    pub(super) status: LoopStatus,
+    kind: String,
+    started_at: Option<String>,
+    ended_at: Option<String>,
+    meta: String,
+}
+
+impl Described {
+    pub(super) fn of(record: &LoopRecord) -> StoreResult<Self> {
+        let mut row = LoopRow {
+            key: LoopKey(0),
+            session: SessionKey(0),
+            loop_id: record.loop_id.clone(),
+            parent: None,
+            parent_loop_id: None,
+            parent_turn: None,
+            kind: String::new(),
+            status: LoopStatus::default(),
+            started_at: None,
+            ended_at: None,
+            tick: 0,
+            totals: LoopTotals::default(),
+        };
+        let LoopMeta { meta, .. } = session::describe_loop(&mut row, record)?;
+        Ok(Self {
+            status: row.status,
+            kind: row.kind,
+            started_at: row.started_at,
+            ended_at: row.ended_at,
+            meta,
+        })
+    }
+}
+
+/// Recorded turns and events until the messages are known.
+#[derive(Clone, Debug)]
+pub(super) enum History {
+    /// Here, as JSON.
+    Held(String),
+    /// In the row of the loop, which is new, as JSON with its messages.
+    Spilled,
+}
+
+impl History {
+    /// Returns `None` if there is nothing to keep.
+    pub(super) fn of(turns: &[Turn], events: &[Json]) -> StoreResult<Option<Self>> {
+        #[derive(serde::Serialize)]
+        struct Form<'a> {
+            turns: &'a [Turn],
+            events: &'a [Json],
+        }
+        if turns.is_empty() && events.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Self::Held(codec::to_json(&Form { turns, events })?)))
+    }
+}
+
+/// A loop of the transcript.
+pub(super) struct LoopState {
+    pub(super) key: LoopKey,
+    pub(super) stored: Stored,
+    /// The place of the next message.
+    pub(super) next: usize,
+    /// How the loop stood before this import; `None`: it was not there.
+    before: Option<LoopStatus>,
+    pub(super) described: Described,
+    pub(super) history: Option<History>,
+    cursor: GroupCursor,
+    turns: u64,
+}
+
+impl LoopState {
+    /// A loop that is stored already.
+    pub(super) fn known(row: &LoopRow, stored: Stored, described: Described) -> Self {
+        Self {
+            stored,
+            before: Some(row.status.clone()),
+            ..Self::new(row.key, described)
+        }
+    }
+
+    /// A loop that this import created.
+    pub(super) fn new(key: LoopKey, described: Described) -> Self {
+        Self {
+            key,
+            stored: Stored::default(),
+            next: 0,
+            before: None,
+            described,
+            history: None,
+            cursor: GroupCursor::default(),
+            turns: 0,
+        }
+    }
+
+    /// Counts the turns of the transcript.
+    pub(super) fn follow(&mut self, message: &AgentMessage) {
+        if message.role() != Role::Extension && self.cursor.begins(message.turn_index()) {
+            self.turns += 1;
+        }
+    }
+
+    /// Writes the long history of a new loop as it is, to be shortened at the end.
+    pub(super) fn spill(&mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
+        match &self.history {
+            Some(History::Held(text)) if text.len() > MAX_HELD_BYTES && self.before.is_none() => {
+                let mut meta = write.loop_meta(self.key)?;
+                meta.history = Some(text.clone());
+                write.update_loop_meta(self.key, &meta)?;
+                self.history = Some(History::Spilled);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is known only at the end, and returns whether it was new.
+    fn finish(self, write: &mut dyn StoreWrite) -> StoreResult<bool> {
+        let row = write.loop_by_key(self.key)?;
+        let mut new = row.clone();
+        match &self.before {
+            // An earlier state of the transcript: what is stored tells more.
+            Some(status) if self.next < self.stored.places.len() => {
+                new.status.clone_from(status);
+            }
+            _ => {
+                new.status.clone_from(&self.described.status);
+                new.kind.clone_from(&self.described.kind);
+                new.started_at.clone_from(&self.described.started_at);
+                new.ended_at.clone_from(&self.described.ended_at);
+            }
+        }
+        append::seal(write, &mut new)?;
+        if new != row {
+            write.update_loop(&new)?;
+        }
+        Ok(self.finish_meta(write)? || new != row)
+    }
+
+    fn finish_meta(self, write: &mut dyn StoreWrite) -> StoreResult<bool> {
+        if self.next < self.stored.places.len() {
+            return Ok(false);
+        }
+        let old = write.loop_meta(self.key)?;
+        let history = match self.history {
+            None => old.history.clone(),
+            Some(History::Held(text)) => Some(shortened(write, self.key, &text)?),
+            Some(History::Spilled) => match &old.history {
+                Some(text) => Some(shortened(write, self.key, text)?),
+                None => None,
+            },
+        };
+        let new = LoopMeta {
+            meta: self.described.meta,
+            history,
+        };
+        if new != old {
+            write.update_loop_meta(self.key, &new)?;
+        }
+        Ok(new != old)
+    }
+}
+
+/// Replaces the loop's messages in its history.
+fn shortened(read: &dyn StoreRead, key: LoopKey, history: &str) -> StoreResult<String> {
+    let mut known = HashMap::new();
+    let end = read.loop_by_key(key)?.totals.next_seq;
+    read.messages(key, 0..end, &mut |row| {
+        let json = codec::to_json(&decode(read, row.body)?)?;
+        if let Ok(json) = Json::parse(&json) {
+            known.entry(history_fingerprint(&json)).or_insert(row.seq);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    shorten_history(history, &|digest| known.get(digest).copied())
+        .map_err(|error| StoreError::Invalid(format!("recorded turns: {error}")))
+}
+
+/// A session of the transcript.
+pub(super) struct SessionState {
+    pub(super) head: SessionHead,
+    /// The key of a record without an id.
+    record_key: Option<String>,
+    /// `None` until its first loop.
+    pub(super) key: Option<SessionKey>,
+    pub(super) is_changed: bool,
+    pub(super) loops: HashMap<LoopId, LoopState>,
+    /// The loops as they began.
+    pub(super) order: Vec<LoopId>,
+    /// Runs that are stored.
+    runs: Option<HashSet<String>>,
+    /// How often a run of one id was found.
+    found: HashMap<String, u32>,
+    last_active_before: Option<String>,
+    /// Milliseconds since the epoch of the newest message that came in.
+    newest: Option<i64>,
+}
+
+/// What became of a session.
+pub(super) struct Finished {
+    pub(super) id: SessionId,
+    pub(super) loops: u64,
+    pub(super) turns: u64,
+    pub(super) is_stored: bool,
+}
+
+impl SessionState {
+    pub(super) fn new(
+        head: SessionHead,
+        record_key: Option<String>,
+        stored: Option<SessionRow>,
+    ) -> Self {
+        Self {
+            head,
+            record_key,
+            key: stored.as_ref().map(|row| row.key),
+            is_changed: false,
+            loops: HashMap::new(),
+            order: Vec::new(),
+            runs: None,
+            found: HashMap::new(),
+            last_active_before: stored.and_then(|row| row.last_active_at),
+            newest: None,
+        }
+    }
+
+    /// Notes that a message is to be appended.
+    pub(super) fn appended(&mut self, message: &AgentMessage) {
+        self.is_changed = true;
+        self.newest = self
+            .newest
+            .max(message.message().and_then(Message::timestamp));
+    }
+
+    /// Tells equal compactions apart by their order.
+    pub(super) fn numbered(&mut self, run_id: String) -> String {
+        let number = self.found.entry(run_id.clone()).or_insert(0);
+        *number += 1;
+        match number {
+            1 => run_id,
+            _ => format!("{run_id}-{number}"),
+        }
+    }
+
+    /// Whether a run is stored; from now on it is.
+    pub(super) fn knows_run(
+        &mut self,
+        read: &dyn StoreRead,
+        key: SessionKey,
+        run_id: &str,
+    ) -> StoreResult<bool> {
+        let runs = match &mut self.runs {
+            Some(runs) => runs,
+            None => {
+                let mut stored = HashSet::new();
+                read.runs(key, &mut |run| {
+                    stored.insert(run.run_id);
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                self.runs.insert(stored)
+            }
+        };
+        Ok(!runs.insert(run_id.to_owned()))
+    }
+
+    /// Writes what is known only at the end.
+    pub(super) fn finish(
+        mut self,
+        write: &mut dyn StoreWrite,
+        from: &Origin,
+    ) -> StoreResult<Finished> {
+        let finished = Finished {
+            id: self.head.session.session_id.clone(),
+            loops: self.loops.len() as u64,
+            turns: self.loops.values().map(|state| state.turns).sum(),
+            is_stored: self.key.is_some(),
+        };
+        let Some(key) = self.key else {
+            return Ok(finished);
+        };
+        for id in std::mem::take(&mut self.order) {
+            if let Some(state) = self.loops.remove(&id) {
+                self.is_changed |= state.finish(write)?;
+            }
+        }
+        let row = write.session_by_key(key)?;
+        let new = self.described(&row)?;
+        if new != row {
+            write.update_session(&new)?;
+        }
+        if self.is_changed || new != row {
+            write.insert_import(key, &self.import_row(from))?;
+        }
+        Ok(finished)
+    }
+
+    fn import_row(&self, from: &Origin) -> ImportRow {
+        ImportRow {
+            format: from.format.clone(),
+            path: from.path.clone(),
+            file_name: from.file_name.clone(),
+            record_key: self.record_key.clone(),
+        }
+    }
+
+    fn described(&self, row: &SessionRow) -> StoreResult<SessionRow> {
+        let mut new = row.clone();
+        session::describe_session(&mut new, &self.head.session)?;
+        new.agent_id = new.agent_id.or_else(|| row.agent_id.clone());
+        new.created_at = new.created_at.or_else(|| row.created_at.clone());
+        new.title = self.head.title.clone().or_else(|| row.title.clone());
+        new.last_active_at = self.last_active(row);
+        Ok(new)
+    }
+
+    /// Returns the newest of the times known. A transcript that has none was active just now.
+    fn last_active(&self, row: &SessionRow) -> Option<String> {
+        let said = self.head.session.last_active_at.clone();
+        let before = self.last_active_before.clone().map(Time::from_text);
+        let newest = self.newest.and_then(Time::from_millis);
+        let known = [before, said, newest].into_iter().flatten();
+        let last = known.reduce(|a, b| if b.millis() > a.millis() { b } else { a });
+        last.map(|time| time.as_str().to_owned())
+            .or_else(|| row.last_active_at.clone())
+    }
+}

@@ -1,0 +1,430 @@
+//! The sink that writes into a store.
+//!
+//! It works inside one write transaction, so a transcript comes in whole or not at all. A message
+//! is known again by its place in its loop and by the digest of its raw record; what is known is
+//! skipped. New messages wait in a batch that is bounded, so that a transcript of any size needs
+//! little memory.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::matching::{Digest, Digests, Stored};
+use super::report::ImportReport;
+use super::state::{Described, History, LoopState, SessionState};
+use super::waiting::{Call, Waiting};
+use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
+use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
+use crate::store::append::{self, NewMessage};
+use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, session};
+use crate::tokens::TokenCounter;
+
+/// A batch is written when it holds this many messages …
+const MAX_BATCH_MESSAGES: usize = 256;
+/// … or their records this many bytes.
+const MAX_BATCH_BYTES: usize = 1 << 20;
+
+/// Where a transcript comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The format.
+    pub format: String,
+    /// The file, as it was given.
+    pub path: String,
+    /// The file's name without folders.
+    pub file_name: String,
+}
+
+impl Origin {
+    /// A transcript of this format in this file.
+    pub fn new(format: &str, path: &Path) -> Self {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        Self {
+            format: format.to_owned(),
+            path: path.to_string_lossy().into_owned(),
+            file_name: name.to_string_lossy().into_owned(),
+        }
+    }
+
+    pub(super) fn stem(&self) -> &str {
+        let name = self.file_name.as_str();
+        name.rsplit_once('.')
+            .map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
+    }
+}
+
+/// Messages of one loop that are not written yet.
+struct Batch {
+    in_loop: LoopKey,
+    messages: Vec<NewMessage>,
+    bytes: usize,
+}
+
+/// Writes what an importer finds; [`StoreSink::finish`] must end it.
+pub struct StoreSink<'a> {
+    pub(super) write: &'a mut (dyn StoreWrite + 'a),
+    pub(super) counter: &'a dyn TokenCounter,
+    pub(super) from: Origin,
+    /// Only this session is wanted.
+    only: Option<SessionId>,
+    pub(super) digests: Digests,
+    pub(super) report: ImportReport,
+    pub(super) sessions: Vec<SessionState>,
+    pub(super) by_id: HashMap<SessionId, usize>,
+    /// The session that was begun last; `None`: it is not wanted.
+    current: Option<usize>,
+    has_begun: bool,
+    pub(super) waiting: Option<Waiting>,
+    batch: Option<Batch>,
+}
+
+impl<'a> StoreSink<'a> {
+    /// A sink that writes a transcript; with `only`, just that session of it.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn new(
+        write: &'a mut (dyn StoreWrite + 'a),
+        counter: &'a dyn TokenCounter,
+        from: Origin,
+        only: Option<SessionId>,
+    ) -> StoreResult<Self> {
+        let digests = Digests::new(&*write)?;
+        Ok(Self {
+            write,
+            counter,
+            from,
+            only,
+            digests,
+            report: ImportReport::default(),
+            sessions: Vec::new(),
+            by_id: HashMap::new(),
+            current: None,
+            has_begun: false,
+            waiting: None,
+            batch: None,
+        })
+    }
+
+    /// Writes what is left and says what came in.
+    ///
+    /// # Errors
+    /// If the store refuses; the transaction must then be given up.
+    pub fn finish(mut self) -> Result<ImportReport, ImportError> {
+        self.settle()?;
+        self.flush()?;
+        let sessions = std::mem::take(&mut self.sessions);
+        if sessions.is_empty() && self.only.is_none() {
+            let reason = "there is no conversation in it";
+            self.report.skip(&self.from.path, None, reason);
+        }
+        for state in sessions {
+            let finished = state.finish(self.write, &self.from)?;
+            self.report.loops += finished.loops;
+            self.report.turns += finished.turns;
+            match finished.is_stored {
+                true => self.report.sessions.push(finished.id),
+                false => {
+                    let reason = format!("session `{}` holds no conversation", finished.id);
+                    self.report.skip(&self.from.path, None, reason);
+                }
+            }
+        }
+        Ok(self.report)
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        id: SessionId,
+        key: Option<String>,
+        mut head: SessionHead,
+    ) -> StoreResult<()> {
+        self.current = None;
+        if self.only.as_ref().is_some_and(|only| *only != id) {
+            return Ok(());
+        }
+        head.session.session_id = id.clone();
+        head.session.loops.clear();
+        let at = match self.by_id.get(&id) {
+            Some(at) => {
+                self.sessions[*at].head = head;
+                *at
+            }
+            None => {
+                let stored = self.write.session(&id)?;
+                self.sessions.push(SessionState::new(head, key, stored));
+                self.by_id.insert(id, self.sessions.len() - 1);
+                self.sessions.len() - 1
+            }
+        };
+        self.current = Some(at);
+        Ok(())
+    }
+
+    /// Returns the session begun last, `None` if it is not wanted.
+    fn session_at(&self) -> Result<Option<usize>, ImportError> {
+        if self.has_begun {
+            return Ok(self.current);
+        }
+        let reason = "the importer found a loop before its session";
+        Err(ImportError::Store(reason.into()))
+    }
+
+    pub(super) fn loop_begins(&mut self, mut record: LoopRecord) -> Result<(), ImportError> {
+        let Some(at) = self.session_at()? else {
+            return Ok(());
+        };
+        record.messages.clear();
+        record.compaction_block = None;
+        let turns = std::mem::take(&mut record.turns);
+        let events = std::mem::take(&mut record.events);
+        let history = History::of(&turns, &events)?;
+        if !self.sessions[at].loops.contains_key(&record.loop_id) {
+            let state = self.open_loop(at, &mut record)?;
+            let session = &mut self.sessions[at];
+            session.order.push(record.loop_id.clone());
+            session.loops.insert(record.loop_id.clone(), state);
+        }
+        let state = self.sessions[at].loops.get_mut(&record.loop_id);
+        if let Some(state) = state {
+            state.described = Described::of(&record)?;
+            if history.is_some() {
+                state.history = history;
+            }
+            state.spill(self.write)?;
+        }
+        Ok(())
+    }
+
+    /// Finds a loop in the store, or creates it.
+    fn open_loop(&mut self, at: usize, record: &mut LoopRecord) -> Result<LoopState, ImportError> {
+        let session = self.session_key(at)?;
+        if let Some(row) = self.write.loop_by_id(session, &record.loop_id)? {
+            let stored = Stored::of(&*self.write, &row)?;
+            return Ok(LoopState::known(&row, stored, Described::of(record)?));
+        }
+        // The child's cut may be the parent's last turn.
+        self.flush()?;
+        self.check_cut(session, record)?;
+        let key = session::create_loop(self.write, session, record)?;
+        self.sessions[at].is_changed = true;
+        Ok(LoopState::new(key, Described::of(record)?))
+    }
+
+    /// Takes out a `parent_turn` that the parent does not have.
+    fn check_cut(&mut self, session: SessionKey, record: &mut LoopRecord) -> StoreResult<()> {
+        let (Some(parent), Some(cut)) = (&record.parent_loop_id, &record.parent_turn) else {
+            return Ok(());
+        };
+        let Some(parent) = self.write.loop_by_id(session, parent)? else {
+            return Ok(());
+        };
+        let cut = cut.get();
+        if u32::try_from(cut).is_ok_and(|cut| cut < parent.totals.turns) {
+            return Ok(());
+        }
+        let reason = format!(
+            "loop `{}` goes on from turn {cut} of `{}`, which has {} turns",
+            record.loop_id, parent.loop_id, parent.totals.turns
+        );
+        self.report.skip(&self.from.path, None, reason);
+        record.parent_turn = None;
+        Ok(())
+    }
+
+    /// Returns the key of a session, which is created if it is not there yet.
+    fn session_key(&mut self, at: usize) -> StoreResult<SessionKey> {
+        let state = &mut self.sessions[at];
+        if let Some(key) = state.key {
+            return Ok(key);
+        }
+        let head = &state.head;
+        let source = Some(self.from.format.clone());
+        let key = session::create_session(self.write, &head.session, head.title.clone(), source)?;
+        state.key = Some(key);
+        state.is_changed = true;
+        Ok(key)
+    }
+
+    pub(super) fn take_message(
+        &mut self,
+        in_loop: &LoopId,
+        message: AgentMessage,
+        origin: Digest,
+        bytes: usize,
+    ) -> Result<(), ImportError> {
+        let Some(at) = self.session_at()? else {
+            return Ok(());
+        };
+        let Some(state) = self.sessions[at].loops.get_mut(in_loop) else {
+            let reason = format!("the importer found a message before its loop `{in_loop}`");
+            return Err(ImportError::Store(reason));
+        };
+        let is_note = message.role() == Role::Extension;
+        state.follow(&message);
+        self.report.messages += u64::from(!is_note);
+        let place = state.stored.places.get(state.next).copied();
+        state.next += 1;
+        match place {
+            Some((_, known)) if known == origin => return Ok(()),
+            Some((seq, _)) => return Ok(self.changed(at, in_loop, seq, message, origin)?),
+            None => {}
+        }
+        self.report.added_messages += u64::from(!is_note);
+        let new = NewMessage {
+            message,
+            origin: Some(origin),
+        };
+        Ok(self.queue(at, in_loop, new, bytes)?)
+    }
+
+    pub(super) fn loop_key(&self, at: usize, in_loop: &LoopId) -> Option<LoopKey> {
+        Some(self.sessions[at].loops.get(in_loop)?.key)
+    }
+
+    pub(super) fn queue(
+        &mut self,
+        at: usize,
+        in_loop: &LoopId,
+        new: NewMessage,
+        bytes: usize,
+    ) -> StoreResult<()> {
+        let Some(key) = self.loop_key(at, in_loop) else {
+            return Ok(());
+        };
+        self.sessions[at].appended(&new.message);
+        if self
+            .batch
+            .as_ref()
+            .is_some_and(|batch| batch.in_loop != key)
+        {
+            self.flush()?;
+        }
+        let batch = self.batch.get_or_insert_with(|| Batch {
+            in_loop: key,
+            messages: Vec::new(),
+            bytes: 0,
+        });
+        batch.messages.push(new);
+        batch.bytes += bytes;
+        if batch.messages.len() >= MAX_BATCH_MESSAGES || batch.bytes >= MAX_BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) -> StoreResult<()> {
+        let Some(batch) = self.batch.take() else {
+            return Ok(());
+        };
+        self.reopen(batch.in_loop)?;
+        append::append(self.write, batch.in_loop, batch.messages, self.counter)?;
+        Ok(())
+    }
+
+    /// Sets a loop running until the transcript ends, so that its last turn counts as in flight
+    /// while it is.
+    pub(super) fn reopen(&mut self, key: LoopKey) -> StoreResult<()> {
+        let mut row = self.write.loop_by_key(key)?;
+        if row.status.is_ended() {
+            row.status = LoopStatus::Running;
+            self.write.update_loop(&row)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn found(&mut self, compaction: FoundCompaction) -> Result<(), ImportError> {
+        let Some(at) = self.session_at()? else {
+            return Ok(());
+        };
+        self.flush()?;
+        let session = &mut self.sessions[at];
+        let (Some(key), Some(state)) = (session.key, session.loops.get(&compaction.loop_id)) else {
+            let reason = format!(
+                "the importer found a compaction before its loop `{}`",
+                compaction.loop_id
+            );
+            return Err(ImportError::Store(reason));
+        };
+        let (in_loop, status) = (state.key, state.described.status.clone());
+        let run_id = super::runs::run_id(&session.head.session.session_id, &compaction)?;
+        let run_id = session.numbered(run_id);
+        if session.knows_run(&*self.write, key, &run_id)? {
+            return Ok(());
+        }
+        session.is_changed = true;
+        // What the source calls ended has no turn in flight.
+        let mut row = self.write.loop_by_key(in_loop)?;
+        if status.is_ended() && !row.status.is_ended() {
+            row.status = status;
+            append::seal(self.write, &mut row)?;
+            self.write.update_loop(&row)?;
+        }
+        let run = super::runs::Making {
+            session: key,
+            in_loop,
+            run_id,
+        };
+        Ok(run.write(self.write, self.counter, compaction)?)
+    }
+}
+
+impl Sink for StoreSink<'_> {
+    fn session(&mut self, head: SessionHead) -> Result<(), ImportError> {
+        self.settle()?;
+        self.flush()?;
+        self.has_begun = true;
+        match head.identity.clone() {
+            Identity::Own(id) => self.begin(id, None, head)?,
+            Identity::Key(key) => {
+                self.waiting = Some(Waiting {
+                    head,
+                    key,
+                    calls: Vec::new(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError> {
+        match &mut self.waiting {
+            Some(waiting) => {
+                waiting.calls.push(Call::Loop(Box::new(record)));
+                Ok(())
+            }
+            None => self.loop_begins(record),
+        }
+    }
+
+    fn message(
+        &mut self,
+        loop_id: &LoopId,
+        message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
+        let origin = self.digests.of(raw);
+        match &mut self.waiting {
+            Some(waiting) => {
+                let message = Box::new(message);
+                let call = Call::Message(loop_id.clone(), message, origin, raw.len());
+                waiting.calls.push(call);
+                Ok(())
+            }
+            None => self.take_message(loop_id, message, origin, raw.len()),
+        }
+    }
+
+    fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError> {
+        match &mut self.waiting {
+            Some(waiting) => {
+                waiting.calls.push(Call::Compaction(Box::new(found)));
+                Ok(())
+            }
+            None => self.found(found),
+        }
+    }
+
+    fn skip(&mut self, line: Option<u64>, reason: String) {
+        self.report.skip(&self.from.path, line, reason);
+    }
+}

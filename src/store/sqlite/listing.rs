@@ -1,0 +1,107 @@
+//! The rows of the views, in the order in which people read them.
+//!
+//! A view has no order of its own and no keys, so each question here takes its order from the
+//! tables: the order of ticks and of creation, never that of times.
+
+use super::SqliteStore;
+use super::query::{QueryRows, Record, rows};
+use crate::model::{Json, SessionId};
+use crate::store::error::{StoreError, StoreResult};
+
+/// A session with its loops and what compactions made of them, as rows of the views.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionView {
+    /// The row of `v_sessions`.
+    pub session: Record,
+    /// The rows of `v_loops` in the order of their creation, each with the rows of
+    /// `v_compaction_blocks` on it.
+    pub loops: Vec<(Record, Vec<Record>)>,
+}
+
+impl SqliteStore {
+    /// Returns the rows of `v_sessions`, last active first.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn session_rows(&self) -> StoreResult<Vec<Record>> {
+        let sql = "SELECT v.* FROM v_sessions v JOIN sessions s USING (session_id)
+             ORDER BY s.last_active_at DESC, s.key DESC";
+        Ok(self.query(sql)?.records())
+    }
+
+    /// Returns the rows of `v_compaction_runs`, newest first: of one session or of all.
+    ///
+    /// Each has one more column, `flips`: its undos and redos, oldest first.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {
+        let runs = "SELECT v.* FROM v_compaction_runs v JOIN runs r USING (run_id)";
+        let flips = "SELECT r.run_id, f.kind, l.loop_id AS loop, f.turns, f.at, f.reason
+             FROM flips f JOIN runs r ON r.key = f.run JOIN loops l ON l.key = f.loop
+             ORDER BY f.key";
+        self.snapshot(|connection| {
+            let found = match session {
+                None => rows(connection, &format!("{runs} ORDER BY r.key DESC"), &[])?,
+                Some(session) => {
+                    let sql =
+                        format!("{runs} WHERE v.session_id = ?1 ORDER BY r.tick DESC, r.key DESC");
+                    rows(connection, &sql, &[session.as_str()])?
+                }
+            };
+            with_flips(&found, &rows(connection, flips, &[])?)
+        })
+    }
+
+    /// Returns a session with its loops and blocks.
+    ///
+    /// # Errors
+    /// If the session is not there, or the database cannot be read.
+    pub fn session_view(&self, session: &SessionId) -> StoreResult<SessionView> {
+        let id = [session.as_str()];
+        self.snapshot(|connection| {
+            let all = |sql| Ok::<_, StoreError>(rows(connection, sql, &id)?.records());
+            let found = all("SELECT * FROM v_sessions WHERE session_id = ?1")?;
+            let loops = all(
+                "SELECT v.* FROM v_loops v JOIN sessions s USING (session_id)
+                     JOIN loops l ON l.session = s.key AND l.loop_id = v.loop_id
+                 WHERE v.session_id = ?1 ORDER BY l.key",
+            )?;
+            let blocks = all("SELECT * FROM v_compaction_blocks WHERE session_id = ?1
+                 ORDER BY loop_id, generation")?;
+            let missing = || StoreError::NoSession(session.to_string());
+            Ok(SessionView {
+                session: found.into_iter().next().ok_or_else(missing)?,
+                loops: with_blocks(loops, &blocks),
+            })
+        })
+    }
+}
+
+fn with_blocks(loops: Vec<Record>, blocks: &[Record]) -> Vec<(Record, Vec<Record>)> {
+    let of = |row: &Record| {
+        let id = row.get("loop_id");
+        let own = blocks.iter().filter(|block| block.get("loop_id") == id);
+        own.cloned().collect()
+    };
+    loops
+        .into_iter()
+        .map(|row| (of(&row), row))
+        .map(|(blocks, row)| (row, blocks))
+        .collect()
+}
+
+fn with_flips(runs: &QueryRows, flips: &QueryRows) -> StoreResult<Vec<Record>> {
+    let flips = flips.records();
+    let mut records = runs.records();
+    for record in &mut records {
+        let id = record.get("run_id");
+        let own: Vec<&Record> = flips
+            .iter()
+            .filter(|flip| flip.get("run_id") == id)
+            .collect();
+        let own = Json::of(&own).map_err(|error| StoreError::Other(Box::new(error)))?;
+        record.push("flips", own);
+    }
+    Ok(records)
+}
