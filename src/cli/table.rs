@@ -194,7 +194,7 @@ mod tests {
         );
         assert_eq!(
             table().lines(Some(20)),
-            "id    title  tokens\n019…  Fix …  12,345"
+            "id     title  tokens\n0197…  Fix …  12,345"
         );
         assert_eq!(
             table().lines(Some(14)),

@@ -71,16 +71,13 @@ fn told(report: &VerifyReport) -> Result<String, CliError> {
     }
     let checked = serde_json::to_value(report.checked)?;
     let counts = checked.as_object().into_iter().flatten();
-    let counts =
-        counts.map(|(what, count)| format!("{} {what}", text::number(count.as_i64().unwrap_or(0))));
-    let counts = counts.collect::<Vec<_>>().join(", ").replace('_', " ");
+    let counts: Vec<String> = counts.map(|(what, n)| format!("{what} {n}")).collect();
+    let counts = counts.join(", ").replace('_', " ");
     lines.push(match report.problems.len() as u64 {
-        0 => format!("No damage found in {counts}."),
-        found => format!(
-            "{} found in {counts}. Restore a backup.",
-            text::count(found, "problem")
-        ),
+        0 => "No damage found.".into(),
+        found => format!("{} found. Restore a backup.", text::count(found, "problem")),
     });
+    lines.push(format!("Checked: {counts}."));
     Ok(lines.join("\n"))
 }
 

@@ -235,7 +235,7 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
     assert_eq!(stage.json("context work"), before);
     assert_snapshot!(stage.say("history"), @r#"
     RUN                 SESSION  LOOP  STARTED              TRIGGER   STRATEGY  OUTCOME    STATE     BEFORE  AFTER
-    01a20083-733b-73e…  work     test  NOW  headroom  one-lin…  committed  in force  10,012  3,930
+    RUN  work     test  NOW  headroom  one-lin…  committed  in force  10,012  3,930
 
     RUN                                   WHAT  LOOP  TURNS  WHEN                 REASON
     RUN  redo  test     14  NOW

@@ -244,7 +244,8 @@ fn verify_finds_no_damage_in_a_sound_database() {
     let stage = Stage::new();
     stage.say("compact work --max-tokens 9000");
     assert_snapshot!(stage.say("verify"), @r#"
-    No damage found in 1 blobs, 21 block messages, 3 blocks, 24 coverage, 0 flips, 5 loops, 63 messages, 0 receipts, 1 runs, 3 sessions, 33 turns.
+    No damage found.
+    Checked: blobs 1, block messages 21, blocks 3, coverage 24, flips 0, loops 5, messages 63, receipts 0, runs 1, sessions 3, turns 33.
     "#);
     let report = stage.json("verify");
     assert_eq!(

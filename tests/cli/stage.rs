@@ -166,6 +166,13 @@ fn variable(text: &str) -> Option<(usize, &'static str)> {
     if fits("xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx") {
         return Some((36, "RUN"));
     }
+    // An id that a table cut.
+    if fits("xxxxxxxx-xxxx-7") {
+        let kept = text
+            .chars()
+            .take_while(|c| c.is_ascii_hexdigit() || matches!(c, '-' | '…'));
+        return Some((kept.map(char::len_utf8).sum(), "RUN"));
+    }
     if fits("2999-99-99_99:99:99") && !text.starts_with("2026-01-0") {
         let more = text[19..].bytes();
         let more = more.take_while(|b| b.is_ascii_digit() || matches!(b, b'.' | b'Z'));
