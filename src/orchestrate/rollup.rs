@@ -7,6 +7,7 @@ use crate::compaction::{
     Summary,
 };
 use crate::context::shown_messages;
+use crate::store::append::size_through;
 use crate::store::in_force::Link;
 use crate::store::{
     self, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, Layout, NewBlock, Section,
@@ -104,11 +105,12 @@ impl Work<'_> {
         row.extends = before
             .and_then(|link| link.block.as_ref())
             .map(|block| block.key);
-        let mut covered = Size::default();
-        chain.shown[..=anchor]
-            .iter()
-            .for_each(|size| covered.add(*size));
-        row.tokens_covered = covered.tokens;
+        row.tokens_covered = before
+            .and_then(|link| link.block.as_ref())
+            .map_or(0, |block| block.tokens_covered);
+        for link in &chain.links[base..=anchor] {
+            row.tokens_covered += size_through(read, link.row.key, link.turns)?.tokens;
+        }
         let mut block = NewBlock {
             row,
             messages: Vec::new(),
