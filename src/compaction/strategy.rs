@@ -7,12 +7,14 @@ use std::collections::BTreeSet;
 
 use super::config::CompactionConfig;
 use super::cut::cut_tool_result;
+use super::notes::SummaryNotes;
 use super::one_liner::one_liner;
 use crate::model::{AgentMessage, LoopId, Message, Role, UserMessage};
 use crate::store::{
-    self, BlockRow, Layout, LoopKey, SessionStore, StoreError, StoreRead, StoreResult, Turns,
+    self, BlockRow, Layout, LoopKey, Section, SessionStore, StoreError, StoreRead, StoreResult,
+    Turns,
 };
-use crate::tokens::estimate_tokens;
+use crate::tokens::{TokenCounter, estimate_tokens};
 
 /// Why a strategy gave no text.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +46,7 @@ pub struct LoopSlice<'a> {
     pub(crate) is_current: bool,
     pub(crate) layout: Layout,
     pub(crate) before: Option<BlockRow>,
+    pub(crate) round: u32,
     /// The sequence after the last that the block will cover.
     pub(crate) through: u32,
 }
@@ -67,6 +70,58 @@ impl LoopSlice<'_> {
     /// Returns the block that is in force now.
     pub fn before(&self) -> Option<&BlockRow> {
         self.before.as_ref()
+    }
+
+    /// Returns the number of the run that this is to become, counted over the chain from 1.
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Returns the counter that the database is written with.
+    pub fn counter(&self) -> &dyn TokenCounter {
+        self.store.counter()
+    }
+
+    /// Returns what the block in force shows in place of its compacted turns.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn before_messages(&self) -> StoreResult<Vec<AgentMessage>> {
+        let Some(block) = &self.before else {
+            return Ok(Vec::new());
+        };
+        store::read(self.store, |read| {
+            let said = read.block_messages(block.key)?.into_iter();
+            said.filter(|message| message.section == Section::Compacted)
+                .filter_map(|message| message.body)
+                .filter(|body| body.role != Role::Extension)
+                .map(|body| store::decode(read, body))
+                .collect()
+        })
+    }
+
+    /// Returns the loop's first user message, which need not be among the planned turns.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn first_prompt(&self) -> StoreResult<Option<AgentMessage>> {
+        store::read(self.store, |read| {
+            let mut prompt = None;
+            read.sizes(self.in_loop, 0..self.through, &mut |size| {
+                if size.role == Role::User {
+                    prompt = Some(size.seq);
+                    return Ok(std::ops::ControlFlow::Break(()));
+                }
+                Ok(std::ops::ControlFlow::Continue(()))
+            })?;
+            let mut found = None;
+            let seqs = prompt.map_or(0..0, |seq| seq..seq + 1);
+            read.messages(self.in_loop, seqs, &mut |row| {
+                found = Some(store::decode(read, row.body)?);
+                Ok(std::ops::ControlFlow::Continue(()))
+            })?;
+            Ok(found)
+        })
     }
 
     /// Returns the messages of some turns; extensions are left out.
@@ -145,6 +200,8 @@ pub struct Summary {
     pub messages: Vec<AgentMessage>,
     /// The turns that something in the messages was made from; the others are dropped.
     pub turns: BTreeSet<u32>,
+    /// How it was made.
+    pub notes: SummaryNotes,
 }
 
 /// The turns kept at the end, and those of their messages that are not shown as they are.
@@ -168,6 +225,11 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// Returns how its summary was made.
+    pub fn notes(&self) -> Option<&SummaryNotes> {
+        self.compacted.as_ref().map(|(_, summary)| &summary.notes)
+    }
+
     /// Returns the sections.
     pub fn layout(&self) -> Layout {
         Layout {
@@ -187,6 +249,12 @@ impl Draft {
 pub trait BlockCompactionStrategy: Send + Sync {
     /// Names the strategy; stored with each run and block.
     fn name(&self) -> &str;
+
+    /// Returns what shapes the text of a block, as it is stored with it: a block whose shaping is
+    /// another one is made anew. A strategy with options of its own adds them.
+    fn shaping(&self, config: &CompactionConfig) -> String {
+        config.shaping()
+    }
 
     /// Returns the turns kept word for word; the planned ones unless overridden.
     ///

@@ -8,6 +8,7 @@
 mod blocks;
 mod commit;
 mod flips;
+mod notes;
 mod report;
 
 use std::collections::HashMap;
@@ -62,7 +63,7 @@ pub fn compact_session_loops(
     let begun = Instant::now();
     let started_at = Time::now();
     let ground = Ground::load(store, session, request)?;
-    let report = CompactReport::new(request, &ground);
+    let mut report = CompactReport::new(request, &ground);
     if !request.force
         && !request
             .config
@@ -72,6 +73,7 @@ pub fn compact_session_loops(
     }
     let mut work = Work::new(store, &ground, request);
     let planned = work.make_blocks();
+    let asked = notes::take(&mut report, work.drafts.values())?;
     let attempt = commit::Attempt {
         store,
         ground: &ground,
@@ -80,7 +82,12 @@ pub fn compact_session_loops(
         started_at,
     };
     match planned {
-        Ok(planned) if planned.made.is_empty() => Ok(report),
+        // A summariser that was asked in vain leaves its audit row.
+        Ok(planned) if planned.made.is_empty() && !asked => Ok(CompactReport {
+            fallback: None,
+            error: None,
+            ..report
+        }),
         Ok(planned) => attempt.finish(report, planned),
         Err(StrategyError::Store(error)) => Err(error),
         Err(StrategyError::Failed(error)) => attempt.fail(report, error),
@@ -97,6 +104,8 @@ pub(crate) struct Ground {
     real: Chain,
     /// These blocks.
     in_force: Vec<(LoopKey, Option<BlockKey>)>,
+    /// The number that the run would have.
+    round: u32,
 }
 
 impl Ground {
@@ -133,6 +142,7 @@ impl Ground {
                 chain,
                 real,
                 in_force,
+                round: notes::next_round(read, leaf.key)?,
             })
         })
     }
@@ -249,6 +259,7 @@ impl<'a> Work<'a> {
             is_current: link.row.key == self.ground.leaf,
             layout: layout.clone(),
             before: link.block.clone(),
+            round: self.ground.round,
             through: self.through(depth, &layout)?,
         };
         let draft = self.strategy.compact(&slice, self.config)?;
@@ -275,7 +286,7 @@ impl<'a> Work<'a> {
         Ok(block.layout == *layout
             && block.kind != BlockKind::Rollup
             && block.strategy == self.strategy.name()
-            && block.shaping == self.config.shaping()
+            && block.shaping == self.strategy.shaping(self.config)
             && block.through == self.through(depth, layout)?)
     }
 
@@ -341,8 +352,8 @@ impl<'a> Work<'a> {
             through: self.through(depth, &layout)?,
             tokens_covered: 0,
             size: Size::default(),
-            strategy: self.strategy.name().to_owned(),
-            shaping: self.config.shaping(),
+            strategy: notes::made_by(&draft, self.strategy).to_owned(),
+            shaping: self.strategy.shaping(self.config),
             created_at: Time::now().as_str().to_owned(),
             extra: None,
         };
@@ -416,6 +427,7 @@ impl Default for CompactReport {
             after: Size::default(),
             blocks: Vec::new(),
             duration_ms: 0,
+            usage: None,
             error: None,
         }
     }
