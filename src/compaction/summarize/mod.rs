@@ -9,6 +9,8 @@
 //! `SummarizeOptions::shaping` too, or old blocks pass for new ones.
 
 mod answer;
+#[cfg(feature = "http")]
+pub mod http;
 mod input;
 mod options;
 mod prompt;
