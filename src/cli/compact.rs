@@ -139,7 +139,7 @@ pub fn told(report: &CompactReport, dry_run: bool) -> String {
             );
         }
         (CompactOutcome::Committed, false) => "committed",
-        (CompactOutcome::Committed, true) => "would be committed (dry run)",
+        (CompactOutcome::Committed, true) => "would be committed",
         (CompactOutcome::NoGain, _) => "no gain, nothing became live",
         (CompactOutcome::Vetoed, _) => "vetoed",
         (CompactOutcome::Failed, _) => "failed",
@@ -148,7 +148,7 @@ pub fn told(report: &CompactReport, dry_run: bool) -> String {
     let run = report
         .run
         .as_deref()
-        .map_or("Run".into(), |run| format!("Run {run}"));
+        .map_or("Dry run".into(), |run| format!("Run {run}"));
     let mut lines = vec![
         format!("{}: {outcome}", text::line(&run)),
         format!(

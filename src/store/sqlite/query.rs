@@ -270,7 +270,7 @@ pub(super) fn rows(connection: &Connection, sql: &str, values: &[&str]) -> Store
         _ => StoreError::Invalid(format!("the query failed: {error}")),
     };
     let mut statement = connection.prepare(sql).map_err(refused)?;
-    if !statement.readonly() {
+    if statement.column_count() == 0 || !statement.readonly() {
         return Err(StoreError::Invalid(
             "only reading is allowed here: one SELECT".into(),
         ));

@@ -276,7 +276,8 @@ pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<Strin
     if let Err(error) = embedded::migrations::runner().run(&mut fresh) {
         return Err(rusqlite::Error::ToSqlConversionFailure(Box::new(error)));
     }
-    let mut statement = fresh.prepare("SELECT type, name, sql FROM sqlite_schema")?;
+    let mut statement = fresh
+        .prepare("SELECT type, name, sql FROM sqlite_schema WHERE tbl_name NOT LIKE 'refinery%'")?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
