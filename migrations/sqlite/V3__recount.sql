@@ -24,3 +24,13 @@ WHEN (NEW.key IS NOT OLD.key OR NEW.loop IS NOT OLD.loop OR NEW.generation IS NO
 BEGIN
     SELECT RAISE(ABORT, 'a block is never changed');
 END;
+
+-- How far a recount is stands in store_meta until it is done.
+DROP TRIGGER store_meta_no_delete;
+
+CREATE TRIGGER store_meta_no_delete
+BEFORE DELETE ON store_meta
+WHEN OLD.name IS NOT 'recount'
+BEGIN
+    SELECT RAISE(ABORT, 'what a database is written with is never deleted');
+END;

@@ -64,7 +64,7 @@ pub enum RecountError {
 }
 
 /// Where a recount stands, as `store_meta` holds it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct State {
     /// The counter that it counts with.
@@ -99,7 +99,7 @@ pub fn recount(
     let counter = crate::store::SessionStore::counter(&store);
     let (from, mut state, resumed) = store.transaction(|connection| begin(connection, counter))?;
     let mut seen = RecountProgress {
-        all_messages: store.transaction(count_messages)?,
+        all_messages: store.snapshot(count_messages)?,
         ..RecountProgress::default()
     };
     while from != state.to || resumed {
@@ -128,21 +128,17 @@ fn begin(
     let from = reader
         .meta("token_counter")?
         .ok_or_else(|| StoreError::Damaged("the token counter's name is missing".into()))?;
-    let earlier = reader.meta("recount")?;
     let to = counter.name().to_owned();
-    if let Some(state) = earlier
-        .as_deref()
-        .and_then(|s| serde_json::from_str::<State>(s).ok())
-        && state.to == to
-    {
+    let earlier = reader.state()?;
+    // Half of the counts may be those of a third counter: then nothing can be left out.
+    let resumed = earlier.is_some();
+    if let Some(state) = earlier.filter(|state| state.to == to) {
         return Ok((from, state, true));
     }
     let state = State {
         to,
         ..State::default()
     };
-    // Half of the counts may be those of a third counter: then nothing can be left out.
-    let resumed = earlier.is_some();
     if from != state.to || resumed {
         reader.put_state(&state)?;
     }
@@ -162,6 +158,11 @@ fn step(
     state: &mut State,
 ) -> StoreResult<bool> {
     let reader = Reader { connection };
+    // Two recounts at once would add up each other's figures.
+    if reader.state()?.as_ref() != Some(&*state) {
+        let why = "another recount of this database is at work";
+        return Err(StoreError::Invalid(why.into()));
+    }
     let mut next = state.clone();
     let done = match next.block {
         None => {
@@ -197,12 +198,19 @@ impl Reader<'_> {
         self.first(sql, [name], |row| row.get("value"))
     }
 
+    /// Returns how far a recount came; what cannot be read is as good as nowhere.
+    fn state(&self) -> StoreResult<Option<State>> {
+        let json = self.meta("recount")?;
+        Ok(json.map(|json| serde_json::from_str(&json).unwrap_or_default()))
+    }
+
     fn put_state(&self, state: &State) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO store_meta (name, value) VALUES ('recount', ?1)
-             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            [to_json(state)?],
-        )?;
+        let json = to_json(state)?;
+        let sql = "UPDATE store_meta SET value = ?1 WHERE name = 'recount'";
+        if self.run(sql, [&json])? == 0 {
+            let sql = "INSERT INTO store_meta (name, value) VALUES ('recount', ?1)";
+            self.run(sql, [&json])?;
+        }
         Ok(())
     }
 
