@@ -237,6 +237,8 @@ impl CompactionConfig {
 pub struct RunConfig {
     /// The strategy's name.
     pub strategy: String,
+    /// What shapes the text of its blocks.
+    pub shaping: String,
     /// The window in tokens.
     pub max_context_tokens: u64,
     /// Tokens of the system prompt.
@@ -274,6 +276,7 @@ impl RunConfig {
     pub fn new(config: &CompactionConfig, window: &ContextConfig) -> Self {
         Self {
             strategy: config.block_strategy.name().to_owned(),
+            shaping: config.block_strategy.shaping(config),
             max_context_tokens: window.max_context_tokens,
             system_tokens: window.system_prompt_tokens,
             keep_first_turns: config.keep_first_turns,

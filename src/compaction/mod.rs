@@ -2,9 +2,11 @@
 
 mod config;
 mod cut;
+mod notes;
 mod one_liner;
 pub mod plan;
 mod strategy;
+pub mod summarize;
 mod tiered;
 
 pub use config::{
@@ -12,10 +14,15 @@ pub use config::{
     UnknownWord,
 };
 pub use cut::{cut_tool_result, truncate_head_tail};
+pub use notes::SummaryNotes;
 pub use one_liner::one_liner;
 pub(crate) use strategy::seqs_of;
 pub use strategy::{
     BlockCompactionStrategy, DefaultBlockCompaction, Draft, LoopSlice, Placed, Recent, RollupSlice,
     Shown, StrategyError, Summary,
+};
+pub use summarize::{
+    CancelFlag, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, SummaryAnswer,
+    SummaryRequest, SummaryRole,
 };
 pub use tiered::{CompactionStrategy, DefaultCompaction, compact_messages, keep_within_budget};

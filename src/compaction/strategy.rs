@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 
 use super::config::CompactionConfig;
 use super::cut::cut_tool_result;
+use super::notes::SummaryNotes;
 use super::one_liner::one_liner;
 use crate::model::{AgentMessage, LoopId, Message, Role, UserMessage};
 use crate::store::{
-    self, BlockRow, Layout, LoopKey, SessionStore, StoreError, StoreRead, StoreResult, Turns,
+    self, BlockRow, Layout, LoopKey, Section, SessionStore, StoreError, StoreRead, StoreResult,
+    Turns,
 };
 use crate::tokens::{TokenCounter, estimate_tokens};
 
@@ -44,6 +46,7 @@ pub struct LoopSlice<'a> {
     pub(crate) is_current: bool,
     pub(crate) layout: Layout,
     pub(crate) before: Option<BlockRow>,
+    pub(crate) round: u32,
     /// The sequence after the last that the block will cover.
     pub(crate) through: u32,
 }
@@ -67,6 +70,58 @@ impl LoopSlice<'_> {
     /// Returns the block that is in force now.
     pub fn before(&self) -> Option<&BlockRow> {
         self.before.as_ref()
+    }
+
+    /// Returns the number of the run that this is to become, counted over the chain from 1.
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Returns the counter that the database is written with.
+    pub fn counter(&self) -> &dyn TokenCounter {
+        self.store.counter()
+    }
+
+    /// Returns what the block in force shows in place of its compacted turns.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn before_messages(&self) -> StoreResult<Vec<AgentMessage>> {
+        let Some(block) = &self.before else {
+            return Ok(Vec::new());
+        };
+        store::read(self.store, |read| {
+            let said = read.block_messages(block.key)?.into_iter();
+            said.filter(|message| message.section == Section::Compacted)
+                .filter_map(|message| message.body)
+                .filter(|body| body.role != Role::Extension)
+                .map(|body| store::decode(read, body))
+                .collect()
+        })
+    }
+
+    /// Returns the loop's first user message, which need not be among the planned turns.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn first_prompt(&self) -> StoreResult<Option<AgentMessage>> {
+        store::read(self.store, |read| {
+            let mut prompt = None;
+            read.sizes(self.in_loop, 0..self.through, &mut |size| {
+                if size.role == Role::User {
+                    prompt = Some(size.seq);
+                    return Ok(std::ops::ControlFlow::Break(()));
+                }
+                Ok(std::ops::ControlFlow::Continue(()))
+            })?;
+            let mut found = None;
+            let seqs = prompt.map_or(0..0, |seq| seq..seq + 1);
+            read.messages(self.in_loop, seqs, &mut |row| {
+                found = Some(store::decode(read, row.body)?);
+                Ok(std::ops::ControlFlow::Continue(()))
+            })?;
+            Ok(found)
+        })
     }
 
     /// Returns the messages of some turns; extensions are left out.
@@ -145,8 +200,10 @@ pub type Shown = (Option<u32>, AgentMessage);
 pub struct RollupSlice<'a> {
     pub(crate) loops: Vec<LoopId>,
     pub(crate) extends: bool,
+    pub(crate) round: u32,
     pub(crate) counter: &'a dyn TokenCounter,
     pub(crate) read: &'a dyn Fn(usize) -> StoreResult<Vec<Shown>>,
+    pub(crate) task: &'a dyn Fn() -> StoreResult<Option<String>>,
 }
 
 impl RollupSlice<'_> {
@@ -165,6 +222,19 @@ impl RollupSlice<'_> {
         self.counter
     }
 
+    /// Returns the number that the run would have; they count a chain's committed runs from 1.
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Returns the first prompt of the chain's root.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn task(&self) -> StoreResult<Option<String>> {
+        (self.task)()
+    }
+
     /// Returns what the context shows of a loop now.
     ///
     /// # Errors
@@ -181,6 +251,8 @@ pub struct Summary {
     pub messages: Vec<AgentMessage>,
     /// The turns that something in the messages was made from; the others are dropped.
     pub turns: BTreeSet<u32>,
+    /// How it was made.
+    pub notes: SummaryNotes,
 }
 
 /// The turns kept at the end, and those of their messages that are not shown as they are.
@@ -204,6 +276,11 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// Returns how its summary was made.
+    pub fn notes(&self) -> Option<&SummaryNotes> {
+        self.compacted.as_ref().map(|(_, summary)| &summary.notes)
+    }
+
     /// Returns the sections.
     pub fn layout(&self) -> Layout {
         Layout {
@@ -223,6 +300,12 @@ impl Draft {
 pub trait BlockCompactionStrategy: Send + Sync {
     /// Names the strategy; stored with each run and block.
     fn name(&self) -> &str;
+
+    /// Returns what shapes the text of a block, as it is stored with it: a block whose shaping is
+    /// another one is made anew. A strategy with options of its own adds them.
+    fn shaping(&self, config: &CompactionConfig) -> String {
+        config.shaping()
+    }
 
     /// Returns the turns kept word for word; the planned ones unless overridden.
     ///

@@ -8,6 +8,7 @@
 mod blocks;
 mod commit;
 mod flips;
+mod notes;
 mod report;
 mod rollup;
 
@@ -17,7 +18,7 @@ use std::time::Instant;
 use crate::compaction::plan::{Costs, Kept, Plan};
 use crate::compaction::{
     BlockCompactionStrategy, CompactionConfig, ContextConfig, Draft, LoopSlice, RunConfig,
-    StrategyError,
+    StrategyError, Summary, SummaryNotes,
 };
 use crate::context::{Chain, Purpose, leaf_of, session_of};
 use crate::model::{LoopId, SessionId, Time};
@@ -63,7 +64,7 @@ pub fn compact_session_loops(
     let begun = Instant::now();
     let started_at = Time::now();
     let ground = Ground::load(store, session, request)?;
-    let report = CompactReport::new(request, &ground);
+    let mut report = CompactReport::new(request, &ground);
     if !request.force
         && !request
             .config
@@ -73,6 +74,7 @@ pub fn compact_session_loops(
     }
     let mut work = Work::new(store, &ground, request);
     let planned = work.make_blocks();
+    let asked = notes::take(&mut report, work.notes())?;
     let attempt = commit::Attempt {
         store,
         ground: &ground,
@@ -81,7 +83,12 @@ pub fn compact_session_loops(
         started_at,
     };
     match planned {
-        Ok(planned) if planned.made.is_empty() => Ok(report),
+        // A summariser that was asked in vain leaves its audit row.
+        Ok(planned) if planned.made.is_empty() && !asked => Ok(CompactReport {
+            fallback: None,
+            error: None,
+            ..report
+        }),
         Ok(planned) => attempt.finish(report, planned),
         Err(StrategyError::Store(error)) => Err(error),
         Err(StrategyError::Failed(error)) => attempt.fail(report, error),
@@ -100,6 +107,8 @@ pub(crate) struct Ground {
     in_force: Vec<(LoopKey, Option<BlockKey>)>,
     /// The anchor of the rollup that is really in force.
     anchor: Option<LoopKey>,
+    /// The number that the run would have.
+    round: u32,
 }
 
 impl Ground {
@@ -143,6 +152,7 @@ impl Ground {
                 base,
                 in_force,
                 anchor,
+                round: notes::next_round(read, leaf.key)?,
             })
         })
     }
@@ -192,6 +202,8 @@ struct Work<'a> {
     budget: u64,
     /// What the strategy made, by loop and layout: a plan that settles again asks once.
     drafts: HashMap<(usize, Layout), Draft>,
+    /// What was noted of summaries that belong to no draft.
+    noted: Vec<SummaryNotes>,
 }
 
 impl<'a> Work<'a> {
@@ -204,7 +216,18 @@ impl<'a> Work<'a> {
             force: request.force,
             budget: rollup::budget(&request.config, &request.window),
             drafts: HashMap::new(),
+            noted: Vec::new(),
         }
+    }
+
+    fn note(&mut self, summary: &Summary) {
+        self.noted.push(summary.notes.clone());
+    }
+
+    /// Returns what the strategy noted, also of drafts that went into no block.
+    fn notes(&self) -> impl Iterator<Item = &SummaryNotes> {
+        let drafts = self.drafts.values().filter_map(Draft::notes);
+        drafts.chain(&self.noted)
     }
 
     /// Plans, asks the strategy for text, and plans again as long as a text is not smaller than
@@ -276,6 +299,7 @@ impl<'a> Work<'a> {
             is_current: link.row.key == self.ground.leaf,
             layout: layout.clone(),
             before: link.block.clone(),
+            round: self.ground.round,
             through: self.through(depth, &layout)?,
         };
         let draft = self.strategy.compact(&slice, self.config)?;
@@ -302,7 +326,7 @@ impl<'a> Work<'a> {
         Ok(block.layout == *layout
             && block.kind != BlockKind::Rollup
             && block.strategy == self.strategy.name()
-            && block.shaping == self.config.shaping()
+            && block.shaping == self.strategy.shaping(self.config)
             && block.through == self.through(depth, layout)?)
     }
 
@@ -358,7 +382,9 @@ impl<'a> Work<'a> {
             BlockKind::Earlier
         };
         let through = self.through(depth, &layout)?;
-        let row = self.row(depth, kind, draft.layout(), through);
+        let summary = draft.compacted.as_ref().map(|(_, summary)| summary.clone());
+        let summary = summary.unwrap_or_default();
+        let row = self.row(depth, kind, draft.layout(), through, &summary);
         let counter = self.store.counter();
         let block = store::read(self.store, |read| {
             blocks::assemble(read, row, draft, counter)
@@ -367,7 +393,14 @@ impl<'a> Work<'a> {
     }
 
     /// Returns a row for a block on a loop; its sizes are not known yet.
-    fn row(&self, depth: usize, kind: BlockKind, layout: Layout, through: u32) -> BlockRow {
+    fn row(
+        &self,
+        depth: usize,
+        kind: BlockKind,
+        layout: Layout,
+        through: u32,
+        summary: &Summary,
+    ) -> BlockRow {
         BlockRow {
             key: BlockKey(0),
             in_loop: self.ground.chain.links[depth].row.key,
@@ -379,8 +412,8 @@ impl<'a> Work<'a> {
             through,
             tokens_covered: 0,
             size: Size::default(),
-            strategy: self.strategy.name().to_owned(),
-            shaping: self.config.shaping(),
+            strategy: notes::made_by(summary, self.strategy).to_owned(),
+            shaping: self.strategy.shaping(self.config),
             created_at: Time::now().as_str().to_owned(),
             extra: None,
         }
@@ -452,6 +485,7 @@ impl Default for CompactReport {
             after: Size::default(),
             blocks: Vec::new(),
             duration_ms: 0,
+            usage: None,
             error: None,
         }
     }

@@ -1,5 +1,7 @@
 //! Rollups: one summary for everything before the scope.
 
+use std::ops::ControlFlow;
+
 use super::{Made, Planned, Work, blocks};
 use crate::compaction::plan::{Answer, LoopFacts, Spot, window};
 use crate::compaction::{
@@ -7,11 +9,12 @@ use crate::compaction::{
     Summary,
 };
 use crate::context::shown_messages;
+use crate::model::Role;
 use crate::store::append::size_through;
 use crate::store::in_force::Link;
 use crate::store::{
-    self, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, Layout, NewBlock, Section,
-    Size, StoreRead, StoreResult, Turns, codec,
+    self, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, Layout, LoopKey, NewBlock,
+    Section, Size, StoreRead, StoreResult, Turns, codec,
 };
 
 /// Returns the tokens that a plan may spend: the window without the system prompt and a rollup.
@@ -43,8 +46,9 @@ pub(super) fn facts_from(facts: &[LoopFacts], base: usize) -> Vec<LoopFacts> {
 impl Work<'_> {
     /// Makes the rollup of the loops before `scope`, if that is smaller than what they show. It
     /// stands on the newest of them that has turns; empty ones after it show nothing anyway.
-    pub(super) fn rollup(&self, scope: usize) -> Result<Option<Made>, StrategyError> {
-        let (chain, base) = (&self.ground.chain, self.ground.base);
+    pub(super) fn rollup(&mut self, scope: usize) -> Result<Option<Made>, StrategyError> {
+        let ground = self.ground;
+        let (chain, base) = (&ground.chain, ground.base);
         if self.config.older_loops == OlderLoops::Skip || self.config.max_rollup_tokens == 0 {
             return Ok(None);
         }
@@ -56,6 +60,7 @@ impl Work<'_> {
         };
         let links = &chain.links[..=anchor];
         let summary = self.rollup_text(links)?;
+        self.note(&summary);
         let counter = self.store.counter();
         let made: u64 = summary
             .messages
@@ -78,11 +83,14 @@ impl Work<'_> {
             Some(link) => store::read(self.store, |read| shown_messages(read, link)),
             None => Ok(Vec::new()),
         };
+        let task = || store::read(self.store, |read| first_prompt(read, self.ground.leaf));
         let slice = RollupSlice {
             loops: links.iter().map(|link| link.row.loop_id.clone()).collect(),
             extends: self.ground.base > 0,
+            round: self.ground.round,
             counter: self.store.counter(),
             read: &read,
+            task: &task,
         };
         self.strategy.rollup(&slice, self.config)
     }
@@ -100,7 +108,7 @@ impl Work<'_> {
             ..Layout::default()
         };
         let through = blocks::through(read, &chain.links[anchor], turns)?;
-        let mut row = self.row(anchor, BlockKind::Rollup, layout, through);
+        let mut row = self.row(anchor, BlockKind::Rollup, layout, through, summary);
         let before = chain.links[..base].last();
         row.extends = before
             .and_then(|link| link.block.as_ref())
@@ -176,10 +184,13 @@ impl Work<'_> {
                 recent: Turns::of(kept.recent..kept.turns),
             },
             before: None,
+            round: self.ground.round,
             through,
         };
         let new = self.strategy.keep_compacted(&slice, turns, self.config)?;
         let recent = self.strategy.keep_recent(&slice, self.config)?;
+        self.note(&new);
+        let made_by = new.clone();
         let block = store::read(self.store, |read| {
             let summary = carry_on(read, rollup, new)?;
             let draft = Draft {
@@ -187,13 +198,35 @@ impl Work<'_> {
                 compacted: Turns::of(0..kept.recent).map(|turns| (turns, summary)),
                 recent,
             };
-            let mut row = self.row(depth, BlockKind::Rollup, draft.layout(), through);
+            let mut row = self.row(depth, BlockKind::Rollup, draft.layout(), through, &made_by);
             row.extends = Some(rollup.key);
             blocks::assemble(read, row, draft, self.store.counter())
         })?;
         planned.made.push(Made { depth, block });
         Ok(planned)
     }
+}
+
+/// Returns the first prompt of the root of a chain.
+fn first_prompt(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Option<String>> {
+    let mut root = leaf;
+    read.walk(leaf, &mut |row| {
+        root = row.key;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let mut prompt = None;
+    read.messages(root, 0..u32::MAX, &mut |row| {
+        if row.body.role != Role::User {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let message = store::decode(read, row.body)?;
+        let texts = message
+            .message()
+            .map(|m| m.texts().collect::<Vec<_>>().join("\n"));
+        prompt = texts;
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(prompt)
 }
 
 /// Moves the beginning of the recent turns back until it parts no call from its result.

@@ -8,6 +8,7 @@ mod listing;
 mod options;
 mod query;
 mod read;
+mod recount;
 mod scan;
 mod schema;
 mod write;
@@ -20,6 +21,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub use listing::SessionView;
 pub use options::{Durability, SqliteOptions};
 pub use query::{QueryRows, Record, Stats};
+pub use recount::{RecountError, RecountProgress, RecountReport, recount};
 pub use schema::format_version;
 
 use super::error::{OpenError, StoreError, StoreResult};
@@ -62,7 +64,8 @@ impl SqliteStore {
     /// As [`SqliteStore::open`].
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let writer = schema::open_file(path, &options)?;
+        let mut options = options;
+        let writer = schema::open_file(path, &mut options)?;
         Ok(Self {
             path: Some(path.to_owned()),
             options,
@@ -84,7 +87,8 @@ impl SqliteStore {
     /// # Errors
     /// If SQLite cannot be set up.
     pub fn in_memory_with(options: SqliteOptions) -> Result<Self, OpenError> {
-        let writer = schema::open_memory(&options)?;
+        let mut options = options;
+        let writer = schema::open_memory(&mut options)?;
         Ok(Self {
             path: None,
             options,
@@ -139,6 +143,17 @@ impl SqliteStore {
         self.snapshot(|connection| work(&read::Reader { connection }))
     }
 
+    /// Runs `work` in a write transaction on the bare connection.
+    fn transaction<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
+        let mut connection = self.lock_writer();
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(from_sqlite)?;
+        let done = work(&transaction)?;
+        transaction.commit().map_err(from_sqlite)?;
+        Ok(done)
+    }
+
     /// A panic of another thread rolled its transaction back; the connection is still good.
     fn lock_writer(&self) -> MutexGuard<'_, Connection> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
@@ -157,14 +172,11 @@ impl SessionStore for SqliteStore {
         if self.options.read_only {
             return Err(StoreError::ReadOnly);
         }
-        let mut connection = self.lock_writer();
-        let transaction = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(from_sqlite)?;
-        work(&mut read::Reader {
-            connection: &transaction,
-        })?;
-        transaction.commit().map_err(from_sqlite)
+        self.transaction(|connection| {
+            let mut reader = read::Reader { connection };
+            schema::check_still_counts_with(connection, self.options.counter.name())?;
+            work(&mut reader)
+        })
     }
 
     fn counter(&self) -> &dyn TokenCounter {
