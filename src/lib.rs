@@ -1,6 +1,7 @@
 //! A persistent session store for long-running agents, with compaction as an overlay.
 pub mod compaction;
 pub mod context;
+pub mod eval;
 pub mod export;
 pub mod import;
 pub mod model;

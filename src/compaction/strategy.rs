@@ -4,15 +4,18 @@
 //! and the turns, read only when asked for. No transaction is open meanwhile.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::config::CompactionConfig;
 use super::cut::cut_tool_result;
 use super::one_liner::one_liner;
-use crate::model::{AgentMessage, LoopId, Message, Role, UserMessage};
+use crate::model::{AgentMessage, LoopId, Message, Role, SessionId, UserMessage};
+use crate::store::append::size_through;
 use crate::store::{
-    self, BlockRow, Layout, LoopKey, SessionStore, StoreError, StoreRead, StoreResult, Turns,
+    self, BlockRow, Layout, LoopKey, Section, SessionStore, StoreError, StoreRead, StoreResult,
+    Turns,
 };
-use crate::tokens::estimate_tokens;
+use crate::tokens::{TokenCounter, estimate_tokens};
 
 /// Why a strategy gave no text.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +49,8 @@ pub struct LoopSlice<'a> {
     pub(crate) before: Option<BlockRow>,
     /// The sequence after the last that the block will cover.
     pub(crate) through: u32,
+    /// Bytes of the messages read so far.
+    pub(crate) read: AtomicU64,
 }
 
 impl LoopSlice<'_> {
@@ -69,6 +74,63 @@ impl LoopSlice<'_> {
         self.before.as_ref()
     }
 
+    /// Returns the session's id.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn session_id(&self) -> StoreResult<SessionId> {
+        store::read(self.store, |read| {
+            let session = read.loop_by_key(self.in_loop)?.session;
+            Ok(read.session_by_key(session)?.session_id)
+        })
+    }
+
+    /// Returns the counter that budgets are measured with.
+    pub fn counter(&self) -> &dyn TokenCounter {
+        self.store.counter()
+    }
+
+    /// Returns the tokens of some turns, from stored totals.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn tokens(&self, turns: Turns) -> StoreResult<u64> {
+        store::read(self.store, |read| {
+            let before = size_through(read, self.in_loop, turns.first)?;
+            let size = size_through(read, self.in_loop, turns.end())?;
+            Ok(size.without(before).tokens)
+        })
+    }
+
+    /// Returns what the block that is in force now shows in place of its compacted turns.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn before_messages(&self) -> StoreResult<Vec<AgentMessage>> {
+        let Some(block) = &self.before else {
+            return Ok(Vec::new());
+        };
+        store::read(self.store, |read| {
+            let shown = read.block_messages(block.key)?.into_iter();
+            let own = shown.filter(|message| message.section == Section::Compacted);
+            own.filter_map(|message| message.body)
+                .map(|body| {
+                    self.count_read(body.bytes);
+                    store::decode(read, body)
+                })
+                .collect()
+        })
+    }
+
+    /// Returns how many bytes of messages were read through this slice.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    fn count_read(&self, bytes: u64) {
+        self.read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Returns the messages of some turns; extensions are left out.
     ///
     /// # Errors
@@ -78,6 +140,7 @@ impl LoopSlice<'_> {
             let mut found = Vec::new();
             let seqs = seqs_of(read, self.in_loop, turns, self.through)?;
             read.messages(self.in_loop, seqs, &mut |row| {
+                self.count_read(row.body.bytes);
                 if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
                     let message = store::decode(read, row.body)?;
                     found.push(Placed {
@@ -109,6 +172,7 @@ impl LoopSlice<'_> {
             let mut found = Vec::new();
             for seq in long {
                 read.messages(self.in_loop, seq..seq + 1, &mut |row| {
+                    self.count_read(row.body.bytes);
                     let turn = row.turn.unwrap_or_default();
                     let message = store::decode(read, row.body)?;
                     found.push(Placed { turn, seq, message });

@@ -11,6 +11,7 @@ mod flips;
 mod report;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use crate::compaction::plan::{Costs, Kept, Plan};
@@ -250,6 +251,7 @@ impl<'a> Work<'a> {
             layout: layout.clone(),
             before: link.block.clone(),
             through: self.through(depth, &layout)?,
+            read: AtomicU64::default(),
         };
         let draft = self.strategy.compact(&slice, self.config)?;
         blocks::check(&draft, &layout, &self.ground.chain.facts, depth)
