@@ -71,12 +71,19 @@ impl History {
         if !ends_turn {
             return false;
         }
-        let answered: HashSet<&str> = after.iter().filter_map(answers).collect();
-        !before
-            .iter()
-            .filter_map(|placed| placed.message.message())
-            .flat_map(Message::tool_calls)
-            .any(|call| answered.contains(call.id.as_str()))
+        // Ids may come again: a call waits only until its next result.
+        let mut open = HashSet::new();
+        for placed in before {
+            let message = placed.message.message();
+            open.extend(
+                message
+                    .into_iter()
+                    .flat_map(Message::tool_calls)
+                    .map(|call| &*call.id),
+            );
+            answers(placed).map(|id| open.remove(id));
+        }
+        !after.iter().filter_map(answers).any(|id| open.contains(id))
     }
 }
 

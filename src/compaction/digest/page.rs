@@ -9,12 +9,14 @@ use super::rank::by_worth;
 /// Shares of the budget that notes may take before values have had their turn: one part in so
 /// many for all notes of a kind.
 const SHARES: [(NoteKind, usize); 5] = [
-    (NoteKind::Task, 5),
+    (NoteKind::Task, 6),
     (NoteKind::Said, 10),
     (NoteKind::Wrong, 20),
     (NoteKind::Waiting, 20),
     (NoteKind::Answer, 20),
 ];
+/// In fewer bytes, notes other than the task get only what values leave.
+const ROOMY: usize = 1_200;
 /// A note that would be shorter than this is left out.
 const SHORTEST_NOTE: usize = 24;
 /// A note of a kind that may have several is not longer than this.
@@ -49,7 +51,9 @@ impl<'a> Writer<'a> {
         let mut filling = Filling::new(self.ledger, most);
         let header = filling.header(headers);
         for (kind, parts) in SHARES {
-            filling.notes(kind, most / parts);
+            if kind == NoteKind::Task || most >= ROOMY {
+                filling.notes(kind, most / parts);
+            }
         }
         filling.values(&self.order);
         for (kind, _) in SHARES {
