@@ -4,12 +4,14 @@
 //! and the turns, read only when asked for. No transaction is open meanwhile.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::config::CompactionConfig;
 use super::cut::cut_tool_result;
 use super::notes::SummaryNotes;
 use super::one_liner::one_liner;
-use crate::model::{AgentMessage, LoopId, Message, Role, UserMessage};
+use crate::model::{AgentMessage, LoopId, Message, Role, SessionId, UserMessage};
+use crate::store::append::size_through;
 use crate::store::{
     self, BlockRow, Layout, LoopKey, Section, SessionStore, StoreError, StoreRead, StoreResult,
     Turns,
@@ -49,6 +51,8 @@ pub struct LoopSlice<'a> {
     pub(crate) round: u32,
     /// The sequence after the last that the block will cover.
     pub(crate) through: u32,
+    /// Bytes of the messages read so far.
+    pub(crate) read: AtomicU64,
 }
 
 impl LoopSlice<'_> {
@@ -77,12 +81,35 @@ impl LoopSlice<'_> {
         self.round
     }
 
-    /// Returns the counter that the database is written with.
+    /// Returns the session's id.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn session_id(&self) -> StoreResult<SessionId> {
+        store::read(self.store, |read| {
+            let session = read.loop_by_key(self.in_loop)?.session;
+            Ok(read.session_by_key(session)?.session_id)
+        })
+    }
+
+    /// Returns the counter that budgets are measured with.
     pub fn counter(&self) -> &dyn TokenCounter {
         self.store.counter()
     }
 
-    /// Returns what the block in force shows in place of its compacted turns.
+    /// Returns the tokens of some turns, from stored totals.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn tokens(&self, turns: Turns) -> StoreResult<u64> {
+        store::read(self.store, |read| {
+            let before = size_through(read, self.in_loop, turns.first)?;
+            let size = size_through(read, self.in_loop, turns.end())?;
+            Ok(size.without(before).tokens)
+        })
+    }
+
+    /// Returns what the block that is in force now shows in place of its compacted turns.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -91,11 +118,14 @@ impl LoopSlice<'_> {
             return Ok(Vec::new());
         };
         store::read(self.store, |read| {
-            let said = read.block_messages(block.key)?.into_iter();
-            said.filter(|message| message.section == Section::Compacted)
-                .filter_map(|message| message.body)
+            let shown = read.block_messages(block.key)?.into_iter();
+            let own = shown.filter(|message| message.section == Section::Compacted);
+            own.filter_map(|message| message.body)
                 .filter(|body| body.role != Role::Extension)
-                .map(|body| store::decode(read, body))
+                .map(|body| {
+                    self.count_read(body.bytes);
+                    store::decode(read, body)
+                })
                 .collect()
         })
     }
@@ -124,6 +154,15 @@ impl LoopSlice<'_> {
         })
     }
 
+    /// Returns how many bytes of messages were read through this slice.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    fn count_read(&self, bytes: u64) {
+        self.read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Returns the messages of some turns; extensions are left out.
     ///
     /// # Errors
@@ -133,6 +172,7 @@ impl LoopSlice<'_> {
             let mut found = Vec::new();
             let seqs = seqs_of(read, self.in_loop, turns, self.through)?;
             read.messages(self.in_loop, seqs, &mut |row| {
+                self.count_read(row.body.bytes);
                 if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
                     let message = store::decode(read, row.body)?;
                     found.push(Placed {
@@ -164,6 +204,7 @@ impl LoopSlice<'_> {
             let mut found = Vec::new();
             for seq in long {
                 read.messages(self.in_loop, seq..seq + 1, &mut |row| {
+                    self.count_read(row.body.bytes);
                     let turn = row.turn.unwrap_or_default();
                     let message = store::decode(read, row.body)?;
                     found.push(Placed { turn, seq, message });

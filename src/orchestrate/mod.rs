@@ -13,6 +13,7 @@ mod report;
 mod rollup;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use crate::compaction::plan::{Costs, Kept, Plan};
@@ -301,6 +302,7 @@ impl<'a> Work<'a> {
             before: link.block.clone(),
             round: self.ground.round,
             through: self.through(depth, &layout)?,
+            read: AtomicU64::default(),
         };
         let draft = self.strategy.compact(&slice, self.config)?;
         blocks::check(&draft, &layout, &self.ground.chain.facts, depth)

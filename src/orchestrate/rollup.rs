@@ -1,6 +1,7 @@
 //! Rollups: one summary for everything before the scope.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::AtomicU64;
 
 use super::{Made, Planned, Work, blocks};
 use crate::compaction::plan::{Answer, LoopFacts, Spot, window};
@@ -185,6 +186,7 @@ impl Work<'_> {
             },
             before: None,
             round: self.ground.round,
+            read: AtomicU64::default(),
             through,
         };
         let new = self.strategy.keep_compacted(&slice, turns, self.config)?;
