@@ -15,7 +15,7 @@ pub use cut::{cut_tool_result, truncate_head_tail};
 pub use one_liner::one_liner;
 pub(crate) use strategy::seqs_of;
 pub use strategy::{
-    BlockCompactionStrategy, DefaultBlockCompaction, Draft, LoopSlice, Placed, Recent,
-    StrategyError, Summary,
+    BlockCompactionStrategy, DefaultBlockCompaction, Draft, LoopSlice, Placed, Recent, RollupSlice,
+    Shown, StrategyError, Summary,
 };
 pub use tiered::{CompactionStrategy, DefaultCompaction, compact_messages, keep_within_budget};

@@ -12,7 +12,7 @@ use crate::model::{AgentMessage, LoopId, Message, Role, UserMessage};
 use crate::store::{
     self, BlockRow, Layout, LoopKey, SessionStore, StoreError, StoreRead, StoreResult, Turns,
 };
-use crate::tokens::estimate_tokens;
+use crate::tokens::{TokenCounter, estimate_tokens};
 
 /// Why a strategy gave no text.
 #[derive(Debug, thiserror::Error)]
@@ -138,6 +138,42 @@ pub(crate) fn seqs_of(
     Ok(first..after.min(end))
 }
 
+/// A message that a loop shows, and the turn of the original; `None` for one of a summary.
+pub type Shown = (Option<u32>, AgentMessage);
+
+/// The loops that a rollup stands for, oldest first.
+pub struct RollupSlice<'a> {
+    pub(crate) loops: Vec<LoopId>,
+    pub(crate) extends: bool,
+    pub(crate) counter: &'a dyn TokenCounter,
+    pub(crate) read: &'a dyn Fn(usize) -> StoreResult<Vec<Shown>>,
+}
+
+impl RollupSlice<'_> {
+    /// Returns the loops.
+    pub fn loops(&self) -> &[LoopId] {
+        &self.loops
+    }
+
+    /// Whether the first of the loops shows the rollup that this one goes on from.
+    pub fn extends(&self) -> bool {
+        self.extends
+    }
+
+    /// Returns the token counter of the store.
+    pub fn counter(&self) -> &dyn TokenCounter {
+        self.counter
+    }
+
+    /// Returns what the context shows of a loop now.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn messages(&self, at: usize) -> StoreResult<Vec<Shown>> {
+        (self.read)(at)
+    }
+}
+
 /// What stands in place of the compacted turns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
@@ -235,6 +271,20 @@ pub trait BlockCompactionStrategy: Send + Sync {
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError>;
 
+    /// Returns the summary of the loops before the scope, of at most
+    /// [`CompactionConfig::max_rollup_tokens`]: unless overridden, the lines of the summaries that
+    /// they show and a line for each answer, the newest that fit.
+    ///
+    /// # Errors
+    /// What keeps the strategy from going on; the run fails with it.
+    fn rollup(
+        &self,
+        slice: &RollupSlice<'_>,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        Ok(rollup_of_lines(slice, config.max_rollup_tokens)?)
+    }
+
     /// Makes the whole block from the three sections; what lies between the first and the recent
     /// turns is compacted.
     ///
@@ -261,6 +311,47 @@ pub trait BlockCompactionStrategy: Send + Sync {
             recent,
         })
     }
+}
+
+/// The first line of a rollup that is made of lines.
+const ROLLUP_HEAD: &str = "[Summary of earlier loops]";
+
+fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> StoreResult<Summary> {
+    let mut lines: Vec<String> = Vec::new();
+    for at in 0..slice.loops().len() {
+        for (turn, message) in slice.messages(at)? {
+            match message.message() {
+                Some(Message::Assistant(answer)) => lines.push(one_liner(answer)),
+                Some(said @ Message::User(_)) if turn.is_none() => {
+                    lines.extend(said.texts().flat_map(str::lines).map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+    }
+    lines.retain(|line| line != ROLLUP_HEAD && !line.is_empty());
+    let message = |lines: &[String]| {
+        AgentMessage::from(Message::user(format!(
+            "{ROLLUP_HEAD}\n{}",
+            lines.join("\n")
+        )))
+    };
+    // The newest lines that fit: a longer list never costs less.
+    let counter = slice.counter();
+    let (mut low, mut high) = (0, lines.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if counter.message_tokens(&message(&lines[middle..])) <= most {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    let mut summary = Summary::default();
+    if low < lines.len() {
+        summary.messages.push(message(&lines[low..]));
+    }
+    Ok(summary)
 }
 
 /// The original's strategy: a line for each answer until the tokens are used up.
