@@ -286,6 +286,7 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
         tool_output_max_lines: config.tool_output_max_lines,
         // The model reads older loops as they are; a rollup without tokens leaves them so.
         max_rollup_tokens: 0,
+        block_strategy: std::sync::Arc::new(loopstore::DefaultBlockCompaction),
         ..CompactionConfig::default()
     }
 }

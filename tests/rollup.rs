@@ -51,6 +51,7 @@ fn request() -> CompactRequest {
             keep_recent_turns: 2,
             compaction_scope: CompactionScope::FixedCount(1),
             max_rollup_tokens: 60,
+            block_strategy: std::sync::Arc::new(DefaultBlockCompaction),
             ..CompactionConfig::default()
         },
         ..CompactRequest::default()

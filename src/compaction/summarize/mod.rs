@@ -20,10 +20,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::config::CompactionConfig;
+use super::digest::DigestCompaction;
 use super::notes::SummaryNotes;
-use super::strategy::{
-    BlockCompactionStrategy, DefaultBlockCompaction, LoopSlice, RollupSlice, StrategyError, Summary,
-};
+use super::strategy::{BlockCompactionStrategy, LoopSlice, RollupSlice, StrategyError, Summary};
 use crate::model::{AgentMessage, AssistantMessage, Content, Message, UserMessage};
 use crate::store::Turns;
 use crate::tokens::TokenCounter;
@@ -46,7 +45,7 @@ impl SummarizeCompaction {
     pub fn new(summarizer: Arc<dyn Summarizer>) -> Self {
         Self {
             summarizer,
-            fallback: Arc::new(DefaultBlockCompaction),
+            fallback: Arc::new(DigestCompaction::default()),
             options: SummarizeOptions::default(),
             cancel: CancelFlag::new(),
         }
