@@ -103,8 +103,10 @@ fn a_digest_tells_the_task_the_facts_and_what_is_unfinished() {
         "[Digest of turns 0..3: facts with the turn (tN) that they come from. `loopstore expand` shows whole turns]",
         "The task: Rebook ticket 4WQ150 for Ms Ito. Never charge card 9911. (t0)",
         "User said: Use window seats from now on. (t3)",
+        "rebook:to: JG7FMM (t2)",
         "Went wrong: date is missing (t1) ok at t2",
         "find:limit: 250 (t0)",
+        "rebook:ticket_id: 4WQ150 (t2)",
     ];
     for line in expected {
         assert!(
@@ -253,8 +255,8 @@ fn step() -> impl Strategy<Value = Step> {
     let outcome = proptest::option::of((odd_text(), any::<bool>()));
     let key = prop_oneof!["[a-z_]{1,9}", odd_text()];
     prop_oneof![
-        odd_text().prop_map(Step::Prompt),
-        odd_text().prop_map(Step::Say),
+        1 => odd_text().prop_map(Step::Prompt),
+        1 => odd_text().prop_map(Step::Say),
         4 => ("[a-zA-Z]{1,6}", key, odd_text(), outcome)
             .prop_map(|(tool, key, value, outcome)| Step::Call(tool, key, value, outcome)),
     ]

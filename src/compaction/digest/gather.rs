@@ -20,10 +20,6 @@ const LONGEST_TASK: usize = 16_384;
 const MOST_SENTENCES: usize = 40;
 /// Bytes of an error that are kept at each end.
 const ERROR_END: usize = 100;
-/// A value shared by a failed call and a later one says that they are about the same thing only
-/// if it is this long.
-const TELLING_BYTES: usize = 8;
-
 /// Collects what messages hold.
 #[derive(Default)]
 pub(super) struct Gatherer {
@@ -214,7 +210,7 @@ impl Gatherer {
             ledger, failures, ..
         } = self;
         failures.retain(|failure| {
-            let telling = |at: &&usize| ledger.facts[**at].value.len() >= TELLING_BYTES;
+            let telling = |at: &&usize| ledger.facts[**at].shape.names_one_thing();
             let same = failure.tool == call.tool
                 && failure
                     .values

@@ -55,12 +55,22 @@ impl<'a> Writer<'a> {
                 filling.notes(kind, most / parts);
             }
         }
-        filling.values(&self.order);
+        filling.values(&self.order, Told::Anywhere);
+        filling.values(&self.order, Told::UnderItsName);
         for (kind, _) in SHARES {
             filling.notes(kind, usize::MAX);
         }
         filling.written(header)
     }
+}
+
+/// Where a value must stand already to be left out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// In a note or within another value.
+    Anywhere,
+    /// As a value with its label; only for values used.
+    UnderItsName,
 }
 
 struct Filling<'a> {
@@ -70,6 +80,7 @@ struct Filling<'a> {
     /// Texts of notes by their place in the ledger.
     notes: BTreeMap<usize, String>,
     values: Vec<usize>,
+    listed: BTreeSet<usize>,
     /// Labels that have a line, and whether it is among those of used values.
     lines: BTreeMap<(Option<usize>, usize), bool>,
     /// Everything said so far, to say nothing twice.
@@ -86,6 +97,7 @@ impl<'a> Filling<'a> {
             room: most,
             notes: BTreeMap::new(),
             values: Vec::new(),
+            listed: BTreeSet::new(),
             lines: BTreeMap::new(),
             said: String::new(),
             tools_named: tools_fit(ledger, most),
@@ -134,9 +146,10 @@ impl<'a> Filling<'a> {
         }
     }
 
-    fn values(&mut self, order: &[usize]) {
-        // The heading is paid for before it is needed.
-        let heading = SEEN.len() + 1;
+    fn values(&mut self, order: &[usize], unless: Told) {
+        // The heading is paid for before it is needed, once.
+        let is_paid = self.lines.values().any(|used| !used);
+        let heading = if is_paid { 0 } else { SEEN.len() + 1 };
         let Some(room) = self.room.checked_sub(heading) else {
             return;
         };
@@ -147,14 +160,18 @@ impl<'a> Filling<'a> {
                 self.is_full = true;
                 continue;
             }
-            self.value(*at, fact);
+            let skipped = unless == Told::UnderItsName
+                && (!fact.source.is_used() || self.listed.contains(at));
+            if !skipped {
+                self.value(*at, fact, unless);
+            }
         }
         if self.lines.values().all(|used| *used) {
             self.room += heading;
         }
     }
 
-    fn value(&mut self, at: usize, fact: &Fact) {
+    fn value(&mut self, at: usize, fact: &Fact, unless: Told) {
         let Some(value) = quoted(&fact.value) else {
             return;
         };
@@ -168,7 +185,7 @@ impl<'a> Filling<'a> {
             self.is_full = true;
             return;
         }
-        if is_said(&self.said, &fact.value) {
+        if unless == Told::Anywhere && is_said(&self.said, &fact.value) {
             return;
         }
         self.room -= cost;
@@ -176,6 +193,7 @@ impl<'a> Filling<'a> {
         self.said.push_str(&fact.value);
         self.said.push('\n');
         self.values.push(at);
+        self.listed.insert(at);
     }
 
     fn line_of(&self, fact: &Fact) -> (Option<usize>, usize) {

@@ -61,6 +61,14 @@ impl Shape {
         if any_low { Self::Word } else { Self::Capitals }
     }
 
+    /// Whether two calls with the same value of this look are likely about the same thing.
+    pub(super) fn names_one_thing(self) -> bool {
+        matches!(
+            self,
+            Self::Phrase | Self::Identifier | Self::Path | Self::Address
+        )
+    }
+
     /// Returns how much values of this look are worth against each other.
     pub(super) fn weight(self) -> f64 {
         match self {
