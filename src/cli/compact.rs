@@ -152,7 +152,8 @@ pub fn told(report: &CompactReport, dry_run: bool) -> String {
     let outcome = match (report.outcome, dry_run) {
         (CompactOutcome::NotNeeded, _) => {
             return format!(
-                "Nothing to do: the context has {}. See --max-tokens and --force.",
+                "Nothing to do: the context has {}, and leaves enough of the window or holds only \
+                 turns that are to be kept. See --max-tokens, --keep-recent and --force.",
                 text::count(report.before.tokens, "token")
             );
         }

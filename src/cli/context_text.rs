@@ -41,6 +41,15 @@ pub fn print(out: &mut Out, context: &Context) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Returns a message with its role.
+pub fn message(message: &AgentMessage) -> String {
+    let blocks = message.message().map_or(&[][..], Message::content);
+    let mut lines = vec![role(message)];
+    lines.extend(blocks.iter().map(said));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
 /// Says where a part comes from.
 pub fn heading(part: &Part) -> String {
     let section = match part.section {
@@ -83,6 +92,14 @@ fn turns_of(part: &Part, messages: &[AgentMessage]) -> Vec<Option<u32>> {
 }
 
 fn head(message: &AgentMessage, part: &Part, turn: Option<u32>) -> String {
+    let mut line = role(message);
+    if let Some(turn) = turn {
+        line.push_str(&format!(", {}:{turn}", text::line(part.loop_id.as_str())));
+    }
+    line
+}
+
+fn role(message: &AgentMessage) -> String {
     let mut line = message.role().as_str().to_owned();
     if let Some(Message::ToolResult(result)) = message.message() {
         line = format!("result of {}", text::line(&result.tool_name));
@@ -90,9 +107,6 @@ fn head(message: &AgentMessage, part: &Part, turn: Option<u32>) -> String {
             line.push_str(", failed");
         }
         line.push_str(&format!(" (call {})", text::line(&result.tool_call_id)));
-    }
-    if let Some(turn) = turn {
-        line.push_str(&format!(", {}:{turn}", text::line(part.loop_id.as_str())));
     }
     line
 }

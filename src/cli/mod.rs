@@ -11,6 +11,7 @@ mod context_text;
 mod demo;
 mod demo_session;
 mod error;
+mod expand;
 mod history;
 mod import;
 mod output;
@@ -72,6 +73,7 @@ enum Command {
     History(history::Args),
     Undo(undo::Args),
     Redo(redo::Args),
+    Expand(expand::Args),
     Sql(sql::Args),
     Stats(stats::Args),
     Verify(verify::Args),
@@ -150,6 +152,7 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::History(args) => history::run(app, args),
         Command::Undo(args) => undo::run(app, args),
         Command::Redo(args) => redo::run(app, args),
+        Command::Expand(args) => expand::run(app, args),
         Command::Sql(args) => sql::run(app, args),
         Command::Stats(args) => stats::run(app, args),
         Command::Verify(args) => verify::run(app, args),

@@ -15,7 +15,8 @@ use super::{App, Done, text};
 /// this.
 #[derive(clap::Args)]
 pub struct Args {
-    /// One SELECT.
+    /// One SELECT; it may begin with a comment.
+    #[arg(allow_hyphen_values = true)]
     query: String,
 }
 

@@ -7,6 +7,7 @@ mod blobs;
 mod blocks;
 mod calls;
 mod coverage;
+mod expand;
 mod loops;
 mod pairs;
 mod report;
@@ -16,5 +17,6 @@ mod stored;
 mod turns;
 mod verify;
 
+pub use expand::{Expanded, expand};
 pub use report::{Checked, Problem, ProblemKind, VerifyReport};
 pub use verify::verify;

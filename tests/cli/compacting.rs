@@ -167,10 +167,16 @@ fn each_flag_changes_what_is_done() {
         "--max-tokens 9000 --scope token-budget --max-summary-tokens 5000",
     );
     assert_ne!(budget["blocks"], tight["blocks"]);
-    assert_eq!(
-        plan(&stage, "--max-tokens 9000 --strategy one-liner"),
-        tight
+    let lines = plan(&stage, "--max-tokens 9000 --strategy one-liner");
+    assert_ne!(lines["messages_after"], tight["messages_after"]);
+    assert_eq!(plan(&stage, "--max-tokens 9000 --strategy digest"), tight);
+    let rolled = plan(&stage, "--max-tokens 9000 --scope fixed:0 --keep-recent 3");
+    assert_eq!(rolled["blocks"][0]["kind"], "rollup");
+    let raw = plan(
+        &stage,
+        "--max-tokens 9000 --scope fixed:0 --keep-recent 3 --max-rollup-tokens 0",
     );
+    assert_ne!(raw["blocks"][0]["kind"], "rollup");
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! Reading what a compaction hid: the originals of a range of turns.
+
+use std::ops::ControlFlow;
+
+use crate::context::{leaf_of, session_of};
+use crate::model::{AgentMessage, LoopId, Role, SessionId};
+use crate::store::{self, SessionStore, StoreError, StoreResult};
+
+/// Some turns of a loop as they were recorded; extensions are left out.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Expanded {
+    /// The messages in order.
+    pub messages: Vec<AgentMessage>,
+    /// Sum of their counts.
+    pub tokens: u64,
+    /// The turn to go on from, if not all turns that were asked for fit.
+    pub next: Option<u32>,
+}
+
+/// Returns the turns `first` to `last` (both inclusive) of a loop, as many whole ones as fit
+/// `max_tokens` but at least one.
+///
+/// # Errors
+/// If the session or the loop is not there, or the loop has no turn `first`.
+pub fn expand(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    loop_id: Option<&LoopId>,
+    (first, last): (u32, u32),
+    max_tokens: Option<u64>,
+) -> StoreResult<Expanded> {
+    store::read(store, |read| {
+        let owner = session_of(read, session)?;
+        let row = leaf_of(read, &owner, loop_id)?;
+        let turns = row.totals.turns;
+        if first > last || first >= turns {
+            return Err(StoreError::Invalid(format!(
+                "loop `{}` has {turns} turns, there are no turns {first}..{last}",
+                row.loop_id
+            )));
+        }
+        let rows = read.turns(row.key, first..last.saturating_add(1))?;
+        let before = store::append::size_through(read, row.key, first)?.tokens;
+        let fits = |through: u64| max_tokens.is_none_or(|most| through - before <= most);
+        let count = rows.iter().take_while(|turn| fits(turn.tokens)).count();
+        let (shown, rest) = rows.split_at(count.max(1));
+        let start = shown.first().map_or(0, |turn| turn.first_seq);
+        let after = shown.last().map_or(first, |turn| turn.turn) + 1;
+        let next_turn = read.turn(row.key, after)?;
+        let end = next_turn.map_or(row.totals.next_seq, |turn| turn.first_seq);
+        let mut expanded = Expanded {
+            messages: Vec::new(),
+            tokens: 0,
+            next: rest.first().map(|turn| turn.turn),
+        };
+        read.messages(row.key, start..end, &mut |message| {
+            if message.body.role != Role::Extension {
+                expanded.tokens += message.body.tokens;
+                expanded.messages.push(store::decode(read, message.body)?);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(expanded)
+    })
+}
