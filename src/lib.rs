@@ -1,13 +1,59 @@
-//! A persistent session store for long-running agents, with compaction as an overlay.
+//! loopstore keeps the sessions of long-running agents in SQLite, with compaction as an overlay.
+//!
+//! An agent appends what happened, and nothing that it wrote is ever changed. When its context
+//! window fills, a compaction writes *blocks* over loops: what to keep, what to shorten, what to
+//! replace by a summary. The next model call reads through the blocks. A compaction can be undone,
+//! and everything is plain rows that `sqlite3` can query.
+//!
+//! - Originals are never rewritten: triggers refuse it, and each message has a digest.
+//! - A block is an overlay, numbered per loop; undo and redo are rows.
+//! - A turn lands whole or not at all, also after a power loss.
+//! - Every block says what became of each turn that it covers.
+//! - Every attempt leaves an audit row.
+//! - Every old database opens.
+//!
+//! ```
+//! use loopstore::store::{self, append, session};
+//! use loopstore::*;
+//!
+//! let store = SqliteStore::in_memory()?;
+//! let id = SessionId::new("weather")?;
+//! store::write(&store, |write| {
+//!     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
+//!     let first = LoopRecord::new(LoopId::generate(), None);
+//!     let in_loop = session::create_loop(write, key, &first)?;
+//!     let prompt = AgentMessage::from(Message::user("Will it rain?"));
+//!     append::append(write, in_loop, vec![prompt.into()], &HeuristicTokenCounter)
+//! })?;
+//! compact_session_loops(&store, &id, &CompactRequest::default())?;
+//! let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
+//! assert_eq!(context.messages.len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The rooms, each using only those before it: [`model`] plain types, [`tokens`] counting,
+//! [`store`] the contract and its backends (the only home of SQL), [`compaction`] the plan and the
+//! strategies, [`orchestrate`] joins them to a store, [`context`] what the next model call sees,
+//! [`import`] and [`export`] ways in and out, [`inspect`] ways to look. `ARCHITECTURE.md` draws
+//! the map.
+
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
 pub mod compaction;
 pub mod context;
 pub mod eval;
 pub mod export;
 pub mod import;
+pub mod inspect;
 pub mod model;
 pub mod orchestrate;
 pub mod store;
 pub mod tokens;
+
 pub use compaction::*;
 pub use context::{BuildOptions, Context, build_context_from_session};
 pub use model::*;

@@ -4,7 +4,14 @@
 //! an image a token, and small surcharges for what frames a message. A real tokenizer plugs in
 //! as a [`TokenCounter`].
 
+#[cfg(feature = "tiktoken")]
+mod tiktoken;
+
+use std::sync::Arc;
+
 use crate::model::{AgentMessage, Content, Image, Message, Usage};
+#[cfg(feature = "tiktoken")]
+pub use tiktoken::TiktokenCounter;
 
 /// Counts the tokens of texts and messages.
 ///
@@ -67,6 +74,19 @@ impl TokenCounter for HeuristicTokenCounter {
 
     fn text_tokens(&self, text: &str) -> u64 {
         estimate_tokens(text)
+    }
+}
+
+/// Returns the counter of that name, if this build has it: `heuristic`, and with the feature
+/// `tiktoken` also `tiktoken:o200k_base` and `tiktoken:cl100k_base`.
+pub fn counter_named(name: &str) -> Option<Arc<dyn TokenCounter>> {
+    match name {
+        "heuristic" => Some(Arc::new(HeuristicTokenCounter)),
+        #[cfg(feature = "tiktoken")]
+        "tiktoken:o200k_base" => Some(Arc::new(TiktokenCounter::o200k_base())),
+        #[cfg(feature = "tiktoken")]
+        "tiktoken:cl100k_base" => Some(Arc::new(TiktokenCounter::cl100k_base())),
+        _ => None,
     }
 }
 

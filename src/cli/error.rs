@@ -66,9 +66,15 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
             OpenError::Counter { .. } => {
                 Some("open it with the token counter that it was made with")
             }
-            OpenError::Other { .. } => Some("check that the file and its folder can be used"),
+            OpenError::Other { .. } => Some(
+                "check that the file can be used and its folder written: SQLite keeps its log \
+                 beside the file, also for reading",
+            ),
             _ => None,
         };
+    }
+    if let Some(ImportError::Read { .. }) = error.downcast_ref::<ImportError>() {
+        return Some("check the path and that the file may be read");
     }
     match error.downcast_ref::<StoreError>()? {
         StoreError::ReadOnly => Some("make the file and its folder writable, or work on a copy"),

@@ -12,6 +12,7 @@ mod demo;
 mod demo_session;
 mod error;
 mod history;
+mod import;
 mod output;
 mod redo;
 mod select;
@@ -23,6 +24,7 @@ mod stats;
 mod table;
 mod text;
 mod undo;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,6 +64,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Args),
+    Import(import::Args),
     Sessions(sessions::Args),
     Show(show::Args),
     Context(context::Args),
@@ -71,6 +74,7 @@ enum Command {
     Redo(redo::Args),
     Sql(sql::Args),
     Stats(stats::Args),
+    Verify(verify::Args),
     Completions(completions::Args),
 }
 
@@ -81,6 +85,8 @@ enum Done {
     Well,
     /// Not as asked; what was printed says so.
     Badly,
+    /// The database is damaged.
+    Damaged,
 }
 
 /// What every command has at hand.
@@ -128,6 +134,7 @@ pub fn main() -> ExitCode {
     match done {
         Ok(Done::Well) => ExitCode::SUCCESS,
         Ok(Done::Badly) => ExitCode::from(1),
+        Ok(Done::Damaged) => ExitCode::from(3),
         Err(error) => error.report(),
     }
 }
@@ -135,6 +142,7 @@ pub fn main() -> ExitCode {
 fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
     match command {
         Command::Demo(args) => demo::run(app, args),
+        Command::Import(args) => import::run(app, args),
         Command::Sessions(args) => sessions::run(app, args),
         Command::Show(args) => show::run(app, args),
         Command::Context(args) => context::run(app, args),
@@ -144,6 +152,7 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Redo(args) => redo::run(app, args),
         Command::Sql(args) => sql::run(app, args),
         Command::Stats(args) => stats::run(app, args),
+        Command::Verify(args) => verify::run(app, args),
         Command::Completions(args) => completions::run(app, args),
     }
 }

@@ -60,10 +60,10 @@ pub fn flip(app: &mut App, args: &FlipArgs, redo: bool) -> Result<Done, CliError
 /// Says what a flip did.
 pub fn told(report: &FlipReport) -> String {
     format!(
-        "Run {} is {}: the context has {} tokens, it had {}.",
+        "Run {} is {}: {} -> {} tokens",
         text::line(&report.run),
         report.outcome,
-        text::number(report.tokens_after),
-        text::number(report.tokens_before)
+        text::number(report.tokens_before),
+        text::number(report.tokens_after)
     )
 }

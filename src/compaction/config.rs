@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::strategy::{BlockCompactionStrategy, DefaultBlockCompaction};
+use super::digest::DigestCompaction;
+use super::strategy::BlockCompactionStrategy;
 use super::tiered::{CompactionStrategy, DefaultCompaction};
 
 /// The window of the model, and what [`compact_messages`](super::compact_messages) keeps.
@@ -201,7 +202,7 @@ impl Default for CompactionConfig {
             max_rollup_tokens: 2_000,
             tool_output_max_lines: 50,
             in_memory_strategy: Arc::new(DefaultCompaction),
-            block_strategy: Arc::new(DefaultBlockCompaction),
+            block_strategy: Arc::new(DigestCompaction::default()),
         }
     }
 }
@@ -237,6 +238,8 @@ impl CompactionConfig {
 pub struct RunConfig {
     /// The strategy's name.
     pub strategy: String,
+    /// What shapes the text of its blocks.
+    pub shaping: String,
     /// The window in tokens.
     pub max_context_tokens: u64,
     /// Tokens of the system prompt.
@@ -274,6 +277,7 @@ impl RunConfig {
     pub fn new(config: &CompactionConfig, window: &ContextConfig) -> Self {
         Self {
             strategy: config.block_strategy.name().to_owned(),
+            shaping: config.block_strategy.shaping(config),
             max_context_tokens: window.max_context_tokens,
             system_tokens: window.system_prompt_tokens,
             keep_first_turns: config.keep_first_turns,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::config::CompactionConfig;
 use super::cut::cut_tool_result;
+use super::notes::SummaryNotes;
 use super::one_liner::one_liner;
 use crate::model::{AgentMessage, LoopId, Message, Role, SessionId, UserMessage};
 use crate::store::append::size_through;
@@ -47,6 +48,7 @@ pub struct LoopSlice<'a> {
     pub(crate) is_current: bool,
     pub(crate) layout: Layout,
     pub(crate) before: Option<BlockRow>,
+    pub(crate) round: u32,
     /// The sequence after the last that the block will cover.
     pub(crate) through: u32,
     /// Bytes of the messages read so far.
@@ -72,6 +74,11 @@ impl LoopSlice<'_> {
     /// Returns the block that is in force now.
     pub fn before(&self) -> Option<&BlockRow> {
         self.before.as_ref()
+    }
+
+    /// Returns the number of the run that this is to become, counted over the chain from 1.
+    pub fn round(&self) -> u32 {
+        self.round
     }
 
     /// Returns the session's id.
@@ -114,11 +121,36 @@ impl LoopSlice<'_> {
             let shown = read.block_messages(block.key)?.into_iter();
             let own = shown.filter(|message| message.section == Section::Compacted);
             own.filter_map(|message| message.body)
+                .filter(|body| body.role != Role::Extension)
                 .map(|body| {
                     self.count_read(body.bytes);
                     store::decode(read, body)
                 })
                 .collect()
+        })
+    }
+
+    /// Returns the loop's first user message, which need not be among the planned turns.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn first_prompt(&self) -> StoreResult<Option<AgentMessage>> {
+        store::read(self.store, |read| {
+            let mut prompt = None;
+            read.sizes(self.in_loop, 0..self.through, &mut |size| {
+                if size.role == Role::User {
+                    prompt = Some(size.seq);
+                    return Ok(std::ops::ControlFlow::Break(()));
+                }
+                Ok(std::ops::ControlFlow::Continue(()))
+            })?;
+            let mut found = None;
+            let seqs = prompt.map_or(0..0, |seq| seq..seq + 1);
+            read.messages(self.in_loop, seqs, &mut |row| {
+                found = Some(store::decode(read, row.body)?);
+                Ok(std::ops::ControlFlow::Continue(()))
+            })?;
+            Ok(found)
         })
     }
 
@@ -202,6 +234,57 @@ pub(crate) fn seqs_of(
     Ok(first..after.min(end))
 }
 
+/// A message that a loop shows, and the turn of the original; `None` for one of a summary.
+pub type Shown = (Option<u32>, AgentMessage);
+
+/// The loops that a rollup stands for, oldest first.
+pub struct RollupSlice<'a> {
+    pub(crate) loops: Vec<LoopId>,
+    pub(crate) extends: bool,
+    pub(crate) round: u32,
+    pub(crate) counter: &'a dyn TokenCounter,
+    pub(crate) read: &'a dyn Fn(usize) -> StoreResult<Vec<Shown>>,
+    pub(crate) task: &'a dyn Fn() -> StoreResult<Option<String>>,
+}
+
+impl RollupSlice<'_> {
+    /// Returns the loops.
+    pub fn loops(&self) -> &[LoopId] {
+        &self.loops
+    }
+
+    /// Whether the first of the loops shows the rollup that this one goes on from.
+    pub fn extends(&self) -> bool {
+        self.extends
+    }
+
+    /// Returns the token counter of the store.
+    pub fn counter(&self) -> &dyn TokenCounter {
+        self.counter
+    }
+
+    /// Returns the number that the run would have; they count a chain's committed runs from 1.
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Returns the first prompt of the chain's root.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn task(&self) -> StoreResult<Option<String>> {
+        (self.task)()
+    }
+
+    /// Returns what the context shows of a loop now.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn messages(&self, at: usize) -> StoreResult<Vec<Shown>> {
+        (self.read)(at)
+    }
+}
+
 /// What stands in place of the compacted turns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
@@ -209,6 +292,8 @@ pub struct Summary {
     pub messages: Vec<AgentMessage>,
     /// The turns that something in the messages was made from; the others are dropped.
     pub turns: BTreeSet<u32>,
+    /// How it was made.
+    pub notes: SummaryNotes,
 }
 
 /// The turns kept at the end, and those of their messages that are not shown as they are.
@@ -232,6 +317,11 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// Returns how its summary was made.
+    pub fn notes(&self) -> Option<&SummaryNotes> {
+        self.compacted.as_ref().map(|(_, summary)| &summary.notes)
+    }
+
     /// Returns the sections.
     pub fn layout(&self) -> Layout {
         Layout {
@@ -251,6 +341,12 @@ impl Draft {
 pub trait BlockCompactionStrategy: Send + Sync {
     /// Names the strategy; stored with each run and block.
     fn name(&self) -> &str;
+
+    /// Returns what shapes the text of a block, as it is stored with it: a block whose shaping is
+    /// another one is made anew. A strategy with options of its own adds them.
+    fn shaping(&self, config: &CompactionConfig) -> String {
+        config.shaping()
+    }
 
     /// Returns the turns kept word for word; the planned ones unless overridden.
     ///
@@ -299,6 +395,20 @@ pub trait BlockCompactionStrategy: Send + Sync {
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError>;
 
+    /// Returns the summary of the loops before the scope, of at most
+    /// [`CompactionConfig::max_rollup_tokens`]: unless overridden, the lines of the summaries that
+    /// they show and a line for each answer, the newest that fit.
+    ///
+    /// # Errors
+    /// What keeps the strategy from going on; the run fails with it.
+    fn rollup(
+        &self,
+        slice: &RollupSlice<'_>,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        Ok(rollup_of_lines(slice, config.max_rollup_tokens)?)
+    }
+
     /// Makes the whole block from the three sections; what lies between the first and the recent
     /// turns is compacted.
     ///
@@ -325,6 +435,47 @@ pub trait BlockCompactionStrategy: Send + Sync {
             recent,
         })
     }
+}
+
+/// The first line of a rollup that is made of lines.
+const ROLLUP_HEAD: &str = "[Summary of earlier loops]";
+
+fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> StoreResult<Summary> {
+    let mut lines: Vec<String> = Vec::new();
+    for at in 0..slice.loops().len() {
+        for (turn, message) in slice.messages(at)? {
+            match message.message() {
+                Some(Message::Assistant(answer)) => lines.push(one_liner(answer)),
+                Some(said @ Message::User(_)) if turn.is_none() => {
+                    lines.extend(said.texts().flat_map(str::lines).map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+    }
+    lines.retain(|line| line != ROLLUP_HEAD && !line.is_empty());
+    let message = |lines: &[String]| {
+        AgentMessage::from(Message::user(format!(
+            "{ROLLUP_HEAD}\n{}",
+            lines.join("\n")
+        )))
+    };
+    // The newest lines that fit: a longer list never costs less.
+    let counter = slice.counter();
+    let (mut low, mut high) = (0, lines.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if counter.message_tokens(&message(&lines[middle..])) <= most {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    let mut summary = Summary::default();
+    if low < lines.len() {
+        summary.messages.push(message(&lines[low..]));
+    }
+    Ok(summary)
 }
 
 /// The original's strategy: a line for each answer until the tokens are used up.

@@ -257,6 +257,8 @@ pub struct ToolResultMessage {
 }
 
 /// A message that a model can see.
+// Boxing the answer, by far the most common message, would cost every context an allocation.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// `"role":"user"`.
@@ -345,6 +347,8 @@ pub struct ExtensionMessage {
 }
 
 /// One message of a loop.
+// Extensions are rare; boxing the others would cost every context an allocation.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgentMessage {
     /// A message that a model can see.

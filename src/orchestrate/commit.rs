@@ -5,11 +5,11 @@ use std::time::Instant;
 use sha2::{Digest as _, Sha256};
 
 use super::report::{BlockReport, CompactReport};
-use super::{CompactRequest, Ground, Made, Planned, blocks, size_after};
+use super::{CompactRequest, Ground, Made, Planned, blocks, notes, size_after};
 use crate::compaction::RunConfig;
 use crate::context::{Chain, Purpose};
 use crate::model::Time;
-use crate::store::in_force::{ForceWalk, View};
+use crate::store::in_force::View;
 use crate::store::{
     self, Outcome, RunKey, RunRow, SessionStore, StoreRead, StoreResult, StoreWrite, codec,
 };
@@ -111,7 +111,7 @@ impl Attempt<'_> {
             started_at: self.started_at.as_str().to_owned(),
             duration_ms: self.elapsed(),
             config: codec::to_json(&RunConfig::new(config, &self.request.window))?,
-            usage: None,
+            usage: report.usage.as_ref().map(|usage| usage.as_str().to_owned()),
             plan,
             record: None,
         })
@@ -174,7 +174,7 @@ impl Attempt<'_> {
         let mut session = write.session_by_key(self.ground.session)?;
         session.tick += 1;
         run.tick = session.tick;
-        run.round = self.next_round(write)?;
+        run.round = notes::next_round(write.as_read(), self.ground.leaf)?;
         if run.outcome == Outcome::Committed && !self.is_unchanged(write)? {
             run.outcome = Outcome::Conflict;
             run.after = run.before;
@@ -186,6 +186,9 @@ impl Attempt<'_> {
             for Made { mut block, .. } in made {
                 let mut owner = write.loop_by_key(block.row.in_loop)?;
                 owner.totals.generation += 1;
+                // An earlier loop may still run: what is covered must not be replaced any more.
+                let sealed = owner.totals.sealed_seq.max(block.row.through);
+                owner.totals.sealed_seq = sealed;
                 write.update_loop(&owner)?;
                 block.row.generation = owner.totals.generation;
                 block.row.run = key;
@@ -200,17 +203,6 @@ impl Attempt<'_> {
             error: run.error,
             generations,
         })
-    }
-
-    fn next_round(&self, write: &dyn StoreWrite) -> StoreResult<u32> {
-        let mut round = 1;
-        ForceWalk::new(write.as_read(), self.ground.leaf, View::default()).runs(
-            &mut |_, run| {
-                round = run.round + 1;
-                Ok(std::ops::ControlFlow::Break(()))
-            },
-        )?;
-        Ok(round)
     }
 
     fn is_unchanged(&self, write: &dyn StoreWrite) -> StoreResult<bool> {

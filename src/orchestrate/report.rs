@@ -4,7 +4,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::{CompactRequest, Ground};
-use crate::model::LoopId;
+use crate::model::{Json, LoopId};
 use crate::store::{BlockKind, Disposition, Size, Turns};
 
 /// How an attempt ended.
@@ -103,6 +103,8 @@ pub struct CompactReport {
     pub blocks: Vec<BlockReport>,
     /// Milliseconds.
     pub duration_ms: u64,
+    /// What the summarisers reported: tokens, model, calls and milliseconds.
+    pub usage: Option<Json>,
     /// What went wrong.
     pub error: Option<String>,
 }
@@ -135,6 +137,7 @@ impl Serialize for CompactReport {
         map.serialize_entry("loops_compacted", &self.blocks.len())?;
         map.serialize_entry("blocks", &self.blocks)?;
         map.serialize_entry("duration_ms", &self.duration_ms)?;
+        map.serialize_entry("usage", &self.usage)?;
         map.serialize_entry("error", &self.error)?;
         map.end()
     }

@@ -16,6 +16,9 @@ use crate::tokens::TokenCounter;
 /// Texts shorter than this stay in the JSON: parsing them costs less than another column.
 const MIN_TEXT_BYTES: usize = 64;
 
+/// Finds a blob by its SHA-256.
+pub type FindBlob<'a> = dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>> + 'a;
+
 /// Turns a message into its stored form, and returns the blobs that it shows.
 ///
 /// # Errors
@@ -61,10 +64,7 @@ pub fn encode(
 ///
 /// # Errors
 /// If the stored JSON is no message or a blob is missing: the database is damaged.
-pub fn decode(
-    stored: StoredMessage,
-    blob: &mut dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>>,
-) -> StoreResult<AgentMessage> {
+pub fn decode(stored: StoredMessage, blob: &mut FindBlob<'_>) -> StoreResult<AgentMessage> {
     let Some(head) = stored.head else {
         return Ok(AgentMessage::extension("removed", Json::null()));
     };
@@ -165,7 +165,8 @@ pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> StoreResult<String> {
     serde_json::to_string(value).map_err(|e| StoreError::Invalid(e.to_string()))
 }
 
-fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
+/// Returns the lines of the longest text of a tool result.
+pub(crate) fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
     if message.role() != Role::ToolResult {
         return None;
     }
@@ -214,10 +215,7 @@ fn take_image(image: &mut Image) -> Option<Blob> {
     Some(Blob { sha256, data })
 }
 
-fn put_image(
-    image: &mut Image,
-    blob: &mut dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>>,
-) -> StoreResult<()> {
+fn put_image(image: &mut Image, blob: &mut FindBlob<'_>) -> StoreResult<()> {
     let name = image
         .extra
         .get("blob")

@@ -54,12 +54,21 @@ pub enum OpenError {
         kind: String,
     },
     /// The database was written with another token counter.
-    #[error("this database counts tokens with `{stored}`, not `{given}`")]
+    #[error(
+        "this database counts tokens with `{stored}`, not `{given}`; open it with that counter, or \
+         count anew with `loopstore recount`"
+    )]
     Counter {
         /// The counter that wrote it.
         stored: String,
         /// The counter it was to be opened with.
         given: String,
+    },
+    /// A recount was cut off, or is still at work: some counts are new and some are old.
+    #[error("a recount with `{to}` is not finished; run `loopstore recount` to finish it")]
+    Recounting {
+        /// The counter that it counts with.
+        to: String,
     },
     /// Another program holds the database.
     #[error("the database is busy; try again when the other program is done")]

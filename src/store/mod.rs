@@ -13,6 +13,7 @@ mod error;
 pub mod in_force;
 pub mod lookup;
 mod rows;
+pub mod scan;
 pub mod session;
 pub mod sqlite;
 
@@ -32,6 +33,7 @@ pub type Visit<'a, T> = dyn FnMut(T) -> StoreResult<ControlFlow<()>> + 'a;
 /// - `read` must show one moment: rows that other writers commit meanwhile must not appear.
 /// - `write` must be atomic and serial: all of it or none, also after a crash, and what it returned
 ///   `Ok` for must survive a power loss (at the default durability).
+/// - Neither door may be opened within the other or itself by one thread: it could wait for itself.
 /// - A message, block, run or flip that was committed must never change; an attempt must fail.
 pub trait SessionStore: Send + Sync {
     /// Runs `work` on one snapshot.
@@ -40,7 +42,9 @@ pub trait SessionStore: Send + Sync {
     /// What `work` returns, or the backend's own failure.
     fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()>;
 
-    /// Runs `work` in a write transaction, which commits if `work` returns `Ok`.
+    /// Runs `work` in a write transaction, which commits if `work` returns `Ok`. If `work` panics
+    /// nothing was written, and the store must stay usable. What `work` reads must include what it
+    /// wrote.
     ///
     /// # Errors
     /// What `work` returns, or the backend's own failure; then nothing was written.
@@ -59,22 +63,23 @@ pub trait StoreRead {
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>>;
     /// Returns the sessions, last active first.
     fn sessions(&self) -> StoreResult<Vec<SessionRow>>;
-    /// Returns the session with this key.
+    /// Returns the session with this key; a key without a row is damage.
     fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow>;
     /// Returns the loop of a session with this id.
     fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>>;
-    /// Returns the loop with this key.
+    /// Returns the loop with this key; a key without a row is damage.
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow>;
     /// Returns the loops of a session, in the order of their creation.
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>>;
     /// Returns what the loop's source said of it.
     fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta>;
     /// Visits the loops of the chain that ends in `leaf`, leaf first. One recursive query over
-    /// stored totals; must stop walking when `visit` breaks, and must end on a damaged chain too.
+    /// stored totals; must stop walking when `visit` breaks, must end on a damaged chain too, and a
+    /// parent in another session ends the chain.
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()>;
     /// Returns one turn.
     fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>>;
-    /// Returns some turns in order.
+    /// Returns some turns in order; those that are not there are left out.
     fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>>;
     /// Returns the turns within `turns` that answer calls of other turns, with those.
     fn answers(
@@ -82,31 +87,32 @@ pub trait StoreRead {
         in_loop: LoopKey,
         turns: Range<u32>,
     ) -> StoreResult<Vec<(u32, Vec<CallSite>)>>;
-    /// Visits some messages in order.
+    /// Visits some messages in order; must stop when `visit` breaks, and hand on its error.
     fn messages(
         &self,
         in_loop: LoopKey,
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageRow>,
     ) -> StoreResult<()>;
-    /// Visits some messages in order without reading what they say.
+    /// Visits some messages in order without reading what they say; must stop when `visit` breaks.
     fn sizes(
         &self,
         in_loop: LoopKey,
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageSize>,
     ) -> StoreResult<()>;
-    /// Returns how many messages the loop had at `tick`.
+    /// Returns how many messages the loop had at `tick`: those of that tick or an earlier one.
     fn length_at(&self, in_loop: LoopKey, tick: Tick) -> StoreResult<u32>;
     /// Returns a blob's bytes.
     fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
-    /// Visits the blocks of committed runs on a loop, newest generation first.
+    /// Visits the blocks of committed runs on a loop, newest generation first; must stop when
+    /// `visit` breaks.
     fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()>;
     /// Returns the undos and redos of a run in order.
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>>;
-    /// Visits the runs of a session, newest first.
+    /// Visits the runs of a session, newest first; must stop when `visit` breaks.
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()>;
-    /// Returns the run with this key.
+    /// Returns the run with this key; a key without a row is damage.
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow>;
     /// Returns the blocks that a run wrote, by loop.
     fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>>;
@@ -116,7 +122,7 @@ pub trait StoreRead {
     fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>>;
     /// Returns the coverage of a block in order.
     fn coverage(&self, block: BlockKey) -> StoreResult<Vec<CoverageRow>>;
-    /// Returns the key that digests of imported records are made with.
+    /// Returns the key that digests of imported records are made with; it never changes.
     fn import_key(&self) -> StoreResult<Vec<u8>>;
     /// Returns the sessions imported from a record without an id, oldest first.
     fn imported(
@@ -131,17 +137,19 @@ pub trait StoreRead {
 pub trait StoreWrite: StoreRead {
     /// Returns the same transaction for reading.
     fn as_read(&self) -> &dyn StoreRead;
-    /// Adds a session; the key of `row` is ignored.
+    /// Adds a session; the key of `row` is ignored. Refused if its id is there.
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey>;
     /// Writes what changes in a session: all but key and id.
     fn update_session(&mut self, row: &SessionRow) -> StoreResult<()>;
-    /// Adds a loop; the key of `row` is ignored.
+    /// Adds a loop without messages; the key and the totals of `row` are ignored. Refused if the
+    /// session has a loop of this id.
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey>;
-    /// Writes what changes in a loop: status, times, kind and totals.
+    /// Writes what changes in a loop: status, times, kind and totals. Refused if a sealed message
+    /// would no longer be sealed.
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()>;
     /// Writes what the loop's source says of it.
     fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()>;
-    /// Adds a message.
+    /// Adds a message, and the blobs that are not there yet. Refused if its place is taken.
     fn insert_message(
         &mut self,
         in_loop: LoopKey,
@@ -152,9 +160,10 @@ pub trait StoreWrite: StoreRead {
     fn remove_unsealed(&mut self, in_loop: LoopKey, seq: u32, turn: u32) -> StoreResult<()>;
     /// Adds or rewrites a turn.
     fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()>;
-    /// Adds a run; the key of `row` is ignored.
+    /// Adds a run; the key of `row` is ignored. Refused if its id is there.
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey>;
-    /// Adds a block with its messages and coverage; the key of its row is ignored.
+    /// Adds a block with its messages and coverage; the key of its row is ignored. Refused if the
+    /// loop has a block of this generation.
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey>;
     /// Adds a flip.
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()>;

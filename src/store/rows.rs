@@ -23,6 +23,8 @@ key! {
     RunKey,
     /// A block within its database.
     BlockKey,
+    /// An undo or redo within its database.
+    FlipKey,
 }
 
 /// A moment of a session: everything with this tick or an earlier one has happened.
@@ -242,6 +244,34 @@ pub struct Blob {
     pub data: Vec<u8>,
 }
 
+/// A row of `blobs`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredBlob {
+    /// Its name.
+    pub sha256: [u8; 32],
+    /// The noted length.
+    pub bytes: u64,
+    /// Its bytes.
+    pub data: Vec<u8>,
+}
+
+/// A row of `maintenance`: the receipt of something that removed content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiptRow {
+    /// Its key.
+    pub key: i64,
+    /// The session; it may be gone.
+    pub session: SessionKey,
+    /// `erase`, `redact`, `prune` or `archive`.
+    pub kind: String,
+    /// ISO-8601 text.
+    pub opened_at: String,
+    /// ISO-8601 text; `None` while content may be removed.
+    pub closed_at: Option<String>,
+    /// What was removed.
+    pub detail: String,
+}
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -308,9 +338,10 @@ pub struct Size {
 impl Size {
     /// Adds `other`.
     pub fn add(&mut self, other: Self) {
-        self.tokens += other.tokens;
-        self.bytes += other.bytes;
-        self.messages += other.messages;
+        // Saturating: a damaged row must not stop the program that looks for damage.
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.messages = self.messages.saturating_add(other.messages);
     }
 
     /// Returns what is left when `other` is taken away.
@@ -461,7 +492,7 @@ impl Turns {
 
     /// Returns the turn after the last.
     pub fn end(self) -> u32 {
-        self.last + 1
+        self.last.saturating_add(1)
     }
 }
 

@@ -22,8 +22,12 @@ pub use fact::Place;
 use self::gather::Gatherer;
 use self::page::{Page, Writer};
 use super::config::CompactionConfig;
-use super::strategy::{BlockCompactionStrategy, LoopSlice, Placed, StrategyError, Summary};
-use crate::model::{AgentMessage, AssistantMessage, Content, Int, Message, Role, UserMessage};
+use super::strategy::{
+    BlockCompactionStrategy, LoopSlice, Placed, RollupSlice, StrategyError, Summary,
+};
+use crate::model::{
+    AgentMessage, AssistantMessage, Content, Int, LoopId, Message, Role, UserMessage,
+};
 use crate::store::{BlockKind, Turns};
 use crate::tokens::TokenCounter;
 
@@ -258,8 +262,58 @@ impl BlockCompactionStrategy for DigestCompaction {
         Ok(Summary {
             messages: digest.message(self.role).into_iter().collect(),
             turns: digest.places.iter().map(|place| place.turn).collect(),
+            ..Summary::default()
         })
     }
+
+    fn rollup(
+        &self,
+        slice: &RollupSlice<'_>,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        let mut digester = Digester::new().with_headers(rollup_headers(slice));
+        for (at, id) in slice.loops().iter().enumerate() {
+            // What a rollup before says names its loops itself.
+            let of = (at > 0 || !slice.extends()).then(|| short(id));
+            let mut messages = Vec::new();
+            for (turn, message) in slice.messages(at)? {
+                match turn {
+                    Some(turn) => {
+                        let seq = 0;
+                        messages.push(Placed { turn, seq, message });
+                    }
+                    None => {
+                        let texts = message.message().into_iter().flat_map(Message::texts);
+                        let text = texts.collect::<Vec<_>>().join("\n");
+                        let (of, turn) = (of.clone(), 0);
+                        digester.add(DigestInput::Summary { of, turn, text });
+                    }
+                }
+            }
+            digester.add(DigestInput::Messages { of, messages });
+        }
+        let digest = digester.finish(config.max_rollup_tokens, slice.counter());
+        Ok(Summary {
+            messages: digest.message(self.role).into_iter().collect(),
+            ..Summary::default()
+        })
+    }
+}
+
+/// Returns a loop's name in a rollup: the beginning of its id.
+fn short(id: &LoopId) -> String {
+    let plain = id.as_str().chars().filter(|c| !c.is_whitespace());
+    plain.take(12).collect()
+}
+
+fn rollup_headers(slice: &RollupSlice<'_>) -> Vec<String> {
+    let last = slice.loops().last().map(|id| fact::flat(id.as_str()));
+    let last = last.unwrap_or_default();
+    vec![
+        format!("[Digest of the loops through {last}: facts with loop and turn (loop tN)]"),
+        format!("[Digest through {last}]"),
+        "[Digest]".to_owned(),
+    ]
 }
 
 fn headers(slice: &LoopSlice<'_>, turns: Turns) -> Result<Vec<String>, StrategyError> {

@@ -8,6 +8,8 @@ mod listing;
 mod options;
 mod query;
 mod read;
+mod recount;
+mod scan;
 mod schema;
 mod write;
 
@@ -19,9 +21,11 @@ use rusqlite::{Connection, TransactionBehavior};
 pub use listing::SessionView;
 pub use options::{Durability, SqliteOptions};
 pub use query::{QueryRows, Record, Stats};
+pub use recount::{RecountError, RecountProgress, RecountReport, recount};
 pub use schema::format_version;
 
 use super::error::{OpenError, StoreError, StoreResult};
+use super::scan::StoreScan;
 use super::{SessionStore, StoreRead, StoreWrite};
 use crate::tokens::TokenCounter;
 
@@ -60,7 +64,8 @@ impl SqliteStore {
     /// As [`SqliteStore::open`].
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let writer = schema::open_file(path, &options)?;
+        let mut options = options;
+        let writer = schema::open_file(path, &mut options)?;
         Ok(Self {
             path: Some(path.to_owned()),
             options,
@@ -82,7 +87,8 @@ impl SqliteStore {
     /// # Errors
     /// If SQLite cannot be set up.
     pub fn in_memory_with(options: SqliteOptions) -> Result<Self, OpenError> {
-        let writer = schema::open_memory(&options)?;
+        let mut options = options;
+        let writer = schema::open_memory(&mut options)?;
         Ok(Self {
             path: None,
             options,
@@ -129,6 +135,25 @@ impl SqliteStore {
         })
     }
 
+    /// Runs `work` on one snapshot in which every row can be looked at.
+    pub(crate) fn scan<T>(
+        &self,
+        work: impl FnOnce(&dyn StoreScan) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        self.snapshot(|connection| work(&read::Reader { connection }))
+    }
+
+    /// Runs `work` in a write transaction on the bare connection.
+    fn transaction<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
+        let mut connection = self.lock_writer();
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(from_sqlite)?;
+        let done = work(&transaction)?;
+        transaction.commit().map_err(from_sqlite)?;
+        Ok(done)
+    }
+
     /// A panic of another thread rolled its transaction back; the connection is still good.
     fn lock_writer(&self) -> MutexGuard<'_, Connection> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
@@ -147,14 +172,11 @@ impl SessionStore for SqliteStore {
         if self.options.read_only {
             return Err(StoreError::ReadOnly);
         }
-        let mut connection = self.lock_writer();
-        let transaction = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(from_sqlite)?;
-        work(&mut read::Reader {
-            connection: &transaction,
-        })?;
-        transaction.commit().map_err(from_sqlite)
+        self.transaction(|connection| {
+            let mut reader = read::Reader { connection };
+            schema::check_still_counts_with(connection, self.options.counter.name())?;
+            work(&mut reader)
+        })
     }
 
     fn counter(&self) -> &dyn TokenCounter {
@@ -180,6 +202,22 @@ fn from_sqlite(error: rusqlite::Error) -> StoreError {
         Some(Code::DiskFull) => StoreError::Full,
         Some(Code::DatabaseCorrupt | Code::NotADatabase) => StoreError::Damaged(message),
         Some(Code::ConstraintViolation) => StoreError::Invalid(message),
+        _ if is_misfit(&error) => StoreError::Damaged(message),
         _ => StoreError::Other(Box::new(error)),
     }
+}
+
+/// Whether a statement of this program does not fit the tables, or a value not its column.
+fn is_misfit(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error as E;
+    let is_plain = |failure: &rusqlite::ffi::Error| failure.extended_code == 1;
+    error.sqlite_error().is_some_and(is_plain)
+        || matches!(
+            error,
+            E::SqlInputError { .. }
+                | E::Utf8Error(..)
+                | E::FromSqlConversionFailure(..)
+                | E::InvalidColumnType(..)
+                | E::IntegralValueOutOfRange(..)
+        )
 }

@@ -25,6 +25,20 @@ pub struct SqliteOptions {
     pub(super) cache_kib: u32,
     pub(super) allow_network: bool,
     pub(super) counter: Arc<dyn TokenCounter>,
+    /// What to do with a database that was written with another counter.
+    pub(super) other_counter: OtherCounter,
+}
+
+/// What opening does with a database that was written with another counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum OtherCounter {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// Its own counter is used, if this program knows it.
+    Use,
+    /// It is about to be counted anew.
+    Recount,
 }
 
 impl Default for SqliteOptions {
@@ -37,6 +51,7 @@ impl Default for SqliteOptions {
             cache_kib: 8192,
             allow_network: false,
             counter: Arc::new(HeuristicTokenCounter),
+            other_counter: OtherCounter::Refuse,
         }
     }
 }
@@ -107,6 +122,19 @@ impl SqliteOptions {
     #[must_use]
     pub fn counter(mut self, counter: Arc<dyn TokenCounter>) -> Self {
         self.counter = counter;
+        self
+    }
+
+    /// Uses the counter that the database was written with, if this program knows it: the one set
+    /// with [`SqliteOptions::counter`] is then only for a new database.
+    #[must_use]
+    pub fn stored_counter(mut self) -> Self {
+        self.other_counter = OtherCounter::Use;
+        self
+    }
+
+    pub(super) fn for_recount(mut self) -> Self {
+        self.other_counter = OtherCounter::Recount;
         self
     }
 }

@@ -148,6 +148,15 @@ impl SqliteStore {
         Ok(stats)
     }
 
+    /// Returns which tables, indexes, triggers and views are not those of this format: without its
+    /// triggers a database does not defend what it holds.
+    ///
+    /// # Errors
+    /// If the database cannot be read at all.
+    pub fn schema_problems(&self) -> StoreResult<Vec<String>> {
+        self.snapshot(|connection| super::schema::differences(connection).map_err(from_sqlite))
+    }
+
     /// Returns what SQLite's own checks find: pages, indexes and references between tables.
     ///
     /// # Errors
@@ -261,16 +270,12 @@ pub(super) fn rows(connection: &Connection, sql: &str, values: &[&str]) -> Store
         _ => StoreError::Invalid(format!("the query failed: {error}")),
     };
     let mut statement = connection.prepare(sql).map_err(refused)?;
-    if !statement.readonly() {
+    if statement.column_count() == 0 || !statement.readonly() {
         return Err(StoreError::Invalid(
             "only reading is allowed here: one SELECT".into(),
         ));
     }
-    let columns: Vec<String> = statement
-        .column_names()
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement
         .query(rusqlite::params_from_iter(values))
         .map_err(refused)?;

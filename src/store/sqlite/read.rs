@@ -22,7 +22,7 @@ pub(super) fn packed(owner: i64, number: u32) -> i64 {
     (owner << 32) | i64::from(number)
 }
 
-fn number(id: i64) -> u32 {
+pub(super) fn number(id: i64) -> u32 {
     // The mask leaves 32 bits.
     (id & 0xFFFF_FFFF) as u32
 }
@@ -43,38 +43,38 @@ const LOOP_COLUMNS: &str = "l.key, l.session, l.loop_id, l.parent, l.parent_loop
 const TURN: &str = "SELECT id, first_seq, messages, prompts, tokens, bytes, turn_index, answered,
     answers, tick, started_at, ended_at FROM turns";
 
-const RUN: &str = "SELECT key, session, run_id, loop, turns, tick, trigger, strategy, round,
-    outcome, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
+pub(super) const RUN_COLUMNS: &str = "key, session, run_id, loop, turns, tick, trigger, strategy,
+    round, outcome, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
     bytes_before, bytes_after, messages_before, messages_after, started_at, duration_ms, config,
-    usage, plan, record FROM runs";
+    usage, plan, record";
 
-const BLOCK_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.kind, b.extends,
+pub(super) const BLOCK_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.kind, b.extends,
     b.first_start, b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end,
     b.through, b.tokens_covered, b.tokens_block, b.bytes_block, b.messages_block, b.strategy,
     b.shaping, b.created_at, b.extra";
 
 /// A row read by column name, with damage reported instead of passed on.
-struct Fields<'r, 's>(&'r Row<'s>);
+pub(super) struct Fields<'r, 's>(pub(super) &'r Row<'s>);
 
 impl Fields<'_, '_> {
-    fn get<T: FromSql>(&self, column: &str) -> StoreResult<T> {
+    pub(super) fn get<T: FromSql>(&self, column: &str) -> StoreResult<T> {
         self.0.get(column).map_err(|error| match error {
             rusqlite::Error::SqliteFailure(..) => from_sqlite(error),
             _ => StoreError::Damaged(error.to_string()),
         })
     }
 
-    fn unsigned(&self, column: &str) -> StoreResult<u64> {
+    pub(super) fn unsigned(&self, column: &str) -> StoreResult<u64> {
         let value: i64 = self.get(column)?;
         u64::try_from(value).map_err(|_| StoreError::Damaged(format!("{column} is {value}")))
     }
 
-    fn small(&self, column: &str) -> StoreResult<u32> {
+    pub(super) fn small(&self, column: &str) -> StoreResult<u32> {
         let value: i64 = self.get(column)?;
         u32::try_from(value).map_err(|_| StoreError::Damaged(format!("{column} is {value}")))
     }
 
-    fn maybe_small(&self, column: &str) -> StoreResult<Option<u32>> {
+    pub(super) fn maybe_small(&self, column: &str) -> StoreResult<Option<u32>> {
         let value: Option<i64> = self.get(column)?;
         value
             .map(u32::try_from)
@@ -219,7 +219,7 @@ fn message_size(row: &Fields<'_, '_>) -> StoreResult<MessageSize> {
     })
 }
 
-fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
+pub(super) fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
     let size = |tokens: &str, bytes: &str, messages: &str| -> StoreResult<Size> {
         Ok(Size {
             tokens: row.unsigned(tokens)?,
@@ -257,7 +257,7 @@ fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
     })
 }
 
-fn flip_row(row: &Fields<'_, '_>) -> StoreResult<FlipRow> {
+pub(super) fn flip_row(row: &Fields<'_, '_>) -> StoreResult<FlipRow> {
     Ok(FlipRow {
         run: RunKey(row.get("run")?),
         redo: row.get::<String>("kind")? == "redo",
@@ -271,7 +271,7 @@ fn flip_row(row: &Fields<'_, '_>) -> StoreResult<FlipRow> {
     })
 }
 
-fn block_row(row: &Fields<'_, '_>) -> StoreResult<BlockRow> {
+pub(super) fn block_row(row: &Fields<'_, '_>) -> StoreResult<BlockRow> {
     let kind: String = row.get("kind")?;
     Ok(BlockRow {
         key: BlockKey(row.get("key")?),
@@ -331,7 +331,7 @@ fn coverage_row(row: &Fields<'_, '_>) -> StoreResult<CoverageRow> {
 
 impl Reader<'_> {
     /// Visits the rows of a query.
-    fn each<T>(
+    pub(super) fn each<T>(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
@@ -348,7 +348,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn all<T>(
+    pub(super) fn all<T>(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
@@ -362,7 +362,7 @@ impl Reader<'_> {
         Ok(rows)
     }
 
-    fn first<T>(
+    pub(super) fn first<T>(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
@@ -567,13 +567,19 @@ impl StoreRead for Reader<'_> {
     }
 
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()> {
-        let sql = format!("{RUN} WHERE session = ?1 ORDER BY tick DESC, key DESC");
+        let sql = format!(
+            "SELECT {RUN_COLUMNS} FROM runs WHERE session = ?1 ORDER BY tick DESC, key DESC"
+        );
         self.each(&sql, [session.0], run_row, visit)
     }
 
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
-        self.first(&format!("{RUN} WHERE key = ?1"), [key.0], run_row)?
-            .ok_or_else(|| StoreError::Damaged(format!("run {} is missing", key.0)))
+        self.first(
+            &format!("SELECT {RUN_COLUMNS} FROM runs WHERE key = ?1"),
+            [key.0],
+            run_row,
+        )?
+        .ok_or_else(|| StoreError::Damaged(format!("run {} is missing", key.0)))
     }
 
     fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>> {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::options::{Durability, SqliteOptions};
-use crate::store::error::OpenError;
+use super::options::{Durability, OtherCounter, SqliteOptions};
+use crate::store::error::{OpenError, StoreError, StoreResult};
 
 mod embedded {
     refinery::embed_migrations!("migrations/sqlite");
@@ -36,7 +36,7 @@ const APPLICATION_ID: i64 = 0x4C4F_4F50;
 const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// Opens the database at `path` for writing (or reading, if the options say so).
-pub(super) fn open_file(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+pub(super) fn open_file(path: &Path, options: &mut SqliteOptions) -> Result<Connection, OpenError> {
     check_file(path, options)?;
     let mut connection = connect(path, options)?;
     prepare(&mut connection, options).map_err(|error| opening(path, error))??;
@@ -44,7 +44,7 @@ pub(super) fn open_file(path: &Path, options: &SqliteOptions) -> Result<Connecti
 }
 
 /// Makes a database in memory.
-pub(super) fn open_memory(options: &SqliteOptions) -> Result<Connection, OpenError> {
+pub(super) fn open_memory(options: &mut SqliteOptions) -> Result<Connection, OpenError> {
     let place = Path::new(":memory:");
     let mut connection = Connection::open_in_memory().map_err(|error| opening(place, error))?;
     prepare(&mut connection, options).map_err(|error| opening(place, error))??;
@@ -169,7 +169,7 @@ fn set_pragmas(connection: &Connection, options: &SqliteOptions) -> rusqlite::Re
 type Prepared = rusqlite::Result<Result<(), OpenError>>;
 
 /// Makes an empty file a database, brings an older format up to date, refuses a newer one.
-fn prepare(connection: &mut Connection, options: &SqliteOptions) -> Prepared {
+fn prepare(connection: &mut Connection, options: &mut SqliteOptions) -> Prepared {
     set_pragmas(connection, options)?;
     let path = PathBuf::from(connection.path().unwrap_or(":memory:"));
     let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
@@ -212,9 +212,8 @@ fn migrate(connection: &mut Connection, path: &Path, patience: Duration) -> Prep
     connection.pragma_update(None, "foreign_keys", false)?;
     let begun = Instant::now();
     loop {
-        let error = match embedded::migrations::runner().run(connection) {
-            Ok(_) => break,
-            Err(error) => error,
+        let Err(error) = embedded::migrations::runner().run(connection) else {
+            break;
         };
         // Another process may be migrating the same file: then its work will be found done.
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -270,18 +269,77 @@ fn write_meta(connection: &Connection, options: &SqliteOptions) -> rusqlite::Res
     Ok(())
 }
 
-fn check_counter(connection: &Connection, options: &SqliteOptions) -> Prepared {
-    let stored: String = connection.query_row(
-        "SELECT value FROM store_meta WHERE name = 'token_counter'",
-        [],
-        |row| row.get(0),
-    )?;
+/// Says which tables, indexes, triggers and views are not as the migrations make them. What someone
+/// added is left alone.
+pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut fresh = Connection::open_in_memory()?;
+    if let Err(error) = embedded::migrations::runner().run(&mut fresh) {
+        return Err(rusqlite::Error::ToSqlConversionFailure(Box::new(error)));
+    }
+    let mut statement = fresh
+        .prepare("SELECT type, name, sql FROM sqlite_schema WHERE tbl_name NOT LIKE 'refinery%'")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (kind, name, sql): (String, String, Option<String>) =
+            (row.get(0)?, row.get(1)?, row.get(2)?);
+        let is_same: bool = connection.query_row(
+            "SELECT count(*) FROM sqlite_schema WHERE type = ?1 AND name = ?2 AND sql IS ?3",
+            rusqlite::params![kind, name, sql],
+            |row| row.get(0),
+        )?;
+        if !is_same {
+            found.push(format!("the {kind} {name} is missing or another one"));
+        }
+    }
+    Ok(found)
+}
+
+/// Compares the counter that the database is written with and the one that it is opened with.
+fn check_counter(connection: &Connection, options: &mut SqliteOptions) -> Prepared {
+    let (stored, recounting) = counters(connection)?;
     let given = options.counter.name().to_owned();
-    Ok(if stored == given {
-        Ok(())
-    } else {
-        Err(OpenError::Counter { stored, given })
-    })
+    if options.other_counter == OtherCounter::Recount {
+        return Ok(Ok(()));
+    }
+    if let Some(to) = recounting {
+        return Ok(Err(OpenError::Recounting { to }));
+    }
+    if stored == given {
+        return Ok(Ok(()));
+    }
+    if options.other_counter == OtherCounter::Use
+        && let Some(counter) = crate::tokens::counter_named(&stored)
+    {
+        options.counter = counter;
+        return Ok(Ok(()));
+    }
+    Ok(Err(OpenError::Counter { stored, given }))
+}
+
+/// Returns the counter of the database, and the one that an unfinished recount counts with.
+fn counters(connection: &Connection) -> rusqlite::Result<(String, Option<String>)> {
+    let sql = "SELECT (SELECT value FROM store_meta WHERE name = 'token_counter'),
+        (SELECT CASE WHEN json_valid(value) THEN coalesce(value ->> '$.to', '') ELSE '' END
+         FROM store_meta WHERE name = 'recount')";
+    let mut statement = connection.prepare_cached(sql)?;
+    statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Another process may have begun a recount since this one opened the database: what is written
+/// now would be counted with the wrong counter.
+///
+/// # Errors
+/// If the counter is no longer this one.
+pub(super) fn check_still_counts_with(connection: &Connection, name: &str) -> StoreResult<()> {
+    let (stored, recounting) = counters(connection).map_err(super::from_sqlite)?;
+    if stored == name && recounting.is_none() {
+        return Ok(());
+    }
+    let now = recounting.unwrap_or(stored);
+    Err(StoreError::Invalid(format!(
+        "the database counts tokens with `{now}` since it was opened; open it again"
+    )))
 }
 
 fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
@@ -290,6 +348,10 @@ fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::Busy,
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path },
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged {
+            path,
+            detail: error.to_string(),
+        },
+        _ if super::is_misfit(&error) => OpenError::Damaged {
             path,
             detail: error.to_string(),
         },

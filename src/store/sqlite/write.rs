@@ -11,7 +11,7 @@ use crate::store::error::{StoreError, StoreResult};
 use crate::store::*;
 
 impl Reader<'_> {
-    fn run(&self, sql: &str, params: impl rusqlite::Params) -> StoreResult<usize> {
+    pub(super) fn run(&self, sql: &str, params: impl rusqlite::Params) -> StoreResult<usize> {
         let mut statement = self.connection.prepare_cached(sql).map_err(from_sqlite)?;
         statement.execute(params).map_err(from_sqlite)
     }
@@ -51,7 +51,7 @@ impl Reader<'_> {
     }
 }
 
-fn signed(number: u64) -> StoreResult<i64> {
+pub(super) fn signed(number: u64) -> StoreResult<i64> {
     i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
 }
 

@@ -1,0 +1,124 @@
+//! `loopstore import`
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use indicatif::{ProgressBar, ProgressStyle};
+use loopstore::import::{
+    ImportError, ImportOptions, ImportReport, Progress, Skipped, import_paths, importers,
+};
+use loopstore::{SessionId, SqliteStore};
+
+use super::error::CliError;
+use super::output::note;
+use super::{App, Done, text};
+
+/// How many sessions and how many skipped records are told one by one.
+const LISTED: usize = 10;
+
+/// Bring transcripts in; again, and only what is new is added
+///
+/// The formats are told by the files themselves. Folders are walked. The database is created if it
+/// is not there. A record that cannot be used is skipped and reported.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Files and folders.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The format of the files [default: as each file looks].
+    #[arg(long, value_parser = formats())]
+    format: Option<String>,
+    /// Import only this session of the files.
+    #[arg(long, value_name = "ID")]
+    session: Option<SessionId>,
+}
+
+fn formats() -> PossibleValuesParser {
+    PossibleValuesParser::new(importers().iter().map(|importer| importer.format()))
+}
+
+/// Imports and tells what came in.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    // Asked before the database is created: a mistyped path should leave nothing behind.
+    for path in &args.paths {
+        std::fs::metadata(path).map_err(|source| ImportError::Read {
+            path: path.clone(),
+            source,
+        })?;
+    }
+    let store = SqliteStore::open(&app.db)?;
+    let options = ImportOptions {
+        format: args.format.clone(),
+        session: args.session.clone(),
+    };
+    let bar = bar();
+    let result = import_paths(&store, &args.paths, &options, &mut |progress| {
+        show(&bar, progress);
+    });
+    bar.finish_and_clear();
+    let report = result?;
+    if app.json {
+        app.out.json(&report)?;
+        return Ok(Done::Well);
+    }
+    app.out.text(&told(&report))?;
+    for skipped in report.skipped.iter().take(LISTED) {
+        note(&format!("skipped: {}", skipped_line(skipped)));
+    }
+    if report.skipped.len() > LISTED {
+        let more = text::number((report.skipped.len() - LISTED) as u64);
+        note(&format!("skipped: {more} more; --json lists them all"));
+    }
+    Ok(Done::Well)
+}
+
+/// Returns a bar on stderr, hidden if that is no terminal.
+fn bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    match ProgressStyle::with_template("{bar:30} {pos}/{len} files  {wide_msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn show(bar: &ProgressBar, progress: Progress<'_>) {
+    bar.set_length(progress.files);
+    bar.set_position(progress.file.saturating_sub(1));
+    let path = text::line(&progress.path.display().to_string());
+    bar.set_message(format!("{path} ({})", text::bytes(progress.bytes)));
+}
+
+fn told(report: &ImportReport) -> String {
+    let mut lines = vec![format!(
+        "Imported {}: {}, {}, {}, {}, {} of them new ({:.1} s).",
+        text::count(report.files, "file"),
+        text::count(report.sessions.len() as u64, "session"),
+        text::count(report.loops, "loop"),
+        text::count(report.turns, "turn"),
+        text::count(report.messages, "message"),
+        text::number(report.added_messages),
+        report.seconds,
+    )];
+    let sessions = report.sessions.iter().take(LISTED);
+    lines.extend(sessions.map(|id| format!("session {}", text::line(id.as_str()))));
+    if report.sessions.len() > LISTED {
+        let more = text::number((report.sessions.len() - LISTED) as u64);
+        lines.push(format!("and {more} more; `loopstore sessions` lists them"));
+    }
+    lines.join("\n")
+}
+
+fn skipped_line(skipped: &Skipped) -> String {
+    let line = skipped
+        .line
+        .map_or(String::new(), |line| format!(":{line}"));
+    format!(
+        "{}{line}: {}",
+        text::line(&skipped.file),
+        text::line(&skipped.reason)
+    )
+}

@@ -1,0 +1,97 @@
+//! What a summary is made from: the task, the summary before, and the turns that it does not hold.
+
+use crate::model::{AgentMessage, Int, Message};
+use crate::store::{StoreResult, Turns};
+
+use super::super::strategy::{LoopSlice, Placed, RollupSlice};
+
+/// Stands for a task that nobody gave.
+const UNKNOWN_TASK: &str = "Unknown task";
+
+/// What a summariser reads.
+pub(super) struct Input {
+    /// The loop's first user message.
+    pub(super) task: String,
+    /// What the block in force shows in place of its turns.
+    pub(super) previous: Option<String>,
+    /// The messages of the turns to read.
+    pub(super) messages: Vec<Placed>,
+    /// Tokens of all this as it stands in the store.
+    pub(super) tokens: u64,
+}
+
+impl Input {
+    /// Reads what a summary of `turns` by the strategy `name` needs.
+    pub(super) fn read(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> StoreResult<Self> {
+        let before = slice.before_messages()?;
+        let mut messages = Vec::new();
+        for part in unread(slice, turns, name) {
+            messages.extend(slice.messages(part)?);
+        }
+        let task = slice.first_prompt()?.as_ref().map(text_of);
+        let counted = before.iter().chain(messages.iter().map(|m| &m.message));
+        Ok(Self {
+            tokens: counted.map(|m| slice.counter().message_tokens(m)).sum(),
+            task: task
+                .filter(|task| !task.trim().is_empty())
+                .unwrap_or_else(|| UNKNOWN_TASK.to_owned()),
+            previous: (!before.is_empty()).then(|| join(before.iter().map(text_of))),
+            messages,
+        })
+    }
+
+    /// Reads what a rollup needs: what its loops show, and the task of the root.
+    pub(super) fn of_loops(slice: &RollupSlice<'_>) -> StoreResult<Self> {
+        let (mut previous, mut messages, mut tokens) = (Vec::new(), Vec::new(), 0);
+        for at in 0..slice.loops().len() {
+            for (turn, message) in slice.messages(at)? {
+                tokens += slice.counter().message_tokens(&message);
+                let summarised = at == 0 && slice.extends() && turn.is_none();
+                if summarised {
+                    previous.push(text_of(&message));
+                } else {
+                    let (turn, seq) = (turn.unwrap_or_default(), 0);
+                    messages.push(Placed { turn, seq, message });
+                }
+            }
+        }
+        let task = slice.task()?.filter(|task| !task.trim().is_empty());
+        Ok(Self {
+            task: task.unwrap_or_else(|| UNKNOWN_TASK.to_owned()),
+            previous: (!previous.is_empty()).then(|| previous.join("\n")),
+            messages,
+            tokens,
+        })
+    }
+
+    /// Returns the time of the last message: a summary must not change with the time of its making.
+    pub(super) fn timestamp(&self) -> Option<Int> {
+        let last = self.messages.iter().rev();
+        last.filter_map(|placed| placed.message.message()?.timestamp())
+            .map(Int::from)
+            .next()
+    }
+}
+
+/// Returns the turns that must be read. What this strategy has summarised before is in its summary;
+/// another's summary may have left out what a model would keep, so its turns are read again. With
+/// nothing new (other options, say), the originals are read too.
+fn unread(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> Vec<Turns> {
+    let own = slice.before().filter(|block| block.strategy == name);
+    let known = own.and_then(|block| block.layout.compacted);
+    let Some(known) = known.filter(|k| turns.first <= k.first && k.last <= turns.last) else {
+        return vec![turns];
+    };
+    let parts = [turns.first..known.first, known.end()..turns.end()];
+    let parts: Vec<Turns> = parts.into_iter().filter_map(Turns::of).collect();
+    if parts.is_empty() { vec![turns] } else { parts }
+}
+
+fn text_of(message: &AgentMessage) -> String {
+    join(message.message().into_iter().flat_map(Message::texts))
+}
+
+fn join(texts: impl Iterator<Item = impl Into<String>>) -> String {
+    let texts: Vec<String> = texts.map(Into::into).collect();
+    texts.join("\n")
+}

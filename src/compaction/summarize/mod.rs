@@ -1,0 +1,209 @@
+//! Summaries written by a model.
+//!
+//! Each block holds one message. The block before is input, so that summaries are chained and not
+//! stacked: a round reads that summary and the turns after it, and its answer takes the place of
+//! both. A model that fails, is too slow or answers something else never stops a compaction: a
+//! fallback strategy makes the text, and the run's audit row says why.
+//!
+//! To add a summariser, implement [`Summarizer`]; a new option that shapes the text goes into
+//! `SummarizeOptions::shaping` too, or old blocks pass for new ones.
+
+mod answer;
+#[cfg(feature = "http")]
+pub mod http;
+mod input;
+mod options;
+mod prompt;
+mod summarizer;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::config::CompactionConfig;
+use super::digest::DigestCompaction;
+use super::notes::SummaryNotes;
+use super::strategy::{BlockCompactionStrategy, LoopSlice, RollupSlice, StrategyError, Summary};
+use crate::model::{AgentMessage, AssistantMessage, Content, Message, UserMessage};
+use crate::store::Turns;
+use crate::tokens::TokenCounter;
+use input::Input;
+pub use options::{SummarizeOptions, SummaryRole};
+use prompt::Formatted;
+pub use summarizer::{CancelFlag, Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
+
+/// The strategy `summarize`: a [`Summarizer`] writes one message for each block.
+#[derive(Clone)]
+pub struct SummarizeCompaction {
+    summarizer: Arc<dyn Summarizer>,
+    fallback: Arc<dyn BlockCompactionStrategy>,
+    options: SummarizeOptions,
+    cancel: CancelFlag,
+}
+
+impl SummarizeCompaction {
+    /// Summaries by `summarizer`, with default options and fallback.
+    pub fn new(summarizer: Arc<dyn Summarizer>) -> Self {
+        Self {
+            summarizer,
+            fallback: Arc::new(DigestCompaction::default()),
+            options: SummarizeOptions::default(),
+            cancel: CancelFlag::new(),
+        }
+    }
+
+    /// Sets what makes the text when the summariser does not; another `summarize` will do.
+    #[must_use]
+    pub fn fallback(mut self, fallback: Arc<dyn BlockCompactionStrategy>) -> Self {
+        self.fallback = fallback;
+        self
+    }
+
+    /// Sets the options.
+    #[must_use]
+    pub fn options(mut self, options: SummarizeOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Sets the flag that cancels a summary in the making; the fallback then makes the text.
+    #[must_use]
+    pub fn cancel(mut self, cancel: CancelFlag) -> Self {
+        self.cancel = cancel;
+        self
+    }
+
+    fn request(&self, round: u32, input: &Input, text: &str, most: u64) -> SummaryRequest {
+        let options = &self.options;
+        let asked_tokens = options.asked_tokens.min(most * 4 / 5);
+        SummaryRequest {
+            system: prompt::SYSTEM.to_owned(),
+            prompt: prompt::user_prompt(input, text, round, asked_tokens),
+            asked_tokens,
+            max_tokens: options.max_tokens.min(most),
+            temperature: options.temperature,
+            deadline: Instant::now() + options.timeout,
+            cancel: self.cancel.clone(),
+        }
+    }
+
+    /// Asks the summariser; what it said or why it did not goes into `notes`.
+    fn ask(&self, request: &SummaryRequest, notes: &mut SummaryNotes) -> Result<String, String> {
+        let begun = Instant::now();
+        let answer = summarizer::ask(&self.summarizer, request);
+        notes.calls += 1;
+        notes.duration_ms += millis(begun.elapsed());
+        let answer = answer.map_err(|error| error.to_string())?;
+        let name = self.summarizer.name();
+        notes.model = Some(answer.model.unwrap_or_else(|| name.to_owned()));
+        notes.usage = answer.usage;
+        Ok(answer.text)
+    }
+
+    fn write(
+        &self,
+        (round, counter): (u32, &dyn TokenCounter),
+        input: &Input,
+        most: u64,
+        notes: &mut SummaryNotes,
+    ) -> Result<(AgentMessage, Formatted), String> {
+        let formatted = prompt::format_messages(&input.messages, &self.options);
+        let request = self.request(round, input, &formatted.text, most);
+        let answer = self.ask(&request, notes)?;
+        let count = |text: &str| counter.message_tokens(&self.message(input, text));
+        let marker = self.options.marker.as_deref();
+        let text = answer::finish(&answer, &input.task, marker, most, &count)?;
+        let (tokens, read) = (count(&text), input.tokens);
+        if tokens >= read {
+            return Err(format!(
+                "the answer has {tokens} tokens, not less than its input of {read}"
+            ));
+        }
+        Ok((self.message(input, &text), formatted))
+    }
+
+    /// Notes that the fallback made a summary, and why.
+    fn fallen_back(
+        &self,
+        mut summary: Summary,
+        mut notes: SummaryNotes,
+        reason: String,
+    ) -> Summary {
+        notes.fallback = Some(self.fallback.name().to_owned());
+        notes.error = Some(reason);
+        notes.add(&summary.notes);
+        summary.notes = notes;
+        summary
+    }
+
+    fn message(&self, input: &Input, text: &str) -> AgentMessage {
+        let (content, timestamp) = (vec![Content::text(text)], input.timestamp());
+        AgentMessage::from(match self.options.role {
+            SummaryRole::User => Message::User(UserMessage { content, timestamp }),
+            SummaryRole::Assistant => Message::Assistant(AssistantMessage {
+                content,
+                timestamp,
+                ..AssistantMessage::default()
+            }),
+        })
+    }
+}
+
+impl BlockCompactionStrategy for SummarizeCompaction {
+    fn name(&self) -> &str {
+        "summarize"
+    }
+
+    fn shaping(&self, config: &CompactionConfig) -> String {
+        let (name, options) = (self.summarizer.name(), self.options.shaping());
+        format!("{} summarizer={name:?} {options}", config.shaping())
+    }
+
+    fn keep_compacted(
+        &self,
+        slice: &LoopSlice<'_>,
+        turns: Turns,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        let input = Input::read(slice, turns, self.name())?;
+        let mut notes = SummaryNotes::default();
+        let asked_by = (slice.round(), slice.counter());
+        match self.write(asked_by, &input, config.max_summary_tokens, &mut notes) {
+            Ok((message, formatted)) => Ok(Summary {
+                messages: vec![message],
+                turns: (turns.first..turns.end())
+                    .filter(|turn| !formatted.left_out.contains(turn))
+                    .collect(),
+                notes,
+            }),
+            Err(reason) => {
+                let summary = self.fallback.keep_compacted(slice, turns, config)?;
+                Ok(self.fallen_back(summary, notes, reason))
+            }
+        }
+    }
+
+    fn rollup(
+        &self,
+        slice: &RollupSlice<'_>,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        let input = Input::of_loops(slice)?;
+        let mut notes = SummaryNotes::default();
+        let asked_by = (slice.round(), slice.counter());
+        match self.write(asked_by, &input, config.max_rollup_tokens, &mut notes) {
+            Ok((message, _)) => Ok(Summary {
+                messages: vec![message],
+                notes,
+                ..Summary::default()
+            }),
+            Err(reason) => {
+                let summary = self.fallback.rollup(slice, config)?;
+                Ok(self.fallen_back(summary, notes, reason))
+            }
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,319 @@
+//! Blocks: digests, sections, sizes, and the run that wrote them.
+
+use std::ops::ControlFlow;
+
+use super::coverage::{self, Replaced};
+use super::pairs;
+use super::report::{ProblemKind, short};
+use super::sessions::Scope;
+use super::stored::{check_digest, decoded};
+use super::verify::Verify;
+use crate::model::Role;
+use crate::store::scan::BlobOwner;
+use crate::store::{
+    BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, LoopKey, LoopRow, Outcome, RunRow,
+    Section, Size, StoreResult, Turns, digest,
+};
+
+/// A block with all that belongs to it.
+pub(super) struct Whole {
+    pub(super) place: String,
+    pub(super) row: BlockRow,
+    pub(super) messages: Vec<BlockMessage>,
+    pub(super) coverage: Vec<CoverageRow>,
+    /// The loop that it stands on.
+    pub(super) in_loop: LoopRow,
+}
+
+impl Whole {
+    /// Returns the section that a turn is in: first, compacted or recent.
+    pub(super) fn section(&self, turn: u32) -> Option<usize> {
+        let layout = &self.row.layout;
+        let holds = |turns: Option<Turns>| turns.is_some_and(|t| t.first <= turn && turn <= t.last);
+        [layout.first, layout.compacted, layout.recent]
+            .into_iter()
+            .position(holds)
+    }
+
+    /// Returns the recent messages that are not shown as they are.
+    pub(super) fn replaced(&self) -> Replaced {
+        let recent = |message: &&BlockMessage| message.section == Section::Recent;
+        self.messages
+            .iter()
+            .filter(recent)
+            .filter_map(|message| Some((message.replaces?, message.body.is_some())))
+            .collect()
+    }
+}
+
+/// Checks the blocks on a loop.
+pub(super) fn check(verify: &mut Verify<'_>, scope: &Scope, key: LoopKey) -> StoreResult<()> {
+    // A loop that cannot be read is a finding already.
+    let Ok(in_loop) = verify.scan.loop_by_key(key) else {
+        return Ok(());
+    };
+    let place = format!("{}, loop {}", scope.place, in_loop.loop_id);
+    let keys = verify.scan.block_keys(key);
+    let Some(keys) = verify.found.readable(&place, keys)? else {
+        return Ok(());
+    };
+    let mut newest = 0;
+    for key in keys {
+        verify.found.checked.blocks += 1;
+        let row = verify.scan.block_and_digest(key);
+        let at = format!("{place}, block with key {}", key.0);
+        let Some((row, stored)) = verify.found.readable(at, row)? else {
+            newest += 1;
+            continue;
+        };
+        let place = format!("{place}, block {}", row.generation);
+        check_generation(verify, scope, &place, newest, row.generation);
+        newest = row.generation;
+        let whole = whole(verify, row, place, &in_loop)?;
+        if let Some(whole) = whole {
+            check_block(verify, scope, &whole, &stored)?;
+        }
+    }
+    let generation = &in_loop.totals.generation;
+    let found = &mut verify.found;
+    found.compare(ProblemKind::Total, place, "generation", generation, &newest);
+    Ok(())
+}
+
+/// Generations are numbered without gaps, unless some were pruned.
+fn check_generation(verify: &mut Verify<'_>, scope: &Scope, place: &str, before: u32, found: u32) {
+    let expected = before.saturating_add(1);
+    let pruned = found > expected && verify.has_receipt(scope.key, &["prune"]);
+    if found != expected && !pruned {
+        let detail = format!("generation {expected} should come here");
+        verify.found.add(ProblemKind::Block, place, detail);
+    }
+}
+
+fn whole(
+    verify: &mut Verify<'_>,
+    row: BlockRow,
+    place: String,
+    in_loop: &LoopRow,
+) -> StoreResult<Option<Whole>> {
+    let messages = verify.scan.block_messages(row.key);
+    let messages = verify.found.readable(&place, messages)?;
+    let coverage = verify.scan.coverage(row.key);
+    let coverage = verify.found.readable(&place, coverage)?;
+    let (Some(messages), Some(coverage)) = (messages, coverage) else {
+        return Ok(None);
+    };
+    verify.found.checked.block_messages += messages.len() as u64;
+    verify.found.checked.coverage += coverage.len() as u64;
+    Ok(Some(Whole {
+        place,
+        row,
+        messages,
+        coverage,
+        in_loop: in_loop.clone(),
+    }))
+}
+
+fn check_block(
+    verify: &mut Verify<'_>,
+    scope: &Scope,
+    block: &Whole,
+    stored: &[u8; 32],
+) -> StoreResult<()> {
+    let derived = digest::block(&block.row, &block.messages, &block.coverage);
+    if derived != *stored {
+        let detail = format!("{} should be {}", short(stored), short(&derived));
+        verify.found.add(ProblemKind::Digest, &block.place, detail);
+    }
+    check_messages(verify, scope, block)?;
+    let run = verify.scan.run_by_key(block.row.run);
+    let Some(run) = verify.found.readable(&block.place, run)? else {
+        return Ok(());
+    };
+    check_place(verify, scope, block, &run)?;
+    if !check_layout(verify, block) {
+        // What it covers can only be compared where the sections make sense.
+        return Ok(());
+    }
+    check_sizes(verify, block)?;
+    coverage::check(verify, block)?;
+    if run.record.is_none() {
+        pairs::check(verify, block)?;
+    }
+    Ok(())
+}
+
+fn check_messages(verify: &mut Verify<'_>, scope: &Scope, block: &Whole) -> StoreResult<()> {
+    let mut last = None;
+    for (ordinal, message) in block.messages.iter().enumerate() {
+        let place = format!("{}, message {ordinal}", block.place);
+        if let Some(body) = &message.body {
+            check_digest(verify, scope, body, &place);
+            if body.head.is_some() {
+                decoded(verify, BlobOwner::Block(block.row.key), body, &place)?;
+            }
+        }
+        let is_fit = match (message.section, message.replaces) {
+            (Section::Compacted, None) => message.body.is_some() && last.is_none(),
+            (Section::Recent, Some(seq)) => last.replace(seq).is_none_or(|last| last < seq),
+            _ => false,
+        };
+        if !is_fit {
+            let detail = "it is not in the order of its section";
+            verify.found.add(ProblemKind::Block, place, detail);
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the run was committed, and that the loop and the turns were on its chain.
+fn check_place(
+    verify: &mut Verify<'_>,
+    scope: &Scope,
+    block: &Whole,
+    run: &RunRow,
+) -> StoreResult<()> {
+    let (row, place) = (&block.row, &block.place);
+    if run.outcome != Outcome::Committed || run.session != scope.key {
+        let detail = format!("run {} is no committed run of this session", run.run_id);
+        verify.found.add(ProblemKind::Block, place, detail);
+    }
+    let length = verify.scan.length_at(row.in_loop, run.tick);
+    if let Some(length) = verify.found.readable(place, length)?
+        && row.through > length
+    {
+        let (through, tick) = (row.through, run.tick);
+        let detail = format!("it covers {through} messages, at tick {tick} there were {length}");
+        verify.found.add(ProblemKind::Tick, place, detail);
+    }
+    let is_current = row.in_loop == run.point.in_loop;
+    if (row.kind == BlockKind::Current) != is_current && row.kind != BlockKind::Rollup {
+        let kind = row.kind.as_str();
+        let detail = format!("its kind {kind} does not fit the loop of its run");
+        verify.found.add(ProblemKind::Block, place, detail);
+    }
+    let cut = cut_of(verify, row.in_loop, run);
+    match verify.found.readable(place, cut)? {
+        Some(Some(cut)) if row.layout.end() > cut => {
+            let (end, id) = (row.layout.end(), &run.run_id);
+            let detail = format!("it covers {end} turns, the chain of run {id} had {cut}");
+            verify.found.add(ProblemKind::Block, place, detail);
+        }
+        Some(None) => {
+            let detail = format!("its loop is not on the chain of run {}", run.run_id);
+            verify.found.add(ProblemKind::Block, place, detail);
+        }
+        _ => {}
+    }
+    check_extends(verify, block)
+}
+
+/// Returns how many turns of a loop belong to the chain of a run; `None`: it is not on the chain.
+fn cut_of(verify: &Verify<'_>, in_loop: LoopKey, run: &RunRow) -> StoreResult<Option<u32>> {
+    let (mut cut, mut found) = (run.point.turns, None);
+    verify.scan.walk(run.point.in_loop, &mut |row| {
+        if row.key == in_loop {
+            found = Some(cut);
+            return Ok(ControlFlow::Break(()));
+        }
+        cut = row.parent_turns();
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+fn check_extends(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
+    let Some(extends) = block.row.extends else {
+        return Ok(());
+    };
+    let before = verify.scan.block_and_digest(extends);
+    let Some((before, _)) = verify.found.readable(&block.place, before)? else {
+        return Ok(());
+    };
+    let is_fit = before.kind == BlockKind::Rollup
+        && block.row.kind == BlockKind::Rollup
+        && before.key < block.row.key;
+    if !is_fit {
+        let BlockKey(key) = extends;
+        let detail = format!("it extends the block with key {key}, which is no rollup before it");
+        verify.found.add(ProblemKind::Block, &block.place, detail);
+    }
+    Ok(())
+}
+
+/// Checks that the sections follow each other from turn 0 and lie within the loop.
+fn check_layout(verify: &mut Verify<'_>, block: &Whole) -> bool {
+    let (layout, totals) = (&block.row.layout, &block.in_loop.totals);
+    let mut next = 0;
+    let mut wrong = Vec::new();
+    let sections = [layout.first, layout.compacted, layout.recent];
+    for turns in sections.into_iter().flatten() {
+        if turns.first != next || turns.last < turns.first {
+            let (first, last) = (turns.first, turns.last);
+            wrong.push(format!("turns {first} to {last} where {next} follows"));
+        }
+        next = turns.end();
+    }
+    if next > totals.turns {
+        wrong.push(format!("it covers {next} of {} turns", totals.turns));
+    }
+    if block.row.through > totals.sealed_seq {
+        let (through, sealed) = (block.row.through, totals.sealed_seq);
+        wrong.push(format!("it covers {through} messages, {sealed} are sealed"));
+    }
+    for detail in &wrong {
+        verify.found.add(ProblemKind::Block, &block.place, detail);
+    }
+    wrong.is_empty()
+}
+
+/// Adds up what the block covers and what it shows.
+fn check_sizes(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
+    let row = &block.row;
+    let replaced = block.replaced();
+    let (mut covered, mut shown, mut last) = (0u64, Size::default(), 0);
+    let mut outside = None;
+    let sizes = verify
+        .scan
+        .sizes(row.in_loop, 0..row.through, &mut |message| {
+            let turn = message.turn.unwrap_or_default();
+            if message.role == Role::Extension {
+                return Ok(ControlFlow::Continue(()));
+            }
+            covered = covered.saturating_add(message.size.tokens);
+            last = turn;
+            match block.section(turn) {
+                Some(0) => shown.add(message.size),
+                Some(2) if !replaced.contains_key(&message.seq) => shown.add(message.size),
+                None => outside = outside.or(Some(message.seq)),
+                _ => {}
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+    if verify.found.readable(&block.place, sizes)?.is_none() {
+        return Ok(());
+    }
+    for body in block.messages.iter().filter_map(|m| m.body.as_ref()) {
+        if body.role != Role::Extension {
+            shown.add(Size {
+                tokens: body.tokens,
+                bytes: body.bytes,
+                messages: 1,
+            });
+        }
+    }
+    let (found, at) = (&mut verify.found, &block.place);
+    if outside.is_some() || (row.layout.end() > 0 && last + 1 != row.layout.end()) {
+        let (through, end) = (row.through, row.layout.end());
+        let detail = format!("the messages before {through} are not those of its {end} turns");
+        found.add(ProblemKind::Block, at, detail);
+        return Ok(());
+    }
+    found.compare(ProblemKind::Count, at, "its size", &row.size, &shown);
+    // A rollup also counts the loops before its own, some of which may have grown since.
+    if row.kind != BlockKind::Rollup || row.tokens_covered < covered {
+        let kind = ProblemKind::Count;
+        found.compare(kind, at, "tokens_covered", &row.tokens_covered, &covered);
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Coverage: every message that a block covers is in exactly one range, with what became of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use super::blocks::Whole;
+use super::report::ProblemKind;
+use super::verify::Verify;
+use crate::model::Role;
+use crate::store::{
+    BlockKey, BlockKind, BlockRow, CoverageRow, Disposition, LoopKey, MessageSize, StoreResult,
+};
+
+/// Recent messages that are not shown as they are: by sequence, whether something is shown.
+pub(super) type Replaced = BTreeMap<u32, bool>;
+
+/// Checks the coverage of a block.
+pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
+    let (own, others): (Vec<CoverageRow>, Vec<CoverageRow>) = block
+        .coverage
+        .iter()
+        .partition(|row| row.in_loop == block.row.in_loop);
+    let (problems, readable) = {
+        let mut sweep = Sweep::new(block, &own);
+        sweep.check_ranges();
+        let swept = sweep.run(verify);
+        sweep.check_ends();
+        (sweep.problems, swept)
+    };
+    verify.found.readable(&block.place, readable)?;
+    for detail in problems {
+        let kind = ProblemKind::Coverage;
+        verify.found.add(kind, &block.place, detail);
+    }
+    if block.row.kind == BlockKind::Rollup {
+        return check_rollup(verify, block, &others);
+    }
+    if let Some(row) = others.first() {
+        let detail = format!("it covers the loop with key {}, no rollup", row.in_loop.0);
+        let kind = ProblemKind::Coverage;
+        verify.found.add(kind, &block.place, detail);
+    }
+    Ok(())
+}
+
+/// Goes through the messages and the ranges of a block side by side.
+struct Sweep<'a> {
+    block: &'a Whole,
+    rows: &'a [CoverageRow],
+    replaced: Replaced,
+    at: usize,
+    /// The first and the last turn of the messages met in each range.
+    met: Vec<Option<(u32, u32)>>,
+    problems: BTreeSet<String>,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(block: &'a Whole, rows: &'a [CoverageRow]) -> Self {
+        Self {
+            block,
+            rows,
+            replaced: block.replaced(),
+            at: 0,
+            met: vec![None; rows.len()],
+            problems: BTreeSet::new(),
+        }
+    }
+
+    /// Says so once, however many messages it concerns.
+    fn wrong(&mut self, detail: String) {
+        if self.problems.len() < 20 {
+            self.problems.insert(detail);
+        }
+    }
+
+    fn check_ranges(&mut self) {
+        let mut next = 0;
+        for row in self.rows {
+            let Some((from, to)) = row.seqs else {
+                self.wrong("a range has no sequences".into());
+                continue;
+            };
+            if from < next || to < from || to >= self.block.row.through {
+                self.wrong(format!("the range {from} to {to} is out of order"));
+            }
+            next = to.saturating_add(1);
+        }
+    }
+
+    fn run(&mut self, verify: &Verify<'_>) -> StoreResult<()> {
+        let row = &self.block.row;
+        verify
+            .scan
+            .sizes(row.in_loop, 0..row.through, &mut |message| {
+                if message.role != Role::Extension {
+                    self.meet(&message);
+                }
+                Ok(ControlFlow::Continue(()))
+            })
+    }
+
+    fn meet(&mut self, message: &MessageSize) {
+        let (seq, turn) = (message.seq, message.turn.unwrap_or_default());
+        let is_before = |row: &CoverageRow| row.seqs.is_none_or(|(_, to)| to < seq);
+        while self.rows.get(self.at).is_some_and(is_before) {
+            self.at += 1;
+        }
+        let row = self.rows.get(self.at);
+        let Some(row) = row.filter(|row| row.seqs.is_some_and(|(from, _)| from <= seq)) else {
+            self.wrong(format!("message {seq} is in no range"));
+            return;
+        };
+        let met = &mut self.met[self.at];
+        *met = Some((met.map_or(turn, |(first, _)| first), turn));
+        if !self.fits(row.disposition, seq, turn) {
+            let what = row.disposition.as_str();
+            self.wrong(format!("message {seq} of turn {turn} is not {what}"));
+        }
+    }
+
+    fn fits(&self, disposition: Disposition, seq: u32, turn: u32) -> bool {
+        use Disposition as D;
+        match (self.block.section(turn), self.replaced.get(&seq)) {
+            (Some(0), _) | (Some(2), None) => disposition == D::Kept,
+            (Some(2), Some(true)) => disposition == D::Truncated,
+            (Some(2), Some(false)) => disposition == D::Dropped,
+            (Some(1), _) => match disposition {
+                D::Summarised | D::Dropped => true,
+                D::RolledUp => self.block.row.kind == BlockKind::Rollup,
+                D::Kept | D::Truncated => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Compares the turns of each range, and the messages that stand for others, with what was met.
+    fn check_ends(&mut self) {
+        for at in 0..self.rows.len() {
+            let (row, met) = (self.rows[at], self.met[at]);
+            if row.turns != met {
+                let (turns, seqs) = (row.turns, row.seqs);
+                self.wrong(format!(
+                    "range {seqs:?} names turns {turns:?} and has {met:?}"
+                ));
+            }
+        }
+        let recent = self.block.row.layout.recent;
+        let last = self.replaced.last_key_value().map(|(seq, _)| *seq);
+        let is_beyond = last.is_some_and(|seq| seq >= self.block.row.through);
+        if is_beyond || (recent.is_none() && last.is_some()) {
+            self.wrong("a message stands for one that is not in its section".into());
+        }
+    }
+}
+
+/// Checks that a rollup covers every loop before its own, itself or through those it extends.
+fn check_rollup(verify: &mut Verify<'_>, block: &Whole, others: &[CoverageRow]) -> StoreResult<()> {
+    let above = above(verify, block);
+    let Some(above) = verify.found.readable(&block.place, above)? else {
+        return Ok(());
+    };
+    let mut problems = Vec::new();
+    for row in others {
+        let last = match above.get(&row.in_loop) {
+            Some(cut) => cut.checked_sub(1),
+            None => {
+                problems.push(format!("the loop with key {} is not above", row.in_loop.0));
+                continue;
+            }
+        };
+        if row.disposition != Disposition::RolledUp || row.turns != last.map(|last| (0, last)) {
+            let key = row.in_loop.0;
+            problems.push(format!("the loop with key {key} is not covered whole"));
+        }
+    }
+    let gaps = uncovered(verify, block, others, &above);
+    for key in verify
+        .found
+        .readable(&block.place, gaps)?
+        .into_iter()
+        .flatten()
+    {
+        problems.push(format!("the loop with key {} is not covered", key.0));
+    }
+    for detail in problems {
+        let kind = ProblemKind::Coverage;
+        verify.found.add(kind, &block.place, detail);
+    }
+    Ok(())
+}
+
+/// Returns the loops above that of a block, with how many of their turns belong to its chain.
+fn above(verify: &Verify<'_>, block: &Whole) -> StoreResult<BTreeMap<LoopKey, u32>> {
+    let mut above = BTreeMap::new();
+    let Some(parent) = block.in_loop.parent else {
+        return Ok(above);
+    };
+    let mut cut = block.in_loop.parent_turns();
+    verify.scan.walk(parent, &mut |row| {
+        above.insert(row.key, cut.min(row.totals.turns));
+        cut = row.parent_turns();
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(above)
+}
+
+fn uncovered(
+    verify: &Verify<'_>,
+    block: &Whole,
+    others: &[CoverageRow],
+    above: &BTreeMap<LoopKey, u32>,
+) -> StoreResult<Vec<LoopKey>> {
+    let turns = above.iter().filter(|(_, turns)| **turns > 0);
+    let mut missing: BTreeSet<LoopKey> = turns.map(|(key, _)| *key).collect();
+    for row in others {
+        missing.remove(&row.in_loop);
+    }
+    let mut extends = earlier(&block.row);
+    while let Some(key) = extends.filter(|_| !missing.is_empty()) {
+        for row in verify.scan.coverage(key)? {
+            missing.remove(&row.in_loop);
+        }
+        let (row, _) = verify.scan.block_and_digest(key)?;
+        extends = earlier(&row);
+    }
+    Ok(missing.into_iter().collect())
+}
+
+/// Returns the rollup that a block extends. Keys fall, so that the way back cannot be a circle.
+fn earlier(row: &BlockRow) -> Option<BlockKey> {
+    row.extends.filter(|extends| *extends < row.key)
+}

@@ -1,0 +1,20 @@
+//! Ways to look at a store as a whole.
+//!
+//! `verify` asks it whether it tells the truth: digests, totals, order and coverage are derived
+//! again from the rows and compared with what is stored.
+
+mod blobs;
+mod blocks;
+mod calls;
+mod coverage;
+mod loops;
+mod pairs;
+mod report;
+mod runs;
+mod sessions;
+mod stored;
+mod turns;
+mod verify;
+
+pub use report::{Checked, Problem, ProblemKind, VerifyReport};
+pub use verify::verify;

@@ -1,0 +1,182 @@
+//! What `verify` found.
+
+use std::fmt::Display;
+
+use serde::Serialize;
+
+use crate::store::{StoreError, StoreResult};
+
+/// More problems than this are only counted: a database of which every row is damaged must not
+/// fill the memory.
+const MAX_PROBLEMS: usize = 1000;
+
+/// What kind of damage a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// SQLite's own checks: pages, indexes, references between tables.
+    Sqlite,
+    /// A table, index, trigger or view that is missing or changed.
+    Schema,
+    /// A row that cannot be read, or JSON that is none.
+    Unreadable,
+    /// Stored bytes that do not have their digest.
+    Digest,
+    /// A message that does not follow the one before in the digest chain of its loop.
+    Chain,
+    /// A message or turn that is missing or one too many.
+    Sequence,
+    /// A turn that differs from what its messages say.
+    Turn,
+    /// The totals of a loop.
+    Total,
+    /// Tokens, bytes or another figure of one message or block.
+    Count,
+    /// The order in which things happened.
+    Tick,
+    /// The tree of loops.
+    Parent,
+    /// A session.
+    Session,
+    /// A blob, or who shows it.
+    Blob,
+    /// A run, an undo or a redo.
+    Run,
+    /// A block and its sections.
+    Block,
+    /// What a block says of what it covers.
+    Coverage,
+    /// A call parted from its result.
+    Pairs,
+    /// Content that was removed without a receipt, or a receipt that is still open.
+    Receipt,
+    /// A row that belongs to nothing.
+    Stray,
+    /// How many problems more there are than are listed.
+    More,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// What kind of damage it is.
+    pub kind: ProblemKind,
+    /// Where: `session S, loop L, message 3`.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What was found, and what should be there.
+    pub detail: String,
+}
+
+/// How many rows of each kind were checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Checked {
+    /// Sessions.
+    pub sessions: u64,
+    /// Loops.
+    pub loops: u64,
+    /// Turns.
+    pub turns: u64,
+    /// Messages, extensions included.
+    pub messages: u64,
+    /// Compaction runs.
+    pub runs: u64,
+    /// Undos and redos.
+    pub flips: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// Messages of blocks.
+    pub block_messages: u64,
+    /// Ranges of coverage.
+    pub coverage: u64,
+    /// Blobs.
+    pub blobs: u64,
+    /// Receipts.
+    pub receipts: u64,
+}
+
+/// What `verify` found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VerifyReport {
+    /// Whether there is no problem.
+    pub ok: bool,
+    /// What was checked.
+    pub checked: Checked,
+    /// What is wrong; after the first thousand only their number.
+    pub problems: Vec<Problem>,
+}
+
+/// Collects problems while everything is read.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) checked: Checked,
+    problems: Vec<Problem>,
+    more: u64,
+}
+
+impl Findings {
+    pub(super) fn add(&mut self, kind: ProblemKind, place: impl Display, detail: impl Display) {
+        if self.problems.len() >= MAX_PROBLEMS {
+            self.more += 1;
+            return;
+        }
+        self.problems.push(Problem {
+            kind,
+            place: place.to_string(),
+            detail: detail.to_string(),
+        });
+    }
+
+    /// Adds a problem if what is stored is not what follows from the rest.
+    pub(super) fn compare<T: PartialEq + std::fmt::Debug>(
+        &mut self,
+        kind: ProblemKind,
+        place: impl Display,
+        what: &str,
+        stored: &T,
+        derived: &T,
+    ) {
+        if stored != derived {
+            let detail = format!("{what} is {stored:?} and should be {derived:?}");
+            self.add(kind, place, detail);
+        }
+    }
+
+    /// Takes damage as a finding; anything else ends the check.
+    pub(super) fn readable<T>(
+        &mut self,
+        place: impl Display,
+        result: StoreResult<T>,
+    ) -> StoreResult<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(StoreError::Damaged(detail)) => {
+                self.add(ProblemKind::Unreadable, place, detail);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn into_report(mut self) -> VerifyReport {
+        if self.more > 0 {
+            self.problems.push(Problem {
+                kind: ProblemKind::More,
+                place: "database".into(),
+                detail: format!("{} problems more", self.more),
+            });
+        }
+        VerifyReport {
+            ok: self.problems.is_empty(),
+            checked: self.checked,
+            problems: self.problems,
+        }
+    }
+}
+
+/// Writes a digest so that two can be told apart.
+pub(super) fn short(digest: &[u8; 32]) -> String {
+    crate::store::codec::hex(digest)[..12].to_owned()
+}

@@ -1,0 +1,113 @@
+//! Runs, undos and redos.
+
+use super::report::{ProblemKind, short};
+use super::sessions::Scope;
+use super::verify::Verify;
+use crate::store::{FlipKey, Outcome, Point, RunKey, RunRow, StoreResult, digest};
+
+/// Checks the runs of a session, and what was undone and redone.
+pub(super) fn check(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
+    let runs = verify.scan.run_keys(scope.key);
+    let runs = verify.found.readable(&scope.place, runs)?;
+    for key in runs.into_iter().flatten() {
+        check_run(verify, scope, key)?;
+    }
+    let flips = verify.scan.flip_keys(scope.key);
+    let flips = verify.found.readable(&scope.place, flips)?;
+    for key in flips.into_iter().flatten() {
+        check_flip(verify, scope, key)?;
+    }
+    Ok(())
+}
+
+fn check_run(verify: &mut Verify<'_>, scope: &mut Scope, key: RunKey) -> StoreResult<()> {
+    verify.found.checked.runs += 1;
+    let place = format!("{}, run with key {}", scope.place, key.0);
+    let row = verify.scan.run_and_digest(key);
+    let Some((row, stored)) = verify.found.readable(&place, row)? else {
+        return Ok(());
+    };
+    let place = format!("{}, run {}", scope.place, row.run_id);
+    check_digest(verify, &place, &stored, &digest::run(&row));
+    scope.take_moment(verify, &place, row.tick);
+    check_point(verify, scope, &place, row.point)?;
+    check_json(verify, &place, &row);
+    check_blocks(verify, &place, &row)
+}
+
+fn check_digest(verify: &mut Verify<'_>, place: &str, stored: &[u8; 32], derived: &[u8; 32]) {
+    if stored != derived {
+        let detail = format!("{} should be {}", short(stored), short(derived));
+        verify.found.add(ProblemKind::Digest, place, detail);
+    }
+}
+
+/// Checks that a point is in the session and not beyond the turns of its loop.
+fn check_point(
+    verify: &mut Verify<'_>,
+    scope: &Scope,
+    place: &str,
+    point: Point,
+) -> StoreResult<()> {
+    let row = verify.scan.loop_by_key(point.in_loop);
+    let Some(row) = verify.found.readable(place, row)? else {
+        return Ok(());
+    };
+    if row.session != scope.key {
+        let detail = format!("its loop {} is in another session", row.loop_id);
+        verify.found.add(ProblemKind::Run, place, detail);
+    }
+    if point.turns > row.totals.turns {
+        let (turns, has) = (point.turns, row.totals.turns);
+        let detail = format!("it was made after {turns} turns of a loop that has {has}");
+        verify.found.add(ProblemKind::Run, place, detail);
+    }
+    Ok(())
+}
+
+fn check_json(verify: &mut Verify<'_>, place: &str, row: &RunRow) {
+    let parts = [Some(&row.config), row.usage.as_ref()];
+    for json in parts.into_iter().flatten() {
+        if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(json) {
+            verify.found.add(ProblemKind::Unreadable, place, error);
+        }
+    }
+}
+
+/// Only a committed run has blocks.
+fn check_blocks(verify: &mut Verify<'_>, place: &str, row: &RunRow) -> StoreResult<()> {
+    if row.outcome == Outcome::Committed {
+        return Ok(());
+    }
+    let blocks = verify.scan.blocks_of_run(row.key);
+    let blocks = verify.found.readable(place, blocks)?.unwrap_or_default();
+    if !blocks.is_empty() {
+        let outcome = row.outcome.as_str();
+        let detail = format!("it ended as {outcome} and has {} blocks", blocks.len());
+        verify.found.add(ProblemKind::Run, place, detail);
+    }
+    Ok(())
+}
+
+fn check_flip(verify: &mut Verify<'_>, scope: &mut Scope, key: FlipKey) -> StoreResult<()> {
+    verify.found.checked.flips += 1;
+    let place = format!("{}, flip {}", scope.place, key.0);
+    let row = verify.scan.flip_and_digest(key);
+    let Some((row, stored)) = verify.found.readable(&place, row)? else {
+        return Ok(());
+    };
+    check_digest(verify, &place, &stored, &digest::flip(&row));
+    scope.take_moment(verify, &place, row.tick);
+    check_point(verify, scope, &place, row.point)?;
+    let run = verify.scan.run_by_key(row.run);
+    let Some(run) = verify.found.readable(&place, run)? else {
+        return Ok(());
+    };
+    let is_fit = run.session == scope.key && run.outcome == Outcome::Committed;
+    if !is_fit || run.tick >= row.tick {
+        let id = run.run_id;
+        let detail = format!("run {id} is no committed run of this session before it");
+        verify.found.add(ProblemKind::Run, place, detail);
+    }
+    Ok(())
+}

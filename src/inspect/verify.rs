@@ -1,0 +1,120 @@
+//! Asks a store whether it tells the truth.
+//!
+//! Everything is read in one snapshot, session by session and loop by loop; of a loop only the
+//! message at hand, the turn that it is in and the calls without a result are held in memory.
+
+use super::report::{Findings, ProblemKind, VerifyReport};
+use super::{blobs, sessions};
+use crate::store::scan::StoreScan;
+use crate::store::sqlite::SqliteStore;
+use crate::store::{ReceiptRow, SessionKey, SessionStore, StoreError, StoreResult};
+use crate::tokens::TokenCounter;
+
+/// How many rows that belong to nothing are named of each table.
+const MAX_STRAYS: u32 = 100;
+
+/// What all checks share.
+pub(super) struct Verify<'a> {
+    pub(super) scan: &'a dyn StoreScan,
+    pub(super) counter: &'a dyn TokenCounter,
+    pub(super) receipts: &'a [ReceiptRow],
+    pub(super) found: Findings,
+}
+
+impl Verify<'_> {
+    /// Whether content of a session was removed with a receipt of one of these kinds.
+    pub(super) fn has_receipt(&self, session: SessionKey, kinds: &[&str]) -> bool {
+        let fits = |receipt: &ReceiptRow| {
+            receipt.session == session && kinds.contains(&receipt.kind.as_str())
+        };
+        self.receipts.iter().any(fits)
+    }
+}
+
+/// Derives every digest, total, order and range again and compares them with what is stored.
+///
+/// Damage is a finding, however bad it is; nothing is repaired.
+///
+/// # Errors
+/// If the store cannot be read for another reason than damage: it is busy, say.
+///
+/// # Examples
+/// ```
+/// let store = loopstore::SqliteStore::in_memory()?;
+/// let report = loopstore::inspect::verify(&store)?;
+/// assert!(report.ok, "{:?}", report.problems);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn verify(store: &SqliteStore) -> StoreResult<VerifyReport> {
+    let mut found = Findings::default();
+    own_checks(&mut found, ProblemKind::Sqlite, store.integrity_problems())?;
+    own_checks(&mut found, ProblemKind::Schema, store.schema_problems())?;
+    let mut kept = Some(found);
+    let scanned = store.scan(|scan| {
+        let mut verify = Verify {
+            scan,
+            counter: store.counter(),
+            receipts: &[],
+            found: kept.take().unwrap_or_default(),
+        };
+        let receipts = receipts(&mut verify)?;
+        verify.receipts = &receipts;
+        sessions::check(&mut verify)?;
+        blobs::check(&mut verify)?;
+        strays(&mut verify)?;
+        Ok(verify.found)
+    });
+    match scanned {
+        Ok(found) => Ok(found.into_report()),
+        // The snapshot itself could not be had: the header or the schema is damaged.
+        Err(StoreError::Damaged(detail)) => {
+            let mut found = kept.unwrap_or_default();
+            found.add(ProblemKind::Sqlite, "database", detail);
+            Ok(found.into_report())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes over what the backend says of itself.
+fn own_checks(
+    found: &mut Findings,
+    kind: ProblemKind,
+    lines: StoreResult<Vec<String>>,
+) -> StoreResult<()> {
+    match lines {
+        Ok(lines) => lines
+            .iter()
+            .for_each(|line| found.add(kind, "database", line)),
+        Err(StoreError::Damaged(detail)) => found.add(ProblemKind::Sqlite, "database", detail),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn receipts(verify: &mut Verify<'_>) -> StoreResult<Vec<ReceiptRow>> {
+    let rows = verify.scan.receipts();
+    let rows = verify.found.readable("receipts", rows)?.unwrap_or_default();
+    for row in &rows {
+        verify.found.checked.receipts += 1;
+        if row.closed_at.is_none() {
+            let detail = format!(
+                "{} of session {} is still open, so its content is not protected",
+                row.kind, row.session.0
+            );
+            let place = format!("receipt {}", row.key);
+            verify.found.add(ProblemKind::Receipt, place, detail);
+        }
+    }
+    Ok(rows)
+}
+
+fn strays(verify: &mut Verify<'_>) -> StoreResult<()> {
+    let strays = verify.scan.strays(MAX_STRAYS);
+    let strays = verify.found.readable("database", strays)?;
+    for place in strays.into_iter().flatten() {
+        let detail = "the row belongs to nothing";
+        verify.found.add(ProblemKind::Stray, place, detail);
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Reading everything that is stored, row by row, for `verify`.
+//!
+//! Lists hold keys only and each row is read by itself, so that a row which cannot be read is one
+//! finding and the rest is still looked at.
+
+use super::error::StoreResult;
+use super::rows::{
+    BlockKey, BlockRow, FlipKey, FlipRow, LoopKey, RunKey, RunRow, SessionKey, StoredBlob,
+};
+use super::{ReceiptRow, StoreRead};
+
+/// Who shows a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlobOwner {
+    /// A message, by its loop and sequence.
+    Message(LoopKey, u32),
+    /// The messages of a block.
+    Block(BlockKey),
+}
+
+/// What `verify` reads within one snapshot beside [`StoreRead`].
+pub trait StoreScan: StoreRead {
+    /// Returns the keys of all sessions.
+    fn session_keys(&self) -> StoreResult<Vec<SessionKey>>;
+    /// Returns the keys of a session's loops in the order of their creation.
+    fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>>;
+    /// Returns the first sequence from `from` on with which a message is stored.
+    fn next_message(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>>;
+    /// Returns the first number from `from` on with which a turn is stored.
+    fn next_turn(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>>;
+    /// Returns the keys of a session's runs in order.
+    fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>>;
+    /// Returns a run and its stored digest.
+    fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, [u8; 32])>;
+    /// Returns the keys of a session's undos and redos in order.
+    fn flip_keys(&self, session: SessionKey) -> StoreResult<Vec<FlipKey>>;
+    /// Returns an undo or redo and its stored digest.
+    fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])>;
+    /// Returns the keys of the blocks on a loop, oldest generation first.
+    fn block_keys(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockKey>>;
+    /// Returns a block and its stored digest.
+    fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])>;
+    /// Returns the names of the blobs that are noted for an owner.
+    fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>>;
+    /// Returns the first key of a blob after `after`.
+    fn next_blob(&self, after: i64) -> StoreResult<Option<i64>>;
+    /// Returns the blob with this key.
+    fn blob_row(&self, key: i64) -> StoreResult<StoredBlob>;
+    /// Returns all receipts in order.
+    fn receipts(&self) -> StoreResult<Vec<ReceiptRow>>;
+    /// Describes rows that belong to nothing, at most `limit` of each table.
+    fn strays(&self, limit: u32) -> StoreResult<Vec<String>>;
+}

@@ -1,0 +1,151 @@
+//! Counting the messages of blocks, and what blocks cover and show.
+
+use std::ops::ControlFlow;
+
+use super::super::read::{BLOCK_COLUMNS, Reader, block_row, packed};
+use super::super::write::signed;
+use super::{State, count};
+use crate::model::Role;
+use crate::store::append::size_through;
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::{BlockKind, BlockMessage, BlockRow, Disposition, LoopKey, StoreRead, Turns};
+use crate::tokens::TokenCounter;
+
+/// Counts the next block; returns whether there was one.
+pub(super) fn step(
+    reader: &Reader<'_>,
+    counter: &dyn TokenCounter,
+    state: &mut State,
+) -> StoreResult<bool> {
+    let sql =
+        format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.key >= ?1 ORDER BY b.key LIMIT 1");
+    let from = state.block.unwrap_or(0);
+    let Some(block) = reader.first(&sql, [from], block_row)? else {
+        return Ok(false);
+    };
+    let messages = count_messages(reader, counter, &block)?;
+    let covered = Covered::of(reader, &block)?;
+    let shown = covered.shown(&messages)?;
+    let tokens = covered.all + covered.of_others()?;
+    reader.run(
+        "UPDATE blocks SET tokens_covered = ?2, tokens_block = ?3 WHERE key = ?1",
+        [block.key.0, signed(tokens)?, signed(shown)?],
+    )?;
+    state.messages += messages.len() as u64;
+    state.blocks += 1;
+    state.block = Some(block.key.0 + 1);
+    Ok(true)
+}
+
+/// Counts a block's own messages and returns them with their new counts.
+fn count_messages(
+    reader: &Reader<'_>,
+    counter: &dyn TokenCounter,
+    block: &BlockRow,
+) -> StoreResult<Vec<BlockMessage>> {
+    let mut messages = reader.block_messages(block.key)?;
+    for (ordinal, message) in (0u32..).zip(&mut messages) {
+        let Some(body) = &mut message.body else {
+            continue;
+        };
+        body.tokens = count(body.clone(), counter)?;
+        let id = packed(block.key.0, ordinal);
+        let sql = "UPDATE block_messages SET tokens = ?2 WHERE id = ?1";
+        reader.run(sql, [id, signed(body.tokens)?])?;
+    }
+    Ok(messages)
+}
+
+/// The originals that a block covers.
+struct Covered<'a> {
+    reader: &'a Reader<'a>,
+    block: &'a BlockRow,
+    /// Tokens of all of them: the last turn may have grown since.
+    all: u64,
+}
+
+impl<'a> Covered<'a> {
+    fn of(reader: &'a Reader<'a>, block: &'a BlockRow) -> StoreResult<Self> {
+        let all = tokens_to(reader, block.in_loop, block.layout.end(), block.through)?;
+        Ok(Self { reader, block, all })
+    }
+
+    fn tokens_of(&self, turns: Option<Turns>) -> StoreResult<u64> {
+        let Some(turns) = turns else { return Ok(0) };
+        let to = if turns.end() == self.block.layout.end() {
+            self.all
+        } else {
+            size_through(self.reader, self.block.in_loop, turns.end())?.tokens
+        };
+        let before = size_through(self.reader, self.block.in_loop, turns.first)?;
+        Ok(to.saturating_sub(before.tokens))
+    }
+
+    /// Returns the tokens that the block shows with these messages.
+    fn shown(&self, messages: &[BlockMessage]) -> StoreResult<u64> {
+        let layout = &self.block.layout;
+        let mut shown = self.tokens_of(layout.first)? + self.tokens_of(layout.recent)?;
+        for message in messages {
+            if let Some(seq) = message.replaces {
+                let original = scan(self.reader, self.block.in_loop, seq..seq.saturating_add(1))?;
+                shown = shown.saturating_sub(original);
+            }
+            let body = message.body.as_ref();
+            shown += body
+                .filter(|body| body.role != Role::Extension)
+                .map_or(0, |body| body.tokens);
+        }
+        Ok(shown)
+    }
+
+    /// Returns the tokens of the loops before its own that a rollup covers.
+    fn of_others(&self) -> StoreResult<u64> {
+        if self.block.kind != BlockKind::Rollup {
+            return Ok(0);
+        }
+        let mut tokens = match self.block.extends {
+            Some(key) => self.reader.tokens_covered(key.0)?,
+            None => 0,
+        };
+        for row in self.reader.coverage(self.block.key)? {
+            let other =
+                row.disposition == Disposition::RolledUp && row.in_loop != self.block.in_loop;
+            if let (true, Some((_, seq)), Some((_, turn))) = (other, row.seqs, row.turns) {
+                let end = seq.saturating_add(1);
+                tokens += tokens_to(self.reader, row.in_loop, turn.saturating_add(1), end)?;
+            }
+        }
+        Ok(tokens)
+    }
+}
+
+/// Returns the tokens of the first `turns` turns of a loop, as far as the sequence `end`.
+fn tokens_to(reader: &Reader<'_>, in_loop: LoopKey, turns: u32, end: u32) -> StoreResult<u64> {
+    let Some(last) = turns.checked_sub(1) else {
+        return Ok(0);
+    };
+    let row = reader
+        .turn(in_loop, last)?
+        .ok_or_else(|| StoreError::Damaged(format!("turn {last} is missing")))?;
+    let before = size_through(reader, in_loop, last)?.tokens;
+    Ok(before + scan(reader, in_loop, row.first_seq..end)?)
+}
+
+fn scan(reader: &Reader<'_>, in_loop: LoopKey, seqs: std::ops::Range<u32>) -> StoreResult<u64> {
+    let mut tokens = 0;
+    reader.sizes(in_loop, seqs, &mut |message| {
+        if message.role != Role::Extension {
+            tokens += message.size.tokens;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(tokens)
+}
+
+impl Reader<'_> {
+    fn tokens_covered(&self, block: i64) -> StoreResult<u64> {
+        let sql = "SELECT tokens_covered FROM blocks WHERE key = ?1";
+        let found = self.first(sql, [block], |row| row.unsigned("tokens_covered"))?;
+        Ok(found.unwrap_or(0))
+    }
+}

@@ -1,0 +1,202 @@
+//! Reading everything, row by row, for `verify`.
+
+use super::read::{
+    BLOCK_COLUMNS, Fields, RUN_COLUMNS, Reader, block_row, flip_row, number, packed, run_row,
+};
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::scan::{BlobOwner, StoreScan};
+use crate::store::*;
+
+/// Rows that belong to nothing, which no foreign key finds: a table, the condition on its row `t`.
+const STRAYS: [(&str, &str, &str); 6] = [
+    (
+        "messages",
+        "id",
+        "NOT EXISTS (SELECT 1 FROM loops WHERE key = t.id >> 32)",
+    ),
+    (
+        "turns",
+        "id",
+        "NOT EXISTS (SELECT 1 FROM loops WHERE key = t.id >> 32)",
+    ),
+    (
+        "block_messages",
+        "id",
+        "NOT EXISTS (SELECT 1 FROM blocks WHERE key = t.id >> 32)",
+    ),
+    (
+        "coverage",
+        "id",
+        "NOT EXISTS (SELECT 1 FROM blocks WHERE key = t.id >> 32)",
+    ),
+    (
+        "blob_refs",
+        "owner",
+        "CASE WHEN t.owner >= 0 THEN NOT EXISTS (SELECT 1 FROM messages WHERE id = t.owner)
+         ELSE NOT EXISTS (SELECT 1 FROM blocks WHERE key = -t.owner >> 32) END",
+    ),
+    (
+        "block_messages",
+        "id",
+        "role IS NULL AND (tokens <> 0 OR bytes <> 0 OR body_block IS NOT NULL
+             OR salt IS NOT NULL OR digest <> zeroblob(32) OR head IS NOT NULL
+             OR body IS NOT NULL)",
+    ),
+];
+
+fn with_digest<T>(
+    row: &Fields<'_, '_>,
+    from_row: fn(&Fields<'_, '_>) -> StoreResult<T>,
+) -> StoreResult<(T, [u8; 32])> {
+    Ok((from_row(row)?, row.get("digest")?))
+}
+
+impl Reader<'_> {
+    fn keys<T>(&self, sql: &str, of: i64, key: fn(i64) -> T) -> StoreResult<Vec<T>> {
+        let keys = self.all(sql, [of], |row| row.get::<i64>("key"))?;
+        Ok(keys.into_iter().map(key).collect())
+    }
+
+    /// Returns the number of the first row from `from` on of a loop in `table`.
+    fn next_of(&self, table: &str, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+        let sql = format!("SELECT id FROM {table} WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 1");
+        let ids = [packed(in_loop.0, from), packed(in_loop.0, u32::MAX)];
+        self.first(&sql, ids, |row| Ok(number(row.get("id")?)))
+    }
+}
+
+fn missing(what: &str, key: i64) -> StoreError {
+    StoreError::Damaged(format!("{what} {key} is missing"))
+}
+
+impl StoreScan for Reader<'_> {
+    fn session_keys(&self) -> StoreResult<Vec<SessionKey>> {
+        // NOT INDEXED: what the table holds counts, not what a damaged index says of it.
+        let sql = "SELECT key FROM sessions NOT INDEXED WHERE key >= ?1 ORDER BY key";
+        self.keys(sql, i64::MIN, SessionKey)
+    }
+
+    fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>> {
+        self.keys(
+            "SELECT key FROM loops WHERE session = ?1 ORDER BY key",
+            session.0,
+            LoopKey,
+        )
+    }
+
+    fn next_message(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+        self.next_of("messages", in_loop, from)
+    }
+
+    fn next_turn(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+        self.next_of("turns", in_loop, from)
+    }
+
+    fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>> {
+        self.keys(
+            "SELECT key FROM runs WHERE session = ?1 ORDER BY tick, key",
+            session.0,
+            RunKey,
+        )
+    }
+
+    fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, [u8; 32])> {
+        let sql = format!("SELECT {RUN_COLUMNS}, digest FROM runs WHERE key = ?1");
+        self.first(&sql, [key.0], |row| with_digest(row, run_row))?
+            .ok_or_else(|| missing("run", key.0))
+    }
+
+    fn flip_keys(&self, session: SessionKey) -> StoreResult<Vec<FlipKey>> {
+        self.keys(
+            "SELECT key FROM flips WHERE session = ?1 ORDER BY tick, key",
+            session.0,
+            FlipKey,
+        )
+    }
+
+    fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])> {
+        self.first(
+            "SELECT run, kind, loop, turns, tick, at, reason, digest FROM flips WHERE key = ?1",
+            [key.0],
+            |row| with_digest(row, flip_row),
+        )?
+        .ok_or_else(|| missing("flip", key.0))
+    }
+
+    fn block_keys(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockKey>> {
+        self.keys(
+            "SELECT key FROM blocks WHERE loop = ?1 ORDER BY generation, key",
+            in_loop.0,
+            BlockKey,
+        )
+    }
+
+    fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])> {
+        let sql = format!("SELECT {BLOCK_COLUMNS}, b.digest FROM blocks b WHERE b.key = ?1");
+        self.first(&sql, [key.0], |row| with_digest(row, block_row))?
+            .ok_or_else(|| missing("block", key.0))
+    }
+
+    fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
+        let owner = match owner {
+            BlobOwner::Message(in_loop, seq) => packed(in_loop.0, seq),
+            BlobOwner::Block(block) => -packed(block.0, 0),
+        };
+        self.all(
+            "SELECT b.sha256 FROM blob_refs r JOIN blobs b ON b.key = r.blob WHERE r.owner = ?1",
+            [owner],
+            |row| row.get("sha256"),
+        )
+    }
+
+    fn next_blob(&self, after: i64) -> StoreResult<Option<i64>> {
+        self.first(
+            "SELECT key FROM blobs NOT INDEXED WHERE key > ?1 ORDER BY key LIMIT 1",
+            [after],
+            |row| row.get("key"),
+        )
+    }
+
+    fn blob_row(&self, key: i64) -> StoreResult<StoredBlob> {
+        let row = self.first(
+            "SELECT sha256, bytes, data FROM blobs WHERE key = ?1",
+            [key],
+            |row| {
+                Ok(StoredBlob {
+                    sha256: row.get("sha256")?,
+                    bytes: row.unsigned("bytes")?,
+                    data: row.get("data")?,
+                })
+            },
+        )?;
+        row.ok_or_else(|| missing("blob", key))
+    }
+
+    fn receipts(&self) -> StoreResult<Vec<ReceiptRow>> {
+        self.all(
+            "SELECT key, session, kind, opened_at, closed_at, detail FROM maintenance ORDER BY key",
+            [],
+            |row| {
+                Ok(ReceiptRow {
+                    key: row.get("key")?,
+                    session: SessionKey(row.get("session")?),
+                    kind: row.get("kind")?,
+                    opened_at: row.get("opened_at")?,
+                    closed_at: row.get("closed_at")?,
+                    detail: row.get("detail")?,
+                })
+            },
+        )
+    }
+
+    fn strays(&self, limit: u32) -> StoreResult<Vec<String>> {
+        let mut found = Vec::new();
+        for (table, key, condition) in STRAYS {
+            let sql = format!("SELECT {key} AS key FROM {table} t WHERE {condition} LIMIT ?1");
+            for key in self.all(&sql, [limit], |row| row.get::<i64>("key"))? {
+                found.push(format!("{table}, row {key}"));
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,12 @@
+//! The commands, as their users meet them: what is typed, and what comes back.
+//!
+//! Run ids, current times, durations and sizes of files differ from run to run; the stage replaces
+//! them, so that a test is a transcript.
+
+mod coming_in;
+mod compacting;
+mod context;
+mod provider;
+mod reading;
+mod refusals;
+mod stage;

@@ -1,0 +1,695 @@
+//! The promises of the store, one test each, on every backend.
+//!
+//! A sentence added to `SessionStore`, `StoreRead` or `StoreWrite` arrives with a case here.
+
+mod histories;
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use histories::{History, answer, loop_id, open, result, user};
+use loopstore::model::*;
+use loopstore::store::append::{self, NewMessage};
+use loopstore::store::session;
+use loopstore::store::*;
+use loopstore::{HeuristicTokenCounter, SqliteStore};
+
+/// Stamps each promise onto each backend.
+macro_rules! promises {
+    ($($promise:ident),* $(,)?) => {
+        mod sqlite_in_memory {
+            $(#[test]
+            fn $promise() {
+                super::$promise(&super::SqliteStore::in_memory().unwrap());
+            })*
+        }
+
+        mod sqlite_on_disk {
+            $(#[test]
+            fn $promise() {
+                let folder = tempfile::tempdir().unwrap();
+                super::$promise(&super::open(&folder.path().join("agent.db")));
+            })*
+        }
+    };
+}
+
+promises! {
+    a_read_shows_one_moment,
+    a_write_is_all_or_nothing,
+    a_panic_leaves_no_trace_and_a_store_that_works,
+    a_write_reads_what_it_wrote,
+    writes_come_one_after_another,
+    the_counter_is_that_of_the_database,
+    sessions_are_found_by_id_and_last_active_first,
+    keys_without_a_row_are_damage,
+    loops_are_found_by_id_and_in_order_of_creation,
+    a_walk_goes_from_the_leaf_to_the_root_and_stops_when_told,
+    a_parent_in_another_session_ends_the_walk,
+    turns_come_in_order,
+    answers_name_the_turns_of_the_calls,
+    messages_come_in_order_and_stop_when_told,
+    length_at_counts_what_had_come,
+    blobs_are_stored_once_and_found_by_name,
+    generations_come_newest_first,
+    runs_come_newest_first_and_flips_in_order,
+    blocks_come_by_run_and_by_loop,
+    coverage_and_messages_of_a_block_come_in_order,
+    the_import_key_stays,
+    imports_are_found_by_what_they_were_imported_from,
+    a_session_or_loop_is_added_once,
+    what_changes_in_a_session_and_a_loop_is_written,
+    a_seal_is_never_lifted,
+    a_message_is_added_once,
+    only_unsealed_messages_are_removed,
+    a_turn_is_written_over,
+    a_run_and_a_generation_are_added_once,
+}
+
+const GO: StoreResult<ControlFlow<()>> = Ok(ControlFlow::Continue(()));
+const STOP: StoreResult<ControlFlow<()>> = Ok(ControlFlow::Break(()));
+
+fn key(read: &(impl StoreRead + ?Sized), id: &str) -> SessionKey {
+    let id = SessionId::new(id).unwrap();
+    read.session(&id).unwrap().unwrap().key
+}
+
+fn turn(turn: u32) -> Vec<AgentMessage> {
+    let call = format!("call-{turn}");
+    let output = vec![
+        Content::text("line\n".repeat(40)),
+        Content::image("aGVsbG8=", "image/png"),
+    ];
+    vec![
+        user("please", turn),
+        answer(&"words ".repeat(30), &[&call], turn),
+        result(&call, output, turn),
+    ]
+}
+
+/// A session of one loop with `turns` turns of three messages.
+fn told<'a>(store: &'a dyn SessionStore, id: &str, turns: u32) -> History<'a> {
+    let history = History::new(store, id);
+    for number in 0..turns {
+        history.append(0, turn(number));
+    }
+    history
+}
+
+fn length(read: &dyn StoreRead, in_loop: LoopKey) -> u32 {
+    read.loop_by_key(in_loop).unwrap().totals.next_seq
+}
+
+fn add(write: &mut dyn StoreWrite, in_loop: LoopKey, messages: Vec<AgentMessage>) {
+    let new = messages.into_iter().map(NewMessage::from).collect();
+    append::append(write, in_loop, new, &HeuristicTokenCounter).unwrap();
+}
+
+fn a_read_shows_one_moment(store: &dyn SessionStore) {
+    let history = told(store, "s", 1);
+    let in_loop = history.row(0).key;
+    std::thread::scope(|scope| {
+        let (done, wait) = mpsc::channel();
+        read(store, |snapshot| {
+            assert_eq!(length(snapshot, in_loop), 3);
+            scope.spawn(move || {
+                write(store, |write| {
+                    add(write, in_loop, turn(1));
+                    Ok(())
+                })
+                .unwrap();
+                // The reader may have gone.
+                let _ = done.send(());
+            });
+            // A backend may let the writer wait for the reader.
+            let _ = wait.recv_timeout(Duration::from_millis(200));
+            assert_eq!(length(snapshot, in_loop), 3);
+            Ok(())
+        })
+        .unwrap();
+    });
+    assert_eq!(history.row(0).totals.next_seq, 6);
+}
+
+fn a_write_is_all_or_nothing(store: &dyn SessionStore) {
+    let history = told(store, "s", 1);
+    let (before, in_loop) = (history.row(0), history.row(0).key);
+    let failed = write(store, |write| {
+        add(write, in_loop, turn(1));
+        Err::<(), _>(StoreError::Invalid("no".into()))
+    });
+    assert!(matches!(failed, Err(StoreError::Invalid(text)) if text == "no"));
+    assert_eq!(history.row(0), before);
+    let count = |seqs| read(store, |read| count(read, in_loop, seqs)).unwrap();
+    assert_eq!(count(0..100), 3);
+}
+
+fn count(read: &dyn StoreRead, in_loop: LoopKey, seqs: std::ops::Range<u32>) -> StoreResult<u32> {
+    let mut count = 0;
+    read.messages(in_loop, seqs, &mut |_| {
+        count += 1;
+        GO
+    })?;
+    Ok(count)
+}
+
+fn a_panic_leaves_no_trace_and_a_store_that_works(store: &dyn SessionStore) {
+    let history = told(store, "s", 1);
+    let (before, in_loop) = (history.row(0), history.row(0).key);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        write(store, |write| -> StoreResult<()> {
+            add(write, in_loop, turn(1));
+            panic!("in the middle of a write");
+        })
+    }));
+    assert!(panicked.is_err());
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        read(store, |_| -> StoreResult<()> {
+            panic!("in the middle of a read")
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(history.row(0), before);
+    history.append(0, turn(1));
+    assert_eq!(history.row(0).totals.next_seq, 6);
+}
+
+fn a_write_reads_what_it_wrote(store: &dyn SessionStore) {
+    let in_loop = told(store, "s", 1).row(0).key;
+    write(store, |write| {
+        add(write, in_loop, turn(1));
+        assert_eq!(length(write.as_read(), in_loop), 6);
+        assert_eq!(count(write.as_read(), in_loop, 0..100)?, 6);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn writes_come_one_after_another(store: &dyn SessionStore) {
+    let in_loop = told(store, "s", 0).row(0).key;
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            scope.spawn(move || {
+                for number in 0..5 {
+                    write(store, |write| {
+                        add(write, in_loop, turn(thread * 100 + number));
+                        Ok(())
+                    })
+                    .unwrap();
+                }
+            });
+        }
+    });
+    read(store, |read| {
+        let row = read.loop_by_key(in_loop)?;
+        assert_eq!((row.totals.next_seq, row.totals.turns), (60, 20));
+        assert_eq!(count(read, in_loop, 0..100)?, 60);
+        // One moment for the loop's start and one for each append.
+        assert_eq!(read.session_by_key(row.session)?.tick, 21);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn the_counter_is_that_of_the_database(store: &dyn SessionStore) {
+    assert_eq!(store.counter().name(), "heuristic");
+}
+
+fn sessions_are_found_by_id_and_last_active_first(store: &dyn SessionStore) {
+    for (id, at) in [
+        ("a", "2026-01-01"),
+        ("b", "2026-01-03"),
+        ("c", "2026-01-02"),
+    ] {
+        let key = History::new(store, id).row(0).session;
+        write(store, |write| {
+            let mut row = write.session_by_key(key)?;
+            row.last_active_at = Some(format!("{at}T00:00:00Z"));
+            write.update_session(&row)
+        })
+        .unwrap();
+    }
+    read(store, |read| {
+        assert!(read.session(&SessionId::new("none").unwrap())?.is_none());
+        let row = read.session_by_key(key(read, "b"))?;
+        assert_eq!(row.session_id.as_str(), "b");
+        let sessions = read.sessions()?;
+        let ids: Vec<&str> = sessions.iter().map(|row| row.session_id.as_str()).collect();
+        assert_eq!(ids, ["b", "c", "a"]);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn keys_without_a_row_are_damage(store: &dyn SessionStore) {
+    // Keys of another store, which has more of everything.
+    let other = SqliteStore::in_memory().unwrap();
+    told(&other, "x", 1);
+    let mut history = told(&other, "s", 6);
+    history.compact(0, (1, 1), false);
+    let (session, in_loop) = (history.row(0).session, history.row(0).key);
+    let run = runs(&other, session)[0].key;
+    read(store, |read| {
+        let damage = |error| matches!(error, Some(StoreError::Damaged(_)));
+        assert!(damage(read.session_by_key(session).err()));
+        assert!(damage(read.loop_by_key(in_loop).err()));
+        assert!(damage(read.run_by_key(run).err()));
+        assert!(damage(read.loop_meta(in_loop).err()));
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn runs(store: &dyn SessionStore, session: SessionKey) -> Vec<RunRow> {
+    let mut runs = Vec::new();
+    read(store, |read| {
+        read.runs(session, &mut |run| {
+            runs.push(run);
+            GO
+        })
+    })
+    .unwrap();
+    runs
+}
+
+fn loops_are_found_by_id_and_in_order_of_creation(store: &dyn SessionStore) {
+    let mut history = told(store, "s", 3);
+    told(store, "t", 1);
+    history.start_loop(Some(0), Some(1));
+    history.start_loop(None, None);
+    read(store, |read| {
+        let session = key(read, "s");
+        let loops = read.loops(session)?;
+        let ids: Vec<&str> = loops.iter().map(|row| row.loop_id.as_str()).collect();
+        assert_eq!(ids, ["loop-0", "loop-1", "loop-2"]);
+        let row = read.loop_by_id(session, &loop_id(1))?.unwrap();
+        assert_eq!((row.parent, row.parent_turn), (Some(loops[0].key), Some(1)));
+        assert_eq!(read.loop_by_key(row.key)?, row);
+        assert!(read.loop_by_id(session, &loop_id(9))?.is_none());
+        assert!(read.loop_meta(row.key)?.meta.contains("loop-1"));
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn a_walk_goes_from_the_leaf_to_the_root_and_stops_when_told(store: &dyn SessionStore) {
+    let mut history = told(store, "s", 1);
+    (0..4).for_each(|at| history.start_loop(Some(at), None));
+    let leaf = history.row(4).key;
+    read(store, |read| {
+        let mut ids = Vec::new();
+        read.walk(leaf, &mut |row| {
+            ids.push(row.loop_id);
+            GO
+        })?;
+        assert_eq!(ids, [4, 3, 2, 1, 0].map(loop_id));
+        ids.clear();
+        read.walk(leaf, &mut |row| {
+            ids.push(row.loop_id);
+            if ids.len() == 2 { STOP } else { GO }
+        })?;
+        assert_eq!(ids, [4, 3].map(loop_id));
+        let failed = read.walk(leaf, &mut |_| Err(StoreError::Conflict));
+        assert!(matches!(failed, Err(StoreError::Conflict)));
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn a_parent_in_another_session_ends_the_walk(store: &dyn SessionStore) {
+    let parent = told(store, "s", 2).row(0);
+    let history = told(store, "t", 1);
+    let mut row = history.row(0);
+    row.loop_id = loop_id(7);
+    row.parent = Some(parent.key);
+    let leaf = write(store, |write| write.insert_loop(&row, &LoopMeta::default())).unwrap();
+    read(store, |read| {
+        let mut met = 0;
+        read.walk(leaf, &mut |row| {
+            met += 1;
+            assert_eq!(row.key, leaf);
+            GO
+        })?;
+        assert_eq!(met, 1);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn turns_come_in_order(store: &dyn SessionStore) {
+    let in_loop = told(store, "s", 5).row(0).key;
+    told(store, "t", 5);
+    read(store, |read| {
+        let numbers = |turns: Vec<TurnRow>| turns.iter().map(|t| t.turn).collect::<Vec<_>>();
+        assert_eq!(numbers(read.turns(in_loop, 1..4)?), [1, 2, 3]);
+        assert_eq!(numbers(read.turns(in_loop, 3..99)?), [3, 4]);
+        assert!(read.turns(in_loop, 3..3)?.is_empty());
+        let row = read.turn(in_loop, 2)?.unwrap();
+        assert_eq!((row.first_seq, row.messages, row.prompts), (6, 9, 3));
+        assert!(read.turn(in_loop, 5)?.is_none());
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn answers_name_the_turns_of_the_calls(store: &dyn SessionStore) {
+    let history = told(store, "s", 0);
+    history.append(0, vec![user("a", 0), answer("b", &["late"], 0)]);
+    history.append(0, turn(1));
+    history.append(
+        0,
+        vec![
+            result("late", vec![Content::text("c")], 2),
+            answer("d", &[], 2),
+        ],
+    );
+    let in_loop = history.row(0).key;
+    read(store, |read| {
+        let site = CallSite { in_loop, turn: 0 };
+        assert_eq!(read.answers(in_loop, 0..9)?, [(2, vec![site])]);
+        assert!(read.answers(in_loop, 0..2)?.is_empty());
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn messages_come_in_order_and_stop_when_told(store: &dyn SessionStore) {
+    let in_loop = told(store, "s", 4).row(0).key;
+    told(store, "t", 4);
+    read(store, |read| {
+        let (mut whole, mut sizes) = (Vec::new(), Vec::new());
+        read.messages(in_loop, 2..9, &mut |row| {
+            whole.push((row.seq, row.turn, row.body.role, row.body.tokens));
+            if whole.len() == 5 { STOP } else { GO }
+        })?;
+        read.sizes(in_loop, 2..9, &mut |row| {
+            sizes.push((row.seq, row.turn, row.role, row.size.tokens));
+            if sizes.len() == 5 { STOP } else { GO }
+        })?;
+        assert_eq!(whole, sizes);
+        let seqs: Vec<u32> = whole.iter().map(|(seq, ..)| *seq).collect();
+        assert_eq!(seqs, [2, 3, 4, 5, 6]);
+        assert_eq!(count(read, in_loop, 7..7)?, 0);
+        assert_eq!(count(read, in_loop, 11..99)?, 1);
+        let failed = read.messages(in_loop, 0..9, &mut |_| Err(StoreError::Conflict));
+        assert!(matches!(failed, Err(StoreError::Conflict)));
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn length_at_counts_what_had_come(store: &dyn SessionStore) {
+    let in_loop = told(store, "s", 3).row(0).key;
+    read(store, |read| {
+        // The loop began at tick 1, each append came a tick later.
+        let lengths: Vec<u32> = (0..7)
+            .map(|tick| read.length_at(in_loop, tick).unwrap())
+            .collect();
+        assert_eq!(lengths, [0, 0, 3, 6, 9, 9, 9]);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn blobs_are_stored_once_and_found_by_name(store: &dyn SessionStore) {
+    use sha2::{Digest, Sha256};
+    let in_loop = told(store, "s", 3).row(0).key;
+    read(store, |read| {
+        let name: [u8; 32] = Sha256::digest(b"hello").into();
+        assert_eq!(read.blob(&name)?.as_deref(), Some(&b"hello"[..]));
+        assert!(read.blob(&[0; 32])?.is_none());
+        let mut decoded = Vec::new();
+        read.messages(in_loop, 2..3, &mut |row| {
+            assert!(!row.body.head.as_deref().unwrap().contains("aGVsbG8="));
+            decoded.push(decode(read, row.body)?);
+            GO
+        })?;
+        let json = |message: &AgentMessage| serde_json::to_string(message).unwrap();
+        assert_eq!(json(&decoded[0]), json(&turn(0)[2]));
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// A loop with two generations, of which the first is undone.
+fn compacted(store: &dyn SessionStore) -> History<'_> {
+    let mut history = told(store, "s", 6);
+    assert_eq!(history.compact(0, (1, 1), false)["outcome"], "committed");
+    assert!(history.flip(0, false));
+    assert!(history.flip(0, true));
+    assert!(history.flip(0, false));
+    assert_eq!(history.compact(0, (1, 2), false)["outcome"], "committed");
+    history
+}
+
+fn generations_come_newest_first(store: &dyn SessionStore) {
+    let in_loop = compacted(store).row(0).key;
+    read(store, |read| {
+        let mut met = Vec::new();
+        read.generations(in_loop, &mut |found| {
+            assert_eq!(found.point.in_loop, in_loop);
+            met.push(found.block.generation);
+            GO
+        })?;
+        assert_eq!(met, [2, 1]);
+        met.clear();
+        read.generations(in_loop, &mut |found| {
+            met.push(found.block.generation);
+            STOP
+        })?;
+        assert_eq!(met, [2]);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn runs_come_newest_first_and_flips_in_order(store: &dyn SessionStore) {
+    let session = compacted(store).row(0).session;
+    let found = runs(store, session);
+    assert_eq!(found.len(), 2);
+    assert!(found[0].tick > found[1].tick);
+    read(store, |read| {
+        let mut met = 0;
+        read.runs(session, &mut |_| {
+            met += 1;
+            STOP
+        })?;
+        assert_eq!(met, 1);
+        assert_eq!(read.run_by_key(found[0].key)?, found[0]);
+        assert!(read.flips(found[0].key)?.is_empty());
+        let flips = read.flips(found[1].key)?;
+        let redo: Vec<bool> = flips.iter().map(|flip| flip.redo).collect();
+        assert_eq!(redo, [false, true, false]);
+        assert!(flips.is_sorted_by_key(|flip| flip.tick));
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn blocks_come_by_run_and_by_loop(store: &dyn SessionStore) {
+    let row = compacted(store).row(0);
+    let newest = runs(store, row.session).remove(0);
+    read(store, |read| {
+        let of_loop = read.blocks_of_loop(row.key)?;
+        let generations: Vec<u32> = of_loop.iter().map(|block| block.generation).collect();
+        assert_eq!(generations, [1, 2]);
+        assert_eq!(read.blocks_of_run(newest.key)?, of_loop[1..]);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn coverage_and_messages_of_a_block_come_in_order(store: &dyn SessionStore) {
+    let row = compacted(store).row(0);
+    read(store, |read| {
+        let block = read.blocks_of_loop(row.key)?.remove(1);
+        let coverage = read.coverage(block.key)?;
+        assert!(coverage.len() > 2 && coverage.is_sorted_by_key(|row| row.seqs));
+        let messages = read.block_messages(block.key)?;
+        assert!(messages.is_sorted_by_key(|message| message.section == Section::Recent));
+        assert!(messages.is_sorted_by_key(|message| message.replaces));
+        assert!(messages.iter().any(|message| message.replaces.is_some()));
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn the_import_key_stays(store: &dyn SessionStore) {
+    let first = read(store, |read| read.import_key()).unwrap();
+    told(store, "s", 1);
+    assert_eq!(first.len(), 32);
+    assert_eq!(read(store, |read| read.import_key()).unwrap(), first);
+}
+
+fn imports_are_found_by_what_they_were_imported_from(store: &dyn SessionStore) {
+    let sessions = ["a", "b", "c"].map(|id| told(store, id, 0).row(0).session);
+    let from = |record: &str| ImportRow {
+        format: "chat".into(),
+        path: "/tmp/runs.json".into(),
+        file_name: "runs.json".into(),
+        record_key: Some(record.into()),
+    };
+    write(store, |write| {
+        write.insert_import(sessions[1], &from("1"))?;
+        write.insert_import(sessions[0], &from("1"))?;
+        write.insert_import(sessions[1], &from("1"))?;
+        write.insert_import(sessions[2], &from("2"))
+    })
+    .unwrap();
+    read(store, |read| {
+        let found = read.imported("chat", "runs.json", "1")?;
+        assert_eq!(found, sessions[..2]);
+        assert!(read.imported("chat", "runs.json", "3")?.is_empty());
+        assert!(read.imported("other", "runs.json", "1")?.is_empty());
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn is_refused<T>(
+    store: &dyn SessionStore,
+    work: impl FnOnce(&mut dyn StoreWrite) -> StoreResult<T>,
+) {
+    let refused = write(store, work);
+    assert!(
+        matches!(refused, Err(StoreError::Invalid(_))),
+        "{:?}",
+        refused.err()
+    );
+}
+
+fn a_session_or_loop_is_added_once(store: &dyn SessionStore) {
+    let row = told(store, "s", 1).row(0);
+    let session = read(store, |read| read.session_by_key(row.session)).unwrap();
+    is_refused(store, |write| write.insert_session(&session));
+    is_refused(store, |write| write.insert_loop(&row, &LoopMeta::default()));
+    let mut other = row.clone();
+    other.loop_id = loop_id(5);
+    let key = write(store, |write| {
+        write.insert_loop(&other, &LoopMeta::default())
+    })
+    .unwrap();
+    let stored = read(store, |read| read.loop_by_key(key)).unwrap();
+    assert!(key > row.key);
+    assert_eq!((stored.totals.next_seq, stored.totals.turns), (0, 0));
+    let again = write(store, |write| {
+        session::create_session(
+            write,
+            &Session::new(session.session_id.clone(), "a"),
+            None,
+            None,
+        )
+    });
+    assert!(matches!(again, Err(StoreError::SessionExists(_))));
+}
+
+fn what_changes_in_a_session_and_a_loop_is_written(store: &dyn SessionStore) {
+    let mut row = told(store, "s", 1).row(0);
+    let mut session = read(store, |read| read.session_by_key(row.session)).unwrap();
+    session.title = Some("a title".into());
+    session.tick += 4;
+    row.status = LoopStatus::Aborted;
+    row.ended_at = Some("2026-01-01T00:00:00Z".into());
+    let meta = LoopMeta {
+        meta: "{}".into(),
+        history: Some("[]".into()),
+    };
+    write(store, |write| {
+        write.update_session(&session)?;
+        write.update_loop(&row)?;
+        write.update_loop_meta(row.key, &meta)
+    })
+    .unwrap();
+    read(store, |read| {
+        assert_eq!(read.session_by_key(row.session)?, session);
+        assert_eq!(read.loop_by_key(row.key)?, row);
+        assert_eq!(read.loop_meta(row.key)?, meta);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn a_seal_is_never_lifted(store: &dyn SessionStore) {
+    let mut row = told(store, "s", 2).row(0);
+    row.totals.sealed_seq -= 1;
+    is_refused(store, |write| write.update_loop(&row));
+}
+
+fn a_message_is_added_once(store: &dyn SessionStore) {
+    let row = told(store, "s", 2).row(0);
+    let mut first = None;
+    read(store, |read| {
+        read.messages(row.key, 0..1, &mut |message| {
+            first = Some(message);
+            STOP
+        })
+    })
+    .unwrap();
+    let mut message = first.unwrap();
+    is_refused(store, |write| write.insert_message(row.key, &message, &[]));
+    message.body.head = None;
+    is_refused(store, |write| write.insert_message(row.key, &message, &[]));
+    message.seq = 99;
+    write(store, |write| write.insert_message(row.key, &message, &[])).unwrap();
+}
+
+fn only_unsealed_messages_are_removed(store: &dyn SessionStore) {
+    let mut history = told(store, "s", 2);
+    history.start_loop(None, None);
+    history.append(1, turn(0));
+    history.append(1, vec![user("and", 1), answer("so", &["open"], 1)]);
+    let (row, other) = (history.row(1), history.row(0));
+    assert_eq!((row.totals.sealed_seq, row.totals.next_seq), (3, 5));
+    is_refused(store, |write| write.remove_unsealed(row.key, 2, 0));
+    write(store, |write| write.remove_unsealed(row.key, 3, 1)).unwrap();
+    read(store, |read| {
+        assert_eq!(count(read, row.key, 0..99)?, 3);
+        assert!(read.turn(row.key, 1)?.is_none());
+        assert_eq!(count(read, other.key, 0..99)?, 6);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn a_turn_is_written_over(store: &dyn SessionStore) {
+    let in_loop = told(store, "s", 2).row(0).key;
+    let mut row = read(store, |read| read.turn(in_loop, 1)).unwrap().unwrap();
+    row.tokens += 5;
+    row.answers = vec![CallSite { in_loop, turn: 0 }];
+    write(store, |write| write.put_turn(in_loop, &row)).unwrap();
+    let stored = read(store, |read| read.turn(in_loop, 1)).unwrap();
+    assert_eq!(stored, Some(row));
+}
+
+fn a_run_and_a_generation_are_added_once(store: &dyn SessionStore) {
+    let row = compacted(store).row(0);
+    let mut run = runs(store, row.session).remove(0);
+    is_refused(store, |write| write.insert_run(&run));
+    run.run_id = "another".into();
+    run.tick += 1;
+    let key = write(store, |write| write.insert_run(&run)).unwrap();
+    let mut block = read(store, |read| {
+        let row = read.blocks_of_loop(row.key)?.remove(0);
+        Ok(NewBlock {
+            messages: read.block_messages(row.key)?,
+            coverage: read.coverage(row.key)?,
+            blobs: Vec::new(),
+            row,
+        })
+    })
+    .unwrap();
+    block.row.run = key;
+    is_refused(store, |write| write.insert_block(&block));
+    block.row.generation = 3;
+    let key = write(store, |write| write.insert_block(&block)).unwrap();
+    read(store, |read| {
+        let stored = read.blocks_of_loop(row.key)?.remove(2);
+        assert_eq!((stored.key, stored.generation), (key, 3));
+        assert_eq!(read.block_messages(key)?, block.messages);
+        assert_eq!(read.coverage(key)?, block.coverage);
+        Ok(())
+    })
+    .unwrap();
+}
