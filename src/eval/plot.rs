@@ -61,10 +61,10 @@ fn axes(svg: &mut String, budgets: &[f64]) {
         let recall = f64::from(step) / 4.0;
         let y = y_of(recall);
         let class = if step == 0 { "a" } else { "g" };
-        let _ = write!(
+        let _ = writeln!(
             svg,
             "<line class=\"{class}\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             LEFT - 8.0,
             y + 4.0,
             percent(recall)

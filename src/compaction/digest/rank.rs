@@ -4,7 +4,10 @@
 //! returned under a name that calls use; of these the recent, the repeated, and what names one
 //! thing and no other. The figures are round ones; recall hardly changes when one is doubled.
 
-use super::fact::{Fact, Ledger};
+use std::collections::HashMap;
+
+use super::fact::{Fact, Ledger, Source};
+use super::shape::Shape;
 
 /// Of the worth of a new value, what the oldest still has.
 const FLOOR: f64 = 0.25;
@@ -19,12 +22,36 @@ const CROWDED: u32 = 40;
 /// What each value costs beside its own bytes.
 const OVERHEAD: f64 = 10.0;
 
+/// After this many values of one name and look that no call asks for, the next is worth half.
+const ENOUGH: f64 = 12.0;
+
 /// Returns the facts, those of most worth per byte first.
 pub(super) fn by_worth(ledger: &Ledger) -> Vec<usize> {
-    let worth: Vec<f64> = ledger.facts.iter().map(|f| worth(ledger, f)).collect();
+    let mut worth: Vec<f64> = ledger.facts.iter().map(|f| worth(ledger, f)).collect();
+    thin_out(ledger, &mut worth);
+    sorted(&worth)
+}
+
+fn sorted(worth: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..worth.len()).collect();
     order.sort_by(|a, b| worth[*b].total_cmp(&worth[*a]).then(a.cmp(b)));
     order
+}
+
+/// The hundredth line number of a listing tells less than the first path of another; in structured
+/// results each value has its place.
+fn thin_out(ledger: &Ledger, worth: &mut [f64]) {
+    let mut alike: HashMap<(usize, Shape), u32> = HashMap::new();
+    for at in sorted(worth) {
+        let fact = &ledger.facts[at];
+        let is_asked_for = |label: &(usize, u32, bool)| ledger.labels[label.0].used > 0;
+        if fact.source >= Source::Field || fact.labels.iter().any(is_asked_for) {
+            continue;
+        }
+        let before = alike.entry((fact.label(), fact.shape)).or_default();
+        worth[at] /= 1.0 + f64::from(*before) / ENOUGH;
+        *before += 1;
+    }
 }
 
 fn worth(ledger: &Ledger, fact: &Fact) -> f64 {

@@ -39,6 +39,9 @@ fn named_line<'a>(line: &'a str, each: &mut dyn FnMut(Found<'a>)) {
     let Some(at) = rest.find([':', '=']) else {
         return;
     };
+    if rest[at..].starts_with("://") {
+        return;
+    }
     let (label, value) = (rest[..at].trim_end(), rest[at + 1..].trim());
     let names = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | ' ');
     if !label.is_empty()
@@ -181,12 +184,16 @@ mod tests {
     #[test]
     fn names_go_with_their_values() {
         assert_eq!(
-            values("id=A17B, n: 4711"),
+            values("(id=A17B, n: 4711)"),
             [(Some("id"), "A17B"), (Some("n"), "4711")]
         );
         assert_eq!(
             values(r#"{"path": "src/main.rs"}"#),
-            [(Some("path"), "src/main.rs"), (None, "src/main.rs")]
+            [
+                (None, "path"),
+                (Some("path"), "src/main.rs"),
+                (None, "src/main.rs")
+            ]
         );
         assert_eq!(
             values("- Branch: fix the build")[0],
@@ -202,7 +209,7 @@ mod tests {
         );
         assert_eq!(
             values("at https://a.example/b?c=d&e, or x@y.example!"),
-            [(None, "https://a.example/b?c=d&e,"), (None, "x@y.example")]
+            [(None, "https://a.example/b?c=d&e"), (None, "x@y.example")]
         );
         assert_eq!(values("订单号WQ150的航班"), [(None, "WQ150")]);
         assert_eq!(values("it's a dog's life"), []);

@@ -1,7 +1,7 @@
 //! What a value looks like: how likely it names one thing and no other.
 
 /// The look of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Shape {
     /// Letters only, in ordinary case.
     Word,
