@@ -26,6 +26,7 @@ use super::strategy::{
 };
 use crate::model::{AgentMessage, AssistantMessage, Content, Message, UserMessage};
 use crate::store::Turns;
+use crate::tokens::TokenCounter;
 use input::Input;
 pub use options::{SummarizeOptions, SummaryRole};
 use prompt::Formatted;
@@ -38,6 +39,15 @@ pub struct SummarizeCompaction {
     fallback: Arc<dyn BlockCompactionStrategy>,
     options: SummarizeOptions,
     cancel: CancelFlag,
+}
+
+/// One call of a summariser: what it reads, and what it may write.
+struct Round<'a> {
+    input: &'a Input,
+    number: u32,
+    /// Tokens that the text may have.
+    most: u64,
+    counter: &'a dyn TokenCounter,
 }
 
 impl SummarizeCompaction {
@@ -72,20 +82,14 @@ impl SummarizeCompaction {
         self
     }
 
-    fn request(
-        &self,
-        slice: &LoopSlice<'_>,
-        input: &Input,
-        text: &str,
-        most: u64,
-    ) -> SummaryRequest {
+    fn request(&self, round: &Round<'_>, messages: &str) -> SummaryRequest {
         let options = &self.options;
-        let asked_tokens = options.asked_tokens.min(most * 4 / 5);
+        let asked_tokens = options.asked_tokens.min(round.most * 4 / 5);
         SummaryRequest {
             system: prompt::SYSTEM.to_owned(),
-            prompt: prompt::user_prompt(input, text, slice.round(), asked_tokens),
+            prompt: prompt::user_prompt(round.input, messages, round.number, asked_tokens),
             asked_tokens,
-            max_tokens: options.max_tokens.min(most),
+            max_tokens: options.max_tokens.min(round.most),
             temperature: options.temperature,
             deadline: Instant::now() + options.timeout,
             cancel: self.cancel.clone(),
@@ -107,18 +111,15 @@ impl SummarizeCompaction {
 
     fn write(
         &self,
-        slice: &LoopSlice<'_>,
-        input: &Input,
-        most: u64,
+        round: &Round<'_>,
         notes: &mut SummaryNotes,
     ) -> Result<(AgentMessage, Formatted), String> {
+        let input = round.input;
         let formatted = prompt::format_messages(&input.messages, &self.options);
-        let request = self.request(slice, input, &formatted.text, most);
-        let answer = self.ask(&request, notes)?;
-        let counter = slice.counter();
-        let count = |text: &str| counter.message_tokens(&self.message(input, text));
+        let answer = self.ask(&self.request(round, &formatted.text), notes)?;
+        let count = |text: &str| round.counter.message_tokens(&self.message(input, text));
         let marker = self.options.marker.as_deref();
-        let text = answer::finish(&answer, &input.task, marker, most, &count)?;
+        let text = answer::finish(&answer, &input.task, marker, round.most, &count)?;
         let (tokens, read) = (count(&text), input.tokens);
         if tokens >= read {
             return Err(format!(
@@ -126,6 +127,33 @@ impl SummarizeCompaction {
             ));
         }
         Ok((self.message(input, &text), formatted))
+    }
+
+    /// Lets the summariser write about `turns`, or else the fallback.
+    fn write_or(
+        &self,
+        round: &Round<'_>,
+        turns: impl Iterator<Item = u32>,
+        fallback: impl FnOnce() -> Result<Summary, StrategyError>,
+    ) -> Result<Summary, StrategyError> {
+        let mut notes = SummaryNotes::default();
+        match self.write(round, &mut notes) {
+            Ok((message, formatted)) => Ok(Summary {
+                messages: vec![message],
+                turns: turns
+                    .filter(|turn| !formatted.left_out.contains(turn))
+                    .collect(),
+                notes,
+            }),
+            Err(reason) => {
+                let mut summary = fallback()?;
+                notes.fallback = Some(self.fallback.name().to_owned());
+                notes.error = Some(reason);
+                notes.add(&summary.notes);
+                summary.notes = notes;
+                Ok(summary)
+            }
+        }
     }
 
     fn message(&self, input: &Input, text: &str) -> AgentMessage {
@@ -158,24 +186,15 @@ impl BlockCompactionStrategy for SummarizeCompaction {
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
         let input = Input::read(slice, turns, self.name())?;
-        let mut notes = SummaryNotes::default();
-        match self.write(slice, &input, config.max_summary_tokens, &mut notes) {
-            Ok((message, formatted)) => Ok(Summary {
-                messages: vec![message],
-                turns: (turns.first..turns.end())
-                    .filter(|turn| !formatted.left_out.contains(turn))
-                    .collect(),
-                notes,
-            }),
-            Err(reason) => {
-                let mut summary = self.fallback.keep_compacted(slice, turns, config)?;
-                notes.fallback = Some(self.fallback.name().to_owned());
-                notes.error = Some(reason);
-                notes.add(&summary.notes);
-                summary.notes = notes;
-                Ok(summary)
-            }
-        }
+        let round = Round {
+            input: &input,
+            number: slice.round(),
+            most: config.max_summary_tokens,
+            counter: slice.counter(),
+        };
+        self.write_or(&round, turns.first..turns.end(), || {
+            self.fallback.keep_compacted(slice, turns, config)
+        })
     }
 }
 
