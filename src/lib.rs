@@ -45,6 +45,7 @@
 
 pub mod compaction;
 pub mod context;
+pub mod eval;
 pub mod export;
 pub mod import;
 pub mod inspect;

@@ -284,6 +284,9 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
         keep_recent_turns: config.keep_recent_turns,
         max_summary_tokens: config.max_summary_tokens,
         tool_output_max_lines: config.tool_output_max_lines,
+        // The model reads older loops as they are; a rollup without tokens leaves them so.
+        max_rollup_tokens: 0,
+        block_strategy: std::sync::Arc::new(loopstore::DefaultBlockCompaction),
         ..CompactionConfig::default()
     }
 }

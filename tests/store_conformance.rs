@@ -120,7 +120,8 @@ fn a_read_shows_one_moment(store: &dyn SessionStore) {
                     Ok(())
                 })
                 .unwrap();
-                done.send(()).unwrap();
+                // The reader may have gone.
+                let _ = done.send(());
             });
             // A backend may let the writer wait for the reader.
             let _ = wait.recv_timeout(Duration::from_millis(200));
@@ -217,13 +218,18 @@ fn the_counter_is_that_of_the_database(store: &dyn SessionStore) {
 }
 
 fn sessions_are_found_by_id_and_last_active_first(store: &dyn SessionStore) {
-    for (id, at) in [("a", 1_000), ("b", 3_000), ("c", 2_000)] {
-        let history = History::new(store, id);
-        let message = AgentMessage::from(Message::User(UserMessage {
-            content: vec![Content::text("hello")],
-            timestamp: Some(at.into()),
-        }));
-        history.append(0, vec![message]);
+    for (id, at) in [
+        ("a", "2026-01-01"),
+        ("b", "2026-01-03"),
+        ("c", "2026-01-02"),
+    ] {
+        let key = History::new(store, id).row(0).session;
+        write(store, |write| {
+            let mut row = write.session_by_key(key)?;
+            row.last_active_at = Some(format!("{at}T00:00:00Z"));
+            write.update_session(&row)
+        })
+        .unwrap();
     }
     read(store, |read| {
         assert!(read.session(&SessionId::new("none").unwrap())?.is_none());
@@ -420,7 +426,8 @@ fn blobs_are_stored_once_and_found_by_name(store: &dyn SessionStore) {
             decoded.push(decode(read, row.body)?);
             GO
         })?;
-        assert_eq!(decoded, [turn(0).remove(2)]);
+        let json = |message: &AgentMessage| serde_json::to_string(message).unwrap();
+        assert_eq!(json(&decoded[0]), json(&turn(0)[2]));
         Ok(())
     })
     .unwrap();
@@ -633,14 +640,14 @@ fn only_unsealed_messages_are_removed(store: &dyn SessionStore) {
     history.start_loop(None, None);
     history.append(1, turn(0));
     history.append(1, vec![user("and", 1), answer("so", &["open"], 1)]);
-    let row = history.row(1);
+    let (row, other) = (history.row(1), history.row(0));
     assert_eq!((row.totals.sealed_seq, row.totals.next_seq), (3, 5));
     is_refused(store, |write| write.remove_unsealed(row.key, 2, 0));
     write(store, |write| write.remove_unsealed(row.key, 3, 1)).unwrap();
     read(store, |read| {
         assert_eq!(count(read, row.key, 0..99)?, 3);
         assert!(read.turn(row.key, 1)?.is_none());
-        assert_eq!(count(read, history.row(0).key, 0..99)?, 6);
+        assert_eq!(count(read, other.key, 0..99)?, 6);
         Ok(())
     })
     .unwrap();

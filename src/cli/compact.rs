@@ -1,12 +1,15 @@
 //! `loopstore compact`
 
+use std::sync::Arc;
+
 use clap::ValueEnum;
 use loopstore::context::system_tokens;
 use loopstore::orchestrate::{BlockReport, CompactOutcome};
 use loopstore::store::{Disposition, Turns};
 use loopstore::{
-    CompactReport, CompactRequest, CompactionConfig, CompactionScope, ContextConfig, OlderLoops,
-    RecentWindow, SqliteStore, compact_session_loops,
+    BlockCompactionStrategy, CompactReport, CompactRequest, CompactionConfig, CompactionScope,
+    ContextConfig, DefaultBlockCompaction, DigestCompaction, OlderLoops, RecentWindow, SqliteStore,
+    compact_session_loops,
 };
 
 use super::error::CliError;
@@ -26,7 +29,7 @@ pub struct Args {
     #[arg(long = "loop", value_name = "LOOP")]
     in_loop: Option<String>,
     /// What makes the text of a summary.
-    #[arg(long, default_value = "one-liner")]
+    #[arg(long, default_value = "digest")]
     strategy: Strategy,
     /// The window of the model in tokens, system prompt included.
     #[arg(long, value_name = "N", default_value_t = 128_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -43,6 +46,9 @@ pub struct Args {
     /// Tokens that the summary of a loop may have.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     max_summary_tokens: u64,
+    /// Tokens that the rollup of loops before the scope may have; 0 leaves these loops as they are.
+    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    max_rollup_tokens: u64,
     /// Lines left of a tool output in the turns kept at the end.
     #[arg(long, value_name = "N", default_value_t = 50)]
     tool_output_lines: usize,
@@ -67,6 +73,17 @@ pub struct Args {
 enum Strategy {
     /// A line for each answer.
     OneLiner,
+    /// Facts with the turns that they come from.
+    Digest,
+}
+
+impl Strategy {
+    fn made(self) -> Arc<dyn BlockCompactionStrategy> {
+        match self {
+            Self::OneLiner => Arc::new(DefaultBlockCompaction),
+            Self::Digest => Arc::new(DigestCompaction::default()),
+        }
+    }
 }
 
 /// Compacts and prints the audit row.
@@ -105,7 +122,6 @@ impl Args {
             Some(tokens) => tokens,
             None => system_tokens(store, &session.session_id, leaf.as_ref())?,
         };
-        let Strategy::OneLiner = self.strategy;
         Ok(CompactRequest {
             leaf,
             config: CompactionConfig {
@@ -115,6 +131,8 @@ impl Args {
                 keep_first_turns: self.keep_first,
                 keep_recent_turns: self.keep_recent,
                 max_summary_tokens: self.max_summary_tokens,
+                max_rollup_tokens: self.max_rollup_tokens,
+                block_strategy: self.strategy.made(),
                 tool_output_max_lines: self.tool_output_lines,
                 ..CompactionConfig::default()
             },

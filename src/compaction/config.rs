@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::strategy::{BlockCompactionStrategy, DefaultBlockCompaction};
+use super::digest::DigestCompaction;
+use super::strategy::BlockCompactionStrategy;
 use super::tiered::{CompactionStrategy, DefaultCompaction};
 
 /// The window of the model, and what [`compact_messages`](super::compact_messages) keeps.
@@ -201,7 +202,7 @@ impl Default for CompactionConfig {
             max_rollup_tokens: 2_000,
             tool_output_max_lines: 50,
             in_memory_strategy: Arc::new(DefaultCompaction),
-            block_strategy: Arc::new(DefaultBlockCompaction),
+            block_strategy: Arc::new(DigestCompaction::default()),
         }
     }
 }

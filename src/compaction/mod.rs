@@ -2,6 +2,7 @@
 
 mod config;
 mod cut;
+mod digest;
 mod notes;
 mod one_liner;
 pub mod plan;
@@ -14,12 +15,13 @@ pub use config::{
     UnknownWord,
 };
 pub use cut::{cut_tool_result, truncate_head_tail};
+pub use digest::{DIGEST, Digest, DigestCompaction, DigestInput, Digester, Place, digest_of};
 pub use notes::SummaryNotes;
 pub use one_liner::one_liner;
 pub(crate) use strategy::seqs_of;
 pub use strategy::{
-    BlockCompactionStrategy, DefaultBlockCompaction, Draft, LoopSlice, Placed, Recent,
-    StrategyError, Summary,
+    BlockCompactionStrategy, DefaultBlockCompaction, Draft, LoopSlice, Placed, Recent, RollupSlice,
+    Shown, StrategyError, Summary,
 };
 pub use summarize::{
     CancelFlag, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, SummaryAnswer,

@@ -126,6 +126,11 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Returns the first loop in scope; those before are older.
+    pub fn scope(&self) -> usize {
+        self.scope
+    }
+
     /// Keeps the middle of a loop after all: its replacement would not be smaller.
     pub fn keep(&mut self, depth: usize) {
         let leaf = self.leaf();
@@ -209,6 +214,7 @@ impl<'a> Plan<'a> {
         }
         match self.config.older_loops {
             OlderLoops::Skip => false,
+            OlderLoops::Rollup if self.config.max_rollup_tokens > 0 => false,
             OlderLoops::Rollup => !is_hidden(&self.facts[spot.depth], spot.turn),
         }
     }

@@ -4,12 +4,14 @@
 //! and the turns, read only when asked for. No transaction is open meanwhile.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::config::CompactionConfig;
 use super::cut::cut_tool_result;
 use super::notes::SummaryNotes;
 use super::one_liner::one_liner;
-use crate::model::{AgentMessage, LoopId, Message, Role, UserMessage};
+use crate::model::{AgentMessage, LoopId, Message, Role, SessionId, UserMessage};
+use crate::store::append::size_through;
 use crate::store::{
     self, BlockRow, Layout, LoopKey, Section, SessionStore, StoreError, StoreRead, StoreResult,
     Turns,
@@ -49,6 +51,8 @@ pub struct LoopSlice<'a> {
     pub(crate) round: u32,
     /// The sequence after the last that the block will cover.
     pub(crate) through: u32,
+    /// Bytes of the messages read so far.
+    pub(crate) read: AtomicU64,
 }
 
 impl LoopSlice<'_> {
@@ -77,12 +81,35 @@ impl LoopSlice<'_> {
         self.round
     }
 
-    /// Returns the counter that the database is written with.
+    /// Returns the session's id.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn session_id(&self) -> StoreResult<SessionId> {
+        store::read(self.store, |read| {
+            let session = read.loop_by_key(self.in_loop)?.session;
+            Ok(read.session_by_key(session)?.session_id)
+        })
+    }
+
+    /// Returns the counter that budgets are measured with.
     pub fn counter(&self) -> &dyn TokenCounter {
         self.store.counter()
     }
 
-    /// Returns what the block in force shows in place of its compacted turns.
+    /// Returns the tokens of some turns, from stored totals.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn tokens(&self, turns: Turns) -> StoreResult<u64> {
+        store::read(self.store, |read| {
+            let before = size_through(read, self.in_loop, turns.first)?;
+            let size = size_through(read, self.in_loop, turns.end())?;
+            Ok(size.without(before).tokens)
+        })
+    }
+
+    /// Returns what the block that is in force now shows in place of its compacted turns.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -91,11 +118,14 @@ impl LoopSlice<'_> {
             return Ok(Vec::new());
         };
         store::read(self.store, |read| {
-            let said = read.block_messages(block.key)?.into_iter();
-            said.filter(|message| message.section == Section::Compacted)
-                .filter_map(|message| message.body)
+            let shown = read.block_messages(block.key)?.into_iter();
+            let own = shown.filter(|message| message.section == Section::Compacted);
+            own.filter_map(|message| message.body)
                 .filter(|body| body.role != Role::Extension)
-                .map(|body| store::decode(read, body))
+                .map(|body| {
+                    self.count_read(body.bytes);
+                    store::decode(read, body)
+                })
                 .collect()
         })
     }
@@ -124,6 +154,15 @@ impl LoopSlice<'_> {
         })
     }
 
+    /// Returns how many bytes of messages were read through this slice.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    fn count_read(&self, bytes: u64) {
+        self.read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Returns the messages of some turns; extensions are left out.
     ///
     /// # Errors
@@ -133,6 +172,7 @@ impl LoopSlice<'_> {
             let mut found = Vec::new();
             let seqs = seqs_of(read, self.in_loop, turns, self.through)?;
             read.messages(self.in_loop, seqs, &mut |row| {
+                self.count_read(row.body.bytes);
                 if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
                     let message = store::decode(read, row.body)?;
                     found.push(Placed {
@@ -164,6 +204,7 @@ impl LoopSlice<'_> {
             let mut found = Vec::new();
             for seq in long {
                 read.messages(self.in_loop, seq..seq + 1, &mut |row| {
+                    self.count_read(row.body.bytes);
                     let turn = row.turn.unwrap_or_default();
                     let message = store::decode(read, row.body)?;
                     found.push(Placed { turn, seq, message });
@@ -191,6 +232,57 @@ pub(crate) fn seqs_of(
         .turn(in_loop, turns.end())?
         .map_or(end, |turn| turn.first_seq);
     Ok(first..after.min(end))
+}
+
+/// A message that a loop shows, and the turn of the original; `None` for one of a summary.
+pub type Shown = (Option<u32>, AgentMessage);
+
+/// The loops that a rollup stands for, oldest first.
+pub struct RollupSlice<'a> {
+    pub(crate) loops: Vec<LoopId>,
+    pub(crate) extends: bool,
+    pub(crate) round: u32,
+    pub(crate) counter: &'a dyn TokenCounter,
+    pub(crate) read: &'a dyn Fn(usize) -> StoreResult<Vec<Shown>>,
+    pub(crate) task: &'a dyn Fn() -> StoreResult<Option<String>>,
+}
+
+impl RollupSlice<'_> {
+    /// Returns the loops.
+    pub fn loops(&self) -> &[LoopId] {
+        &self.loops
+    }
+
+    /// Whether the first of the loops shows the rollup that this one goes on from.
+    pub fn extends(&self) -> bool {
+        self.extends
+    }
+
+    /// Returns the token counter of the store.
+    pub fn counter(&self) -> &dyn TokenCounter {
+        self.counter
+    }
+
+    /// Returns the number that the run would have; they count a chain's committed runs from 1.
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Returns the first prompt of the chain's root.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn task(&self) -> StoreResult<Option<String>> {
+        (self.task)()
+    }
+
+    /// Returns what the context shows of a loop now.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn messages(&self, at: usize) -> StoreResult<Vec<Shown>> {
+        (self.read)(at)
+    }
 }
 
 /// What stands in place of the compacted turns.
@@ -303,6 +395,20 @@ pub trait BlockCompactionStrategy: Send + Sync {
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError>;
 
+    /// Returns the summary of the loops before the scope, of at most
+    /// [`CompactionConfig::max_rollup_tokens`]: unless overridden, the lines of the summaries that
+    /// they show and a line for each answer, the newest that fit.
+    ///
+    /// # Errors
+    /// What keeps the strategy from going on; the run fails with it.
+    fn rollup(
+        &self,
+        slice: &RollupSlice<'_>,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        Ok(rollup_of_lines(slice, config.max_rollup_tokens)?)
+    }
+
     /// Makes the whole block from the three sections; what lies between the first and the recent
     /// turns is compacted.
     ///
@@ -329,6 +435,47 @@ pub trait BlockCompactionStrategy: Send + Sync {
             recent,
         })
     }
+}
+
+/// The first line of a rollup that is made of lines.
+const ROLLUP_HEAD: &str = "[Summary of earlier loops]";
+
+fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> StoreResult<Summary> {
+    let mut lines: Vec<String> = Vec::new();
+    for at in 0..slice.loops().len() {
+        for (turn, message) in slice.messages(at)? {
+            match message.message() {
+                Some(Message::Assistant(answer)) => lines.push(one_liner(answer)),
+                Some(said @ Message::User(_)) if turn.is_none() => {
+                    lines.extend(said.texts().flat_map(str::lines).map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+    }
+    lines.retain(|line| line != ROLLUP_HEAD && !line.is_empty());
+    let message = |lines: &[String]| {
+        AgentMessage::from(Message::user(format!(
+            "{ROLLUP_HEAD}\n{}",
+            lines.join("\n")
+        )))
+    };
+    // The newest lines that fit: a longer list never costs less.
+    let counter = slice.counter();
+    let (mut low, mut high) = (0, lines.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if counter.message_tokens(&message(&lines[middle..])) <= most {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    let mut summary = Summary::default();
+    if low < lines.len() {
+        summary.messages.push(message(&lines[low..]));
+    }
+    Ok(summary)
 }
 
 /// The original's strategy: a line for each answer until the tokens are used up.

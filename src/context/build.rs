@@ -5,8 +5,8 @@ use std::ops::{ControlFlow, Range};
 
 use super::chain::Chain;
 use super::{Context, Part, PartSection, faults_of};
-use crate::compaction::seqs_of;
-use crate::model::{AgentMessage, Role, SessionId};
+use crate::compaction::{Shown, seqs_of};
+use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::store::in_force::Link;
 use crate::store::{
     self, BlockKind, BlockMessage, BlockRow, LoopRow, Section, StoreRead, StoreResult,
@@ -20,18 +20,7 @@ pub(super) fn build(
     leaf: &LoopRow,
     chain: &Chain,
 ) -> StoreResult<Context> {
-    let mut builder = Builder {
-        read,
-        context: Context {
-            session: session.clone(),
-            leaf: leaf.loop_id.clone(),
-            messages: Vec::new(),
-            tokens: 0,
-            bytes: 0,
-            parts: Vec::new(),
-            faults: Vec::new(),
-        },
-    };
+    let mut builder = Builder::new(read, session.clone(), leaf.loop_id.clone());
     for link in chain.links.iter().skip(chain.start) {
         builder.add_loop(link)?;
     }
@@ -41,9 +30,41 @@ pub(super) fn build(
     Ok(context)
 }
 
+/// Returns what one loop shows.
+pub(crate) fn shown_messages(read: &dyn StoreRead, link: &Link) -> StoreResult<Vec<Shown>> {
+    let mut builder = Builder::new(read, SessionId::generate(), link.row.loop_id.clone());
+    builder.add_loop(link)?;
+    Ok(builder
+        .turns
+        .into_iter()
+        .zip(builder.context.messages)
+        .collect())
+}
+
 struct Builder<'a> {
     read: &'a dyn StoreRead,
     context: Context,
+    /// Of each message: the turn of the original, `None` for one of a summary.
+    turns: Vec<Option<u32>>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(read: &'a dyn StoreRead, session: SessionId, leaf: LoopId) -> Self {
+        let context = Context {
+            session,
+            leaf,
+            messages: Vec::new(),
+            tokens: 0,
+            bytes: 0,
+            parts: Vec::new(),
+            faults: Vec::new(),
+        };
+        Self {
+            read,
+            context,
+            turns: Vec::new(),
+        }
+    }
 }
 
 impl Builder<'_> {
@@ -91,7 +112,7 @@ impl Builder<'_> {
         // The summary of another tool may hold extensions, which never enter a context.
         let said = messages.into_iter().filter_map(|message| message.body);
         for stored in said.filter(|stored| stored.role != Role::Extension) {
-            self.push(&mut part, stored)?;
+            self.push(&mut part, stored, None)?;
         }
         self.close(part);
         Ok(())
@@ -123,7 +144,7 @@ impl Builder<'_> {
             };
             let part = part.get_or_insert_with(|| self.part(link, section, turn));
             part.to_turn = turn;
-            self.push(part, stored)?;
+            self.push(part, stored, Some(turn))?;
             Ok(ControlFlow::Continue(()))
         })?;
         part.into_iter().for_each(|part| self.close(part));
@@ -141,7 +162,13 @@ impl Builder<'_> {
         }
     }
 
-    fn push(&mut self, part: &mut Part, stored: StoredMessage) -> StoreResult<()> {
+    fn push(
+        &mut self,
+        part: &mut Part,
+        stored: StoredMessage,
+        turn: Option<u32>,
+    ) -> StoreResult<()> {
+        self.turns.push(turn);
         part.messages += 1;
         part.tokens += stored.tokens;
         self.context.tokens += stored.tokens;

@@ -10,7 +10,7 @@ use crate::model::Role;
 use crate::store::append::size_through;
 use crate::store::in_force::{ForceWalk, Link, View};
 use crate::store::{
-    BlockKey, BlockRow, CallSite, LoopKey, Size, StoreError, StoreRead, StoreResult, Turns,
+    BlockKey, BlockRow, CallSite, LoopKey, Size, StoreError, StoreRead, StoreResult,
 };
 
 /// The loops of a chain from where the context may begin to the leaf.
@@ -32,10 +32,23 @@ impl Chain {
     pub(crate) fn load(
         read: &dyn StoreRead,
         leaf: LoopKey,
+        view: View,
+        config: &CompactionConfig,
+        limits: &ContextConfig,
+        purpose: Purpose,
+    ) -> StoreResult<Self> {
+        Self::load_with(read, leaf, view, config, limits, purpose, &[])
+    }
+
+    /// Reads a chain as if these blocks were in force.
+    pub(crate) fn load_with(
+        read: &dyn StoreRead,
+        leaf: LoopKey,
         mut view: View,
         config: &CompactionConfig,
         limits: &ContextConfig,
         purpose: Purpose,
+        blocks: &[&BlockRow],
     ) -> StoreResult<Self> {
         view.without_rollups |= config.older_loops == OlderLoops::Skip;
         let mut load = Load {
@@ -44,7 +57,8 @@ impl Chain {
             sites: Vec::new(),
         };
         let (mut shown, mut need) = (Vec::new(), Need::new(config, limits, purpose));
-        ForceWalk::new(read, leaf, view).run(&mut |link| {
+        let walk = ForceWalk::new(read, leaf, view);
+        walk.with_blocks(blocks.iter().copied()).run(&mut |link| {
             let size = shown_of(read, &link, view)?;
             let more = need.more_after(&link, size);
             load.add(link)?;
@@ -90,24 +104,6 @@ impl Chain {
             facts.hidden = place.and_then(|depth| other.facts[depth].hidden);
         }
         self
-    }
-
-    /// The same chain with other blocks in force: what they show and hide, by loop.
-    pub(crate) fn with_blocks(
-        &self,
-        blocks: impl IntoIterator<Item = (LoopKey, Size, Option<Turns>)>,
-        config: &CompactionConfig,
-        limits: &ContextConfig,
-    ) -> StoreResult<Self> {
-        let mut after = self.clone();
-        for (in_loop, size, hidden) in blocks {
-            let place = self.links.iter().position(|link| link.row.key == in_loop);
-            let Some(depth) = place else { continue };
-            after.shown[depth] = size;
-            after.facts[depth].hidden = hidden;
-        }
-        after.start = after.first_in_context(config, limits)?;
-        Ok(after)
     }
 
     /// Returns the first loop in the context. With `Skip`, a loop that shows the call of a result
@@ -311,12 +307,7 @@ fn size_to(read: &dyn StoreRead, link: &Link, view: View) -> StoreResult<Size> {
 }
 
 /// Returns the size of what came after the block.
-pub(crate) fn tail_of(
-    read: &dyn StoreRead,
-    link: &Link,
-    block: &BlockRow,
-    view: View,
-) -> StoreResult<Size> {
+fn tail_of(read: &dyn StoreRead, link: &Link, block: &BlockRow, view: View) -> StoreResult<Size> {
     let key = link.row.key;
     let covered = block.layout.end();
     if covered >= link.turns {
@@ -332,11 +323,7 @@ pub(crate) fn tail_of(
 }
 
 /// Adds up the messages of a loop; extensions do not count.
-pub(crate) fn scan(
-    read: &dyn StoreRead,
-    in_loop: LoopKey,
-    seqs: std::ops::Range<u32>,
-) -> StoreResult<Size> {
+fn scan(read: &dyn StoreRead, in_loop: LoopKey, seqs: std::ops::Range<u32>) -> StoreResult<Size> {
     let mut size = Size::default();
     read.sizes(in_loop, seqs, &mut |message| {
         if message.role != Role::Extension {

@@ -17,7 +17,8 @@ use crate::store::{
     self, LoopKey, LoopRow, SessionRow, SessionStore, StoreError, StoreRead, StoreResult, Tick,
 };
 
-pub(crate) use chain::{Chain, Purpose, budget as budget_of, tail_of};
+pub(crate) use build::shown_messages;
+pub(crate) use chain::{Chain, Purpose, budget as budget_of};
 pub use faults::{Fault, FaultKind, faults_of};
 
 /// A moment at which a context is read.

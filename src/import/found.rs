@@ -394,6 +394,7 @@ pub(crate) fn commit(
         block.row.run = key;
         let mut row = write.loop_by_key(block.row.in_loop)?;
         row.totals.generation = block.row.generation;
+        row.totals.sealed_seq = row.totals.sealed_seq.max(block.row.through);
         write.update_loop(&row)?;
         write.insert_block(&block)?;
     }

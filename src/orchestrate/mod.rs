@@ -10,16 +10,18 @@ mod commit;
 mod flips;
 mod notes;
 mod report;
+mod rollup;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use crate::compaction::plan::{Costs, Kept, Plan};
 use crate::compaction::{
     BlockCompactionStrategy, CompactionConfig, ContextConfig, Draft, LoopSlice, RunConfig,
-    StrategyError,
+    StrategyError, Summary, SummaryNotes,
 };
-use crate::context::{Chain, Purpose, budget_of, leaf_of, session_of, tail_of};
+use crate::context::{Chain, Purpose, leaf_of, session_of};
 use crate::model::{LoopId, SessionId, Time};
 use crate::store::append::size_through;
 use crate::store::in_force::View;
@@ -73,7 +75,7 @@ pub fn compact_session_loops(
     }
     let mut work = Work::new(store, &ground, request);
     let planned = work.make_blocks();
-    let asked = notes::take(&mut report, work.drafts.values())?;
+    let asked = notes::take(&mut report, work.notes())?;
     let attempt = commit::Attempt {
         store,
         ground: &ground,
@@ -100,10 +102,12 @@ pub(crate) struct Ground {
     leaf: LoopKey,
     /// As the plan sees it: through the blocks in force, or raw with `force`.
     chain: Chain,
-    /// Through the blocks in force.
-    real: Chain,
-    /// These blocks.
+    /// The first loop that can be planned: the one after the anchor of the rollup in force.
+    base: usize,
+    /// The block on each loop of the chain that is really in force.
     in_force: Vec<(LoopKey, Option<BlockKey>)>,
+    /// The anchor of the rollup that is really in force.
+    anchor: Option<LoopKey>,
     /// The number that the run would have.
     round: u32,
 }
@@ -127,6 +131,8 @@ impl Ground {
                 Purpose::Plan,
             )?;
             let in_force = real.in_force();
+            let anchor = real.links.first().filter(|link| link.is_anchor());
+            let anchor = anchor.map(|link| link.row.key);
             let chain = if request.force {
                 let raw = View {
                     raw: true,
@@ -134,14 +140,19 @@ impl Ground {
                 };
                 Chain::load(read, leaf.key, raw, config, window, Purpose::Plan)?.hiding_as(&real)
             } else {
-                real.clone()
+                real
+            };
+            let base = match chain.links.first() {
+                Some(first) if first.is_anchor() && chain.links.len() > 1 => 1,
+                _ => 0,
             };
             Ok(Self {
                 session: owner.key,
                 leaf: leaf.key,
                 chain,
-                real,
+                base,
                 in_force,
+                anchor,
                 round: notes::next_round(read, leaf.key)?,
             })
         })
@@ -155,12 +166,18 @@ impl Ground {
         }
     }
 
-    /// Whether a block really is in force on a loop.
+    /// Whether a block or a rollup really applies to a loop.
     fn block_applies(&self, depth: usize) -> bool {
         let key = self.chain.links[depth].row.key;
-        self.in_force
-            .iter()
-            .any(|(in_loop, block)| *in_loop == key && block.is_some())
+        let has_block =
+            |(in_loop, block): &(LoopKey, Option<BlockKey>)| *in_loop == key && block.is_some();
+        self.in_force.iter().any(has_block) || self.anchor.is_some_and(|anchor| key <= anchor)
+    }
+
+    /// Returns the rollup in force, if it stands on the leaf itself.
+    fn rollup_on_leaf(&self) -> Option<&BlockRow> {
+        let leaf = self.chain.links.last().filter(|link| link.is_anchor())?;
+        leaf.block.as_ref()
     }
 }
 
@@ -186,6 +203,8 @@ struct Work<'a> {
     budget: u64,
     /// What the strategy made, by loop and layout: a plan that settles again asks once.
     drafts: HashMap<(usize, Layout), Draft>,
+    /// What was noted of summaries that belong to no draft.
+    noted: Vec<SummaryNotes>,
 }
 
 impl<'a> Work<'a> {
@@ -196,34 +215,56 @@ impl<'a> Work<'a> {
             config: &request.config,
             strategy: &*request.config.block_strategy,
             force: request.force,
-            budget: budget_of(&request.window),
+            budget: rollup::budget(&request.config, &request.window),
             drafts: HashMap::new(),
+            noted: Vec::new(),
         }
+    }
+
+    fn note(&mut self, summary: &Summary) {
+        self.noted.push(summary.notes.clone());
+    }
+
+    /// Returns what the strategy noted, also of drafts that went into no block.
+    fn notes(&self) -> impl Iterator<Item = &SummaryNotes> {
+        let drafts = self.drafts.values().filter_map(Draft::notes);
+        drafts.chain(&self.noted)
     }
 
     /// Plans, asks the strategy for text, and plans again as long as a text is not smaller than
     /// what it replaces.
     fn make_blocks(&mut self) -> Result<Planned, StrategyError> {
-        let ground = self.ground;
-        let mut plan = Plan::new(&ground.chain.facts, self.config, self.budget);
+        if let Some(rollup) = self.ground.rollup_on_leaf() {
+            return self.extend_leaf(rollup);
+        }
+        let (ground, base) = (self.ground, self.ground.base);
+        let facts = rollup::facts_from(&ground.chain.facts, base);
+        let mut plan = Plan::new(&facts, self.config, self.budget);
         loop {
             store::read(self.store, |read| {
                 plan.settle(&mut ChainCosts {
                     read,
                     chain: &ground.chain,
+                    base,
                     config: self.config,
                 })
             })?;
-            let kept: Vec<(usize, Kept)> = plan.in_scope().collect();
+            let kept: Vec<(usize, Kept)> = plan
+                .in_scope()
+                .map(|(depth, kept)| (depth + base, kept))
+                .collect();
             let mut settled = true;
             for (depth, kept) in &kept {
                 if !self.shrinks(*depth, kept)? {
-                    plan.keep(*depth);
+                    plan.keep(*depth - base);
                     settled = false;
                 }
             }
             if settled {
-                return self.blocks_for(&kept);
+                let mut planned = self.blocks_for(&kept)?;
+                let rollup = self.rollup(base + plan.scope())?;
+                planned.made.splice(0..0, rollup);
+                return Ok(planned);
             }
         }
     }
@@ -261,6 +302,7 @@ impl<'a> Work<'a> {
             before: link.block.clone(),
             round: self.ground.round,
             through: self.through(depth, &layout)?,
+            read: AtomicU64::default(),
         };
         let draft = self.strategy.compact(&slice, self.config)?;
         blocks::check(&draft, &layout, &self.ground.chain.facts, depth)
@@ -341,27 +383,42 @@ impl<'a> Work<'a> {
         } else {
             BlockKind::Earlier
         };
-        let row = BlockRow {
-            key: BlockKey(0),
-            in_loop: link.row.key,
-            generation: 0,
-            run: store::RunKey(0),
-            kind,
-            extends: None,
-            layout: draft.layout(),
-            through: self.through(depth, &layout)?,
-            tokens_covered: 0,
-            size: Size::default(),
-            strategy: notes::made_by(&draft, self.strategy).to_owned(),
-            shaping: self.strategy.shaping(self.config),
-            created_at: Time::now().as_str().to_owned(),
-            extra: None,
-        };
+        let through = self.through(depth, &layout)?;
+        let summary = draft.compacted.as_ref().map(|(_, summary)| summary.clone());
+        let summary = summary.unwrap_or_default();
+        let row = self.row(depth, kind, draft.layout(), through, &summary);
         let counter = self.store.counter();
         let block = store::read(self.store, |read| {
             blocks::assemble(read, row, draft, counter)
         })?;
         Ok(Some(block))
+    }
+
+    /// Returns a row for a block on a loop; its sizes are not known yet.
+    fn row(
+        &self,
+        depth: usize,
+        kind: BlockKind,
+        layout: Layout,
+        through: u32,
+        summary: &Summary,
+    ) -> BlockRow {
+        BlockRow {
+            key: BlockKey(0),
+            in_loop: self.ground.chain.links[depth].row.key,
+            generation: 0,
+            run: store::RunKey(0),
+            kind,
+            extends: None,
+            layout,
+            through,
+            tokens_covered: 0,
+            size: Size::default(),
+            strategy: notes::made_by(summary, self.strategy).to_owned(),
+            shaping: self.strategy.shaping(self.config),
+            created_at: Time::now().as_str().to_owned(),
+            extra: None,
+        }
     }
 }
 
@@ -375,12 +432,14 @@ fn size_of(read: &dyn StoreRead, in_loop: LoopKey, turns: Turns) -> StoreResult<
 struct ChainCosts<'a> {
     read: &'a dyn StoreRead,
     chain: &'a Chain,
+    /// The loop that the plan counts as the first.
+    base: usize,
     config: &'a CompactionConfig,
 }
 
 impl Costs for ChainCosts<'_> {
     fn planned(&mut self, depth: usize, kept: &Kept) -> StoreResult<u64> {
-        let link = &self.chain.links[depth];
+        let link = &self.chain.links[self.base + depth];
         let key = link.row.key;
         let through = |turns| Ok::<_, StoreError>(size_through(self.read, key, turns)?.tokens);
         let (first, recent) = (through(kept.first)?, through(kept.recent)?);
@@ -389,7 +448,7 @@ impl Costs for ChainCosts<'_> {
     }
 
     fn in_force(&mut self, depth: usize) -> StoreResult<u64> {
-        Ok(self.chain.shown[depth].tokens)
+        Ok(self.chain.shown[self.base + depth].tokens)
     }
 }
 
@@ -400,19 +459,20 @@ fn size_after(
     request: &CompactRequest,
     made: &[Made],
 ) -> StoreResult<Size> {
-    let mut changed = Vec::new();
-    for Made { depth, block } in made {
-        let link = &ground.chain.links[*depth];
-        let tail = store::read(store, |read| {
-            tail_of(read, link, &block.row, View::default())
-        })?;
-        let mut size = block.row.size;
-        size.add(tail);
-        changed.push((link.row.key, size, block.row.layout.compacted));
-    }
-    let after = ground
-        .real
-        .with_blocks(changed, &request.config, &request.window)?;
+    let (config, window) = (&request.config, &request.window);
+    let blocks: Vec<&BlockRow> = made.iter().map(|made| &made.block.row).collect();
+    let view = View::default();
+    let after = store::read(store, |read| {
+        Chain::load_with(
+            read,
+            ground.leaf,
+            view,
+            config,
+            window,
+            Purpose::Plan,
+            &blocks,
+        )
+    })?;
     Ok(after.size())
 }
 

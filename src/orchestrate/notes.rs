@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::report::CompactReport;
-use crate::compaction::{BlockCompactionStrategy, Draft, SummaryNotes};
+use crate::compaction::{BlockCompactionStrategy, Summary, SummaryNotes};
 use crate::model::{Extra, Json, Usage};
 use crate::store::in_force::{ForceWalk, View};
 use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
@@ -12,12 +12,10 @@ use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
 /// Returns whether a summariser was asked.
 pub(super) fn take<'a>(
     report: &mut CompactReport,
-    drafts: impl Iterator<Item = &'a Draft>,
+    notes: impl Iterator<Item = &'a SummaryNotes>,
 ) -> StoreResult<bool> {
     let mut all = SummaryNotes::default();
-    drafts
-        .filter_map(Draft::notes)
-        .for_each(|notes| all.add(notes));
+    notes.for_each(|notes| all.add(notes));
     report.usage = usage(&all)?;
     report.fallback = all.fallback;
     report.error = all.error;
@@ -54,9 +52,12 @@ fn json<T: serde::Serialize>(value: &T) -> StoreResult<Json> {
     Json::of(value).map_err(|error| StoreError::Invalid(error.to_string()))
 }
 
-/// Names what made a draft: a block that a fallback made is not taken for the strategy's own.
-pub(super) fn made_by<'a>(draft: &'a Draft, strategy: &'a dyn BlockCompactionStrategy) -> &'a str {
-    let fallback = draft.notes().and_then(|notes| notes.fallback.as_deref());
+/// Names what made a summary: a block that a fallback made is not taken for the strategy's own.
+pub(super) fn made_by<'a>(
+    summary: &'a Summary,
+    strategy: &'a dyn BlockCompactionStrategy,
+) -> &'a str {
+    let fallback = summary.notes.fallback.as_deref();
     fallback.unwrap_or_else(|| strategy.name())
 }
 

@@ -57,6 +57,8 @@ pub struct ForceWalk<'a> {
     next: Option<(LoopKey, u32)>,
     leaf: LoopKey,
     live: HashMap<RunKey, bool>,
+    /// Blocks that are to be written: as if they were in force already.
+    instead: HashMap<LoopKey, BlockRow>,
 }
 
 impl<'a> ForceWalk<'a> {
@@ -70,7 +72,16 @@ impl<'a> ForceWalk<'a> {
             next,
             leaf,
             live: HashMap::new(),
+            instead: HashMap::new(),
         }
+    }
+
+    /// The same walk as if these blocks were in force.
+    #[must_use]
+    pub fn with_blocks<'b>(mut self, blocks: impl IntoIterator<Item = &'b BlockRow>) -> Self {
+        let by_loop = |block: &BlockRow| (block.in_loop, block.clone());
+        self.instead = blocks.into_iter().map(by_loop).collect();
+        self
     }
 
     /// Visits the loops of the chain, leaf first, with the block in force on each; stops after the
@@ -108,10 +119,10 @@ impl<'a> ForceWalk<'a> {
 
     fn link(&mut self, row: LoopRow, cut: u32) -> StoreResult<Link> {
         self.meet(&row, cut);
-        let block = if self.view.raw {
-            None
-        } else {
-            self.block_of(row.key)?
+        let block = match self.instead.get(&row.key) {
+            Some(block) => Some(block.clone()),
+            None if self.view.raw => None,
+            None => self.block_of(row.key)?,
         };
         let turns = cut.min(row.totals.turns);
         let mut link = Link {

@@ -33,6 +33,7 @@ pub type Visit<'a, T> = dyn FnMut(T) -> StoreResult<ControlFlow<()>> + 'a;
 /// - `read` must show one moment: rows that other writers commit meanwhile must not appear.
 /// - `write` must be atomic and serial: all of it or none, also after a crash, and what it returned
 ///   `Ok` for must survive a power loss (at the default durability).
+/// - Neither door may be opened within the other or itself by one thread: it could wait for itself.
 /// - A message, block, run or flip that was committed must never change; an attempt must fail.
 pub trait SessionStore: Send + Sync {
     /// Runs `work` on one snapshot.

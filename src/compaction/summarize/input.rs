@@ -3,7 +3,7 @@
 use crate::model::{AgentMessage, Int, Message};
 use crate::store::{StoreResult, Turns};
 
-use super::super::strategy::{LoopSlice, Placed};
+use super::super::strategy::{LoopSlice, Placed, RollupSlice};
 
 /// Stands for a task that nobody gave.
 const UNKNOWN_TASK: &str = "Unknown task";
@@ -37,6 +37,30 @@ impl Input {
                 .unwrap_or_else(|| UNKNOWN_TASK.to_owned()),
             previous: (!before.is_empty()).then(|| join(before.iter().map(text_of))),
             messages,
+        })
+    }
+
+    /// Reads what a rollup needs: what its loops show, and the task of the root.
+    pub(super) fn of_loops(slice: &RollupSlice<'_>) -> StoreResult<Self> {
+        let (mut previous, mut messages, mut tokens) = (Vec::new(), Vec::new(), 0);
+        for at in 0..slice.loops().len() {
+            for (turn, message) in slice.messages(at)? {
+                tokens += slice.counter().message_tokens(&message);
+                let summarised = at == 0 && slice.extends() && turn.is_none();
+                if summarised {
+                    previous.push(text_of(&message));
+                } else {
+                    let (turn, seq) = (turn.unwrap_or_default(), 0);
+                    messages.push(Placed { turn, seq, message });
+                }
+            }
+        }
+        let task = slice.task()?.filter(|task| !task.trim().is_empty());
+        Ok(Self {
+            task: task.unwrap_or_else(|| UNKNOWN_TASK.to_owned()),
+            previous: (!previous.is_empty()).then(|| previous.join("\n")),
+            messages,
+            tokens,
         })
     }
 

@@ -20,10 +20,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::config::CompactionConfig;
+use super::digest::DigestCompaction;
 use super::notes::SummaryNotes;
-use super::strategy::{
-    BlockCompactionStrategy, DefaultBlockCompaction, LoopSlice, StrategyError, Summary,
-};
+use super::strategy::{BlockCompactionStrategy, LoopSlice, RollupSlice, StrategyError, Summary};
 use crate::model::{AgentMessage, AssistantMessage, Content, Message, UserMessage};
 use crate::store::Turns;
 use crate::tokens::TokenCounter;
@@ -41,21 +40,12 @@ pub struct SummarizeCompaction {
     cancel: CancelFlag,
 }
 
-/// One call of a summariser: what it reads, and what it may write.
-struct Round<'a> {
-    input: &'a Input,
-    number: u32,
-    /// Tokens that the text may have.
-    most: u64,
-    counter: &'a dyn TokenCounter,
-}
-
 impl SummarizeCompaction {
     /// Summaries by `summarizer`, with default options and fallback.
     pub fn new(summarizer: Arc<dyn Summarizer>) -> Self {
         Self {
             summarizer,
-            fallback: Arc::new(DefaultBlockCompaction),
+            fallback: Arc::new(DigestCompaction::default()),
             options: SummarizeOptions::default(),
             cancel: CancelFlag::new(),
         }
@@ -82,14 +72,14 @@ impl SummarizeCompaction {
         self
     }
 
-    fn request(&self, round: &Round<'_>, messages: &str) -> SummaryRequest {
+    fn request(&self, round: u32, input: &Input, text: &str, most: u64) -> SummaryRequest {
         let options = &self.options;
-        let asked_tokens = options.asked_tokens.min(round.most * 4 / 5);
+        let asked_tokens = options.asked_tokens.min(most * 4 / 5);
         SummaryRequest {
             system: prompt::SYSTEM.to_owned(),
-            prompt: prompt::user_prompt(round.input, messages, round.number, asked_tokens),
+            prompt: prompt::user_prompt(input, text, round, asked_tokens),
             asked_tokens,
-            max_tokens: options.max_tokens.min(round.most),
+            max_tokens: options.max_tokens.min(most),
             temperature: options.temperature,
             deadline: Instant::now() + options.timeout,
             cancel: self.cancel.clone(),
@@ -111,15 +101,17 @@ impl SummarizeCompaction {
 
     fn write(
         &self,
-        round: &Round<'_>,
+        (round, counter): (u32, &dyn TokenCounter),
+        input: &Input,
+        most: u64,
         notes: &mut SummaryNotes,
     ) -> Result<(AgentMessage, Formatted), String> {
-        let input = round.input;
         let formatted = prompt::format_messages(&input.messages, &self.options);
-        let answer = self.ask(&self.request(round, &formatted.text), notes)?;
-        let count = |text: &str| round.counter.message_tokens(&self.message(input, text));
+        let request = self.request(round, input, &formatted.text, most);
+        let answer = self.ask(&request, notes)?;
+        let count = |text: &str| counter.message_tokens(&self.message(input, text));
         let marker = self.options.marker.as_deref();
-        let text = answer::finish(&answer, &input.task, marker, round.most, &count)?;
+        let text = answer::finish(&answer, &input.task, marker, most, &count)?;
         let (tokens, read) = (count(&text), input.tokens);
         if tokens >= read {
             return Err(format!(
@@ -129,31 +121,18 @@ impl SummarizeCompaction {
         Ok((self.message(input, &text), formatted))
     }
 
-    /// Lets the summariser write about `turns`, or else the fallback.
-    fn write_or(
+    /// Notes that the fallback made a summary, and why.
+    fn fallen_back(
         &self,
-        round: &Round<'_>,
-        turns: impl Iterator<Item = u32>,
-        fallback: impl FnOnce() -> Result<Summary, StrategyError>,
-    ) -> Result<Summary, StrategyError> {
-        let mut notes = SummaryNotes::default();
-        match self.write(round, &mut notes) {
-            Ok((message, formatted)) => Ok(Summary {
-                messages: vec![message],
-                turns: turns
-                    .filter(|turn| !formatted.left_out.contains(turn))
-                    .collect(),
-                notes,
-            }),
-            Err(reason) => {
-                let mut summary = fallback()?;
-                notes.fallback = Some(self.fallback.name().to_owned());
-                notes.error = Some(reason);
-                notes.add(&summary.notes);
-                summary.notes = notes;
-                Ok(summary)
-            }
-        }
+        mut summary: Summary,
+        mut notes: SummaryNotes,
+        reason: String,
+    ) -> Summary {
+        notes.fallback = Some(self.fallback.name().to_owned());
+        notes.error = Some(reason);
+        notes.add(&summary.notes);
+        summary.notes = notes;
+        summary
     }
 
     fn message(&self, input: &Input, text: &str) -> AgentMessage {
@@ -186,15 +165,42 @@ impl BlockCompactionStrategy for SummarizeCompaction {
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
         let input = Input::read(slice, turns, self.name())?;
-        let round = Round {
-            input: &input,
-            number: slice.round(),
-            most: config.max_summary_tokens,
-            counter: slice.counter(),
-        };
-        self.write_or(&round, turns.first..turns.end(), || {
-            self.fallback.keep_compacted(slice, turns, config)
-        })
+        let mut notes = SummaryNotes::default();
+        let asked_by = (slice.round(), slice.counter());
+        match self.write(asked_by, &input, config.max_summary_tokens, &mut notes) {
+            Ok((message, formatted)) => Ok(Summary {
+                messages: vec![message],
+                turns: (turns.first..turns.end())
+                    .filter(|turn| !formatted.left_out.contains(turn))
+                    .collect(),
+                notes,
+            }),
+            Err(reason) => {
+                let summary = self.fallback.keep_compacted(slice, turns, config)?;
+                Ok(self.fallen_back(summary, notes, reason))
+            }
+        }
+    }
+
+    fn rollup(
+        &self,
+        slice: &RollupSlice<'_>,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        let input = Input::of_loops(slice)?;
+        let mut notes = SummaryNotes::default();
+        let asked_by = (slice.round(), slice.counter());
+        match self.write(asked_by, &input, config.max_rollup_tokens, &mut notes) {
+            Ok((message, _)) => Ok(Summary {
+                messages: vec![message],
+                notes,
+                ..Summary::default()
+            }),
+            Err(reason) => {
+                let summary = self.fallback.rollup(slice, config)?;
+                Ok(self.fallen_back(summary, notes, reason))
+            }
+        }
     }
 }
 

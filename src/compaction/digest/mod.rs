@@ -1,0 +1,365 @@
+//! The default strategy: what an agent is likely to need again, extracted without a model.
+//!
+//! A digest is one message: which turns it stands for and how to read them, the task, what the
+//! user said since, then values under the names that the data gives them, each with the turn it
+//! stood in last. It spends its budget on what is worth most per byte (`rank`), and can be read
+//! back (`line`): a later digest of the same loop reads the one before and only the new turns.
+//! Nothing here knows a language or a domain; names come from keys, tools and position.
+
+mod fact;
+mod gather;
+mod line;
+mod page;
+mod rank;
+mod scan;
+mod shape;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub use fact::Place;
+
+use self::gather::Gatherer;
+use self::page::{Page, Writer};
+use super::config::CompactionConfig;
+use super::strategy::{
+    BlockCompactionStrategy, LoopSlice, Placed, RollupSlice, StrategyError, Summary,
+};
+use crate::model::{
+    AgentMessage, AssistantMessage, Content, Int, LoopId, Message, Role, UserMessage,
+};
+use crate::store::{BlockKind, Turns};
+use crate::tokens::TokenCounter;
+
+/// The strategy's name, stored with its blocks.
+pub const DIGEST: &str = "digest";
+
+/// Something that a digest is made from.
+#[derive(Clone, Debug)]
+pub enum DigestInput {
+    /// Messages of a loop.
+    Messages {
+        /// The loop's short name, without spaces; none if there is only one loop.
+        of: Option<String>,
+        /// The messages with their turns.
+        messages: Vec<Placed>,
+    },
+    /// The text of an earlier summary.
+    Summary {
+        /// The short name of the loop that facts without a name of their own come from.
+        of: Option<String>,
+        /// The turn that the text is taken to come from if it is no digest.
+        turn: u32,
+        /// The text.
+        text: String,
+    },
+}
+
+/// What a digest says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Digest {
+    /// The text; empty if nothing fits.
+    pub text: String,
+    /// Where what it says comes from.
+    pub places: BTreeSet<Place>,
+    /// The time of the newest message read.
+    pub timestamp: Option<Int>,
+}
+
+impl Digest {
+    /// Returns the digest as a message of the user or, if `role` is that, of the assistant; none
+    /// if it is empty.
+    pub fn message(&self, role: Role) -> Option<AgentMessage> {
+        if self.text.is_empty() {
+            return None;
+        }
+        Some(message(&self.text, role, self.timestamp.clone()))
+    }
+}
+
+fn message(text: &str, role: Role, timestamp: Option<Int>) -> AgentMessage {
+    let content = vec![Content::text(text)];
+    AgentMessage::from(match role {
+        Role::Assistant => Message::Assistant(AssistantMessage {
+            content,
+            timestamp,
+            ..AssistantMessage::default()
+        }),
+        Role::User | Role::ToolResult | Role::Extension => {
+            Message::User(UserMessage { content, timestamp })
+        }
+    })
+}
+
+/// Makes a digest of loops or parts of them, oldest first.
+///
+/// ```
+/// use loopstore::{DigestInput, Digester, HeuristicTokenCounter};
+/// let mut digester = Digester::new();
+/// digester.add(DigestInput::Summary { of: None, turn: 3, text: "Ticket A17B is open.".into() });
+/// let digest = digester.finish(200, &HeuristicTokenCounter);
+/// assert!(digest.text.contains("A17B"));
+/// ```
+#[derive(Default)]
+pub struct Digester {
+    gatherer: Gatherer,
+    headers: Vec<String>,
+}
+
+impl Digester {
+    /// Begins with nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what the first line may say, the best first; a shorter one is taken where the budget
+    /// is small. Each must begin with `[Digest` and be one line.
+    #[must_use]
+    pub fn with_headers(mut self, headers: Vec<String>) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Reads something; what is added later is newer.
+    pub fn add(&mut self, input: DigestInput) {
+        match input {
+            DigestInput::Messages { of, messages } => {
+                self.gatherer.messages(name(of).as_ref(), &messages);
+            }
+            DigestInput::Summary { of, turn, text } => {
+                self.gatherer.summary(name(of).as_ref(), turn, &text);
+            }
+        }
+    }
+
+    /// Writes the digest, whose message has at most `budget` tokens.
+    pub fn finish(self, budget: u64, counter: &dyn TokenCounter) -> Digest {
+        let (ledger, timestamp) = self.gatherer.finish();
+        let headers = if self.headers.is_empty() {
+            default_headers(ledger.span())
+        } else {
+            self.headers
+        };
+        let page = fit(&Writer::new(&ledger), &headers, budget, counter);
+        Digest {
+            text: page.text,
+            places: page.places,
+            timestamp,
+        }
+    }
+}
+
+fn name(of: Option<String>) -> Option<Arc<str>> {
+    of.map(|name| Arc::from(fact::clean_label(&name)))
+}
+
+fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
+    let of = match span {
+        Some((first, last)) => format!(" of turns {first}..{last}"),
+        None => String::new(),
+    };
+    vec![
+        format!(
+            "[Digest{of}: facts with the turn (tN) that they come from. \
+             `loopstore expand` shows whole turns]"
+        ),
+        format!("[Digest{of}; loopstore expand]"),
+        "[Digest]".into(),
+    ]
+}
+
+/// Makes a digest of `parts`, oldest first, whose message has at most `budget` tokens.
+pub fn digest_of(
+    parts: &mut dyn Iterator<Item = DigestInput>,
+    budget: u64,
+    counter: &dyn TokenCounter,
+) -> Digest {
+    let mut digester = Digester::new();
+    parts.for_each(|part| digester.add(part));
+    digester.finish(budget, counter)
+}
+
+/// Returns the largest page whose message is within the budget, or nearly so.
+fn fit(writer: &Writer<'_>, headers: &[String], budget: u64, counter: &dyn TokenCounter) -> Page {
+    let tokens = |page: &Page| counter.message_tokens(&message(&page.text, Role::User, None));
+    // Exact for the default counter.
+    let mut most =
+        usize::try_from(budget.saturating_sub(4).saturating_mul(4)).unwrap_or(usize::MAX);
+    let (mut fits, mut too_large): (Option<(usize, Page)>, Option<usize>) = (None, None);
+    for _ in 0..24 {
+        let page = writer.page(headers, most);
+        let spent = tokens(&page);
+        if spent > budget {
+            too_large = Some(most);
+        } else {
+            let is_enough = !page.is_full || spent + budget / 100 >= budget;
+            fits = Some((most, page));
+            if is_enough {
+                break;
+            }
+        }
+        let low = fits.as_ref().map_or(0, |(most, _)| *most);
+        most = match too_large {
+            Some(high) if high - low <= 1 => break,
+            Some(high) => low + (high - low) / 2,
+            None => low.saturating_add(low / 8 + 16),
+        };
+    }
+    fits.map_or_else(|| writer.page(headers, 0), |(_, page)| page)
+}
+
+/// Replaces turns by what an agent is likely to need of them, without a model.
+///
+/// One message of at most [`CompactionConfig::max_summary_tokens`], and of at most half of what
+/// it stands for.
+#[derive(Clone, Copy, Debug)]
+pub struct DigestCompaction {
+    role: Role,
+}
+
+impl Default for DigestCompaction {
+    fn default() -> Self {
+        Self { role: Role::User }
+    }
+}
+
+impl DigestCompaction {
+    /// Makes the digest a message of the assistant, or of the user (the default).
+    #[must_use]
+    pub fn with_role(self, role: Role) -> Self {
+        Self { role }
+    }
+}
+
+impl BlockCompactionStrategy for DigestCompaction {
+    fn name(&self) -> &str {
+        DIGEST
+    }
+
+    fn keep_compacted(
+        &self,
+        slice: &LoopSlice<'_>,
+        turns: Turns,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        let counter = slice.counter();
+        let mut digester = Digester::new().with_headers(headers(slice, turns)?);
+        let mut rest = Some(turns);
+        if let Some((covered, text)) = earlier_digest(slice, turns, config)? {
+            rest = Turns::of(covered.end()..turns.end());
+            digester.add(DigestInput::Summary {
+                of: None,
+                turn: covered.last,
+                text,
+            });
+        }
+        if let Some(rest) = rest {
+            let messages = slice.messages(rest)?;
+            digester.add(DigestInput::Messages { of: None, messages });
+        }
+        let budget = config.max_summary_tokens.min(slice.tokens(turns)? / 2);
+        let digest = digester.finish(budget, counter);
+        Ok(Summary {
+            messages: digest.message(self.role).into_iter().collect(),
+            turns: digest.places.iter().map(|place| place.turn).collect(),
+            ..Summary::default()
+        })
+    }
+
+    fn rollup(
+        &self,
+        slice: &RollupSlice<'_>,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        let mut digester = Digester::new().with_headers(rollup_headers(slice));
+        for (at, id) in slice.loops().iter().enumerate() {
+            // What a rollup before says names its loops itself.
+            let of = (at > 0 || !slice.extends()).then(|| short(id));
+            let mut messages = Vec::new();
+            for (turn, message) in slice.messages(at)? {
+                match turn {
+                    Some(turn) => {
+                        let seq = 0;
+                        messages.push(Placed { turn, seq, message });
+                    }
+                    None => {
+                        let texts = message.message().into_iter().flat_map(Message::texts);
+                        let text = texts.collect::<Vec<_>>().join("\n");
+                        let (of, turn) = (of.clone(), 0);
+                        digester.add(DigestInput::Summary { of, turn, text });
+                    }
+                }
+            }
+            digester.add(DigestInput::Messages { of, messages });
+        }
+        let digest = digester.finish(config.max_rollup_tokens, slice.counter());
+        Ok(Summary {
+            messages: digest.message(self.role).into_iter().collect(),
+            ..Summary::default()
+        })
+    }
+}
+
+/// Returns a loop's name in a rollup: the beginning of its id.
+fn short(id: &LoopId) -> String {
+    let plain = id.as_str().chars().filter(|c| !c.is_whitespace());
+    plain.take(12).collect()
+}
+
+fn rollup_headers(slice: &RollupSlice<'_>) -> Vec<String> {
+    let last = slice.loops().last().map(|id| fact::flat(id.as_str()));
+    let last = last.unwrap_or_default();
+    vec![
+        format!("[Digest of the loops through {last}: facts with loop and turn (loop tN)]"),
+        format!("[Digest through {last}]"),
+        "[Digest]".to_owned(),
+    ]
+}
+
+fn headers(slice: &LoopSlice<'_>, turns: Turns) -> Result<Vec<String>, StrategyError> {
+    let (first, last, id) = (turns.first, turns.last, slice.loop_id());
+    let id = fact::flat(id.as_str());
+    let session = fact::flat(slice.session_id()?.as_str());
+    Ok(vec![
+        format!(
+            "[Digest of turns {first}..{last} of loop {id}: facts with the turn (tN) that they \
+             come from. Whole turns: loopstore expand {session} --loop {id} --turns A..B]"
+        ),
+        format!("[Digest of turns {first}..{last} of loop {id}; loopstore expand shows them]"),
+        format!("[Digest of turns {first}..{last}; loopstore expand]"),
+        format!("[Digest {first}..{last}]"),
+    ])
+}
+
+/// Returns the text of the digest in force if it covers the first of `turns`, with what it covers.
+///
+/// One made for another budget is not used: it may lack what fits now.
+fn earlier_digest(
+    slice: &LoopSlice<'_>,
+    turns: Turns,
+    config: &CompactionConfig,
+) -> Result<Option<(Turns, String)>, StrategyError> {
+    let Some(block) = slice.before() else {
+        return Ok(None);
+    };
+    let Some(covered) = block.layout.compacted else {
+        return Ok(None);
+    };
+    let extends = block.strategy == DIGEST
+        && block.kind != BlockKind::Rollup
+        && block.shaping == config.shaping()
+        && covered.first == turns.first
+        && covered.last <= turns.last;
+    if !extends {
+        return Ok(None);
+    }
+    let messages = slice.before_messages()?;
+    let text = match messages.as_slice() {
+        [only] => only.message().and_then(|m| m.texts().next()),
+        _ => None,
+    };
+    let is_digest = |text: &&str| text.starts_with(line::OPENING);
+    Ok(text
+        .filter(is_digest)
+        .map(|text| (covered, text.to_owned())))
+}

@@ -1,0 +1,217 @@
+//! Finds values in plain text: names, paths, numbers, quoted strings, and what they are called.
+
+use super::shape::{Shape, is_value};
+
+/// A value found in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found<'a> {
+    /// The value, as it stands in the text.
+    pub(super) value: &'a str,
+    /// What stands before it as its name (`name: value`, `name=value`).
+    pub(super) label: Option<&'a str>,
+    /// Whether it stood in quotes.
+    pub(super) quoted: bool,
+}
+
+/// Opening and closing quotes.
+const QUOTES: [(char, char); 7] = [
+    ('`', '`'),
+    ('"', '"'),
+    ('\'', '\''),
+    ('“', '”'),
+    ('「', '」'),
+    ('«', '»'),
+    ('‘', '’'),
+];
+
+/// Calls `each` with every value of `text`. Plain words are left out.
+pub(super) fn scan<'a>(text: &'a str, each: &mut dyn FnMut(Found<'a>)) {
+    for line in text.lines() {
+        named_line(line, each);
+        quoted(line, each);
+        tokens(line, each);
+    }
+}
+
+/// A line that is a name and a value of several words.
+fn named_line<'a>(line: &'a str, each: &mut dyn FnMut(Found<'a>)) {
+    let rest = line.trim_start_matches(|c: char| c.is_whitespace() || c == '-' || c == '*');
+    let Some(at) = rest.find([':', '=']) else {
+        return;
+    };
+    let (label, value) = (rest[..at].trim_end(), rest[at + 1..].trim());
+    let names = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | ' ');
+    if !label.is_empty()
+        && label.chars().count() <= 30
+        && label.chars().all(names)
+        && value.contains(' ')
+        && is_value(value)
+    {
+        let label = Some(label);
+        each(Found {
+            value,
+            label,
+            quoted: false,
+        });
+    }
+}
+
+fn quoted<'a>(line: &'a str, each: &mut dyn FnMut(Found<'a>)) {
+    for (open, close) in QUOTES {
+        let mut from = 0;
+        while let Some(start) = line[from..].find(open).map(|at| from + at) {
+            let inside = start + open.len_utf8();
+            let opens = !line[..start].ends_with(char::is_alphanumeric);
+            let Some(end) = line[inside..].find(close).map(|at| inside + at) else {
+                break;
+            };
+            if opens && is_value(&line[inside..end]) {
+                each(Found {
+                    value: &line[inside..end],
+                    label: label_before(&line[..start]),
+                    quoted: true,
+                });
+            }
+            from = if opens {
+                end + close.len_utf8()
+            } else {
+                inside
+            };
+        }
+    }
+}
+
+/// Returns the name right before a `:` or `=` that ends `text`.
+fn label_before(text: &str) -> Option<&str> {
+    let text = text.trim_end();
+    let text = text.strip_suffix([':', '='])?;
+    let text = text.trim_end().trim_end_matches(['"', '\'', '`']);
+    let names = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let start = text
+        .char_indices()
+        .rev()
+        .take_while(|(_, c)| names(*c))
+        .last()?
+        .0;
+    let label = &text[start..];
+    (label.len() <= 40 && label.chars().any(char::is_alphabetic)).then_some(label)
+}
+
+fn tokens<'a>(line: &'a str, each: &mut dyn FnMut(Found<'a>)) {
+    let mut rest = line;
+    while let Some(start) = rest.find(is_token_char) {
+        let token = &rest[start..];
+        let end = token_end(token);
+        let value = trimmed(&token[..end]);
+        if is_value(value) && Shape::of(value) != Shape::Word {
+            let before = line.len() - rest.len() + start;
+            each(Found {
+                value,
+                label: label_before(&line[..before]),
+                quoted: false,
+            });
+        }
+        rest = &token[end..];
+    }
+}
+
+/// Scripts without case often have no spaces either; their runs are not names.
+fn is_token_char(c: char) -> bool {
+    c.is_ascii_alphanumeric()
+        || matches!(c, '_' | '.' | '-' | '/' | '@' | '+' | '~' | '$' | '#')
+        || (!c.is_ascii() && (c.is_lowercase() || c.is_uppercase()))
+}
+
+fn token_end(token: &str) -> usize {
+    let end = token.find(|c| !is_token_char(c)).unwrap_or(token.len());
+    if !token[end..].starts_with("://") {
+        return end;
+    }
+    let stops = |c: char| c.is_whitespace() || c.is_control() || "\"'<>`\\)]}".contains(c);
+    token.find(stops).unwrap_or(token.len())
+}
+
+fn trimmed(token: &str) -> &str {
+    token
+        .trim_start_matches(['-', '+', '@', '#'])
+        .trim_end_matches(['.', '-', '+', '@', '#', '~', '$', ',', ';', ':'])
+}
+
+/// Splits a text into sentences, of any language; a line end ends a sentence too.
+pub(super) fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(|line| {
+        let mut rest = line;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let end = sentence_end(rest);
+            let (sentence, after) = rest.split_at(end);
+            rest = after;
+            Some(sentence.trim())
+        })
+    })
+}
+
+fn sentence_end(text: &str) -> usize {
+    for (at, c) in text.char_indices() {
+        let after = at + c.len_utf8();
+        let ends = match c {
+            '。' | '！' | '？' => true,
+            '.' | '!' | '?' => text[after..].starts_with(char::is_whitespace),
+            _ => false,
+        };
+        if ends {
+            return after;
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Vec<(Option<&str>, &str)> {
+        let mut found = Vec::new();
+        scan(text, &mut |f| found.push((f.label, f.value)));
+        found
+    }
+
+    #[test]
+    fn names_go_with_their_values() {
+        assert_eq!(
+            values("id=A17B, n: 4711"),
+            [(Some("id"), "A17B"), (Some("n"), "4711")]
+        );
+        assert_eq!(
+            values(r#"{"path": "src/main.rs"}"#),
+            [(Some("path"), "src/main.rs"), (None, "src/main.rs")]
+        );
+        assert_eq!(
+            values("- Branch: fix the build")[0],
+            (Some("Branch"), "fix the build")
+        );
+    }
+
+    #[test]
+    fn tokens_end_where_names_end() {
+        assert_eq!(
+            values("see (src/a.rs), v1.2.3."),
+            [(None, "src/a.rs"), (None, "v1.2.3")]
+        );
+        assert_eq!(
+            values("at https://a.example/b?c=d&e, or x@y.example!"),
+            [(None, "https://a.example/b?c=d&e,"), (None, "x@y.example")]
+        );
+        assert_eq!(values("订单号WQ150的航班"), [(None, "WQ150")]);
+        assert_eq!(values("it's a dog's life"), []);
+        assert_eq!(values("「注文番号」"), [(None, "注文番号")]);
+    }
+
+    #[test]
+    fn sentences_end_at_stops_and_lines() {
+        let all: Vec<&str> = sentences("Use v1.2 now. Then go!\n第一。第二").collect();
+        assert_eq!(all, ["Use v1.2 now.", "Then go!", "第一。", "第二"]);
+    }
+}

@@ -1,0 +1,322 @@
+//! Rollups: one summary for everything before the scope.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicU64;
+
+use super::{Made, Planned, Work, blocks};
+use crate::compaction::plan::{Answer, LoopFacts, Spot, window};
+use crate::compaction::{
+    CompactionConfig, ContextConfig, Draft, LoopSlice, OlderLoops, RollupSlice, StrategyError,
+    Summary,
+};
+use crate::context::shown_messages;
+use crate::model::Role;
+use crate::store::append::size_through;
+use crate::store::in_force::Link;
+use crate::store::{
+    self, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, Layout, LoopKey, NewBlock,
+    Section, Size, StoreRead, StoreResult, Turns, codec,
+};
+
+/// Returns the tokens that a plan may spend: the window without the system prompt and a rollup.
+pub(super) fn budget(config: &CompactionConfig, limits: &ContextConfig) -> u64 {
+    let budget = crate::context::budget_of(limits);
+    match config.older_loops {
+        OlderLoops::Skip => budget,
+        OlderLoops::Rollup => budget.saturating_sub(config.max_rollup_tokens),
+    }
+}
+
+/// Returns the facts of the loops from `base` on, counted from there.
+pub(super) fn facts_from(facts: &[LoopFacts], base: usize) -> Vec<LoopFacts> {
+    let shifted = |answer: &Answer| {
+        let depth = answer.call.depth.checked_sub(base)?;
+        let call = Spot {
+            depth,
+            ..answer.call
+        };
+        Some(Answer { call, ..*answer })
+    };
+    let of_loop = |facts: &LoopFacts| LoopFacts {
+        answers: facts.answers.iter().filter_map(shifted).collect(),
+        ..facts.clone()
+    };
+    facts[base..].iter().map(of_loop).collect()
+}
+
+impl Work<'_> {
+    /// Makes the rollup of the loops before `scope`, if that is smaller than what they show. It
+    /// stands on the newest of them that has turns; empty ones after it show nothing anyway.
+    pub(super) fn rollup(&mut self, scope: usize) -> Result<Option<Made>, StrategyError> {
+        let ground = self.ground;
+        let (chain, base) = (&ground.chain, ground.base);
+        if self.config.older_loops == OlderLoops::Skip || self.config.max_rollup_tokens == 0 {
+            return Ok(None);
+        }
+        let Some(anchor) = (base..scope)
+            .rev()
+            .find(|depth| chain.links[*depth].turns > 0)
+        else {
+            return Ok(None);
+        };
+        let links = &chain.links[..=anchor];
+        let summary = self.rollup_text(links)?;
+        self.note(&summary);
+        let counter = self.store.counter();
+        let made: u64 = summary
+            .messages
+            .iter()
+            .map(|m| counter.message_tokens(m))
+            .sum();
+        let shown: u64 = chain.shown[..=anchor].iter().map(|size| size.tokens).sum();
+        if made >= shown || made > self.config.max_rollup_tokens {
+            return Ok(None);
+        }
+        let block = store::read(self.store, |read| self.rollup_block(read, anchor, &summary))?;
+        Ok(Some(Made {
+            depth: anchor,
+            block,
+        }))
+    }
+
+    fn rollup_text(&self, links: &[Link]) -> Result<Summary, StrategyError> {
+        let read = |at: usize| match links.get(at) {
+            Some(link) => store::read(self.store, |read| shown_messages(read, link)),
+            None => Ok(Vec::new()),
+        };
+        let task = || store::read(self.store, |read| first_prompt(read, self.ground.leaf));
+        let slice = RollupSlice {
+            loops: links.iter().map(|link| link.row.loop_id.clone()).collect(),
+            extends: self.ground.base > 0,
+            round: self.ground.round,
+            counter: self.store.counter(),
+            read: &read,
+            task: &task,
+        };
+        self.strategy.rollup(&slice, self.config)
+    }
+
+    fn rollup_block(
+        &self,
+        read: &dyn StoreRead,
+        anchor: usize,
+        summary: &Summary,
+    ) -> StoreResult<NewBlock> {
+        let (chain, base) = (&self.ground.chain, self.ground.base);
+        let turns = chain.links[anchor].turns;
+        let layout = Layout {
+            compacted: Turns::of(0..turns),
+            ..Layout::default()
+        };
+        let through = blocks::through(read, &chain.links[anchor], turns)?;
+        let mut row = self.row(anchor, BlockKind::Rollup, layout, through, summary);
+        let before = chain.links[..base].last();
+        row.extends = before
+            .and_then(|link| link.block.as_ref())
+            .map(|block| block.key);
+        row.tokens_covered = before
+            .and_then(|link| link.block.as_ref())
+            .map_or(0, |block| block.tokens_covered);
+        for link in &chain.links[base..=anchor] {
+            row.tokens_covered += size_through(read, link.row.key, link.turns)?.tokens;
+        }
+        let mut block = NewBlock {
+            row,
+            messages: Vec::new(),
+            coverage: Vec::new(),
+            blobs: Vec::new(),
+        };
+        for message in &summary.messages {
+            let (stored, blobs) = codec::encode(message.clone(), self.store.counter())?;
+            block.row.size.add(Size {
+                tokens: stored.tokens,
+                bytes: stored.bytes,
+                messages: 1,
+            });
+            block.blobs.extend(blobs);
+            block.messages.push(BlockMessage {
+                section: Section::Compacted,
+                replaces: None,
+                body: Some(stored),
+            });
+        }
+        // The loop of the rollup before is covered by that one, unless it showed more than it.
+        let shows_more = |link: &Link, shown: &Size| {
+            let block = link.block.as_ref();
+            block.is_some_and(|b| b.layout.first.or(b.layout.recent).is_some() || b.size != *shown)
+        };
+        for (depth, link) in chain.links[..=anchor].iter().enumerate() {
+            if depth >= base || shows_more(link, &chain.shown[depth]) {
+                block.coverage.push(rolled_up(read, link)?);
+            }
+        }
+        Ok(block)
+    }
+
+    /// Makes the next block of a leaf on which a rollup stands: what that one shows stays, and the
+    /// turns that have aged since are compacted behind it.
+    pub(super) fn extend_leaf(&mut self, rollup: &BlockRow) -> Result<Planned, StrategyError> {
+        let depth = self.ground.chain.links.len() - 1;
+        let link = &self.ground.chain.links[depth];
+        let config = CompactionConfig {
+            keep_first_turns: 0,
+            ..self.config.clone()
+        };
+        let facts = facts_from(&self.ground.chain.facts, depth);
+        let mut kept = window(&facts, &config)[0];
+        let aged = rollup.layout.compacted.map_or(0, Turns::end);
+        kept.recent = whole_pairs(&facts[0], kept.recent).max(aged);
+        let through = self.through(depth, &kept.layout())?;
+        let mut planned = Planned {
+            kept: vec![(depth, kept, through)],
+            made: Vec::new(),
+        };
+        let Some(turns) = Turns::of(aged..kept.recent) else {
+            return Ok(planned);
+        };
+        let slice = LoopSlice {
+            store: self.store,
+            in_loop: link.row.key,
+            loop_id: link.row.loop_id.clone(),
+            is_current: true,
+            layout: Layout {
+                first: None,
+                compacted: Some(turns),
+                recent: Turns::of(kept.recent..kept.turns),
+            },
+            before: None,
+            round: self.ground.round,
+            read: AtomicU64::default(),
+            through,
+        };
+        let new = self.strategy.keep_compacted(&slice, turns, self.config)?;
+        let recent = self.strategy.keep_recent(&slice, self.config)?;
+        self.note(&new);
+        let made_by = new.clone();
+        let block = store::read(self.store, |read| {
+            let summary = carry_on(read, rollup, new)?;
+            let draft = Draft {
+                first: None,
+                compacted: Turns::of(0..kept.recent).map(|turns| (turns, summary)),
+                recent,
+            };
+            let mut row = self.row(depth, BlockKind::Rollup, draft.layout(), through, &made_by);
+            row.extends = Some(rollup.key);
+            blocks::assemble(read, row, draft, self.store.counter())
+        })?;
+        planned.made.push(Made { depth, block });
+        Ok(planned)
+    }
+}
+
+/// Returns the first prompt of the root of a chain.
+fn first_prompt(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Option<String>> {
+    let mut root = leaf;
+    read.walk(leaf, &mut |row| {
+        root = row.key;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let mut prompt = None;
+    read.messages(root, 0..u32::MAX, &mut |row| {
+        if row.body.role != Role::User {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let message = store::decode(read, row.body)?;
+        let texts = message
+            .message()
+            .map(|m| m.texts().collect::<Vec<_>>().join("\n"));
+        prompt = texts;
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(prompt)
+}
+
+/// Moves the beginning of the recent turns back until it parts no call from its result.
+fn whole_pairs(facts: &LoopFacts, mut recent: u32) -> u32 {
+    loop {
+        let parted = facts.answers.iter().filter(|answer| {
+            answer.call.depth == 0 && answer.call.turn < recent && recent <= answer.turn
+        });
+        match parted.map(|answer| answer.call.turn).min() {
+            Some(turn) => recent = turn,
+            None => return recent,
+        }
+    }
+}
+
+/// Returns the summary of a rollup with a new one behind it.
+fn carry_on(read: &dyn StoreRead, rollup: &BlockRow, new: Summary) -> StoreResult<Summary> {
+    let mut summary = Summary::default();
+    for message in read.block_messages(rollup.key)? {
+        if let (Section::Compacted, Some(body)) = (message.section, message.body) {
+            summary.messages.push(store::decode(read, body)?);
+        }
+    }
+    for row in read.coverage(rollup.key)? {
+        if let (Disposition::Summarised, Some((first, last))) = (row.disposition, row.turns)
+            && row.in_loop == rollup.in_loop
+        {
+            summary.turns.extend(first..=last);
+        }
+    }
+    summary.messages.extend(new.messages);
+    summary.turns.extend(new.turns);
+    Ok(summary)
+}
+
+fn rolled_up(read: &dyn StoreRead, link: &Link) -> StoreResult<CoverageRow> {
+    let through = blocks::through(read, link, link.turns)?;
+    Ok(CoverageRow {
+        in_loop: link.row.key,
+        seqs: through.checked_sub(1).map(|last| (0, last)),
+        turns: link.turns.checked_sub(1).map(|last| (0, last)),
+        disposition: Disposition::RolledUp,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boundary_moves_back_over_every_pair() {
+        let answer = |turn, call| Answer {
+            turn,
+            call: Spot {
+                depth: 0,
+                turn: call,
+            },
+        };
+        let facts = LoopFacts {
+            turns: 9,
+            hidden: None,
+            answers: vec![answer(7, 5), answer(5, 2)],
+        };
+        assert_eq!(whole_pairs(&facts, 6), 2);
+        assert_eq!(whole_pairs(&facts, 8), 8);
+    }
+
+    #[test]
+    fn facts_are_counted_from_the_base() {
+        let mut facts = vec![LoopFacts::default(), LoopFacts::default()];
+        let call = |depth| Spot { depth, turn: 0 };
+        facts[1].answers = vec![
+            Answer {
+                turn: 1,
+                call: call(0),
+            },
+            Answer {
+                turn: 1,
+                call: call(1),
+            },
+        ];
+        let shifted = facts_from(&facts, 1);
+        assert_eq!(
+            shifted[0].answers,
+            [Answer {
+                turn: 1,
+                call: call(0)
+            }]
+        );
+    }
+}
