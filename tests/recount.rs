@@ -73,7 +73,7 @@ fn history(path: &Path, seed: u64) -> usize {
     for _ in 0..60 {
         history.step(&mut random);
     }
-    history.committed as usize
+    history.committed
 }
 
 fn count_anew(path: &Path, options: SqliteOptions) -> RecountReport {
