@@ -168,7 +168,7 @@ fn a_rollup_names_the_loop_of_each_fact() {
     let before = DigestInput::Summary {
         of: None,
         turn: 0,
-        text: first.text.clone(),
+        text: first.text,
     };
     let mut parts = [before, part("L3")].into_iter();
     let second = digest_of(&mut parts, 300, &HeuristicTokenCounter);

@@ -65,7 +65,7 @@ fn the_cut_and_the_needed_values_are_as_written() {
         "2031-02-03T10:00",
         "yamamoto@kaigi.example",
     ];
-    let mut sorted = needed.clone();
+    let mut sorted = needed;
     sorted.sort();
     let mut expected = expected.map(str::to_owned).to_vec();
     expected.sort();

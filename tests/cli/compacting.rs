@@ -10,9 +10,7 @@ const TIGHT: &str = "compact work --max-tokens 9000";
 #[test]
 fn a_context_with_headroom_is_left_alone() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say("compact work"), @r#"
-    Nothing to do: the context has 10,012 tokens. See --max-tokens and --force.
-    "#);
+    assert_snapshot!(stage.say("compact work"), @"Nothing to do: the context has 10,012 tokens, and leaves enough of the window or holds only turns that are to be kept. See --max-tokens, --keep-recent and --force.");
     assert_eq!(stage.json("compact work")["outcome"], "not_needed");
     assert_eq!(stage.json("history"), json!([]));
 }
@@ -20,29 +18,29 @@ fn a_context_with_headroom_is_left_alone() {
 #[test]
 fn a_compaction_prints_its_audit_row() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say(TIGHT), @r#"
+    assert_snapshot!(stage.say(TIGHT), @"
     Run RUN: committed
-    tokens    10,012 -> 3,930 (39 %)
-    messages  49 -> 36
-    strategy  one-liner, N ms
+    tokens    10,012 -> 4,011 (40 %)
+    messages  49 -> 28
+    strategy  digest, N ms
 
     LOOP   BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
     ask        1  earlier  -      0-2        -          0          0           7        0          0
     build      1  earlier  -      0-5        -          0          0          13        0          0
     test       1  current  0-1    2-3        4-13      15         10           4        0          0
-    "#);
+    ");
     assert_snapshot!(Stage::new().say(&format!("{TIGHT} --json")), @r#"
     {
       "run": "RUN",
       "outcome": "committed",
-      "strategy": "one-liner",
+      "strategy": "digest",
       "fallback": null,
       "tokens_before": 10012,
-      "tokens_after": 3930,
+      "tokens_after": 4011,
       "bytes_before": 48492,
-      "bytes_after": 20465,
+      "bytes_after": 20311,
       "messages_before": 49,
-      "messages_after": 36,
+      "messages_after": 28,
       "loops_compacted": 3,
       "blocks": [
         {
@@ -107,6 +105,7 @@ fn a_compaction_prints_its_audit_row() {
         }
       ],
       "duration_ms": 0,
+      "usage": null,
       "error": null
     }
     "#);
@@ -115,17 +114,17 @@ fn a_compaction_prints_its_audit_row() {
 #[test]
 fn a_dry_run_writes_nothing() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say(&format!("{TIGHT} --dry-run")), @r#"
+    assert_snapshot!(stage.say(&format!("{TIGHT} --dry-run")), @"
     Dry run: would be committed
-    tokens    10,012 -> 3,930 (39 %)
-    messages  49 -> 36
-    strategy  one-liner, N ms
+    tokens    10,012 -> 4,011 (40 %)
+    messages  49 -> 28
+    strategy  digest, N ms
 
     LOOP   BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
     ask        -  earlier  -      0-2        -          0          0           7        0          0
     build      -  earlier  -      0-5        -          0          0          13        0          0
     test       -  current  0-1    2-3        4-13      15         10           4        0          0
-    "#);
+    ");
     assert_eq!(stage.json("history"), json!([]));
 }
 
@@ -217,9 +216,7 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
     let stage = Stage::new();
     stage.say(TIGHT);
     let before = stage.json("context work");
-    assert_snapshot!(stage.say("undo work --reason too-short"), @r#"
-    Run RUN is undone: 3,930 -> 10,012 tokens
-    "#);
+    assert_snapshot!(stage.say("undo work --reason too-short"), @"Run RUN is undone: 4,011 -> 10,012 tokens");
     assert_eq!(stage.say("redo work --loop ask").code, 1);
     let run = stage.json("history work")[0]["run_id"]
         .as_str()
@@ -235,18 +232,18 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
       "run": "RUN",
       "outcome": "redone",
       "tokens_before": 10012,
-      "tokens_after": 3930
+      "tokens_after": 4011
     }
     "#);
     assert_eq!(stage.json("context work"), before);
-    assert_snapshot!(stage.say("history"), @r#"
+    assert_snapshot!(stage.say("history"), @"
     RUN                 SESSION  LOOP  STARTED              TRIGGER   STRATEGY  OUTCOME    STATE     BEFORE  AFTER
-    RUN  work     test  NOW  headroom  one-lin…  committed  in force  10,012  3,930
+    RUN  work     test  NOW  headroom  digest    committed  in force  10,012  4,011
 
     RUN                                   WHAT  LOOP  TURNS  WHEN                 REASON
     RUN  redo  test     14  NOW
     RUN  undo  test     14  NOW  too-short
-    "#);
+    ");
 }
 
 #[test]
