@@ -292,3 +292,17 @@ fn a_truncated_file_is_damaged_wherever_it_ends() {
         }
     }
 }
+
+#[test]
+fn an_older_file_is_not_read_as_if_it_were_new() {
+    let (_folder, file) = folder();
+    drop(make_old(&file, 1));
+    let read_only = || SqliteStore::open_with(&file, SqliteOptions::new().read_only(true));
+    match read_only() {
+        Err(OpenError::Older { found, known, .. }) => assert!(found == 1 && known > 1),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("the views of today are not in it"),
+    }
+    drop(SqliteStore::open(&file).unwrap());
+    assert!(read_only().is_ok());
+}

@@ -101,7 +101,12 @@ struct App {
 impl App {
     /// Opens the database for reading; it must be there.
     fn open_to_read(&self) -> Result<SqliteStore, OpenError> {
-        SqliteStore::open_with(&self.db, SqliteOptions::new().read_only(true))
+        let open = || SqliteStore::open_with(&self.db, SqliteOptions::new().read_only(true));
+        match open() {
+            // Reading cannot bring an older file up to date; opening it for writing does.
+            Err(OpenError::Older { .. }) => self.open_to_write().and_then(|_| open()),
+            opened => opened,
+        }
     }
 
     /// Opens the database for writing; it must be there.

@@ -33,6 +33,19 @@ pub enum OpenError {
         /// The newest format that this program knows.
         known: i64,
     },
+    /// An earlier version wrote it, and it is to be opened for reading only.
+    #[error(
+        "{path}: written by an older loopstore (format {found}, now {known}); open it once for \
+         writing to bring it up to date"
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The format of this program.
+        known: i64,
+    },
     /// The file is damaged.
     #[error(
         "{path}: the database is damaged ({detail}); restore a backup, or see `loopstore verify`"

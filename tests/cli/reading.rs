@@ -229,3 +229,25 @@ fn a_closed_pipe_is_quiet() {
         assert_eq!(output.status.code(), Some(0), "{args:?}");
     }
 }
+
+#[test]
+fn expand_gives_back_what_a_compaction_hid() {
+    let stage = Stage::new();
+    stage.say("compact work --max-tokens 9000");
+    let all = stage.json("expand work --loop build --turns 0..5");
+    assert_eq!(all["messages"].as_array().unwrap().len(), 13);
+    assert_eq!(all["next"], serde_json::Value::Null);
+    let some = stage.json("expand work --loop build --turns 0..5 --max-tokens 1");
+    assert_eq!(some["next"], 1, "one turn at least, then where to go on");
+    let one = stage.json("expand work --loop build --turns 0");
+    assert_eq!(one["messages"], some["messages"]);
+    for wrong in ["9..12", "5..0", "x", "0..y", "-1..2"] {
+        let said = stage.say(&format!("expand work --loop build --turns={wrong}"));
+        assert_eq!(said.code, 1, "{wrong}\n{said}");
+    }
+    let text = stage.say("expand work --loop build --turns 0..5 --max-tokens 1");
+    assert!(
+        text.to_string().contains("Go on with --turns 1..5."),
+        "{text}"
+    );
+}

@@ -189,6 +189,11 @@ fn prepare(connection: &mut Connection, options: &mut SqliteOptions) -> Prepared
     if options.read_only {
         return Ok(match found {
             0 => Err(OpenError::Missing { path }),
+            _ if found < format_version() => Err(OpenError::Older {
+                path,
+                found,
+                known: format_version(),
+            }),
             _ => check_counter(connection, options)?,
         });
     }
