@@ -55,7 +55,7 @@ pub mod store;
 pub mod tokens;
 
 pub use compaction::*;
-pub use context::{BuildOptions, Context, build_context_from_session};
+pub use context::{BuildOptions, Context, build_context_from_session, resolve_scope};
 pub use model::*;
 pub use orchestrate::{CompactReport, CompactRequest, compact_session_loops, redo, undo};
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};

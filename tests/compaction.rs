@@ -494,3 +494,39 @@ fn the_past_stays_as_it_was() {
     };
     assert!(build_context_from_session(&store, &id(), &missing).is_err());
 }
+
+#[test]
+fn a_scope_is_resolved_from_what_the_loops_show() {
+    let store = SqliteStore::in_memory().unwrap();
+    start(&store, "a", None, 0..2);
+    start(&store, "b", Some("a"), 0..2);
+    start(&store, "c", Some("b"), 0..2);
+    let resolve = |scope, max_context_tokens| {
+        let window = ContextConfig {
+            max_context_tokens,
+            ..ContextConfig::default()
+        };
+        resolve_scope(&store, &id(), None, scope, &window).unwrap()
+    };
+    for (count, found) in [(0, 0), (1, 1), (2, 2), (9, 2)] {
+        assert_eq!(resolve(CompactionScope::FixedCount(count), 1), found);
+    }
+    let shown: Vec<u64> = context(&store, "c")
+        .parts
+        .iter()
+        .map(|p| p.tokens)
+        .collect();
+    let two = shown[1] + shown[2];
+    assert_eq!(
+        resolve(CompactionScope::TokenBudget, two),
+        1,
+        "an exact fit"
+    );
+    assert_eq!(resolve(CompactionScope::TokenBudget, two - 1), 0);
+    assert_eq!(resolve(CompactionScope::TokenBudget, two + shown[0]), 2);
+    assert_eq!(
+        resolve(CompactionScope::TokenBudget, 0),
+        0,
+        "the leaf is always there"
+    );
+}

@@ -168,6 +168,37 @@ pub fn build_context_from_session(
     context.ok_or_else(|| StoreError::Invalid("the store did not run the read".into()).into())
 }
 
+/// Returns how many loops before the leaf are in `scope`.
+///
+/// One recursive query walks the chain over stored totals and stops when it has the answer; no
+/// message body is read. With [`CompactionScope::TokenBudget`] each loop costs what it shows now,
+/// the leaf included; an exact fit is in scope. A loop that shows the call of a result in scope is
+/// in scope too.
+///
+/// # Errors
+/// If the session or the loop is not there, or the store fails.
+pub fn resolve_scope(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    leaf: Option<&LoopId>,
+    scope: CompactionScope,
+    window: &ContextConfig,
+) -> StoreResult<usize> {
+    let config = CompactionConfig {
+        compaction_scope: scope,
+        older_loops: OlderLoops::Skip,
+        recent_window: RecentWindow::CurrentLoop,
+        ..CompactionConfig::default()
+    };
+    store::read(store, |read| {
+        let owner = session_of(read, session)?;
+        let leaf = leaf_of(read, &owner, leaf)?.key;
+        let view = View::default();
+        let chain = Chain::load(read, leaf, view, &config, window, Purpose::Build)?;
+        Ok(chain.links.len() - 1 - chain.start)
+    })
+}
+
 /// How a chain is read: the policy and the window.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
