@@ -216,10 +216,6 @@ fn assert_every_turn_once(store: &SqliteStore) {
     turns.sort();
     turns.dedup();
     assert_eq!(turns.len(), covered, "a turn stands twice");
-    let dropped = "SELECT coalesce(sum(to_turn - from_turn + 1), 0) FROM v_coverage c
-        JOIN v_compaction_blocks b ON b.loop_id = c.block_loop_id AND b.generation = c.generation
-        WHERE b.is_active AND c.disposition = 'dropped'";
-    let _ = dropped;
     let all: usize = store.query("SELECT sum(turns) FROM v_loops").unwrap().rows[0][0]
         .read()
         .unwrap();

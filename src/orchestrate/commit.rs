@@ -144,7 +144,11 @@ impl Attempt<'_> {
             tried |= run.outcome == Outcome::NoGain
                 && run.point.in_loop == self.ground.leaf
                 && run.plan == *plan;
-            Ok(std::ops::ControlFlow::Continue(()))
+            Ok(if tried {
+                std::ops::ControlFlow::Break(())
+            } else {
+                std::ops::ControlFlow::Continue(())
+            })
         })?;
         Ok(tried)
     }

@@ -193,6 +193,16 @@ impl Work<'_> {
         let recent = self.strategy.keep_recent(&slice, self.config)?;
         self.note(&new);
         let made_by = new.clone();
+        let planned_layout = kept.layout();
+        let sections = Draft {
+            first: None,
+            compacted: planned_layout
+                .compacted
+                .map(|all| (all, Summary::default())),
+            recent: recent.clone(),
+        };
+        blocks::check(&sections, &planned_layout, &self.ground.chain.facts, depth)
+            .map_err(StrategyError::Failed)?;
         let block = store::read(self.store, |read| {
             let summary = carry_on(read, rollup, new)?;
             let draft = Draft {
