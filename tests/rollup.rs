@@ -263,6 +263,35 @@ fn compacted_by_its_tool() -> String {
     lines.join("\n") + "\n"
 }
 
+/// Keeps only the very last turn at the end, whatever was planned: a gap.
+struct Gap;
+
+impl BlockCompactionStrategy for Gap {
+    fn name(&self) -> &str {
+        "gap"
+    }
+
+    fn keep_recent(
+        &self,
+        slice: &LoopSlice<'_>,
+        _: &CompactionConfig,
+    ) -> Result<Option<Recent>, StrategyError> {
+        let last = slice.layout().end() - 1;
+        let turns = store::Turns { first: last, last };
+        let replaced = Vec::new();
+        Ok(Some(Recent { turns, replaced }))
+    }
+
+    fn keep_compacted(
+        &self,
+        _: &LoopSlice<'_>,
+        _: store::Turns,
+        _: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        Ok(Summary::default())
+    }
+}
+
 #[test]
 fn a_rollup_on_the_leaf_is_gone_on_from() {
     let folder = tempfile::tempdir().unwrap();
@@ -282,6 +311,12 @@ fn a_rollup_on_the_leaf_is_gone_on_from() {
     assert!(before.contains("after 0") && before.contains("after 5"));
     let kinds = "SELECT kind FROM v_compaction_blocks ORDER BY generation";
     assert_eq!(query(&store, kinds), r#"[["rollup"]]"#);
+
+    let mut gap = request();
+    gap.config.block_strategy = std::sync::Arc::new(Gap);
+    let refused = compact_session_loops(&store, &session, &gap).unwrap();
+    assert_eq!(refused.outcome, CompactOutcome::Failed, "{refused:?}");
+    assert_eq!(texts(&seen()), before);
 
     let report = compact_session_loops(&store, &session, &request()).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
