@@ -57,7 +57,10 @@ pub mod tokens;
 pub use compaction::*;
 pub use context::{BuildOptions, Context, build_context_from_session, resolve_scope};
 pub use model::*;
-pub use orchestrate::{CompactReport, CompactRequest, compact_session_loops, redo, undo};
+pub use orchestrate::{
+    BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
+    CompactionStarted, Hooks, Verdict, compact_session_loops, redo, undo,
+};
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};
 pub use store::{OpenError, SessionStore, StoreError};
 pub use tokens::*;

@@ -91,11 +91,11 @@ fn request(leaf: &str, strategy: Arc<dyn BlockCompactionStrategy>) -> CompactReq
         leaf: Some(loop_id(leaf)),
         config: CompactionConfig {
             keep_first_turns: 1,
-            keep_recent_turns: 1,
+            keep_recent: loopstore::KeepRecent::Turns(1),
             block_strategy: strategy,
             ..CompactionConfig::default()
         },
-        force: true,
+        trigger: loopstore::CompactTrigger::Force,
         ..CompactRequest::default()
     }
 }
@@ -360,7 +360,7 @@ fn coverage_says_what_the_texts_show() {
     start(&store, "a", Some("root"), 0..8);
     let mut request = one_liner("a");
     request.config.max_summary_tokens = 12;
-    request.config.keep_recent_turns = 2;
+    request.config.keep_recent = loopstore::KeepRecent::Turns(2);
     let report = compact_session_loops(&store, &id(), &request).unwrap();
     let shown = texts(&context(&store, "a"));
     let rows = store

@@ -136,7 +136,7 @@ impl Twin {
 
     fn compact(&mut self, at: usize, config: &RefConfig, force: bool) -> Option<CompactOutcome> {
         let dry = reference_run::attempt(&self.model, at, config, force);
-        if dry.over_target && dry.outcome == RefOutcome::Committed {
+        if dry.over_target {
             return None;
         }
         let attempt = reference_run::compact(&mut self.model, at, config, force);
@@ -148,8 +148,12 @@ impl Twin {
                 system_prompt_tokens: config.system_tokens,
                 ..ContextConfig::default()
             },
-            force,
-            dry_run: false,
+            trigger: if force {
+                loopstore::CompactTrigger::Force
+            } else {
+                loopstore::CompactTrigger::Policy
+            },
+            ..CompactRequest::default()
         };
         let report = compact_session_loops(&self.store, &self.session, &request).unwrap();
         let expected = match attempt.outcome {
@@ -266,8 +270,10 @@ fn agent_message(message: &RefMessage) -> AgentMessage {
 
 fn store_config(config: &RefConfig) -> CompactionConfig {
     CompactionConfig {
-        compact_at_pct: config.compact_at_pct,
-        compact_budget_threshold_pct: config.compact_budget_threshold_pct,
+        policy: loopstore::CompactionPolicy::Headroom {
+            compact_at_pct: config.compact_at_pct,
+            compact_budget_threshold_pct: config.compact_budget_threshold_pct,
+        },
         compaction_scope: match config.scope {
             RefScope::FixedCount(count) => CompactionScope::FixedCount(count),
             RefScope::TokenBudget => CompactionScope::TokenBudget,
@@ -281,7 +287,7 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
             RecentWindow::Chain => loopstore::RecentWindow::Chain,
         },
         keep_first_turns: config.keep_first_turns,
-        keep_recent_turns: config.keep_recent_turns,
+        keep_recent: loopstore::KeepRecent::Turns(config.keep_recent_turns),
         max_summary_tokens: config.max_summary_tokens,
         tool_output_max_lines: config.tool_output_max_lines,
         // The model reads older loops as they are; a rollup without tokens leaves them so.

@@ -10,9 +10,9 @@ use loopstore::store::append::NewMessage;
 use loopstore::store::{self, Turns, append, session};
 use loopstore::{
     AgentMessage, BlockCompactionStrategy, BuildOptions, CompactRequest, CompactionConfig,
-    ContextConfig, DigestCompaction, HeuristicTokenCounter, LoopId, LoopSlice, Message, SessionId,
-    SqliteStore, StrategyError, Summary, build_context_from_session, compact_session_loops,
-    message_tokens, undo,
+    DigestCompaction, HeuristicTokenCounter, LoopId, LoopSlice, Message, SessionId, SqliteStore,
+    StrategyError, Summary, build_context_from_session, compact_session_loops, message_tokens,
+    undo,
 };
 
 /// The digest, with what it read and covered the last time.
@@ -114,18 +114,18 @@ impl Agent {
 
     fn compact(&self, max_summary_tokens: u64) -> CompactOutcome {
         let config = CompactionConfig {
+            policy: loopstore::CompactionPolicy::Headroom {
+                compact_at_pct: 0.0,
+                compact_budget_threshold_pct: 0.05,
+            },
             block_strategy: Arc::new(Watching(Arc::clone(&self.watched))),
             keep_first_turns: 0,
-            keep_recent_turns: 1,
+            keep_recent: loopstore::KeepRecent::Turns(1),
             max_summary_tokens,
             ..CompactionConfig::default()
         };
         let request = CompactRequest {
             config,
-            window: ContextConfig {
-                max_context_tokens: 1_000,
-                ..ContextConfig::default()
-            },
             ..CompactRequest::default()
         };
         compact_session_loops(&self.store, &self.session, &request)

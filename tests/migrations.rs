@@ -55,6 +55,7 @@ fn make_old(file: &Path, version: i32) -> Connection {
 fn fill(old: &Connection, today: &Path) {
     old.execute("ATTACH ?1 AS today", [today.to_str().unwrap()])
         .unwrap();
+    note_digests_without_events(old, today);
     let tables: Vec<String> = old
         .prepare("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'refinery%' AND name NOT LIKE 'sqlite%'")
         .unwrap()
@@ -70,12 +71,38 @@ fn fill(old: &Connection, today: &Path) {
                 |row| row.get(0),
             )
             .unwrap();
+        let mut values = columns.clone();
+        if table == "runs" && !columns.contains("events") {
+            values = columns.replace(
+                "digest",
+                "(SELECT digest FROM temp.without_events w WHERE w.run = run_id)",
+            );
+        }
         old.execute_batch(&format!(
-            "INSERT INTO main.{table} ({columns}) SELECT {columns} FROM today.{table}"
+            "INSERT INTO main.{table} ({columns}) SELECT {values} FROM today.{table}"
         ))
         .unwrap();
     }
     old.execute_batch("DETACH today").unwrap();
+}
+
+/// Runs of a format that knew no events had digests of what they held.
+fn note_digests_without_events(old: &Connection, today: &Path) {
+    old.execute_batch("CREATE TEMP TABLE without_events (run TEXT PRIMARY KEY, digest BLOB)")
+        .unwrap();
+    store::read(&open(today), |read| {
+        let session = read.session(&SessionId::new("s").unwrap())?.unwrap();
+        read.runs(session.key, &mut |mut run| {
+            run.events = None;
+            old.execute(
+                "INSERT INTO temp.without_events VALUES (?1, ?2)",
+                (&run.run_id, store::digest::run(&run)),
+            )
+            .unwrap();
+            Ok(std::ops::ControlFlow::Continue(()))
+        })
+    })
+    .unwrap();
 }
 
 fn tell(file: &Path) {

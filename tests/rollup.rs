@@ -47,8 +47,11 @@ fn start(store: &SqliteStore, at: usize, turns: u32) {
 fn request() -> CompactRequest {
     CompactRequest {
         config: CompactionConfig {
-            compact_at_pct: 0.0,
-            keep_recent_turns: 2,
+            policy: loopstore::CompactionPolicy::Headroom {
+                compact_at_pct: 0.0,
+                compact_budget_threshold_pct: 0.05,
+            },
+            keep_recent: loopstore::KeepRecent::Turns(2),
             compaction_scope: CompactionScope::FixedCount(1),
             max_rollup_tokens: 60,
             block_strategy: std::sync::Arc::new(DefaultBlockCompaction),
@@ -134,7 +137,7 @@ fn a_forced_run_reads_the_originals_again() {
     }
     compact(&store);
     let forced = CompactRequest {
-        force: true,
+        trigger: loopstore::CompactTrigger::Force,
         ..request()
     };
     let report = compact_session_loops(&store, &id(), &forced).unwrap();
@@ -162,13 +165,13 @@ fn a_forced_run_reads_the_originals_again() {
 
 #[test]
 fn every_turn_is_shown_or_covered_however_the_chain_grows() {
-    for keep_recent_turns in [0, 1, 3, 9] {
+    for keep_recent in [0, 1, 3, 9] {
         for scope in [0, 1, 2] {
             let store = SqliteStore::in_memory().unwrap();
             for at in 0..9 {
                 start(&store, at, [4, 0, 1, 7][at % 4]);
                 let mut request = request();
-                request.config.keep_recent_turns = keep_recent_turns;
+                request.config.keep_recent = loopstore::KeepRecent::Turns(keep_recent);
                 request.config.compaction_scope = CompactionScope::FixedCount(scope);
                 let report = compact_session_loops(&store, &id(), &request).unwrap();
                 assert_eq!(context(&store).tokens, report.after.tokens);

@@ -7,9 +7,9 @@ use loopstore::context::system_tokens;
 use loopstore::orchestrate::{BlockReport, CompactOutcome};
 use loopstore::store::{Disposition, Turns};
 use loopstore::{
-    BlockCompactionStrategy, CompactReport, CompactRequest, CompactionConfig, CompactionScope,
-    ContextConfig, DefaultBlockCompaction, DigestCompaction, OlderLoops, RecentWindow, SqliteStore,
-    compact_session_loops,
+    BlockCompactionStrategy, CompactReport, CompactRequest, CompactTrigger, CompactionConfig,
+    CompactionScope, ContextConfig, DefaultBlockCompaction, DigestCompaction, KeepRecent,
+    OlderLoops, RecentWindow, SqliteStore, compact_session_loops,
 };
 
 use super::error::CliError;
@@ -40,9 +40,10 @@ pub struct Args {
     /// Turns kept word for word at the start of the loop.
     #[arg(long, value_name = "N", default_value_t = 2)]
     keep_first: u32,
-    /// Turns kept at the end, their long outputs cut.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    keep_recent: u32,
+    /// Turns kept at the end, their long outputs cut; user-turns:N or messages:N keep the turns
+    /// that hold so many of these.
+    #[arg(long, value_name = "N", default_value_t = KeepRecent::default())]
+    keep_recent: KeepRecent,
     /// Tokens that the summary of a loop may have.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     max_summary_tokens: u64,
@@ -129,7 +130,7 @@ impl Args {
                 older_loops: self.older_loops,
                 recent_window: self.recent_window,
                 keep_first_turns: self.keep_first,
-                keep_recent_turns: self.keep_recent,
+                keep_recent: self.keep_recent,
                 max_summary_tokens: self.max_summary_tokens,
                 max_rollup_tokens: self.max_rollup_tokens,
                 block_strategy: self.strategy.made(),
@@ -141,8 +142,13 @@ impl Args {
                 system_prompt_tokens,
                 ..ContextConfig::default()
             },
-            force: self.force,
+            trigger: if self.force {
+                CompactTrigger::Force
+            } else {
+                CompactTrigger::Policy
+            },
             dry_run: self.dry_run,
+            ..CompactRequest::default()
         })
     }
 }

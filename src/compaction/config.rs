@@ -7,8 +7,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::digest::DigestCompaction;
+use super::policy::{Budget, CompactionPolicy};
+use super::recent::KeepRecent;
 use super::strategy::BlockCompactionStrategy;
 use super::tiered::{CompactionStrategy, DefaultCompaction};
+use crate::store::Size;
 
 /// The window of the model, and what [`compact_messages`](super::compact_messages) keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +20,9 @@ pub struct ContextConfig {
     pub max_context_tokens: u64,
     /// Tokens of the system prompt and the tools.
     pub system_prompt_tokens: u64,
+    /// Bytes of JSON that the messages may have; `None` if they do not matter. Providers limit a
+    /// request's body, and images fill it sooner than the window.
+    pub max_context_bytes: Option<u64>,
     /// Messages that `compact_messages` keeps from the start.
     pub keep_first: usize,
     /// Messages that `compact_messages` keeps from the end.
@@ -30,9 +36,22 @@ impl Default for ContextConfig {
         Self {
             max_context_tokens: 128_000,
             system_prompt_tokens: 0,
+            max_context_bytes: None,
             keep_first: 2,
             keep_recent: 10,
             tool_output_max_lines: 50,
+        }
+    }
+}
+
+impl ContextConfig {
+    /// Returns what messages may have: the window without the system prompt.
+    pub fn budget(&self) -> Budget {
+        Budget {
+            tokens: self
+                .max_context_tokens
+                .saturating_sub(self.system_prompt_tokens),
+            bytes: self.max_context_bytes,
         }
     }
 }
@@ -159,13 +178,11 @@ impl FromStr for RecentWindow {
     }
 }
 
-/// The whole policy of a compaction.
+/// When to compact, and how.
 #[derive(Clone)]
 pub struct CompactionConfig {
-    /// Share of the window at which the headroom is measured.
-    pub compact_at_pct: f64,
-    /// Share of the window below which the headroom is too small.
-    pub compact_budget_threshold_pct: f64,
+    /// When, and what to come down to.
+    pub policy: CompactionPolicy,
     /// How many earlier loops are taken in.
     pub compaction_scope: CompactionScope,
     /// What becomes of the loops before these.
@@ -174,8 +191,8 @@ pub struct CompactionConfig {
     pub recent_window: RecentWindow,
     /// Turns of the current loop kept word for word from its start.
     pub keep_first_turns: u32,
-    /// Turns kept at the end.
-    pub keep_recent_turns: u32,
+    /// How much is kept at the end.
+    pub keep_recent: KeepRecent,
     /// Tokens that the summary of a loop may have.
     pub max_summary_tokens: u64,
     /// Tokens that the rollup of older loops may have.
@@ -191,13 +208,12 @@ pub struct CompactionConfig {
 impl Default for CompactionConfig {
     fn default() -> Self {
         Self {
-            compact_at_pct: 0.90,
-            compact_budget_threshold_pct: 0.05,
+            policy: CompactionPolicy::default(),
             compaction_scope: CompactionScope::FixedCount(3),
             older_loops: OlderLoops::default(),
             recent_window: RecentWindow::default(),
             keep_first_turns: 2,
-            keep_recent_turns: 10,
+            keep_recent: KeepRecent::default(),
             max_summary_tokens: 2_000,
             max_rollup_tokens: 2_000,
             tool_output_max_lines: 50,
@@ -214,12 +230,31 @@ impl fmt::Debug for CompactionConfig {
 }
 
 impl CompactionConfig {
-    /// Whether a context of `tokens` leaves too little headroom:
-    /// `compact_at_pct − system/max − tokens/max < compact_budget_threshold_pct`.
-    pub fn fires(&self, window: &ContextConfig, tokens: u64) -> bool {
-        let share = |tokens: u64| tokens as f64 / window.max_context_tokens as f64;
-        let headroom = self.compact_at_pct - share(window.system_prompt_tokens) - share(tokens);
-        headroom < self.compact_budget_threshold_pct
+    /// Returns the configuration for [`CompactionPolicy::reserves`]: the last 10 messages are
+    /// kept, and nothing at the start.
+    pub fn reserves() -> Self {
+        Self {
+            policy: CompactionPolicy::reserves(),
+            keep_first_turns: 0,
+            keep_recent: KeepRecent::Messages(10),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the configuration for [`CompactionPolicy::target`]: the last 6 user turns are kept,
+    /// and nothing at the start. It was made for a window of 64,000 tokens.
+    pub fn target() -> Self {
+        Self {
+            policy: CompactionPolicy::target(),
+            keep_first_turns: 0,
+            keep_recent: KeepRecent::UserTurns(6),
+            ..Self::default()
+        }
+    }
+
+    /// Whether messages of this size are to be compacted.
+    pub fn fires(&self, window: &ContextConfig, size: Size) -> bool {
+        self.policy.fires(window, self.keep_recent, size)
     }
 
     /// Returns what shapes the text of a block, as it is stored with it.
@@ -244,9 +279,13 @@ pub struct RunConfig {
     pub max_context_tokens: u64,
     /// Tokens of the system prompt.
     pub system_tokens: u64,
+    /// [`ContextConfig::max_context_bytes`].
+    pub max_context_bytes: Option<u64>,
     /// [`CompactionConfig::keep_first_turns`].
     pub keep_first_turns: u32,
-    /// [`CompactionConfig::keep_recent_turns`].
+    /// [`CompactionConfig::keep_recent`] as text.
+    pub keep_recent: String,
+    /// Turns that the recent window took.
     pub keep_recent_turns: u32,
     /// [`CompactionConfig::max_summary_tokens`].
     pub max_summary_tokens: u64,
@@ -260,10 +299,8 @@ pub struct RunConfig {
     pub older_loops: String,
     /// [`CompactionConfig::recent_window`] as text.
     pub recent_window: String,
-    /// [`CompactionConfig::compact_at_pct`].
-    pub compact_at_pct: f64,
-    /// [`CompactionConfig::compact_budget_threshold_pct`].
-    pub compact_budget_threshold_pct: f64,
+    /// [`CompactionConfig::policy`].
+    pub policy: CompactionPolicy,
 }
 
 impl Default for RunConfig {
@@ -281,15 +318,16 @@ impl RunConfig {
             max_context_tokens: window.max_context_tokens,
             system_tokens: window.system_prompt_tokens,
             keep_first_turns: config.keep_first_turns,
-            keep_recent_turns: config.keep_recent_turns,
+            max_context_bytes: window.max_context_bytes,
+            keep_recent: config.keep_recent.to_string(),
+            keep_recent_turns: config.keep_recent.count(),
             max_summary_tokens: config.max_summary_tokens,
             max_rollup_tokens: config.max_rollup_tokens,
             tool_output_max_lines: config.tool_output_max_lines,
             scope: config.compaction_scope.to_string(),
             older_loops: config.older_loops.to_string(),
             recent_window: config.recent_window.to_string(),
-            compact_at_pct: config.compact_at_pct,
-            compact_budget_threshold_pct: config.compact_budget_threshold_pct,
+            policy: config.policy,
         }
     }
 }
@@ -297,23 +335,6 @@ impl RunConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_defaults_fire_above_85_percent_of_the_window() {
-        let config = CompactionConfig::default();
-        let window = ContextConfig {
-            max_context_tokens: 1000,
-            ..ContextConfig::default()
-        };
-        assert!(!config.fires(&window, 849));
-        assert!(config.fires(&window, 851));
-        let with_system = ContextConfig {
-            system_prompt_tokens: 100,
-            ..window
-        };
-        assert!(!config.fires(&with_system, 749));
-        assert!(config.fires(&with_system, 751));
-    }
 
     #[test]
     fn words_are_read_as_they_are_written() {

@@ -6,6 +6,9 @@ mod digest;
 mod notes;
 mod one_liner;
 pub mod plan;
+mod policy;
+mod prune;
+mod recent;
 mod strategy;
 pub mod summarize;
 mod tiered;
@@ -18,11 +21,14 @@ pub use cut::{cut_tool_result, truncate_head_tail};
 pub use digest::{DIGEST, Digest, DigestCompaction, DigestInput, Digester, Place, digest_of};
 pub use notes::SummaryNotes;
 pub use one_liner::one_liner;
-pub(crate) use strategy::seqs_of;
+pub use policy::{Budget, CompactionPolicy, ModelWindows};
+pub use prune::{Pruned, Pruning, image_reference, output_cap};
+pub use recent::KeepRecent;
 pub use strategy::{
     BlockCompactionStrategy, DefaultBlockCompaction, Draft, LoopSlice, Placed, Recent, RollupSlice,
     Shown, StrategyError, Summary,
 };
+pub(crate) use strategy::{cut_recent, seqs_of};
 pub use summarize::{
     CancelFlag, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, SummaryAnswer,
     SummaryRequest, SummaryRole,

@@ -100,10 +100,15 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Lays the recent window over the chain. `facts` are the loops from the root, or from where
-    /// planning begins, to the leaf.
-    pub fn new(facts: &'a [LoopFacts], config: &'a CompactionConfig, budget: u64) -> Self {
-        let kept = window(facts, config);
+    /// Lays the recent window, of `recent` turns, over the chain. `facts` are the loops from the
+    /// root, or from where planning begins, to the leaf.
+    pub fn new(
+        facts: &'a [LoopFacts],
+        config: &'a CompactionConfig,
+        recent: u32,
+        budget: u64,
+    ) -> Self {
+        let kept = window(facts, config, recent);
         Self {
             facts,
             config,
@@ -227,8 +232,8 @@ pub(crate) fn is_hidden(facts: &LoopFacts, turn: u32) -> bool {
         .is_some_and(|hidden| hidden.first <= turn && turn <= hidden.last)
 }
 
-/// Returns what the window alone keeps of each loop.
-pub(crate) fn window(facts: &[LoopFacts], config: &CompactionConfig) -> Vec<Kept> {
+/// Returns what a window of `recent` turns alone keeps of each loop.
+pub(crate) fn window(facts: &[LoopFacts], config: &CompactionConfig, recent: u32) -> Vec<Kept> {
     let mut kept: Vec<Kept> = facts
         .iter()
         .map(|facts| Kept {
@@ -242,10 +247,10 @@ pub(crate) fn window(facts: &[LoopFacts], config: &CompactionConfig) -> Vec<Kept
         return kept;
     };
     current.first = config.keep_first_turns.min(current.turns);
-    current.recent = current.turns - config.keep_recent_turns.min(current.turns - current.first);
+    current.recent = current.turns - recent.min(current.turns - current.first);
     let mut spare = match config.recent_window {
         RecentWindow::CurrentLoop => 0,
-        RecentWindow::Chain => config.keep_recent_turns.saturating_sub(current.turns),
+        RecentWindow::Chain => recent.saturating_sub(current.turns),
     };
     for kept in earlier.iter_mut().rev() {
         let given = spare.min(kept.turns);
@@ -328,7 +333,7 @@ mod tests {
     }
 
     fn layouts(facts: &[LoopFacts], config: &CompactionConfig) -> Vec<(usize, u32, u32)> {
-        let mut plan = Plan::new(facts, config, 0);
+        let mut plan = Plan::new(facts, config, 4, 0);
         plan.settle(&mut Free).unwrap();
         plan.in_scope()
             .map(|(depth, kept)| (depth, kept.first, kept.recent))
@@ -338,7 +343,6 @@ mod tests {
     fn config() -> CompactionConfig {
         CompactionConfig {
             keep_first_turns: 2,
-            keep_recent_turns: 4,
             compaction_scope: CompactionScope::FixedCount(1),
             ..CompactionConfig::default()
         }

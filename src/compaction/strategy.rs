@@ -370,18 +370,7 @@ pub trait BlockCompactionStrategy: Send + Sync {
         slice: &LoopSlice<'_>,
         config: &CompactionConfig,
     ) -> Result<Option<Recent>, StrategyError> {
-        let Some(turns) = slice.layout().recent else {
-            return Ok(None);
-        };
-        let most = config.tool_output_max_lines;
-        let long = slice.long_results(turns, most)?;
-        let cut = |placed: Placed| {
-            cut_tool_result(&placed.message, most).map(|cut| (placed.seq, Some(cut)))
-        };
-        Ok(Some(Recent {
-            turns,
-            replaced: long.into_iter().filter_map(cut).collect(),
-        }))
+        Ok(cut_recent(slice, config)?)
     }
 
     /// Returns what stands in place of `turns`.
@@ -435,6 +424,25 @@ pub trait BlockCompactionStrategy: Send + Sync {
             recent,
         })
     }
+}
+
+/// Returns the turns that the plan keeps at the end, each text of a tool result cut to
+/// [`CompactionConfig::tool_output_max_lines`].
+pub(crate) fn cut_recent(
+    slice: &LoopSlice<'_>,
+    config: &CompactionConfig,
+) -> StoreResult<Option<Recent>> {
+    let Some(turns) = slice.layout().recent else {
+        return Ok(None);
+    };
+    let most = config.tool_output_max_lines;
+    let long = slice.long_results(turns, most)?;
+    let cut =
+        |placed: Placed| cut_tool_result(&placed.message, most).map(|cut| (placed.seq, Some(cut)));
+    Ok(Some(Recent {
+        turns,
+        replaced: long.into_iter().filter_map(cut).collect(),
+    }))
 }
 
 /// The first line of a rollup that is made of lines.

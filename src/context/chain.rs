@@ -2,10 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use super::reach::Reach;
 use crate::compaction::plan::{Answer, LoopFacts, Spot, fit, is_hidden, reached, window};
-use crate::compaction::{
-    CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow,
-};
+use crate::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
 use crate::model::Role;
 use crate::store::append::size_through;
 use crate::store::in_force::{ForceWalk, Link, View};
@@ -22,6 +21,8 @@ pub(crate) struct Chain {
     pub(crate) facts: Vec<LoopFacts>,
     /// What each shows.
     pub(crate) shown: Vec<Size>,
+    /// How many turns the recent window takes.
+    pub(crate) recent: u32,
     /// The first loop in the context.
     pub(crate) start: usize,
 }
@@ -60,7 +61,7 @@ impl Chain {
         let walk = ForceWalk::new(read, leaf, view);
         walk.with_blocks(blocks.iter().copied()).run(&mut |link| {
             let size = shown_of(read, &link, view)?;
-            let more = need.more_after(&link, size);
+            let more = need.more_after(read, &link, size)?;
             load.add(link)?;
             shown.push(size);
             Ok(if more || load.awaits_a_call() {
@@ -75,6 +76,7 @@ impl Chain {
             links,
             facts,
             shown,
+            recent: need.reach.turns(),
             start: 0,
         };
         chain.start = chain.first_in_context(config, limits)?;
@@ -116,7 +118,7 @@ impl Chain {
         if config.older_loops == OlderLoops::Rollup {
             return Ok(0);
         }
-        let mut from = reached(&window(&self.facts, config));
+        let mut from = reached(&window(&self.facts, config, self.recent));
         loop {
             let first = self.scope_from(from, config, limits)?;
             match self.call_left_behind(first) {
@@ -137,7 +139,7 @@ impl Chain {
             return Ok(from.min(leaf.saturating_sub(count)));
         }
         let spent = self.shown.iter().skip(from).map(|size| size.tokens).sum();
-        fit(budget(limits), spent, from, |depth| {
+        fit(limits.budget().tokens, spent, from, |depth| {
             Ok(self.shown[depth].tokens)
         })
     }
@@ -156,13 +158,6 @@ impl Chain {
     }
 }
 
-/// Returns the tokens that messages may have.
-pub(crate) fn budget(limits: &ContextConfig) -> u64 {
-    limits
-        .max_context_tokens
-        .saturating_sub(limits.system_prompt_tokens)
-}
-
 /// What a chain is loaded for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -176,7 +171,7 @@ pub(crate) enum Purpose {
 struct Need {
     all: bool,
     earlier: usize,
-    spare: u32,
+    reach: Reach,
     left: Option<u64>,
 }
 
@@ -184,28 +179,24 @@ impl Need {
     fn new(config: &CompactionConfig, limits: &ContextConfig, purpose: Purpose) -> Self {
         let (earlier, left) = match config.compaction_scope {
             CompactionScope::FixedCount(count) => (count, None),
-            CompactionScope::TokenBudget => (0, Some(budget(limits))),
-        };
-        let spare = match config.recent_window {
-            RecentWindow::CurrentLoop => 0,
-            RecentWindow::Chain => config.keep_recent_turns,
+            CompactionScope::TokenBudget => (0, Some(limits.budget().tokens)),
         };
         let shrinks = purpose == Purpose::Plan && left.is_some();
         let all = config.older_loops == OlderLoops::Rollup || shrinks;
         Self {
             all,
             earlier,
-            spare,
+            reach: Reach::new(config),
             left,
         }
     }
 
-    fn more_after(&mut self, link: &Link, size: Size) -> bool {
+    fn more_after(&mut self, read: &dyn StoreRead, link: &Link, size: Size) -> StoreResult<bool> {
         let more = self.all || self.earlier > 0;
         self.earlier = self.earlier.saturating_sub(1);
-        self.spare = self.spare.saturating_sub(link.complete);
+        self.reach.meet(read, link)?;
         self.left = self.left.and_then(|left| left.checked_sub(size.tokens));
-        more || self.spare > 0 || self.left.is_some()
+        Ok(more || self.reach.wants_more() || self.left.is_some())
     }
 }
 

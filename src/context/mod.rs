@@ -7,9 +7,11 @@
 mod build;
 mod chain;
 mod faults;
+mod reach;
 
 use crate::compaction::{
-    CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow, RunConfig,
+    CompactionConfig, CompactionScope, ContextConfig, KeepRecent, OlderLoops, RecentWindow,
+    RunConfig,
 };
 use crate::model::{AgentMessage, LoopId, SessionId};
 use crate::store::in_force::{ForceWalk, View};
@@ -18,7 +20,7 @@ use crate::store::{
 };
 
 pub(crate) use build::shown_messages;
-pub(crate) use chain::{Chain, Purpose, budget as budget_of};
+pub(crate) use chain::{Chain, Purpose};
 pub use faults::{Fault, FaultKind, faults_of};
 
 /// A moment at which a context is read.
@@ -220,7 +222,7 @@ pub(crate) fn settings(
         .unwrap_or_default();
     let mut config = CompactionConfig {
         keep_first_turns: noted.keep_first_turns,
-        keep_recent_turns: noted.keep_recent_turns,
+        keep_recent: KeepRecent::Turns(noted.keep_recent_turns),
         compaction_scope: noted
             .scope
             .parse()

@@ -92,6 +92,7 @@ impl Making {
             config: "{}".into(),
             usage: None,
             plan: Sha256::digest(&self.run_id).into(),
+            events: None,
             record: (!made.record.is_null()).then(|| made.record.as_str().to_owned()),
             strategy: found.strategy,
             run_id: self.run_id,

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use super::report::CoverageCounts;
-use super::size_of;
+use super::work::size_of;
 use crate::compaction::plan::LoopFacts;
 use crate::compaction::{Draft, Recent, Summary, seqs_of};
-use crate::model::Role;
+use crate::context::faults_of;
+use crate::model::{AgentMessage, Content, Message, Role, Thinking};
 use crate::store::append::size_through;
 use crate::store::codec;
 use crate::store::in_force::Link;
 use crate::store::{
-    BlockMessage, BlockRow, CoverageRow, Disposition, Layout, LoopKey, MessageSize, NewBlock,
+    self, BlockMessage, BlockRow, CoverageRow, Disposition, Layout, LoopKey, MessageSize, NewBlock,
     Section, Size, StoreError, StoreRead, StoreResult, Turns,
 };
 use crate::tokens::TokenCounter;
@@ -66,6 +67,77 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+/// Checks that a summary holds nothing that a provider would object to: a call without its
+/// result, a result without its call.
+pub(super) fn check_summary(summary: &Summary) -> Result<(), String> {
+    match faults_of(&summary.messages, false).first() {
+        None => Ok(()),
+        Some(fault) => Err(format!(
+            "message {} of a summary has a fault: {:?}",
+            fault.message, fault.kind
+        )),
+    }
+}
+
+/// Checks the messages of a draft: the summary by itself, and each replaced message against its
+/// original. From sequence `current` on a provider wants the thinking that it signed back.
+pub(super) fn check_messages(
+    read: &dyn StoreRead,
+    in_loop: LoopKey,
+    draft: &Draft,
+    current: u32,
+) -> StoreResult<Result<(), String>> {
+    if let Some((_, summary)) = &draft.compacted
+        && let Err(error) = check_summary(summary)
+    {
+        return Ok(Err(error));
+    }
+    for (seq, shown) in draft.recent.iter().flat_map(|recent| &recent.replaced) {
+        let mut original = None;
+        read.messages(in_loop, *seq..seq.saturating_add(1), &mut |row| {
+            original = Some(store::decode(read, row.body)?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let keeps = original
+            .as_ref()
+            .is_none_or(|original| stands_for(original, shown.as_ref(), *seq >= current));
+        if !keeps {
+            return Ok(Err(format!(
+                "the replacement of message {seq} has not its role, its calls or its thinking"
+            )));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Whether a message may be shown in place of another one: it has the same role and the same
+/// calls or result, and with `signed` the same signed thinking.
+fn stands_for(original: &AgentMessage, shown: Option<&AgentMessage>, signed: bool) -> bool {
+    let marks = |message: Option<&AgentMessage>| {
+        let inner = message.and_then(AgentMessage::message)?;
+        let ids: Vec<String> = match inner {
+            Message::ToolResult(result) => vec![result.tool_call_id.clone()],
+            _ => inner.tool_calls().map(|call| call.id.clone()).collect(),
+        };
+        let thinking: Vec<Thinking> = inner
+            .content()
+            .iter()
+            .filter_map(|block| match block {
+                Content::Thinking(thinking) if signed => Some(thinking.clone()),
+                _ => None,
+            })
+            .filter(|thinking| thinking.signature.is_some())
+            .collect();
+        Some((ids, thinking))
+    };
+    match (marks(Some(original)), marks(shown)) {
+        (Some(marks), None) => marks.0.is_empty() && marks.1.is_empty(),
+        (before, after) => {
+            before == after && shown.map(AgentMessage::role) == Some(original.role())
+        }
+    }
 }
 
 /// Returns the sequence after the last message of the first `turns` turns of a link.

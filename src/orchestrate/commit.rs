@@ -1,14 +1,18 @@
 //! The end of an attempt: nothing to gain, a commit, or a conflict. Each leaves its audit row.
 
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
 
-use super::report::{BlockReport, CompactReport};
-use super::{CompactRequest, Ground, Made, Planned, blocks, notes, size_after};
+use super::events::CompactionStarted;
+use super::ladder::{Rung, Tried};
+use super::report::{BlockReport, BudgetTooSmall, CompactOutcome, CompactReport};
+use super::work::Made;
+use super::{CompactRequest, CompactTrigger, Ground, blocks, notes};
 use crate::compaction::RunConfig;
+use crate::compaction::plan::Kept;
 use crate::context::{Chain, Purpose};
-use crate::model::Time;
 use crate::store::in_force::View;
 use crate::store::{
     self, Outcome, RunKey, RunRow, SessionStore, StoreRead, StoreResult, StoreWrite, codec,
@@ -19,64 +23,151 @@ pub(super) struct Attempt<'a> {
     pub(super) ground: &'a Ground,
     pub(super) request: &'a CompactRequest,
     pub(super) begun: Instant,
-    pub(super) started_at: Time,
+    /// Digest of the plan, before any text is asked for.
+    pub(super) plan: [u8; 32],
+    pub(super) started: CompactionStarted,
+}
+
+/// Returns a digest of the layouts, what they are made from, the strategy and the config.
+pub(super) fn plan_digest(
+    ground: &Ground,
+    request: &CompactRequest,
+    kept: &[(usize, Kept, u32)],
+) -> StoreResult<[u8; 32]> {
+    let config = RunConfig::new(&request.config, &request.window);
+    let mut hash = Sha256::new();
+    hash.update([u8::from(request.trigger == CompactTrigger::Force)]);
+    hash.update(codec::to_json(&config)?);
+    for (in_loop, block) in &ground.in_force {
+        hash.update(in_loop.0.to_le_bytes());
+        hash.update(block.map_or(0, |block| block.0).to_le_bytes());
+    }
+    for (depth, kept, through) in kept {
+        hash.update(ground.chain.links[*depth].row.key.0.to_le_bytes());
+        hash.update([u8::from(kept.raw)]);
+        for number in [kept.first, kept.recent, kept.turns, *through] {
+            hash.update(number.to_le_bytes());
+        }
+    }
+    Ok(hash.finalize().into())
 }
 
 impl Attempt<'_> {
+    /// Returns what became of this very plan if a run on this leaf tried it in vain.
+    pub(super) fn was_tried(&self) -> StoreResult<Option<String>> {
+        let mut found = None;
+        let leaf = self.ground.chain.links.last();
+        let born = leaf.map_or(0, |leaf| leaf.row.tick);
+        store::read(self.store, |read| {
+            read.runs(self.ground.session, &mut |run| {
+                if run.tick < born {
+                    return Ok(ControlFlow::Break(()));
+                }
+                if run.point.in_loop != self.ground.leaf {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let in_vain = run.outcome == Outcome::NoGain || run.outcome == Outcome::Failed;
+                if in_vain && run.plan == self.plan {
+                    let reason = run.error.unwrap_or_else(|| "it gained nothing".into());
+                    found = Some(format!("run {} tried this very plan: {reason}", run.run_id));
+                }
+                Ok(match found {
+                    Some(_) => ControlFlow::Break(()),
+                    None => ControlFlow::Continue(()),
+                })
+            })
+        })?;
+        Ok(found)
+    }
+
+    /// Asks the hooks; returns the reason of the one that says no.
+    pub(super) fn veto(&self) -> Option<String> {
+        let hooks = &self.request.hooks;
+        (!self.request.dry_run)
+            .then(|| hooks.veto(&self.started))
+            .flatten()
+    }
+
+    /// Ends an attempt that leaves no audit row.
+    pub(super) fn leave(&self, report: CompactReport) -> StoreResult<CompactReport> {
+        if !self.request.dry_run {
+            self.request.hooks.after(&report.ended(&self.started));
+        }
+        Ok(report)
+    }
+
     /// Commits the blocks if they make the context smaller and nobody came first.
     pub(super) fn finish(
-        self,
+        &self,
         mut report: CompactReport,
-        planned: Planned,
+        tried: Tried,
     ) -> StoreResult<CompactReport> {
-        let plan = self.plan_digest(&planned)?;
-        let made = planned.made;
-        report.after = size_after(self.store, self.ground, self.request, &made)?;
-        let gains = report.after.tokens < report.before.tokens;
-        if !gains && store::read(self.store, |read| self.was_tried(read, &plan))? {
-            report.after = report.before;
-            return Ok(report);
+        let made = tried.planned.made;
+        report.after = tried.after;
+        if let Some(step) = tried.rung.step {
+            report.fallback = Some(step.to_owned());
         }
-        let outcome = if gains {
-            Outcome::Committed
-        } else {
-            Outcome::NoGain
+        report.too_small = BudgetTooSmall::check(self.request.window.budget(), report.after);
+        let outcome = match &report.too_small {
+            Some(too_small) => {
+                report.error = Some(too_small.to_string());
+                Outcome::Failed
+            }
+            None if report.after.tokens < report.before.tokens => Outcome::Committed,
+            None if report.after.bytes < report.before.bytes && self.is_for_bytes(&report) => {
+                Outcome::Committed
+            }
+            None => Outcome::NoGain,
         };
-        report.blocks = store::read(self.store, |read| self.block_reports(read, &made))?;
+        if outcome != Outcome::Failed {
+            report.blocks = store::read(self.store, |read| self.block_reports(read, &made))?;
+        }
+        self.write_run(report, outcome, &tried.rung, Some(self.plan), made)
+    }
+
+    /// Whether the context was compacted for its bytes.
+    fn is_for_bytes(&self, report: &CompactReport) -> bool {
+        let budget = self.request.config.policy.target_of(&self.request.window);
+        budget.bytes.is_some_and(|most| report.before.bytes > most)
+    }
+
+    /// Ends an attempt that made no block; the same plan may be tried again.
+    pub(super) fn end(
+        &self,
+        mut report: CompactReport,
+        outcome: Outcome,
+        error: Option<String>,
+    ) -> StoreResult<CompactReport> {
+        report.error = error;
+        let asked = Rung::asked(&self.request.config, self.ground.chain.recent);
+        self.write_run(report, outcome, &asked, None, Vec::new())
+    }
+
+    fn write_run(
+        &self,
+        mut report: CompactReport,
+        outcome: Outcome,
+        rung: &Rung,
+        plan: Option<[u8; 32]>,
+        made: Vec<Made>,
+    ) -> StoreResult<CompactReport> {
         report.outcome = outcome.into();
         report.duration_ms = self.elapsed();
         if self.request.dry_run {
             return Ok(report);
         }
-        let run = self.row(&report, outcome, plan)?;
-        let written = store::write(self.store, |write| self.write(write, run, made))?;
-        report.run = Some(written.run_id);
-        report.outcome = written.outcome.into();
-        for (block, generation) in report.blocks.iter_mut().zip(written.generations) {
+        let mut run = self.row(&report, outcome, rung)?;
+        run.plan = plan.unwrap_or_default();
+        let written = store::write(self.store, |write| {
+            self.write(write, run, made, &mut report)
+        })?;
+        for (block, generation) in report.blocks.iter_mut().zip(written) {
             block.generation = Some(generation);
         }
-        if written.outcome != Outcome::Committed {
+        if report.outcome != CompactOutcome::Committed {
             report.blocks.clear();
         }
-        report.error = written.error;
-        Ok(report)
-    }
-
-    /// Notes an attempt whose strategy or checks failed.
-    pub(super) fn fail(
-        self,
-        mut report: CompactReport,
-        error: String,
-    ) -> StoreResult<CompactReport> {
-        report.outcome = Outcome::Failed.into();
-        report.error = Some(error);
-        report.duration_ms = self.elapsed();
-        if self.request.dry_run {
-            return Ok(report);
-        }
-        let run = self.row(&report, Outcome::Failed, [0; 32])?;
-        let written = store::write(self.store, |write| self.write(write, run, Vec::new()))?;
-        report.run = Some(written.run_id);
+        self.request.hooks.after(&report.ended(&self.started));
         Ok(report)
     }
 
@@ -84,73 +175,36 @@ impl Attempt<'_> {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn row(&self, report: &CompactReport, outcome: Outcome, plan: [u8; 32]) -> StoreResult<RunRow> {
-        let config = &self.request.config;
+    fn row(&self, report: &CompactReport, outcome: Outcome, rung: &Rung) -> StoreResult<RunRow> {
+        let config = RunConfig {
+            keep_recent_turns: rung.recent,
+            ..RunConfig::new(&rung.config, &self.request.window)
+        };
         Ok(RunRow {
             key: RunKey(0),
             session: self.ground.session,
             run_id: uuid::Uuid::now_v7().to_string(),
             point: self.ground.point(),
             tick: 0,
-            trigger: if self.request.force {
-                "force"
-            } else {
-                "headroom"
-            }
-            .to_owned(),
+            trigger: self.started.trigger.clone(),
             strategy: report.strategy.clone(),
             round: 0,
             outcome,
             fallback: report.fallback.clone(),
             error: report.error.clone(),
-            scope: config.compaction_scope.to_string(),
-            older_loops: config.older_loops.to_string(),
+            scope: rung.config.compaction_scope.to_string(),
+            older_loops: rung.config.older_loops.to_string(),
             counter: self.store.counter().name().to_owned(),
             before: report.before,
             after: report.after,
-            started_at: self.started_at.as_str().to_owned(),
+            started_at: self.started.timestamp.clone(),
             duration_ms: self.elapsed(),
-            config: codec::to_json(&RunConfig::new(config, &self.request.window))?,
+            config: codec::to_json(&config)?,
             usage: report.usage.as_ref().map(|usage| usage.as_str().to_owned()),
-            plan,
+            plan: [0; 32],
             record: None,
+            events: None,
         })
-    }
-
-    /// Returns a digest of the layouts, what they were made from, the strategy and the config.
-    fn plan_digest(&self, planned: &Planned) -> StoreResult<[u8; 32]> {
-        let config = RunConfig::new(&self.request.config, &self.request.window);
-        let mut hash = Sha256::new();
-        hash.update([u8::from(self.request.force)]);
-        hash.update(codec::to_json(&config)?);
-        for (in_loop, block) in &self.ground.in_force {
-            hash.update(in_loop.0.to_le_bytes());
-            hash.update(block.map_or(0, |block| block.0).to_le_bytes());
-        }
-        for (depth, kept, through) in &planned.kept {
-            hash.update(self.ground.chain.links[*depth].row.key.0.to_le_bytes());
-            hash.update([u8::from(kept.raw)]);
-            for number in [kept.first, kept.recent, kept.turns, *through] {
-                hash.update(number.to_le_bytes());
-            }
-        }
-        Ok(hash.finalize().into())
-    }
-
-    /// Whether a run on this leaf already found that this very plan gains nothing.
-    fn was_tried(&self, read: &dyn StoreRead, plan: &[u8; 32]) -> StoreResult<bool> {
-        let mut tried = false;
-        read.runs(self.ground.session, &mut |run| {
-            tried |= run.outcome == Outcome::NoGain
-                && run.point.in_loop == self.ground.leaf
-                && run.plan == *plan;
-            Ok(if tried {
-                std::ops::ControlFlow::Break(())
-            } else {
-                std::ops::ControlFlow::Continue(())
-            })
-        })?;
-        Ok(tried)
     }
 
     fn block_reports(&self, read: &dyn StoreRead, made: &[Made]) -> StoreResult<Vec<BlockReport>> {
@@ -169,12 +223,14 @@ impl Attempt<'_> {
     }
 
     /// The commit: one transaction, in which what is in force is compared with the plan's ground.
+    /// Returns the generations of the blocks.
     fn write(
         &self,
         write: &mut dyn StoreWrite,
         mut run: RunRow,
         made: Vec<Made>,
-    ) -> StoreResult<Written> {
+        report: &mut CompactReport,
+    ) -> StoreResult<Vec<u32>> {
         let mut session = write.session_by_key(self.ground.session)?;
         session.tick += 1;
         run.tick = session.tick;
@@ -184,6 +240,11 @@ impl Attempt<'_> {
             run.after = run.before;
             run.error = Some("another compaction of this chain came first".into());
         }
+        report.run = Some(run.run_id.clone());
+        report.outcome = run.outcome.into();
+        report.after = run.after;
+        report.error.clone_from(&run.error);
+        run.events = Some(self.events(report)?);
         let key = write.insert_run(&run)?;
         let mut generations = Vec::new();
         if run.outcome == Outcome::Committed {
@@ -201,12 +262,11 @@ impl Attempt<'_> {
             }
         }
         write.update_session(&session)?;
-        Ok(Written {
-            run_id: run.run_id,
-            outcome: run.outcome,
-            error: run.error,
-            generations,
-        })
+        Ok(generations)
+    }
+
+    fn events(&self, report: &CompactReport) -> StoreResult<String> {
+        codec::to_json(&(&self.started, report.ended(&self.started)))
     }
 
     fn is_unchanged(&self, write: &dyn StoreWrite) -> StoreResult<bool> {
@@ -222,11 +282,4 @@ impl Attempt<'_> {
         )?;
         Ok(now.in_force() == self.ground.in_force)
     }
-}
-
-struct Written {
-    run_id: String,
-    outcome: Outcome,
-    error: Option<String>,
-    generations: Vec<u32>,
 }

@@ -3,9 +3,11 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::{CompactRequest, Ground};
-use crate::model::{Json, LoopId};
-use crate::store::{BlockKind, Disposition, Size, Turns};
+use super::events::{CompactionEnded, CompactionStarted};
+use super::{CompactRequest, CompactTrigger, Ground};
+use crate::compaction::{Budget, RunConfig};
+use crate::model::{Json, LoopId, SessionId, Time};
+use crate::store::{BlockKind, Disposition, Outcome, Size, Turns};
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -107,6 +109,59 @@ pub struct CompactReport {
     pub usage: Option<Json>,
     /// What went wrong.
     pub error: Option<String>,
+    /// Set if nothing that the run could give up was enough.
+    pub too_small: Option<BudgetTooSmall>,
+}
+
+/// Not even the last turn fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not even the last turn fits: {needed} {unit} are needed, {budget} fit; use a larger window"
+)]
+pub struct BudgetTooSmall {
+    /// What the smallest context has.
+    pub needed: u64,
+    /// What fits.
+    pub budget: u64,
+    /// What is counted.
+    pub unit: BudgetUnit,
+}
+
+/// What a budget counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetUnit {
+    /// Tokens.
+    Tokens,
+    /// Bytes of JSON.
+    Bytes,
+}
+
+impl std::fmt::Display for BudgetUnit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Tokens => "tokens",
+            Self::Bytes => "bytes",
+        })
+    }
+}
+
+impl BudgetTooSmall {
+    /// Returns by how much a context is too large, if it is.
+    pub(crate) fn check(budget: Budget, needed: Size) -> Option<Self> {
+        if needed.tokens > budget.tokens {
+            return Some(Self {
+                needed: needed.tokens,
+                budget: budget.tokens,
+                unit: BudgetUnit::Tokens,
+            });
+        }
+        let bytes = budget.bytes.filter(|most| needed.bytes > *most)?;
+        Some(Self {
+            needed: needed.bytes,
+            budget: bytes,
+            unit: BudgetUnit::Bytes,
+        })
+    }
 }
 
 impl CompactReport {
@@ -117,6 +172,44 @@ impl CompactReport {
             before: size,
             after: size,
             ..Self::default()
+        }
+    }
+
+    pub(super) fn started(
+        &self,
+        session: &SessionId,
+        ground: &Ground,
+        request: &CompactRequest,
+        at: Time,
+    ) -> CompactionStarted {
+        let policy = request.config.policy;
+        CompactionStarted {
+            session_id: session.clone(),
+            loop_id: ground.leaf_id.clone(),
+            trigger: match request.trigger {
+                CompactTrigger::Policy => policy.name(),
+                CompactTrigger::Length => "length",
+                CompactTrigger::Force => "force",
+            }
+            .to_owned(),
+            strategy: self.strategy.clone(),
+            tokens_before: self.before.tokens,
+            bytes_before: self.before.bytes,
+            messages_before: self.before.messages,
+            timestamp: at.as_str().to_owned(),
+        }
+    }
+
+    pub(super) fn ended(&self, started: &CompactionStarted) -> CompactionEnded {
+        CompactionEnded {
+            session_id: started.session_id.clone(),
+            loop_id: started.loop_id.clone(),
+            outcome: self.outcome,
+            tokens_before: self.before.tokens,
+            tokens_after: self.after.tokens,
+            messages_before: self.before.messages,
+            messages_after: self.after.messages,
+            timestamp: Time::now().as_str().to_owned(),
         }
     }
 }
@@ -140,5 +233,35 @@ impl Serialize for CompactReport {
         map.serialize_entry("usage", &self.usage)?;
         map.serialize_entry("error", &self.error)?;
         map.end()
+    }
+}
+
+impl Default for CompactReport {
+    fn default() -> Self {
+        Self {
+            run: None,
+            outcome: CompactOutcome::NotNeeded,
+            strategy: RunConfig::default().strategy,
+            fallback: None,
+            before: Size::default(),
+            after: Size::default(),
+            blocks: Vec::new(),
+            duration_ms: 0,
+            usage: None,
+            error: None,
+            too_small: None,
+        }
+    }
+}
+
+impl From<Outcome> for CompactOutcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Committed => Self::Committed,
+            Outcome::NoGain => Self::NoGain,
+            Outcome::Vetoed => Self::Vetoed,
+            Outcome::Failed => Self::Failed,
+            Outcome::Conflict => Self::Conflict,
+        }
     }
 }

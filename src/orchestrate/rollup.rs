@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU64;
 
-use super::{Made, Planned, Work, blocks};
-use crate::compaction::plan::{Answer, LoopFacts, Spot, window};
+use super::blocks;
+use super::work::{Made, Planned, Work};
+use crate::compaction::plan::{Answer, Kept, LoopFacts, Spot, window};
 use crate::compaction::{
     CompactionConfig, ContextConfig, Draft, LoopSlice, OlderLoops, RollupSlice, StrategyError,
-    Summary,
+    Summary, cut_recent,
 };
 use crate::context::shown_messages;
 use crate::model::Role;
@@ -20,7 +21,7 @@ use crate::store::{
 
 /// Returns the tokens that a plan may spend: the window without the system prompt and a rollup.
 pub(super) fn budget(config: &CompactionConfig, limits: &ContextConfig) -> u64 {
-    let budget = crate::context::budget_of(limits);
+    let budget = limits.budget().tokens;
     match config.older_loops {
         OlderLoops::Skip => budget,
         OlderLoops::Rollup => budget.saturating_sub(config.max_rollup_tokens),
@@ -50,17 +51,23 @@ impl Work<'_> {
     pub(super) fn rollup(&mut self, scope: usize) -> Result<Option<Made>, StrategyError> {
         let ground = self.ground;
         let (chain, base) = (&ground.chain, ground.base);
-        if self.config.older_loops == OlderLoops::Skip || self.config.max_rollup_tokens == 0 {
+        let most = self.rung.config.max_rollup_tokens;
+        let leaves_them = most == 0 && self.rung.texts;
+        if self.rung.config.older_loops == OlderLoops::Skip || leaves_them {
             return Ok(None);
         }
-        let Some(anchor) = (base..scope)
+        let newest = (base..scope)
             .rev()
-            .find(|depth| chain.links[*depth].turns > 0)
-        else {
+            .find(|depth| chain.links[*depth].turns > 0);
+        let Some(anchor) = newest.or_else(|| self.too_large_rollup()) else {
             return Ok(None);
         };
         let links = &chain.links[..=anchor];
-        let summary = self.rollup_text(links)?;
+        let summary = if self.rung.texts {
+            self.rollup_text(links)?
+        } else {
+            Summary::default()
+        };
         self.note(&summary);
         let counter = self.store.counter();
         let made: u64 = summary
@@ -69,7 +76,7 @@ impl Work<'_> {
             .map(|m| counter.message_tokens(m))
             .sum();
         let shown: u64 = chain.shown[..=anchor].iter().map(|size| size.tokens).sum();
-        if made >= shown || made > self.config.max_rollup_tokens {
+        if made >= shown || made > most {
             return Ok(None);
         }
         let block = store::read(self.store, |read| self.rollup_block(read, anchor, &summary))?;
@@ -77,6 +84,17 @@ impl Work<'_> {
             depth: anchor,
             block,
         }))
+    }
+
+    /// Returns the place of the rollup in force if it has more tokens than the rung allows.
+    fn too_large_rollup(&self) -> Option<usize> {
+        let first = self.ground.chain.links[..self.ground.base].first()?;
+        let most = match self.rung.texts {
+            true => self.rung.config.max_rollup_tokens,
+            false => 0,
+        };
+        let is_too_large = first.block.as_ref()?.size.tokens > most;
+        (self.rung.is_squeezed() && is_too_large).then_some(0)
     }
 
     fn rollup_text(&self, links: &[Link]) -> Result<Summary, StrategyError> {
@@ -93,7 +111,9 @@ impl Work<'_> {
             read: &read,
             task: &task,
         };
-        self.strategy.rollup(&slice, self.config)
+        let summary = self.strategy.rollup(&slice, &self.rung.config)?;
+        blocks::check_summary(&summary).map_err(StrategyError::Failed)?;
+        Ok(summary)
     }
 
     fn rollup_block(
@@ -153,19 +173,26 @@ impl Work<'_> {
         Ok(block)
     }
 
+    /// Returns what is kept of a leaf on which a rollup stands.
+    pub(super) fn aged(&self, rollup: &BlockRow) -> (usize, Kept) {
+        let depth = self.ground.chain.links.len() - 1;
+        let config = CompactionConfig {
+            keep_first_turns: 0,
+            ..self.rung.config.clone()
+        };
+        let facts = facts_from(&self.ground.chain.facts, depth);
+        let mut kept = window(&facts, &config, self.rung.recent)[0];
+        let aged = rollup.layout.compacted.map_or(0, Turns::end);
+        kept.recent = whole_pairs(&facts[0], kept.recent).max(aged);
+        (depth, kept)
+    }
+
     /// Makes the next block of a leaf on which a rollup stands: what that one shows stays, and the
     /// turns that have aged since are compacted behind it.
     pub(super) fn extend_leaf(&mut self, rollup: &BlockRow) -> Result<Planned, StrategyError> {
-        let depth = self.ground.chain.links.len() - 1;
+        let (depth, kept) = self.aged(rollup);
         let link = &self.ground.chain.links[depth];
-        let config = CompactionConfig {
-            keep_first_turns: 0,
-            ..self.config.clone()
-        };
-        let facts = facts_from(&self.ground.chain.facts, depth);
-        let mut kept = window(&facts, &config)[0];
         let aged = rollup.layout.compacted.map_or(0, Turns::end);
-        kept.recent = whole_pairs(&facts[0], kept.recent).max(aged);
         let through = self.through(depth, &kept.layout())?;
         let mut planned = Planned {
             kept: vec![(depth, kept, through)],
@@ -189,9 +216,19 @@ impl Work<'_> {
             read: AtomicU64::default(),
             through,
         };
-        let new = self.strategy.keep_compacted(&slice, turns, self.config)?;
-        let recent = self.strategy.keep_recent(&slice, self.config)?;
+        let (new, mut recent) = if self.rung.texts {
+            let new = self
+                .strategy
+                .keep_compacted(&slice, turns, &self.rung.config)?;
+            blocks::check_summary(&new).map_err(StrategyError::Failed)?;
+            (new, self.strategy.keep_recent(&slice, &self.rung.config)?)
+        } else {
+            (Summary::default(), cut_recent(&slice, &self.rung.config)?)
+        };
         self.note(&new);
+        if let Some(recent) = &mut recent {
+            self.prune(depth, recent)?;
+        }
         let made_by = new.clone();
         let planned_layout = kept.layout();
         let sections = Draft {

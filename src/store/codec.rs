@@ -215,6 +215,14 @@ fn take_image(image: &mut Image) -> Option<Blob> {
     Some(Blob { sha256, data })
 }
 
+/// Returns the id of the blob that holds an image, if one does: the SHA-256 of its bytes.
+pub(crate) fn blob_of(image: &Image) -> Option<String> {
+    if let Some(blob) = image.extra.get("blob") {
+        return blob.read().ok();
+    }
+    take_image(&mut image.clone()).map(|blob| hex(&blob.sha256))
+}
+
 fn put_image(image: &mut Image, blob: &mut FindBlob<'_>) -> StoreResult<()> {
     let name = image
         .extra

@@ -85,6 +85,10 @@ pub fn run(row: &RunRow) -> [u8; 32] {
     fields.maybe(row.usage.as_deref());
     fields.bytes(&row.plan);
     fields.maybe(row.record.as_deref());
+    // Runs of a format without events have none.
+    if let Some(events) = &row.events {
+        fields.text(events);
+    }
     fields.finish()
 }
 

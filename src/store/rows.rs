@@ -413,6 +413,8 @@ pub struct RunRow {
     pub plan: [u8; 32],
     /// What another tool recorded.
     pub record: Option<String>,
+    /// Its events as a JSON array.
+    pub events: Option<String>,
 }
 
 /// An undo or a redo of a run.

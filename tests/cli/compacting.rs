@@ -199,15 +199,22 @@ fn numbers_of_any_size_are_taken() {
     let (most, most_turns) = (u64::MAX, u32::MAX);
     for flags in [
         format!("--max-tokens {most} --force"),
-        format!("--max-tokens 9000 --system-tokens {most}"),
         format!("--max-tokens 9000 --keep-first {most_turns} --keep-recent {most_turns}"),
         format!("--max-tokens 9000 --max-summary-tokens {most} --scope token-budget"),
         format!("--max-tokens 9000 --tool-output-lines {most} --scope fixed:{most}"),
-        "--max-tokens 1 --keep-first 0 --keep-recent 0 --max-summary-tokens 0".into(),
-        "--max-tokens 1 --tool-output-lines 0 --scope fixed:0".into(),
+        "--max-tokens 200 --keep-first 0 --keep-recent 0 --max-summary-tokens 0".into(),
+        "--max-tokens 200 --tool-output-lines 0 --scope fixed:0".into(),
     ] {
         let said = stage.say(&format!("compact work --dry-run {flags}"));
         assert_eq!(said.code, 0, "{flags}\n{said}");
+    }
+    for flags in [
+        "--max-tokens 1".to_owned(),
+        format!("--max-tokens 9000 --system-tokens {most}"),
+    ] {
+        let said = stage.say(&format!("compact work --dry-run {flags}"));
+        assert_eq!(said.code, 1, "{flags}\n{said}");
+        assert!(said.out.contains("not even the last turn fits"), "{said}");
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig};
+use loopstore::compaction::{CompactionConfig, CompactionScope};
 use loopstore::model::*;
 use loopstore::orchestrate::FlipRequest;
 use loopstore::store::append::{self, NewMessage};
@@ -146,20 +146,24 @@ impl<'a> History<'a> {
         let request = CompactRequest {
             leaf: Some(loop_id(at)),
             config: CompactionConfig {
+                policy: loopstore::CompactionPolicy::Headroom {
+                    compact_at_pct: 0.0,
+                    compact_budget_threshold_pct: 0.05,
+                },
                 keep_first_turns: keep.0,
-                keep_recent_turns: keep.1,
+                keep_recent: loopstore::KeepRecent::Turns(keep.1),
                 tool_output_max_lines: 4,
                 max_summary_tokens: 60,
                 compaction_scope: CompactionScope::FixedCount(2),
                 block_strategy: std::sync::Arc::new(loopstore::DefaultBlockCompaction),
                 ..CompactionConfig::default()
             },
-            window: ContextConfig {
-                max_context_tokens: 100,
-                ..ContextConfig::default()
+            trigger: if force {
+                loopstore::CompactTrigger::Force
+            } else {
+                loopstore::CompactTrigger::Policy
             },
-            force,
-            dry_run: false,
+            ..CompactRequest::default()
         };
         let report = compact_session_loops(self.store, &self.session, &request).unwrap();
         let report = serde_json::to_value(report).unwrap();

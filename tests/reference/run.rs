@@ -13,8 +13,8 @@ pub struct RefAttempt {
     pub tokens_before: u64,
     /// With the planned blocks, live or not.
     pub tokens_after: u64,
-    /// The result would fire the trigger again, so that the budget rules, which are not modelled,
-    /// would step in.
+    /// The result would be over the target, so that the budget rules, which are not modelled, would
+    /// step in.
     pub over_target: bool,
 }
 
@@ -40,13 +40,16 @@ pub fn attempt(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> 
         () if tokens_after >= tokens_before => RefOutcome::NoGain,
         () => RefOutcome::Committed,
     };
-    let over_target = fires(config, tokens_after);
+    let over = match fires(config, 0) {
+        true => tokens_after + config.system_tokens > config.max_context_tokens,
+        false => fires(config, tokens_after),
+    };
     RefAttempt {
         outcome,
         plan,
         tokens_before,
         tokens_after,
-        over_target,
+        over_target: asked && over,
     }
 }
 

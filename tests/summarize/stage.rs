@@ -111,18 +111,18 @@ pub fn open(path: &std::path::Path) -> SqliteStore {
     SqliteStore::open_with(path, options).unwrap()
 }
 
-/// A window so small that every compaction is wanted; two turns are kept at each end.
+/// Every compaction is wanted; two turns are kept at each end.
 pub fn request(strategy: SummarizeCompaction) -> CompactRequest {
     CompactRequest {
         config: CompactionConfig {
+            policy: loopstore::CompactionPolicy::Headroom {
+                compact_at_pct: 0.0,
+                compact_budget_threshold_pct: 0.05,
+            },
             keep_first_turns: 2,
-            keep_recent_turns: 2,
+            keep_recent: loopstore::KeepRecent::Turns(2),
             block_strategy: Arc::new(strategy),
             ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens: 100,
-            ..ContextConfig::default()
         },
         ..CompactRequest::default()
     }

@@ -54,6 +54,7 @@ fn config(budget: u64, keep_first: usize, keep_recent: usize) -> ContextConfig {
         keep_first,
         keep_recent,
         tool_output_max_lines: 4,
+        ..ContextConfig::default()
     }
 }
 

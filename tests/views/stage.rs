@@ -266,6 +266,7 @@ fn run_row(run_id: &str, session: SessionKey, leaf: LoopKey) -> RunRow {
         usage: None,
         plan: [0; 32],
         record: None,
+        events: None,
     }
 }
 

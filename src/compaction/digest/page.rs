@@ -229,7 +229,10 @@ impl<'a> Filling<'a> {
             );
         }
         self.write_lines(&mut page);
-        if let (Some(header), false) = (header, page.text.is_empty()) {
+        // At least half of the lines are values, however few there are.
+        let is_tiny =
+            page.text.is_empty() || (page.text.starts_with(SEEN) && page.text.lines().count() < 3);
+        if let (Some(header), false) = (header, is_tiny) {
             page.text.insert_str(0, &format!("{header}\n"));
         }
         page.text.truncate(page.text.trim_end().len());

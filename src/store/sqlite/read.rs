@@ -46,7 +46,7 @@ const TURN: &str = "SELECT id, first_seq, messages, prompts, tokens, bytes, turn
 pub(super) const RUN_COLUMNS: &str = "key, session, run_id, loop, turns, tick, trigger, strategy,
     round, outcome, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
     bytes_before, bytes_after, messages_before, messages_after, started_at, duration_ms, config,
-    usage, plan, record";
+    usage, plan, record, events";
 
 pub(super) const BLOCK_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.kind, b.extends,
     b.first_start, b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end,
@@ -254,6 +254,7 @@ pub(super) fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
         usage: row.get("usage")?,
         plan: row.get("plan")?,
         record: row.get("record")?,
+        events: row.get("events")?,
     })
 }
 

@@ -272,9 +272,9 @@ impl StoreWrite for Reader<'_> {
             "INSERT INTO runs (session, run_id, loop, turns, tick, trigger, strategy, round,
                  outcome, fallback, error, scope, older_loops, counter, tokens_before,
                  tokens_after, bytes_before, bytes_after, messages_before, messages_after,
-                 started_at, duration_ms, config, usage, plan, record, digest)
+                 started_at, duration_ms, config, usage, plan, record, events, digest)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                 ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)",
+                 ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)",
             params![
                 row.session.0,
                 row.run_id,
@@ -302,6 +302,7 @@ impl StoreWrite for Reader<'_> {
                 row.usage,
                 row.plan,
                 row.record,
+                row.events,
                 digest::run(row),
             ],
         )?;

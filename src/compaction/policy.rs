@@ -1,0 +1,334 @@
+//! When a context is compacted, and what it has to come down to.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::config::ContextConfig;
+use super::recent::KeepRecent;
+use crate::store::Size;
+
+/// When a context is compacted, and what it has to come down to.
+///
+/// A byte budget ([`ContextConfig::max_context_bytes`]) triggers at the same share of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CompactionPolicy {
+    /// Fires if `compact_at_pct − system/max − context/max < compact_budget_threshold_pct`.
+    Headroom {
+        /// Share of the window at which the headroom is measured.
+        compact_at_pct: f64,
+        /// Share of the window below which the headroom is too small.
+        compact_budget_threshold_pct: f64,
+    },
+    /// Fires once the messages have reached a share of what reserves leave of the window, but
+    /// never with no more messages than one over those that are to be kept.
+    Reserves {
+        /// Tokens left free for the system prompt and the tools, if they have no more.
+        system: u64,
+        /// Tokens left free for the answer.
+        output: u64,
+        /// Tokens left free because counts are estimates.
+        safety: u64,
+        /// Share of the rest at which it fires.
+        share: f64,
+    },
+    /// Fires once the context has reached a share of the window, and brings it down to another.
+    Target {
+        /// Share of the window at which it fires.
+        trigger: f64,
+        /// Share of the window to come down to.
+        target: f64,
+        /// How often one call of [`Compactor::maybe_compact`](crate::Compactor::maybe_compact)
+        /// may try.
+        max_attempts: u32,
+    },
+}
+
+impl Default for CompactionPolicy {
+    fn default() -> Self {
+        Self::headroom()
+    }
+}
+
+/// What messages may have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Tokens.
+    pub tokens: u64,
+    /// Bytes of JSON; `None` if they do not matter.
+    pub bytes: Option<u64>,
+}
+
+impl Budget {
+    /// Whether messages of this size are within the budget.
+    pub fn fits(&self, size: Size) -> bool {
+        size.tokens <= self.tokens && self.bytes.is_none_or(|most| size.bytes <= most)
+    }
+}
+
+impl CompactionPolicy {
+    /// Fires when less than 5 % of the window are left below 90 % of it.
+    pub const fn headroom() -> Self {
+        Self::Headroom {
+            compact_at_pct: 0.90,
+            compact_budget_threshold_pct: 0.05,
+        }
+    }
+
+    /// Fires at 80 % of the window less 2,000 tokens for the system prompt, 4,000 for the answer
+    /// and 5,000 for safety: 93,600 of 128,000.
+    pub const fn reserves() -> Self {
+        Self::Reserves {
+            system: 2_000,
+            output: 4_000,
+            safety: 5_000,
+            share: 0.80,
+        }
+    }
+
+    /// Fires at 75 % of the window, goes down to 50 %, tries twice.
+    pub const fn target() -> Self {
+        Self::Target {
+            trigger: 0.75,
+            target: 0.50,
+            max_attempts: 2,
+        }
+    }
+
+    /// Returns the name that runs are marked with.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Headroom { .. } => "headroom",
+            Self::Reserves { .. } => "reserves",
+            Self::Target { .. } => "target",
+        }
+    }
+
+    /// Returns how often one call of [`Compactor::maybe_compact`](crate::Compactor::maybe_compact)
+    /// may try.
+    pub const fn max_attempts(&self) -> u32 {
+        match self {
+            Self::Target { max_attempts, .. } => *max_attempts,
+            Self::Headroom { .. } | Self::Reserves { .. } => 2,
+        }
+    }
+
+    /// Whether messages of this size are to be compacted.
+    pub fn fires(&self, window: &ContextConfig, keep: KeepRecent, size: Size) -> bool {
+        if matches!(self, Self::Reserves { .. }) && size.messages <= u64::from(keep.count()) + 1 {
+            return false;
+        }
+        self.tokens_fire(window, size.tokens) || self.bytes_fire(window, size.bytes)
+    }
+
+    fn tokens_fire(&self, window: &ContextConfig, tokens: u64) -> bool {
+        let share = |tokens: u64| tokens as f64 / window.max_context_tokens as f64;
+        match *self {
+            Self::Headroom {
+                compact_at_pct,
+                compact_budget_threshold_pct,
+            } => {
+                let left = compact_at_pct - share(window.system_prompt_tokens) - share(tokens);
+                left < compact_budget_threshold_pct
+            }
+            Self::Reserves {
+                system,
+                output,
+                safety,
+                share,
+            } => {
+                let reserved = system.max(window.system_prompt_tokens) + output + safety;
+                let left = window.max_context_tokens.saturating_sub(reserved);
+                tokens >= share_of(left, share)
+            }
+            Self::Target { trigger, .. } => {
+                tokens + window.system_prompt_tokens >= share_of(window.max_context_tokens, trigger)
+            }
+        }
+    }
+
+    fn bytes_fire(&self, window: &ContextConfig, bytes: u64) -> bool {
+        let share = match *self {
+            Self::Headroom {
+                compact_at_pct,
+                compact_budget_threshold_pct,
+            } => compact_at_pct - compact_budget_threshold_pct,
+            Self::Reserves { share, .. } => share,
+            Self::Target { trigger, .. } => trigger,
+        };
+        let most = window.max_context_bytes;
+        most.is_some_and(|most| bytes > share_of(most, share))
+    }
+
+    /// Returns what a compaction has to come down to: the policy's own target, else the largest
+    /// context at which it does not fire, or the window if it always fires.
+    pub fn target_of(&self, window: &ContextConfig) -> Budget {
+        let hard = window.budget();
+        let Self::Target { target, .. } = *self else {
+            let most_bytes = |most| largest(most, |bytes| !self.bytes_fire(window, bytes));
+            let tokens = match self.tokens_fire(window, 0) {
+                true => hard.tokens,
+                false => largest(hard.tokens, |tokens| !self.tokens_fire(window, tokens)),
+            };
+            return Budget {
+                tokens,
+                bytes: hard.bytes.map(most_bytes),
+            };
+        };
+        let tokens = share_of(window.max_context_tokens, target);
+        Budget {
+            tokens: tokens.saturating_sub(window.system_prompt_tokens),
+            bytes: hard.bytes.map(|most| share_of(most, target)),
+        }
+    }
+}
+
+fn share_of(whole: u64, share: f64) -> u64 {
+    (whole as f64 * share) as u64
+}
+
+/// Returns the largest number up to `most` for which `holds`, which holds up to some number and
+/// not beyond; 0 if it holds for none.
+fn largest(most: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if holds(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
+}
+
+/// The context windows of models, in tokens, by the models' names.
+///
+/// Model names change faster than libraries: callers add theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelWindows {
+    known: BTreeMap<String, u64>,
+    other: u64,
+}
+
+impl Default for ModelWindows {
+    fn default() -> Self {
+        let known = [
+            ("gpt-4", 8_192),
+            ("gpt-4-turbo", 128_000),
+            ("gpt-4o", 128_000),
+            ("claude-3-5-sonnet-20240620", 200_000),
+            ("claude-3-haiku-20240307", 200_000),
+        ];
+        Self {
+            known: known.map(|(name, tokens)| (name.to_owned(), tokens)).into(),
+            other: 128_000,
+        }
+    }
+}
+
+impl ModelWindows {
+    /// Adds a model, or changes one.
+    #[must_use]
+    pub fn with(mut self, model: impl Into<String>, tokens: u64) -> Self {
+        self.known.insert(model.into(), tokens);
+        self
+    }
+
+    /// Returns the window of a model; 128,000 for one that is not known.
+    pub fn of(&self, model: &str) -> u64 {
+        self.known.get(model).copied().unwrap_or(self.other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(tokens: u64, system: u64) -> ContextConfig {
+        ContextConfig {
+            max_context_tokens: tokens,
+            system_prompt_tokens: system,
+            ..ContextConfig::default()
+        }
+    }
+
+    fn size(tokens: u64) -> Size {
+        Size {
+            tokens,
+            bytes: tokens * 4,
+            messages: 100,
+        }
+    }
+
+    fn fires(policy: CompactionPolicy, window: &ContextConfig, tokens: u64) -> bool {
+        policy.fires(window, KeepRecent::default(), size(tokens))
+    }
+
+    #[test]
+    fn the_default_fires_above_85_percent_of_the_window() {
+        let policy = CompactionPolicy::default();
+        assert!(!fires(policy, &window(1000, 0), 849));
+        assert!(fires(policy, &window(1000, 0), 851));
+        assert!(!fires(policy, &window(1000, 100), 749));
+        assert!(fires(policy, &window(1000, 100), 751));
+    }
+
+    #[test]
+    fn reserves_fire_at_93600_of_128000() {
+        let policy = CompactionPolicy::reserves();
+        assert!(!fires(policy, &window(128_000, 0), 93_599));
+        assert!(fires(policy, &window(128_000, 2_000), 93_600));
+        assert!(fires(policy, &window(128_000, 12_000), 85_600));
+        let few = Size {
+            messages: 11,
+            ..size(100_000)
+        };
+        assert!(!policy.fires(&window(128_000, 0), KeepRecent::Messages(10), few));
+        assert!(policy.fires(&window(128_000, 0), KeepRecent::Messages(9), few));
+    }
+
+    #[test]
+    fn a_target_fires_at_three_quarters_and_goes_down_to_a_half() {
+        let policy = CompactionPolicy::target();
+        assert!(!fires(policy, &window(64_000, 0), 47_999));
+        assert!(fires(policy, &window(64_000, 0), 48_000));
+        assert!(fires(policy, &window(64_000, 8_000), 40_000));
+        assert_eq!(policy.target_of(&window(64_000, 8_000)).tokens, 24_000);
+    }
+
+    #[test]
+    fn the_target_is_the_largest_context_at_which_nothing_fires() {
+        for policy in [CompactionPolicy::headroom(), CompactionPolicy::reserves()] {
+            for (tokens, system) in [(1, 0), (999, 3), (128_000, 0), (64_000, 70_000)] {
+                let mut window = window(tokens, system);
+                window.max_context_bytes = Some(10 * tokens);
+                let target = policy.target_of(&window);
+                let all = target.tokens == window.budget().tokens;
+                assert!(all || !policy.tokens_fire(&window, target.tokens));
+                assert!(all || policy.tokens_fire(&window, target.tokens + 1));
+                let bytes = target.bytes.unwrap();
+                assert!(!policy.bytes_fire(&window, bytes));
+                assert!(policy.bytes_fire(&window, bytes + 1));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_trigger_like_tokens() {
+        let mut window = window(1_000_000, 0);
+        window.max_context_bytes = Some(1000);
+        assert!(!fires(CompactionPolicy::default(), &window, 212));
+        assert!(fires(CompactionPolicy::default(), &window, 213));
+    }
+
+    #[test]
+    fn windows_of_models_can_be_added() {
+        let windows = ModelWindows::default().with("tiny", 512);
+        assert_eq!(windows.of("tiny"), 512);
+        assert_eq!(windows.of("gpt-4"), 8_192);
+        assert_eq!(windows.of("another"), 128_000);
+    }
+}
