@@ -21,7 +21,7 @@ pub enum Pruned {
     /// It stays as it is.
     Whole,
     /// This is left of it.
-    Shorter(AgentMessage),
+    Shorter(Box<AgentMessage>),
     /// Nothing is left of it.
     Gone,
 }
@@ -55,7 +55,7 @@ impl Pruning {
         if left == *message {
             Pruned::Whole
         } else {
-            Pruned::Shorter(left)
+            Pruned::Shorter(left.into())
         }
     }
 
@@ -177,7 +177,7 @@ mod tests {
         let thinking = Content::thinking("hm", Some("signed".into()));
         let call = Content::tool_call("c", "ls", Json::null());
         let both = answer(vec![thinking.clone(), call.clone()]);
-        assert_eq!(prune(&both), Pruned::Shorter(answer(vec![call])));
+        assert_eq!(prune(&both), Pruned::Shorter(answer(vec![call]).into()));
         assert_eq!(prune(&answer(vec![thinking])), Pruned::Gone);
         let kept = Pruning {
             thinking: false,

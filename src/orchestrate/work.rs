@@ -261,7 +261,7 @@ impl<'a> Work<'a> {
             match pruning.prune(shown, self.store.counter()) {
                 Pruned::Whole => {}
                 Pruned::Shorter(message) => {
-                    replaced.insert(placed.seq, Some(message));
+                    replaced.insert(placed.seq, Some(*message));
                 }
                 Pruned::Gone => {
                     replaced.insert(placed.seq, None);
