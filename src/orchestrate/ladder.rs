@@ -9,7 +9,8 @@ use std::ops::ControlFlow;
 
 use super::work::{Planned, Work};
 use crate::compaction::{
-    Budget, CompactionConfig, CompactionScope, RecentWindow, StrategyError, output_cap, seqs_of,
+    Budget, CompactionConfig, CompactionScope, KeepRecent, RecentWindow, StrategyError, output_cap,
+    seqs_of,
 };
 use crate::model::Role;
 use crate::store::in_force::Link;
@@ -68,6 +69,14 @@ pub(super) struct Tried {
     pub(super) planned: Planned,
     /// The context with the blocks in force.
     pub(super) after: Size,
+}
+
+impl Tried {
+    /// Whether nothing is written as asked, and the context is no smaller for it.
+    pub(super) fn changes_nothing(&self, before: Size) -> bool {
+        let is_smaller = self.after.tokens < before.tokens;
+        self.rung.step.is_none() && self.planned.made.is_empty() && !is_smaller
+    }
 }
 
 /// Goes down the ladder until the context is within `target`; returns the last rung tried.
@@ -129,15 +138,17 @@ fn last_turns(work: &mut Work<'_>, tried: &Tried, target: Budget) -> Result<Rung
         0 => text,
         most => most.min(text),
     };
+    let recent = recent.max(1).min(tried.rung.recent);
     Ok(Rung {
         step: Some(LAST_TURNS),
         config: CompactionConfig {
+            keep_recent: KeepRecent::Turns(recent),
             compaction_scope: CompactionScope::FixedCount(0),
             max_summary_tokens: config.max_summary_tokens.min(text),
             max_rollup_tokens: rollup,
             ..config.clone()
         },
-        recent: recent.max(1).min(tried.rung.recent),
+        recent,
         prune: Some(Prune {
             output_tokens: LEAST_OUTPUT,
             last_images: true,
@@ -147,8 +158,13 @@ fn last_turns(work: &mut Work<'_>, tried: &Tried, target: Budget) -> Result<Rung
 }
 
 fn last_turn(_: &mut Work<'_>, tried: &Tried, _: Budget) -> Result<Rung, StrategyError> {
+    let recent = tried.rung.recent.min(1);
     Ok(Rung {
-        recent: tried.rung.recent.min(1),
+        config: CompactionConfig {
+            keep_recent: KeepRecent::Turns(recent),
+            ..tried.rung.config.clone()
+        },
+        recent,
         texts: false,
         ..tried.rung.clone()
     })

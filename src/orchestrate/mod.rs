@@ -17,12 +17,13 @@ mod work;
 
 use std::time::Instant;
 
-use crate::compaction::{CompactionConfig, ContextConfig, StrategyError};
-use crate::context::{Chain, Purpose, leaf_of, session_of};
+use crate::compaction::{CompactionConfig, ContextConfig, OlderLoops, StrategyError};
+use crate::context::{BuildOptions, Chain, Purpose, leaf_of, session_of, settings};
 use crate::model::{LoopId, SessionId, Time};
 use crate::store::in_force::View;
 use crate::store::{
-    self, BlockKey, BlockRow, LoopKey, Outcome, Point, SessionKey, SessionStore, StoreResult,
+    self, BlockKey, BlockRow, LoopKey, Outcome, Point, SessionKey, SessionStore, Size, StoreRead,
+    StoreResult,
 };
 
 pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Hooks, Verdict};
@@ -81,7 +82,7 @@ pub fn compact_session_loops(
     let ground = Ground::load(store, session, request)?;
     let mut report = CompactReport::new(request, &ground);
     let (config, window) = (&request.config, &request.window);
-    if request.trigger == CompactTrigger::Policy && !config.fires(window, ground.chain.size()) {
+    if request.trigger == CompactTrigger::Policy && !config.fires(window, ground.before) {
         return Ok(report);
     }
     let mut work = Work::new(store, &ground, request)?;
@@ -103,10 +104,9 @@ pub fn compact_session_loops(
     let tried = ladder::fit(&mut work, config, config.policy.target_of(window));
     let asked = notes::take(&mut report, work.notes())?;
     match tried {
-        // A summariser that was asked in vain leaves its audit row.
-        Ok(tried)
-            if tried.planned.made.is_empty() && !asked && window.budget().fits(tried.after) =>
-        {
+        // A summariser that was asked in vain leaves its audit row; a narrower scope alone is a
+        // gain.
+        Ok(tried) if !asked && tried.changes_nothing(ground.before) => {
             report.fallback = None;
             report.error = None;
             attempt.leave(report)
@@ -130,6 +130,9 @@ pub(crate) struct Ground {
     in_force: Vec<(LoopKey, Option<BlockKey>)>,
     /// The anchor of the rollup that is really in force.
     anchor: Option<LoopKey>,
+    /// What the gain is measured against: the context as it is built now, or the originals with
+    /// `force`.
+    before: Size,
     /// The number that the run would have.
     round: u32,
 }
@@ -164,6 +167,10 @@ impl Ground {
             } else {
                 real
             };
+            let before = match request.trigger {
+                CompactTrigger::Force => chain.size(),
+                _ => size_in_force(read, leaf.key, config, &chain)?,
+            };
             let base = match chain.links.first() {
                 Some(first) if first.is_anchor() && chain.links.len() > 1 => 1,
                 _ => 0,
@@ -172,6 +179,7 @@ impl Ground {
                 session: owner.key,
                 leaf: leaf.key,
                 leaf_id: leaf.loop_id,
+                before,
                 chain,
                 base,
                 in_force,
@@ -202,4 +210,22 @@ impl Ground {
         let leaf = self.chain.links.last().filter(|link| link.is_anchor())?;
         leaf.block.as_ref()
     }
+}
+
+/// Returns the size of the context as it is built now: with the scope of the newest live run, not
+/// with that of the next one.
+fn size_in_force(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+    config: &CompactionConfig,
+    chain: &Chain,
+) -> StoreResult<Size> {
+    let view = View::default();
+    let now = settings(read, leaf, view, &BuildOptions::default())?;
+    let is_whole = |config: &CompactionConfig| config.older_loops == OlderLoops::Rollup;
+    if is_whole(&now.config) && is_whole(config) {
+        return Ok(chain.size());
+    }
+    let purpose = Purpose::Build;
+    Ok(Chain::load(read, leaf, view, &now.config, &now.window, purpose)?.size())
 }

@@ -166,7 +166,7 @@ impl BudgetTooSmall {
 
 impl CompactReport {
     pub(super) fn new(request: &CompactRequest, ground: &Ground) -> Self {
-        let size = ground.chain.size();
+        let size = ground.before;
         Self {
             strategy: request.config.block_strategy.name().to_owned(),
             before: size,

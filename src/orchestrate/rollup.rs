@@ -166,7 +166,7 @@ impl Work<'_> {
             block.is_some_and(|b| b.layout.first.or(b.layout.recent).is_some() || b.size != *shown)
         };
         for (depth, link) in chain.links[..=anchor].iter().enumerate() {
-            if depth >= base || shows_more(link, &chain.shown[depth]) {
+            if depth >= base.min(anchor) || shows_more(link, &chain.shown[depth]) {
                 block.coverage.push(rolled_up(read, link)?);
             }
         }

@@ -3,7 +3,7 @@
 //! no pairs, no gain and no turn in flight.
 
 use super::build::tokens_with;
-use super::forces::{in_force, originals};
+use super::forces::{in_force, options, originals};
 use super::run::fires;
 use super::text::{cut_result, messages_of, one_liners};
 use super::tokens::message_tokens;
@@ -196,7 +196,10 @@ fn every_summary_is_smaller(s: &RefSession, leaf: usize, config: &RefConfig) -> 
 
 /// The trigger fires or is skipped, the context shrinks, and what comes out needs no fallback.
 fn gains_within_budget(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> bool {
-    let before = tokens_with(&originals(s), leaf, config);
+    let before = match force {
+        true => tokens_with(&originals(s), leaf, config),
+        false => tokens_with(s, leaf, &options(s, leaf)),
+    };
     let after: u64 = original_context(s, leaf, config)
         .iter()
         .map(message_tokens)

@@ -1,7 +1,7 @@
 //! Attempts and flips: the trigger, the gain, and what becomes live.
 
 use super::build::tokens_with;
-use super::forces::{counts, last_flip, live, live_runs, originals, point};
+use super::forces::{counts, last_flip, live, live_runs, options, originals, point};
 use super::plan::plan;
 use super::types::*;
 
@@ -29,14 +29,16 @@ pub fn fires(config: &RefConfig, current: u64) -> bool {
 /// Returns what a compaction of a leaf would come to, without doing it.
 pub fn attempt(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> RefAttempt {
     let plan = plan(s, leaf, config, force);
-    let ground = if force { originals(s) } else { s.clone() };
-    let tokens_before = tokens_with(&ground, leaf, config);
+    let ground = originals(s);
+    let tokens_before = match force {
+        true => tokens_with(&ground, leaf, config),
+        false => tokens_with(s, leaf, &options(s, leaf)),
+    };
     let tokens_after = tokens_with(&with_run(s, leaf, &plan), leaf, config);
     let asked = force || fires(config, tokens_before);
+    let changes_nothing = plan.blocks.is_empty() && tokens_after >= tokens_before;
     let outcome = match () {
-        () if !asked || plan.blocks.is_empty() || tried_before(s, leaf, &plan) => {
-            RefOutcome::NotNeeded
-        }
+        () if !asked || changes_nothing || tried_before(s, leaf, &plan) => RefOutcome::NotNeeded,
         () if tokens_after >= tokens_before => RefOutcome::NoGain,
         () => RefOutcome::Committed,
     };

@@ -1,0 +1,9 @@
+//! Never over budget: what a compaction gives up, in which order, and what it says when nothing is
+//! enough.
+
+#[path = "../histories/mod.rs"]
+mod histories;
+mod ladder;
+mod random;
+mod stage;
+mod triggers;
