@@ -15,7 +15,10 @@ use serde::{Deserialize, Serialize};
 pub use history::History;
 pub use needed::{context_text, needed_values};
 pub use plot::recall_svg;
-pub use strategies::{EvalDigest, EvalOneLiner, EvalStrategy, EvalTiered, EvalTruncate, strategy};
+pub use strategies::{
+    EvalDigest, EvalOneLiner, EvalStrategy, EvalSummarize, EvalTiered, EvalTruncate, STRATEGIES,
+    strategy,
+};
 
 use crate::compaction::StrategyError;
 use crate::model::{AgentMessage, SessionId};
