@@ -154,6 +154,20 @@ impl RetentionReport {
         self.results.iter().find(of).map(|result| result.recall)
     }
 
+    /// Returns what was measured: `2 cases, 13 needed values`.
+    fn head(&self) -> String {
+        let count = |count: usize, one: &str| match count {
+            1 => format!("1 {one}"),
+            _ => format!("{count} {one}s"),
+        };
+        let (cases, needed) = (self.cases, self.needed);
+        format!(
+            "{}, {}",
+            count(cases, "case"),
+            count(needed, "needed value")
+        )
+    }
+
     /// Returns a plain table: a line for each strategy, a column for each budget.
     pub fn table(&self) -> String {
         let budgets = self.budgets();
@@ -173,7 +187,7 @@ impl RetentionReport {
                 line.push_str(&format!("  {recall:>6}"));
             }
         }
-        let head = format!("{} cases, {} needed values\n", self.cases, self.needed);
+        let head = self.head() + "\n";
         lines.iter().fold(head, |text, line| text + line + "\n")
     }
 }

@@ -97,7 +97,8 @@ impl Retention {
         let store = SqliteStore::in_memory()?;
         let options = ImportOptions::default();
         let imported = import_paths(&store, &self.paths, &options, &mut |_| {})?;
-        let budgets = distinct(self.budgets.iter().map(|share| share.0));
+        let mut budgets = distinct(self.budgets.iter().map(|share| share.0));
+        budgets.sort_by(f64::total_cmp);
         let mut strategies: Vec<&dyn EvalStrategy> = distinct(self.strategies.iter())
             .into_iter()
             .filter_map(|name| strategy(name))
@@ -141,7 +142,9 @@ mod tests {
         for (text, share) in [("0.2", 0.2), ("20%", 0.2), ("12.5 %", 0.125), ("1", 1.0)] {
             assert_eq!(text.parse(), Ok(Share(share)), "{text}");
         }
-        for bad in ["", "%", "0", "0%", "-0.1", "1.01", "101%", "NaN", "inf", "a", "20%%"] {
+        for bad in [
+            "", "%", "0", "0%", "-0.1", "1.01", "101%", "NaN", "inf", "a", "20%%",
+        ] {
             assert!(bad.parse::<Share>().is_err(), "{bad}");
         }
     }

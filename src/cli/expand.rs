@@ -30,10 +30,16 @@ pub struct Args {
     #[arg(long, value_name = "N", requires = "turns")]
     max_tokens: Option<u64>,
     /// The bytes of this image: its id or the beginning of it.
-    #[arg(long, value_name = "ID", conflicts_with_all = ["session", "turns"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["session", "in_loop", "turns", "max_tokens"])]
     blob: Option<String>,
     /// Write the bytes to this file, which is written over [default: stdout].
-    #[arg(short, long, value_name = "FILE", requires = "blob")]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        requires = "blob",
+        conflicts_with = "turns"
+    )]
     output: Option<PathBuf>,
 }
 
@@ -43,7 +49,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         (Some(id), ..) => write_blob(app, id, args.output.as_deref()),
         (None, Some(session), Some(turns)) => print_turns(app, args, session, turns),
         // The parser lets nothing else through.
-        _ => Err(CliError::Usage("give SESSION and --turns, or --blob".into())),
+        _ => Err(CliError::Usage(
+            "give SESSION and --turns, or --blob".into(),
+        )),
     }
 }
 

@@ -130,14 +130,15 @@ impl SummarizeArgs {
 /// Tells what the model cost; `None` if none was asked.
 pub fn told(report: &CompactReport) -> Option<String> {
     let usage: Value = report.usage.as_ref()?.read().ok()?;
-    let number = |key: &str| usage[key].as_u64().unwrap_or_default();
-    let model = usage["model"].as_str().unwrap_or("no answer");
+    let count = |key: &str, one| text::count(usage[key].as_u64().unwrap_or_default(), one);
+    let calls = count("calls", "call");
+    let Some(model) = usage["model"].as_str() else {
+        return Some(format!("model     no answer, {calls}"));
+    };
+    let (model, read) = (text::line(model), count("input", "token"));
+    let written = count("output", "token");
     Some(format!(
-        "model     {}, {}, {} in, {} out",
-        text::line(model),
-        text::count(number("calls"), "call"),
-        text::count(number("input"), "token"),
-        text::count(number("output"), "token"),
+        "model     {model}, {calls}, {read} in, {written} out"
     ))
 }
 

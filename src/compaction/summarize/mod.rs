@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 use super::config::CompactionConfig;
 use super::digest::DigestCompaction;
 use super::notes::SummaryNotes;
-use super::strategy::{BlockCompactionStrategy, LoopSlice, Placed, RollupSlice, StrategyError, Summary};
+use super::strategy::{
+    BlockCompactionStrategy, LoopSlice, Placed, RollupSlice, StrategyError, Summary,
+};
 use crate::model::{AgentMessage, AssistantMessage, Content, Message, UserMessage};
 use crate::store::Turns;
 use crate::tokens::TokenCounter;

@@ -1,23 +1,42 @@
 //! How much of what agents later needed is left after a compaction.
 //!
 //! The transcripts in `tests/fixtures/retention/` are hand-written. With the folder of recorded
-//! ones in `LOOPSTORE_REAL_TRANSCRIPTS`, those are measured too.
+//! ones in `LOOPSTORE_REAL_TRANSCRIPTS`, those are measured too: the figures of the README.
+
+mod extractor;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use loopstore::SqliteStore;
-use loopstore::eval::{EvalStrategy, History, RetentionReport, needed_values, recall_svg};
-use loopstore::eval::{retention, strategy};
+use extractor::Extractor;
+use loopstore::eval::{
+    EvalStrategy, EvalSummarize, History, RetentionReport, STRATEGIES, needed_values, recall_svg,
+    retention, strategy,
+};
 use loopstore::import::{ImportOptions, import_paths};
+use loopstore::{
+    HeuristicTokenCounter, SqliteStore, SummarizeCompaction, Summarizer, SummarizerError,
+    SummaryAnswer, SummaryRequest, total_tokens,
+};
 
+/// Measures every strategy, `summarize` with a summariser that is no model.
 fn measure(paths: &[PathBuf], budgets: &[f64]) -> RetentionReport {
+    let summarize = EvalSummarize::new(SummarizeCompaction::new(Arc::new(Extractor)));
+    let found = measure_with(&summarize, paths, budgets);
+    println!("{}", found.table());
+    println!(
+        "the digest stood in for {} summaries",
+        summarize.fallbacks()
+    );
+    found
+}
+
+fn measure_with(summarize: &EvalSummarize, paths: &[PathBuf], budgets: &[f64]) -> RetentionReport {
     let store = SqliteStore::in_memory().unwrap();
     let report = import_paths(&store, paths, &ImportOptions::default(), &mut |_| {}).unwrap();
-    let names = ["one-liner", "tiered", "truncate", "digest"];
-    let strategies: Vec<&dyn EvalStrategy> = names.map(|n| strategy(n).unwrap()).to_vec();
-    let found = retention(&store, &report.sessions, budgets, &strategies).unwrap();
-    println!("{}", found.table());
-    found
+    let mut strategies: Vec<&dyn EvalStrategy> = STRATEGIES.map(|s| s as _).to_vec();
+    strategies.push(summarize);
+    retention(&store, &report.sessions, budgets, &strategies).unwrap()
 }
 
 fn hand_written(file: &str) -> PathBuf {
@@ -25,6 +44,7 @@ fn hand_written(file: &str) -> PathBuf {
 }
 
 fn assert_floors(report: &RetentionReport, floors: &[(f64, f64)]) {
+    // `summarize` is left out: what is measured there is no model.
     for (budget, floor) in floors {
         let recall = report.recall("digest", *budget).unwrap();
         assert!(recall >= *floor, "{recall} at {budget}\n{}", report.table());
@@ -47,6 +67,60 @@ fn a_coding_session_keeps_what_is_needed() {
     let report = measure(&[hand_written("weir.json")], &[0.01, 0.03, 0.05]);
     assert_eq!(report.cases, 1);
     assert_floors(&report, &[(0.01, 0.6), (0.03, 0.8), (0.05, 0.8)]);
+}
+
+#[test]
+fn each_strategy_is_found_by_its_name() {
+    for one in STRATEGIES {
+        assert_eq!(strategy(one.name()).unwrap().name(), one.name());
+    }
+    assert!(strategy("magic").is_none());
+}
+
+/// A model that cannot be reached.
+struct Nobody;
+
+impl Summarizer for Nobody {
+    fn name(&self) -> &str {
+        "nobody"
+    }
+
+    fn summarize(&self, _: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
+        Err(SummarizerError::Timeout)
+    }
+}
+
+#[test]
+fn a_summary_keeps_to_its_budget() {
+    let store = SqliteStore::in_memory().unwrap();
+    let paths = [hand_written("weir.json")];
+    let report = import_paths(&store, &paths, &ImportOptions::default(), &mut |_| {}).unwrap();
+    let history = History::load(&store, &report.sessions[0]).unwrap();
+    let (before, _) = history.cut();
+    let extracted = EvalSummarize::new(SummarizeCompaction::new(Arc::new(Extractor)));
+    for budget in [200, 250, 3_000] {
+        let made = extracted.compact(before, budget, &HeuristicTokenCounter);
+        let tokens = total_tokens(&made.unwrap());
+        assert!(tokens > 100 && tokens <= budget, "{tokens}, {budget}");
+    }
+    assert_eq!(extracted.fallbacks(), 0);
+    // Not even the sections fit.
+    extracted
+        .compact(before, 40, &HeuristicTokenCounter)
+        .unwrap();
+    assert_eq!(extracted.fallbacks(), 1);
+}
+
+#[test]
+fn a_digest_in_place_of_a_summary_is_counted() {
+    let nobody = EvalSummarize::new(SummarizeCompaction::new(Arc::new(Nobody)));
+    let budgets = [0.2, 0.4];
+    let report = measure_with(&nobody, &[hand_written("desks.json")], &budgets);
+    assert_eq!(nobody.fallbacks(), 4);
+    for budget in budgets {
+        let recall = |name| report.recall(name, budget).unwrap();
+        assert_eq!(recall("summarize"), recall("digest"));
+    }
 }
 
 #[test]
@@ -79,13 +153,13 @@ fn a_report_is_json_a_table_and_a_picture() {
     assert_eq!(report, again);
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["cases"], 2);
-    assert_eq!(json["results"].as_array().unwrap().len(), 8);
+    assert_eq!(json["results"].as_array().unwrap().len(), 10);
     assert_eq!(json["results"][7]["strategy"], "digest");
     assert_eq!(json["results"][7]["budget"], 0.125);
     let table = report.table();
     assert!(table.contains("  12.5 %"), "{table}");
     let svg = recall_svg(&report);
-    assert_eq!(svg.matches("<polyline").count(), 4);
+    assert_eq!(svg.matches("<polyline").count(), 5);
     assert!(svg.contains("prefers-color-scheme:dark"));
     assert_eq!(svg.matches('<').count(), svg.matches('>').count());
 }
@@ -96,9 +170,11 @@ fn recorded_transcripts_keep_what_is_needed() {
         println!("LOOPSTORE_REAL_TRANSCRIPTS is not set: nothing measured");
         return;
     };
-    let desks = [folder.join("openai-chat/tau-airline-8-runs.json")];
-    let report = measure(&desks, &[0.05, 0.1, 0.2]);
+    // The two tables of the README.
+    let report = measure(&[folder.join("openai-chat")], &[0.05, 0.1, 0.2]);
     assert_floors(&report, &[(0.05, 0.45), (0.1, 0.72), (0.2, 0.95)]);
+    let report = measure(&[folder.join("claude-code")], &[0.01, 0.03, 0.05]);
+    assert_floors(&report, &[(0.01, 0.3), (0.03, 0.45), (0.05, 0.5)]);
     let sessions = ["glued-lines-2.1.7-2.1.12", "partial-auto-compaction-2.1.5"];
     let coding = sessions.map(|name| folder.join(format!("claude-code/{name}.jsonl")));
     let report = measure(&coding, &[0.01, 0.03, 0.05]);
