@@ -1,6 +1,6 @@
 //! `loopstore eval`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
@@ -9,7 +9,7 @@ use loopstore::eval::{EvalStrategy, RetentionReport, STRATEGIES, recall_svg, ret
 use loopstore::import::{ImportOptions, import_paths};
 
 use super::error::CliError;
-use super::output::note;
+use super::output::{note, write_file};
 use super::{App, Done, text};
 
 /// Measure the strategies on recorded transcripts
@@ -87,7 +87,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         note("note: nothing after the cuts was taken from before them: the figures say nothing");
     }
     if let Some(path) = &args.svg {
-        write(path, &recall_svg(&report))?;
+        write_file(app, path, recall_svg(&report).as_bytes())?;
     }
     Ok(Done::Well)
 }
@@ -124,13 +124,6 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
         }
     }
     seen
-}
-
-fn write(path: &Path, svg: &str) -> Result<(), CliError> {
-    std::fs::write(path, svg).map_err(|error| {
-        let text = format!("cannot write {}: {error}", path.display());
-        CliError::Failed(text.into())
-    })
 }
 
 #[cfg(test)]

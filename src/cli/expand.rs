@@ -10,6 +10,7 @@ use loopstore::store::StoreError;
 use serde_json::json;
 
 use super::error::CliError;
+use super::output::write_file;
 use super::{App, Done, context_text, select, text};
 
 /// Read turns as they were recorded, whatever a compaction made of them; or take out an image
@@ -80,10 +81,7 @@ fn write_blob(app: &mut App, id: &str, file: Option<&Path>) -> Result<Done, CliE
     let blob = inspect::blob(&app.open_to_read()?, id)?;
     let bytes = blob.data.len() as u64;
     if let Some(file) = file {
-        std::fs::write(file, &blob.data).map_err(|error| {
-            let text = format!("cannot write {}: {error}", file.display());
-            CliError::Failed(text.into())
-        })?;
+        write_file(app, file, &blob.data)?;
     }
     let shown = file.map(|file| file.display().to_string());
     match shown {

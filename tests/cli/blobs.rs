@@ -63,6 +63,9 @@ fn an_unknown_image_is_said() {
         said.err.contains("cannot write no/such/picture.png"),
         "{said}"
     );
+    let said = stage.say("expand --blob 2 -o ./loopstore.db");
+    assert!(said.err.contains("it is the database"), "{said}");
+    assert_eq!(stage.say("expand --blob 2").out, "hello");
     for line in [
         "expand",
         "expand work",

@@ -164,16 +164,32 @@ fn a_report_is_json_a_table_and_a_picture() {
     assert_eq!(svg.matches('<').count(), svg.matches('>').count());
 }
 
+/// The README has a row for each strategy with these figures.
+fn assert_in_readme(report: &RetentionReport) {
+    for line in report.table().lines().skip(2) {
+        let cells = line.split("  ").map(str::trim);
+        let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
+        let more = match cells[0] {
+            "summarize" => ", no model",
+            _ => "",
+        };
+        let row = format!("| `{}`{more} | {} |", cells[0], cells[1..].join(" | "));
+        let readme = include_str!("../../README.md");
+        assert!(readme.contains(&row), "not in the README: {row}");
+    }
+}
+
 #[test]
 fn recorded_transcripts_keep_what_is_needed() {
     let Some(folder) = std::env::var_os("LOOPSTORE_REAL_TRANSCRIPTS").map(PathBuf::from) else {
         println!("LOOPSTORE_REAL_TRANSCRIPTS is not set: nothing measured");
         return;
     };
-    // The two tables of the README.
     let report = measure(&[folder.join("openai-chat")], &[0.05, 0.1, 0.2]);
+    assert_in_readme(&report);
     assert_floors(&report, &[(0.05, 0.45), (0.1, 0.72), (0.2, 0.95)]);
     let report = measure(&[folder.join("claude-code")], &[0.01, 0.03, 0.05]);
+    assert_in_readme(&report);
     assert_floors(&report, &[(0.01, 0.3), (0.03, 0.45), (0.05, 0.5)]);
     let sessions = ["glued-lines-2.1.7-2.1.12", "partial-auto-compaction-2.1.5"];
     let coding = sessions.map(|name| folder.join(format!("claude-code/{name}.jsonl")));
