@@ -7,8 +7,8 @@ use loopstore::context::system_tokens;
 use loopstore::orchestrate::{BlockReport, CompactOutcome};
 use loopstore::store::{Disposition, Turns};
 use loopstore::{
-    CompactReport, CompactRequest, CompactTrigger, CompactionConfig, CompactionScope, ContextConfig,
-    KeepRecent, OlderLoops, RecentWindow, SqliteStore, compact_session_loops,
+    CompactReport, CompactRequest, CompactTrigger, CompactionConfig, CompactionScope,
+    ContextConfig, KeepRecent, OlderLoops, RecentWindow, SqliteStore, compact_session_loops,
 };
 
 use super::error::CliError;
