@@ -15,7 +15,10 @@ use serde::{Deserialize, Serialize};
 pub use history::History;
 pub use needed::{context_text, needed_values};
 pub use plot::recall_svg;
-pub use strategies::{EvalDigest, EvalOneLiner, EvalStrategy, EvalTiered, EvalTruncate, strategy};
+pub use strategies::{
+    EvalDigest, EvalOneLiner, EvalStrategy, EvalSummarize, EvalTiered, EvalTruncate, STRATEGIES,
+    strategy,
+};
 
 use crate::compaction::StrategyError;
 use crate::model::{AgentMessage, SessionId};
@@ -151,6 +154,20 @@ impl RetentionReport {
         self.results.iter().find(of).map(|result| result.recall)
     }
 
+    /// Returns what was measured: `2 cases, 13 needed values`.
+    fn head(&self) -> String {
+        let count = |count: usize, one: &str| match count {
+            1 => format!("1 {one}"),
+            _ => format!("{count} {one}s"),
+        };
+        let (cases, needed) = (self.cases, self.needed);
+        format!(
+            "{}, {}",
+            count(cases, "case"),
+            count(needed, "needed value")
+        )
+    }
+
     /// Returns a plain table: a line for each strategy, a column for each budget.
     pub fn table(&self) -> String {
         let budgets = self.budgets();
@@ -170,7 +187,7 @@ impl RetentionReport {
                 line.push_str(&format!("  {recall:>6}"));
             }
         }
-        let head = format!("{} cases, {} needed values\n", self.cases, self.needed);
+        let head = self.head() + "\n";
         lines.iter().fold(head, |text, line| text + line + "\n")
     }
 }

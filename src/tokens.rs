@@ -77,8 +77,17 @@ impl TokenCounter for HeuristicTokenCounter {
     }
 }
 
-/// Returns the counter of that name, if this build has it: `heuristic`, and with the feature
-/// `tiktoken` also `tiktoken:o200k_base` and `tiktoken:cl100k_base`.
+/// The names of the counters that this build has: `heuristic`, and with the feature `tiktoken` also
+/// `tiktoken:o200k_base` and `tiktoken:cl100k_base`.
+pub const COUNTERS: &[&str] = &[
+    "heuristic",
+    #[cfg(feature = "tiktoken")]
+    "tiktoken:o200k_base",
+    #[cfg(feature = "tiktoken")]
+    "tiktoken:cl100k_base",
+];
+
+/// Returns the counter of that name, if it is one of [`COUNTERS`].
 pub fn counter_named(name: &str) -> Option<Arc<dyn TokenCounter>> {
     match name {
         "heuristic" => Some(Arc::new(HeuristicTokenCounter)),
@@ -194,6 +203,14 @@ mod tests {
 
     fn parse(json: &str) -> AgentMessage {
         serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn each_counter_is_found_by_its_name() {
+        for name in COUNTERS {
+            assert_eq!(counter_named(name).unwrap().name(), *name);
+        }
+        assert!(counter_named("").is_none());
     }
 
     #[test]

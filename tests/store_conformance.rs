@@ -420,6 +420,9 @@ fn blobs_are_stored_once_and_found_by_name(store: &dyn SessionStore) {
         let name: [u8; 32] = Sha256::digest(b"hello").into();
         assert_eq!(read.blob(&name)?.as_deref(), Some(&b"hello"[..]));
         assert!(read.blob(&[0; 32])?.is_none());
+        assert_eq!(read.blob_names(&[0; 32], &[255; 32])?, [name]);
+        assert_eq!(read.blob_names(&name, &name)?, [name]);
+        assert!(read.blob_names(&[0; 32], &[1; 32])?.is_empty());
         let mut decoded = Vec::new();
         read.messages(in_loop, 2..3, &mut |row| {
             assert!(!row.body.head.as_deref().unwrap().contains("aGVsbG8="));

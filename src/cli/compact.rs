@@ -1,15 +1,14 @@
 //! `loopstore compact`
 
-use std::sync::Arc;
+mod summarize;
 
 use clap::ValueEnum;
 use loopstore::context::system_tokens;
 use loopstore::orchestrate::{BlockReport, CompactOutcome};
 use loopstore::store::{Disposition, Turns};
 use loopstore::{
-    BlockCompactionStrategy, CompactReport, CompactRequest, CompactTrigger, CompactionConfig,
-    CompactionScope, ContextConfig, DefaultBlockCompaction, DigestCompaction, KeepRecent,
-    OlderLoops, RecentWindow, SqliteStore, compact_session_loops,
+    CompactReport, CompactRequest, CompactTrigger, CompactionConfig, CompactionScope,
+    ContextConfig, KeepRecent, OlderLoops, RecentWindow, SqliteStore, compact_session_loops,
 };
 
 use super::error::CliError;
@@ -62,12 +61,15 @@ pub struct Args {
     /// Where the turns kept at the end may lie: in the loop, or in the chain of loops.
     #[arg(long, value_name = "WHERE", default_value_t = RecentWindow::Chain)]
     recent_window: RecentWindow,
-    /// Only say what would be done.
+    /// Only say what would be done. With --strategy summarize no model is asked: the digest stands
+    /// in for its summaries.
     #[arg(long)]
     dry_run: bool,
     /// Compact even if there is headroom, as if nothing were in force.
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    summaries: summarize::SummarizeArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -76,15 +78,8 @@ enum Strategy {
     OneLiner,
     /// Facts with the turns that they come from.
     Digest,
-}
-
-impl Strategy {
-    fn made(self) -> Arc<dyn BlockCompactionStrategy> {
-        match self {
-            Self::OneLiner => Arc::new(DefaultBlockCompaction),
-            Self::Digest => Arc::new(DigestCompaction::default()),
-        }
-    }
+    /// A model's summary; needs the feature `http`.
+    Summarize,
 }
 
 /// Compacts and prints the audit row.
@@ -133,7 +128,7 @@ impl Args {
                 keep_recent: self.keep_recent,
                 max_summary_tokens: self.max_summary_tokens,
                 max_rollup_tokens: self.max_rollup_tokens,
-                block_strategy: self.strategy.made(),
+                block_strategy: self.summaries.made(self.strategy, self.dry_run)?,
                 tool_output_max_lines: self.tool_output_lines,
                 ..CompactionConfig::default()
             },
@@ -193,6 +188,7 @@ pub fn told(report: &CompactReport, dry_run: bool) -> String {
             report.duration_ms
         ),
     ];
+    lines.extend(summarize::told(report));
     lines.extend(
         report
             .fallback

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use loopstore::context::BuildError;
 use loopstore::import::ImportError;
-use loopstore::{OpenError, StoreError};
+use loopstore::store::sqlite::RecountError;
+use loopstore::{OpenError, StoreError, StrategyError};
 
 use super::output;
 
@@ -63,8 +64,8 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
             OpenError::NotADatabase { .. } => {
                 Some("name the database with --db, or create one with `loopstore import`")
             }
-            OpenError::Counter { .. } => {
-                Some("open it with the token counter that it was made with")
+            OpenError::Counter { stored, .. } if stored.starts_with("tiktoken:") => {
+                Some("a loopstore built with `--features tiktoken` has this counter")
             }
             OpenError::Other { .. } => Some(
                 "check that the file can be used and its folder written: SQLite keeps its log \
@@ -100,6 +101,24 @@ impl From<BuildError> for CliError {
         match error {
             BuildError::Store(error) => error.into(),
             other => Self::Failed(Box::new(other)),
+        }
+    }
+}
+
+impl From<StrategyError> for CliError {
+    fn from(error: StrategyError) -> Self {
+        match error {
+            StrategyError::Store(error) => error.into(),
+            other => Self::Failed(Box::new(other)),
+        }
+    }
+}
+
+impl From<RecountError> for CliError {
+    fn from(error: RecountError) -> Self {
+        match error {
+            RecountError::Open(error) => error.into(),
+            RecountError::Store(error) => error.into(),
         }
     }
 }

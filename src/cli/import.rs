@@ -1,18 +1,17 @@
 //! `loopstore import`
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use loopstore::import::{
     ImportError, ImportOptions, ImportReport, Progress, Skipped, import_paths, importers,
 };
-use loopstore::{SessionId, SqliteStore};
+use loopstore::{SessionId, SqliteOptions, SqliteStore};
 
 use super::error::CliError;
 use super::output::note;
-use super::{App, Done, text};
+use super::{App, Done, progress, text};
 
 /// How many sessions and how many skipped records are told one by one.
 const LISTED: usize = 10;
@@ -47,14 +46,14 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
             source,
         })?;
     }
-    let store = SqliteStore::open(&app.db)?;
+    let store = SqliteStore::open_with(&app.db, SqliteOptions::new().stored_counter())?;
     let options = ImportOptions {
         format: args.format.clone(),
         session: args.session.clone(),
     };
-    let bar = bar();
-    let result = import_paths(&store, &args.paths, &options, &mut |progress| {
-        show(&bar, progress);
+    let bar = progress::bar("{bar:30} {pos}/{len} files  {wide_msg}");
+    let result = import_paths(&store, &args.paths, &options, &mut |seen| {
+        show(&bar, seen);
     });
     bar.finish_and_clear();
     let report = result?;
@@ -71,18 +70,6 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         note(&format!("skipped: {more} more; --json lists them all"));
     }
     Ok(Done::Well)
-}
-
-/// Returns a bar on stderr, hidden if that is no terminal.
-fn bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0);
-    match ProgressStyle::with_template("{bar:30} {pos}/{len} files  {wide_msg}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 fn show(bar: &ProgressBar, progress: Progress<'_>) {

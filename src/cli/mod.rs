@@ -11,10 +11,13 @@ mod context_text;
 mod demo;
 mod demo_session;
 mod error;
+mod eval;
 mod expand;
 mod history;
 mod import;
 mod output;
+mod progress;
+mod recount;
 mod redo;
 mod select;
 mod sessions;
@@ -77,6 +80,8 @@ enum Command {
     Sql(sql::Args),
     Stats(stats::Args),
     Verify(verify::Args),
+    Recount(recount::Args),
+    Eval(eval::Args),
     Completions(completions::Args),
 }
 
@@ -99,9 +104,11 @@ struct App {
 }
 
 impl App {
-    /// Opens the database for reading; it must be there.
+    /// Opens the database for reading, with the token counter that it was written with; it must be
+    /// there.
     fn open_to_read(&self) -> Result<SqliteStore, OpenError> {
-        let open = || SqliteStore::open_with(&self.db, SqliteOptions::new().read_only(true));
+        let options = || SqliteOptions::new().stored_counter().read_only(true);
+        let open = || SqliteStore::open_with(&self.db, options());
         match open() {
             // Reading cannot bring an older file up to date; opening it for writing does.
             Err(OpenError::Older { .. }) => self.open_to_write().and_then(|_| open()),
@@ -109,9 +116,11 @@ impl App {
         }
     }
 
-    /// Opens the database for writing; it must be there.
+    /// Opens the database for writing, with the token counter that it was written with; it must be
+    /// there.
     fn open_to_write(&self) -> Result<SqliteStore, OpenError> {
-        SqliteStore::open_with(&self.db, SqliteOptions::new().create(false))
+        let options = SqliteOptions::new().stored_counter().create(false);
+        SqliteStore::open_with(&self.db, options)
     }
 }
 
@@ -161,6 +170,8 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Sql(args) => sql::run(app, args),
         Command::Stats(args) => stats::run(app, args),
         Command::Verify(args) => verify::run(app, args),
+        Command::Recount(args) => recount::run(app, args),
+        Command::Eval(args) => eval::run(app, args),
         Command::Completions(args) => completions::run(app, args),
     }
 }

@@ -1,11 +1,12 @@
 //! Where results and notes go.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
 use super::error::CliError;
-use super::text;
+use super::{App, text};
 
 /// Standard output, written in large pieces.
 pub struct Out(BufWriter<Stdout>);
@@ -37,6 +38,19 @@ impl Out {
     pub fn flush(&mut self) -> Result<(), CliError> {
         Ok(self.0.flush()?)
     }
+}
+
+/// Writes a file, over what it held; but never over the database.
+pub fn write_file(app: &App, path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    let failed = |why: &dyn std::fmt::Display| {
+        let text = format!("cannot write {}: {why}", path.display());
+        CliError::Failed(text.into())
+    };
+    let whole = |path: &Path| path.canonicalize().ok();
+    if whole(path).is_some_and(|path| Some(path) == whole(&app.db)) {
+        return Err(failed(&"it is the database"));
+    }
+    std::fs::write(path, bytes).map_err(|error| failed(&error))
 }
 
 /// Tells something on stderr. If nobody listens there, that is no error.

@@ -10,6 +10,8 @@ const LEFT: f64 = 56.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 52.0;
+/// How far the first and the last budget are from the ends of the axis.
+const INSET: f64 = 24.0;
 
 /// Colours and dashes of the lines, told apart in black and white too.
 const LINES: [(&str, &str); 6] = [
@@ -33,9 +35,8 @@ pub fn recall_svg(report: &RetentionReport) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
          aria-label=\"Recall of needed values over the budget\">\n<style>{STYLE}</style>\n\
          <rect class=\"b\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>\n\
-         <text class=\"h\" x=\"{LEFT}\" y=\"24\">Recall of needed values ({} cases, {} values)\
-         </text>\n",
-        report.cases, report.needed
+         <text class=\"h\" x=\"{LEFT}\" y=\"24\">Recall ({})</text>\n",
+        report.head()
     );
     axes(&mut svg, &report.budgets());
     lines(&mut svg, report);
@@ -44,10 +45,10 @@ pub fn recall_svg(report: &RetentionReport) -> String {
 }
 
 fn x_of(at: usize, count: usize) -> f64 {
-    let span = WIDTH - LEFT - RIGHT;
+    let (first, span) = (LEFT + INSET, WIDTH - LEFT - RIGHT - 2.0 * INSET);
     match count {
-        0 | 1 => LEFT + span / 2.0,
-        _ => LEFT + span * at as f64 / (count - 1) as f64,
+        0 | 1 => first + span / 2.0,
+        _ => first + span * at as f64 / (count - 1) as f64,
     }
 }
 
@@ -109,10 +110,12 @@ fn lines(svg: &mut String, report: &RetentionReport) {
              points=\"{}\"/>",
             path.join(" ")
         );
+        // A point that lies on others is smaller: they show as rings around it.
+        let radius = (7.0 - 1.25 * at as f64).max(2.5);
         for (x, y) in &points {
             let _ = writeln!(
                 svg,
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>"
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"/>"
             );
         }
         legend(svg, at, name, colour, dashes);

@@ -1,9 +1,10 @@
 //! The strategies, each given one history to compact to a budget.
 
-use crate::compaction::ContextConfig;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::compaction::{
-    DIGEST, DigestInput, Placed, StrategyError, compact_messages, digest_of, keep_within_budget,
-    one_liner,
+    ContextConfig, DIGEST, DigestInput, Placed, StrategyError, SummarizeCompaction,
+    compact_messages, digest_of, keep_within_budget, one_liner,
 };
 use crate::model::{AgentMessage, Message, Role};
 use crate::tokens::{TokenCounter, estimate_tokens};
@@ -25,10 +26,17 @@ pub trait EvalStrategy {
     ) -> Result<Vec<AgentMessage>, StrategyError>;
 }
 
-/// Returns the strategy of that name: `one-liner`, `tiered`, `truncate` or `digest`.
+/// The strategies that need nothing but their name, in the order in which they are compared; a new
+/// one is a line here.
+pub const STRATEGIES: [&(dyn EvalStrategy + Sync); 4] =
+    [&EvalOneLiner, &EvalTiered, &EvalTruncate, &EvalDigest];
+
+/// Returns the strategy of that name among [`STRATEGIES`].
 pub fn strategy(name: &str) -> Option<&'static dyn EvalStrategy> {
-    let all: [&dyn EvalStrategy; 4] = [&EvalOneLiner, &EvalTiered, &EvalTruncate, &EvalDigest];
-    all.into_iter().find(|strategy| strategy.name() == name)
+    let mut all = STRATEGIES
+        .iter()
+        .map(|strategy| *strategy as &dyn EvalStrategy);
+    all.find(|strategy| strategy.name() == name)
 }
 
 /// The original's line for each answer, from the first on until the budget is used up.
@@ -126,6 +134,51 @@ impl EvalStrategy for EvalDigest {
         };
         let digest = digest_of(&mut std::iter::once(part), budget, counter);
         Ok(digest.message(Role::User).into_iter().collect())
+    }
+}
+
+/// The summary of a model.
+///
+/// As in a compaction the digest stands in where the model gives nothing of use;
+/// [`EvalSummarize::fallbacks`] says how often, or else its figures would pass for the model's.
+pub struct EvalSummarize {
+    strategy: SummarizeCompaction,
+    fallbacks: AtomicUsize,
+}
+
+impl EvalSummarize {
+    /// Summaries by this strategy; of its options, the tokens of a summary follow the budget.
+    pub fn new(strategy: SummarizeCompaction) -> Self {
+        Self {
+            strategy,
+            fallbacks: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns how many texts the digest made because the model gave none of use.
+    pub fn fallbacks(&self) -> usize {
+        self.fallbacks.load(Ordering::Relaxed)
+    }
+}
+
+impl EvalStrategy for EvalSummarize {
+    fn name(&self) -> &str {
+        "summarize"
+    }
+
+    fn compact(
+        &self,
+        history: &[Placed],
+        budget: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError> {
+        match self.strategy.summarize(history, budget, counter) {
+            Ok(message) => Ok(vec![message]),
+            Err(_) => {
+                self.fallbacks.fetch_add(1, Ordering::Relaxed);
+                EvalDigest.compact(history, budget, counter)
+            }
+        }
     }
 }
 

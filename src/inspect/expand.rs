@@ -1,10 +1,13 @@
-//! Reading what a compaction hid: the originals of a range of turns.
+//! Reading what a compaction hid: the originals of a range of turns, and the bytes of an image.
 
 use std::ops::ControlFlow;
 
+use sha2::{Digest as _, Sha256};
+
 use crate::context::{leaf_of, session_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
-use crate::store::{self, SessionStore, StoreError, StoreResult};
+use crate::store::codec::hex;
+use crate::store::{self, SessionStore, StoreError, StoreResult, lookup};
 
 /// Some turns of a loop as they were recorded; extensions are left out.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -61,5 +64,30 @@ pub fn expand(
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(expanded)
+    })
+}
+
+/// The bytes of an image, or of other binary content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobBytes {
+    /// Its id: the SHA-256 in hexadecimal digits, as `payload` of `v_messages` shows it.
+    pub id: String,
+    /// The bytes.
+    pub data: Vec<u8>,
+}
+
+/// Returns the blob whose id is or begins with `given`.
+///
+/// # Errors
+/// If there is none, several begin so, or its bytes are not those that its id names.
+pub fn blob(store: &dyn SessionStore, given: &str) -> StoreResult<BlobBytes> {
+    store::read(store, |read| {
+        let name = lookup::blob(read, given)?;
+        let id = hex(&name);
+        let data = read
+            .blob(&name)?
+            .filter(|data| <[u8; 32]>::from(Sha256::digest(data)) == name)
+            .ok_or_else(|| StoreError::Damaged(format!("blob {id} is another one")))?;
+        Ok(BlobBytes { id, data })
     })
 }

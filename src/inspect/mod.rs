@@ -17,6 +17,6 @@ mod stored;
 mod turns;
 mod verify;
 
-pub use expand::{Expanded, expand};
+pub use expand::{BlobBytes, Expanded, blob, expand};
 pub use report::{Checked, Problem, ProblemKind, VerifyReport};
 pub use verify::verify;

@@ -250,7 +250,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         })
 }
 
-fn unhex(text: &str) -> Option<[u8; 32]> {
+/// Reads the name of a blob: 64 hexadecimal digits.
+pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
     let mut bytes = [0; 32];
     if digits.len() != 64 {

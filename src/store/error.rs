@@ -112,6 +112,9 @@ pub enum StoreError {
     /// There is no such run.
     #[error("no run `{0}`; `loopstore history` lists them")]
     NoRun(String),
+    /// There is no such blob.
+    #[error("no blob `{0}`; the images in `payload` of the view v_messages name theirs")]
+    NoBlob(String),
     /// The session is there already.
     #[error("session `{0}` exists already")]
     SessionExists(String),

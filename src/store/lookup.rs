@@ -1,9 +1,10 @@
-//! Finding a session, a loop or a run by its id or the beginning of it.
+//! Finding a session, a loop, a run or a blob by its id or the beginning of it.
 //!
 //! An id that is given whole wins over longer ids that begin with it.
 
 use std::ops::ControlFlow;
 
+use super::codec::{hex, unhex};
 use super::{LoopRow, RunRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult};
 use crate::model::{LoopId, SessionId};
 
@@ -78,6 +79,24 @@ pub fn run(read: &dyn StoreRead, session: SessionKey, given: &str) -> StoreResul
     }
 }
 
+/// Returns the name of the blob with this id (its SHA-256 in hexadecimal digits), or of the only one
+/// whose id begins with it.
+///
+/// # Errors
+/// If there is none, or several begin with it.
+pub fn blob(read: &dyn StoreRead, given: &str) -> StoreResult<[u8; 32]> {
+    let is_hex = given.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let padded = |digit: &str| {
+        let missing = 64_usize.saturating_sub(given.len());
+        unhex(&(given.to_owned() + &digit.repeat(missing))).filter(|_| is_hex)
+    };
+    let fits = match (padded("0"), padded("f")) {
+        (Some(first), Some(last)) => read.blob_names(&first, &last)?,
+        _ => Vec::new(),
+    };
+    only(given, fits, |name| hex(name), StoreError::NoBlob)
+}
+
 /// Returns the only row that fits.
 fn only<T>(
     given: &str,
@@ -116,6 +135,41 @@ mod tests {
         store::read(store, |read| {
             session(read, given).map(|row| row.session_id.to_string())
         })
+    }
+
+    #[test]
+    fn a_blob_is_found_by_the_beginning_of_its_digits() {
+        let store = SqliteStore::in_memory().unwrap();
+        let in_loop = store::write(&store, |write| {
+            let session = Session::new(SessionId::new("s").unwrap(), "agent");
+            let key = create_session(write, &session, None, None)?;
+            let record = crate::model::LoopRecord::new(LoopId::new("l").unwrap(), None);
+            store::session::create_loop(write, key, &record)
+        })
+        .unwrap();
+        // SHA-256: 2cf24dba… and 486ea462….
+        let images = ["aGVsbG8=", "d29ybGQ="].map(|data| {
+            let content = crate::model::Content::image(data, "image/png");
+            let mut message = crate::model::Message::user("see");
+            message.content_mut().push(content);
+            crate::model::AgentMessage::from(message).into()
+        });
+        store::write(&store, |write| {
+            let counter = crate::tokens::HeuristicTokenCounter;
+            store::append::append(write, in_loop, images.into(), &counter)
+        })
+        .unwrap();
+        let found = |given: &str| store::read(&store, |read| blob(read, given).map(|b| hex(&b)));
+        let whole = found("2").unwrap();
+        assert!(whole.starts_with("2cf24dba"));
+        for given in ["2c", "2CF", "2cf24dba5", &whole] {
+            assert_eq!(found(given).unwrap(), whole);
+        }
+        let longer = format!("{whole}0");
+        for missing in ["", "2d", "+2", "2g", "é", "2c%", &longer] {
+            let error = found(missing).unwrap_err();
+            assert!(matches!(error, StoreError::NoBlob(_)), "{missing}: {error}");
+        }
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub trait StoreRead {
     fn length_at(&self, in_loop: LoopKey, tick: Tick) -> StoreResult<u32>;
     /// Returns a blob's bytes.
     fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
+    /// Returns the names of the blobs from `first` to `last`, both inclusive, in order.
+    fn blob_names(&self, first: &[u8; 32], last: &[u8; 32]) -> StoreResult<Vec<[u8; 32]>>;
     /// Visits the blocks of committed runs on a loop, newest generation first; must stop when
     /// `visit` breaks.
     fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()>;

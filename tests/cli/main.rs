@@ -3,10 +3,19 @@
 //! Run ids, current times, durations and sizes of files differ from run to run; the stage replaces
 //! them, so that a test is a transcript.
 
+mod blobs;
 mod coming_in;
 mod compacting;
 mod context;
+mod counting;
+mod measuring;
 mod provider;
 mod reading;
 mod refusals;
+#[cfg(feature = "http")]
+#[path = "../summarize/http/server.rs"]
+#[allow(dead_code)]
+mod server;
 mod stage;
+#[cfg(feature = "http")]
+mod summarizing;

@@ -163,6 +163,18 @@ fn usage_errors_exit_with_2() {
     "#);
 }
 
+#[cfg(not(feature = "http"))]
+#[test]
+fn a_model_cannot_be_asked_without_http() {
+    let stage = Stage::new();
+    assert_snapshot!(stage.say("compact work --strategy summarize --model gpt-x"), @"
+    --- stderr
+    error: this loopstore was built without summarisers over HTTP; build one that has them with `cargo build --release --features http`
+    --- exit 2
+    ");
+    assert_eq!(stage.say("compact work --model gpt-x").code, 2);
+}
+
 #[test]
 fn sql_only_reads() {
     let stage = Stage::new();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::process::Output;
 
 use assert_cmd::Command;
 use loopstore::store::append::append;
@@ -76,12 +77,16 @@ impl Stage {
 
     /// Runs the program; what differs from run to run is replaced.
     pub fn run(&self, args: &[&str]) -> Said {
-        let output = self.command(args).output().unwrap();
-        let text = |bytes| self.scrub(&String::from_utf8(bytes).unwrap());
+        self.said(&self.command(args).output().unwrap())
+    }
+
+    /// Returns what a program said; what differs from run to run is replaced.
+    pub fn said(&self, output: &Output) -> Said {
+        let text = |bytes| self.scrub(std::str::from_utf8(bytes).unwrap());
         Said {
             code: output.status.code().unwrap(),
-            out: text(output.stdout),
-            err: text(output.stderr),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
         }
     }
 

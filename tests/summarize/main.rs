@@ -250,6 +250,40 @@ fn a_cancelled_summary_gives_way_to_the_fallback() {
 }
 
 #[test]
+fn a_strategy_that_does_not_ask_gives_way_without_an_error() {
+    let (stage, player) = (Stage::new(10), Player::says(ANSWER));
+    let report = stage.compact(by(&player).without_asking());
+    assert_eq!(report.outcome, CompactOutcome::Committed);
+    assert!(player.prompts().is_empty());
+    assert_eq!(report.fallback.as_deref(), Some("digest"));
+    assert_eq!((report.usage, report.error), (None, None));
+}
+
+#[test]
+fn messages_without_a_store_are_summarised() {
+    let placed = |turn: u32, message: Message| Placed {
+        turn,
+        seq: turn,
+        message: message.into(),
+    };
+    let long = format!("look at it {}", "again ".repeat(300));
+    let messages = [
+        placed(0, Message::user("Mend the weir.")),
+        placed(1, Message::user(long)),
+    ];
+    let (player, most) = (Player::says(ANSWER), 200);
+    let message = by(&player).summarize(&messages, most, &HeuristicTokenCounter);
+    let message = message.unwrap();
+    assert!(text(&message).contains("### Original Task\nMend the weir.\n"));
+    assert!(message_tokens(&message) <= most);
+    let asked = &player.asked.lock().unwrap()[0];
+    assert_eq!((asked.asked_tokens, asked.max_tokens), (160, 200));
+    // No digest stands in.
+    let refused = by(&Player::says("no")).summarize(&messages, most, &HeuristicTokenCounter);
+    assert!(refused.unwrap_err().contains("no section"));
+}
+
+#[test]
 fn summarisers_can_stand_behind_each_other() {
     let (stage, good) = (Stage::new(10), Player::says(ANSWER));
     let bad = Player::says("no");

@@ -1,7 +1,8 @@
 //! What a summary is made from: the task, the summary before, and the turns that it does not hold.
 
-use crate::model::{AgentMessage, Int, Message};
+use crate::model::{AgentMessage, Int, Message, Role};
 use crate::store::{StoreResult, Turns};
+use crate::tokens::TokenCounter;
 
 use super::super::strategy::{LoopSlice, Placed, RollupSlice};
 
@@ -32,9 +33,7 @@ impl Input {
         let counted = before.iter().chain(messages.iter().map(|m| &m.message));
         Ok(Self {
             tokens: counted.map(|m| slice.counter().message_tokens(m)).sum(),
-            task: task
-                .filter(|task| !task.trim().is_empty())
-                .unwrap_or_else(|| UNKNOWN_TASK.to_owned()),
+            task: task_or_unknown(task),
             previous: (!before.is_empty()).then(|| join(before.iter().map(text_of))),
             messages,
         })
@@ -55,13 +54,24 @@ impl Input {
                 }
             }
         }
-        let task = slice.task()?.filter(|task| !task.trim().is_empty());
         Ok(Self {
-            task: task.unwrap_or_else(|| UNKNOWN_TASK.to_owned()),
+            task: task_or_unknown(slice.task()?),
             previous: (!previous.is_empty()).then(|| previous.join("\n")),
             messages,
             tokens,
         })
+    }
+
+    /// Takes messages that belong to no store; the first of the user is the task.
+    pub(super) fn of_messages(messages: &[Placed], counter: &dyn TokenCounter) -> Self {
+        let mut said = messages.iter().map(|placed| &placed.message);
+        let is_prompt = |message: &&AgentMessage| message.role() == Role::User;
+        Self {
+            task: task_or_unknown(said.clone().find(is_prompt).map(text_of)),
+            previous: None,
+            tokens: said.by_ref().map(|m| counter.message_tokens(m)).sum(),
+            messages: messages.to_vec(),
+        }
     }
 
     /// Returns the time of the last message: a summary must not change with the time of its making.
@@ -85,6 +95,11 @@ fn unread(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> Vec<Turns> {
     let parts = [turns.first..known.first, known.end()..turns.end()];
     let parts: Vec<Turns> = parts.into_iter().filter_map(Turns::of).collect();
     if parts.is_empty() { vec![turns] } else { parts }
+}
+
+fn task_or_unknown(task: Option<String>) -> String {
+    let task = task.filter(|task| !task.trim().is_empty());
+    task.unwrap_or_else(|| UNKNOWN_TASK.to_owned())
 }
 
 fn text_of(message: &AgentMessage) -> String {

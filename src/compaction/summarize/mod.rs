@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 use super::config::CompactionConfig;
 use super::digest::DigestCompaction;
 use super::notes::SummaryNotes;
-use super::strategy::{BlockCompactionStrategy, LoopSlice, RollupSlice, StrategyError, Summary};
+use super::strategy::{
+    BlockCompactionStrategy, LoopSlice, Placed, RollupSlice, StrategyError, Summary,
+};
 use crate::model::{AgentMessage, AssistantMessage, Content, Message, UserMessage};
 use crate::store::Turns;
 use crate::tokens::TokenCounter;
@@ -31,6 +33,9 @@ pub use options::{SummarizeOptions, SummaryRole};
 use prompt::Formatted;
 pub use summarizer::{CancelFlag, Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
 
+/// Why a strategy that does not ask has no summary.
+const NOT_ASKED: &str = "the summariser was not asked";
+
 /// The strategy `summarize`: a [`Summarizer`] writes one message for each block.
 #[derive(Clone)]
 pub struct SummarizeCompaction {
@@ -38,6 +43,7 @@ pub struct SummarizeCompaction {
     fallback: Arc<dyn BlockCompactionStrategy>,
     options: SummarizeOptions,
     cancel: CancelFlag,
+    asks: bool,
 }
 
 impl SummarizeCompaction {
@@ -48,6 +54,7 @@ impl SummarizeCompaction {
             fallback: Arc::new(DigestCompaction::default()),
             options: SummarizeOptions::default(),
             cancel: CancelFlag::new(),
+            asks: true,
         }
     }
 
@@ -70,6 +77,37 @@ impl SummarizeCompaction {
     pub fn cancel(mut self, cancel: CancelFlag) -> Self {
         self.cancel = cancel;
         self
+    }
+
+    /// Sets that the summariser is not asked: the fallback makes every text. For a dry run, which
+    /// should neither cost anything nor hand out what was said.
+    #[must_use]
+    pub fn without_asking(mut self) -> Self {
+        self.asks = false;
+        self
+    }
+
+    /// Summarises messages that belong to no store, in at most `most` tokens as `counter` counts
+    /// them. Nothing stands in for the summariser.
+    ///
+    /// # Errors
+    /// Why there is no summary, as an audit row would say it.
+    pub fn summarize(
+        &self,
+        messages: &[Placed],
+        most: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<AgentMessage, String> {
+        let input = Input::of_messages(messages, counter);
+        let options = SummarizeOptions {
+            asked_tokens: most,
+            max_tokens: most,
+            ..self.options.clone()
+        };
+        let own = self.clone().options(options);
+        let mut notes = SummaryNotes::default();
+        let (message, _) = own.write((1, counter), &input, most, &mut notes)?;
+        Ok(message)
     }
 
     fn request(&self, round: u32, input: &Input, text: &str, most: u64) -> SummaryRequest {
@@ -106,6 +144,9 @@ impl SummarizeCompaction {
         most: u64,
         notes: &mut SummaryNotes,
     ) -> Result<(AgentMessage, Formatted), String> {
+        if !self.asks {
+            return Err(NOT_ASKED.into());
+        }
         let formatted = prompt::format_messages(&input.messages, &self.options);
         let request = self.request(round, input, &formatted.text, most);
         let answer = self.ask(&request, notes)?;
@@ -129,7 +170,8 @@ impl SummarizeCompaction {
         reason: String,
     ) -> Summary {
         notes.fallback = Some(self.fallback.name().to_owned());
-        notes.error = Some(reason);
+        // Not to ask is no error.
+        notes.error = self.asks.then_some(reason);
         notes.add(&summary.notes);
         summary.notes = notes;
         summary

@@ -539,6 +539,20 @@ impl StoreRead for Reader<'_> {
         )
     }
 
+    fn blob_names(&self, first: &[u8; 32], last: &[u8; 32]) -> StoreResult<Vec<[u8; 32]>> {
+        let mut names = Vec::new();
+        self.each(
+            "SELECT sha256 FROM blobs WHERE sha256 BETWEEN ?1 AND ?2 ORDER BY sha256",
+            [first, last],
+            |row| row.get("sha256"),
+            &mut |name| {
+                names.push(name);
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        Ok(names)
+    }
+
     fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
         let sql = format!(
             "SELECT {BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick

@@ -38,7 +38,7 @@ pub struct RecountProgress {
 }
 
 /// What a recount did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecountReport {
     /// The counter before.
     pub from: String,

@@ -1,0 +1,58 @@
+//! A summariser without a model: what a text loses on the way to one can be measured with it.
+
+use std::collections::HashSet;
+
+use loopstore::{Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
+
+/// Bytes of an answer that holds no value, and of the shortest task that is put into it.
+const FRAME: usize = 360;
+
+/// Answers in the sections asked for, with the values of its prompt, newest first, under Completed
+/// Work: everything between white space, quotes and brackets that has a digit, `/`, `_`, `@` or `.`.
+pub struct Extractor;
+
+impl Summarizer for Extractor {
+    fn name(&self) -> &str {
+        "extractor"
+    }
+
+    fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
+        let prompt = &request.prompt;
+        let (_, after) = prompt.split_once("\n## Messages to Summarize\n").unwrap();
+        let (messages, _) = after.rsplit_once("\n## Instructions\n").unwrap();
+        let room = (request.asked_tokens as usize * 4).saturating_sub(FRAME);
+        let text = format!(
+            "## Session Summary\n### Original Task\n(verbatim)\n### Completed Work\n{}\n\
+             ### Key Technical Decisions\nNone\n### Current State\nNone\n### Pending Work\nNone",
+            values(messages, room)
+        );
+        Ok(SummaryAnswer {
+            text,
+            ..SummaryAnswer::default()
+        })
+    }
+}
+
+fn values(text: &str, room: usize) -> String {
+    let is_between = |c: char| c.is_whitespace() || "\"'`,;()[]{}<>|\\".contains(c);
+    let is_value = |word: &&str| {
+        (3..=120).contains(&word.len())
+            && word.contains(|c: char| c.is_ascii_digit() || "/_@.".contains(c))
+    };
+    let (mut seen, mut found, mut used) = (HashSet::new(), Vec::new(), 0);
+    let words = text.rsplit(is_between);
+    for word in words
+        .map(|word| word.trim_matches(['.', ':']))
+        .filter(is_value)
+    {
+        if !seen.insert(word) {
+            continue;
+        }
+        if used + word.len() + 1 > room {
+            break;
+        }
+        used += word.len() + 1;
+        found.push(word);
+    }
+    found.join(" ")
+}
