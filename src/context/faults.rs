@@ -26,8 +26,8 @@ pub enum FaultKind {
     /// A tool result that does not follow its call: a prompt or another answer stands between.
     LateResult,
     /// A prompt or an answer that says nothing: no text but white space, no image, no call.
-    /// Thinking alone says nothing either, unless the next message goes on with the answer. A tool
-    /// result may be empty.
+    /// Thinking alone says nothing either, unless another answer follows it. A tool result may be
+    /// empty.
     EmptyContent,
     /// After the last prompt, signed thinking parted from what it led to: an answer that ends in
     /// it, or calls beside thinking without its signature while other thinking has one. With the
@@ -130,12 +130,12 @@ impl<'a> Finder<'a> {
         !(thinks && (self.in_flight == Some(at) || self.goes_on(at)))
     }
 
-    /// Whether the next message is another piece of this answer.
+    /// Whether the next prompt or answer is another piece of this answer. It has no call, so the
+    /// results between are of others.
     fn goes_on(&self, at: usize) -> bool {
-        let mut after = self.messages[at + 1..]
-            .iter()
-            .filter_map(AgentMessage::message);
-        matches!(after.next(), Some(Message::Assistant(_)))
+        let after = self.messages[at + 1..].iter().map(AgentMessage::role);
+        let mut speakers = after.filter(|role| matches!(role, Role::User | Role::Assistant));
+        speakers.next() == Some(Role::Assistant)
     }
 
     fn fault(&mut self, kind: FaultKind, message: usize, id: Option<&str>) {

@@ -76,9 +76,14 @@ fn answers(messages: &[AgentMessage], from: usize) -> Vec<Answer<'_>> {
         let Some(message) = message.message() else {
             continue;
         };
-        let Message::Assistant(answer) = message else {
-            is_open = false;
-            continue;
+        let answer = match message {
+            Message::Assistant(answer) => answer,
+            // An answer that is thinking so far has no call: the result is another's.
+            Message::ToolResult(_) => continue,
+            Message::User(_) => {
+                is_open = false;
+                continue;
+            }
         };
         if !is_open {
             answers.push(Answer {
