@@ -26,8 +26,8 @@ pub enum FaultKind {
     /// A tool result that does not follow its call: a prompt or another answer stands between.
     LateResult,
     /// A prompt or an answer that says nothing: no text but white space, no image, no call.
-    /// Thinking alone says nothing either, unless another answer follows it. A tool result may be
-    /// empty.
+    /// Thinking alone says nothing either, unless the next message of its turn goes on with the
+    /// answer. A tool result may be empty.
     EmptyContent,
     /// After the last prompt, signed thinking parted from what it led to: an answer that ends in
     /// it, or calls beside thinking without its signature while other thinking has one. With the
@@ -118,24 +118,10 @@ impl<'a> Finder<'a> {
     }
 
     fn is_empty(&self, at: usize, message: &Message) -> bool {
-        let is_user = match message {
-            Message::User(_) => true,
-            Message::Assistant(_) => false,
-            Message::ToolResult(_) => return false,
-        };
-        if message.content().iter().any(|block| says(block, is_user)) {
-            return false;
-        }
-        let thinks = !is_user && message.content().iter().any(Content::is_thinking);
-        !(thinks && (self.in_flight == Some(at) || self.goes_on(at)))
-    }
-
-    /// Whether the next prompt or answer is another piece of this answer. It has no call, so the
-    /// results between are of others.
-    fn goes_on(&self, at: usize) -> bool {
-        let after = self.messages[at + 1..].iter().map(AgentMessage::role);
-        let mut speakers = after.filter(|role| matches!(role, Role::User | Role::Assistant));
-        speakers.next() == Some(Role::Assistant)
+        let is_answer = matches!(message, Message::Assistant(_));
+        let thinks = is_answer && message.content().iter().any(Content::is_thinking);
+        let may_go_on = self.in_flight == Some(at) || goes_on(self.messages, at);
+        is_silent(message) && !(thinks && may_go_on)
     }
 
     fn fault(&mut self, kind: FaultKind, message: usize, id: Option<&str>) {
@@ -145,6 +131,26 @@ impl<'a> Finder<'a> {
             tool_call_id: id.map(str::to_owned),
         });
     }
+}
+
+/// Whether the message right after an answer is an answer of the same turn: some sources record
+/// the blocks of one answer one by one.
+pub(crate) fn goes_on(messages: &[AgentMessage], at: usize) -> bool {
+    let is_said = |message: &&AgentMessage| message.role() != Role::Extension;
+    let after = messages[at + 1..].iter().find(is_said);
+    after.is_some_and(|after| {
+        after.role() == Role::Assistant && turn_of(after) == turn_of(&messages[at])
+    })
+}
+
+/// Whether nothing in a prompt or an answer says something.
+fn is_silent(message: &Message) -> bool {
+    let is_user = match message {
+        Message::User(_) => true,
+        Message::Assistant(_) => false,
+        Message::ToolResult(_) => return false,
+    };
+    !message.content().iter().any(|block| says(block, is_user))
 }
 
 /// Whether a block says something to a model other than the one that wrote it.
@@ -162,26 +168,18 @@ fn says(block: &Content, is_user: bool) -> bool {
 ///
 /// `originals` are the messages that the overlay stands for, together with what `shown` has
 /// around them; only the two lists are read. Faults are compared by kind and call, not by
-/// position; those of no call by kind, role and turn. How often a fault stands counts. Signed
-/// thinking is compared with the originals' too, see [`FaultKind::ThinkingParted`].
+/// position, and how often one stands counts. An id that several calls of the originals have
+/// cannot be followed: faults of its calls and results do not count. A message that says nothing
+/// is compared by role and turn. Signed thinking is compared with the originals' too, see
+/// [`FaultKind::ThinkingParted`].
 pub fn introduced(
     originals: &[AgentMessage],
     shown: &[AgentMessage],
     in_flight: bool,
 ) -> Vec<Fault> {
-    let mut known: HashMap<Key<'_>, usize> = HashMap::new();
-    let had = faults_of(originals, in_flight);
-    for fault in &had {
-        *known.entry(Key::of(fault, originals)).or_default() += 1;
-    }
-    let found = faults_of(shown, in_flight);
-    let mut new = Vec::new();
-    for fault in &found {
-        match known.get_mut(&Key::of(fault, shown)) {
-            Some(left @ 1..) => *left -= 1,
-            _ => new.push(fault.clone()),
-        }
-    }
+    let mut known = Known::of(originals, faults_of(originals, in_flight));
+    let mut new = faults_of(shown, in_flight);
+    new.retain(|fault| known.lacks(fault, shown));
     for fault in thinking::parted_from(originals, shown) {
         if !new.contains(&fault) {
             new.push(fault);
@@ -191,24 +189,67 @@ pub fn introduced(
     new
 }
 
-/// What makes a fault the same in another list.
-#[derive(PartialEq, Eq, Hash)]
-struct Key<'a> {
-    kind: FaultKind,
-    call: Option<&'a str>,
-    /// Of a fault of no call: the role and the turn of its message.
-    place: Option<(&'static str, Option<(&'a str, i64)>)>,
+/// The role and the turn of a message.
+type Place = (&'static str, Option<(String, i64)>);
+
+fn place_of(message: &AgentMessage) -> Place {
+    let turn = turn_of(message).map(|(in_loop, turn)| (in_loop.to_owned(), turn));
+    (message.role().as_str(), turn)
 }
 
-impl<'a> Key<'a> {
-    fn of(fault: &'a Fault, messages: &'a [AgentMessage]) -> Self {
-        let call = fault.tool_call_id.as_deref();
-        let message = messages.get(fault.message).filter(|_| call.is_none());
-        Self {
-            kind: fault.kind,
-            call,
-            place: message.map(|message| (message.role().as_str(), turn_of(message))),
+/// What the originals have, as often as they do.
+struct Known {
+    calls: HashMap<(FaultKind, Option<String>), usize>,
+    silent: HashMap<Place, usize>,
+    /// Ids that several calls have.
+    shared: HashSet<String>,
+}
+
+impl Known {
+    fn of(originals: &[AgentMessage], faults: Vec<Fault>) -> Self {
+        let mut known = Self {
+            calls: HashMap::new(),
+            silent: HashMap::new(),
+            shared: HashSet::new(),
+        };
+        for fault in faults {
+            if fault.kind == FaultKind::DuplicateCallId {
+                known.shared.extend(fault.tool_call_id.clone());
+            }
+            let key = (fault.kind, fault.tool_call_id);
+            *known.calls.entry(key).or_default() += 1;
         }
+        for message in originals {
+            if message.message().is_some_and(is_silent) {
+                *known.silent.entry(place_of(message)).or_default() += 1;
+            }
+        }
+        known
+    }
+
+    /// Whether the originals do not have a fault of `shown`; one that they have is used up.
+    fn lacks(&mut self, fault: &Fault, shown: &[AgentMessage]) -> bool {
+        let id = &fault.tool_call_id;
+        let is_shared = id.as_ref().is_some_and(|id| self.shared.contains(id));
+        if is_shared && fault.kind != FaultKind::ThinkingParted {
+            return false;
+        }
+        match shown.get(fault.message) {
+            Some(message) if fault.kind == FaultKind::EmptyContent => {
+                !use_up(self.silent.get_mut(&place_of(message)))
+            }
+            _ => !use_up(self.calls.get_mut(&(fault.kind, id.clone()))),
+        }
+    }
+}
+
+fn use_up(left: Option<&mut usize>) -> bool {
+    match left {
+        Some(left @ 1..) => {
+            *left -= 1;
+            true
+        }
+        _ => false,
     }
 }
 

@@ -4,9 +4,9 @@
 //! The check reads the JSON of the request and knows nothing of how it was written.
 
 mod check;
+mod faulty;
 #[path = "../histories/mod.rs"]
 mod histories;
-mod mending;
 mod messages;
 mod sessions;
 mod strategies;

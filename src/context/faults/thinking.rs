@@ -3,13 +3,12 @@
 //! A provider that signs thinking wants that of the current tool-use cycle back as it gave it:
 //! all answers after the last prompt. Before that, thinking may be left out. So only answers after
 //! the last prompt are looked at. An answer here is what the model gave in one piece: a message
-//! with something said, and the messages of thinking alone right before it (some sources record
-//! the blocks of one answer one by one).
+//! with something said, and the messages of thinking alone right before it in its turn.
 
 use std::collections::HashMap;
 
-use super::{Fault, FaultKind};
-use crate::model::{AgentMessage, Content, Json, Message};
+use super::{Fault, FaultKind, goes_on};
+use crate::model::{AgentMessage, Content, Json, Message, Role};
 
 /// An answer of the model.
 struct Answer<'a> {
@@ -76,14 +75,9 @@ fn answers(messages: &[AgentMessage], from: usize) -> Vec<Answer<'_>> {
         let Some(message) = message.message() else {
             continue;
         };
-        let answer = match message {
-            Message::Assistant(answer) => answer,
-            // An answer that is thinking so far has no call: the result is another's.
-            Message::ToolResult(_) => continue,
-            Message::User(_) => {
-                is_open = false;
-                continue;
-            }
+        let Message::Assistant(answer) = message else {
+            is_open = false;
+            continue;
         };
         if !is_open {
             answers.push(Answer {
@@ -96,10 +90,12 @@ fn answers(messages: &[AgentMessage], from: usize) -> Vec<Answer<'_>> {
             open.at = from + at;
             open.blocks.extend(&answer.content);
         }
-        is_open = answer.content.iter().all(Content::is_thinking);
-    }
-    if let Some(last) = answers.last_mut() {
-        last.is_last = is_open;
+        let is_thinking = answer.content.iter().all(Content::is_thinking);
+        is_open = is_thinking && goes_on(messages, at);
+        let speaks = |message: &AgentMessage| message.role() != Role::Extension;
+        if let Some(last) = answers.last_mut() {
+            last.is_last = is_thinking && !messages[at + 1..].iter().any(speaks);
+        }
     }
     answers
 }

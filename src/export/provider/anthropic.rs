@@ -1,5 +1,7 @@
 //! Anthropic's messages.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::blocks::{arguments_object, images_of, media_type};
@@ -94,7 +96,7 @@ struct Writer<'a> {
     out: Vec<Message>,
     /// What was written last, from which message of the context.
     last: Option<(From, usize)>,
-    /// Thinking that an answer ended with: it belongs to the answer right behind, if there is one.
+    /// Thinking that a message ended with whose answer goes on in the next.
     thinking: Vec<(usize, Block)>,
     /// Images of failed calls: their results may hold nothing but text.
     images: Vec<Block>,
@@ -104,7 +106,6 @@ impl Writer<'_> {
     fn add(&mut self, placed: &Placed) {
         let at = placed.at;
         if let model::Message::ToolResult(result) = &placed.message {
-            self.drop_thinking();
             return self.result(at, result);
         }
         self.flush_images(at);
@@ -112,8 +113,10 @@ impl Writer<'_> {
         let blocks = self.blocks(at, placed.message.content(), is_answer);
         if is_answer {
             self.answer(at, blocks);
+            if !placed.goes_on {
+                self.drop_thinking();
+            }
         } else {
-            self.drop_thinking();
             self.say(at, From::Prompt, Role::User, blocks);
         }
     }
@@ -142,8 +145,13 @@ impl Writer<'_> {
         if self.out.is_empty() {
             self.open(at);
         }
-        if !before.is_empty() && !matches!(self.last, Some((From::Answer, _))) {
-            self.mend(MendingKind::Merged, at);
+        // The blocks of the answer before stand there already.
+        let pieces = before.iter().map(|(from, _)| *from);
+        for from in pieces
+            .filter(|from| self.last != Some((From::Answer, *from)))
+            .collect::<BTreeSet<_>>()
+        {
+            self.mend(MendingKind::Merged, from);
         }
         blocks.splice(0..0, before.into_iter().map(|(_, block)| block));
         self.push(at, From::Answer, Role::Assistant, blocks);
@@ -214,7 +222,6 @@ impl Writer<'_> {
     }
 
     fn finish(mut self) -> Vec<Message> {
-        self.drop_thinking();
         self.flush_images(self.last.map_or(0, |(_, at)| at));
         self.trim_end();
         self.out

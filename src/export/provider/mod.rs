@@ -65,7 +65,8 @@ pub enum MendingKind {
     ToolRenamed,
     /// A message that says nothing was left out.
     EmptyDropped,
-    /// A message was joined to the one before, which has the same role.
+    /// A message was joined to the one before, which has the same role; one of thinking alone, to
+    /// the one after, which goes on with its answer.
     Merged,
     /// Thinking that the provider cannot take back was left out.
     ThinkingDropped,

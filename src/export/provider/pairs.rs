@@ -3,13 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Mending, MendingKind, NO_RESULT};
-use crate::context::Pairing;
+use crate::context::{Pairing, goes_on};
 use crate::model::{AgentMessage, Content, Message, ToolCall, ToolResultMessage};
 
 /// A message, and which of the context it was.
 pub(super) struct Placed {
     pub(super) at: usize,
     pub(super) message: Message,
+    /// Whether the next message is another piece of this answer.
+    pub(super) goes_on: bool,
 }
 
 /// What a provider takes as the id of a call and the name of a tool.
@@ -50,6 +52,7 @@ pub(super) fn pair(
             Some(message @ Message::User(_)) => pairs.out.push(Placed {
                 at,
                 message: message.clone(),
+                goes_on: false,
             }),
             Some(message @ Message::Assistant(_)) => pairs.answer(at, message.clone()),
         }
@@ -86,7 +89,11 @@ impl Pairs<'_> {
             self.name(at, call, &recorded);
             results.push(self.result(at, nth, call, &recorded));
         }
-        self.out.push(Placed { at, message });
+        self.out.push(Placed {
+            at,
+            message,
+            goes_on: goes_on(self.messages, at),
+        });
         self.out.append(&mut results);
     }
 
@@ -106,6 +113,7 @@ impl Pairs<'_> {
         Placed {
             at: place,
             message: Message::ToolResult(result),
+            goes_on: false,
         }
     }
 
