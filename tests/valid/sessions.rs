@@ -1,15 +1,16 @@
 //! Random sessions: forks, aborted turns, compactions of any strategy, undos and redos.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use loopstore::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, DigestCompaction, OlderLoops, RecentWindow,
 };
-use loopstore::context::AsOf;
+use loopstore::context::{AsOf, introduced};
 use loopstore::model::AgentMessage;
 use loopstore::{
     BlockCompactionStrategy, BuildOptions, CompactRequest, DefaultBlockCompaction, SqliteStore,
-    build_context_from_session, compact_session_loops,
+    build_context_from_session, compact_session_loops, store,
 };
 
 use crate::check::is_valid;
@@ -24,6 +25,8 @@ struct Play<'a> {
     maker: Maker,
     runs: Vec<String>,
     odd: usize,
+    /// Without the third party.
+    own_only: bool,
 }
 
 impl<'a> Play<'a> {
@@ -34,6 +37,7 @@ impl<'a> Play<'a> {
             maker: Maker::default(),
             runs: Vec::new(),
             odd: 0,
+            own_only: false,
         }
     }
 
@@ -83,16 +87,21 @@ impl<'a> Play<'a> {
         if report["outcome"] == "committed" {
             self.odd += usize::from(report["strategy"] == "odd");
             self.runs.push(report["run"].as_str().unwrap().to_owned());
+            if self.own_only {
+                let new = introduced(&self.originals(at), &self.context(at), false);
+                assert!(new.is_empty(), "session {}: {new:?}", self.history.session);
+            }
         }
     }
 
     fn config(&mut self) -> CompactionConfig {
         let random = &mut self.random;
-        let block_strategy: Arc<dyn BlockCompactionStrategy> = match random.below(4) {
-            0 => Arc::new(DefaultBlockCompaction),
-            1 => Arc::new(DigestCompaction::default()),
-            _ => Arc::new(Odd::new(random.below(u64::MAX))),
-        };
+        let block_strategy: Arc<dyn BlockCompactionStrategy> =
+            match random.below(if self.own_only { 2 } else { 4 }) {
+                0 => Arc::new(DefaultBlockCompaction),
+                1 => Arc::new(DigestCompaction::default()),
+                _ => Arc::new(Odd::new(random.below(u64::MAX))),
+            };
         CompactionConfig {
             keep_first_turns: random.below(3) as u32,
             keep_recent_turns: random.below(5) as u32,
@@ -106,6 +115,45 @@ impl<'a> Play<'a> {
             block_strategy,
             ..CompactionConfig::default()
         }
+    }
+
+    /// The messages of a chain as they were appended.
+    fn originals(&self, at: usize) -> Vec<AgentMessage> {
+        let mut loops = Vec::new();
+        let leaf = self.history.row(at).key;
+        store::read(self.history.store, |read| {
+            let mut cut = None;
+            read.walk(leaf, &mut |row| {
+                loops.push((row.key, cut));
+                cut = row.parent_turn;
+                Ok(ControlFlow::Continue(()))
+            })?;
+            let mut found = Vec::new();
+            for (key, cut) in loops.into_iter().rev() {
+                read.messages(key, 0..u32::MAX, &mut |row| {
+                    if row
+                        .turn
+                        .is_some_and(|turn| cut.is_none_or(|cut| turn <= cut))
+                    {
+                        found.push(store::decode(read, row.body)?);
+                    }
+                    Ok(ControlFlow::Continue(()))
+                })?;
+            }
+            Ok(found)
+        })
+        .unwrap()
+    }
+
+    fn context(&self, at: usize) -> Vec<AgentMessage> {
+        let options = BuildOptions {
+            leaf: Some(loop_id(at)),
+            ..BuildOptions::default()
+        };
+        let (store, session) = (self.history.store, &self.history.session);
+        build_context_from_session(store, session, &options)
+            .unwrap()
+            .messages
     }
 
     /// The contexts that are looked at: of each loop, and as of each run and of some turns.
@@ -205,4 +253,22 @@ fn what_a_provider_gets_of_random_lists_is_valid() {
             panic!("seed {seed}: {error}\nof {}", lines(&messages));
         }
     }
+}
+
+/// What loopstore's own strategies write brings in no fault that the originals do not have.
+#[test]
+fn own_strategies_introduce_no_fault() {
+    let mut committed = 0;
+    for some in (1..300).collect::<Vec<_>>().chunks(40) {
+        let store = SqliteStore::in_memory().unwrap();
+        for seed in some {
+            let mut play = Play::new(&store, *seed);
+            play.own_only = true;
+            for _ in 0..play.random.below(18) + 4 {
+                play.step();
+            }
+            committed += play.runs.len();
+        }
+    }
+    assert!(committed > 50, "{committed} runs: the test tests nothing");
 }
