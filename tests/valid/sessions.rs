@@ -9,8 +9,8 @@ use loopstore::compaction::{
 use loopstore::context::{AsOf, introduced};
 use loopstore::model::AgentMessage;
 use loopstore::{
-    BlockCompactionStrategy, BuildOptions, CompactRequest, DefaultBlockCompaction, SqliteStore,
-    build_context_from_session, compact_session_loops, store,
+    BlockCompactionStrategy, BuildOptions, CompactRequest, CompactTrigger, DefaultBlockCompaction,
+    KeepRecent, SqliteStore, build_context_from_session, compact_session_loops, store,
 };
 
 use crate::check::is_valid;
@@ -75,11 +75,15 @@ impl<'a> Play<'a> {
             leaf: Some(loop_id(at)),
             config: self.config(),
             window: ContextConfig {
-                max_context_tokens: [100, 1000][self.random.below(2) as usize],
+                max_context_tokens: [100, 1000, 100_000][self.random.below(3) as usize],
                 ..ContextConfig::default()
             },
-            force: self.random.one_in(3),
-            dry_run: false,
+            trigger: if self.random.one_in(2) {
+                CompactTrigger::Force
+            } else {
+                CompactTrigger::Policy
+            },
+            ..CompactRequest::default()
         };
         let (store, session) = (self.history.store, &self.history.session);
         let report = compact_session_loops(store, session, &request).unwrap();
@@ -104,7 +108,7 @@ impl<'a> Play<'a> {
             };
         CompactionConfig {
             keep_first_turns: random.below(3) as u32,
-            keep_recent_turns: random.below(5) as u32,
+            keep_recent: KeepRecent::Turns(random.below(5) as u32),
             tool_output_max_lines: random.below(8) as usize,
             max_summary_tokens: [0, 60, 500][random.below(3) as usize],
             max_rollup_tokens: [0, 200][random.below(2) as usize],

@@ -22,6 +22,13 @@ impl Odd {
 
     fn messages(&self) -> Vec<AgentMessage> {
         let (random, maker) = &mut *self.0.lock().unwrap();
+        // Mostly text of any role: what says nothing or is half a pair is refused.
+        if !random.one_in(4) {
+            let text = vec![Content::text("all of it \n")];
+            let mut said = maker.answer(random);
+            *said.content_mut() = text;
+            return vec![said.into()];
+        }
         (0..random.below(4)).map(|_| maker.any(random)).collect()
     }
 
@@ -37,7 +44,7 @@ impl Odd {
     ) -> Result<Vec<(u32, Option<AgentMessage>)>, StrategyError> {
         let mut replaced = Vec::new();
         for placed in slice.messages(turns)? {
-            match self.below(12) {
+            match self.below(60) {
                 0 => replaced.push((placed.seq, None)),
                 1 => replaced.push((placed.seq, Some(self.altered(placed.message)))),
                 _ => {}
