@@ -292,7 +292,7 @@ mod of_anthropic {
     fn the_end_of_the_last_answer() {
         let space = text("Once upon ");
         anthropic(
-            json!([go(), answer(&[space.clone()])]),
+            json!([go(), answer(std::slice::from_ref(&space))]),
             &[(1, Kind::TrailingSpace)],
         );
         anthropic(json!([go(), answer(&[space]), go()]), &[]);

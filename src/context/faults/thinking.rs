@@ -124,9 +124,9 @@ pub(super) fn parted(messages: &[AgentMessage], in_flight: bool) -> Vec<Fault> {
         let ends = last.is_some_and(|block| block.is_signed_thinking());
         ends && !(in_flight && answer.is_last)
     };
+    let is_unsigned = |block: &&Content| block.is_thinking() && !block.is_signed_thinking();
     let lacks_signature = |answer: &Answer<'_>| {
-        let is_unsigned = |block: &&Content| block.is_thinking() && !block.is_signed_thinking();
-        answer.first_call().is_some() && answer.blocks.iter().any(|block| is_unsigned(&block))
+        answer.first_call().is_some() && answer.blocks.iter().any(is_unsigned)
     };
     let mut faulty = answers;
     faulty.retain(|answer| lacks_end(answer) || lacks_signature(answer));
