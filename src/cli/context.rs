@@ -183,12 +183,15 @@ fn said(kind: MendingKind) -> &'static str {
         MendingKind::ResultDropped => "a tool result without its call was left out",
         MendingKind::ResultMoved => "a late tool result was put behind its call",
         MendingKind::CallRenamed => "the id of a call was changed, the provider refuses it",
+        MendingKind::ToolRenamed => "the name of a tool was changed, the provider refuses it",
         MendingKind::EmptyDropped => "a message that says nothing was left out",
         MendingKind::Merged => "a message was joined to the one before, of the same role",
         MendingKind::ThinkingDropped => "thinking that the provider cannot take was left out",
+        MendingKind::ThinkingMoved => "thinking was put before a text of the same answer",
         MendingKind::BlockDropped => "a block that the provider does not know was left out",
         MendingKind::ImageMoved => "an image of a tool result was put into a user message",
         MendingKind::UserAdded => "a user message was put before the first answer",
+        MendingKind::SpaceDropped => "white space at the end of the last answer was left out",
         _ => "a message was mended",
     }
 }

@@ -138,8 +138,12 @@ fn fault_line(fault: &Fault) -> String {
         FaultKind::ResultWithoutCall => "a tool result without its call",
         FaultKind::CallWithoutResult => "a tool call without its result",
         FaultKind::DuplicateCallId => "a call id that an earlier call has too",
+        FaultKind::LateResult => "a tool result that does not follow its call",
+        FaultKind::EmptyContent => "a message that says nothing",
+        FaultKind::ThinkingParted => "signed thinking parted from what it led to",
         _ => "a fault",
     };
-    let call = text::line(&fault.tool_call_id);
-    format!("[{}] {what} ({call})", fault.message)
+    let id = fault.tool_call_id.as_deref();
+    let call = id.map_or_else(String::new, |id| format!(" ({})", text::line(id)));
+    format!("[{}] {what}{call}", fault.message)
 }

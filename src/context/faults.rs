@@ -1,11 +1,21 @@
-//! What a provider would object to in a list of messages.
+//! What a provider would object to in a list of messages, whatever its form.
+//!
+//! Each rule stands here once; what only the form of one provider asks for (roles that alternate,
+//! ids of certain characters) is in `export::provider`.
 
-use std::collections::HashMap;
+mod introduced;
+mod pairing;
+mod thinking;
 
-use crate::model::{AgentMessage, Message};
+use std::collections::HashSet;
+
+use crate::model::{AgentMessage, Content, Message, Role};
+
+pub use introduced::introduced;
+pub(crate) use pairing::Pairing;
 
 /// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -15,6 +25,18 @@ pub enum FaultKind {
     CallWithoutResult,
     /// A call id that an earlier call has too.
     DuplicateCallId,
+    /// A tool result that does not follow its call: a prompt or another answer stands between.
+    LateResult,
+    /// A prompt or an answer that says nothing: no text but white space, no image, no call.
+    /// Thinking alone says nothing either, unless the next message of its turn goes on with the
+    /// answer. A tool result may be empty.
+    EmptyContent,
+    /// After the last prompt, signed thinking parted from what it led to: an answer that ends in
+    /// it, or calls beside thinking without its signature while other thinking has one. With the
+    /// originals at hand ([`introduced`]), also: thinking removed or altered while calls of its
+    /// answer stay, or kept while calls are gone. Anthropic demands that the thinking of the
+    /// current tool-use cycle goes back unaltered; before the last prompt it may be left out.
+    ThinkingParted,
 }
 
 /// A fault of a message. It never stops a build.
@@ -24,67 +46,142 @@ pub struct Fault {
     pub kind: FaultKind,
     /// Which message, counted from 0.
     pub message: usize,
-    /// The call.
-    pub tool_call_id: String,
+    /// The call, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
 }
 
-/// Returns the faults of `messages`. With `in_flight`, calls after the last user message or
-/// answer are still being worked on and no fault.
+/// Returns the faults of `messages`, in their order. With `in_flight`, the answer after the last
+/// prompt or result is still being worked on: that its calls have no result, or that it is
+/// thinking so far, is no fault.
 pub fn faults_of(messages: &[AgentMessage], in_flight: bool) -> Vec<Fault> {
-    let mut open: HashMap<&str, usize> = HashMap::new();
-    let mut answered: HashMap<&str, usize> = HashMap::new();
-    let mut faults = Vec::new();
-    let mut last_answer = None;
+    let mut finder = Finder {
+        messages,
+        pairing: Pairing::of(messages),
+        in_flight: last_answer(messages).filter(|_| in_flight),
+        ids: HashSet::new(),
+        faults: Vec::new(),
+    };
     for (at, message) in messages.iter().enumerate() {
-        let Some(message) = message.message() else {
-            continue;
-        };
-        let mut fault = |kind, id: &str| {
-            faults.push(Fault {
-                kind,
-                message: at,
-                tool_call_id: id.to_owned(),
-            });
-        };
+        if let Some(message) = message.message() {
+            finder.look_at(at, message);
+        }
+    }
+    let mut faults = finder.faults;
+    faults.extend(thinking::parted(messages, in_flight));
+    faults.sort_by_key(|fault| fault.message);
+    faults
+}
+
+/// Returns the last answer, if only results stand behind it.
+fn last_answer(messages: &[AgentMessage]) -> Option<usize> {
+    let speaks = |message: &AgentMessage| matches!(message.role(), Role::User | Role::Assistant);
+    let last = messages.iter().rposition(speaks)?;
+    (messages[last].role() == Role::Assistant).then_some(last)
+}
+
+struct Finder<'a> {
+    messages: &'a [AgentMessage],
+    pairing: Pairing,
+    /// The answer that is still being worked on.
+    in_flight: Option<usize>,
+    ids: HashSet<&'a str>,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Finder<'a> {
+    fn look_at(&mut self, at: usize, message: &'a Message) {
+        if self.is_empty(at, message) {
+            self.fault(FaultKind::EmptyContent, at, None);
+        }
         match message {
-            Message::User(_) => last_answer = None,
-            Message::Assistant(_) => {
-                last_answer = Some(at);
-                for call in message.tool_calls() {
-                    if open.insert(&call.id, at).is_some() || answered.contains_key(&*call.id) {
-                        fault(FaultKind::DuplicateCallId, &call.id);
-                    }
+            Message::User(_) => {}
+            Message::Assistant(_) => self.calls(at, message),
+            Message::ToolResult(result) => {
+                let id = Some(&*result.tool_call_id);
+                if !self.pairing.calls.contains_key(&at) {
+                    self.fault(FaultKind::ResultWithoutCall, at, id);
+                } else if self.pairing.late.contains(&at) {
+                    self.fault(FaultKind::LateResult, at, id);
                 }
             }
-            Message::ToolResult(result) => match open.remove(&*result.tool_call_id) {
-                Some(call) => {
-                    answered.insert(&result.tool_call_id, call);
-                }
-                None => fault(FaultKind::ResultWithoutCall, &result.tool_call_id),
-            },
         }
     }
-    for (id, at) in open {
-        if !(in_flight && last_answer == Some(at)) {
-            let kind = FaultKind::CallWithoutResult;
-            faults.push(Fault {
-                kind,
-                message: at,
-                tool_call_id: id.to_owned(),
-            });
+
+    fn calls(&mut self, at: usize, message: &'a Message) {
+        for (nth, call) in message.tool_calls().enumerate() {
+            if !self.ids.insert(&call.id) {
+                self.fault(FaultKind::DuplicateCallId, at, Some(&call.id));
+            }
+            if !self.pairing.results.contains_key(&(at, nth)) && self.in_flight != Some(at) {
+                self.fault(FaultKind::CallWithoutResult, at, Some(&call.id));
+            }
         }
     }
-    faults.sort_by(|a, b| (a.message, &a.tool_call_id).cmp(&(b.message, &b.tool_call_id)));
-    faults
+
+    fn is_empty(&self, at: usize, message: &Message) -> bool {
+        let is_answer = matches!(message, Message::Assistant(_));
+        let thinks = is_answer && message.content().iter().any(Content::is_thinking);
+        let may_go_on = self.in_flight == Some(at) || goes_on(self.messages, at);
+        is_silent(message) && !(thinks && may_go_on)
+    }
+
+    fn fault(&mut self, kind: FaultKind, message: usize, id: Option<&str>) {
+        self.faults.push(Fault {
+            kind,
+            message,
+            tool_call_id: id.map(str::to_owned),
+        });
+    }
+}
+
+/// Whether the message right after an answer is an answer of the same turn: some sources record
+/// the blocks of one answer one by one.
+pub(crate) fn goes_on(messages: &[AgentMessage], at: usize) -> bool {
+    let is_said = |message: &&AgentMessage| message.role() != Role::Extension;
+    let after = messages[at + 1..].iter().find(is_said);
+    after.is_some_and(|after| {
+        after.role() == Role::Assistant && turn_of(after) == turn_of(&messages[at])
+    })
+}
+
+/// Whether nothing in a prompt or an answer says something.
+fn is_silent(message: &Message) -> bool {
+    let is_user = match message {
+        Message::User(_) => true,
+        Message::Assistant(_) => false,
+        Message::ToolResult(_) => return false,
+    };
+    !message.content().iter().any(|block| says(block, is_user))
+}
+
+/// Whether a block says something to a model other than the one that wrote it.
+fn says(block: &Content, is_user: bool) -> bool {
+    match block {
+        Content::Text(text) => !text.text.trim().is_empty(),
+        Content::Image(image) => is_user && !image.data.is_empty(),
+        Content::ToolCall(_) => !is_user,
+        Content::Thinking(_) => false,
+        Content::Other(_) => !block.is_signed_thinking(),
+    }
+}
+
+fn turn_of(message: &AgentMessage) -> Option<(&str, i64)> {
+    match message {
+        AgentMessage::Llm(message) => {
+            let turn = message.turn_id.as_ref()?;
+            Some((&turn.loop_id, turn.turn_index.get()))
+        }
+        AgentMessage::Extension(_) => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{AssistantMessage, Content, Json, ToolResultMessage};
+    use crate::model::{AssistantMessage, Json, ToolResultMessage, TurnId};
 
-    fn call(id: &str) -> AgentMessage {
-        let content = vec![Content::tool_call(id, "ls", Json::null())];
+    pub(super) fn answer(content: Vec<Content>) -> AgentMessage {
         Message::Assistant(AssistantMessage {
             content,
             ..Default::default()
@@ -92,13 +189,26 @@ mod tests {
         .into()
     }
 
-    fn result(id: &str) -> AgentMessage {
+    fn calls(ids: &[&str]) -> AgentMessage {
+        let call = |id: &&str| Content::tool_call(*id, "ls", Json::null());
+        answer(ids.iter().map(call).collect())
+    }
+
+    fn call(id: &str) -> AgentMessage {
+        calls(&[id])
+    }
+
+    pub(super) fn result(id: &str) -> AgentMessage {
         let tool_call_id = id.to_owned();
         Message::ToolResult(ToolResultMessage {
             tool_call_id,
             ..Default::default()
         })
         .into()
+    }
+
+    fn user(text: &str) -> AgentMessage {
+        Message::user(text).into()
     }
 
     fn kinds(messages: &[AgentMessage], in_flight: bool) -> Vec<(FaultKind, usize)> {
@@ -126,9 +236,87 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_one_answer_may_share_an_id() {
+        let messages = [calls(&["", ""]), result(""), result(""), result("")];
+        assert_eq!(
+            kinds(&messages, false),
+            [
+                (FaultKind::DuplicateCallId, 0),
+                (FaultKind::ResultWithoutCall, 3)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_call_made_again_leaves_the_first_without_a_result() {
+        let messages = [call("a"), call("a"), result("a")];
+        assert_eq!(
+            kinds(&messages, false),
+            [
+                (FaultKind::CallWithoutResult, 0),
+                (FaultKind::DuplicateCallId, 1)
+            ]
+        );
+    }
+
+    #[test]
     fn the_last_calls_of_a_running_loop_are_in_flight() {
         assert_eq!(kinds(&[call("a")], true), []);
-        let aborted = [call("a"), Message::user("go on").into(), call("b")];
+        let aborted = [call("a"), user("go on"), call("b")];
         assert_eq!(kinds(&aborted, true), [(FaultKind::CallWithoutResult, 0)]);
+    }
+
+    #[test]
+    fn a_result_behind_the_next_prompt_is_late() {
+        let messages = [calls(&["a", "b"]), result("b"), user("wait"), result("a")];
+        assert_eq!(kinds(&messages, false), [(FaultKind::LateResult, 3)]);
+    }
+
+    #[test]
+    fn messages_that_say_nothing_are_told() {
+        let unsigned = || answer(vec![Content::thinking("hm", None)]);
+        let empty = [
+            user(" \n\u{3000}"),
+            answer(Vec::new()),
+            Message::User(Default::default()).into(),
+            unsigned(),
+            user("go on"),
+        ];
+        let all = [0, 1, 2, 3].map(|at| (FaultKind::EmptyContent, at));
+        assert_eq!(kinds(&empty, false), all);
+        let pieces = [user("go"), unsigned(), answer(vec![Content::text("so")])];
+        assert_eq!(kinds(&pieces, false), []);
+        assert_eq!(kinds(&[user("go"), unsigned()], true), []);
+        let image = Content::image("aGVsbG8=", "image/png");
+        let mut said = Message::user("");
+        said.content_mut().push(image);
+        assert_eq!(kinds(&[said.into(), call("a"), result("a")], false), []);
+    }
+
+    #[test]
+    fn only_what_the_originals_do_not_have_is_introduced() {
+        let originals = [user("go"), call("a"), user("again"), call("b"), result("b")];
+        let parted = [user("go"), call("a"), user("[Summary]"), result("b")];
+        let new = introduced(&originals, &parted, false);
+        assert_eq!(new.len(), 1, "{new:?}");
+        assert_eq!(new[0].kind, FaultKind::ResultWithoutCall);
+        assert_eq!(
+            (new[0].message, new[0].tool_call_id.as_deref()),
+            (3, Some("b"))
+        );
+        assert_eq!(introduced(&originals, &originals[2..], false), []);
+    }
+
+    #[test]
+    fn an_empty_summary_is_no_empty_original() {
+        let empty = user("").in_turn(TurnId::new("l", 3));
+        let originals = [user("go"), empty.clone(), call("a"), result("a")];
+        assert_eq!(introduced(&originals, &[user("go"), empty], false), []);
+        let new = introduced(&originals, &[user("go"), user(" ")], false);
+        assert_eq!(new[0].kind, FaultKind::EmptyContent);
+        assert_eq!(
+            introduced(&[], &[user("a"), result("a"), result("a")], false).len(),
+            2
+        );
     }
 }

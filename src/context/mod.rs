@@ -21,7 +21,8 @@ use crate::store::{
 
 pub(crate) use build::shown_messages;
 pub(crate) use chain::{Chain, Purpose};
-pub use faults::{Fault, FaultKind, faults_of};
+pub use faults::{Fault, FaultKind, faults_of, introduced};
+pub(crate) use faults::{Pairing, goes_on};
 
 /// A moment at which a context is read.
 #[derive(Clone, Debug, PartialEq, Eq)]

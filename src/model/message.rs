@@ -141,6 +141,33 @@ impl Content {
     }
 }
 
+impl Content {
+    /// Whether this is thinking that its provider takes back: signed, or sealed so that only the
+    /// provider can read it (`redacted_thinking`).
+    pub(crate) fn is_signed_thinking(&self) -> bool {
+        match self {
+            Self::Thinking(thinking) => thinking.signature.as_ref().is_some_and(|s| !s.is_empty()),
+            Self::Other(json) => is_redacted_thinking(json),
+            _ => false,
+        }
+    }
+
+    /// Whether this is thinking of any kind.
+    pub(crate) fn is_thinking(&self) -> bool {
+        matches!(self, Self::Thinking(_)) || self.is_signed_thinking()
+    }
+}
+
+fn is_redacted_thinking(json: &Json) -> bool {
+    #[derive(Deserialize)]
+    struct Tag {
+        r#type: String,
+        data: String,
+    }
+    json.read::<Tag>()
+        .is_ok_and(|tag| tag.r#type == "redacted_thinking" && !tag.data.is_empty())
+}
+
 /// Writes `inner`, whose form is an object, with a `type` field before its own.
 struct Tagged<'a, T>(&'static str, &'a T);
 

@@ -86,7 +86,14 @@ fn faults_and_steering_characters_are_shown() {
     ── faults that the recorded messages have
     [2] a tool call without its result (c.2)
     [4] a tool result without its call (c.9)
+    [5] a message that says nothing
     "#);
+}
+
+#[test]
+fn faults_are_in_the_json() {
+    let stage = Stage::new();
+    assert_snapshot!(stage.json("context mess")["faults"], @r#"[{"kind":"call_without_result","message":2,"tool_call_id":"c.2"},{"kind":"result_without_call","message":4,"tool_call_id":"c.9"},{"kind":"empty_content","message":5}]"#);
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn openai_gets_text_calls_and_results() {
               "id": "c.1",
               "type": "function",
               "function": {
-                "name": "ls\u001b]0;x\u0007",
+                "name": "ls__0_x_",
                 "arguments": "{}"
               }
             },
@@ -83,6 +83,7 @@ fn openai_gets_text_calls_and_results() {
     --- stderr
     note: a call has no result: `[no result recorded]` stands for it (message 2)
     note: a tool result without its call was left out (message 4)
+    note: the name of a tool was changed, the provider refuses it (message 2)
     note: a message that says nothing was left out (message 5)
     note: thinking that the provider cannot take was left out (2 times, messages 2, 2)
     note: an image of a tool result was put into a user message (message 3)
@@ -123,7 +124,7 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
             {
               "type": "tool_use",
               "id": "c_1",
-              "name": "ls\u001b]0;x\u0007",
+              "name": "ls__0_x_",
               "input": {}
             },
             {
@@ -192,6 +193,7 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
     note: a call has no result: `[no result recorded]` stands for it (message 2)
     note: a tool result without its call was left out (message 4)
     note: the id of a call was changed, the provider refuses it (2 times, messages 2, 2)
+    note: the name of a tool was changed, the provider refuses it (message 2)
     note: a message that says nothing was left out (message 5)
     note: a message was joined to the one before, of the same role (message 1)
     note: thinking that the provider cannot take was left out (message 2)
@@ -203,7 +205,7 @@ fn mendings_are_in_the_json() {
     let stage = Stage::new();
     let told = stage.json("context mess --format anthropic");
     assert_snapshot!(told["mended"], @r#"
-    [{"kind":"merged","message":1},{"kind":"call_renamed","message":2,"tool_call_id":"c.1"},{"kind":"call_renamed","message":2,"tool_call_id":"c.2"},{"kind":"result_added","message":2,"tool_call_id":"c.2"},{"kind":"thinking_dropped","message":2},{"kind":"result_dropped","message":4,"tool_call_id":"c.9"},{"kind":"empty_dropped","message":5}]
+    [{"kind":"merged","message":1},{"kind":"call_renamed","message":2,"tool_call_id":"c.1"},{"kind":"tool_renamed","message":2,"tool_call_id":"c.1"},{"kind":"call_renamed","message":2,"tool_call_id":"c.2"},{"kind":"result_added","message":2,"tool_call_id":"c.2"},{"kind":"thinking_dropped","message":2},{"kind":"result_dropped","message":4,"tool_call_id":"c.9"},{"kind":"empty_dropped","message":5}]
     "#);
     let clean = stage.json("context work --loop try --format openai");
     assert_eq!(clean["mended"], serde_json::json!([]));

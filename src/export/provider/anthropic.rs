@@ -1,10 +1,13 @@
 //! Anthropic's messages.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
+use super::blocks::{arguments_object, images_of, media_type};
 use super::pairs::Placed;
 use super::{Mending, MendingKind};
-use crate::model::{self, Content, Image, Json, ToolCall};
+use crate::model::{self, Content, Image, Json, ToolResultMessage};
 
 /// What the user is made to say before an answer that would come first.
 const OPENING: &str = "[what came before is not included]";
@@ -52,10 +55,16 @@ enum Block {
     Sealed(Json),
 }
 
+impl Block {
+    fn is_thinking(&self) -> bool {
+        matches!(self, Self::Thinking { .. } | Self::Sealed(_))
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 struct Source {
     r#type: &'static str,
-    media_type: String,
+    media_type: &'static str,
     data: String,
 }
 
@@ -65,11 +74,13 @@ pub(super) fn write(messages: &[Placed], mended: &mut Vec<Mending>) -> Vec<Messa
         mended,
         out: Vec::new(),
         last: None,
+        thinking: Vec::new(),
+        images: Vec::new(),
     };
     for placed in messages {
         writer.add(placed);
     }
-    writer.out
+    writer.finish()
 }
 
 /// What the last message was made from.
@@ -83,43 +94,118 @@ enum From {
 struct Writer<'a> {
     mended: &'a mut Vec<Mending>,
     out: Vec<Message>,
-    last: Option<From>,
+    /// What was written last, from which message of the context.
+    last: Option<(From, usize)>,
+    /// Thinking that a message ended with whose answer goes on in the next.
+    thinking: Vec<(usize, Block)>,
+    /// Images of failed calls: their results may hold nothing but text.
+    images: Vec<Block>,
 }
 
 impl Writer<'_> {
     fn add(&mut self, placed: &Placed) {
         let at = placed.at;
-        let blocks = self.blocks(at, &placed.message);
-        let (from, role, content) = match &placed.message {
-            model::Message::User(_) => (From::Prompt, Role::User, blocks),
-            model::Message::Assistant(_) => (From::Answer, Role::Assistant, blocks),
-            model::Message::ToolResult(result) => {
-                let block = Block::ToolResult {
-                    tool_use_id: result.tool_call_id.clone(),
-                    content: blocks,
-                    is_error: result.is_error,
-                };
-                (From::Result, Role::User, vec![block])
-            }
-        };
-        if content.is_empty() {
-            self.mended.push(Mending::of(MendingKind::EmptyDropped, at));
-            return;
+        if let model::Message::ToolResult(result) = &placed.message {
+            return self.result(at, result);
         }
-        if self.out.is_empty() && role == Role::Assistant {
+        self.flush_images(at);
+        let is_answer = matches!(placed.message, model::Message::Assistant(_));
+        let blocks = self.blocks(at, placed.message.content(), is_answer);
+        if is_answer {
+            self.answer(at, blocks);
+            if !placed.goes_on {
+                self.drop_thinking();
+            }
+        } else {
+            self.say(at, From::Prompt, Role::User, blocks);
+        }
+    }
+
+    fn say(&mut self, at: usize, from: From, role: Role, blocks: Vec<Block>) {
+        if blocks.is_empty() {
+            self.mend(MendingKind::EmptyDropped, at);
+        } else {
+            self.push(at, from, role, blocks);
+        }
+    }
+
+    fn answer(&mut self, at: usize, mut blocks: Vec<Block>) {
+        let said = blocks.iter().rposition(|block| !block.is_thinking());
+        let trailing = blocks.split_off(said.map_or(0, |at| at + 1));
+        if blocks.is_empty() && !trailing.is_empty() {
+            return self
+                .thinking
+                .extend(trailing.into_iter().map(|block| (at, block)));
+        }
+        let before = std::mem::take(&mut self.thinking);
+        if blocks.is_empty() {
+            self.thinking = before;
+            return self.mend(MendingKind::EmptyDropped, at);
+        }
+        if self.out.is_empty() {
             self.open(at);
         }
-        self.push(at, from, role, content);
+        // The blocks of the answer before stand there already.
+        let pieces = before.iter().map(|(from, _)| *from);
+        for from in pieces
+            .filter(|from| self.last != Some((From::Answer, *from)))
+            .collect::<BTreeSet<_>>()
+        {
+            self.mend(MendingKind::Merged, from);
+        }
+        blocks.splice(0..0, before.into_iter().map(|(_, block)| block));
+        self.push(at, From::Answer, Role::Assistant, blocks);
+        self.lead_with_thinking(at);
+        self.thinking = trailing.into_iter().map(|block| (at, block)).collect();
+    }
+
+    /// Puts the thinking of the last message first: the provider wants an answer to begin with it.
+    fn lead_with_thinking(&mut self, at: usize) {
+        let Some(last) = self.out.last_mut() else {
+            return;
+        };
+        let leads = last.content.first().is_none_or(Block::is_thinking);
+        if !leads && last.content.iter().any(Block::is_thinking) {
+            let blocks = std::mem::take(&mut last.content).into_iter();
+            let (mut first, rest): (Vec<_>, Vec<_>) = blocks.partition(Block::is_thinking);
+            first.extend(rest);
+            last.content = first;
+            self.mend(MendingKind::ThinkingMoved, at);
+        }
+    }
+
+    fn result(&mut self, at: usize, result: &ToolResultMessage) {
+        let mut content = self.blocks(at, &result.content, false);
+        if result.is_error {
+            let is_image = |block: &Block| matches!(block, Block::Image { .. });
+            let (images, rest): (Vec<_>, Vec<_>) = content.into_iter().partition(is_image);
+            content = rest;
+            if !images.is_empty() {
+                let id = &result.tool_call_id;
+                self.mended
+                    .push(Mending::of_call(MendingKind::ImageMoved, at, id));
+                self.images.push(Block::Text {
+                    text: images_of(id),
+                });
+                self.images.extend(images);
+            }
+        }
+        let block = Block::ToolResult {
+            tool_use_id: result.tool_call_id.clone(),
+            content,
+            is_error: result.is_error,
+        };
+        self.push(at, From::Result, Role::User, vec![block]);
     }
 
     fn push(&mut self, at: usize, from: From, role: Role, mut content: Vec<Block>) {
-        let before = self.last.replace(from);
+        let before = self.last.replace((from, at));
         match self.out.last_mut().filter(|last| last.role == role) {
             Some(last) => {
                 last.content.append(&mut content);
                 // Results and the prompt after them are one message by the provider's own rules.
-                if before == Some(from) && from != From::Result {
-                    self.mended.push(Mending::of(MendingKind::Merged, at));
+                if before.is_some_and(|(before, _)| before == from) && from != From::Result {
+                    self.mend(MendingKind::Merged, at);
                 }
             }
             None => self.out.push(Message { role, content }),
@@ -127,7 +213,7 @@ impl Writer<'_> {
     }
 
     fn open(&mut self, at: usize) {
-        self.mended.push(Mending::of(MendingKind::UserAdded, at));
+        self.mend(MendingKind::UserAdded, at);
         let text = OPENING.to_owned();
         self.out.push(Message {
             role: Role::User,
@@ -135,17 +221,55 @@ impl Writer<'_> {
         });
     }
 
-    fn blocks(&mut self, at: usize, message: &model::Message) -> Vec<Block> {
-        let is_answer = matches!(message, model::Message::Assistant(_));
+    fn finish(mut self) -> Vec<Message> {
+        self.flush_images(self.last.map_or(0, |(_, at)| at));
+        self.trim_end();
+        self.out
+    }
+
+    /// Leaves out thinking that nothing came of.
+    fn drop_thinking(&mut self) {
+        for (at, _) in std::mem::take(&mut self.thinking) {
+            self.mend(MendingKind::ThinkingDropped, at);
+        }
+    }
+
+    fn flush_images(&mut self, at: usize) {
+        let images = std::mem::take(&mut self.images);
+        if !images.is_empty() {
+            self.push(at, From::Result, Role::User, images);
+        }
+    }
+
+    /// The provider goes on with an answer that comes last, and refuses one with a space there.
+    fn trim_end(&mut self) {
+        let last = self
+            .out
+            .last_mut()
+            .filter(|last| last.role == Role::Assistant);
+        if let Some(Block::Text { text }) = last.and_then(|last| last.content.last_mut()) {
+            let kept = text.trim_end().len();
+            if kept < text.len() {
+                text.truncate(kept);
+                self.mend(MendingKind::SpaceDropped, self.last.map_or(0, |(_, at)| at));
+            }
+        }
+    }
+
+    fn mend(&mut self, kind: MendingKind, at: usize) {
+        self.mended.push(Mending::of(kind, at));
+    }
+
+    fn blocks(&mut self, at: usize, content: &[Content], is_answer: bool) -> Vec<Block> {
         let mut blocks = Vec::new();
-        for block in message.content() {
+        for block in content {
             // A text of nothing but white space is refused.
             if matches!(block, Content::Text(text) if text.text.trim().is_empty()) {
                 continue;
             }
             match block_of(block, is_answer) {
                 Ok(block) => blocks.push(block),
-                Err(kind) => self.mended.push(Mending::of(kind, at)),
+                Err(kind) => self.mend(kind, at),
             }
         }
         blocks
@@ -158,9 +282,9 @@ fn block_of(block: &Content, is_answer: bool) -> Result<Block, MendingKind> {
         Content::Text(text) => Ok(Block::Text {
             text: text.text.clone(),
         }),
-        Content::Image(image) if !is_answer && !image.data.is_empty() => Ok(image_of(image)),
+        Content::Image(image) if !is_answer => image_of(image).ok_or(MendingKind::BlockDropped),
         Content::Thinking(thinking) => match &thinking.signature {
-            Some(signature) if is_answer && !signature.is_empty() => Ok(Block::Thinking {
+            Some(signature) if is_answer && block.is_signed_thinking() => Ok(Block::Thinking {
                 thinking: thinking.thinking.clone(),
                 signature: signature.clone(),
             }),
@@ -169,48 +293,21 @@ fn block_of(block: &Content, is_answer: bool) -> Result<Block, MendingKind> {
         Content::ToolCall(call) if is_answer => Ok(Block::ToolUse {
             id: call.id.clone(),
             name: call.name.clone(),
-            input: input_of(call),
+            input: arguments_object(call),
         }),
-        Content::Other(json) if is_answer && is_sealed(json) => Ok(Block::Sealed(json.clone())),
+        Content::Other(json) if is_answer && block.is_signed_thinking() => {
+            Ok(Block::Sealed(json.clone()))
+        }
         _ => Err(MendingKind::BlockDropped),
     }
 }
 
-fn image_of(image: &Image) -> Block {
-    Block::Image {
+fn image_of(image: &Image) -> Option<Block> {
+    Some(Block::Image {
         source: Source {
             r#type: "base64",
-            media_type: image.mime_type.clone(),
+            media_type: media_type(image)?,
             data: image.data.clone(),
         },
-    }
-}
-
-fn is_sealed(json: &Json) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Tag {
-        r#type: String,
-    }
-    json.read::<Tag>()
-        .is_ok_and(|tag| tag.r#type == "redacted_thinking")
-}
-
-/// Returns the arguments as the object that the provider wants.
-fn input_of(call: &ToolCall) -> Json {
-    let is_object = |json: &Json| json.as_str().starts_with('{');
-    if is_object(&call.arguments) {
-        return call.arguments.clone();
-    }
-    // A source may have kept the arguments as the text that the model wrote.
-    let written = call.arguments.read::<String>().ok();
-    let read = written.and_then(|text| Json::parse(&text).ok());
-    if let Some(json) = read.filter(is_object) {
-        return json;
-    }
-    let wrapped = if call.arguments.is_null() {
-        "{}".to_owned()
-    } else {
-        format!("{{\"arguments\":{}}}", call.arguments.as_str())
-    };
-    Json::parse(&wrapped).unwrap_or_default()
+    })
 }

@@ -2,11 +2,15 @@
 //!
 //! What a provider would refuse is mended, and each mending is reported: `pairs` puts every tool
 //! result right behind its call, `openai` and `anthropic` write the provider's own form. Nothing
-//! stored is altered.
+//! stored is altered. `check` knows nothing of that: it looks at the JSON of a request, whoever
+//! wrote it.
 //!
-//! A new provider is one file here and its line in [`provider_messages`].
+//! A new provider is one file here, one in `check`, and its lines in [`provider_messages`] and
+//! [`provider_faults`].
 
 mod anthropic;
+mod blocks;
+mod check;
 mod openai;
 mod pairs;
 
@@ -17,6 +21,8 @@ use serde::{Serialize, Serializer};
 
 use crate::compaction::UnknownWord;
 use crate::model::AgentMessage;
+
+pub use check::{ProviderFault, ProviderFaultKind, provider_faults};
 
 /// What stands in place of a tool result that was never recorded.
 pub const NO_RESULT: &str = "[no result recorded]";
@@ -55,18 +61,26 @@ pub enum MendingKind {
     ResultMoved,
     /// A call's id, used before or of a form that the provider refuses, was changed.
     CallRenamed,
+    /// A tool's name, of a form that the provider refuses, was changed.
+    ToolRenamed,
     /// A message that says nothing was left out.
     EmptyDropped,
-    /// A message was joined to the one before, which has the same role.
+    /// A message was joined to the one before, which has the same role; one of thinking alone, to
+    /// the one after, which goes on with its answer.
     Merged,
     /// Thinking that the provider cannot take back was left out.
     ThinkingDropped,
-    /// A block of a kind that the provider does not know there was left out.
+    /// Thinking was put before a text of the same answer.
+    ThinkingMoved,
+    /// A block of a kind that the provider does not know there, or an image that it cannot read,
+    /// was left out.
     BlockDropped,
     /// An image of a tool result was put into a user message after it.
     ImageMoved,
     /// A user message was put before an answer that would have come first.
     UserAdded,
+    /// White space at the end of an answer that comes last was left out.
+    SpaceDropped,
 }
 
 /// One mending.
@@ -171,11 +185,19 @@ impl Serialize for ProviderMessages {
 /// ```
 pub fn provider_messages(messages: &[AgentMessage], provider: Provider) -> ProviderMessages {
     let mut mended = Vec::new();
-    let is_plain_id = match provider {
-        Provider::OpenAi => |_: char| true,
-        Provider::Anthropic => |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-',
+    let naming = match provider {
+        Provider::OpenAi => pairs::Naming {
+            is_plain: |_| true,
+            id: 40,
+            name: 64,
+        },
+        Provider::Anthropic => pairs::Naming {
+            is_plain: pairs::is_word,
+            id: usize::MAX,
+            name: 128,
+        },
     };
-    let paired = pairs::pair(messages, is_plain_id, &mut mended);
+    let paired = pairs::pair(messages, &naming, &mut mended);
     let form = match provider {
         Provider::OpenAi => Form::OpenAi(openai::write(&paired, &mut mended)),
         Provider::Anthropic => Form::Anthropic(anthropic::write(&paired, &mut mended)),

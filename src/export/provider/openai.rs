@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::blocks::{arguments_text, images_of, media_type};
 use super::pairs::Placed;
 use super::{Mending, MendingKind};
 use crate::model::{self, Content, Image, ToolCall, ToolResultMessage};
@@ -120,7 +121,7 @@ impl Writer<'_> {
             let kind = MendingKind::ImageMoved;
             self.mended
                 .push(Mending::of_call(kind, at, &result.tool_call_id));
-            let text = format!("Images that tool call {} gave:", result.tool_call_id);
+            let text = images_of(&result.tool_call_id);
             self.images.push(Part::Text { text });
             self.images.append(&mut images);
         }
@@ -145,11 +146,11 @@ impl Writer<'_> {
     }
 
     fn image(&mut self, at: usize, image: &Image, parts: &mut Vec<Part>) {
-        if image.data.is_empty() {
+        let Some(media_type) = media_type(image) else {
             self.mended.push(Mending::of(MendingKind::BlockDropped, at));
             return;
-        }
-        let url = format!("data:{};base64,{}", image.mime_type, image.data);
+        };
+        let url = format!("data:{media_type};base64,{}", image.data);
         parts.push(Part::ImageUrl {
             image_url: Url { url },
         });
@@ -175,19 +176,12 @@ fn parts_of(mut parts: Vec<Part>) -> Parts {
 }
 
 fn call_of(call: &ToolCall) -> Call {
-    let arguments = if call.arguments.is_null() {
-        "{}".to_owned()
-    } else {
-        // A source may have kept the arguments as the text that the model wrote.
-        let written = call.arguments.read::<String>();
-        written.unwrap_or_else(|_| call.arguments.as_str().to_owned())
-    };
     Call {
         id: call.id.clone(),
         r#type: "function",
         function: Function {
             name: call.name.clone(),
-            arguments,
+            arguments: arguments_text(call),
         },
     }
 }

@@ -1,39 +1,58 @@
-//! Calls and their results, next to each other and with ids of their own.
+//! Calls and their results, next to each other, with ids and names that the provider takes.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Mending, MendingKind, NO_RESULT};
+use crate::context::{Pairing, goes_on};
 use crate::model::{AgentMessage, Content, Message, ToolCall, ToolResultMessage};
 
 /// A message, and which of the context it was.
 pub(super) struct Placed {
     pub(super) at: usize,
     pub(super) message: Message,
+    /// Whether the next message is another piece of this answer.
+    pub(super) goes_on: bool,
 }
 
-/// The call of a message, by their positions.
-type CallPlace = (usize, usize);
+/// What a provider takes as the id of a call and the name of a tool.
+pub(super) struct Naming {
+    /// Whether an id may hold a character.
+    pub(super) is_plain: fn(char) -> bool,
+    /// Characters that an id may have.
+    pub(super) id: usize,
+    /// Characters that a name may have.
+    pub(super) name: usize,
+}
 
-/// Returns the messages with each result right behind its call; ids hold only plain characters.
+/// Whether an ASCII letter or digit, `_` or `-`.
+pub(super) fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// Returns the messages with each result right behind its call, its ids and names as `naming`
+/// wants them.
 pub(super) fn pair(
     messages: &[AgentMessage],
-    is_plain: fn(char) -> bool,
+    naming: &Naming,
     mended: &mut Vec<Mending>,
 ) -> Vec<Placed> {
     let mut pairs = Pairs {
         messages,
-        results: results_of(messages, mended),
-        is_plain,
+        pairing: Pairing::of(messages),
+        naming,
         ids: HashSet::new(),
+        numbers: HashMap::new(),
         mended,
         out: Vec::with_capacity(messages.len()),
     };
     for (at, message) in messages.iter().enumerate() {
         match message.message() {
-            None | Some(Message::ToolResult(_)) => {}
+            None => {}
+            Some(Message::ToolResult(result)) => pairs.stray(at, result),
             Some(message @ Message::User(_)) => pairs.out.push(Placed {
                 at,
                 message: message.clone(),
+                goes_on: false,
             }),
             Some(message @ Message::Assistant(_)) => pairs.answer(at, message.clone()),
         }
@@ -41,43 +60,25 @@ pub(super) fn pair(
     pairs.out
 }
 
-/// Finds the result of each call; results without one are reported.
-fn results_of(messages: &[AgentMessage], mended: &mut Vec<Mending>) -> HashMap<CallPlace, usize> {
-    let mut open: HashMap<&str, CallPlace> = HashMap::new();
-    let mut results = HashMap::new();
-    for (at, message) in messages.iter().enumerate() {
-        match message.message() {
-            Some(message @ Message::Assistant(_)) => {
-                for (nth, call) in message.tool_calls().enumerate() {
-                    open.insert(&call.id, (at, nth));
-                }
-            }
-            Some(Message::ToolResult(result)) => match open.remove(&*result.tool_call_id) {
-                Some(call) => {
-                    results.insert(call, at);
-                }
-                None => mended.push(Mending::of_call(
-                    MendingKind::ResultDropped,
-                    at,
-                    &result.tool_call_id,
-                )),
-            },
-            _ => {}
-        }
-    }
-    results
-}
-
 struct Pairs<'a> {
     messages: &'a [AgentMessage],
-    results: HashMap<CallPlace, usize>,
-    is_plain: fn(char) -> bool,
+    pairing: Pairing,
+    naming: &'a Naming,
     ids: HashSet<String>,
+    /// How often each id was numbered.
+    numbers: HashMap<String, usize>,
     mended: &'a mut Vec<Mending>,
     out: Vec<Placed>,
 }
 
 impl Pairs<'_> {
+    /// Reports a result without its call; others come with their answer.
+    fn stray(&mut self, at: usize, result: &ToolResultMessage) {
+        if !self.pairing.calls.contains_key(&at) {
+            self.mend(MendingKind::ResultDropped, at, &result.tool_call_id);
+        }
+    }
+
     /// Adds an answer and the results of its calls.
     fn answer(&mut self, at: usize, mut message: Message) {
         let mut results = Vec::new();
@@ -85,14 +86,19 @@ impl Pairs<'_> {
         for (nth, call) in calls.enumerate() {
             let recorded = call.id.clone();
             call.id = self.id_for(at, &recorded);
+            self.name(at, call, &recorded);
             results.push(self.result(at, nth, call, &recorded));
         }
-        self.out.push(Placed { at, message });
+        self.out.push(Placed {
+            at,
+            message,
+            goes_on: goes_on(self.messages, at),
+        });
         self.out.append(&mut results);
     }
 
     fn result(&mut self, at: usize, nth: usize, call: &ToolCall, recorded: &str) -> Placed {
-        let found = self.results.get(&(at, nth)).copied();
+        let found = self.pairing.results.get(&(at, nth)).copied();
         let stored = found.and_then(|place| match self.messages[place].message() {
             Some(Message::ToolResult(result)) => Some((place, result.clone())),
             _ => None,
@@ -100,13 +106,14 @@ impl Pairs<'_> {
         let (place, mut result) = stored.unwrap_or_else(|| (at, no_result(call)));
         if found.is_none() {
             self.mend(MendingKind::ResultAdded, at, recorded);
-        } else if !self.follows(at, place) {
+        } else if self.pairing.late.contains(&place) {
             self.mend(MendingKind::ResultMoved, place, recorded);
         }
         result.tool_call_id.clone_from(&call.id);
         Placed {
             at: place,
             message: Message::ToolResult(result),
+            goes_on: false,
         }
     }
 
@@ -114,32 +121,39 @@ impl Pairs<'_> {
         self.mended.push(Mending::of_call(kind, at, id));
     }
 
-    /// Whether nothing but results stands between an answer and a result.
-    fn follows(&self, answer: usize, result: usize) -> bool {
-        let between = &self.messages[answer + 1..result];
-        between
-            .iter()
-            .all(|message| matches!(message.message(), None | Some(Message::ToolResult(_))))
-    }
-
     /// Returns an id that no call before has.
     fn id_for(&mut self, at: usize, recorded: &str) -> String {
-        let plain = |c| if (self.is_plain)(c) { c } else { '_' };
-        let mut wanted: String = recorded.chars().map(plain).collect();
-        if wanted.is_empty() {
-            wanted.push_str("call");
-        }
+        let wanted = plain(recorded, self.naming.is_plain, self.naming.id, "call");
         let mut id = wanted.clone();
-        let mut number = 1;
         while !self.ids.insert(id.clone()) {
-            number += 1;
-            id = format!("{wanted}_{number}");
+            let number = self.numbers.entry(wanted.clone()).or_insert(1);
+            *number += 1;
+            let end = format!("_{number}");
+            let kept = self.naming.id.saturating_sub(end.len());
+            id = wanted.chars().take(kept).chain(end.chars()).collect();
         }
         if id != recorded {
             self.mend(MendingKind::CallRenamed, at, recorded);
         }
         id
     }
+
+    fn name(&mut self, at: usize, call: &mut ToolCall, recorded: &str) {
+        let name = plain(&call.name, is_word, self.naming.name, "tool");
+        if name != call.name {
+            call.name = name;
+            self.mend(MendingKind::ToolRenamed, at, recorded);
+        }
+    }
+}
+
+/// Returns at most `most` characters of `text`, `_` for each that is not plain; `other` for none.
+fn plain(text: &str, is_plain: fn(char) -> bool, most: usize, other: &str) -> String {
+    if text.is_empty() {
+        return other.to_owned();
+    }
+    let plain = |c| if is_plain(c) { c } else { '_' };
+    text.chars().take(most).map(plain).collect()
 }
 
 fn call_of(block: &mut Content) -> Option<&mut ToolCall> {

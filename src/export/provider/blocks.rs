@@ -1,0 +1,63 @@
+//! Blocks as both providers take them: images and the arguments of calls.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::model::{Image, Json, ToolCall};
+
+/// Returns the media type of an image that can be sent: base64 of one of the types that both
+/// providers read.
+pub(super) fn media_type(image: &Image) -> Option<&'static str> {
+    let media_type = match image.mime_type.to_ascii_lowercase().as_str() {
+        "image/png" => "image/png",
+        "image/jpeg" | "image/jpg" => "image/jpeg",
+        "image/gif" => "image/gif",
+        "image/webp" => "image/webp",
+        _ => return None,
+    };
+    let is_readable = STANDARD
+        .decode(&image.data)
+        .is_ok_and(|data| !data.is_empty());
+    is_readable.then_some(media_type)
+}
+
+/// Returns what the user is told before images of a tool result that stand behind it.
+pub(super) fn images_of(call: &str) -> String {
+    format!("Images that tool call {call} gave:")
+}
+
+/// Returns the arguments as text of JSON.
+pub(super) fn arguments_text(call: &ToolCall) -> String {
+    if call.arguments.is_null() {
+        return "{}".to_owned();
+    }
+    // A source may have kept the arguments as the text that the model wrote.
+    match call.arguments.read::<String>() {
+        Ok(written) if Json::parse(&written).is_ok() => written,
+        Ok(_) => wrapped(&call.arguments).as_str().to_owned(),
+        Err(_) => call.arguments.as_str().to_owned(),
+    }
+}
+
+/// Returns the arguments as an object.
+pub(super) fn arguments_object(call: &ToolCall) -> Json {
+    let is_object = |json: &Json| json.as_str().starts_with('{');
+    if is_object(&call.arguments) {
+        return call.arguments.clone();
+    }
+    let written = call.arguments.read::<String>().ok();
+    let read = written.and_then(|text| Json::parse(&text).ok());
+    match read.filter(is_object) {
+        Some(json) => json,
+        None if call.arguments.is_null() => Json::parse("{}").unwrap_or_default(),
+        None => wrapped(&call.arguments),
+    }
+}
+
+/// Returns an object that holds `arguments`, as text if they nest too deep for that.
+fn wrapped(arguments: &Json) -> Json {
+    let object_of = |text: &str| Json::parse(&format!("{{\"arguments\":{text}}}"));
+    object_of(arguments.as_str())
+        .or_else(|_| object_of(Json::string(arguments.as_str()).as_str()))
+        .unwrap_or_default()
+}

@@ -1,0 +1,185 @@
+//! What a provider would refuse in the messages of a request, read from their JSON.
+//!
+//! This trusts no writer: it takes the request as it would be sent. The rules are those that the
+//! providers document or answer with an error for.
+
+mod anthropic;
+mod openai;
+
+use std::collections::HashSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Provider;
+
+/// What is wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProviderFaultKind {
+    /// Not the form of a message: another type, a missing field, a block that does not belong
+    /// there.
+    Form,
+    /// The roles do not follow each other as they must.
+    RoleOrder,
+    /// A message or a block without content.
+    EmptyContent,
+    /// A result whose call is not before it.
+    ResultWithoutCall,
+    /// A call whose result does not come right behind it.
+    CallWithoutResult,
+    /// A result that is not right behind its call, or not before all else in its message.
+    LateResult,
+    /// A call id that an earlier call has too.
+    DuplicateCallId,
+    /// A call id that is too long or has other characters than it may.
+    CallId,
+    /// A tool name that is too long or has other characters than it may.
+    ToolName,
+    /// Arguments that are not JSON of the form that is wanted.
+    Arguments,
+    /// An image of another type than the provider reads, or that is not base64.
+    Image,
+    /// Thinking without a signature, as the end of an answer, or not first in the last answer.
+    Thinking,
+    /// White space at the end of an answer that comes last.
+    TrailingSpace,
+}
+
+/// A reason for which a provider would refuse a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProviderFault {
+    /// What is wrong.
+    pub kind: ProviderFaultKind,
+    /// Which message of the request, counted from 0.
+    pub message: usize,
+    /// The fault in words.
+    pub detail: String,
+}
+
+impl std::fmt::Display for ProviderFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "message {}: {}", self.message, self.detail)
+    }
+}
+
+/// Returns why a provider would refuse `messages`: the list of a request, or an object that has it
+/// as `messages`. An empty list has no fault; what is to be asked is not in it yet.
+///
+/// Only messages are looked at. What depends on the rest of a request (whether thinking is on,
+/// which tools there are) or on its size is not judged.
+///
+/// # Examples
+/// ```
+/// use loopstore::export::provider::{Provider, ProviderFaultKind, provider_faults};
+///
+/// let request = serde_json::json!([{"role": "assistant", "content": "hello "}]);
+/// let faults = provider_faults(&request, Provider::Anthropic);
+/// assert_eq!(faults[0].kind, ProviderFaultKind::RoleOrder);
+/// assert_eq!(faults[1].to_string(), "message 0: the last answer ends in white space");
+/// assert_eq!(provider_faults(&request, Provider::OpenAi), []);
+/// ```
+pub fn provider_faults(messages: &Value, provider: Provider) -> Vec<ProviderFault> {
+    let mut found = Found::default();
+    match messages.get("messages").unwrap_or(messages).as_array() {
+        None => found.add(ProviderFaultKind::Form, "the messages are no list"),
+        Some(messages) => match provider {
+            Provider::OpenAi => openai::check(messages, &mut found),
+            Provider::Anthropic => anthropic::check(messages, &mut found),
+        },
+    }
+    found.faults.sort_by_key(|fault| fault.message);
+    found.faults
+}
+
+/// The faults, and what is known of the messages before.
+#[derive(Default)]
+struct Found<'a> {
+    faults: Vec<ProviderFault>,
+    /// The message that is looked at.
+    at: usize,
+    /// Ids of all calls.
+    ids: HashSet<&'a str>,
+    /// Ids of the calls that wait for their result, in their order.
+    open: Vec<&'a str>,
+}
+
+impl<'a> Found<'a> {
+    fn add(&mut self, kind: ProviderFaultKind, detail: impl Into<String>) {
+        self.faults.push(ProviderFault {
+            kind,
+            message: self.at,
+            detail: detail.into(),
+        });
+    }
+
+    fn form(&mut self, detail: impl Into<String>) {
+        self.add(ProviderFaultKind::Form, detail);
+    }
+
+    /// Notes a call.
+    fn call(&mut self, id: &'a str) {
+        if !self.ids.insert(id) {
+            let detail = format!("an earlier call has the id `{id}` too");
+            self.add(ProviderFaultKind::DuplicateCallId, detail);
+        }
+        self.open.push(id);
+    }
+
+    /// Notes a result.
+    fn result(&mut self, id: &str) {
+        match self.open.iter().position(|open| *open == id) {
+            Some(place) => {
+                self.open.remove(place);
+            }
+            None if self.ids.contains(id) => {
+                let detail = format!("the result of call `{id}` is not right behind it");
+                self.add(ProviderFaultKind::LateResult, detail);
+            }
+            None => {
+                let detail = format!("the result of call `{id}` has no call before it");
+                self.add(ProviderFaultKind::ResultWithoutCall, detail);
+            }
+        }
+    }
+
+    /// Reports the calls that should have their result by now.
+    fn close_calls(&mut self) {
+        for id in std::mem::take(&mut self.open) {
+            let detail = format!("call `{id}` has no result before this");
+            self.add(ProviderFaultKind::CallWithoutResult, detail);
+        }
+    }
+
+    fn name(&mut self, name: &str, most: usize) {
+        if !is_word(name) || name.len() > most {
+            let detail =
+                format!("the tool name `{name}` is not 1 to {most} of a-z, A-Z, 0-9, _, -");
+            self.add(ProviderFaultKind::ToolName, detail);
+        }
+    }
+
+    fn image(&mut self, media_type: &str, data: &str) {
+        if !["image/png", "image/jpeg", "image/gif", "image/webp"].contains(&media_type) {
+            let detail = format!("images of type `{media_type}` are not read");
+            self.add(ProviderFaultKind::Image, detail);
+        }
+        if data.is_empty() || STANDARD.decode(data).is_err() {
+            self.add(ProviderFaultKind::Image, "an image is not base64");
+        }
+    }
+}
+
+/// Whether a text is of ASCII letters, digits, `_` and `-`, at least one.
+fn is_word(text: &str) -> bool {
+    let is_plain = |c: u8| c.is_ascii_alphanumeric() || c == b'_' || c == b'-';
+    !text.is_empty() && text.bytes().all(is_plain)
+}
+
+/// Returns a text field; empty if it is not there.
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}

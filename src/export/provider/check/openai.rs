@@ -1,0 +1,118 @@
+//! Chat completions.
+
+use serde_json::Value;
+
+use super::{Found, ProviderFaultKind, text};
+
+/// Characters that a call id may have.
+const ID: usize = 40;
+/// Characters that a tool name may have.
+const NAME: usize = 64;
+
+pub(super) fn check<'a>(messages: &'a [Value], found: &mut Found<'a>) {
+    for (at, message) in messages.iter().enumerate() {
+        found.at = at;
+        let role = text(message, "role");
+        if role != "tool" {
+            found.close_calls();
+        }
+        match role {
+            "user" => content(message, found, true),
+            "system" | "developer" => content(message, found, false),
+            "assistant" => answer(message, found),
+            "tool" => result(message, found),
+            _ => found.form(format!("`{role}` is no role")),
+        }
+    }
+    found.close_calls();
+}
+
+/// Checks content that must say something.
+fn content(message: &Value, found: &mut Found<'_>, images: bool) {
+    match message.get("content") {
+        Some(Value::String(text)) if text.is_empty() => {
+            found.add(ProviderFaultKind::EmptyContent, "the message is empty");
+        }
+        Some(Value::String(_)) => {}
+        Some(Value::Array(parts)) => list(parts, found, images),
+        _ => found.form("the content is neither a text nor a list"),
+    }
+}
+
+fn list(parts: &[Value], found: &mut Found<'_>, images: bool) {
+    if parts.is_empty() {
+        found.add(
+            ProviderFaultKind::EmptyContent,
+            "the list of parts is empty",
+        );
+    }
+    for part in parts {
+        match text(part, "type") {
+            "text" if text(part, "text").is_empty() => {
+                found.add(ProviderFaultKind::EmptyContent, "a text part is empty");
+            }
+            "text" => {}
+            "image_url" if images => image(part, found),
+            other => found.form(format!("a part of type `{other}` does not belong here")),
+        }
+    }
+}
+
+fn image(part: &Value, found: &mut Found<'_>) {
+    let url = part.pointer("/image_url/url").and_then(Value::as_str);
+    let url = url.unwrap_or_default();
+    let inline = url
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(";base64,"));
+    match inline {
+        Some((media_type, data)) => found.image(media_type, data),
+        None if url.starts_with("https://") || url.starts_with("http://") => {}
+        None => found.add(ProviderFaultKind::Image, "an image has no address"),
+    }
+}
+
+fn answer<'a>(message: &'a Value, found: &mut Found<'a>) {
+    let calls = match message.get("tool_calls") {
+        None => &[][..],
+        Some(Value::Array(calls)) if !calls.is_empty() => calls,
+        Some(_) => return found.form("`tool_calls` is not a list of calls"),
+    };
+    match message.get("content") {
+        None | Some(Value::Null) if calls.is_empty() => {
+            found.add(ProviderFaultKind::EmptyContent, "the answer is empty");
+        }
+        None | Some(Value::Null) => {}
+        Some(Value::String(text)) if text.is_empty() && !calls.is_empty() => {}
+        Some(_) => content(message, found, false),
+    }
+    calls.iter().for_each(|made| call(made, found));
+}
+
+fn call<'a>(call: &'a Value, found: &mut Found<'a>) {
+    let id = text(call, "id");
+    let length = id.chars().count();
+    if length == 0 || length > ID {
+        let detail = format!("the call id `{id}` has {length} characters, 1 to {ID} are allowed");
+        found.add(ProviderFaultKind::CallId, detail);
+    }
+    found.call(id);
+    if text(call, "type") != "function" {
+        found.form("a call is not of type `function`");
+    }
+    let function = call.get("function").unwrap_or(&Value::Null);
+    found.name(text(function, "name"), NAME);
+    let arguments = text(function, "arguments");
+    if serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_err() {
+        let detail = format!("the arguments of call `{id}` are not text of JSON");
+        found.add(ProviderFaultKind::Arguments, detail);
+    }
+}
+
+/// Checks the result of a call; it may be empty.
+fn result(message: &Value, found: &mut Found<'_>) {
+    found.result(text(message, "tool_call_id"));
+    match message.get("content") {
+        Some(Value::String(_)) => {}
+        _ => content(message, found, false),
+    }
+}

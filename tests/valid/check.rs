@@ -1,0 +1,96 @@
+//! What is asked of every request.
+
+use loopstore::context::{FaultKind, faults_of};
+use loopstore::export::provider::{Provider, ProviderMessages, provider_faults, provider_messages};
+use loopstore::model::{AgentMessage, Content, Message};
+use serde_json::Value;
+
+/// Checks what is written for both providers.
+pub fn is_valid(messages: &[AgentMessage]) -> Result<(), String> {
+    for provider in [Provider::OpenAi, Provider::Anthropic] {
+        let request = provider_messages(messages, provider);
+        let value = serde_json::to_value(&request).unwrap();
+        let faults = provider_faults(&value, provider);
+        if !faults.is_empty() {
+            return Err(format!("{provider:?} {faults:#?}\n{value:#}"));
+        }
+        nothing_said_is_lost(messages, &value).map_err(|text| format!("{text} in {value:#}"))?;
+        if provider == Provider::Anthropic {
+            signed_thinking_is_kept(messages, &value)?;
+            what_is_mended_is_told(messages, &request)?;
+        }
+    }
+    Ok(())
+}
+
+/// An empty request is always valid: so what prompts and answers say must all be there, in order.
+fn nothing_said_is_lost(messages: &[AgentMessage], request: &Value) -> Result<(), String> {
+    let mut written = Vec::new();
+    for message in request["messages"].as_array().unwrap() {
+        if message["role"] != "tool" {
+            texts(&message["content"], &mut written);
+        }
+    }
+    let mut rest = written.into_iter();
+    let messages = messages.iter().filter_map(AgentMessage::message);
+    let said = messages.filter(|message| !matches!(message, Message::ToolResult(_)));
+    for text in said.flat_map(Message::texts).map(str::trim) {
+        if !text.is_empty() && !rest.any(|written| written == text) {
+            return Err(format!("{text:?} is not"));
+        }
+    }
+    Ok(())
+}
+
+fn texts(content: &Value, out: &mut Vec<String>) {
+    match content {
+        Value::String(text) => out.push(text.trim().to_owned()),
+        Value::Array(blocks) => {
+            let texts = blocks.iter().filter_map(|block| block["text"].as_str());
+            out.extend(texts.map(|text| text.trim().to_owned()));
+        }
+        _ => {}
+    }
+}
+
+/// Signed thinking goes back with the calls that it led to.
+fn signed_thinking_is_kept(messages: &[AgentMessage], request: &Value) -> Result<(), String> {
+    let blocks = request["messages"].as_array().unwrap().iter();
+    let blocks = blocks
+        .filter_map(|message| message["content"].as_array())
+        .flatten();
+    let mut written = blocks.filter_map(|block| block["thinking"].as_str());
+    for message in messages.iter().filter_map(AgentMessage::message) {
+        let is_call = |block: &Content| matches!(block, Content::ToolCall(_));
+        let Some(last) = message.content().iter().rposition(is_call) else {
+            continue;
+        };
+        for block in &message.content()[..last] {
+            if let (Message::Assistant(_), Content::Thinking(thinking)) = (message, block)
+                && thinking.signature.as_ref().is_some_and(|s| !s.is_empty())
+                && !written.any(|text| text == thinking.thinking)
+            {
+                return Err(format!("thinking {:?} is lost", thinking.thinking));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nothing that the context has as a fault is mended in silence.
+fn what_is_mended_is_told(
+    messages: &[AgentMessage],
+    request: &ProviderMessages,
+) -> Result<(), String> {
+    for fault in faults_of(messages, false) {
+        let is_told = request.mended.iter().any(|mending| {
+            mending.message == fault.message
+                || fault.kind == FaultKind::LateResult
+                || fault.kind == FaultKind::ThinkingParted
+        });
+        if !is_told {
+            return Err(format!("{fault:?} is not among {:?}", request.mended));
+        }
+    }
+    Ok(())
+}
