@@ -44,6 +44,7 @@
 )]
 
 pub mod compaction;
+mod compactor;
 pub mod context;
 pub mod eval;
 pub mod export;
@@ -55,6 +56,7 @@ pub mod store;
 pub mod tokens;
 
 pub use compaction::*;
+pub use compactor::{Compactor, CompactorError, NextCall};
 pub use context::{BuildOptions, Context, build_context_from_session, resolve_scope};
 pub use model::*;
 pub use orchestrate::{

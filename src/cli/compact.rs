@@ -19,7 +19,9 @@ use super::{App, Done, select, text};
 /// Compact a session: put blocks over its loops, so that its context becomes smaller
 ///
 /// Nothing recorded is changed; `loopstore undo` takes the blocks out of force. A context that
-/// leaves enough headroom is left alone, unless --force is given.
+/// leaves enough headroom is left alone, unless --force is given. What does not fit is given up
+/// step by step: long outputs, thinking and images of the turns kept at the end, then the turns
+/// kept at the start, then all but the last turns.
 #[derive(clap::Args)]
 pub struct Args {
     /// The session: its id or the beginning of it.
@@ -30,19 +32,28 @@ pub struct Args {
     /// What makes the text of a summary.
     #[arg(long, default_value = "digest")]
     strategy: Strategy,
-    /// The window of the model in tokens, system prompt included.
-    #[arg(long, value_name = "N", default_value_t = 128_000, value_parser = clap::value_parser!(u64).range(1..))]
-    max_tokens: u64,
+    /// When to compact, and what to come down to.
+    #[arg(long, default_value = "headroom")]
+    policy: Policy,
+    /// The window of the model in tokens, system prompt included [default: 128000; 64000 with
+    /// --policy target].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: Option<u64>,
+    /// Bytes of JSON that the messages may have [default: any number].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_bytes: Option<u64>,
     /// Tokens of the system prompt [default: as recorded].
     #[arg(long, value_name = "N")]
     system_tokens: Option<u64>,
-    /// Turns kept word for word at the start of the loop.
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    keep_first: u32,
+    /// Turns kept word for word at the start of the loop [default: 2; 0 with another policy than
+    /// headroom].
+    #[arg(long, value_name = "N")]
+    keep_first: Option<u32>,
     /// Turns kept at the end, their long outputs cut; user-turns:N or messages:N keep the turns
-    /// that hold so many of these.
-    #[arg(long, value_name = "N", default_value_t = KeepRecent::default())]
-    keep_recent: KeepRecent,
+    /// that hold so many of these [default: 10; messages:10 with --policy reserves, user-turns:6
+    /// with --policy target].
+    #[arg(long, value_name = "N")]
+    keep_recent: Option<KeepRecent>,
     /// Tokens that the summary of a loop may have.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     max_summary_tokens: u64,
@@ -82,6 +93,33 @@ enum Strategy {
     Summarize,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum Policy {
+    /// Less than 5 % of the window left below 90 % of it.
+    Headroom,
+    /// 80 % of the window less 11,000 tokens kept free.
+    Reserves,
+    /// 75 % of the window, down to 50 %.
+    Target,
+}
+
+impl Policy {
+    fn config(self) -> CompactionConfig {
+        match self {
+            Self::Headroom => CompactionConfig::default(),
+            Self::Reserves => CompactionConfig::reserves(),
+            Self::Target => CompactionConfig::target(),
+        }
+    }
+
+    fn window(self) -> u64 {
+        match self {
+            Self::Headroom | Self::Reserves => 128_000,
+            Self::Target => 64_000,
+        }
+    }
+}
+
 /// Compacts and prints the audit row.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = if args.dry_run {
@@ -118,23 +156,25 @@ impl Args {
             Some(tokens) => tokens,
             None => system_tokens(store, &session.session_id, leaf.as_ref())?,
         };
+        let config = self.policy.config();
         Ok(CompactRequest {
             leaf,
             config: CompactionConfig {
                 compaction_scope: self.scope,
                 older_loops: self.older_loops,
                 recent_window: self.recent_window,
-                keep_first_turns: self.keep_first,
-                keep_recent: self.keep_recent,
+                keep_first_turns: self.keep_first.unwrap_or(config.keep_first_turns),
+                keep_recent: self.keep_recent.unwrap_or(config.keep_recent),
                 max_summary_tokens: self.max_summary_tokens,
                 max_rollup_tokens: self.max_rollup_tokens,
                 block_strategy: self.summaries.made(self.strategy, self.dry_run)?,
                 tool_output_max_lines: self.tool_output_lines,
-                ..CompactionConfig::default()
+                ..config
             },
             window: ContextConfig {
-                max_context_tokens: self.max_tokens,
+                max_context_tokens: self.max_tokens.unwrap_or(self.policy.window()),
                 system_prompt_tokens,
+                max_context_bytes: self.max_bytes,
                 ..ContextConfig::default()
             },
             trigger: if self.force {
@@ -152,6 +192,9 @@ impl Args {
 pub fn told(report: &CompactReport, dry_run: bool) -> String {
     let outcome = match (report.outcome, dry_run) {
         (CompactOutcome::NotNeeded, _) => {
+            if let Some(error) = &report.error {
+                return format!("Nothing new to try: {}", text::line(error));
+            }
             return format!(
                 "Nothing to do: the context has {}, and leaves enough of the window or holds only \
                  turns that are to be kept. See --max-tokens, --keep-recent and --force.",

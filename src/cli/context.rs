@@ -35,6 +35,9 @@ pub struct Args {
     /// The window in tokens, the recorded system prompt included.
     #[arg(long, value_name = "N")]
     max_tokens: Option<u64>,
+    /// Bytes of JSON that the messages may have.
+    #[arg(long, value_name = "N")]
+    max_bytes: Option<u64>,
     /// What becomes of loops before the scope: skip or rollup [default: as compacted].
     #[arg(long, value_name = "HOW")]
     older_loops: Option<OlderLoops>,
@@ -102,6 +105,7 @@ fn build(store: &SqliteStore, args: &Args) -> Result<Context, CliError> {
         leaf,
         as_of,
         budget,
+        max_bytes: args.max_bytes,
         older_loops: args.older_loops,
         scope: args.scope,
     };

@@ -16,7 +16,8 @@ use crate::compaction::{
 use crate::model::{AgentMessage, LoopId, SessionId};
 use crate::store::in_force::{ForceWalk, View};
 use crate::store::{
-    self, LoopKey, LoopRow, SessionRow, SessionStore, StoreError, StoreRead, StoreResult, Tick,
+    self, LoopKey, LoopRow, SessionRow, SessionStore, Size, StoreError, StoreRead, StoreResult,
+    Tick,
 };
 
 pub(crate) use build::shown_messages;
@@ -48,6 +49,8 @@ pub struct BuildOptions {
     pub as_of: Option<AsOf>,
     /// Tokens that the messages may have; more is an error.
     pub budget: Option<u64>,
+    /// Bytes of JSON that the messages may have; more is an error.
+    pub max_bytes: Option<u64>,
     /// What becomes of loops before the scope.
     pub older_loops: Option<OlderLoops>,
     /// The scope, for [`OlderLoops::Skip`].
@@ -126,6 +129,17 @@ pub enum BuildError {
         /// What fits.
         budget: u64,
     },
+    /// The context does not fit, for its bytes.
+    #[error(
+        "the context has {bytes} bytes, {budget} fit; run `loopstore compact` with `--max-bytes` \
+         first"
+    )]
+    NeedsFewerBytes {
+        /// What it has.
+        bytes: u64,
+        /// What fits.
+        budget: u64,
+    },
     /// A loop that is not there.
     #[error("{0}")]
     Invalid(String),
@@ -158,17 +172,27 @@ pub fn build_context_from_session(
             &plan.window,
             Purpose::Build,
         )?;
-        let shown = chain.size();
-        match options.budget {
-            Some(budget) if shown.tokens > budget => needed = Some((shown.tokens, budget)),
-            _ => context = Some(build::build(read, session, &leaf, &chain)?),
+        needed = too_large(chain.size(), options);
+        if needed.is_none() {
+            context = Some(build::build(read, session, &leaf, &chain)?);
         }
         Ok(())
     })?;
-    if let Some((tokens, budget)) = needed {
-        return Err(BuildError::NeedsCompaction { tokens, budget });
+    if let Some(needed) = needed {
+        return Err(needed);
     }
     context.ok_or_else(|| StoreError::Invalid("the store did not run the read".into()).into())
+}
+
+/// Says by how much a context is too large, if it is.
+fn too_large(shown: Size, options: &BuildOptions) -> Option<BuildError> {
+    let tokens = shown.tokens;
+    if let Some(budget) = options.budget.filter(|budget| tokens > *budget) {
+        return Some(BuildError::NeedsCompaction { tokens, budget });
+    }
+    let bytes = shown.bytes;
+    let budget = options.max_bytes.filter(|budget| bytes > *budget)?;
+    Some(BuildError::NeedsFewerBytes { bytes, budget })
 }
 
 /// Returns how many loops before the leaf are in `scope`.

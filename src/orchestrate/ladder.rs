@@ -79,6 +79,10 @@ impl Tried {
     }
 }
 
+/// What a step aims at, as a share of the target in hundredths: a context that only just fits
+/// would be compacted again after the next turn.
+const AIM: u64 = 80;
+
 /// Goes down the ladder until the context is within `target`; returns the last rung tried.
 pub(super) fn fit(
     work: &mut Work<'_>,
@@ -87,22 +91,26 @@ pub(super) fn fit(
 ) -> Result<Tried, StrategyError> {
     let asked = Rung::asked(config, work.ground.chain.recent);
     let mut tried = work.try_rung(asked)?;
+    let aim = Budget {
+        tokens: target.tokens / 100 * AIM,
+        bytes: target.bytes.map(|bytes| bytes / 100 * AIM),
+    };
     for step in [prune, without_first, last_turns, last_turn] {
         if target.fits(tried.after) {
             break;
         }
-        let rung = step(work, &tried, target)?;
+        let rung = step(work, &tried, aim)?;
         tried = work.try_rung(rung)?;
-        if target.fits(tried.after) {
-            tried = relent(work, tried, target)?;
+        if aim.fits(tried.after) {
+            tried = relent(work, tried, aim)?;
         }
     }
     Ok(tried)
 }
 
 /// Prunes no more than it takes.
-fn prune(work: &mut Work<'_>, tried: &Tried, target: Budget) -> Result<Rung, StrategyError> {
-    let excess = tried.after.tokens.saturating_sub(target.tokens);
+fn prune(work: &mut Work<'_>, tried: &Tried, aim: Budget) -> Result<Rung, StrategyError> {
+    let excess = tried.after.tokens.saturating_sub(aim.tokens);
     let cap = output_cap(&work.outputs(&tried.planned)?, excess, LEAST_OUTPUT);
     Ok(Rung {
         step: Some("prune"),
@@ -125,12 +133,12 @@ fn without_first(_: &mut Work<'_>, tried: &Tried, _: Budget) -> Result<Rung, Str
     })
 }
 
-/// Keeps the last turns that fit. Half of the target is theirs in any case; a summary of what came
+/// Keeps the last turns that fit. Half of the aim is theirs in any case; a summary of what came
 /// before in the loop and the rollup of all loops before get up to a quarter each.
-fn last_turns(work: &mut Work<'_>, tried: &Tried, target: Budget) -> Result<Rung, StrategyError> {
+fn last_turns(work: &mut Work<'_>, tried: &Tried, aim: Budget) -> Result<Rung, StrategyError> {
     let config = &tried.rung.config;
-    let text = target.tokens / 4;
-    let room = target.tokens.saturating_sub(2 * text);
+    let text = aim.tokens / 4;
+    let room = aim.tokens.saturating_sub(2 * text);
     let recent = store::read(work.store, |read| {
         turns_within(read, &work.ground.chain.links, config.recent_window, room)
     })?;
@@ -171,7 +179,7 @@ fn last_turn(_: &mut Work<'_>, tried: &Tried, _: Budget) -> Result<Rung, Strateg
 }
 
 /// Gives back to the tool outputs what a rung that fits has left.
-fn relent(work: &mut Work<'_>, tried: Tried, target: Budget) -> Result<Tried, StrategyError> {
+fn relent(work: &mut Work<'_>, tried: Tried, aim: Budget) -> Result<Tried, StrategyError> {
     let Some(prune) = tried.rung.prune else {
         return Ok(tried);
     };
@@ -179,7 +187,7 @@ fn relent(work: &mut Work<'_>, tried: Tried, target: Budget) -> Result<Tried, St
     let over = outputs
         .iter()
         .map(|o| o.saturating_sub(prune.output_tokens));
-    let room = target.tokens - tried.after.tokens;
+    let room = aim.tokens - tried.after.tokens;
     let excess = over.sum::<u64>().saturating_sub(room);
     let cap = output_cap(&outputs, excess, LEAST_OUTPUT).unwrap_or(u64::MAX);
     if cap <= prune.output_tokens {
@@ -193,7 +201,7 @@ fn relent(work: &mut Work<'_>, tried: Tried, target: Budget) -> Result<Tried, St
         ..tried.rung.clone()
     };
     let softer = work.try_rung(softer)?;
-    Ok(if target.fits(softer.after) {
+    Ok(if aim.fits(softer.after) {
         softer
     } else {
         tried

@@ -50,7 +50,10 @@ fn the_longest_outputs_are_pruned_first_and_no_more_than_it_takes() {
     assert_eq!(report.fallback.as_deref(), Some("prune"));
     assert_eq!(report.blocks[0].coverage.get(Disposition::Truncated), 1);
     assert_fits(&store, &history, &request, &report);
-    assert!(report.after.tokens + 40 > target(&request), "{report:?}");
+    assert!(
+        report.after.tokens + 40 > target(&request) * 8 / 10,
+        "{report:?}"
+    );
     let texts = texts(&context(&history));
     assert!(texts.contains("begin-8 x") && texts.contains("x end-8"));
     assert!(texts.contains(" bytes pruned ...]"));
@@ -129,7 +132,7 @@ fn then_only_the_last_turns_that_fit_are_kept() {
     let request = request(1_000);
     let report = compact(&history, &request);
     assert_eq!(report.fallback.as_deref(), Some("last_turns"));
-    assert_eq!(report.blocks[0].keep_recent.unwrap().first, 10);
+    assert_eq!(report.blocks[0].keep_recent.unwrap().first, 11);
     assert!(report.blocks[0].coverage.get(Disposition::Summarised) > 0);
     assert_fits(&store, &history, &request, &report);
 }

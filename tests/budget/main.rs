@@ -1,6 +1,7 @@
 //! Never over budget: what a compaction gives up, in which order, and what it says when nothing is
 //! enough.
 
+mod compactor;
 #[path = "../histories/mod.rs"]
 mod histories;
 mod ladder;

@@ -82,10 +82,10 @@ fn assert_every_turn(history: &History<'_>, at: usize) {
             rolled_up.extend(rows.map(|row| row.in_loop));
             next = None;
             read.walk(leaf, &mut |row| {
-                let of_loop = read.blocks_of_loop(row.key)?.into_iter();
-                next = next.take().or(of_loop
-                    .filter(|other| Some(other.key) == block.extends)
-                    .next());
+                let mut of_loop = read.blocks_of_loop(row.key)?.into_iter();
+                next = next
+                    .take()
+                    .or(of_loop.find(|other| Some(other.key) == block.extends));
                 Ok(ControlFlow::Continue(()))
             })?;
         }

@@ -33,7 +33,7 @@ fn the_last_user_turns_are_kept_whole() {
     let report = compact(&history, &request);
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
     assert_eq!(report.fallback.as_deref(), Some("last_turns"));
-    let mut wide = request.clone();
+    let mut wide = request;
     wide.window.max_context_tokens = 10_000;
     undo(&store, &history.session, &Default::default()).unwrap();
     wide.config.policy = CompactionPolicy::Target {

@@ -1,0 +1,197 @@
+//! What an agent calls before each model call.
+
+use std::sync::Arc;
+
+use crate::compaction::{CompactionConfig, ContextConfig, DIGEST, DigestCompaction};
+use crate::context::{BuildError, BuildOptions, Context, build_context_from_session};
+use crate::export::provider::{Provider, ProviderMessages, provider_messages};
+use crate::model::{LoopId, SessionId};
+use crate::orchestrate::{
+    BudgetTooSmall, BudgetUnit, CompactOutcome, CompactReport, CompactRequest, CompactTrigger,
+    CompactionHook, compact_session_loops,
+};
+use crate::store::{SessionStore, StoreError};
+
+/// Keeps the contexts of an agent within its window.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::{self, append, session};
+/// use loopstore::*;
+///
+/// let store = SqliteStore::in_memory()?;
+/// let id = SessionId::new("s")?;
+/// store::write(&store, |write| {
+///     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
+///     let first = LoopRecord::new(LoopId::generate(), None);
+///     let in_loop = session::create_loop(write, key, &first)?;
+///     let prompt = AgentMessage::from(Message::user("Will it rain?"));
+///     append::append(write, in_loop, vec![prompt.into()], &HeuristicTokenCounter)
+/// })?;
+/// let compactor = Compactor::new(&store, CompactionConfig::default(), ContextConfig::default());
+/// let next = compactor.maybe_compact(&id, None)?;
+/// assert_eq!(next.context.messages.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Compactor<'a> {
+    store: &'a dyn SessionStore,
+    request: CompactRequest,
+    provider: Option<Provider>,
+}
+
+/// What the next model call gets.
+#[derive(Clone, Debug)]
+pub struct NextCall {
+    /// The context; it fits the window.
+    pub context: Context,
+    /// The context as a provider takes it, if one was named, with what had to be mended.
+    pub request: Option<ProviderMessages>,
+    /// What was tried, in order; most often one attempt that was not needed.
+    pub reports: Vec<CompactReport>,
+}
+
+/// Why there is nothing that the next model call could get.
+#[derive(Debug, thiserror::Error)]
+pub enum CompactorError {
+    /// The store failed, or the session or loop is not there.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nothing that a compaction may give up is enough.
+    #[error(transparent)]
+    BudgetTooSmall(#[from] BudgetTooSmall),
+}
+
+impl<'a> Compactor<'a> {
+    /// A compactor with a policy and a window.
+    pub fn new(
+        store: &'a dyn SessionStore,
+        config: CompactionConfig,
+        window: ContextConfig,
+    ) -> Self {
+        let request = CompactRequest {
+            config,
+            window,
+            ..CompactRequest::default()
+        };
+        Self {
+            store,
+            request,
+            provider: None,
+        }
+    }
+
+    /// Adds a hook that is called around each compaction.
+    #[must_use]
+    pub fn with_hook(mut self, hook: Arc<dyn CompactionHook>) -> Self {
+        self.request.hooks.push(hook);
+        self
+    }
+
+    /// Returns contexts also in the form of this provider.
+    #[must_use]
+    pub fn for_provider(mut self, provider: Provider) -> Self {
+        self.provider = Some(provider);
+        self
+    }
+
+    /// Returns the context of a leaf (the session's current loop if not given), compacted if the
+    /// policy's trigger fires.
+    ///
+    /// The trigger looks at stored totals only. An attempt that lost a race is made again, one
+    /// whose strategy failed is made again with the digest; at most as many as the policy allows.
+    ///
+    /// # Errors
+    /// If the session or the loop is not there, the store fails, or nothing fits the window.
+    pub fn maybe_compact(
+        &self,
+        session: &SessionId,
+        leaf: Option<&LoopId>,
+    ) -> Result<NextCall, CompactorError> {
+        self.next(session, leaf, CompactTrigger::Policy)
+    }
+
+    /// The same after the provider stopped its answer for length: the trigger is not asked.
+    ///
+    /// # Errors
+    /// As [`Compactor::maybe_compact`].
+    pub fn compact_for_length(
+        &self,
+        session: &SessionId,
+        leaf: Option<&LoopId>,
+    ) -> Result<NextCall, CompactorError> {
+        self.next(session, leaf, CompactTrigger::Length)
+    }
+
+    fn next(
+        &self,
+        session: &SessionId,
+        leaf: Option<&LoopId>,
+        trigger: CompactTrigger,
+    ) -> Result<NextCall, CompactorError> {
+        let mut request = CompactRequest {
+            leaf: leaf.cloned(),
+            trigger,
+            ..self.request.clone()
+        };
+        let mut reports = Vec::new();
+        for _ in 0..request.config.policy.max_attempts().max(1) {
+            let report = compact_session_loops(self.store, session, &request)?;
+            let again = self.prepare_another(&report, &mut request);
+            reports.push(report);
+            if !again {
+                break;
+            }
+        }
+        let context = self.build(session, leaf)?;
+        let form = |provider| provider_messages(&context.messages, provider);
+        Ok(NextCall {
+            request: self.provider.map(form),
+            context,
+            reports,
+        })
+    }
+
+    /// Whether another attempt may do better; changes the request for it.
+    fn prepare_another(&self, report: &CompactReport, request: &mut CompactRequest) -> bool {
+        match report.outcome {
+            CompactOutcome::Conflict => true,
+            CompactOutcome::Failed if report.too_small.is_none() && report.strategy != DIGEST => {
+                request.config.block_strategy = Arc::new(DigestCompaction::default());
+                true
+            }
+            // Too few messages to fire, but too large all the same.
+            CompactOutcome::NotNeeded if request.trigger == CompactTrigger::Policy => {
+                let fits = request.window.budget().fits(report.after);
+                request.trigger = CompactTrigger::Length;
+                !fits
+            }
+            _ => false,
+        }
+    }
+
+    fn build(&self, session: &SessionId, leaf: Option<&LoopId>) -> Result<Context, CompactorError> {
+        let budget = self.request.window.budget();
+        let options = BuildOptions {
+            leaf: leaf.cloned(),
+            budget: Some(budget.tokens),
+            max_bytes: budget.bytes,
+            ..BuildOptions::default()
+        };
+        let too_small = |needed, budget, unit| BudgetTooSmall {
+            needed,
+            budget,
+            unit,
+        };
+        build_context_from_session(self.store, session, &options).map_err(|error| match error {
+            BuildError::Store(error) => error.into(),
+            BuildError::NeedsCompaction { tokens, budget } => {
+                too_small(tokens, budget, BudgetUnit::Tokens).into()
+            }
+            BuildError::NeedsFewerBytes { bytes, budget } => {
+                too_small(bytes, budget, BudgetUnit::Bytes).into()
+            }
+            BuildError::Invalid(error) => StoreError::Invalid(error).into(),
+        })
+    }
+}
