@@ -1,0 +1,243 @@
+//! The index of messages: a contentless FTS5 table and how far it is.
+//!
+//! FTS5 gets words that are split and folded already, and an expression in which every word is
+//! quoted, so nothing of its own syntax is passed on. It holds no text: a hit is a key.
+
+use std::ops::{ControlFlow, Range};
+
+use rusqlite::params;
+
+use super::read::{Fields, Reader, number, packed};
+use super::{from_sqlite, schema};
+use crate::store::codec::role_number;
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::index::{IndexEntry, IndexFilter, IndexQuery, IndexState, Match, Phrase};
+use crate::store::{LoopKey, SessionKey, StoreRead, Visit};
+
+/// The tables that are not part of the record: the FTS5 table, those behind it, and how far it is.
+pub(super) fn is_index(table: &str) -> bool {
+    table == "message_index" || table.starts_with("message_index_")
+}
+
+/// What goes wrong in the index is no damage of the record.
+fn in_index<T>(result: StoreResult<T>) -> StoreResult<T> {
+    result.map_err(|error| match error {
+        StoreError::Damaged(detail) => StoreError::IndexDamaged(detail),
+        other => other,
+    })
+}
+
+fn phrase(phrase: &Phrase) -> String {
+    // A word of this program holds no quote; one of another caller must not end the string.
+    let words = phrase.words.join(" ").replace('"', "\"\"");
+    format!("\"{words}\"{}", if phrase.is_prefix { " *" } else { "" })
+}
+
+fn any(phrases: &[Phrase]) -> String {
+    let phrases: Vec<String> = phrases.iter().map(phrase).collect();
+    format!("({})", phrases.join(" OR "))
+}
+
+/// The word that stands for a tool: whole names are compared, whatever is in them.
+fn tool_word(name: &str) -> String {
+    format!("t{}", crate::store::codec::hex(name.as_bytes()))
+}
+
+fn expression(query: &IndexQuery, filter: &IndexFilter) -> String {
+    let all: Vec<String> = query.all.iter().map(|phrases| any(phrases)).collect();
+    let mut words = all.join(" AND ");
+    if !query.none.is_empty() {
+        words = format!("({words}) NOT {}", any(&query.none));
+    }
+    let tool = filter.tool.as_deref().map(tool_word);
+    let tool = tool.map_or(String::new(), |tool| format!(" AND tools : \"{tool}\""));
+    format!("words : ({words}){tool}")
+}
+
+fn found(row: &Fields<'_, '_>) -> StoreResult<Match> {
+    let id: i64 = row.get("id")?;
+    // FTS5 gives the best the least number.
+    let rank: f64 = row.get("rank")?;
+    Ok(Match {
+        in_loop: LoopKey(id >> 32),
+        seq: number(id),
+        session: SessionKey(row.get("session")?),
+        tick: row.get("tick")?,
+        score: -rank,
+    })
+}
+
+impl Reader<'_> {
+    pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
+        let state = self.first(
+            "SELECT (SELECT version FROM index_state) AS version, coalesce(sum(l.next_seq), 0) AS total,
+                 coalesce(sum(min(coalesce(i.indexed_seq, 0), l.next_seq)), 0) AS indexed
+             FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key",
+            [],
+            |row| {
+                Ok(IndexState {
+                    version: row.maybe_small("version")?,
+                    indexed: row.unsigned("indexed")?,
+                    total: row.unsigned("total")?,
+                })
+            },
+        )?;
+        Ok(state.unwrap_or_default())
+    }
+
+    pub(super) fn read_unindexed(&self) -> StoreResult<Vec<LoopKey>> {
+        // Sessions first: where the tick is the noted one, no loop is looked at.
+        self.all(
+            "SELECT l.key AS key
+             FROM sessions s LEFT JOIN indexed_sessions n ON n.session = s.key
+                 CROSS JOIN loops l ON l.session = s.key
+                 LEFT JOIN indexed_loops i ON i.loop = l.key
+             WHERE n.tick IS NOT s.tick AND l.next_seq > coalesce(i.indexed_seq, 0)
+             ORDER BY l.key",
+            [],
+            |row| Ok(LoopKey(row.get("key")?)),
+        )
+    }
+
+    pub(super) fn read_unindexed_seqs(&self, in_loop: LoopKey) -> StoreResult<Range<u32>> {
+        let seqs = self.first(
+            "SELECT coalesce(i.indexed_seq, 0) AS first, l.next_seq AS after
+             FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key WHERE l.key = ?1",
+            [in_loop.0],
+            |row| Ok(row.small("first")?..row.small("after")?),
+        )?;
+        Ok(seqs.unwrap_or(0..0))
+    }
+
+    pub(super) fn find_in_index(
+        &self,
+        query: &IndexQuery,
+        filter: &IndexFilter,
+        visit: &mut Visit<'_, Match>,
+    ) -> StoreResult<()> {
+        if query.all.is_empty() || query.all.iter().any(Vec::is_empty) {
+            let why = "an index cannot be asked for messages without a word";
+            return Err(StoreError::Invalid(why.into()));
+        }
+        // Tools do not count for the rank. A row beyond the mark is none of this loop's messages.
+        let sql = "SELECT message_index.rowid AS id, bm25(message_index, 1.0, 0.0) AS rank,
+                 l.session AS session, m.tick AS tick
+             FROM message_index CROSS JOIN messages m ON m.id = message_index.rowid
+                 CROSS JOIN loops l ON l.key = m.id >> 32
+                 CROSS JOIN indexed_loops i ON i.loop = l.key
+             WHERE message_index MATCH ?1 AND (m.id & 4294967295) < i.indexed_seq
+                 AND (?2 IS NULL OR l.session = ?2) AND (?3 IS NULL OR m.role = ?3)
+                 AND (?4 IS NULL OR m.created_at >= ?4) AND (?5 IS NULL OR m.created_at <= ?5)";
+        let values = params![
+            expression(query, filter),
+            filter.session.map(|key| key.0),
+            filter.role.map(role_number),
+            filter.since,
+            filter.until,
+        ];
+        let mut own = None;
+        let result = self.each(sql, values, found, &mut |found| match visit(found) {
+            Ok(flow) => Ok(flow),
+            Err(error) => {
+                own = Some(error);
+                Ok(ControlFlow::Break(()))
+            }
+        });
+        in_index(result)?;
+        own.map_or(Ok(()), Err)
+    }
+
+    pub(super) fn write_index(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        entries: &[IndexEntry],
+    ) -> StoreResult<()> {
+        let open = self.unindexed_seqs(in_loop)?;
+        if seqs.start != open.start || seqs.end > open.end || seqs.start > seqs.end {
+            return Err(StoreError::Invalid(format!(
+                "messages {seqs:?} cannot be indexed: {open:?} are to be indexed next"
+            )));
+        }
+        for entry in entries {
+            if !seqs.contains(&entry.seq) {
+                let why = format!("message {} is not among {seqs:?}", entry.seq);
+                return Err(StoreError::Invalid(why));
+            }
+            let tools: Vec<String> = entry.tools.iter().map(|tool| tool_word(tool)).collect();
+            // REPLACE: words of a message that is gone may be left under this key.
+            in_index(self.run(
+                "INSERT OR REPLACE INTO message_index (rowid, words, tools) VALUES (?1, ?2, ?3)",
+                params![packed(in_loop.0, entry.seq), entry.words, tools.join(" ")],
+            ))?;
+        }
+        self.mark(in_loop, seqs.end)
+    }
+
+    fn mark(&self, in_loop: LoopKey, seq: u32) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO indexed_loops (loop, indexed_seq) VALUES (?1, ?2)
+             ON CONFLICT (loop) DO UPDATE SET indexed_seq = excluded.indexed_seq",
+            params![in_loop.0, seq],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn remove_from_index(&self, in_loop: LoopKey, from: u32) -> StoreResult<()> {
+        let noted = self.first(
+            "SELECT indexed_seq FROM indexed_loops WHERE loop = ?1",
+            [in_loop.0],
+            |row| row.small("indexed_seq"),
+        )?;
+        if noted.is_none_or(|noted| noted <= from) {
+            return Ok(());
+        }
+        // The mark first: it holds even if the words cannot be taken out of a damaged index.
+        self.mark(in_loop, from)?;
+        self.run(
+            "DELETE FROM indexed_sessions
+             WHERE session = (SELECT session FROM loops WHERE key = ?1)",
+            [in_loop.0],
+        )?;
+        in_index(self.run(
+            "DELETE FROM message_index WHERE rowid BETWEEN ?1 AND ?2",
+            [packed(in_loop.0, from), packed(in_loop.0, u32::MAX)],
+        ))?;
+        Ok(())
+    }
+
+    pub(super) fn write_settled(&self) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO indexed_sessions (session, tick)
+             SELECT s.key, s.tick FROM sessions s
+                 LEFT JOIN indexed_sessions n ON n.session = s.key
+             WHERE n.tick IS NOT s.tick AND NOT EXISTS (
+                 SELECT 1 FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key
+                 WHERE l.session = s.key AND l.next_seq > coalesce(i.indexed_seq, 0)
+             )
+             ON CONFLICT (session) DO UPDATE SET tick = excluded.tick",
+            [],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn empty_index(&self, version: u32) -> StoreResult<()> {
+        let cleared = self.run(
+            "INSERT INTO message_index (message_index) VALUES ('delete-all')",
+            [],
+        );
+        if matches!(cleared, Err(StoreError::Damaged(_))) {
+            in_index(schema::remake_index(self.connection).map_err(from_sqlite))?;
+        } else {
+            cleared?;
+        }
+        for table in ["indexed_loops", "indexed_sessions", "index_state"] {
+            self.run(&format!("DELETE FROM {table}"), [])?;
+        }
+        self.run(
+            "INSERT INTO index_state (key, version) VALUES (1, ?1)",
+            [version],
+        )?;
+        Ok(())
+    }
+}
