@@ -5,7 +5,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use super::read::{Fields, Reader, number, packed};
 use super::{from_sqlite, schema};
@@ -17,6 +17,26 @@ use crate::store::{LoopKey, SessionKey, StoreRead, Visit};
 /// The tables that are not part of the record: the FTS5 table, those behind it, and how far it is.
 pub(super) fn is_index(table: &str) -> bool {
     table == "message_index" || table.starts_with("message_index_")
+}
+
+/// Returns the first pages of the tables behind the index.
+pub(super) fn pages(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+    let sql = "SELECT rootpage FROM sqlite_schema
+         WHERE name LIKE 'message\\_index\\_%' ESCAPE '\\' AND rootpage > 0";
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    rows.collect()
+}
+
+/// Whether a line of `PRAGMA integrity_check` is about the index alone: it names it, or the tree of
+/// one of its tables (`Tree 12 page 34: …`). A page that two trees hold is damage of both.
+pub(super) fn is_of_index(line: &str, pages: &[i64]) -> bool {
+    let tree = line
+        .strip_prefix("Tree ")
+        .and_then(|rest| rest.split(' ').next());
+    let tree = tree.and_then(|number| number.parse().ok());
+    let in_tree = tree.is_some_and(|tree| pages.contains(&tree));
+    line.contains("message_index") || (in_tree && !line.contains("2nd reference"))
 }
 
 /// What goes wrong in the index is no damage of the record.
