@@ -57,7 +57,7 @@ fn fill(old: &Connection, today: &Path) {
         .unwrap();
     note_digests_without_events(old, today);
     let tables: Vec<String> = old
-        .prepare("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'refinery%' AND name NOT LIKE 'sqlite%'")
+        .prepare("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'refinery%' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'message_index%'")
         .unwrap()
         .query_map([], |row| row.get(0))
         .unwrap()

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use loopstore::search::{QueryError, SearchError, SearchHit, SearchQuery, SearchResults, Snippet};
+use loopstore::store::Disposition;
 use loopstore::{Role, SqliteStore, Time};
 
 use super::error::CliError;
@@ -145,8 +146,11 @@ fn heading(hit: &SearchHit) -> String {
     )
 }
 
-/// Says what became of the message.
+/// Says what became of the message, if the context does not hold it as it is.
 fn fate(hit: &SearchHit) -> String {
+    if hit.disposition == Some(Disposition::Kept) && !hit.hidden {
+        return String::new();
+    }
     let (Some(run), Some(generation)) = (&hit.run, hit.generation) else {
         return if hit.hidden {
             "; not in the context"

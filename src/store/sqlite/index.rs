@@ -28,6 +28,44 @@ pub(super) fn pages(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
     rows.collect()
 }
 
+/// Returns the tables that are not part of the index.
+pub(super) fn other_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table'";
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    let names: rusqlite::Result<Vec<String>> = rows.collect();
+    Ok(names?.into_iter().filter(|name| !is_index(name)).collect())
+}
+
+/// Runs a check of SQLite and returns the lines that tell of damage.
+pub(super) fn integrity(connection: &Connection, sql: &str) -> StoreResult<Vec<String>> {
+    let mut statement = connection.prepare(sql).map_err(from_sqlite)?;
+    let rows = statement.query_map([], |row| row.get(0));
+    let lines: rusqlite::Result<Vec<String>> = rows.map_err(from_sqlite)?.collect();
+    let mut lines = lines.map_err(from_sqlite)?;
+    lines.retain(|line| line != "ok");
+    Ok(lines)
+}
+
+/// Returns what is wrong with the index.
+pub(super) fn problems(connection: &Connection) -> StoreResult<Vec<String>> {
+    let mut found = integrity(connection, "PRAGMA integrity_check('message_index')")?;
+    let reader = Reader { connection };
+    let marks = reader.first(
+        "SELECT count(*) AS n
+         FROM indexed_sessions n JOIN sessions s ON s.key = n.session AND s.tick = n.tick
+             JOIN loops l ON l.session = s.key
+             LEFT JOIN indexed_loops i ON i.loop = l.key
+         WHERE l.next_seq IS NOT coalesce(i.indexed_seq, 0)",
+        [],
+        |row| row.get::<i64>("n"),
+    )?;
+    if let Some(count) = marks.filter(|count| *count > 0) {
+        found.push(format!("{count} loops are noted as indexed and are not"));
+    }
+    Ok(found)
+}
+
 /// Whether a line of `PRAGMA integrity_check` is about the index alone: it names it, or the tree of
 /// one of its tables (`Tree 12 page 34: …`). A page that two trees hold is damage of both.
 pub(super) fn is_of_index(line: &str, pages: &[i64]) -> bool {

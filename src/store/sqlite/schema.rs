@@ -285,13 +285,27 @@ fn fresh() -> rusqlite::Result<Connection> {
 
 /// Makes the index of messages anew, whatever is left of the one before.
 pub(super) fn remake_index(connection: &Connection) -> rusqlite::Result<()> {
-    let sql: String = fresh()?.query_row(
-        "SELECT sql FROM sqlite_schema WHERE name = 'message_index'",
+    let fresh = fresh()?;
+    let sql = |name: &str| -> rusqlite::Result<String> {
+        let sql = "SELECT sql FROM sqlite_schema WHERE name = ?1";
+        fresh.query_row(sql, [name], |row| row.get(0))
+    };
+    // FTS5 can drop its tables only while its settings say which format they have.
+    let settings = "message_index_config";
+    if !connection.table_exists(None, settings)? {
+        connection.execute(&sql(settings)?, [])?;
+    }
+    let version: i64 = fresh.query_row(
+        "SELECT v FROM message_index_config WHERE k = 'version'",
         [],
         |row| row.get(0),
     )?;
+    connection.execute(
+        "INSERT OR REPLACE INTO message_index_config (k, v) VALUES ('version', ?1)",
+        [version],
+    )?;
     connection.execute("DROP TABLE IF EXISTS message_index", [])?;
-    connection.execute(&sql, [])?;
+    connection.execute(&sql("message_index")?, [])?;
     Ok(())
 }
 
