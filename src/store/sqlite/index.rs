@@ -242,6 +242,10 @@ impl Reader<'_> {
     }
 
     pub(super) fn remove_from_index(&self, in_loop: LoopKey, from: u32) -> StoreResult<()> {
+        in_index(self.take_out(in_loop, from))
+    }
+
+    fn take_out(&self, in_loop: LoopKey, from: u32) -> StoreResult<()> {
         let noted = self.first(
             "SELECT indexed_seq FROM indexed_loops WHERE loop = ?1",
             [in_loop.0],
@@ -257,10 +261,10 @@ impl Reader<'_> {
              WHERE session = (SELECT session FROM loops WHERE key = ?1)",
             [in_loop.0],
         )?;
-        in_index(self.run(
+        self.run(
             "DELETE FROM message_index WHERE rowid BETWEEN ?1 AND ?2",
             [packed(in_loop.0, from), packed(in_loop.0, u32::MAX)],
-        ))?;
+        )?;
         Ok(())
     }
 
