@@ -195,13 +195,14 @@ fn summary(results: &SearchResults) -> String {
     if found == 0 {
         return "Nothing found.".into();
     }
-    let hidden = results.hits.iter().filter(|hit| hit.hidden).count() as u64;
+    let hidden = results.hits.iter().filter(|hit| hit.hidden);
+    let can_be_read = hidden.clone().any(|hit| hit.role != Role::Extension);
     let mut lines = vec![format!(
         "{}, {} of them not in the context.",
         text::count(found, "message"),
-        text::number(hidden)
+        text::number(hidden.count() as u64)
     )];
-    if hidden > 0 {
+    if can_be_read {
         lines.push("Read them with `loopstore expand SESSION --loop LOOP --turns TURN`.".into());
     }
     if let Some(next) = results.next {

@@ -16,6 +16,7 @@ mod refusals;
 #[path = "../summarize/http/server.rs"]
 #[allow(dead_code)]
 mod server;
+mod searching;
 mod stage;
 #[cfg(feature = "http")]
 mod summarizing;

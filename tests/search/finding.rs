@@ -276,5 +276,27 @@ fn a_session_that_is_not_there_is_an_error() {
 fn a_hit_in_json_is_pinned() {
     let store = told(&["The «red» kite\n\nflies.", "another"]);
     let results = search(&store, &SearchQuery::new("kite red")).unwrap();
-    insta::assert_snapshot!(serde_json::to_string_pretty(&results).unwrap(), @"");
+    insta::assert_snapshot!(serde_json::to_string_pretty(&results).unwrap(), @r#"
+    {
+      "hits": [
+        {
+          "session": "s",
+          "loop": "loop-0",
+          "turn": 0,
+          "seq": 0,
+          "role": "user",
+          "created_at": null,
+          "snippet": "The ««red»» «kite» flies.",
+          "score": 2e-6,
+          "hidden": false,
+          "run": null,
+          "block_loop": null,
+          "generation": null,
+          "disposition": null
+        }
+      ],
+      "indexed": 2,
+      "next": null
+    }
+    "#);
 }
