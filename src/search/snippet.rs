@@ -108,10 +108,10 @@ fn forth(text: &str, from: usize, count: usize) -> usize {
 
 /// Writes a part of a piece on one line and marks what stands in it.
 fn draw(text: &str, part: Range<usize>, places: &[Place], piece: usize) -> Snippet {
-    let is_marked = |at: usize| {
-        let mut places = places.iter();
-        places.any(|place| place.piece == piece && place.bytes.contains(&at))
-    };
+    let near = places.iter().filter(|place| place.piece == piece);
+    let near = near.filter(|p| p.bytes.start < part.end && p.bytes.end > part.start);
+    let near: Vec<&Place> = near.collect();
+    let is_marked = |at: usize| near.iter().any(|place| place.bytes.contains(&at));
     let mut snippet = Snippet::default();
     if part.start > 0 {
         snippet.text.push('…');

@@ -14,7 +14,7 @@ use loopstore::store::SessionStore;
 /// Returns the hits for `text` as `loop:seq`, the best first.
 fn found(store: &dyn SessionStore, text: &str) -> Vec<String> {
     let query = SearchQuery {
-        limit: Some(1000),
+        limit: Some(100_000),
         ..SearchQuery::new(text)
     };
     let results = search(store, &query).unwrap();
