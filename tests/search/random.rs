@@ -73,18 +73,22 @@ fn query(random: &mut Random) -> (Wanted, String) {
 }
 
 /// Compacts so that loops before the scope leave the context.
-fn compact_skipping(history: &History<'_>, at: usize) {
+fn compact_skipping(history: &History<'_>, at: usize, random: &mut Random) {
+    let scope = match random.below(4) {
+        3 => CompactionScope::TokenBudget,
+        count => CompactionScope::FixedCount(count as usize),
+    };
     let request = CompactRequest {
         leaf: Some(loop_id(at)),
         config: CompactionConfig {
             keep_first_turns: 1,
             keep_recent_turns: 1,
             older_loops: OlderLoops::Skip,
-            compaction_scope: CompactionScope::FixedCount(1),
+            compaction_scope: scope,
             ..CompactionConfig::default()
         },
         window: ContextConfig {
-            max_context_tokens: 100,
+            max_context_tokens: 100 + 200 * random.below(3),
             ..ContextConfig::default()
         },
         force: true,
@@ -146,8 +150,8 @@ fn hits_are_those_of_a_scan_and_hidden_is_what_the_context_lacks() {
                 let said = text(&mut random, step);
                 history.append(last, vec![user(&said, 200 + step as u32)]);
             }
-            if random.one_in(25) {
-                compact_skipping(&history, last);
+            if random.one_in(15) {
+                compact_skipping(&history, last, &mut random);
             }
             if step % 8 == 7 {
                 hidden += compare(&store, &history, &mut random, seed);
