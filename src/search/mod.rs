@@ -349,7 +349,7 @@ impl<'a> Search<'a> {
         let loop_id = self.sights.loop_of(self.read, found.in_loop)?;
         let (mut run, mut block_loop, mut generation, mut disposition) = (None, None, None, None);
         if let Some(by) = sight.by {
-            disposition = by.disposition;
+            disposition = Some(by.disposition);
             (run, block_loop) = (Some(by.run), Some(by.loop_id));
             generation = Some(by.generation);
         }

@@ -29,7 +29,7 @@ pub(super) struct Cover {
     pub(super) run: String,
     pub(super) loop_id: LoopId,
     pub(super) generation: u32,
-    pub(super) disposition: Option<Disposition>,
+    pub(super) disposition: Disposition,
 }
 
 /// What one search looked up already.
@@ -103,48 +103,50 @@ impl Sights {
                 return Ok(None);
             }
             let rollup = outlook.rollup.clone();
-            let by = rollup.map(|rollup| self.cover(read, &rollup, spot, true));
+            let cover = |rollup| self.cover(read, &rollup, Disposition::RolledUp);
             return Ok(Some(Sight {
                 hidden: true,
-                by: by.transpose()?,
+                by: rollup.map(cover).transpose()?,
             }));
         }
-        let Some(link) = outlook.links.get(&spot.in_loop) else {
+        let link = outlook.links.get(&spot.in_loop);
+        let Some(link) = link.filter(|link| spot.seq < link.end_seq) else {
             return Ok(None);
         };
-        if spot.seq >= link.end_seq {
-            return Ok(None);
-        }
         let out_of_scope = !outlook.shown.contains(&spot.in_loop);
-        let block = link.block.clone().filter(|block| spot.seq < block.through);
-        let by = block.map(|block| self.cover(read, &block, spot, false));
-        let by = by.transpose()?;
-        let is_shown = by.as_ref().is_none_or(|by| {
-            let disposition = by.disposition;
-            matches!(
-                disposition,
-                Some(Disposition::Kept | Disposition::Truncated)
-            )
-        });
-        Ok(Some(Sight {
-            hidden: out_of_scope || is_note || !is_shown,
-            by,
-        }))
+        let block = link.block.clone();
+        let mut sight = self.through(read, block, spot)?;
+        sight.hidden |= out_of_scope || is_note;
+        Ok(Some(sight))
+    }
+
+    /// Returns what became of a message in a loop that is read through `block`.
+    fn through(
+        &mut self,
+        read: &dyn StoreRead,
+        block: Option<BlockRow>,
+        spot: Spot,
+    ) -> StoreResult<Sight> {
+        let Some(block) = block.filter(|block| spot.seq < block.through) else {
+            return Ok(Sight::default());
+        };
+        let rows = entry(&mut self.coverage, block.key, || read.coverage(block.key))?;
+        // A note between what is covered may be in no row.
+        let disposition = covering(rows, spot).map(|row| row.disposition);
+        let shown = [Some(Disposition::Kept), Some(Disposition::Truncated)];
+        let by = disposition.map(|disposition| self.cover(read, &block, disposition));
+        Ok(Sight {
+            hidden: !shown.contains(&disposition),
+            by: by.transpose()?,
+        })
     }
 
     fn cover(
         &mut self,
         read: &dyn StoreRead,
         block: &BlockRow,
-        spot: Spot,
-        is_rolled_up: bool,
+        disposition: Disposition,
     ) -> StoreResult<Cover> {
-        let disposition = if is_rolled_up {
-            Some(Disposition::RolledUp)
-        } else {
-            let rows = entry(&mut self.coverage, block.key, || read.coverage(block.key))?;
-            covering(rows, spot).map(|row| row.disposition)
-        };
         let run = entry(&mut self.runs, block.run, || {
             read.run_by_key(block.run).map(|run| run.run_id)
         })?;

@@ -3,7 +3,6 @@
 
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
 use loopstore::search::{SearchQuery, search};
-use loopstore::store::SessionStore;
 use loopstore::{CompactRequest, SqliteStore, compact_session_loops};
 
 use crate::histories::{History, Random, loop_id, user};
@@ -97,12 +96,42 @@ fn compact_skipping(history: &History<'_>, at: usize, random: &mut Random) {
     compact_session_loops(history.store, &history.session, &request).unwrap();
 }
 
-fn compare(
-    store: &dyn SessionStore,
-    history: &History<'_>,
-    random: &mut Random,
-    seed: u64,
-) -> usize {
+/// Compares what a hit says of its block with the rows of that block.
+fn check_block(store: &SqliteStore, hit: &loopstore::SearchHit, seed: u64) {
+    let (Some(run), Some(block_loop)) = (&hit.run, &hit.block_loop) else {
+        assert!(hit.generation.is_none() && hit.disposition.is_none());
+        return;
+    };
+    let disposition = hit.disposition.unwrap().as_str();
+    // What went into a rollup may be noted with the one that it extends.
+    let covered = if hit.loop_id == *block_loop {
+        "c.loop_id = ?3 AND ?4 + 0 BETWEEN c.from_seq AND c.to_seq AND c.disposition = ?5"
+    } else {
+        "?5 = 'rolled_up' AND ?3 <> '' AND ?4 <> ''"
+    };
+    let sql = format!(
+        "SELECT b.run_id, b.generation FROM v_compaction_blocks b
+             JOIN v_coverage c ON c.block_loop_id = b.loop_id AND c.generation = b.generation
+         WHERE b.run_id = ?1 AND b.loop_id = ?2 AND {covered}"
+    );
+    let (loop_id, seq) = (hit.loop_id.as_str(), hit.seq.to_string());
+    let values = [
+        run.as_str(),
+        block_loop.as_str(),
+        loop_id,
+        &seq,
+        disposition,
+    ];
+    let rows = store.query_with(&sql, &values).unwrap().records();
+    let generation = rows.first().and_then(|row| row.number("generation"));
+    assert_eq!(
+        generation,
+        hit.generation.map(i64::from),
+        "seed {seed}: {hit:?}"
+    );
+}
+
+fn compare(store: &SqliteStore, history: &History<'_>, random: &mut Random, seed: u64) -> usize {
     let everything = Everything::read(store, &history.session);
     let mut hidden_hits = 0;
     for _ in 0..6 {
@@ -115,7 +144,7 @@ fn compare(
         let results = search(store, &ask).unwrap();
         let hit = |hit: &loopstore::SearchHit| {
             assert!(!hit.snippet.marks.is_empty(), "seed {seed}: {typed}");
-            assert_eq!(hit.run.is_some(), hit.generation.is_some());
+            check_block(store, hit, seed);
             (format!("{}:{}", hit.loop_id, hit.seq), hit.hidden)
         };
         let mut found: Vec<_> = results.hits.iter().map(hit).collect();
