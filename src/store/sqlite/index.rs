@@ -22,22 +22,31 @@ pub(super) fn is_index(table: &str) -> bool {
     table == "message_index" || table.starts_with("message_index_")
 }
 
-/// Returns the first pages of the tables behind the index.
-pub(super) fn pages(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
-    let sql = "SELECT rootpage FROM sqlite_schema
-         WHERE name LIKE 'message\\_index\\_%' ESCAPE '\\' AND rootpage > 0";
+/// Whether a line of `PRAGMA integrity_check` is about the index alone. A page that cannot be read is
+/// damage of the file, whatever stands on it (`Tree 12 page 34: …`).
+pub(super) fn is_of_index(line: &str) -> bool {
+    line.contains("message_index")
+}
+
+/// Returns the tables of which SQLite keeps the pages itself: all but the FTS5 table.
+pub(super) fn tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'message_index'";
     let mut statement = connection.prepare(sql)?;
     let rows = statement.query_map([], |row| row.get(0))?;
     rows.collect()
 }
 
-/// Returns the tables that are not part of the index.
-pub(super) fn other_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table'";
-    let mut statement = connection.prepare(sql)?;
-    let rows = statement.query_map([], |row| row.get(0))?;
-    let names: rusqlite::Result<Vec<String>> = rows.collect();
-    Ok(names?.into_iter().filter(|name| !is_index(name)).collect())
+/// Checks some tables one by one and returns the lines that tell of damage.
+pub(super) fn check(connection: &Connection, tables: &[String]) -> StoreResult<Vec<String>> {
+    let mut lines = Vec::new();
+    for table in tables {
+        let sql = format!("PRAGMA integrity_check('{}')", table.replace('\'', "''"));
+        match integrity(connection, &sql) {
+            Err(StoreError::Damaged(detail)) => lines.push(detail),
+            found => lines.extend(found?),
+        }
+    }
+    Ok(lines)
 }
 
 /// Runs a check of SQLite and returns the lines that tell of damage.
@@ -52,7 +61,10 @@ pub(super) fn integrity(connection: &Connection, sql: &str) -> StoreResult<Vec<S
 
 /// Returns what is wrong with the index.
 pub(super) fn problems(connection: &Connection) -> StoreResult<Vec<String>> {
-    let mut found = integrity(connection, "PRAGMA integrity_check('message_index')")?;
+    let mut tables = tables(connection).map_err(from_sqlite)?;
+    tables.retain(|table| is_index(table));
+    tables.push("message_index".into());
+    let mut found = check(connection, &tables)?;
     let reader = Reader { connection };
     let marks = reader.first(
         "SELECT count(*) AS n
@@ -76,17 +88,6 @@ pub(super) fn problems(connection: &Connection) -> StoreResult<Vec<String>> {
         found.push(format!("{count} messages in it are on no page"));
     }
     Ok(found)
-}
-
-/// Whether a line of `PRAGMA integrity_check` is about the index alone: it names it, or the tree of
-/// one of its tables (`Tree 12 page 34: …`). A page that two trees hold is damage of both.
-pub(super) fn is_of_index(line: &str, pages: &[i64]) -> bool {
-    let tree = line
-        .strip_prefix("Tree ")
-        .and_then(|rest| rest.split(' ').next());
-    let tree = tree.and_then(|number| number.parse().ok());
-    let in_tree = tree.is_some_and(|tree| pages.contains(&tree));
-    line.contains("message_index") || (in_tree && !line.contains("2nd reference"))
 }
 
 /// What goes wrong in the index is no damage of the record.
@@ -344,7 +345,7 @@ impl Reader<'_> {
             [],
         );
         if matches!(cleared, Err(StoreError::Damaged(_))) {
-            in_index(schema::remake_index(self.connection).map_err(from_sqlite))?;
+            schema::remake_index(self.connection).map_err(from_sqlite)?;
         } else {
             cleared?;
         }

@@ -172,8 +172,8 @@ impl SqliteStore {
         })
     }
 
-    /// Returns what SQLite's own checks find: pages, indexes and references between tables. The
-    /// search index is left out: it can be made anew, and nothing that is recorded is in it.
+    /// Returns what SQLite's own checks find: pages, indexes and references between tables. What the
+    /// search index says is left out: it can be made anew, and nothing that is recorded is in it.
     ///
     /// # Errors
     /// If the database cannot be read at all.
@@ -204,17 +204,12 @@ fn integrity(connection: &Connection) -> StoreResult<Vec<String>> {
     let lines = match super::index::integrity(connection, "PRAGMA integrity_check") {
         // An index of which the tables are missing ends the whole check: then table by table.
         Err(StoreError::Damaged(_)) => {
-            let mut lines = Vec::new();
-            for table in super::index::other_tables(connection).map_err(from_sqlite)? {
-                let sql = format!("PRAGMA integrity_check('{}')", table.replace('\'', "''"));
-                lines.extend(super::index::integrity(connection, &sql)?);
-            }
-            lines
+            let tables = super::index::tables(connection).map_err(from_sqlite)?;
+            super::index::check(connection, &tables)?
         }
         lines => lines?,
     };
-    let pages = super::index::pages(connection).map_err(from_sqlite)?;
-    let is_own = |line: &String| !super::index::is_of_index(line, &pages);
+    let is_own = |line: &String| !super::index::is_of_index(line);
     Ok(lines.into_iter().filter(is_own).collect())
 }
 
