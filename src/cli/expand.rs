@@ -46,7 +46,13 @@ pub struct Args {
     #[arg(long, value_name = "ID", group = "what", conflicts_with_all = ["session", "in_loop", "max_tokens"])]
     blob: Option<String>,
     /// Write the bytes to this file, which is written over [default: stdout].
-    #[arg(short, long, value_name = "FILE", requires = "blob")]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        requires = "blob",
+        conflicts_with_all = ["turns", "block", "run"]
+    )]
     output: Option<PathBuf>,
 }
 

@@ -12,11 +12,11 @@ mod measuring;
 mod provider;
 mod reading;
 mod refusals;
+mod searching;
 #[cfg(feature = "http")]
 #[path = "../summarize/http/server.rs"]
 #[allow(dead_code)]
 mod server;
-mod searching;
 mod stage;
 #[cfg(feature = "http")]
 mod summarizing;
