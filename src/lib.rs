@@ -34,7 +34,7 @@
 //! The rooms, each using only those before it: [`model`] plain types, [`tokens`] counting,
 //! [`store`] the contract and its backends (the only home of SQL), [`compaction`] the plan and the
 //! strategies, [`orchestrate`] joins them to a store, [`context`] what the next model call sees,
-//! [`import`] and [`export`] ways in and out, [`inspect`] ways to look. `ARCHITECTURE.md` draws
+//! [`import`] and [`export`] ways in and out, [`inspect`] and [`search`](mod@search) ways to look. `ARCHITECTURE.md` draws
 //! the map.
 
 #![warn(missing_docs)]
@@ -52,6 +52,7 @@ pub mod import;
 pub mod inspect;
 pub mod model;
 pub mod orchestrate;
+pub mod search;
 pub mod store;
 pub mod tokens;
 
@@ -63,6 +64,7 @@ pub use orchestrate::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
     CompactionStarted, Hooks, Verdict, compact_session_loops, redo, undo,
 };
+pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};
 pub use store::{OpenError, SessionStore, StoreError};
 pub use tokens::*;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use histories::{History, answer, loop_id, open, result, user};
 use loopstore::inspect::verify;
 use loopstore::model::{Content, SessionId};
+use loopstore::search::{SearchQuery, search};
 use loopstore::store;
 use loopstore::{BuildOptions, OpenError, SqliteOptions, SqliteStore, build_context_from_session};
 use refinery::Target;
@@ -57,7 +58,7 @@ fn fill(old: &Connection, today: &Path) {
         .unwrap();
     note_digests_without_events(old, today);
     let tables: Vec<String> = old
-        .prepare("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'refinery%' AND name NOT LIKE 'sqlite%'")
+        .prepare("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'refinery%' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'message_index%'")
         .unwrap()
         .query_map([], |row| row.get(0))
         .unwrap()
@@ -141,6 +142,11 @@ fn contexts(store: &SqliteStore) -> Vec<String> {
     vec![context(0), context(1)]
 }
 
+/// Returns how many messages hold a word.
+fn found(store: &SqliteStore, word: &str) -> usize {
+    search(store, &SearchQuery::new(word)).unwrap().hits.len()
+}
+
 #[test]
 fn a_file_of_each_old_version_opens_with_all_that_it_holds() {
     let (folder, today) = folder();
@@ -156,6 +162,8 @@ fn a_file_of_each_old_version_opens_with_all_that_it_holds() {
         assert_eq!(contexts(&store), expected, "version {version}");
         let report = verify(&store).unwrap();
         assert!(report.ok, "version {version}: {:#?}", report.problems);
+        assert_eq!(found(&store, "fork"), 1, "version {version}");
+        assert_eq!(found(&store, "please"), 6, "version {version}");
         drop(store);
         assert_eq!(schema(&file), schema(&today), "version {version}");
         let connection = Connection::open(&file).unwrap();

@@ -12,6 +12,9 @@ use std::time::Duration;
 use histories::{History, answer, loop_id, open, result, user};
 use loopstore::model::*;
 use loopstore::store::append::{self, NewMessage};
+use loopstore::store::index::{
+    IndexEntry, IndexFilter, IndexQuery, Phrase, remove_loop, remove_session,
+};
 use loopstore::store::session;
 use loopstore::store::*;
 use loopstore::{HeuristicTokenCounter, SqliteStore};
@@ -66,6 +69,12 @@ promises! {
     only_unsealed_messages_are_removed,
     a_turn_is_written_over,
     a_run_and_a_generation_are_added_once,
+    an_index_takes_in_what_comes_next,
+    an_index_finds_words_phrases_and_beginnings,
+    an_index_looks_only_at_what_it_is_told_to,
+    what_leaves_the_index_is_not_found_and_can_come_again,
+    a_removed_message_leaves_the_index,
+    a_cleared_index_is_empty,
 }
 
 const GO: StoreResult<ControlFlow<()>> = Ok(ControlFlow::Continue(()));
@@ -695,4 +704,279 @@ fn a_run_and_a_generation_are_added_once(store: &dyn SessionStore) {
         Ok(())
     })
     .unwrap();
+}
+
+fn entry(seq: u32, words: &str) -> IndexEntry {
+    IndexEntry {
+        seq,
+        words: words.into(),
+        tools: Vec::new(),
+    }
+}
+
+fn phrase(words: &str) -> Phrase {
+    Phrase {
+        words: words.split(' ').map(str::to_owned).collect(),
+        is_prefix: false,
+    }
+}
+
+fn asks(words: &str) -> IndexQuery {
+    IndexQuery {
+        all: vec![vec![phrase(words)]],
+        none: Vec::new(),
+    }
+}
+
+/// Returns what is found: loops and sequences in order.
+fn finds(
+    store: &dyn SessionStore,
+    query: &IndexQuery,
+    filter: &IndexFilter,
+) -> Vec<(LoopKey, u32)> {
+    let mut found = Vec::new();
+    read(store, |read| {
+        read.find(query, filter, &mut |hit| {
+            assert_eq!(read.loop_by_key(hit.in_loop)?.session, hit.session);
+            assert!(hit.score > 0.0 && hit.tick > 0);
+            found.push((hit.in_loop, hit.seq));
+            GO
+        })
+    })
+    .unwrap();
+    found.sort();
+    found
+}
+
+/// Two sessions of a loop with six messages each; the words of their first three are in the index.
+fn indexed(store: &dyn SessionStore) -> [LoopRow; 2] {
+    let rows = [told(store, "s", 2).row(0), told(store, "t", 2).row(0)];
+    write(store, |write| {
+        for row in &rows {
+            let mut all = [
+                entry(0, "one two"),
+                entry(1, "two 退 款 two"),
+                entry(2, "onest"),
+            ];
+            all[2].tools = vec!["read file".into(), "x".into()];
+            write.index(row.key, 0..3, &all)?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    rows
+}
+
+fn an_index_takes_in_what_comes_next(store: &dyn SessionStore) {
+    let rows = [told(store, "s", 2).row(0), told(store, "t", 1).row(0)];
+    let (first, other) = (rows[0].key, rows[1].key);
+    let open = || read(store, |read| read.unindexed()).unwrap();
+    let seqs = |key| read(store, |read| read.unindexed_seqs(key)).unwrap();
+    assert_eq!(open(), [first, other]);
+    assert_eq!(seqs(first), 0..6);
+    let backwards = std::ops::Range { start: 3, end: 0 };
+    for wrong in [1..2, 0..7, backwards] {
+        is_refused(store, |write| write.index(first, wrong.clone(), &[]));
+    }
+    is_refused(store, |write| write.index(first, 0..1, &[entry(1, "a")]));
+    write(store, |write| write.index(first, 0..2, &[entry(1, "a")])).unwrap();
+    is_refused(store, |write| write.index(first, 0..2, &[entry(1, "a")]));
+    assert_eq!((seqs(first), open()), (2..6, vec![first, other]));
+    write(store, |write| {
+        write.index(first, 2..6, &[])?;
+        write.settle_index()
+    })
+    .unwrap();
+    assert_eq!((seqs(first), open()), (6..6, vec![other]));
+    let state = read(store, |read| read.index_state()).unwrap();
+    assert_eq!((state.indexed, state.total), (6, 9));
+    write(store, |write| {
+        add(write, first, turn(2));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!((seqs(first), open()), (6..9, vec![first, other]));
+}
+
+fn an_index_finds_words_phrases_and_beginnings(store: &dyn SessionStore) {
+    let key = indexed(store)[0].key;
+    let only = IndexFilter {
+        session: Some(read(store, |read| read.loop_by_key(key)).unwrap().session),
+        ..IndexFilter::default()
+    };
+    let seqs = |query: &IndexQuery| -> Vec<u32> {
+        let found = finds(store, query, &only);
+        found.into_iter().map(|(_, seq)| seq).collect()
+    };
+    assert_eq!(seqs(&asks("two")), [0, 1]);
+    assert_eq!(seqs(&asks("one")), [0]);
+    assert_eq!(seqs(&asks("one two")), [0]);
+    assert!(seqs(&asks("two one")).is_empty());
+    assert_eq!(seqs(&asks("退 款")), [1]);
+    assert!(seqs(&asks("款 退")).is_empty());
+    let mut query = asks("on");
+    assert!(seqs(&query).is_empty());
+    query.all[0][0].is_prefix = true;
+    assert_eq!(seqs(&query), [0, 2]);
+    query.none.push(phrase("two"));
+    assert_eq!(seqs(&query), [2]);
+    let mut either = asks("onest");
+    either.all[0].push(phrase("退"));
+    assert_eq!(seqs(&either), [1, 2]);
+    either.all.push(vec![phrase("two")]);
+    assert_eq!(seqs(&either), [1]);
+    // Nothing of a backend's own language is passed on.
+    for words in [
+        "one OR two",
+        "\"",
+        "one\" OR \"two",
+        "*",
+        "NEAR(one)",
+        "tools : x",
+        "';--",
+    ] {
+        assert!(seqs(&asks(words)).is_empty(), "{words}");
+    }
+    for nothing in [
+        IndexQuery::default(),
+        IndexQuery {
+            all: vec![vec![]],
+            none: vec![],
+        },
+    ] {
+        let refused = read(store, |read| read.find(&nothing, &only, &mut |_| GO));
+        assert!(matches!(refused, Err(StoreError::Invalid(_))));
+    }
+    let mut seen = 0;
+    read(store, |read| {
+        read.find(&asks("two"), &IndexFilter::default(), &mut |_| {
+            seen += 1;
+            STOP
+        })
+    })
+    .unwrap();
+    assert_eq!(seen, 1);
+    let handed_on = read(store, |read| {
+        read.find(&asks("two"), &only, &mut |_| {
+            Err(StoreError::Damaged("own".into()))
+        })
+    });
+    assert!(matches!(handed_on, Err(StoreError::Damaged(own)) if own == "own"));
+}
+
+fn an_index_looks_only_at_what_it_is_told_to(store: &dyn SessionStore) {
+    let rows = indexed(store);
+    let (first, other) = (rows[0].key, rows[1].key);
+    let any = IndexFilter::default();
+    let two = |filter: IndexFilter| finds(store, &asks("two"), &filter);
+    assert_eq!(
+        two(any.clone()),
+        [(first, 0), (first, 1), (other, 0), (other, 1)]
+    );
+    let session = Some(rows[1].session);
+    assert_eq!(
+        two(IndexFilter {
+            session,
+            ..any.clone()
+        }),
+        [(other, 0), (other, 1)]
+    );
+    let role = Some(Role::Assistant);
+    assert_eq!(
+        two(IndexFilter {
+            role,
+            ..any.clone()
+        }),
+        [(first, 1), (other, 1)]
+    );
+    let mut query = asks("onest");
+    query.all[0].push(phrase("one"));
+    let tool = |name: &str| {
+        let tool = Some(name.to_owned());
+        finds(
+            store,
+            &query,
+            &IndexFilter {
+                tool,
+                ..any.clone()
+            },
+        )
+    };
+    assert_eq!(tool("read file"), [(first, 2), (other, 2)]);
+    assert_eq!(tool("x"), [(first, 2), (other, 2)]);
+    assert_eq!(
+        (tool("read"), tool("X"), tool("")),
+        (vec![], vec![], vec![])
+    );
+    // Messages without a time are in no span of time.
+    let since = Some(0);
+    assert_eq!(
+        two(IndexFilter {
+            since,
+            ..any.clone()
+        }),
+        []
+    );
+    let until = Some(i64::MAX);
+    assert_eq!(two(IndexFilter { until, ..any }), []);
+}
+
+fn what_leaves_the_index_is_not_found_and_can_come_again(store: &dyn SessionStore) {
+    let [row, other] = indexed(store);
+    let any = IndexFilter::default();
+    write(store, |write| {
+        write.settle_index()?;
+        remove_loop(write, row.key, 1)
+    })
+    .unwrap();
+    let rest = [(row.key, 0), (other.key, 0), (other.key, 1)];
+    assert_eq!(finds(store, &asks("two"), &any), rest);
+    assert_eq!(finds(store, &asks("onest"), &any), [(other.key, 2)]);
+    let seqs = read(store, |read| read.unindexed_seqs(row.key)).unwrap();
+    assert_eq!(seqs, 1..6);
+    write(store, |write| {
+        write.index(row.key, 1..2, &[entry(1, "three")])
+    })
+    .unwrap();
+    assert_eq!(finds(store, &asks("three"), &any), [(row.key, 1)]);
+    assert_eq!(finds(store, &asks("two"), &any), rest);
+    write(store, |write| remove_session(write, other.session)).unwrap();
+    assert_eq!(finds(store, &asks("two"), &any), rest[..1]);
+    let open = read(store, |read| read.unindexed()).unwrap();
+    assert_eq!(open, [row.key, other.key]);
+}
+
+fn a_removed_message_leaves_the_index(store: &dyn SessionStore) {
+    let history = told(store, "s", 1);
+    history.append(0, vec![user("and", 1), answer("so", &["open"], 1)]);
+    let key = history.row(0).key;
+    let any = IndexFilter::default();
+    write(store, |write| {
+        write.index(
+            key,
+            0..5,
+            &[entry(2, "old"), entry(3, "old"), entry(4, "old")],
+        )?;
+        write.settle_index()
+    })
+    .unwrap();
+    write(store, |write| write.remove_unsealed(key, 3, 1)).unwrap();
+    assert_eq!(finds(store, &asks("old"), &any), [(key, 2)]);
+    let seqs = read(store, |read| read.unindexed_seqs(key)).unwrap();
+    assert_eq!(seqs.start, 3);
+    assert_eq!(read(store, |read| read.unindexed()).unwrap(), [key]);
+}
+
+fn a_cleared_index_is_empty(store: &dyn SessionStore) {
+    let [row, other] = indexed(store);
+    write(store, |write| write.settle_index()).unwrap();
+    write(store, |write| write.clear_index(7)).unwrap();
+    let state = read(store, |read| read.index_state()).unwrap();
+    assert_eq!(
+        (state.version, state.indexed, state.total),
+        (Some(7), 0, 12)
+    );
+    assert_eq!(finds(store, &asks("two"), &IndexFilter::default()), []);
+    let open = read(store, |read| read.unindexed()).unwrap();
+    assert_eq!(open, [row.key, other.key]);
 }

@@ -13,12 +13,15 @@ mod demo_session;
 mod error;
 mod eval;
 mod expand;
+mod expand_block;
 mod history;
 mod import;
+mod index;
 mod output;
 mod progress;
 mod recount;
 mod redo;
+mod search;
 mod select;
 mod sessions;
 mod show;
@@ -76,7 +79,9 @@ enum Command {
     History(history::Args),
     Undo(undo::Args),
     Redo(redo::Args),
+    Search(search::Args),
     Expand(expand::Args),
+    Index(index::Args),
     Sql(sql::Args),
     Stats(stats::Args),
     Verify(verify::Args),
@@ -166,7 +171,9 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::History(args) => history::run(app, args),
         Command::Undo(args) => undo::run(app, args),
         Command::Redo(args) => redo::run(app, args),
+        Command::Search(args) => search::run(app, args),
         Command::Expand(args) => expand::run(app, args),
+        Command::Index(args) => index::run(app, args),
         Command::Sql(args) => sql::run(app, args),
         Command::Stats(args) => stats::run(app, args),
         Command::Verify(args) => verify::run(app, args),

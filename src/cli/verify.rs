@@ -78,6 +78,12 @@ fn told(report: &VerifyReport) -> Result<String, CliError> {
         found => format!("{} found. Restore a backup.", text::count(found, "problem")),
     });
     lines.push(format!("Checked: {counts}."));
+    if let Some(first) = report.index.first() {
+        let first = text::line(first);
+        lines.push(format!(
+            "The search index is damaged ({first}); `loopstore index --rebuild` makes it anew."
+        ));
+    }
     Ok(lines.join("\n"))
 }
 

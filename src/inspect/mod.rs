@@ -10,6 +10,7 @@ mod coverage;
 mod expand;
 mod loops;
 mod pairs;
+mod replaced;
 mod report;
 mod runs;
 mod sessions;
@@ -18,5 +19,6 @@ mod turns;
 mod verify;
 
 pub use expand::{BlobBytes, Expanded, blob, expand};
+pub use replaced::{BlockName, BlockSection, Covered, Replaced, replaced};
 pub use report::{Checked, Problem, ProblemKind, VerifyReport};
 pub use verify::verify;

@@ -106,12 +106,17 @@ pub struct VerifyReport {
     pub checked: Checked,
     /// What is wrong; after the first thousand only their number.
     pub problems: Vec<Problem>,
+    /// What is wrong with the search index. It is no part of the record, so this is no problem:
+    /// [`crate::search::rebuild_index`] makes it anew.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub index: Vec<String>,
 }
 
 /// Collects problems while everything is read.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) checked: Checked,
+    pub(super) index: Vec<String>,
     problems: Vec<Problem>,
     more: u64,
 }
@@ -172,6 +177,7 @@ impl Findings {
             ok: self.problems.is_empty(),
             checked: self.checked,
             problems: self.problems,
+            index: self.index,
         }
     }
 }

@@ -49,6 +49,10 @@ pub fn verify(store: &SqliteStore) -> StoreResult<VerifyReport> {
     let mut found = Findings::default();
     own_checks(&mut found, ProblemKind::Sqlite, store.integrity_problems())?;
     own_checks(&mut found, ProblemKind::Schema, store.schema_problems())?;
+    found.index = match store.index_problems() {
+        Err(StoreError::Damaged(detail)) => vec![detail],
+        lines => lines?,
+    };
     let mut kept = Some(found);
     let scanned = store.scan(|scan| {
         let mut verify = Verify {

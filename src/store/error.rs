@@ -140,6 +140,9 @@ pub enum StoreError {
     /// The database holds something it cannot hold.
     #[error("the database is damaged: {0}; run `loopstore verify`")]
     Damaged(String),
+    /// The index of messages is damaged; what is recorded is not.
+    #[error("the search index is damaged ({0}); `loopstore index --rebuild` makes it anew")]
+    IndexDamaged(String),
     /// The database is read-only.
     #[error("the database is read-only")]
     ReadOnly,

@@ -11,6 +11,7 @@ pub mod codec;
 pub mod digest;
 mod error;
 pub mod in_force;
+pub mod index;
 pub mod lookup;
 mod rows;
 pub mod scan;
@@ -23,6 +24,7 @@ pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use rows::*;
 
 use crate::model::{AgentMessage, LoopId, SessionId};
+use index::{IndexEntry, IndexFilter, IndexQuery, IndexState, Match};
 
 /// Called with each row; stops the query by breaking.
 pub type Visit<'a, T> = dyn FnMut(T) -> StoreResult<ControlFlow<()>> + 'a;
@@ -133,6 +135,22 @@ pub trait StoreRead {
         file_name: &str,
         record_key: &str,
     ) -> StoreResult<Vec<SessionKey>>;
+    /// Returns how far the index of messages is.
+    fn index_state(&self) -> StoreResult<IndexState>;
+    /// Returns the loops that have messages which the index has not taken in, oldest first. If there
+    /// are none this must be quick: it may cost time for each session, not for each loop.
+    fn unindexed(&self) -> StoreResult<Vec<LoopKey>>;
+    /// Returns the messages of a loop which the index has not taken in; empty also for a loop that
+    /// is not there.
+    fn unindexed_seqs(&self, in_loop: LoopKey) -> StoreResult<Range<u32>>;
+    /// Visits the messages in the index that fit, in any order; must stop when `visit` breaks. Only
+    /// the messages that the index has taken in are looked at.
+    fn find(
+        &self,
+        query: &IndexQuery,
+        filter: &IndexFilter,
+        visit: &mut Visit<'_, Match>,
+    ) -> StoreResult<()>;
 }
 
 /// What can be written within one transaction.
@@ -159,6 +177,7 @@ pub trait StoreWrite: StoreRead {
         blobs: &[Blob],
     ) -> StoreResult<()>;
     /// Removes the messages from `seq` on, and the turns from `turn` on; refused for sealed ones.
+    /// They must leave the index too.
     fn remove_unsealed(&mut self, in_loop: LoopKey, seq: u32, turn: u32) -> StoreResult<()>;
     /// Adds or rewrites a turn.
     fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()>;
@@ -171,6 +190,22 @@ pub trait StoreWrite: StoreRead {
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()>;
     /// Notes where a session was imported from.
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()>;
+    /// Takes messages into the index: `entries` are all of `seqs` that have words. Refused if `seqs`
+    /// do not begin where the loop's [`StoreRead::unindexed_seqs`] do, or end after them.
+    fn index(
+        &mut self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        entries: &[IndexEntry],
+    ) -> StoreResult<()>;
+    /// Takes the messages from `from` on out of the index, also if they are gone already; those
+    /// that are there count as not indexed afterwards.
+    fn unindex(&mut self, in_loop: LoopKey, from: u32) -> StoreResult<()>;
+    /// Notes which sessions have no message that the index has not taken in, so that
+    /// [`StoreRead::unindexed`] need not look at their loops.
+    fn settle_index(&mut self) -> StoreResult<()>;
+    /// Makes the index empty, also a damaged one, for words made by this version of the rule.
+    fn clear_index(&mut self, version: u32) -> StoreResult<()>;
 }
 
 /// A row of `imports`.

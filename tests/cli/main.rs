@@ -12,6 +12,7 @@ mod measuring;
 mod provider;
 mod reading;
 mod refusals;
+mod searching;
 #[cfg(feature = "http")]
 #[path = "../summarize/http/server.rs"]
 #[allow(dead_code)]

@@ -19,6 +19,9 @@ fn a_missing_database_is_not_created() {
         "stats",
         "verify",
         "sql x",
+        "search x",
+        "index",
+        "expand x --turns 0",
     ] {
         let said = stage.say(line);
         assert_eq!(said.code, 1, "{line}: {said}");

@@ -157,23 +157,29 @@ impl SqliteStore {
         self.snapshot(|connection| super::schema::differences(connection).map_err(from_sqlite))
     }
 
-    /// Returns what SQLite's own checks find: pages, indexes and references between tables.
+    /// Returns what is wrong with the search index. It is no damage of what is recorded, and the index
+    /// can be made anew.
+    ///
+    /// # Errors
+    /// If the database cannot be read at all.
+    pub fn index_problems(&self) -> StoreResult<Vec<String>> {
+        self.snapshot(|connection| {
+            let found = super::index::problems(connection);
+            match found {
+                Err(StoreError::Damaged(detail)) => Ok(vec![detail]),
+                found => found,
+            }
+        })
+    }
+
+    /// Returns what SQLite's own checks find: pages, indexes and references between tables. What the
+    /// search index says is left out: it can be made anew, and nothing that is recorded is in it.
     ///
     /// # Errors
     /// If the database cannot be read at all.
     pub fn integrity_problems(&self) -> StoreResult<Vec<String>> {
         self.snapshot(|connection| {
-            let mut problems = Vec::new();
-            let mut statement = connection
-                .prepare("PRAGMA integrity_check")
-                .map_err(from_sqlite)?;
-            let mut rows = statement.query([]).map_err(from_sqlite)?;
-            while let Some(row) = rows.next().map_err(from_sqlite)? {
-                let line: String = row.get(0).map_err(from_sqlite)?;
-                if line != "ok" {
-                    problems.push(line);
-                }
-            }
+            let mut problems = integrity(connection)?;
             let mut statement = connection
                 .prepare("PRAGMA foreign_key_check")
                 .map_err(from_sqlite)?;
@@ -191,6 +197,20 @@ impl SqliteStore {
             Ok(problems)
         })
     }
+}
+
+/// Returns what SQLite finds in pages and indexes but for the search index.
+fn integrity(connection: &Connection) -> StoreResult<Vec<String>> {
+    let lines = match super::index::integrity(connection, "PRAGMA integrity_check") {
+        // An index of which the tables are missing ends the whole check: then table by table.
+        Err(StoreError::Damaged(_)) => {
+            let tables = super::index::tables(connection).map_err(from_sqlite)?;
+            super::index::check(connection, &tables)?
+        }
+        lines => lines?,
+    };
+    let is_own = |line: &String| !super::index::is_of_index(line);
+    Ok(lines.into_iter().filter(is_own).collect())
 }
 
 fn totals(connection: &Connection) -> StoreResult<Stats> {

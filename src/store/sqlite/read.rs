@@ -10,6 +10,7 @@ use super::from_sqlite;
 use crate::model::{LoopId, LoopStatus, SessionId};
 use crate::store::codec::role_from_number;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
 use crate::store::*;
 
 /// A connection within a transaction: what both doors hand out.
@@ -648,5 +649,26 @@ impl StoreRead for Reader<'_> {
             [format, file_name, record_key],
             |row| Ok(SessionKey(row.get("session")?)),
         )
+    }
+
+    fn index_state(&self) -> StoreResult<IndexState> {
+        self.read_index_state()
+    }
+
+    fn unindexed(&self) -> StoreResult<Vec<LoopKey>> {
+        self.read_unindexed()
+    }
+
+    fn unindexed_seqs(&self, in_loop: LoopKey) -> StoreResult<Range<u32>> {
+        self.read_unindexed_seqs(in_loop)
+    }
+
+    fn find(
+        &self,
+        query: &IndexQuery,
+        filter: &IndexFilter,
+        visit: &mut Visit<'_, Match>,
+    ) -> StoreResult<()> {
+        self.find_in_index(query, filter, visit)
     }
 }

@@ -274,13 +274,45 @@ fn write_meta(connection: &Connection, options: &SqliteOptions) -> rusqlite::Res
     Ok(())
 }
 
-/// Says which tables, indexes, triggers and views are not as the migrations make them. What someone
-/// added is left alone.
-pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+/// Returns an empty database as the migrations make it.
+fn fresh() -> rusqlite::Result<Connection> {
     let mut fresh = Connection::open_in_memory()?;
-    if let Err(error) = embedded::migrations::runner().run(&mut fresh) {
-        return Err(rusqlite::Error::ToSqlConversionFailure(Box::new(error)));
+    match embedded::migrations::runner().run(&mut fresh) {
+        Ok(_) => Ok(fresh),
+        Err(error) => Err(rusqlite::Error::ToSqlConversionFailure(Box::new(error))),
     }
+}
+
+/// Makes the index of messages anew, whatever is left of the one before.
+pub(super) fn remake_index(connection: &Connection) -> rusqlite::Result<()> {
+    let fresh = fresh()?;
+    let sql = |name: &str| -> rusqlite::Result<String> {
+        let sql = "SELECT sql FROM sqlite_schema WHERE name = ?1";
+        fresh.query_row(sql, [name], |row| row.get(0))
+    };
+    // FTS5 can drop its tables only while its settings say which format they have.
+    let settings = "message_index_config";
+    if !connection.table_exists(None, settings)? {
+        connection.execute(&sql(settings)?, [])?;
+    }
+    let version: i64 = fresh.query_row(
+        "SELECT v FROM message_index_config WHERE k = 'version'",
+        [],
+        |row| row.get(0),
+    )?;
+    connection.execute(
+        "INSERT OR REPLACE INTO message_index_config (k, v) VALUES ('version', ?1)",
+        [version],
+    )?;
+    connection.execute("DROP TABLE IF EXISTS message_index", [])?;
+    connection.execute(&sql("message_index")?, [])?;
+    Ok(())
+}
+
+/// Says which tables, indexes, triggers and views are not as the migrations make them. What someone
+/// added is left alone, and so is the index of messages: it is no part of the record.
+pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let fresh = fresh()?;
     let mut statement = fresh
         .prepare("SELECT type, name, sql FROM sqlite_schema WHERE tbl_name NOT LIKE 'refinery%'")?;
     let mut rows = statement.query([])?;
@@ -288,6 +320,9 @@ pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<Strin
     while let Some(row) = rows.next()? {
         let (kind, name, sql): (String, String, Option<String>) =
             (row.get(0)?, row.get(1)?, row.get(2)?);
+        if super::index::is_index(&name) {
+            continue;
+        }
         let is_same: bool = connection.query_row(
             "SELECT count(*) FROM sqlite_schema WHERE type = ?1 AND name = ?2 AND sql IS ?3",
             rusqlite::params![kind, name, sql],

@@ -1,5 +1,7 @@
 //! Writing rows. The rules stand above; here each function is one statement or a few.
 
+use std::ops::Range;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::from_sqlite;
@@ -8,6 +10,7 @@ use crate::model::{LoopStatus, Time};
 use crate::store::codec::role_number;
 use crate::store::digest;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::index::IndexEntry;
 use crate::store::*;
 
 impl Reader<'_> {
@@ -223,6 +226,11 @@ impl StoreWrite for Reader<'_> {
     }
 
     fn remove_unsealed(&mut self, in_loop: LoopKey, seq: u32, turn: u32) -> StoreResult<()> {
+        match self.remove_from_index(in_loop, seq) {
+            // A damaged index must not keep anybody from recording.
+            Err(StoreError::IndexDamaged(_)) => {}
+            done => done?,
+        }
         let from = packed(in_loop.0, seq);
         let to = packed(in_loop.0, u32::MAX);
         self.run(
@@ -391,6 +399,27 @@ impl StoreWrite for Reader<'_> {
             ],
         )?;
         Ok(())
+    }
+
+    fn index(
+        &mut self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        entries: &[IndexEntry],
+    ) -> StoreResult<()> {
+        self.write_index(in_loop, seqs, entries)
+    }
+
+    fn unindex(&mut self, in_loop: LoopKey, from: u32) -> StoreResult<()> {
+        self.remove_from_index(in_loop, from)
+    }
+
+    fn settle_index(&mut self) -> StoreResult<()> {
+        self.write_settled()
+    }
+
+    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
+        self.empty_index(version)
     }
 }
 

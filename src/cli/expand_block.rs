@@ -1,0 +1,65 @@
+//! `loopstore expand --block` and `--run`
+
+use loopstore::inspect::{self, BlockName, BlockSection, Replaced};
+use loopstore::store::{SessionRow, StoreError};
+use loopstore::{LoopId, SqliteStore};
+
+use super::expand::Args;
+use super::{select, text};
+
+/// A section as it is given.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum Section {
+    /// Kept word for word.
+    First,
+    /// Replaced by a summary.
+    Compacted,
+    /// Kept, long tool outputs cut.
+    Recent,
+}
+
+/// Returns what the block that is named replaced; `None` if none is named.
+pub fn find(
+    store: &SqliteStore,
+    session: &SessionRow,
+    in_loop: Option<&LoopId>,
+    args: &Args,
+) -> Result<Option<Replaced>, StoreError> {
+    let run = select::run_id(store, session, args.run.as_deref())?;
+    let name = match (args.block, run) {
+        (Some(generation), _) => BlockName::Generation(generation),
+        (None, Some(run)) => BlockName::Run(run),
+        (None, None) => return Ok(None),
+    };
+    let section = args.section.map(|section| match section {
+        Section::First => BlockSection::First,
+        Section::Compacted => BlockSection::Compacted,
+        Section::Recent => BlockSection::Recent,
+    });
+    inspect::replaced(store, &session.session_id, in_loop, &name, section).map(Some)
+}
+
+/// Says which turns follow.
+pub fn heading(block: &Replaced) -> String {
+    let others = block.covers.iter();
+    let others = others.filter(|part| part.loop_id != block.loop_id);
+    let mut others: Vec<String> = others
+        .map(|part| text::line(part.loop_id.as_str()))
+        .collect();
+    others.dedup();
+    let mut lines = vec![format!(
+        "── loop {}, turns {}: what the {} section of block {} stands for",
+        text::line(block.loop_id.as_str()),
+        text::turns(block.turns.0, block.turns.1),
+        block.section.as_str(),
+        block.generation,
+    )];
+    if !others.is_empty() {
+        lines.push(format!(
+            "It stands for other loops too, which --loop and --turns read: {}.",
+            others.join(", ")
+        ));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}

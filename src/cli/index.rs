@@ -1,0 +1,70 @@
+//! `loopstore index`
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use loopstore::SqliteStore;
+use loopstore::search::{self, Indexed};
+
+use super::error::CliError;
+use super::{App, Done, text};
+
+/// Bring the index of `search` up to date
+///
+/// A search does it too. Recording goes on meanwhile.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Make it anew, also if it is damaged.
+    #[arg(long)]
+    rebuild: bool,
+}
+
+/// Indexes and tells how far the index is.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let store = app.open_to_write()?;
+    let bar = bar();
+    let mut progress = |far: Indexed| show(&bar, far);
+    let done = if args.rebuild {
+        search::rebuild_index(&store, &mut progress)
+    } else {
+        search::index(&store, &mut progress)
+    };
+    bar.finish_and_clear();
+    let far = done?;
+    if app.json {
+        app.out.json(&far)?;
+    } else {
+        app.out.text(&format!(
+            "{} of {} indexed.",
+            text::number(far.indexed),
+            text::count(far.total, "message")
+        ))?;
+    }
+    Ok(Done::Well)
+}
+
+/// Lets the index catch up where somebody sees how far it is. What goes wrong, the search tells.
+pub fn catch_up_with_bar(store: &SqliteStore) {
+    let bar = bar();
+    if !bar.is_hidden() {
+        let _ = search::index(store, &mut |far| show(&bar, far));
+    }
+    bar.finish_and_clear();
+}
+
+/// Returns a bar on stderr, hidden if that is no terminal.
+fn bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    match ProgressStyle::with_template("{bar:30} {pos}/{len} messages indexed") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn show(bar: &ProgressBar, far: Indexed) {
+    bar.set_length(far.total);
+    bar.set_position(far.indexed);
+}

@@ -1,0 +1,227 @@
+//! `loopstore search`
+
+use std::io::IsTerminal;
+
+use loopstore::search::{QueryError, SearchError, SearchHit, SearchQuery, SearchResults, Snippet};
+use loopstore::store::Disposition;
+use loopstore::{Role, SqliteStore, Time};
+
+use super::error::CliError;
+use super::{App, Done, index, select, text};
+
+/// Find messages by their words, also those that a compaction hid
+///
+/// All words must occur; case and accents do not matter. `"two words"` is a phrase, `-word` must not
+/// occur, `word*` is the beginning of a word, `a OR b` one of the two. Of Chinese, Japanese, Korean
+/// and Thai any part of a sentence is found. The best are listed first.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What to look for, as one argument.
+    #[arg(allow_hyphen_values = true)]
+    query: String,
+    /// Only this session: its id or the beginning of it.
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// Only messages of this role.
+    #[arg(long, value_enum)]
+    role: Option<RoleName>,
+    /// Only calls of this tool, and its results.
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// Only messages of this time or later, such as 2026-01-31 or 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only messages of this time or earlier; a day counts to its end.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Only messages that the context does not hold.
+    #[arg(long, conflicts_with = "visible")]
+    hidden: bool,
+    /// Only messages that the context holds.
+    #[arg(long)]
+    visible: bool,
+    /// How many to list.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// How many of the best to leave out.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: u32,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum RoleName {
+    User,
+    Assistant,
+    #[value(alias = "toolResult")]
+    ToolResult,
+    Extension,
+}
+
+/// Searches and lists the hits.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let store = open(app)?;
+    let query = query(&store, args)?;
+    index::catch_up_with_bar(&store);
+    let results = loopstore::search(&store, &query)?;
+    if app.json {
+        app.out.json(&results)?;
+        return Ok(Done::Well);
+    }
+    let is_terminal = std::io::stdout().is_terminal();
+    for hit in &results.hits {
+        app.out.text(&heading(hit))?;
+        let snippet = shown(&hit.snippet, is_terminal);
+        app.out.bytes(format!("  {snippet}\n\n").as_bytes())?;
+    }
+    app.out.text(&summary(&results))?;
+    Ok(Done::Well)
+}
+
+/// Opens the database for writing, so that the index can catch up; where that cannot be, for
+/// reading.
+fn open(app: &App) -> Result<SqliteStore, CliError> {
+    match app.open_to_write() {
+        Err(loopstore::OpenError::Other { .. }) => Ok(app.open_to_read()?),
+        opened => Ok(opened?),
+    }
+}
+
+fn query(store: &SqliteStore, args: &Args) -> Result<SearchQuery, CliError> {
+    let mut query = SearchQuery::new(&*args.query);
+    if let Some(given) = &args.session {
+        query.session = Some(select::session(store, given)?.session_id);
+    }
+    query.role = args.role.map(|role| match role {
+        RoleName::User => Role::User,
+        RoleName::Assistant => Role::Assistant,
+        RoleName::ToolResult => Role::ToolResult,
+        RoleName::Extension => Role::Extension,
+    });
+    query.tool.clone_from(&args.tool);
+    query.since = args
+        .since
+        .as_deref()
+        .map(|at| moment(at, "T00:00:00"))
+        .transpose()?;
+    query.until = args
+        .until
+        .as_deref()
+        .map(|at| moment(at, "T23:59:59.999"))
+        .transpose()?;
+    query.hidden = match (args.hidden, args.visible) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    };
+    query.limit = Some(args.limit as usize);
+    query.offset = args.offset as usize;
+    Ok(query)
+}
+
+/// Reads a time; `rest` is added to a day.
+fn moment(given: &str, rest: &str) -> Result<i64, CliError> {
+    let time = Time::from_text(given).millis();
+    let time = time.or_else(|| Time::from_text(format!("{given}{rest}")).millis());
+    time.ok_or_else(|| {
+        let given = text::line(given);
+        CliError::Usage(format!(
+            "`{given}` is no time; give 2026-01-31, or 2026-01-31T12:00:00Z"
+        ))
+    })
+}
+
+fn heading(hit: &SearchHit) -> String {
+    let turn = hit
+        .turn
+        .map_or(String::new(), |turn| format!(", turn {turn}"));
+    let at = hit.created_at.as_ref();
+    let at = at.map_or(String::new(), |at| format!(", {}", text::time(at.as_str())));
+    format!(
+        "{}, loop {}{turn}, message {}, {}{at}{}",
+        text::line(hit.session.as_str()),
+        text::line(hit.loop_id.as_str()),
+        hit.seq,
+        hit.role.as_str(),
+        fate(hit),
+    )
+}
+
+/// Says what became of the message, if the context does not hold it as it is.
+fn fate(hit: &SearchHit) -> String {
+    if hit.disposition == Some(Disposition::Kept) && !hit.hidden {
+        return String::new();
+    }
+    let (Some(run), Some(generation)) = (&hit.run, hit.generation) else {
+        return if hit.hidden {
+            "; not in the context"
+        } else {
+            ""
+        }
+        .into();
+    };
+    let word = match hit.disposition {
+        Some(disposition) => disposition.as_str().replace('_', " "),
+        None => "covered".into(),
+    };
+    let on = match &hit.block_loop {
+        Some(other) if *other != hit.loop_id => format!(" on {}", text::line(other.as_str())),
+        _ => String::new(),
+    };
+    format!(
+        "; {word} by block {generation}{on} of run {}",
+        text::line(run)
+    )
+}
+
+fn shown(snippet: &Snippet, is_terminal: bool) -> String {
+    let (open, close) = if is_terminal {
+        ("\u{1b}[1m", "\u{1b}[22m")
+    } else {
+        ("«", "»")
+    };
+    let (mut out, mut at) = (String::new(), 0);
+    for mark in &snippet.marks {
+        out += &text::line(&snippet.text[at..mark.start]);
+        out += open;
+        out += &text::line(&snippet.text[mark.clone()]);
+        out += close;
+        at = mark.end;
+    }
+    out + &text::line(&snippet.text[at..])
+}
+
+fn summary(results: &SearchResults) -> String {
+    let found = results.hits.len() as u64;
+    if found == 0 {
+        return "Nothing found.".into();
+    }
+    let hidden = results.hits.iter().filter(|hit| hit.hidden);
+    let can_be_read = hidden.clone().any(|hit| hit.role != Role::Extension);
+    let mut lines = vec![format!(
+        "{}, {} of them not in the context.",
+        text::count(found, "message"),
+        text::number(hidden.count() as u64)
+    )];
+    if can_be_read {
+        lines.push("Read them with `loopstore expand SESSION --loop LOOP --turns TURN`.".into());
+    }
+    if let Some(next) = results.next {
+        lines.push(format!("There are more: --offset {next}."));
+    }
+    lines.join("\n")
+}
+
+impl From<SearchError> for CliError {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::Query(error) => error.into(),
+            SearchError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<QueryError> for CliError {
+    fn from(error: QueryError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}

@@ -1,0 +1,133 @@
+//! Bringing the index up to date, in short transactions so that nobody who records waits long.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::text::said;
+use super::words::VERSION;
+use crate::store::index::IndexEntry;
+use crate::store::{self, LoopKey, SessionStore, StoreResult, StoreWrite};
+
+/// Messages that one transaction takes in at most.
+const BATCH_MESSAGES: u32 = 256;
+
+/// Bytes of words after which a transaction ends. A single message may have more.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// What is left to other writers between two transactions: another process asks for its turn every
+/// few milliseconds only.
+const PAUSE: Duration = Duration::from_millis(4);
+
+/// How far an index is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Indexed {
+    /// Messages that it has taken in.
+    pub indexed: u64,
+    /// Messages in the store, extensions included.
+    pub total: u64,
+}
+
+/// Takes everything into the index that it has not taken in yet; quick if that is nothing.
+/// `progress` is called after each transaction. Other threads and processes can record between
+/// them; what they add meanwhile is left to the next time.
+///
+/// # Errors
+/// If the store cannot be read or written, or the index is damaged. What was taken in stays.
+pub fn index(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> StoreResult<Indexed> {
+    let state = store::read(store, |read| read.index_state())?;
+    if state.version != Some(VERSION) {
+        store::write(store, |write| write.clear_index(VERSION))?;
+    }
+    catch_up(store, progress)?;
+    far(store)
+}
+
+/// Makes the index anew, also a damaged one.
+///
+/// # Errors
+/// If the store cannot be read or written.
+pub fn rebuild_index(
+    store: &dyn SessionStore,
+    progress: &mut dyn FnMut(Indexed),
+) -> StoreResult<Indexed> {
+    store::write(store, |write| write.clear_index(VERSION))?;
+    catch_up(store, progress)?;
+    far(store)
+}
+
+fn far(store: &dyn SessionStore) -> StoreResult<Indexed> {
+    let state = store::read(store, |read| read.index_state())?;
+    Ok(Indexed {
+        indexed: state.indexed,
+        total: state.total,
+    })
+}
+
+/// Takes in what is missing in an index of this version.
+fn catch_up(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> StoreResult<()> {
+    let loops = store::read(store, |read| read.unindexed())?;
+    if loops.is_empty() {
+        return Ok(());
+    }
+    let mut seen = far(store)?;
+    let mut loops = loops.into_iter().peekable();
+    while loops.peek().is_some() {
+        seen.indexed += store::write(store, |write| {
+            let mut batch = Batch::default();
+            while let Some(in_loop) = loops.peek().copied() {
+                if batch.is_full() {
+                    break;
+                }
+                if batch.take_in(write, in_loop)? {
+                    loops.next();
+                }
+            }
+            if loops.peek().is_none() {
+                write.settle_index()?;
+            }
+            Ok(u64::from(batch.messages))
+        })?;
+        progress(seen);
+        if loops.peek().is_some() {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
+}
+
+/// One transaction's worth.
+#[derive(Default)]
+struct Batch {
+    messages: u32,
+    bytes: usize,
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.messages >= BATCH_MESSAGES || self.bytes >= BATCH_BYTES
+    }
+
+    /// Takes in messages of a loop; tells whether these were all.
+    fn take_in(&mut self, write: &mut dyn StoreWrite, in_loop: LoopKey) -> StoreResult<bool> {
+        let open = write.unindexed_seqs(in_loop)?;
+        let mut entries: Vec<IndexEntry> = Vec::new();
+        let mut after = open.end;
+        write.messages(in_loop, open.clone(), &mut |row| {
+            if self.is_full() {
+                after = row.seq;
+                return Ok(ControlFlow::Break(()));
+            }
+            let message = store::codec::decode(row.body, &mut |_| Ok(None))?;
+            let entry = said(message).entry(row.seq);
+            self.messages += 1;
+            self.bytes += entry.words.len();
+            entries.push(entry);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        entries.retain(|entry| !entry.words.is_empty());
+        if open.start < after {
+            write.index(in_loop, open.start..after, &entries)?;
+        }
+        Ok(after == open.end)
+    }
+}

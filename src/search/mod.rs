@@ -1,0 +1,377 @@
+//! Finding messages by their words, also those that a compaction hid.
+//!
+//! Recording never writes the index: a search lets it catch up first, in transactions of its own.
+//! What it could not take in (the store is read-only or busy, or somebody records meanwhile) is
+//! looked through directly, so a message is found as soon as it is recorded. Every hit is compared
+//! with the text as it stands.
+
+mod catch_up;
+mod matching;
+mod query;
+mod rank;
+mod sight;
+mod snippet;
+mod text;
+mod words;
+
+pub use catch_up::{Indexed, index, rebuild_index};
+pub use query::{MAX_QUERY_WORDS, QueryError, parse_query};
+pub use snippet::Snippet;
+
+use std::ops::ControlFlow;
+
+use rank::{Scanned, add_scores};
+use sight::{Sights, Spot};
+use text::{Said, said};
+
+use crate::context::session_of;
+use crate::model::{LoopId, Role, SessionId, Time};
+use crate::store::index::{IndexFilter, IndexQuery, Match};
+use crate::store::{
+    self, Disposition, LoopKey, MessageRow, SessionStore, StoreError, StoreRead, StoreResult,
+};
+
+/// What to look for, and where.
+#[derive(Clone, Debug, Default)]
+pub struct SearchQuery {
+    /// The words: see [`parse_query`].
+    pub text: String,
+    /// Only messages of this session.
+    pub session: Option<SessionId>,
+    /// Only messages of this role.
+    pub role: Option<Role>,
+    /// Only calls of the tool of this name, and its results.
+    pub tool: Option<String>,
+    /// Only messages of this time or later, in milliseconds since the epoch.
+    pub since: Option<i64>,
+    /// Only messages of this time or earlier.
+    pub until: Option<i64>,
+    /// Only messages that the context does not hold, or only those that it holds.
+    pub hidden: Option<bool>,
+    /// How many hits to return; 20 if not given.
+    pub limit: Option<usize>,
+    /// How many of the best to leave out.
+    pub offset: usize,
+}
+
+impl SearchQuery {
+    /// Looks for `text` everywhere.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// How many hits are returned if nothing else is said.
+const LIMIT: usize = 20;
+
+/// A message that was found.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct SearchHit {
+    /// Its session.
+    pub session: SessionId,
+    /// Its loop.
+    #[serde(rename = "loop")]
+    pub loop_id: LoopId,
+    /// Its turn; `None` for an extension before the first.
+    pub turn: Option<u32>,
+    /// Its place in the loop.
+    pub seq: u32,
+    /// Its role.
+    #[serde(serialize_with = "role_name")]
+    pub role: Role,
+    /// When it was said, if that is known.
+    pub created_at: Option<Time>,
+    /// What fits, with its surroundings; in JSON what fits stands between `«` and `»`.
+    pub snippet: Snippet,
+    /// How well it fits (BM25); more is better.
+    pub score: f64,
+    /// Whether the context does not hold it: that of the session's current loop, for a message
+    /// that is not on its chain that of its own loop. An extension is in no context.
+    pub hidden: bool,
+    /// The run whose block covers it.
+    pub run: Option<String>,
+    /// The loop that this block stands on: another one for a rollup.
+    pub block_loop: Option<LoopId>,
+    /// The generation of this block on that loop.
+    pub generation: Option<u32>,
+    /// What the block says of it.
+    #[serde(serialize_with = "disposition_name")]
+    pub disposition: Option<Disposition>,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct SearchResults {
+    /// The best first; of equals the newest.
+    pub hits: Vec<SearchHit>,
+    /// Messages that the index has taken in; the others were looked through directly.
+    pub indexed: u64,
+    /// The offset to go on with, if there are more hits.
+    pub next: Option<usize>,
+}
+
+/// Why a search failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// The query cannot be asked.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// The store failed, or the session is not there.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn role_name<S: serde::Serializer>(role: &Role, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(role.as_str())
+}
+
+fn disposition_name<S: serde::Serializer>(
+    disposition: &Option<Disposition>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&disposition.map(Disposition::as_str), serializer)
+}
+
+/// Finds messages by their words.
+///
+/// The index catches up first, if the store can be written to now.
+///
+/// # Errors
+/// If the query cannot be asked, the session is not there, the index is damaged or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::search::{SearchQuery, search};
+///
+/// let store = loopstore::SqliteStore::in_memory()?;
+/// let found = search(&store, &SearchQuery::new("\"status report\" OR summary -draft"))?;
+/// assert!(found.hits.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn search(store: &dyn SessionStore, query: &SearchQuery) -> Result<SearchResults, SearchError> {
+    let words = parse_query(&query.text)?;
+    match index(store, &mut |_| {}) {
+        // What is not indexed is looked through.
+        Err(StoreError::ReadOnly | StoreError::Busy | StoreError::Full) => {}
+        done => {
+            done?;
+        }
+    }
+    Ok(store::read(store, |read| {
+        Search::new(read, query, &words)?.run()
+    })?)
+}
+
+/// One search within one snapshot.
+struct Search<'a> {
+    read: &'a dyn StoreRead,
+    query: &'a SearchQuery,
+    words: &'a IndexQuery,
+    filter: IndexFilter,
+    sights: Sights,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        read: &'a dyn StoreRead,
+        query: &'a SearchQuery,
+        words: &'a IndexQuery,
+    ) -> StoreResult<Self> {
+        let session = match &query.session {
+            Some(id) => Some(session_of(read, id)?.key),
+            None => None,
+        };
+        let filter = IndexFilter {
+            session,
+            role: query.role,
+            tool: query.tool.clone(),
+            since: query.since,
+            until: query.until,
+        };
+        Ok(Self {
+            read,
+            query,
+            words,
+            filter,
+            sights: Sights::default(),
+        })
+    }
+
+    fn run(mut self) -> StoreResult<SearchResults> {
+        let state = self.read.index_state()?;
+        let is_usable = state.version == Some(words::VERSION);
+        let mut matches = Vec::new();
+        if is_usable {
+            self.read.find(self.words, &self.filter, &mut |found| {
+                matches.push(found);
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        let scanned = self.scan(is_usable)?;
+        add_scores(
+            self.read,
+            self.words,
+            scanned,
+            state,
+            is_usable,
+            &mut matches,
+        )?;
+        matches.sort_by(Match::order);
+        let mut results = SearchResults {
+            indexed: if is_usable { state.indexed } else { 0 },
+            ..SearchResults::default()
+        };
+        self.fill(&mut results, &matches)?;
+        Ok(results)
+    }
+
+    fn fill(&mut self, results: &mut SearchResults, matches: &[Match]) -> StoreResult<()> {
+        let (mut left_out, limit) = (0, self.query.limit.unwrap_or(LIMIT));
+        for found in matches {
+            let Some(hit) = self.hit(found)? else {
+                continue;
+            };
+            if left_out < self.query.offset {
+                left_out += 1;
+            } else if results.hits.len() < limit {
+                results.hits.push(hit);
+            } else {
+                results.next = Some(self.query.offset + limit);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks through the messages that the index has not taken in.
+    fn scan(&mut self, is_usable: bool) -> StoreResult<Vec<Scanned>> {
+        let mut scanned = Vec::new();
+        for (in_loop, from, to) in self.unindexed(is_usable)? {
+            let session = self.sights.loop_of(self.read, in_loop)?.session;
+            if self.filter.session.is_some_and(|only| only != session) {
+                continue;
+            }
+            self.read.messages(in_loop, from..to, &mut |row| {
+                let (seq, tick) = (row.seq, row.tick);
+                if !self.passes(&row) {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let said = said_in(row)?;
+                if self.has_tool(&said)
+                    && let Some(places) = matching::places(self.words, &said)
+                {
+                    let found = Match {
+                        in_loop,
+                        seq,
+                        session,
+                        tick,
+                        score: 0.0,
+                    };
+                    let counts = places.counts;
+                    scanned.push(Scanned { found, counts });
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(scanned)
+    }
+
+    /// Returns loops with the sequences that the index does not have.
+    fn unindexed(&self, is_usable: bool) -> StoreResult<Vec<(LoopKey, u32, u32)>> {
+        let mut open = Vec::new();
+        if is_usable {
+            for in_loop in self.read.unindexed()? {
+                let seqs = self.read.unindexed_seqs(in_loop)?;
+                open.push((in_loop, seqs.start, seqs.end));
+            }
+            return Ok(open);
+        }
+        for session in self.read.sessions()? {
+            let rows = self.read.loops(session.key)?;
+            open.extend(rows.iter().map(|row| (row.key, 0, row.totals.next_seq)));
+        }
+        Ok(open)
+    }
+
+    fn passes(&self, row: &MessageRow) -> bool {
+        let (filter, at) = (&self.filter, row.created_at);
+        filter.role.is_none_or(|role| role == row.body.role)
+            && filter
+                .since
+                .is_none_or(|since| at.is_some_and(|at| at >= since))
+            && filter
+                .until
+                .is_none_or(|until| at.is_some_and(|at| at <= until))
+    }
+
+    fn has_tool(&self, said: &Said) -> bool {
+        let tool = self.filter.tool.as_ref();
+        tool.is_none_or(|tool| said.tools.contains(tool))
+    }
+
+    /// Reads a message that was found; `None` if it does not fit (any more).
+    fn hit(&mut self, found: &Match) -> StoreResult<Option<SearchHit>> {
+        let mut row = None;
+        let seqs = found.seq..found.seq.saturating_add(1);
+        self.read.messages(found.in_loop, seqs, &mut |message| {
+            row = Some(message);
+            Ok(ControlFlow::Break(()))
+        })?;
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        let spot = Spot {
+            in_loop: found.in_loop,
+            seq: row.seq,
+            turn: row.turn,
+            role: row.body.role,
+        };
+        let created_at = row.created_at.and_then(Time::from_millis);
+        let sight = self.sights.of(self.read, spot)?;
+        if self
+            .query
+            .hidden
+            .is_some_and(|hidden| hidden != sight.hidden)
+        {
+            return Ok(None);
+        }
+        let said = said_in(row)?;
+        let Some(places) = matching::places(self.words, &said) else {
+            return Ok(None);
+        };
+        let owner = self.sights.session(self.read, found.session)?;
+        let session = owner.session_id.clone();
+        let loop_id = self.sights.loop_of(self.read, found.in_loop)?;
+        let (mut run, mut block_loop, mut generation, mut disposition) = (None, None, None, None);
+        if let Some(by) = sight.by {
+            disposition = Some(by.disposition);
+            (run, block_loop) = (Some(by.run), Some(by.loop_id));
+            generation = Some(by.generation);
+        }
+        Ok(Some(SearchHit {
+            session,
+            loop_id: loop_id.loop_id.clone(),
+            turn: spot.turn,
+            seq: spot.seq,
+            role: spot.role,
+            created_at,
+            snippet: snippet::snippet(&said, &places),
+            score: (found.score * 1e6).round() / 1e6,
+            hidden: sight.hidden,
+            run,
+            block_loop,
+            generation,
+            disposition,
+        }))
+    }
+}
+
+fn said_in(row: MessageRow) -> StoreResult<Said> {
+    // What an image shows is not searched, so its bytes are not read.
+    Ok(said(store::codec::decode(row.body, &mut |_| Ok(None))?))
+}
