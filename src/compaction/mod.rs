@@ -22,6 +22,7 @@ pub use digest::{DIGEST, Digest, DigestCompaction, DigestInput, Digester, Place,
 pub use notes::SummaryNotes;
 pub use one_liner::one_liner;
 pub use policy::{Budget, CompactionPolicy, ModelWindows};
+pub(crate) use prune::image_facts;
 pub use prune::{Pruned, Pruning, image_reference, output_cap};
 pub use recent::KeepRecent;
 pub use strategy::{

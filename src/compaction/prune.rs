@@ -129,14 +129,16 @@ fn is_empty(block: &Content) -> bool {
     }
 }
 
-/// Says in a line what an image was: its media type, its size, and the blob that holds it.
+/// Returns what stands in place of an image: its media type, its size, and the blob that holds it,
+/// for `loopstore expand --blob`.
 pub fn image_reference(image: &Image) -> String {
+    format!("[image: {}]", image_facts(image))
+}
+
+/// Returns an image's media type, size and blob.
+pub(crate) fn image_facts(image: &Image) -> String {
     let blob = blob_of(image).map_or(String::new(), |blob| format!(", blob {blob}"));
-    format!(
-        "[image: {}, {} bytes{blob}]",
-        image.mime_type,
-        image_bytes(image)
-    )
+    format!("{}, {} bytes{blob}", image.mime_type, image_bytes(image))
 }
 
 #[cfg(test)]

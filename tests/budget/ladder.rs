@@ -293,6 +293,32 @@ fn images_cannot_wedge_a_session() {
 }
 
 #[test]
+fn a_digest_says_which_images_it_stands_for() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    work(&history, 0..2, 100);
+    history.append(0, picture(2, 9_000));
+    work(&history, 3..9, 400);
+    compact(&history, &request(1_200));
+    let texts = texts(&context(&history));
+    let line = texts.lines().find(|line| line.starts_with("image: "));
+    let line = line.unwrap_or_else(|| panic!("{texts}")).to_owned();
+    let value = line.trim_start_matches("image: ").trim_end_matches(" (t2)");
+    assert!(value.starts_with("image/png, 9000 bytes, blob "), "{line}");
+    let blob = value.rsplit(' ').next().unwrap();
+    let stored = store.query("SELECT lower(hex(sha256)) FROM blobs").unwrap();
+    assert_eq!(format!("{:?}", stored.rows), format!("[[\"{blob}\"]]"));
+    // The next digest is made from this one.
+    work(&history, 9..20, 400);
+    assert_eq!(
+        compact(&history, &request(1_200)).outcome,
+        CompactOutcome::Committed
+    );
+    let next = crate::stage::texts(&context(&history));
+    assert!(next.contains(&line), "{next}");
+}
+
+#[test]
 fn a_turn_in_flight_is_never_touched() {
     let store = SqliteStore::in_memory().unwrap();
     let history = History::new(&store, "s");

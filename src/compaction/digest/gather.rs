@@ -9,7 +9,7 @@ use super::fact::{Ledger, NoteKind, Place, Source};
 use super::line::{self, Line, OPENING};
 use super::scan::{Found, scan, sentences};
 use super::shape::is_value;
-use crate::compaction::Placed;
+use crate::compaction::{Placed, image_facts};
 use crate::model::{
     AssistantMessage, Content, Int, Message, ToolCall, ToolResultMessage, UserMessage,
 };
@@ -62,6 +62,19 @@ impl Gatherer {
                 Some(Message::Assistant(message)) => self.answer(message, &place),
                 Some(Message::ToolResult(message)) => self.result(message, &place),
                 None => {}
+            }
+            let content = placed.message.message().map_or(&[][..], Message::content);
+            self.images(content, &place);
+        }
+    }
+
+    /// Notes images by what they are: the originals stay in the store.
+    fn images(&mut self, content: &[Content], place: &Place) {
+        for block in content {
+            if let Content::Image(image) = block {
+                let label = self.ledger.label("image");
+                let facts = image_facts(image);
+                self.ledger.add(&facts, label, Source::Field, place);
             }
         }
     }

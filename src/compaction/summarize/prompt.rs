@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use super::input::Input;
 use super::options::SummarizeOptions;
 use crate::compaction::Placed;
+use crate::compaction::image_reference;
 use crate::model::{Content, Message};
-use crate::tokens::image_bytes;
 
 /// The sections that every summary has; errors come only if there were some.
 pub(super) const SECTIONS: [&str; 5] = [
@@ -169,10 +169,7 @@ fn block(block: &Content) -> Option<String> {
             call.name,
             call.arguments.as_str()
         )),
-        Content::Image(image) => {
-            let bytes = image_bytes(image);
-            Some(format!("[Image: {}, {bytes} bytes]", image.mime_type))
-        }
+        Content::Image(image) => Some(image_reference(image)),
         Content::Thinking(_) => None,
         Content::Other(json) => Some(json.as_str().to_owned()),
     }
@@ -232,7 +229,8 @@ mod tests {
         message.content_mut().extend([call, image, thinking, other]);
         assert_eq!(
             format_message(3, &placed(0, message), 2_000, 500),
-            "[3] USER:\nlook\n[Tool: ls({\"path\":\"/x\"})]\n[Image: image/png, 3 bytes]\n\
+            "[3] USER:\nlook\n[Tool: ls({\"path\":\"/x\"})]\n[image: image/png, 3 bytes, blob \
+             709e80c88487a2411e1ee4dfb9f22a861492d20c4765150c0c794abd70f8147c]\n\
              {\"type\":\"audio\"}"
         );
     }
