@@ -299,7 +299,10 @@ fn a_digest_says_which_images_it_stands_for() {
     work(&history, 0..2, 100);
     history.append(0, picture(2, 9_000));
     work(&history, 3..9, 400);
-    compact(&history, &request(1_200));
+    let mut request = request(2_000);
+    request.config.max_summary_tokens = 400;
+    request.trigger = CompactTrigger::Length;
+    compact(&history, &request);
     let texts = texts(&context(&history));
     let line = texts.lines().find(|line| line.starts_with("image: "));
     let line = line.unwrap_or_else(|| panic!("{texts}")).to_owned();
@@ -311,7 +314,7 @@ fn a_digest_says_which_images_it_stands_for() {
     // The next digest is made from this one.
     work(&history, 9..20, 400);
     assert_eq!(
-        compact(&history, &request(1_200)).outcome,
+        compact(&history, &request).outcome,
         CompactOutcome::Committed
     );
     let next = crate::stage::texts(&context(&history));
