@@ -1,0 +1,185 @@
+//! Search over many messages: `cargo bench --bench search`.
+//!
+//! 1,000,000 messages (`LOOPSTORE_MESSAGES` for another number) are recorded and indexed while
+//! another thread goes on recording. The catch-up must not hold an append up for longer than a
+//! batch takes, its memory must not grow with what there is, and queries must take milliseconds.
+
+mod workload;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use loopstore::search::{SearchQuery, index, search};
+use loopstore::store::{self, append, session};
+use loopstore::*;
+use workload::{Random, judge, median};
+
+const IN_A_LOOP: usize = 1_000;
+
+fn messages() -> usize {
+    let given = std::env::var("LOOPSTORE_MESSAGES").ok();
+    given.and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
+}
+
+/// Records loops of a session, each with 1,000 messages.
+fn record(store: &SqliteStore, name: &str, loops: usize) -> Result<(), StoreError> {
+    let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ name.len() as u64);
+    let id = |text: String| LoopId::new(text).map_err(|e| StoreError::Invalid(e.to_string()));
+    for at in 0..loops {
+        let in_loop = store::write(store, |write| {
+            let session = SessionId::new(format!("{name}-{}", at / 50));
+            let session = session.map_err(|e| StoreError::Invalid(e.to_string()))?;
+            let key = match write.session(&session)? {
+                Some(row) => row.key,
+                None => {
+                    let record = Session::new(session, "agent");
+                    session::create_session(write, &record, None, None)?
+                }
+            };
+            let record = LoopRecord::new(id(format!("{name}-{at}"))?, None);
+            session::create_loop(write, key, &record)
+        })?;
+        let turns: Vec<_> = (0..IN_A_LOOP)
+            .map(|turn| {
+                let text = random.text(150);
+                let message = match turn % 3 {
+                    0 => Message::user(text),
+                    _ => Message::Assistant(AssistantMessage {
+                        content: vec![Content::text(text)],
+                        ..AssistantMessage::default()
+                    }),
+                };
+                let place = TurnId::new("l", turn as u32 / 3);
+                AgentMessage::from(message).in_turn(place).into()
+            })
+            .collect();
+        store::write(store, |write| {
+            append::append(write, in_loop, turns, &HeuristicTokenCounter)
+        })?;
+    }
+    Ok(())
+}
+
+/// Appends a turn at a time until told to stop; returns how long each took.
+fn keep_recording(
+    store: &SqliteStore,
+    name: &str,
+    stop: &AtomicBool,
+) -> Result<Vec<Duration>, StoreError> {
+    let session = SessionId::new(name).map_err(|e| StoreError::Invalid(e.to_string()))?;
+    let key = store::write(store, |write| {
+        let record = Session::new(session.clone(), "agent");
+        let key = session::create_session(write, &record, None, None)?;
+        session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))
+    })?;
+    let mut random = Random(7);
+    let mut times = Vec::new();
+    for turn in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let message = AgentMessage::from(Message::user(random.text(600)));
+        let message = message.in_turn(TurnId::new("l", turn));
+        let begun = Instant::now();
+        store::write(store, |write| {
+            append::append(write, key, vec![message.into()], &HeuristicTokenCounter)
+        })?;
+        times.push(begun.elapsed());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(times)
+}
+
+/// Returns the most memory that the process has had, in MiB.
+fn peak_memory() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+    kib.unwrap_or(0.0) / 1024.0
+}
+
+/// Appends while `work` runs; returns how long it took, and the longest append.
+fn beside(
+    store: &SqliteStore,
+    name: &str,
+    work: impl FnOnce() -> Result<(), StoreError>,
+) -> Result<(Duration, Vec<Duration>), StoreError> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let recorder = scope.spawn(|| keep_recording(store, name, &stop));
+        let begun = Instant::now();
+        let done = work();
+        let took = begun.elapsed();
+        stop.store(true, Ordering::Relaxed);
+        let times = recorder
+            .join()
+            .map_err(|_| StoreError::Invalid("the recorder panicked".into()))??;
+        done.map(|()| (took, times))
+    })
+}
+
+fn run() -> Result<bool, Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let options = SqliteOptions::new().durability(Durability::Normal);
+    let store = SqliteStore::open_with(folder.path().join("search.db"), options)?;
+    let total = messages();
+    record(&store, "first", total / IN_A_LOOP)?;
+    let memory = peak_memory();
+    let wait = || {
+        std::thread::sleep(Duration::from_secs(3));
+        Ok(())
+    };
+    let (_, alone) = beside(&store, "alone", wait)?;
+    let (took, beside_it) = beside(&store, "beside", || index(&store, &mut |_| ()).map(|_| ()))?;
+    let grown = peak_memory() - memory;
+    let longest = |times: &[Duration]| times.iter().max().map_or(0.0, Duration::as_secs_f64) * 1e3;
+    println!("{total} messages indexed in {:.1} s", took.as_secs_f64());
+    println!(
+        "append alone: median {:.2} ms, longest {:.1} ms; meanwhile: {:.2} ms, {:.1} ms",
+        median(alone.iter().copied()),
+        longest(&alone),
+        median(beside_it.iter().copied()),
+        longest(&beside_it)
+    );
+    let mut met = true;
+    judge("memory of the catch-up, MiB", grown, 64.0, &mut met);
+    judge(
+        "longest append meanwhile, ms",
+        longest(&beside_it),
+        100.0,
+        &mut met,
+    );
+    let queries = [
+        "file_77",
+        "\"quick brown\" mod_3",
+        "id OR fox -mod_1",
+        "file_1*",
+        "nowhere",
+    ];
+    for text in queries {
+        let query = SearchQuery::new(text);
+        search(&store, &query)?;
+        let times = (0..5).map(|_| {
+            let begun = Instant::now();
+            let found = search(&store, &query).map_or(0, |found| found.hits.len());
+            (begun.elapsed(), found)
+        });
+        let times: Vec<(Duration, usize)> = times.collect();
+        let hits = times.first().map_or(0, |(_, hits)| *hits);
+        let took = median(times.into_iter().map(|(time, _)| time));
+        println!("query {text:?}: {hits} hits, {took:.2} ms");
+    }
+    Ok(met)
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

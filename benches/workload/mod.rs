@@ -1,0 +1,133 @@
+//! What benchmarks share: a generator of a tool-using agent's messages, and how figures are judged.
+#![allow(dead_code)]
+
+use std::time::Duration;
+
+use loopstore::store::{self, append, session};
+use loopstore::*;
+
+/// A small deterministic generator (xorshift).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+
+    /// Words with now and then something that looks like a name.
+    pub fn text(&mut self, bytes: usize) -> String {
+        let mut text = String::new();
+        while text.len() < bytes {
+            match self.below(9) {
+                0 => text.push_str(&format!(
+                    "src/mod_{}/file_{}.rs ",
+                    self.below(40),
+                    self.below(99)
+                )),
+                1 => text.push_str(&format!("id={:x}\n", self.below(1 << 40))),
+                _ => text.push_str("the quick brown fox "),
+            }
+        }
+        text
+    }
+
+    /// The size of a tool's output: most are small, a few are large.
+    pub fn output(&mut self) -> usize {
+        match self.below(40) {
+            0 => 8_000,
+            1..=5 => 2_000,
+            _ => 200 + self.below(600) as usize,
+        }
+    }
+}
+
+pub struct Agent {
+    pub store: SqliteStore,
+    pub session: SessionId,
+    pub random: Random,
+}
+
+impl Agent {
+    pub fn new(file: &std::path::Path) -> Result<Self, Box<dyn std::error::Error>> {
+        let store = SqliteStore::open(file)?;
+        let id = SessionId::new("agent")?;
+        store::write(&store, |write| {
+            session::create_session(write, &Session::new(id.clone(), "agent"), None, None)
+        })?;
+        Ok(Self {
+            store,
+            session: id,
+            random: Random(0x9E37_79B9_7F4A_7C15),
+        })
+    }
+
+    pub fn start(&self, at: usize) -> Result<(), Box<dyn std::error::Error>> {
+        let id = |at: usize| LoopId::new(format!("loop-{at}"));
+        let parent = at.checked_sub(1).map(id).transpose()?;
+        let record = LoopRecord::new(id(at)?, parent);
+        store::write(&self.store, |write| {
+            let Some(row) = write.session(&self.session)? else {
+                return Err(StoreError::NoSession(self.session.to_string()));
+            };
+            session::create_loop(write, row.key, &record)
+        })?;
+        Ok(())
+    }
+
+    pub fn append(&self, messages: Vec<Message>, turn: u32) -> Result<(), StoreError> {
+        let place = || TurnId::new("l", turn);
+        let messages = messages
+            .into_iter()
+            .map(|m| AgentMessage::from(m).in_turn(place()).into());
+        store::write(&self.store, |write| {
+            let Some(row) = write.session(&self.session)? else {
+                return Err(StoreError::NoSession(self.session.to_string()));
+            };
+            let Some(current) = row.current_loop else {
+                return Err(StoreError::Invalid("no loop".into()));
+            };
+            append::append(write, current, messages.collect(), &HeuristicTokenCounter)
+        })?;
+        Ok(())
+    }
+
+    /// A call with its output, and now and then a prompt before it.
+    pub fn turn(&mut self, turn: u32) -> Result<(), StoreError> {
+        let id = format!("call_{turn}_{:x}", self.random.below(1 << 30));
+        let path =
+            Json::of(&serde_json::json!({ "path": self.random.text(20) })).unwrap_or_default();
+        let answer = Message::Assistant(AssistantMessage {
+            content: vec![
+                Content::text(self.random.text(200)),
+                Content::tool_call(id.as_str(), "read", path),
+            ],
+            ..AssistantMessage::default()
+        });
+        let bytes = self.random.output();
+        let result = Message::ToolResult(ToolResultMessage {
+            tool_call_id: id,
+            tool_name: "read".into(),
+            content: vec![Content::text(self.random.text(bytes))],
+            ..ToolResultMessage::default()
+        });
+        self.append(vec![answer, result], turn)
+    }
+}
+
+pub fn median(times: impl Iterator<Item = Duration>) -> f64 {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort();
+    times
+        .get(times.len() / 2)
+        .map_or(0.0, |time| time.as_secs_f64() * 1e3)
+}
+
+pub fn judge(name: &str, value: f64, bound: f64, met: &mut bool) {
+    let ok = value <= bound;
+    *met &= ok;
+    let word = if ok { "ok" } else { "missed" };
+    println!("goal {name} {value:.2} {bound} {word}");
+}
