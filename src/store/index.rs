@@ -7,6 +7,10 @@ use super::rows::{LoopKey, SessionKey};
 use super::{StoreResult, StoreWrite, Tick};
 use crate::model::Role;
 
+/// How many of the messages that fit are ranked: a word that is everywhere tells nothing, and
+/// ranking a million messages takes seconds.
+pub const MOST_MATCHES: u32 = 10_000;
+
 /// Words that follow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phrase {

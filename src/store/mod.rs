@@ -144,7 +144,8 @@ pub trait StoreRead {
     /// is not there.
     fn unindexed_seqs(&self, in_loop: LoopKey) -> StoreResult<Range<u32>>;
     /// Visits the messages in the index that fit, in any order; must stop when `visit` breaks. Only
-    /// the messages that the index has taken in are looked at.
+    /// the messages that the index has taken in are looked at. Of more than
+    /// [`MOST_MATCHES`](index::MOST_MATCHES) only so many need to be visited, about the newest.
     fn find(
         &self,
         query: &IndexQuery,

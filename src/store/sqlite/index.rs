@@ -14,7 +14,9 @@ use super::read::{Fields, Reader, number};
 use super::{from_sqlite, schema};
 use crate::store::codec::role_number;
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::index::{IndexEntry, IndexFilter, IndexQuery, IndexState, Match, Phrase};
+use crate::store::index::{
+    IndexEntry, IndexFilter, IndexQuery, IndexState, MOST_MATCHES, Match, Phrase,
+};
 use crate::store::{LoopKey, SessionKey, StoreRead, Visit};
 
 /// The tables that are not part of the record: the FTS5 table, those behind it, and how far it is.
@@ -206,13 +208,15 @@ impl Reader<'_> {
                  CROSS JOIN indexed_loops i ON i.loop = p.loop
              WHERE message_index MATCH ?1 AND (m.id & 4294967295) < i.indexed_seq
                  AND (?2 IS NULL OR l.session = ?2) AND (?3 IS NULL OR m.role = ?3)
-                 AND (?4 IS NULL OR m.created_at >= ?4) AND (?5 IS NULL OR m.created_at <= ?5)";
+                 AND (?4 IS NULL OR m.created_at >= ?4) AND (?5 IS NULL OR m.created_at <= ?5)
+             ORDER BY message_index.rowid DESC LIMIT ?6";
         let values = params![
             expression(query, filter),
             filter.session.map(|key| key.0),
             filter.role.map(role_number),
             filter.since,
             filter.until,
+            MOST_MATCHES,
         ];
         let mut own = None;
         let result = self.each(sql, values, found, &mut |found| match visit(found) {
