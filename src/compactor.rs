@@ -7,8 +7,8 @@ use crate::context::{BuildError, BuildOptions, Context, build_context_from_sessi
 use crate::export::provider::{Provider, ProviderMessages, provider_messages};
 use crate::model::{LoopId, SessionId};
 use crate::orchestrate::{
-    BudgetTooSmall, BudgetUnit, CompactOutcome, CompactReport, CompactRequest, CompactTrigger,
-    CompactionHook, compact_session_loops,
+    BudgetTooSmall, CompactOutcome, CompactReport, CompactRequest, CompactTrigger, CompactionHook,
+    compact_session_loops,
 };
 use crate::store::{SessionStore, StoreError};
 
@@ -60,6 +60,15 @@ pub enum CompactorError {
     /// Nothing that a compaction may give up is enough.
     #[error(transparent)]
     BudgetTooSmall(#[from] BudgetTooSmall),
+    /// The context does not fit, and no compaction made it smaller: it was vetoed, failed, or lost
+    /// its races.
+    #[error("{build} ({report})")]
+    NotCompacted {
+        /// What does not fit.
+        build: BuildError,
+        /// How the last attempt ended.
+        report: String,
+    },
 }
 
 impl<'a> Compactor<'a> {
@@ -135,15 +144,17 @@ impl<'a> Compactor<'a> {
             ..self.request.clone()
         };
         let mut reports = Vec::new();
-        for _ in 0..request.config.policy.max_attempts().max(1) {
+        let mut left = request.config.policy.max_attempts().max(1);
+        while left > 0 {
             let report = compact_session_loops(self.store, session, &request)?;
+            left -= u32::from(report.outcome != CompactOutcome::NotNeeded);
             let again = self.prepare_another(&report, &mut request);
             reports.push(report);
             if !again {
                 break;
             }
         }
-        let context = self.build(session, leaf)?;
+        let context = self.build(session, leaf, reports.last())?;
         let form = |provider| provider_messages(&context.messages, provider);
         Ok(NextCall {
             request: self.provider.map(form),
@@ -170,7 +181,12 @@ impl<'a> Compactor<'a> {
         }
     }
 
-    fn build(&self, session: &SessionId, leaf: Option<&LoopId>) -> Result<Context, CompactorError> {
+    fn build(
+        &self,
+        session: &SessionId,
+        leaf: Option<&LoopId>,
+        report: Option<&CompactReport>,
+    ) -> Result<Context, CompactorError> {
         let budget = self.request.window.budget();
         let options = BuildOptions {
             leaf: leaf.cloned(),
@@ -178,20 +194,20 @@ impl<'a> Compactor<'a> {
             max_bytes: budget.bytes,
             ..BuildOptions::default()
         };
-        let too_small = |needed, budget, unit| BudgetTooSmall {
-            needed,
-            budget,
-            unit,
-        };
-        build_context_from_session(self.store, session, &options).map_err(|error| match error {
-            BuildError::Store(error) => error.into(),
-            BuildError::NeedsCompaction { tokens, budget } => {
-                too_small(tokens, budget, BudgetUnit::Tokens).into()
-            }
-            BuildError::NeedsFewerBytes { bytes, budget } => {
-                too_small(bytes, budget, BudgetUnit::Bytes).into()
-            }
-            BuildError::Invalid(error) => StoreError::Invalid(error).into(),
+        let built = build_context_from_session(self.store, session, &options);
+        built.map_err(|error| match (error, report) {
+            (BuildError::Store(error), _) => error.into(),
+            (build, Some(report)) => match report.too_small {
+                Some(too_small) => too_small.into(),
+                None => CompactorError::NotCompacted {
+                    build,
+                    report: report
+                        .error
+                        .clone()
+                        .unwrap_or_else(|| "not compacted".into()),
+                },
+            },
+            (build, None) => StoreError::Invalid(build.to_string()).into(),
         })
     }
 }

@@ -141,6 +141,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     }
     Ok(match report.outcome {
         CompactOutcome::Failed | CompactOutcome::Conflict => Done::Badly,
+        _ if report.too_small.is_some() => Done::Badly,
         _ => Done::Well,
     })
 }

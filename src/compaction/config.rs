@@ -299,8 +299,14 @@ pub struct RunConfig {
     pub older_loops: String,
     /// [`CompactionConfig::recent_window`] as text.
     pub recent_window: String,
-    /// [`CompactionConfig::policy`].
+    /// [`CompactionConfig::policy`]; one of a later version is read as the default.
+    #[serde(deserialize_with = "known_policy")]
     pub policy: CompactionPolicy,
+}
+
+fn known_policy<'de, D: serde::Deserializer<'de>>(from: D) -> Result<CompactionPolicy, D::Error> {
+    let json = serde_json::Value::deserialize(from)?;
+    Ok(serde_json::from_value(json).unwrap_or_default())
 }
 
 impl Default for RunConfig {

@@ -22,8 +22,8 @@ pub use digest::{DIGEST, Digest, DigestCompaction, DigestInput, Digester, Place,
 pub use notes::SummaryNotes;
 pub use one_liner::one_liner;
 pub use policy::{Budget, CompactionPolicy, ModelWindows};
-pub(crate) use prune::image_facts;
-pub use prune::{Pruned, Pruning, image_reference, output_cap};
+pub use prune::{Output, Pruned, Pruning, image_reference, output_cap};
+pub(crate) use prune::{image_facts, says_nothing};
 pub use recent::KeepRecent;
 pub use strategy::{
     BlockCompactionStrategy, DefaultBlockCompaction, Draft, LoopSlice, Placed, Recent, RollupSlice,

@@ -16,6 +16,8 @@ pub struct LoopFacts {
     pub hidden: Option<Turns>,
     /// Results that answer a call of another turn.
     pub answers: Vec<Answer>,
+    /// Turns with a result whose call lies before what is planned: a rollup stands for it.
+    pub orphans: Vec<u32>,
 }
 
 /// A result in `turn` that answers a call elsewhere on the chain.
@@ -248,6 +250,12 @@ pub(crate) fn window(facts: &[LoopFacts], config: &CompactionConfig, recent: u32
     };
     current.first = config.keep_first_turns.min(current.turns);
     current.recent = current.turns - recent.min(current.turns - current.first);
+    // A result that is hidden with its call stays so.
+    let facts = &facts[facts.len() - 1];
+    for turn in facts.orphans.iter().filter(|turn| is_hidden(facts, **turn)) {
+        current.first = current.first.min(*turn);
+        current.recent = current.recent.max(turn + 1);
+    }
     let mut spare = match config.recent_window {
         RecentWindow::CurrentLoop => 0,
         RecentWindow::Chain => recent.saturating_sub(current.turns),

@@ -139,12 +139,14 @@ impl CompactionPolicy {
                 safety,
                 share,
             } => {
-                let reserved = system.max(window.system_prompt_tokens) + output + safety;
+                let reserved = system.max(window.system_prompt_tokens);
+                let reserved = reserved.saturating_add(output).saturating_add(safety);
                 let left = window.max_context_tokens.saturating_sub(reserved);
                 tokens >= share_of(left, share)
             }
             Self::Target { trigger, .. } => {
-                tokens + window.system_prompt_tokens >= share_of(window.max_context_tokens, trigger)
+                let tokens = tokens.saturating_add(window.system_prompt_tokens);
+                tokens >= share_of(window.max_context_tokens, trigger)
             }
         }
     }
@@ -163,24 +165,29 @@ impl CompactionPolicy {
     }
 
     /// Returns what a compaction has to come down to: the policy's own target, else the largest
-    /// context at which it does not fire, or the window if it always fires.
+    /// context at which it does not fire. Where that is less than a tenth of what fits (it always
+    /// fires, or the system prompt fills the window), what fits.
     pub fn target_of(&self, window: &ContextConfig) -> Budget {
         let hard = window.budget();
-        let Self::Target { target, .. } = *self else {
-            let most_bytes = |most| largest(most, |bytes| !self.bytes_fire(window, bytes));
-            let tokens = match self.tokens_fire(window, 0) {
-                true => hard.tokens,
-                false => largest(hard.tokens, |tokens| !self.tokens_fire(window, tokens)),
-            };
-            return Budget {
-                tokens,
-                bytes: hard.bytes.map(most_bytes),
-            };
+        let (tokens, bytes) = match *self {
+            Self::Target { target, .. } => {
+                let tokens = share_of(window.max_context_tokens, target);
+                let tokens = tokens.saturating_sub(window.system_prompt_tokens);
+                (tokens, hard.bytes.map(|most| share_of(most, target)))
+            }
+            Self::Headroom { .. } | Self::Reserves { .. } => {
+                let tokens = |tokens| !self.tokens_fire(window, tokens);
+                let bytes = |bytes| !self.bytes_fire(window, bytes);
+                let enough = |most, found| if found <= most / 10 { most } else { found };
+                (
+                    enough(hard.tokens, largest(hard.tokens, tokens)),
+                    hard.bytes.map(|most| enough(most, largest(most, bytes))),
+                )
+            }
         };
-        let tokens = share_of(window.max_context_tokens, target);
         Budget {
-            tokens: tokens.saturating_sub(window.system_prompt_tokens),
-            bytes: hard.bytes.map(|most| share_of(most, target)),
+            tokens: tokens.min(hard.tokens),
+            bytes: bytes.zip(hard.bytes).map(|(bytes, most)| bytes.min(most)),
         }
     }
 }
@@ -302,7 +309,7 @@ mod tests {
     #[test]
     fn the_target_is_the_largest_context_at_which_nothing_fires() {
         for policy in [CompactionPolicy::headroom(), CompactionPolicy::reserves()] {
-            for (tokens, system) in [(1, 0), (999, 3), (128_000, 0), (64_000, 70_000)] {
+            for (tokens, system) in [(1, 0), (999, 3), (128_000, 0), (64_000, 11_000)] {
                 let mut window = window(tokens, system);
                 window.max_context_bytes = Some(10 * tokens);
                 let target = policy.target_of(&window);
@@ -313,6 +320,32 @@ mod tests {
                 assert!(!policy.bytes_fire(&window, bytes));
                 assert!(policy.bytes_fire(&window, bytes + 1));
             }
+        }
+    }
+
+    #[test]
+    fn a_target_is_never_more_than_fits_and_never_next_to_nothing() {
+        let always = CompactionPolicy::Headroom {
+            compact_at_pct: 0.0,
+            compact_budget_threshold_pct: 0.05,
+        };
+        let wide = CompactionPolicy::Target {
+            trigger: f64::NAN,
+            target: 1.2,
+            max_attempts: 2,
+        };
+        let mut window = window(1_000, 100);
+        window.max_context_bytes = Some(5_000);
+        for policy in [always, wide] {
+            assert_eq!(policy.target_of(&window), window.budget());
+        }
+        window.system_prompt_tokens = 840;
+        let nearly_full = CompactionPolicy::default().target_of(&window);
+        assert_eq!(nearly_full.tokens, 160);
+        window.system_prompt_tokens = u64::MAX;
+        for policy in [CompactionPolicy::reserves(), CompactionPolicy::target()] {
+            assert!(fires(policy, &window, u64::MAX / 4));
+            assert_eq!(policy.target_of(&window).tokens, 0);
         }
     }
 

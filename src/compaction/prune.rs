@@ -1,5 +1,6 @@
 //! Pruning: what goes from the turns kept at the end when a compaction does not fit.
 
+use super::policy::Budget;
 use crate::model::{AgentMessage, Content, Image, Message};
 use crate::store::codec::blob_of;
 use crate::tokens::{TokenCounter, image_bytes};
@@ -11,8 +12,8 @@ pub struct Pruning {
     pub thinking: bool,
     /// Images become references.
     pub images: bool,
-    /// Tokens that a tool result may have.
-    pub output_tokens: u64,
+    /// Tokens that a tool result may have; `None`: any number.
+    pub output_tokens: Option<u64>,
 }
 
 /// What became of a message.
@@ -34,9 +35,7 @@ impl Pruning {
             return Pruned::Whole;
         };
         if self.thinking && matches!(inner, Message::Assistant(_)) {
-            inner
-                .content_mut()
-                .retain(|block| !matches!(block, Content::Thinking(_)));
+            inner.content_mut().retain(|block| !block.is_thinking());
         }
         if self.images {
             for block in inner.content_mut() {
@@ -46,11 +45,11 @@ impl Pruning {
             }
         }
         let is_result = matches!(inner, Message::ToolResult(_));
-        if !is_result && inner.content().iter().all(is_empty) {
+        if !is_result && says_nothing(inner) {
             return Pruned::Gone;
         }
-        if is_result {
-            self.cut_output(&mut left, counter);
+        if let (true, Some(most)) = (is_result, self.output_tokens) {
+            cut_output(&mut left, most, counter);
         }
         if left == *message {
             Pruned::Whole
@@ -58,47 +57,78 @@ impl Pruning {
             Pruned::Shorter(left.into())
         }
     }
+}
 
-    /// Cuts the texts of a tool result, the longest first, until the result fits.
-    fn cut_output(&self, result: &mut AgentMessage, counter: &dyn TokenCounter) {
-        let length = |block: &Content| match block {
-            Content::Text(text) => text.text.len(),
-            _ => 0,
-        };
-        let blocks = result.message().map_or(&[][..], Message::content);
-        let mut longest_first: Vec<usize> = (0..blocks.len()).collect();
-        longest_first.sort_by_key(|at| std::cmp::Reverse(length(&blocks[*at])));
-        for at in longest_first {
-            let excess = counter
-                .message_tokens(result)
-                .saturating_sub(self.output_tokens);
-            let block = result.message_mut().map(|m| &mut m.content_mut()[at]);
-            if let (1.., Some(Content::Text(text))) = (excess, block) {
-                let tokens = counter.text_tokens(&text.text).max(1);
-                let cut = cut_middle(&text.text, tokens.saturating_sub(excess), tokens);
-                if cut.len() < text.text.len() {
-                    text.text = cut;
-                }
+/// Cuts the texts of a tool result, the longest first, until it has at most `most` tokens.
+fn cut_output(result: &mut AgentMessage, most: u64, counter: &dyn TokenCounter) {
+    let length = |block: &Content| match block {
+        Content::Text(text) => text.text.len(),
+        _ => 0,
+    };
+    let blocks = result.message().map_or(&[][..], Message::content);
+    let mut longest_first: Vec<usize> = (0..blocks.len()).collect();
+    longest_first.sort_by_key(|at| std::cmp::Reverse(length(&blocks[*at])));
+    for at in longest_first {
+        let excess = counter.message_tokens(result).saturating_sub(most);
+        let block = result.message_mut().map(|m| &mut m.content_mut()[at]);
+        if let (1.., Some(Content::Text(text))) = (excess, block) {
+            let tokens = counter.text_tokens(&text.text).max(1);
+            let cut = cut_middle(&text.text, tokens.saturating_sub(excess), tokens);
+            if cut.len() < text.text.len() {
+                text.text = cut;
             }
         }
     }
 }
 
-/// Returns how many tokens each of some outputs may have so that they lose `excess` together, but
-/// not less than `least`: the longest are cut first, all to the same size. `None` if none has to
-/// be cut.
-pub fn output_cap(sizes: &[u64], excess: u64, least: u64) -> Option<u64> {
-    if excess == 0 || sizes.is_empty() {
+/// Whether a message has nothing that a provider would take.
+pub(crate) fn says_nothing(message: &Message) -> bool {
+    message.content().iter().all(is_empty)
+}
+
+/// A tool output: its tokens, and its bytes of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Tokens.
+    pub tokens: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Output {
+    /// Returns what is left of it with at most `cap` tokens; its bytes shrink as its tokens do.
+    pub fn capped(self, cap: Option<u64>) -> Self {
+        let tokens = cap.map_or(self.tokens, |cap| self.tokens.min(cap));
+        let bytes = u128::from(self.bytes) * u128::from(tokens) / u128::from(self.tokens.max(1));
+        Self {
+            tokens,
+            bytes: bytes as u64,
+        }
+    }
+}
+
+/// Returns how many tokens each of some outputs may have so that all of them together fit `room`,
+/// but not less than `least`: the longest are cut first, all to the same size. `None` if none has
+/// to be cut.
+pub fn output_cap(outputs: &[Output], room: Budget, least: u64) -> Option<u64> {
+    let fits = |cap: Option<u64>| {
+        let all = outputs.iter().map(|output| output.capped(cap));
+        let (tokens, bytes) = all.fold((0u64, 0u64), |(tokens, bytes), output| {
+            (
+                tokens.saturating_add(output.tokens),
+                bytes.saturating_add(output.bytes),
+            )
+        });
+        tokens <= room.tokens && room.bytes.is_none_or(|most| bytes <= most)
+    };
+    if fits(None) {
         return None;
     }
-    let lost = |cap: u64| -> u64 { sizes.iter().map(|size| size.saturating_sub(cap)).sum() };
-    let (mut low, mut high) = (
-        least,
-        sizes.iter().copied().max().unwrap_or(least).max(least),
-    );
+    let longest = outputs.iter().map(|output| output.tokens).max();
+    let (mut low, mut high) = (least, longest.unwrap_or(least).max(least));
     while low < high {
         let middle = low + (high - low).div_ceil(2);
-        if lost(middle) >= excess {
+        if fits(Some(middle)) {
             low = middle;
         } else {
             high = middle - 1;
@@ -150,7 +180,7 @@ mod tests {
     const ALL: Pruning = Pruning {
         thinking: true,
         images: true,
-        output_tokens: 40,
+        output_tokens: Some(40),
     };
 
     fn answer(content: Vec<Content>) -> AgentMessage {
@@ -227,10 +257,22 @@ mod tests {
 
     #[test]
     fn the_longest_outputs_are_cut_first() {
-        assert_eq!(output_cap(&[100, 500, 900], 400, 10), Some(500));
-        assert_eq!(output_cap(&[100, 500, 900], 600, 10), Some(400));
-        assert_eq!(output_cap(&[100, 500, 900], 5000, 10), Some(10));
-        assert_eq!(output_cap(&[100], 0, 10), None);
-        assert_eq!(output_cap(&[], 7, 10), None);
+        let outputs = |sizes: &[u64]| -> Vec<Output> {
+            let output = |tokens: &u64| Output {
+                tokens: *tokens,
+                bytes: tokens * 4,
+            };
+            sizes.iter().map(output).collect()
+        };
+        let cap = |sizes: &[u64], tokens, bytes| {
+            output_cap(&outputs(sizes), Budget { tokens, bytes }, 10)
+        };
+        assert_eq!(cap(&[100, 500, 900], 1100, None), Some(500));
+        assert_eq!(cap(&[100, 500, 900], 900, None), Some(400));
+        assert_eq!(cap(&[100, 500, 900], 0, None), Some(10));
+        assert_eq!(cap(&[100], 100, None), None);
+        assert_eq!(cap(&[], 0, Some(0)), None);
+        assert_eq!(cap(&[100, 500, 900], 9999, Some(3600)), Some(400));
+        assert_eq!(cap(&[100, 500, 900], 1100, Some(3600)), Some(400));
     }
 }

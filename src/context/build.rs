@@ -9,7 +9,7 @@ use crate::compaction::{Shown, seqs_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::store::in_force::Link;
 use crate::store::{
-    self, BlockKind, BlockMessage, BlockRow, LoopRow, Section, StoreRead, StoreResult,
+    self, BlockKind, BlockMessage, BlockRow, LoopRow, NewBlock, Section, StoreRead, StoreResult,
     StoredMessage, Turns,
 };
 
@@ -30,6 +30,29 @@ pub(super) fn build(
     Ok(context)
 }
 
+/// Returns what a chain would show with blocks that are not written yet.
+pub(crate) fn messages_with(
+    read: &dyn StoreRead,
+    chain: &Chain,
+    fresh: &[&NewBlock],
+) -> StoreResult<Vec<AgentMessage>> {
+    let mut builder = Builder::new(read, SessionId::generate(), LoopId::generate());
+    builder.fresh = fresh;
+    for link in chain.links.iter().skip(chain.start) {
+        builder.add_loop(link)?;
+    }
+    Ok(builder.context.messages)
+}
+
+/// Returns the originals of a chain, whatever is in force.
+pub(crate) fn originals_of(read: &dyn StoreRead, chain: &[Link]) -> StoreResult<Vec<AgentMessage>> {
+    let mut builder = Builder::new(read, SessionId::generate(), LoopId::generate());
+    for link in chain {
+        builder.add_originals(link, PartSection::Raw, 0..link.end_seq, None)?;
+    }
+    Ok(builder.context.messages)
+}
+
 /// Returns what one loop shows.
 pub(crate) fn shown_messages(read: &dyn StoreRead, link: &Link) -> StoreResult<Vec<Shown>> {
     let mut builder = Builder::new(read, SessionId::generate(), link.row.loop_id.clone());
@@ -43,6 +66,8 @@ pub(crate) fn shown_messages(read: &dyn StoreRead, link: &Link) -> StoreResult<V
 
 struct Builder<'a> {
     read: &'a dyn StoreRead,
+    /// Blocks that are not written yet.
+    fresh: &'a [&'a NewBlock],
     context: Context,
     /// Of each message: the turn of the original, `None` for one of a summary.
     turns: Vec<Option<u32>>,
@@ -61,6 +86,7 @@ impl<'a> Builder<'a> {
         };
         Self {
             read,
+            fresh: &[],
             context,
             turns: Vec::new(),
         }
@@ -72,9 +98,11 @@ impl Builder<'_> {
         let Some(block) = &link.block else {
             return self.add_originals(link, PartSection::Raw, 0..link.end_seq, None);
         };
-        let own = match block.layout.compacted.or(block.layout.recent) {
-            Some(_) => self.read.block_messages(block.key)?,
-            None => Vec::new(),
+        let fresh = self.fresh.iter().find(|fresh| fresh.row == *block);
+        let own = match (fresh, block.layout.compacted.or(block.layout.recent)) {
+            (Some(fresh), _) => fresh.messages.clone(),
+            (None, Some(_)) => self.read.block_messages(block.key)?,
+            (None, None) => Vec::new(),
         };
         if let Some(turns) = block.layout.first {
             self.add_originals(link, PartSection::First, self.seqs(block, turns)?, None)?;

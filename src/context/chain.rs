@@ -232,15 +232,18 @@ impl Load<'_> {
         let leaf = self.links.len().saturating_sub(1);
         let mut all = Vec::with_capacity(self.links.len());
         for (depth, (link, sites)) in self.links.iter().zip(&self.sites).enumerate() {
-            let mut answers = Vec::new();
+            let (mut answers, mut orphans) = (Vec::new(), Vec::new());
             for (turn, sites) in sites {
                 for site in sites {
-                    if let Some(depth) = depth_of(site.in_loop) {
-                        let call = Spot {
-                            depth,
-                            turn: site.turn,
-                        };
-                        answers.push(Answer { turn: *turn, call });
+                    match depth_of(site.in_loop) {
+                        None => orphans.push(*turn),
+                        Some(depth) => {
+                            let call = Spot {
+                                depth,
+                                turn: site.turn,
+                            };
+                            answers.push(Answer { turn: *turn, call });
+                        }
                     }
                 }
             }
@@ -254,6 +257,7 @@ impl Load<'_> {
                 turns,
                 hidden,
                 answers,
+                orphans,
             });
         }
         (self.links, all)

@@ -20,7 +20,7 @@ use crate::store::{
     Tick,
 };
 
-pub(crate) use build::shown_messages;
+pub(crate) use build::{messages_with, originals_of, shown_messages};
 pub(crate) use chain::{Chain, Purpose};
 pub use faults::{Fault, FaultKind, faults_of, introduced};
 pub(crate) use faults::{Pairing, goes_on};

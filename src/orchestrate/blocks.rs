@@ -8,7 +8,7 @@ use super::work::size_of;
 use crate::compaction::plan::LoopFacts;
 use crate::compaction::{Draft, Recent, Summary, seqs_of};
 use crate::context::faults_of;
-use crate::model::{AgentMessage, Content, Message, Role, Thinking};
+use crate::model::{AgentMessage, Content, Message, Role};
 use crate::store::append::size_through;
 use crate::store::codec;
 use crate::store::in_force::Link;
@@ -72,6 +72,9 @@ pub(super) fn check(
 /// Checks that a summary holds nothing that a provider would object to: a call without its
 /// result, a result without its call.
 pub(super) fn check_summary(summary: &Summary) -> Result<(), String> {
+    if summary.messages.iter().any(|m| m.message().is_none()) {
+        return Err("a summary holds an extension message, which no context shows".into());
+    }
     match faults_of(&summary.messages, false).first() {
         None => Ok(()),
         Some(fault) => Err(format!(
@@ -86,6 +89,7 @@ pub(super) fn check_summary(summary: &Summary) -> Result<(), String> {
 pub(super) fn check_messages(
     read: &dyn StoreRead,
     in_loop: LoopKey,
+    through: u32,
     draft: &Draft,
     current: u32,
 ) -> StoreResult<Result<(), String>> {
@@ -94,7 +98,14 @@ pub(super) fn check_messages(
     {
         return Ok(Err(error));
     }
-    for (seq, shown) in draft.recent.iter().flat_map(|recent| &recent.replaced) {
+    let Some(recent) = &draft.recent else {
+        return Ok(Ok(()));
+    };
+    let section = seqs_of(read, in_loop, recent.turns, through)?;
+    for (seq, shown) in &recent.replaced {
+        if !section.contains(seq) {
+            return Ok(Err(format!("message {seq} is not in the section")));
+        }
         let mut original = None;
         read.messages(in_loop, *seq..seq.saturating_add(1), &mut |row| {
             original = Some(store::decode(read, row.body)?);
@@ -121,21 +132,21 @@ fn stands_for(original: &AgentMessage, shown: Option<&AgentMessage>, signed: boo
             Message::ToolResult(result) => vec![result.tool_call_id.clone()],
             _ => inner.tool_calls().map(|call| call.id.clone()).collect(),
         };
-        let thinking: Vec<Thinking> = inner
+        let thinking: Vec<Content> = inner
             .content()
             .iter()
             .filter_map(|block| match block {
-                Content::Thinking(thinking) if signed => Some(thinking.clone()),
+                block if signed && block.is_signed_thinking() => Some(block.clone()),
                 _ => None,
             })
-            .filter(|thinking| thinking.signature.is_some())
             .collect();
         Some((ids, thinking))
     };
-    match (marks(Some(original)), marks(shown)) {
-        (Some(marks), None) => marks.0.is_empty() && marks.1.is_empty(),
-        (before, after) => {
-            before == after && shown.map(AgentMessage::role) == Some(original.role())
+    match shown {
+        None => marks(Some(original))
+            .is_none_or(|(ids, thinking)| ids.is_empty() && thinking.is_empty()),
+        Some(shown) => {
+            shown.role() == original.role() && marks(Some(original)) == marks(Some(shown))
         }
     }
 }

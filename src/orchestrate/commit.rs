@@ -9,13 +9,17 @@ use super::events::CompactionStarted;
 use super::ladder::{Rung, Tried};
 use super::report::{BlockReport, BudgetTooSmall, CompactOutcome, CompactReport};
 use super::work::Made;
-use super::{CompactRequest, CompactTrigger, Ground, blocks, notes};
-use crate::compaction::RunConfig;
+use super::{CompactRequest, CompactTrigger, Ground, blocks, notes, open_digests};
 use crate::compaction::plan::Kept;
-use crate::context::{Chain, Purpose};
-use crate::store::in_force::View;
+use crate::compaction::{OlderLoops, RunConfig};
+use crate::context::{
+    Chain, Fault, Purpose, faults_of, introduced, messages_with, originals_of, shown_messages,
+};
+use crate::model::AgentMessage;
+use crate::store::in_force::{self, View, chain};
 use crate::store::{
-    self, Outcome, RunKey, RunRow, SessionStore, StoreRead, StoreResult, StoreWrite, codec,
+    self, NewBlock, Outcome, RunKey, RunRow, SessionStore, StoreRead, StoreResult, StoreWrite,
+    codec,
 };
 
 pub(super) struct Attempt<'a> {
@@ -53,8 +57,9 @@ pub(super) fn plan_digest(
 }
 
 impl Attempt<'_> {
-    /// Returns what became of this very plan if a run on this leaf tried it in vain.
-    pub(super) fn was_tried(&self) -> StoreResult<Option<String>> {
+    /// Returns the run on this leaf that tried this very plan in vain, if there is one. One that
+    /// found the budget too small is tried again once the context has another size.
+    pub(super) fn was_tried(&self) -> StoreResult<Option<RunRow>> {
         let mut found = None;
         let leaf = self.ground.chain.links.last();
         let born = leaf.map_or(0, |leaf| leaf.row.tick);
@@ -66,10 +71,13 @@ impl Attempt<'_> {
                 if run.point.in_loop != self.ground.leaf {
                     return Ok(ControlFlow::Continue(()));
                 }
-                let in_vain = run.outcome == Outcome::NoGain || run.outcome == Outcome::Failed;
+                let in_vain = match run.outcome {
+                    Outcome::NoGain => true,
+                    Outcome::Failed => run.before == self.ground.before,
+                    _ => false,
+                };
                 if in_vain && run.plan == self.plan {
-                    let reason = run.error.unwrap_or_else(|| "it gained nothing".into());
-                    found = Some(format!("run {} tried this very plan: {reason}", run.run_id));
+                    found = Some(run);
                 }
                 Ok(match found {
                     Some(_) => ControlFlow::Break(()),
@@ -102,8 +110,13 @@ impl Attempt<'_> {
         mut report: CompactReport,
         tried: Tried,
     ) -> StoreResult<CompactReport> {
-        let made = tried.planned.made;
         report.after = tried.after;
+        if let Some(fault) = self.introduced(&tried)? {
+            let error =
+                format!("the context would have a fault that its originals have not: {fault}");
+            return self.end(report, Outcome::Failed, Some(error));
+        }
+        let made = tried.planned.made;
         if let Some(step) = tried.rung.step {
             report.fallback = Some(step.to_owned());
         }
@@ -123,6 +136,43 @@ impl Attempt<'_> {
             report.blocks = store::read(self.store, |read| self.block_reports(read, &made))?;
         }
         self.write_run(report, outcome, &tried.rung, Some(self.plan), made)
+    }
+
+    /// Returns a fault that the new blocks would bring in. The originals are read only if the
+    /// context has faults at all.
+    fn introduced(&self, tried: &Tried) -> StoreResult<Option<String>> {
+        let fresh: Vec<&NewBlock> = tried.planned.made.iter().map(|made| &made.block).collect();
+        let leaf = self.ground.chain.links.last();
+        let in_flight = leaf.is_some_and(|leaf| !leaf.row.status.is_ended());
+        store::read(self.store, |read| {
+            let shown = messages_with(read, &tried.chain, &fresh)?;
+            if faults_of(&shown, in_flight).is_empty() {
+                return Ok(None);
+            }
+            let raw = View {
+                raw: true,
+                ..View::default()
+            };
+            let originals = originals_of(read, &chain(read, self.ground.leaf, raw)?)?;
+            let now = in_force::chain(read, self.ground.leaf, View::default())?;
+            let now: Vec<Vec<AgentMessage>> = now
+                .iter()
+                .map(|link| {
+                    Ok(shown_messages(read, link)?
+                        .into_iter()
+                        .map(|(_, m)| m)
+                        .collect())
+                })
+                .collect::<StoreResult<_>>()?;
+            // What an overlay of another tool brought in already is not this run's.
+            let same = |a: &Fault, b: &Fault| a.kind == b.kind && a.tool_call_id == b.tool_call_id;
+            let known = introduced(&originals, &now.concat(), in_flight);
+            let new = introduced(&originals, &shown, in_flight).into_iter();
+            let new = new.filter(|fault| !known.iter().any(|known| same(known, fault)));
+            Ok(new
+                .map(|fault| format!("{:?} at message {}", fault.kind, fault.message))
+                .next())
+        })
     }
 
     /// Whether the context was compacted for its bytes.
@@ -280,6 +330,17 @@ impl Attempt<'_> {
             &request.window,
             Purpose::Plan,
         )?;
-        Ok(now.in_force() == self.ground.in_force)
+        let (now, then) = (now.in_force(), &self.ground.in_force);
+        // With `Skip` the walk ends where nothing before matters, which an append may move.
+        let depth = match request.config.older_loops {
+            OlderLoops::Skip => now.len().min(then.len()),
+            OlderLoops::Rollup => now.len().max(then.len()),
+        };
+        let is_same = now
+            .iter()
+            .rev()
+            .take(depth)
+            .eq(then.iter().rev().take(depth));
+        Ok(is_same && self.ground.open == open_digests(write.as_read(), &self.ground.chain.links)?)
     }
 }

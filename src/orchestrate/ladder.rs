@@ -9,9 +9,10 @@ use std::ops::ControlFlow;
 
 use super::work::{Planned, Work};
 use crate::compaction::{
-    Budget, CompactionConfig, CompactionScope, KeepRecent, RecentWindow, StrategyError, output_cap,
-    seqs_of,
+    Budget, CompactionConfig, CompactionScope, KeepRecent, Output, RecentWindow, StrategyError,
+    output_cap, seqs_of,
 };
+use crate::context::Chain;
 use crate::model::Role;
 use crate::store::in_force::Link;
 use crate::store::{self, Size, StoreRead, StoreResult, Turns};
@@ -21,6 +22,9 @@ const LAST_TURNS: &str = "last_turns";
 
 /// Tokens below which no tool output is pruned.
 const LEAST_OUTPUT: u64 = 100;
+
+/// Bytes of JSON that a token of a summary has at most, about.
+const BYTES_OF_A_TOKEN: u64 = 5;
 
 /// One way to compact.
 #[derive(Clone)]
@@ -57,8 +61,8 @@ impl Rung {
 /// How the turns kept at the end are pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prune {
-    /// Tokens that a tool result may have.
-    pub(super) output_tokens: u64,
+    /// Tokens that a tool result may have; `None`: any number.
+    pub(super) output_tokens: Option<u64>,
     /// Whether the last turn loses its images too.
     pub(super) last_images: bool,
 }
@@ -67,7 +71,9 @@ pub(super) struct Prune {
 pub(super) struct Tried {
     pub(super) rung: Rung,
     pub(super) planned: Planned,
-    /// The context with the blocks in force.
+    /// The chain with the blocks in force.
+    pub(super) chain: Chain,
+    /// The size of the context.
     pub(super) after: Size,
 }
 
@@ -79,11 +85,10 @@ impl Tried {
     }
 }
 
-/// What a step aims at, as a share of the target in hundredths: a context that only just fits
-/// would be compacted again after the next turn.
-const AIM: u64 = 80;
-
 /// Goes down the ladder until the context is within `target`; returns the last rung tried.
+///
+/// A rung aims at 80 % of the target: a context that only just fits would be compacted again after
+/// the next turn.
 pub(super) fn fit(
     work: &mut Work<'_>,
     config: &CompactionConfig,
@@ -92,10 +97,11 @@ pub(super) fn fit(
     let asked = Rung::asked(config, work.ground.chain.recent);
     let mut tried = work.try_rung(asked)?;
     let aim = Budget {
-        tokens: target.tokens / 100 * AIM,
-        bytes: target.bytes.map(|bytes| bytes / 100 * AIM),
+        tokens: target.tokens - target.tokens / 5,
+        bytes: target.bytes.map(|bytes| bytes - bytes / 5),
     };
-    for step in [prune, without_first, last_turns, last_turn] {
+    // Pruned twice: what images and thinking leave of the bytes is known only afterwards.
+    for step in [prune, prune, without_first, last_turns, last_turn] {
         if target.fits(tried.after) {
             break;
         }
@@ -110,16 +116,40 @@ pub(super) fn fit(
 
 /// Prunes no more than it takes.
 fn prune(work: &mut Work<'_>, tried: &Tried, aim: Budget) -> Result<Rung, StrategyError> {
-    let excess = tried.after.tokens.saturating_sub(aim.tokens);
-    let cap = output_cap(&work.outputs(&tried.planned)?, excess, LEAST_OUTPUT);
+    let room = room_for_outputs(work, tried, aim)?;
+    let first = tried.rung.prune.is_none();
+    let room = Budget {
+        bytes: room.bytes.filter(|_| !first),
+        ..room
+    };
+    let cap = output_cap(&work.outputs(&tried.planned)?, room, LEAST_OUTPUT);
     Ok(Rung {
         step: Some("prune"),
         prune: Some(Prune {
-            output_tokens: cap.unwrap_or(u64::MAX),
+            output_tokens: cap,
             last_images: false,
         }),
         ..tried.rung.clone()
     })
+}
+
+/// Returns what the tool outputs may have together so that all else and they are within `aim`.
+fn room_for_outputs(
+    work: &mut Work<'_>,
+    tried: &Tried,
+    aim: Budget,
+) -> Result<Budget, StrategyError> {
+    let cap = tried.rung.prune.and_then(|prune| prune.output_tokens);
+    let outputs = work.outputs(&tried.planned)?;
+    let (mut tokens, mut bytes) = (aim.tokens, aim.bytes);
+    let now = outputs.iter().map(|output| output.capped(cap));
+    let (of_tokens, of_bytes) = now.fold((0, 0), |(tokens, bytes): (u64, u64), output| {
+        (tokens + output.tokens, bytes + output.bytes)
+    });
+    let else_of = |after: u64, outputs: u64| after.saturating_sub(outputs);
+    tokens = tokens.saturating_sub(else_of(tried.after.tokens, of_tokens));
+    bytes = bytes.map(|most| most.saturating_sub(else_of(tried.after.bytes, of_bytes)));
+    Ok(Budget { tokens, bytes })
 }
 
 fn without_first(_: &mut Work<'_>, tried: &Tried, _: Budget) -> Result<Rung, StrategyError> {
@@ -129,6 +159,10 @@ fn without_first(_: &mut Work<'_>, tried: &Tried, _: Budget) -> Result<Rung, Str
             keep_first_turns: 0,
             ..tried.rung.config.clone()
         },
+        prune: tried.rung.prune.map(|prune| Prune {
+            output_tokens: Some(LEAST_OUTPUT),
+            ..prune
+        }),
         ..tried.rung.clone()
     })
 }
@@ -137,28 +171,33 @@ fn without_first(_: &mut Work<'_>, tried: &Tried, _: Budget) -> Result<Rung, Str
 /// before in the loop and the rollup of all loops before get up to a quarter each.
 fn last_turns(work: &mut Work<'_>, tried: &Tried, aim: Budget) -> Result<Rung, StrategyError> {
     let config = &tried.rung.config;
-    let text = aim.tokens / 4;
-    let room = aim.tokens.saturating_sub(2 * text);
+    let of_bytes = aim.bytes.map_or(u64::MAX, |bytes| bytes / BYTES_OF_A_TOKEN);
+    let text = aim.tokens.min(of_bytes) / 4;
+    let room = Budget {
+        tokens: aim.tokens.saturating_sub(2 * text),
+        bytes: aim.bytes.map(|bytes| bytes / 2),
+    };
     let recent = store::read(work.store, |read| {
         turns_within(read, &work.ground.chain.links, config.recent_window, room)
     })?;
+    let recent = recent.max(1).min(tried.rung.recent);
     let rollup = match config.max_rollup_tokens {
         0 => text,
         most => most.min(text),
     };
-    let recent = recent.max(1).min(tried.rung.recent);
     Ok(Rung {
         step: Some(LAST_TURNS),
         config: CompactionConfig {
             keep_recent: KeepRecent::Turns(recent),
             compaction_scope: CompactionScope::FixedCount(0),
             max_summary_tokens: config.max_summary_tokens.min(text),
-            max_rollup_tokens: rollup,
+            // With none the loops before would stay as they are.
+            max_rollup_tokens: rollup.max(1),
             ..config.clone()
         },
         recent,
         prune: Some(Prune {
-            output_tokens: LEAST_OUTPUT,
+            output_tokens: Some(LEAST_OUTPUT),
             last_images: true,
         }),
         texts: true,
@@ -180,17 +219,16 @@ fn last_turn(_: &mut Work<'_>, tried: &Tried, _: Budget) -> Result<Rung, Strateg
 
 /// Gives back to the tool outputs what a rung that fits has left.
 fn relent(work: &mut Work<'_>, tried: Tried, aim: Budget) -> Result<Tried, StrategyError> {
-    let Some(prune) = tried.rung.prune else {
+    let Some(prune) = tried
+        .rung
+        .prune
+        .filter(|prune| prune.output_tokens.is_some())
+    else {
         return Ok(tried);
     };
-    let outputs = work.outputs(&tried.planned)?;
-    let over = outputs
-        .iter()
-        .map(|o| o.saturating_sub(prune.output_tokens));
-    let room = aim.tokens - tried.after.tokens;
-    let excess = over.sum::<u64>().saturating_sub(room);
-    let cap = output_cap(&outputs, excess, LEAST_OUTPUT).unwrap_or(u64::MAX);
-    if cap <= prune.output_tokens {
+    let room = room_for_outputs(work, &tried, aim)?;
+    let cap = output_cap(&work.outputs(&tried.planned)?, room, LEAST_OUTPUT);
+    if cap.is_some() && cap <= prune.output_tokens {
         return Ok(tried);
     }
     let softer = Rung {
@@ -208,15 +246,15 @@ fn relent(work: &mut Work<'_>, tried: Tried, aim: Budget) -> Result<Tried, Strat
     })
 }
 
-/// Counts the last turns of a chain that have at most `room` tokens, what follows them included,
-/// each tool output pruned as far as it goes.
+/// Counts the last turns of a chain that are within `room`, what follows them included, each tool
+/// output pruned as far as it goes.
 fn turns_within(
     read: &dyn StoreRead,
     links: &[Link],
     window: RecentWindow,
-    room: u64,
+    room: Budget,
 ) -> StoreResult<u32> {
-    let mut left = room;
+    let mut spent = Size::default();
     let mut turns = 0;
     for (back, link) in links.iter().rev().enumerate() {
         if link.is_anchor() || (back > 0 && window == RecentWindow::CurrentLoop) {
@@ -229,25 +267,36 @@ fn turns_within(
                 last: turn,
             };
             let start = seqs_of(read, link.row.key, only, link.end_seq)?.start;
-            let Some(rest) = left.checked_sub(pruned_size(read, link, start..end)?) else {
+            add_pruned(read, link, start..end, &mut spent)?;
+            if !room.fits(spent) {
                 return Ok(turns);
-            };
-            (left, end) = (rest, start);
+            }
+            end = start;
             turns += 1;
         }
     }
     Ok(turns)
 }
 
-fn pruned_size(read: &dyn StoreRead, link: &Link, seqs: std::ops::Range<u32>) -> StoreResult<u64> {
-    let mut tokens = 0u64;
+fn add_pruned(
+    read: &dyn StoreRead,
+    link: &Link,
+    seqs: std::ops::Range<u32>,
+    spent: &mut Size,
+) -> StoreResult<()> {
     read.sizes(link.row.key, seqs, &mut |message| {
-        tokens += match message.role {
-            Role::Extension => 0,
-            Role::ToolResult => message.size.tokens.min(LEAST_OUTPUT),
-            Role::User | Role::Assistant => message.size.tokens,
-        };
+        let mut size = message.size;
+        if message.role == Role::ToolResult {
+            let output = Output {
+                tokens: size.tokens,
+                bytes: size.bytes,
+            };
+            let output = output.capped(Some(LEAST_OUTPUT));
+            (size.tokens, size.bytes) = (output.tokens, output.bytes);
+        }
+        if message.role != Role::Extension {
+            spent.add(size);
+        }
         Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(tokens)
+    })
 }

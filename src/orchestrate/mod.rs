@@ -20,7 +20,7 @@ use std::time::Instant;
 use crate::compaction::{CompactionConfig, ContextConfig, OlderLoops, StrategyError};
 use crate::context::{BuildOptions, Chain, Purpose, leaf_of, session_of, settings};
 use crate::model::{LoopId, SessionId, Time};
-use crate::store::in_force::View;
+use crate::store::in_force::{Link, View};
 use crate::store::{
     self, BlockKey, BlockRow, LoopKey, Outcome, Point, SessionKey, SessionStore, Size, StoreRead,
     StoreResult,
@@ -95,7 +95,7 @@ pub fn compact_session_loops(
         started: report.started(session, &ground, request, started_at),
     };
     if let Some(tried) = attempt.was_tried()? {
-        report.error = Some(tried);
+        report.tried_before(&tried, window.budget());
         return Ok(report);
     }
     if let Some(reason) = attempt.veto() {
@@ -133,6 +133,8 @@ pub(crate) struct Ground {
     /// What the gain is measured against: the context as it is built now, or the originals with
     /// `force`.
     before: Size,
+    /// Digests of what could still be replaced of the loops before the leaf.
+    open: Vec<[u8; 32]>,
     /// The number that the run would have.
     round: u32,
 }
@@ -180,6 +182,7 @@ impl Ground {
                 leaf: leaf.key,
                 leaf_id: leaf.loop_id,
                 before,
+                open: open_digests(read, &chain.links)?,
                 chain,
                 base,
                 in_force,
@@ -210,6 +213,23 @@ impl Ground {
         let leaf = self.chain.links.last().filter(|link| link.is_anchor())?;
         leaf.block.as_ref()
     }
+}
+
+/// Returns the digests of the messages of earlier loops that their writers may still replace: a
+/// block over them must not outlive that.
+fn open_digests(read: &dyn StoreRead, links: &[Link]) -> StoreResult<Vec<[u8; 32]>> {
+    let mut digests = Vec::new();
+    for link in links.iter().rev().skip(1) {
+        let open = link.row.totals.sealed_seq..link.end_seq;
+        if open.is_empty() {
+            continue;
+        }
+        read.messages(link.row.key, open, &mut |row| {
+            digests.push(row.body.digest);
+            Ok(std::ops::ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(digests)
 }
 
 /// Returns the size of the context as it is built now: with the scope of the newest live run, not

@@ -7,7 +7,7 @@ use super::events::{CompactionEnded, CompactionStarted};
 use super::{CompactRequest, CompactTrigger, Ground};
 use crate::compaction::{Budget, RunConfig};
 use crate::model::{Json, LoopId, SessionId, Time};
-use crate::store::{BlockKind, Disposition, Outcome, Size, Turns};
+use crate::store::{BlockKind, Disposition, Outcome, RunRow, Size, Turns};
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -109,7 +109,7 @@ pub struct CompactReport {
     pub usage: Option<Json>,
     /// What went wrong.
     pub error: Option<String>,
-    /// Set if nothing that the run could give up was enough.
+    /// Set if nothing that the run could give up was enough, or the run before that tried the same.
     pub too_small: Option<BudgetTooSmall>,
 }
 
@@ -172,6 +172,15 @@ impl CompactReport {
             before: size,
             after: size,
             ..Self::default()
+        }
+    }
+
+    /// Says that a run tried the same in vain.
+    pub(super) fn tried_before(&mut self, run: &RunRow, budget: Budget) {
+        let why = run.error.as_deref().unwrap_or("it gained nothing");
+        self.error = Some(format!("run {} tried this very plan: {why}", run.run_id));
+        if run.outcome == Outcome::Failed {
+            self.too_small = BudgetTooSmall::check(budget, run.after);
         }
     }
 

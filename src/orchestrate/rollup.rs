@@ -38,9 +38,17 @@ pub(super) fn facts_from(facts: &[LoopFacts], base: usize) -> Vec<LoopFacts> {
         };
         Some(Answer { call, ..*answer })
     };
-    let of_loop = |facts: &LoopFacts| LoopFacts {
-        answers: facts.answers.iter().filter_map(shifted).collect(),
-        ..facts.clone()
+    let of_loop = |facts: &LoopFacts| {
+        let before = facts
+            .answers
+            .iter()
+            .filter(|answer| answer.call.depth < base);
+        let orphans = before.map(|answer| answer.turn);
+        LoopFacts {
+            answers: facts.answers.iter().filter_map(shifted).collect(),
+            orphans: orphans.chain(facts.orphans.iter().copied()).collect(),
+            ..facts.clone()
+        }
     };
     facts[base..].iter().map(of_loop).collect()
 }
@@ -63,12 +71,7 @@ impl Work<'_> {
             return Ok(None);
         };
         let links = &chain.links[..=anchor];
-        let summary = if self.rung.texts {
-            self.rollup_text(links)?
-        } else {
-            Summary::default()
-        };
-        self.note(&summary);
+        let summary = self.rollup_summary(anchor, links)?;
         let counter = self.store.counter();
         let made: u64 = summary
             .messages
@@ -84,6 +87,21 @@ impl Work<'_> {
             depth: anchor,
             block,
         }))
+    }
+
+    /// Returns the text of a rollup; asked for once, however often the plan settles again.
+    fn rollup_summary(&mut self, anchor: usize, links: &[Link]) -> Result<Summary, StrategyError> {
+        if !self.rung.texts {
+            return Ok(Summary::default());
+        }
+        let key = (anchor, self.rung.config.max_rollup_tokens);
+        if let Some(summary) = self.rollups.get(&key) {
+            return Ok(summary.clone());
+        }
+        let summary = self.rollup_text(links)?;
+        self.note(&summary);
+        self.rollups.insert(key, summary.clone());
+        Ok(summary)
     }
 
     /// Returns the place of the rollup in force if it has more tokens than the rung allows.
@@ -198,9 +216,10 @@ impl Work<'_> {
             kept: vec![(depth, kept, through)],
             made: Vec::new(),
         };
-        let Some(turns) = Turns::of(aged..kept.recent) else {
+        let turns = Turns::of(aged..kept.recent);
+        if turns.is_none() && self.rung.prune.is_none() {
             return Ok(planned);
-        };
+        }
         let slice = LoopSlice {
             store: self.store,
             in_loop: link.row.key,
@@ -208,7 +227,7 @@ impl Work<'_> {
             is_current: true,
             layout: Layout {
                 first: None,
-                compacted: Some(turns),
+                compacted: turns,
                 recent: Turns::of(kept.recent..kept.turns),
             },
             before: None,
@@ -217,15 +236,28 @@ impl Work<'_> {
             through,
         };
         let (new, mut recent) = if self.rung.texts {
-            let new = self
-                .strategy
-                .keep_compacted(&slice, turns, &self.rung.config)?;
+            let new = match turns {
+                Some(turns) => {
+                    let config = &self.rung.config;
+                    self.strategy.keep_compacted(&slice, turns, config)?
+                }
+                None => Summary::default(),
+            };
             blocks::check_summary(&new).map_err(StrategyError::Failed)?;
             (new, self.strategy.keep_recent(&slice, &self.rung.config)?)
         } else {
             (Summary::default(), cut_recent(&slice, &self.rung.config)?)
         };
         self.note(&new);
+        let replaced = Draft {
+            recent: recent.clone(),
+            ..Draft::default()
+        };
+        store::read(self.store, |read| {
+            let current = self.current_cycle(depth);
+            blocks::check_messages(read, link.row.key, through, &replaced, current)
+        })?
+        .map_err(StrategyError::Failed)?;
         if let Some(recent) = &mut recent {
             self.prune(depth, recent)?;
         }
@@ -338,6 +370,7 @@ mod tests {
             turns: 9,
             hidden: None,
             answers: vec![answer(7, 5), answer(5, 2)],
+            ..LoopFacts::default()
         };
         assert_eq!(whole_pairs(&facts, 6), 2);
         assert_eq!(whole_pairs(&facts, 8), 8);

@@ -9,8 +9,8 @@ use super::ladder::{Rung, Tried};
 use super::{CompactRequest, CompactTrigger, Ground, blocks, notes, rollup};
 use crate::compaction::plan::{Costs, Kept, LoopFacts, Plan};
 use crate::compaction::{
-    BlockCompactionStrategy, CompactionConfig, ContextConfig, Draft, LoopSlice, Pruned, Pruning,
-    Recent, StrategyError, Summary, SummaryNotes, cut_recent, seqs_of,
+    BlockCompactionStrategy, CompactionConfig, ContextConfig, Draft, LoopSlice, Output, Pruned,
+    Pruning, Recent, StrategyError, Summary, SummaryNotes, cut_recent, says_nothing, seqs_of,
 };
 use crate::context::{Chain, Purpose};
 use crate::model::{AgentMessage, Role, Time};
@@ -44,6 +44,8 @@ pub(super) struct Work<'a> {
     /// What the strategy made, by loop, layout and the tokens that it had: a plan that settles
     /// again asks once.
     drafts: HashMap<(usize, Layout, u64), Draft>,
+    /// Rollups, by anchor and the tokens that they had.
+    pub(super) rollups: HashMap<(usize, u64), Summary>,
     /// What was noted of summaries that belong to no draft.
     noted: Vec<SummaryNotes>,
     /// The last user message of the chain.
@@ -65,31 +67,32 @@ impl<'a> Work<'a> {
             force: request.trigger == CompactTrigger::Force,
             rung: Rung::asked(&request.config, ground.chain.recent),
             drafts: HashMap::new(),
+            rollups: HashMap::new(),
             noted: Vec::new(),
             last_user: store::read(store, |read| last_user(read, links))?,
         })
     }
 
-    /// Returns what the context would be with new blocks in force.
-    fn size_after(&self, made: &[Made]) -> StoreResult<Size> {
+    /// Returns the chain as it would be with new blocks in force.
+    fn chain_after(&self, made: &[Made]) -> StoreResult<Chain> {
         let blocks: Vec<&BlockRow> = made.iter().map(|made| &made.block.row).collect();
         let (leaf, config) = (self.ground.leaf, &self.rung.config);
-        let after = store::read(self.store, |read| {
+        store::read(self.store, |read| {
             let (view, purpose) = (View::default(), Purpose::Plan);
             Chain::load_with(read, leaf, view, config, self.window, purpose, &blocks)
-        })?;
-        Ok(after.size())
+        })
     }
 
     /// Makes the blocks of a rung.
     pub(super) fn try_rung(&mut self, rung: Rung) -> Result<Tried, StrategyError> {
         self.rung = rung;
         let planned = self.make_blocks()?;
-        let after = self.size_after(&planned.made)?;
+        let chain = self.chain_after(&planned.made)?;
         Ok(Tried {
             rung: self.rung.clone(),
             planned,
-            after,
+            after: chain.size(),
+            chain,
         })
     }
 
@@ -202,7 +205,13 @@ impl<'a> Work<'a> {
         blocks::check(&draft, &key.1, &self.ground.chain.facts, depth)
             .map_err(StrategyError::Failed)?;
         store::read(self.store, |read| {
-            blocks::check_messages(read, slice.in_loop, &draft, self.current_cycle(depth))
+            blocks::check_messages(
+                read,
+                slice.in_loop,
+                slice.through,
+                &draft,
+                self.current_cycle(depth),
+            )
         })?
         .map_err(StrategyError::Failed)?;
         self.drafts.insert(key, draft.clone());
@@ -226,7 +235,7 @@ impl<'a> Work<'a> {
 
     /// Returns the first sequence of a loop that comes after the last user message of the chain:
     /// from there on a provider wants its thinking back.
-    fn current_cycle(&self, depth: usize) -> u32 {
+    pub(super) fn current_cycle(&self, depth: usize) -> u32 {
         match depth.cmp(&self.last_user.0) {
             Ordering::Less => u32::MAX,
             Ordering::Equal => self.last_user.1,
@@ -272,32 +281,43 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Returns the tokens of each tool output among the turns kept at the end, not pruned.
-    pub(super) fn outputs(&mut self, planned: &Planned) -> Result<Vec<u64>, StrategyError> {
+    /// Returns each tool output among the turns kept at the end, not pruned.
+    pub(super) fn outputs(&mut self, planned: &Planned) -> Result<Vec<Output>, StrategyError> {
         let mut outputs = Vec::new();
         for (depth, kept, through) in &planned.kept {
             let (false, Some(turns)) = (kept.raw, kept.layout().recent) else {
                 continue;
             };
             let key = self.ground.chain.links[*depth].row.key;
-            let draft = self.draft(*depth, kept.layout())?;
-            let recent = draft.recent.iter().flat_map(|recent| &recent.replaced);
-            let cut: HashMap<u32, u64> = recent
-                .filter_map(|(seq, message)| Some((*seq, message.as_ref()?)))
-                .map(|(seq, message)| (seq, self.store.counter().message_tokens(message)))
+            let slice = self.slice(*depth, &kept.layout())?;
+            let recent = cut_recent(&slice, &self.rung.config)?;
+            let cut: HashMap<u32, Output> = recent
+                .iter()
+                .flat_map(|recent| &recent.replaced)
+                .filter_map(|(seq, message)| Some((*seq, self.output(message.as_ref()?))))
                 .collect();
             store::read(self.store, |read| {
                 let seqs = seqs_of(read, key, turns, *through)?;
                 read.sizes(key, seqs, &mut |message| {
                     if message.role == Role::ToolResult {
-                        let tokens = cut.get(&message.seq).copied();
-                        outputs.push(tokens.unwrap_or(message.size.tokens));
+                        let whole = Output {
+                            tokens: message.size.tokens,
+                            bytes: message.size.bytes,
+                        };
+                        outputs.push(cut.get(&message.seq).copied().unwrap_or(whole));
                     }
                     Ok(ControlFlow::Continue(()))
                 })
             })?;
         }
         Ok(outputs)
+    }
+
+    fn output(&self, message: &AgentMessage) -> Output {
+        Output {
+            tokens: self.store.counter().message_tokens(message),
+            bytes: serde_json::to_vec(message).map_or(0, |json| json.len() as u64),
+        }
     }
 
     pub(super) fn through(&self, depth: usize, layout: &Layout) -> StoreResult<u32> {
@@ -390,7 +410,10 @@ impl<'a> Work<'a> {
     fn shaping(&self) -> String {
         let mut shaping = self.strategy.shaping(&self.rung.config);
         if let Some(prune) = self.rung.prune {
-            shaping.push_str(&format!(" outputs={}", prune.output_tokens));
+            let most = prune
+                .output_tokens
+                .map_or("any".into(), |most| most.to_string());
+            shaping.push_str(&format!(" outputs={most}"));
         }
         if !self.rung.texts {
             shaping.push_str(" silent");
@@ -464,20 +487,34 @@ fn last_user(read: &dyn StoreRead, links: &[Link]) -> StoreResult<(usize, u32)> 
                 first: turn,
                 last: turn,
             };
-            let mut last = None;
+            let mut prompts = Vec::new();
             let seqs = seqs_of(read, link.row.key, only, link.end_seq)?;
             read.sizes(link.row.key, seqs, &mut |message| {
                 if message.role == Role::User {
-                    last = Some((depth, message.seq));
+                    prompts.push(message.seq);
                 }
                 Ok(ControlFlow::Continue(()))
             })?;
-            if let Some(last) = last {
-                return Ok(last);
+            for seq in prompts.into_iter().rev() {
+                if !is_blank(read, link.row.key, seq)? {
+                    return Ok((depth, seq));
+                }
             }
         }
     }
     Ok((0, 0))
+}
+
+/// Whether a message says nothing: no provider gets it, so it begins nothing.
+fn is_blank(read: &dyn StoreRead, in_loop: LoopKey, seq: u32) -> StoreResult<bool> {
+    let mut blank = false;
+    read.messages(in_loop, seq..seq.saturating_add(1), &mut |row| {
+        blank = store::decode(read, row.body)?
+            .message()
+            .is_none_or(says_nothing);
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(blank)
 }
 
 /// Makes a block that says nothing of the turns between those that it keeps.

@@ -147,7 +147,10 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
                 let fits = hard.fits(report.before);
                 assert!(is_few || fits, "seed {seed}: {report:?} {request:?}");
             }
-            CompactOutcome::Failed => assert!(report.too_small.is_some(), "{report:?}"),
+            CompactOutcome::Failed => assert!(
+                report.too_small.is_some(),
+                "seed {seed}: {request:?} {report:?}"
+            ),
             _ => {}
         }
         let again = compact_session_loops(&store, &history.session, &request).unwrap();
