@@ -11,7 +11,7 @@
 mod claude_code;
 mod detect;
 mod effects;
-mod fields;
+pub(crate) mod fields;
 mod files;
 mod foreign;
 pub(crate) mod found;
@@ -24,8 +24,8 @@ mod phi_core;
 mod pieces;
 mod report;
 mod revised;
-mod runs;
-mod state;
+pub(crate) mod runs;
+pub(crate) mod state;
 mod waiting;
 mod writer;
 
@@ -35,7 +35,7 @@ use std::path::Path;
 pub use claude_code::ClaudeCode;
 pub use detect::importers;
 pub use files::{ImportOptions, Progress, import_paths, import_paths_with, import_source};
-pub use foreign::restore_block;
+pub use foreign::{block_form, restore_block};
 pub use history::{history_fingerprint, restore_history, shorten_history};
 pub use openai_chat::OpenAiChat;
 pub use phi_core::PhiCore;

@@ -6,6 +6,7 @@
 //! little memory.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::matching::{Digest, Digests, Stored};
@@ -15,7 +16,7 @@ use super::waiting::{Call, Waiting};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
 use crate::store::append::{self, NewMessage};
-use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, session};
+use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, codec, decode, session};
 use crate::tokens::TokenCounter;
 
 /// A batch is written when it holds this many messages …
@@ -50,6 +51,16 @@ impl Origin {
         name.rsplit_once('.')
             .map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
     }
+}
+
+/// What is stored in the place of a message.
+enum Place {
+    /// That message.
+    Known,
+    /// Another one, with this sequence.
+    Changed(u32),
+    /// Nothing yet.
+    New,
 }
 
 /// Messages of one loop that are not written yet.
@@ -199,7 +210,7 @@ impl<'a> StoreSink<'a> {
     fn open_loop(&mut self, at: usize, record: &mut LoopRecord) -> Result<LoopState, ImportError> {
         let session = self.session_key(at)?;
         if let Some(row) = self.write.loop_by_id(session, &record.loop_id)? {
-            let stored = Stored::of(&*self.write, &row)?;
+            let stored = Stored::of(&*self.write, &row, self.is_own_form())?;
             return Ok(LoopState::known(&row, stored, Described::of(record)?));
         }
         // The child's cut may be the parent's last turn.
@@ -219,7 +230,7 @@ impl<'a> StoreSink<'a> {
             return Ok(());
         };
         let cut = cut.get();
-        if u32::try_from(cut).is_ok_and(|cut| cut < parent.totals.turns) {
+        if cut == session::NO_TURN || u32::try_from(cut).is_ok_and(|cut| cut < parent.totals.turns) {
             return Ok(());
         }
         let reason = format!(
@@ -262,12 +273,10 @@ impl<'a> StoreSink<'a> {
         let is_note = message.role() == Role::Extension;
         state.follow(&message);
         self.report.messages += u64::from(!is_note);
-        let place = state.stored.places.get(state.next).copied();
-        state.next += 1;
-        match place {
-            Some((_, known)) if known == origin => return Ok(()),
-            Some((seq, _)) => return Ok(self.changed(at, in_loop, seq, message, origin)?),
-            None => {}
+        match self.place_of(at, in_loop, &origin)? {
+            Place::Known => return Ok(()),
+            Place::Changed(seq) => return Ok(self.changed(at, in_loop, seq, message, origin)?),
+            Place::New => {}
         }
         self.report.added_messages += u64::from(!is_note);
         let new = NewMessage {
@@ -275,6 +284,45 @@ impl<'a> StoreSink<'a> {
             origin: Some(origin),
         };
         Ok(self.queue(at, in_loop, new, bytes)?)
+    }
+
+    /// Whether the transcript may be one that loopstore itself wrote.
+    fn is_own_form(&self) -> bool {
+        self.from.format == "phi-core"
+    }
+
+    /// Finds what is stored in the place of the next message.
+    fn place_of(&mut self, at: usize, in_loop: &LoopId, origin: &Digest) -> StoreResult<Place> {
+        loop {
+            let Some(state) = self.sessions[at].loops.get_mut(in_loop) else {
+                return Ok(Place::New);
+            };
+            let place = state.stored.places.get(state.next).copied();
+            state.next += 1;
+            let (key, own_form) = (state.key, self.is_own_form());
+            let Some((seq, stored)) = place else {
+                return Ok(Place::New);
+            };
+            if stored == Some(*origin) || own_form && self.says(key, seq)? == Some(*origin) {
+                return Ok(Place::Known);
+            }
+            if stored.is_some() {
+                return Ok(Place::Changed(seq));
+            }
+            // Recorded here and not in this transcript, which may be older than that.
+        }
+    }
+
+    /// Returns the digest of a stored message as loopstore itself writes it.
+    fn says(&self, key: LoopKey, seq: u32) -> StoreResult<Option<Digest>> {
+        let mut digest = None;
+        self.write
+            .messages(key, seq..seq.saturating_add(1), &mut |row| {
+                let message = decode(self.write.as_read(), row.body)?;
+                digest = Some(self.digests.of(codec::to_json(&message)?.as_bytes()));
+                Ok(ControlFlow::Break(()))
+            })?;
+        Ok(digest)
     }
 
     pub(super) fn loop_key(&self, at: usize, in_loop: &LoopId) -> Option<LoopKey> {
@@ -346,7 +394,17 @@ impl<'a> StoreSink<'a> {
             return Err(ImportError::Store(reason));
         };
         let (in_loop, status) = (state.key, state.described.status.clone());
-        let run_id = super::runs::run_id(&session.head.session.session_id, &compaction)?;
+        let id = &session.head.session.session_id;
+        let own = super::runs::own_run(&compaction);
+        let run_id = match &own {
+            Some(run) => super::runs::run_id_of_own(id, &compaction.loop_id, run),
+            None => super::runs::run_id(id, &compaction)?,
+        };
+        if let Some(run) = own
+            && session.has_run(&*self.write, key, &run)?
+        {
+            return Ok(());
+        }
         let run_id = session.numbered(run_id);
         if session.knows_run(&*self.write, key, &run_id)? {
             return Ok(());
