@@ -82,7 +82,6 @@ fn live_turn(history: &mut History<'_>, random: &mut Random, live: &mut Live) {
         history.append(at, messages);
         let [whole, _] = contexts;
         let shown = before(history, at, seq, None);
-        let texts = |c: &Context| c.messages.iter().map(|m| serde_json::to_string(m).unwrap()).collect::<Vec<_>>();
         assert_eq!(texts(&shown), texts(&whole));
         return;
     }
@@ -94,6 +93,12 @@ fn live_turn(history: &mut History<'_>, random: &mut Random, live: &mut Live) {
     }
     live.insert((at, seq), OLDER.map(|older| now(history, at, older)));
     history.append(at, answers);
+}
+
+/// What was appended and what was read back may differ in how they note an absent field.
+fn texts(context: &Context) -> Vec<String> {
+    let text = |message| serde_json::to_string(message).unwrap();
+    context.messages.iter().map(text).collect()
 }
 
 fn same(live: &Context, replayed: &Context) {
@@ -163,7 +168,7 @@ fn forget_replaced(
 #[test]
 fn each_context_is_the_one_of_its_moment() {
     let histories = std::env::var("LOOPSTORE_HISTORIES").ok();
-    let histories = histories.and_then(|n| n.parse().ok()).unwrap_or(60);
+    let histories = histories.and_then(|n| n.parse().ok()).unwrap_or(30);
     let mut replayed = 0;
     for seed in 0..histories {
         println!("seed {seed}");
@@ -222,7 +227,17 @@ fn a_replay_tells_turns_and_compactions_in_order() {
             }
         })
         .collect();
-    insta::assert_snapshot!(told.join("\n"), @"");
+    insta::assert_snapshot!(told.join("\n"), @"
+    loop-0:0 from 0 4 messages, saw Raw
+    loop-0:1 from 4 3 messages, saw Raw
+    loop-0:2 from 7 3 messages, saw Raw
+    loop-1:0 from 0 3 messages, saw Raw+Raw
+    Compacted on loop-1
+    loop-1:1 from 3 2 messages, saw Compacted+Raw
+    Undone on loop-1
+    loop-1:2 from 5 3 messages, saw Raw+Raw
+    Redone on loop-1
+    ");
 }
 
 #[test]
