@@ -9,6 +9,8 @@ CREATE TABLE sources (
     -- The whole path of the file.
     path      TEXT NOT NULL,
     bytes     INTEGER NOT NULL,
+    -- SHA-256 of the SHA-256 of each part, in order.
+    digest    BLOB NOT NULL,
     -- When it last came with something new.
     kept_at   TEXT NOT NULL
 ) STRICT;

@@ -218,6 +218,6 @@ pub fn export_source(
     source: &SourceRow,
     out: &mut dyn Write,
 ) -> Result<u64, ExportError> {
-    let written = store::read(store, |read| Ok(source::write_out(read, source.key, out)))?;
+    let written = store::read(store, |read| Ok(source::write_out(read, source, out)))?;
     Ok(written?)
 }

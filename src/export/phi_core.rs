@@ -9,8 +9,6 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
 
-use serde_json::value::RawValue;
-
 use super::ExportError;
 use crate::import::fields::Fields;
 use crate::import::found::Scene;
@@ -18,7 +16,8 @@ use crate::import::runs::OWN_RUN;
 use crate::import::state::CURRENT_LOOP;
 use crate::import::{block_form, restore_history};
 use crate::model::{
-    AgentMessage, CompactedSection, CompactionBlock, Extra, Json, LoopStatus, Role, Time, TurnRange,
+    AgentMessage, CompactedSection, CompactionBlock, Extra, Int, Json, LoopId, LoopRecord, Role,
+    Session, Time, Turn, TurnRange,
 };
 use crate::store::in_force::{ForceWalk, Link, View};
 use crate::store::session::NO_TURN;
@@ -107,14 +106,13 @@ fn own_block(read: &dyn StoreRead, key: LoopKey) -> StoreResult<Option<BlockRow>
 }
 
 /// Returns the blocks of the source that break the rules, as they stood there.
-fn broken(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<HashMap<LoopKey, Json>> {
+fn broken(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<HashMap<LoopKey, CompactionBlock>> {
     let mut found = HashMap::new();
     read.runs(session.key, &mut |run| {
         if run.outcome == Outcome::Failed
-            && let Some(record) = run.record.as_deref().map(Json::parse)
-            && let Ok(record) = record
+            && let Some(record) = &run.record
         {
-            found.entry(run.point.in_loop).or_insert(record);
+            found.entry(run.point.in_loop).or_insert(noted(record)?);
         }
         Ok(ControlFlow::Continue(()))
     })?;
@@ -125,191 +123,133 @@ struct Document<'a> {
     read: &'a dyn StoreRead,
     out: &'a mut dyn Write,
     overlays: HashMap<LoopKey, Overlay>,
-    broken: HashMap<LoopKey, Json>,
+    broken: HashMap<LoopKey, CompactionBlock>,
 }
 
-/// A field whose value is not what the source noted.
-enum Value<'a> {
-    Json(Json),
-    Loops(&'a [LoopRow]),
-    Messages(&'a LoopRow),
-    Absent,
+/// What a source recorded of a loop besides its messages.
+#[derive(serde::Deserialize)]
+struct History {
+    turns: Vec<Turn>,
+    events: Vec<Json>,
 }
 
-type Changed<'a> = Vec<(&'static str, Value<'a>)>;
+/// What stands in place of the messages or loops that are written one by one.
+fn placeholder() -> AgentMessage {
+    AgentMessage::extension("placeholder", Json::null())
+}
 
 impl Document<'_> {
     fn session(&mut self, row: &SessionRow, loops: &[LoopRow]) -> Result<(), ExportError> {
-        let fields = fields(&row.meta)?;
-        let mut changed = vec![("loops", Value::Loops(loops))];
-        if let Some(time) = newer(fields.get("last_active_at"), row.last_active_at.as_deref()) {
-            changed.push(("last_active_at", Value::Json(time)));
+        let mut session: Session = noted(&row.meta)?;
+        // A document of this form said itself when it was last active.
+        let is_said = row.source.as_deref() == Some("phi-core");
+        let known = row.last_active_at.as_deref().filter(|_| !is_said);
+        let newer = newer(session.last_active_at.as_ref(), known);
+        session.last_active_at = newer.or(session.last_active_at);
+        if let Some(title) = row.title.as_ref().filter(|_| session.extra.get("title").is_none()) {
+            session.extra.insert("title", Json::string(title));
         }
-        if let Some(title) = row.title.as_ref().filter(|_| fields.get("title").is_none()) {
-            changed.push(("title", Value::Json(Json::string(title))));
-        }
+        session.extra.remove(CURRENT_LOOP);
         let is_last = loops.last().map(|last| last.key) == row.current_loop;
         let current = loops.iter().find(|l| Some(l.key) == row.current_loop);
-        changed.push(match current.filter(|_| !is_last) {
-            Some(current) => {
-                let id = Json::string(current.loop_id.as_str());
-                (CURRENT_LOOP, Value::Json(id))
+        if let Some(current) = current.filter(|_| !is_last) {
+            let id = Json::string(current.loop_id.as_str());
+            session.extra.insert(CURRENT_LOOP, id);
+        }
+        if !loops.is_empty() {
+            let id = LoopId::new("placeholder").map_err(|e| StoreError::Invalid(e.to_string()))?;
+            session.loops = vec![LoopRecord::new(id, None)];
+        }
+        let text = codec::to_json(&session)?;
+        self.object(&text, "loops", &mut |document| {
+            document.out.write_all(b"[")?;
+            for (at, row) in loops.iter().enumerate() {
+                document.out.write_all(if at > 0 { b",\n" } else { b"\n" })?;
+                document.one_loop(row)?;
             }
-            None => (CURRENT_LOOP, Value::Absent),
-        });
-        self.object(&fields, changed)?;
+            Ok(document.out.write_all(b"]")?)
+        })?;
         Ok(self.out.write_all(b"\n")?)
     }
 
     fn one_loop(&mut self, row: &LoopRow) -> Result<(), ExportError> {
         let meta = self.read.loop_meta(row.key)?;
-        let fields = fields(&meta.meta)?;
-        let mut changed = self.changed(row, &fields)?;
-        let history = match &meta.history {
-            Some(history) => self.history(row.key, history)?,
-            None => Vec::new(),
-        };
-        changed.extend(history);
-        if let Some(block) = self.block(row)? {
-            changed.push(("compaction_block", Value::Json(block)));
+        let mut record: LoopRecord = noted(&meta.meta)?;
+        record.status = row.status.clone();
+        for (noted, known) in [
+            (&mut record.started_at, &row.started_at),
+            (&mut record.ended_at, &row.ended_at),
+        ] {
+            *noted = known.as_ref().map(Time::from_text);
         }
-        self.object(&fields, changed)
-    }
-
-    /// Returns what became of a loop since its source described it.
-    fn changed<'l>(
-        &self,
-        row: &'l LoopRow,
-        fields: &Fields<'_>,
-    ) -> Result<Changed<'l>, ExportError> {
-        let mut changed = Vec::new();
+        if let Some(cut) = self.cut(row, record.parent_turn.as_ref())? {
+            record.parent_turn = Some(cut.into());
+        }
+        if let Some(history) = &meta.history {
+            let History { turns, events } = noted(&self.history(row.key, history)?)?;
+            (record.turns, record.events) = (turns, events);
+        }
+        record.compaction_block = self.block(row)?;
         if row.totals.next_seq > 0 {
-            changed.push(("messages", Value::Messages(row)));
+            record.messages = vec![placeholder()];
         }
-        let noted = fields.get("status").map(RawValue::get);
-        let status = Json::string(row.status.as_str());
-        if noted != Some(status.as_str())
-            && (noted.is_some() || row.status != LoopStatus::default())
-        {
-            changed.push(("status", Value::Json(status)));
-        }
-        let times = [
-            ("started_at", &row.started_at),
-            ("ended_at", &row.ended_at),
-        ];
-        for (key, time) in times {
-            let noted = fields.get(key).map_or("null", RawValue::get);
-            let time = time.as_deref().map_or_else(Json::null, Json::string);
-            if noted != time.as_str() {
-                changed.push((key, Value::Json(time)));
-            }
-        }
-        changed.extend(self.cut(row, fields)?);
-        Ok(changed)
+        let text = codec::to_json(&record)?;
+        self.object(&text, "messages", &mut |document| document.messages(row))
     }
 
-    /// Returns the cut if it is not the parent's last turn.
-    fn cut(
-        &self,
-        row: &LoopRow,
-        fields: &Fields<'_>,
-    ) -> Result<Option<(&'static str, Value<'static>)>, ExportError> {
+    /// Returns the cut if it is not the one noted, or without a note the parent's last turn.
+    fn cut(&self, row: &LoopRow, noted: Option<&Int>) -> Result<Option<i64>, ExportError> {
         let Some(parent) = row.parent else {
             return Ok(None);
         };
         let last = self.read.loop_by_key(parent)?.totals.turns.checked_sub(1);
         let cut = row.parent_turn.map_or(NO_TURN, i64::from);
-        let noted = fields.get("parent_turn");
-        let is_noted =
-            noted.is_some_and(|noted| noted.get().parse::<f64>().ok() == Some(cut as f64));
-        if is_noted || noted.is_none() && row.parent_turn == last {
-            return Ok(None);
-        }
-        let cut = json_of(&cut)?;
-        Ok(Some(("parent_turn", Value::Json(cut))))
+        let is_told = match noted {
+            Some(noted) => noted.get() == cut,
+            None => row.parent_turn == last,
+        };
+        Ok((!is_told).then_some(cut))
     }
 
     /// Returns the recorded turns and events, with their messages.
-    fn history(&self, key: LoopKey, history: &str) -> Result<Changed<'static>, ExportError> {
+    fn history(&self, key: LoopKey, history: &str) -> StoreResult<String> {
         let read = self.read;
-        let whole = restore_history(history, &mut |seq| {
-            let message = message_of(read, key, seq)?;
-            json_of(&message)
-        })?;
-        let fields = fields(&whole)?;
-        let mut changed = Vec::new();
-        for name in ["turns", "events"] {
-            let list = fields.get(name).map(RawValue::get);
-            if let Some(list) = list.filter(|list| *list != "[]") {
-                changed.push((name, Value::Json(parsed(list)?)));
-            }
-        }
-        Ok(changed)
+        restore_history(history, &mut |seq| {
+            let text = codec::to_json(&message_of(read, key, seq)?)?;
+            Json::parse(&text).map_err(|error| StoreError::Damaged(error.to_string()))
+        })
     }
 
-    fn block(&self, row: &LoopRow) -> Result<Option<Json>, ExportError> {
-        let block = match self.overlays.get(&row.key) {
-            Some(Overlay::Block(block)) => whole_block(self.read, row, block)?,
+    fn block(&self, row: &LoopRow) -> StoreResult<Option<CompactionBlock>> {
+        Ok(match self.overlays.get(&row.key) {
+            Some(Overlay::Block(block)) => Some(whole_block(self.read, row, block)?),
             Some(Overlay::RolledUp(run, at)) if row.totals.turns > 0 => {
                 let run = self.read.run_by_key(*run)?.run_id;
-                hidden(row.totals.turns, at, &run)
+                Some(hidden(row.totals.turns, at, &run))
             }
-            Some(Overlay::RolledUp(..)) => return Ok(None),
-            None => return Ok(self.broken.get(&row.key).cloned()),
-        };
-        Ok(Some(json_of(&block)?))
+            Some(Overlay::RolledUp(..)) => None,
+            None => self.broken.get(&row.key).cloned(),
+        })
     }
 
-    /// Writes an object as its source described it, but for what changed.
-    fn object(&mut self, fields: &Fields<'_>, changed: Changed<'_>) -> Result<(), ExportError> {
-        let mut changed: Vec<_> = changed.into_iter().map(Some).collect();
+    /// Writes an object, and the value of one of its keys, if it has that, by `write`.
+    fn object(
+        &mut self,
+        text: &str,
+        key: &str,
+        write: &mut dyn FnMut(&mut Self) -> Result<(), ExportError>,
+    ) -> Result<(), ExportError> {
+        let damaged = |reason| StoreError::Damaged(format!("what a source noted: {reason}"));
         let mut separator = "{";
-        for (key, value) in fields.iter() {
-            let new = changed
-                .iter_mut()
-                .find(|new| new.as_ref().is_some_and(|(name, _)| *name == key))
-                .and_then(Option::take);
-            match new {
-                Some((_, Value::Absent)) => continue,
-                Some((_, new)) => self.field(separator, key, &new)?,
-                None => {
-                    self.key(separator, key)?;
-                    self.out.write_all(value.get().as_bytes())?;
-                }
-            }
+        for (name, value) in Fields::parse(text).map_err(damaged)?.iter() {
+            write!(self.out, "{separator}{}:", Json::string(name).as_str())?;
             separator = ",";
-        }
-        for (key, value) in changed.into_iter().flatten() {
-            if !matches!(value, Value::Absent) {
-                self.field(separator, key, &value)?;
-                separator = ",";
+            match name == key && value.get() != "[]" {
+                true => write(self)?,
+                false => self.out.write_all(value.get().as_bytes())?,
             }
         }
-        let end = if separator == "{" { "{}" } else { "}" };
-        Ok(self.out.write_all(end.as_bytes())?)
-    }
-
-    fn key(&mut self, separator: &str, key: &str) -> Result<(), ExportError> {
-        let key = Json::string(key);
-        Ok(write!(self.out, "{separator}{}:", key.as_str())?)
-    }
-
-    fn field(&mut self, separator: &str, key: &str, value: &Value<'_>) -> Result<(), ExportError> {
-        self.key(separator, key)?;
-        match value {
-            Value::Json(json) => self.out.write_all(json.as_str().as_bytes())?,
-            Value::Loops(loops) => {
-                self.out.write_all(b"[")?;
-                for (at, row) in loops.iter().enumerate() {
-                    self.out.write_all(if at > 0 { b",\n" } else { b"\n" })?;
-                    self.one_loop(row)?;
-                }
-                self.out.write_all(b"]")?;
-            }
-            Value::Messages(row) => self.messages(row)?,
-            Value::Absent => {}
-        }
-        Ok(())
+        Ok(self.out.write_all(b"}")?)
     }
 
     fn messages(&mut self, row: &LoopRow) -> Result<(), ExportError> {
@@ -337,25 +277,15 @@ impl Document<'_> {
     }
 }
 
-fn json_of(value: &impl serde::Serialize) -> StoreResult<Json> {
-    parsed(&codec::to_json(value)?)
-}
-
-fn parsed(text: &str) -> StoreResult<Json> {
-    Json::parse(text).map_err(|error| StoreError::Damaged(error.to_string()))
-}
-
-fn fields(text: &str) -> StoreResult<Fields<'_>> {
-    let damaged = |reason| StoreError::Damaged(format!("what a source noted: {reason}"));
-    Fields::parse(text).map_err(damaged)
+fn noted<T: serde::de::DeserializeOwned>(text: &str) -> StoreResult<T> {
+    let damaged = |error| StoreError::Damaged(format!("what a source noted: {error}"));
+    serde_json::from_str(text).map_err(damaged)
 }
 
 /// Returns when something last happened, if that was after what the source noted.
-fn newer(noted: Option<&RawValue>, known: Option<&str>) -> Option<Json> {
-    let noted: Option<Time> = noted.and_then(|noted| serde_json::from_str(noted.get()).ok());
+fn newer(noted: Option<&Time>, known: Option<&str>) -> Option<Time> {
     let known = Time::from_text(known?);
-    let is_newer = noted.and_then(|time| time.millis()) < known.millis();
-    is_newer.then(|| Json::string(known.as_str()))
+    (noted.and_then(Time::millis) < known.millis()).then_some(known)
 }
 
 fn message_of(read: &dyn StoreRead, key: LoopKey, seq: u32) -> StoreResult<AgentMessage> {

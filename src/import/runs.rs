@@ -15,15 +15,17 @@ use crate::tokens::TokenCounter;
 
 /// Returns the id of the run: the same whenever the same compaction is found again.
 pub(super) fn run_id(session: &SessionId, found: &FoundCompaction) -> StoreResult<String> {
-    let block = match &found.effect {
-        FoundEffect::Block(block) => codec::to_json(&**block)?,
-        _ => String::new(),
+    // Of a block, what it says counts and not how its record was written: an export writes the
+    // fields in another order.
+    let (record, block) = match &found.effect {
+        FoundEffect::Block(block) => ("", codec::to_json(&**block)?),
+        _ => (found.record.as_str(), String::new()),
     };
     let parts = [
         session.as_str(),
         found.loop_id.as_str(),
         &found.strategy,
-        found.record.as_str(),
+        record,
         &block,
     ];
     let mut hash = Sha256::new();

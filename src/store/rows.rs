@@ -268,6 +268,8 @@ pub struct SourceRow {
     pub path: String,
     /// Its size.
     pub bytes: u64,
+    /// SHA-256 of the names of its parts, in order.
+    pub digest: [u8; 32],
 }
 
 /// A part of a kept file.

@@ -62,6 +62,7 @@ pub fn keep(
                 format: format.to_owned(),
                 path: path.to_owned(),
                 bytes: 0,
+                digest: [0; 32],
             };
             let key = write.insert_source(&row)?;
             let row = SourceRow { key, ..row };
@@ -78,19 +79,30 @@ pub fn keep(
 /// Writes the bytes of a kept file.
 ///
 /// # Errors
-/// If a part is damaged, or `out` fails.
+/// If the file is not what was kept, or `out` fails.
 pub fn write_out(
     read: &dyn StoreRead,
-    source: SourceKey,
+    source: &SourceRow,
     out: &mut dyn Write,
 ) -> Result<u64, SourceError> {
-    let mut bytes = 0;
-    for part in read.source_parts(source)? {
-        let data = unpacked(read, &part)?;
-        out.write_all(&data)?;
-        bytes += data.len() as u64;
+    let parts = read.source_parts(source.key)?;
+    let bytes = parts.iter().map(|part| part.bytes).sum();
+    if digest_of(&parts) != source.digest || bytes != source.bytes {
+        let detail = "a source has not the parts that were kept";
+        return Err(StoreError::Damaged(detail.into()).into());
+    }
+    for part in &parts {
+        out.write_all(&unpacked(read, part)?)?;
     }
     Ok(bytes)
+}
+
+fn digest_of(parts: &[SourcePart]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.sha256);
+    }
+    hash.finalize().into()
 }
 
 /// Returns the bytes of a part.
@@ -213,6 +225,7 @@ fn rewrite(
             .checked_add(1)
             .ok_or_else(|| StoreError::Invalid("a source has too many parts".into()))?;
     }
+    row.digest = digest_of(&write.source_parts(row.key)?);
     Ok(write.update_source(&row)?)
 }
 

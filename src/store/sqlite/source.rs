@@ -2,28 +2,42 @@
 
 use rusqlite::params;
 
-use super::read::{Reader, packed};
+use super::read::{Fields, Reader, packed};
 use super::write::signed;
 use crate::model::Time;
-use crate::store::error::StoreResult;
+use crate::store::error::{StoreError, StoreResult};
 use crate::store::{SessionKey, SourceKey, SourcePart, SourcePiece, SourceRow};
+
+fn source_row(row: &Fields<'_, '_>) -> StoreResult<SourceRow> {
+    Ok(SourceRow {
+        key: SourceKey(row.get("key")?),
+        format: row.get("format")?,
+        path: row.get("path")?,
+        bytes: row.unsigned("bytes")?,
+        digest: row.get("digest")?,
+    })
+}
 
 impl Reader<'_> {
     pub(super) fn sources_of(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
         self.all(
-            "SELECT s.key, s.format, s.path, s.bytes
+            "SELECT s.key, s.format, s.path, s.bytes, s.digest
              FROM source_sessions l JOIN sources s ON s.key = l.source
              WHERE l.session = ?1 ORDER BY s.key",
             [session.0],
-            |row| {
-                Ok(SourceRow {
-                    key: SourceKey(row.get("key")?),
-                    format: row.get("format")?,
-                    path: row.get("path")?,
-                    bytes: row.unsigned("bytes")?,
-                })
-            },
+            source_row,
         )
+    }
+
+    pub(super) fn source_keys_of_all(&self) -> StoreResult<Vec<SourceKey>> {
+        let sql = "SELECT key FROM sources ORDER BY key";
+        self.all(sql, [], |row| Ok(SourceKey(row.get("key")?)))
+    }
+
+    pub(super) fn source(&self, key: SourceKey) -> StoreResult<SourceRow> {
+        let sql = "SELECT key, format, path, bytes, digest FROM sources WHERE key = ?1";
+        let row = self.first(sql, [key.0], source_row)?;
+        row.ok_or_else(|| StoreError::Damaged(format!("source {} is missing", key.0)))
     }
 
     pub(super) fn parts_of(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
@@ -48,11 +62,13 @@ impl Reader<'_> {
 
     pub(super) fn add_source(&self, row: &SourceRow) -> StoreResult<SourceKey> {
         self.run(
-            "INSERT INTO sources (format, path, bytes, kept_at) VALUES (?1, ?2, ?3, ?4)",
+            "INSERT INTO sources (format, path, bytes, digest, kept_at)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
             params![
                 row.format,
                 row.path,
                 signed(row.bytes)?,
+                row.digest,
                 Time::now().as_str()
             ],
         )?;
@@ -61,11 +77,12 @@ impl Reader<'_> {
 
     pub(super) fn change_source(&self, row: &SourceRow) -> StoreResult<()> {
         self.run(
-            "UPDATE sources SET path = ?2, bytes = ?3, kept_at = ?4 WHERE key = ?1",
+            "UPDATE sources SET path = ?2, bytes = ?3, digest = ?4, kept_at = ?5 WHERE key = ?1",
             params![
                 row.key.0,
                 row.path,
                 signed(row.bytes)?,
+                row.digest,
                 Time::now().as_str()
             ],
         )?;

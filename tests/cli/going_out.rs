@@ -1,0 +1,241 @@
+//! Sessions and databases on their way out: replay, export, backup.
+
+use std::os::unix::fs::PermissionsExt;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::stage::{Said, Stage};
+
+/// The compiler refuses a source file that turns the direction of text.
+fn plain(said: Said) -> String {
+    said.to_string().replace('\u{202e}', "")
+}
+
+/// The first lines.
+fn head(said: &Said, lines: usize) -> String {
+    said.out.lines().take(lines).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_replay_goes_from_the_root_to_the_leaf() {
+    let stage = Stage::new();
+    assert_snapshot!(stage.say("replay work --loop try"), @"");
+}
+
+#[test]
+fn a_replay_shows_compactions_and_what_the_model_saw() {
+    let stage = Stage::new();
+    stage.say("compact work --loop ask --force --keep-first 0 --keep-recent 1");
+    stage.say("undo work --loop ask");
+    let steps = stage.json("replay work --loop build --contexts");
+    let steps = steps.as_array().unwrap();
+    let told: Vec<String> = steps
+        .iter()
+        .map(|step| match step["change"].as_str() {
+            Some(change) => format!("{change} {} {}", step["loop"], step["tokens_after"]),
+            None => format!(
+                "{} {} {} saw {} messages of {} tokens",
+                step["loop"],
+                step["turn"],
+                step["seqs"],
+                step["context"]["messages"].as_array().map_or(0, Vec::len),
+                step["context"]["tokens"]
+            ),
+        })
+        .collect();
+    assert_snapshot!(told.join("\n"), @"");
+    let said = stage.say("replay work --loop build --contexts --instant");
+    assert!(said.out.contains("── what happened"), "{said}");
+    assert!(said.out.contains("── compacted by digest"), "{said}");
+}
+
+#[test]
+fn a_replay_gives_the_requests_of_each_model_call() {
+    let stage = Stage::new();
+    for provider in ["openai", "anthropic"] {
+        let said = stage.say(&format!("replay work --as {provider}"));
+        let bodies: Vec<Value> = said
+            .out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(bodies.len(), 23);
+        assert_eq!(bodies[0]["messages"].as_array().unwrap().len(), 1);
+        // What the first loop held, and the prompt of the second.
+        let second = &bodies[3]["messages"];
+        assert!(second.to_string().contains("build it"), "{second}");
+        let array = stage.json(&format!("replay work --as {provider}"));
+        let array = array.as_array().unwrap();
+        assert_eq!(array.len(), 23);
+        assert_eq!(array[3]["messages"], bodies[3]["messages"]);
+        assert_eq!((&array[3]["loop"], &array[3]["turn"]), (&"build".into(), &0.into()));
+        assert!(array[3]["mended"].is_array());
+    }
+    assert_eq!(stage.say("replay worker --as openai").code, 1);
+}
+
+#[test]
+fn a_replay_with_a_pace_takes_its_time() {
+    let stage = Stage::new();
+    let begun = std::time::Instant::now();
+    // All times of the session are the same: nothing to wait for.
+    stage.say("replay work --loop try --speed 0.001 --max-gap 60");
+    assert!(begun.elapsed().as_secs() < 30);
+    for wrong in [
+        "replay work --speed 0",
+        "replay work --speed fast",
+        "replay work --speed 2 --instant",
+        "replay work --max-gap -1",
+        "replay work --as gemini",
+        "replay work --as openai --contexts",
+    ] {
+        assert_eq!(stage.say(wrong).code, 2, "{wrong}");
+    }
+    assert_eq!(stage.say("replay nobody").code, 1);
+}
+
+#[test]
+fn markdown_takes_nothing_for_markup() {
+    let stage = Stage::new();
+    assert_snapshot!(plain(stage.say("export mess --format markdown")), @"");
+}
+
+#[test]
+fn lines_have_their_places() {
+    let stage = Stage::new();
+    let said = stage.say("export work --format jsonl --loop try");
+    let places: Vec<String> = said
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .map(|line| {
+            format!(
+                "{} {} {} {} {}",
+                line["session"], line["loop"], line["turn"], line["seq"], line["message"]["role"]
+            )
+        })
+        .collect();
+    assert_snapshot!(places.join("\n"), @"");
+    assert_eq!(stage.say("export work --format jsonl").out.lines().count(), 54);
+}
+
+#[test]
+fn requests_hold_the_originals_of_the_chain() {
+    let stage = Stage::new();
+    stage.say("compact work --max-tokens 9000");
+    let count = |value: &Value| value["messages"].as_array().unwrap().len();
+    let openai = stage.json("export work --format openai");
+    assert_eq!(count(&openai), 49);
+    assert_eq!(count(&stage.json("export work --format openai --loop try")), 8);
+    let said = stage.say("export mess --format anthropic");
+    assert!(said.err.contains("note: a call has no result"), "{said}");
+}
+
+#[test]
+fn a_session_is_written_to_a_file_and_comes_back() {
+    let stage = Stage::new();
+    stage.say("compact work --max-tokens 9000");
+    let context = stage.json("context work");
+    assert_snapshot!(stage.say("export work --format phi-core -o work.json"), @"");
+    let written = stage.json("export work --format phi-core -o again.json");
+    assert_eq!(written["file"], "again.json");
+    let bytes = std::fs::read(stage.path("work.json")).unwrap();
+    assert_eq!(written["bytes"], bytes.len());
+    assert_eq!(std::fs::read(stage.path("again.json")).unwrap(), bytes);
+    let mode = std::fs::metadata(stage.path("work.json")).unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    // Here it changes nothing, elsewhere it brings the session.
+    assert_eq!(stage.json("import work.json")["added_messages"], 0);
+    assert_eq!(stage.json("context work"), context);
+    stage.say("--db other.db import work.json");
+    let other = stage.json("--db other.db context work");
+    assert_eq!(other["messages"], context["messages"]);
+    assert_eq!(stage.json("--db other.db sessions")[0]["title"], "Repair the build");
+    assert_eq!(stage.json("--db other.db verify")["ok"], true);
+}
+
+#[test]
+fn the_original_file_is_given_back() {
+    let stage = Stage::empty();
+    let run = |task: u32| {
+        format!("{{\"task_id\":{task},\"trial\":0,\"traj\":[{{\"role\":\"user\",\"content\":\"\\u0061sk\"}}]}}\n")
+    };
+    let text = format!("\n  {}\n{}", run(1), run(2).trim_end());
+    std::fs::write(stage.path("runs.jsonl"), &text).unwrap();
+    stage.say("import runs.jsonl");
+    for session in ["runs-1-0", "runs-2-0"] {
+        let said = stage.say(&format!("export {session} --format original"));
+        assert_eq!(said.out, text);
+    }
+    assert_snapshot!(stage.say("export runs-1 --format original --source other.jsonl"), @"");
+    assert_snapshot!(stage.say("export runs-1 --format original --json"), @"");
+    stage.say("export runs-1 --format original -o back.jsonl");
+    assert_eq!(std::fs::read_to_string(stage.path("back.jsonl")).unwrap(), text);
+    stage.say("--db without.db import runs.jsonl --no-source");
+    assert_snapshot!(stage.say("--db without.db export runs-1 --format original"), @"");
+}
+
+#[test]
+fn an_export_is_refused_where_it_would_do_harm() {
+    let stage = Stage::new();
+    for file in ["loopstore.db", "./loopstore.db", "loopstore.db-wal"] {
+        let said = stage.say(&format!("export work --format phi-core -o {file}"));
+        assert_eq!(said.code, 1, "{said}");
+        assert!(said.err.contains("it is the database"), "{said}");
+    }
+    assert_snapshot!(stage.say("export work --format phi-core -o none/x.json"), @"");
+    assert_snapshot!(stage.say("export work --format phi-core --loop ask"), @"");
+    assert_snapshot!(stage.say("export work --format markdown --json"), @"");
+    assert_eq!(stage.say("export work --format odd").code, 2);
+    assert_eq!(stage.say("export work").code, 2);
+    assert_eq!(stage.say("export work --format jsonl --source x").code, 2);
+    assert_eq!(stage.json("verify")["ok"], true);
+}
+
+#[test]
+fn a_backup_is_made_and_checked() {
+    let stage = Stage::new();
+    let said = stage.say("backup copy.db");
+    assert_eq!(head(&said, 1).split(", ").next(), Some("Wrote copy.db"), "{said}");
+    assert_eq!(stage.json("--db copy.db verify")["ok"], true);
+    assert_snapshot!(stage.say("backup copy.db"), @"");
+    let told = stage.json("backup copy.db --force");
+    assert_eq!((&told["file"], &told["ok"]), (&"copy.db".into(), &true.into()));
+    let bytes = std::fs::metadata(stage.path("copy.db")).unwrap().len();
+    assert_eq!(told["bytes"], bytes);
+    assert!(told["seconds"].is_number());
+    assert_snapshot!(stage.say("backup loopstore.db --force"), @"");
+    assert_snapshot!(stage.say("backup none/copy.db"), @"");
+    let connection = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
+    connection.execute_batch("UPDATE turns SET tokens = tokens + 1").unwrap();
+    drop(connection);
+    let said = stage.run(&["--json", "backup", "copy.db", "--force"]);
+    assert_eq!((said.code, &said.json()["ok"]), (3, &false.into()), "{said}");
+    assert_eq!(stage.json("--db copy.db verify")["ok"], true);
+}
+
+#[test]
+fn closed_pipes_are_quiet() {
+    use std::process::{Command, Stdio};
+    let stage = Stage::new();
+    for args in [
+        &["replay", "work", "--contexts"][..],
+        &["replay", "work", "--as", "openai"],
+        &["export", "work", "--format", "phi-core"],
+        &["export", "work", "--format", "openai"],
+        &["export", "work", "--format", "markdown"],
+    ] {
+        let mut child = Command::new(assert_cmd::cargo::cargo_bin("loopstore"))
+            .args(args)
+            .current_dir(stage.path(""))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{args:?}");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+    }
+}
