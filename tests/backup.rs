@@ -62,7 +62,10 @@ fn a_copy_made_while_a_writer_appends_is_one_moment() {
             assert_eq!(bytes, std::fs::metadata(&to).unwrap().len());
             assert!(told.last().is_some_and(|(copied, all)| copied == all));
             let count = messages(&to);
-            assert!(count >= last && count >= 800 && count % 2 == 0, "{count} after {last}");
+            assert!(
+                count >= last && count >= 800 && count % 2 == 0,
+                "{count} after {last}"
+            );
             last = count;
         }
         done.store(true, Ordering::Relaxed);
@@ -118,7 +121,13 @@ fn nothing_is_written_over_by_mistake() {
     assert_eq!(std::fs::read_to_string(&there).unwrap(), "mine");
     let error = backup(&store, Path::new("/dev/null"), true, &mut |_, _| {}).unwrap_err();
     assert!(matches!(error, BackupError::NoFile(_)), "{error}");
-    let error = backup(&store, &work.path().join("none/a.db"), false, &mut |_, _| {}).unwrap_err();
+    let error = backup(
+        &store,
+        &work.path().join("none/a.db"),
+        false,
+        &mut |_, _| {},
+    )
+    .unwrap_err();
     assert!(matches!(error, BackupError::Write { .. }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }

@@ -326,9 +326,14 @@ fn a_damaged_part_is_an_error_and_a_finding() {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("a.db"), folder.path().join("runs.jsonl"));
     std::fs::write(&file, lines(0, 3)).unwrap();
-    let id = import(&SqliteStore::open(&path).unwrap(), &file).sessions.remove(0);
+    let id = import(&SqliteStore::open(&path).unwrap(), &file)
+        .sessions
+        .remove(0);
     for (sql, name) in [
-        ("UPDATE source_pieces SET data = x'00'", "cannot be unpacked"),
+        (
+            "UPDATE source_pieces SET data = x'00'",
+            "cannot be unpacked",
+        ),
         ("UPDATE source_pieces SET bytes = 7", "parts that were kept"),
         ("DELETE FROM source_parts", "parts that were kept"),
     ] {
@@ -336,7 +341,9 @@ fn a_damaged_part_is_an_error_and_a_finding() {
         std::fs::copy(&path, &damaged).unwrap();
         let connection = rusqlite::Connection::open(&damaged).unwrap();
         let update = "DROP TRIGGER source_pieces_no_update";
-        connection.execute_batch(&format!("{update}; {sql}")).unwrap();
+        connection
+            .execute_batch(&format!("{update}; {sql}"))
+            .unwrap();
         let trigger = "CREATE TRIGGER source_pieces_no_update
 BEFORE UPDATE ON source_pieces
 BEGIN
@@ -368,7 +375,11 @@ fn recorded_transcripts_are_given_back_byte_for_byte() {
                 continue;
             };
             for id in &report.sessions {
-                assert_eq!(kept(&store, id), [std::fs::read(&file).unwrap()], "{file:?}");
+                assert_eq!(
+                    kept(&store, id),
+                    [std::fs::read(&file).unwrap()],
+                    "{file:?}"
+                );
             }
             checked += 1;
         }

@@ -215,7 +215,10 @@ fn a_replay_tells_turns_and_compactions_in_order() {
             Step::Change(change) => format!("{:?} on {}", change.change, change.loop_id),
             Step::Turn(turn) => {
                 let sections: Vec<_> = turn.context.iter().flat_map(|c| &c.parts).collect();
-                let sections: Vec<_> = sections.iter().map(|p| format!("{:?}", p.section)).collect();
+                let sections: Vec<_> = sections
+                    .iter()
+                    .map(|p| format!("{:?}", p.section))
+                    .collect();
                 format!(
                     "{}:{} from {} {} messages, saw {}",
                     turn.loop_id,
@@ -267,7 +270,10 @@ fn a_turn_without_an_answer_has_no_context_and_an_empty_loop_no_turn() {
     assert_eq!(told.len(), 1);
     assert_eq!((told[0].answer_seq, &told[0].context), (None, &None));
     let missing = Replay::new(&store, &history.session, Some(&loop_id(7))).err();
-    assert!(matches!(missing, Some(StoreError::NoLoop(_))), "{missing:?}");
+    assert!(
+        matches!(missing, Some(StoreError::NoLoop(_))),
+        "{missing:?}"
+    );
     let none = SessionId::new("none").unwrap();
     assert!(Replay::new(&store, &none, None).is_err());
 }
@@ -296,7 +302,10 @@ fn a_replay_holds_one_turn_at_a_time() {
     let store = SqliteStore::in_memory().unwrap();
     let history = History::new(&store, "s");
     for at in 0..200 {
-        history.append(0, vec![user(&"x".repeat(10_000), at), answer("yes", &[], at)]);
+        history.append(
+            0,
+            vec![user(&"x".repeat(10_000), at), answer("yes", &[], at)],
+        );
     }
     let replay = Replay::new(&store, &history.session, None).unwrap();
     let mut count = 0;

@@ -79,9 +79,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
         return Some("check the path and that the file may be read");
     }
     match error.downcast_ref::<BackupError>() {
-        Some(BackupError::Exists(_)) => {
-            Some("give another name, or --force to replace that file")
-        }
+        Some(BackupError::Exists(_)) => Some("give another name, or --force to replace that file"),
         Some(BackupError::InUse(_)) => Some("give another name, or close what uses it"),
         _ => None,
     }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use loopstore::export::provider::{Mending, Provider};
-use loopstore::export::{ExportError, ExportForm, WholeFile, export, export_source, is_part_of, sources};
+use loopstore::export::{
+    ExportError, ExportForm, WholeFile, export, export_source, is_part_of, sources,
+};
 use loopstore::store::{SessionRow, SourceRow};
 use loopstore::{LoopId, SqliteStore};
 use serde_json::json;
@@ -129,7 +131,11 @@ fn chosen(
             .into(),
         ));
     }
-    let paths: Vec<&str> = found.iter().map(|row| row.path.as_str()).take(NAMED).collect();
+    let paths: Vec<&str> = found
+        .iter()
+        .map(|row| row.path.as_str())
+        .take(NAMED)
+        .collect();
     let names = text::line(&paths.join(", "));
     found.retain(|row| given.is_none_or(|given| row.path.ends_with(given)));
     match (found.len(), found.pop()) {
@@ -179,7 +185,10 @@ fn to_file(
         written => written?,
     };
     let bytes = out.bytes;
-    let file = out.out.into_inner().map_err(|error| failed(error.error()))?;
+    let file = out
+        .out
+        .into_inner()
+        .map_err(|error| failed(error.error()))?;
     file.finish().map_err(|error| failed(&error))?;
     if app.json {
         app.out.json(&json!({"file": shown, "bytes": bytes}))?;

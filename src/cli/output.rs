@@ -46,7 +46,9 @@ impl Out {
 
     /// Ends an array that [`Out::element`] began, or writes an empty one.
     pub fn end_elements(&mut self, is_empty: bool) -> Result<(), CliError> {
-        Ok(self.0.write_all(if is_empty { b"[]\n" } else { b"\n]\n" })?)
+        Ok(self
+            .0
+            .write_all(if is_empty { b"[]\n" } else { b"\n]\n" })?)
     }
 
     /// Prints a line of JSON.

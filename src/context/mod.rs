@@ -290,7 +290,10 @@ fn find_leaf(
         ..View::default()
     };
     match &options.as_of {
-        None => Ok((leaf_of(read, &owner, options.leaf.as_ref())?, View::default())),
+        None => Ok((
+            leaf_of(read, &owner, options.leaf.as_ref())?,
+            View::default(),
+        )),
         Some(AsOf::Run(run_id)) => {
             let mut found = None;
             read.runs(owner.key, &mut |run| {
@@ -330,7 +333,9 @@ fn before(read: &dyn StoreRead, mut leaf: LoopRow, seq: u32) -> StoreResult<(Loo
     let tick = tick.ok_or_else(|| {
         let messages = leaf.totals.next_seq;
         let id = &leaf.loop_id;
-        StoreError::Invalid(format!("loop `{id}` has {messages} messages, no message {seq}"))
+        StoreError::Invalid(format!(
+            "loop `{id}` has {messages} messages, no message {seq}"
+        ))
     })?;
     // A message was about to come: whatever became of the loop, it was at work.
     leaf.status = LoopStatus::Running;

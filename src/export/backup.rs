@@ -66,7 +66,10 @@ pub fn backup(
         path: to.to_owned(),
         source,
     };
-    if store.path().is_some_and(|database| is_part_of(to, database)) {
+    if store
+        .path()
+        .is_some_and(|database| is_part_of(to, database))
+    {
         return Err(BackupError::IsTheDatabase(to.to_owned()));
     }
     if !force && to.symlink_metadata().is_ok() {

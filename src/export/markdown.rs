@@ -77,14 +77,14 @@ fn one_message(
 ) -> Result<(), ExportError> {
     let time = at.and_then(Time::from_millis);
     let time = time.map_or_else(String::new, |time| format!(", {}", time.as_str()));
-    writeln!(out, "\n{}{time}\n", head(message))?;
+    writeln!(out, "\n{}{time}", head(message))?;
     match message {
         AgentMessage::Extension(extension) => {
-            write!(out, "{}", fenced("json", extension.data.as_str()))?;
+            write!(out, "\n{}", fenced("json", extension.data.as_str()))?;
         }
         AgentMessage::Llm(llm) => {
             for block in llm.message.content() {
-                write!(out, "{}", said(block))?;
+                write!(out, "\n{}", said(block))?;
             }
         }
     }
@@ -109,10 +109,12 @@ fn head(message: &AgentMessage) -> String {
 fn said(block: &Content) -> String {
     match block {
         Content::Text(text) => fenced("text", &text.text),
-        Content::Thinking(thinking) => format!("thinking:\n\n{}", fenced("text", &thinking.thinking)),
+        Content::Thinking(thinking) => {
+            format!("thinking:\n\n{}", fenced("text", &thinking.thinking))
+        }
         Content::Image(image) => {
             let bytes = STANDARD.decode(&image.data).map_or(0, |data| data.len());
-            format!("(image {}, {bytes} bytes)\n\n", span(&image.mime_type))
+            format!("(image {}, {bytes} bytes)\n", span(&image.mime_type))
         }
         Content::ToolCall(call) => format!(
             "call {} of {}:\n\n{}",
@@ -128,8 +130,12 @@ fn said(block: &Content) -> String {
 fn fenced(kind: &str, text: &str) -> String {
     let text = clean(text);
     let fence = "`".repeat((longest_row(&text) + 1).max(3));
-    let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
-    format!("{fence}{kind}\n{text}{end}{fence}\n\n")
+    let end = if text.ends_with('\n') || text.is_empty() {
+        ""
+    } else {
+        "\n"
+    };
+    format!("{fence}{kind}\n{text}{end}{fence}\n")
 }
 
 /// Returns text on one line that nothing in it can end or format.
@@ -180,10 +186,10 @@ mod tests {
     fn nothing_in_a_text_ends_its_fence() {
         let hostile = "a\n```\n# not a heading\n`````\r\n<script>";
         let fenced = fenced("text", hostile);
-        assert!(fenced.starts_with("``````text\n") && fenced.ends_with("\n``````\n\n"));
+        assert!(fenced.starts_with("``````text\n") && fenced.ends_with("\n``````\n"));
         assert_eq!(fenced.matches("``````").count(), 2);
         assert!(fenced.contains("\\u{d}"));
-        assert_eq!(super::fenced("text", ""), "```text\n```\n\n");
+        assert_eq!(super::fenced("text", ""), "```text\n```\n");
     }
 
     #[test]

@@ -117,10 +117,20 @@ fn export_from(
             return request(read, &stretches(read, &session, leaf, true)?, provider, out);
         }
         ExportForm::Markdown => {
-            markdown::write(read, &session, &stretches(read, &session, leaf, false)?, out)?;
+            markdown::write(
+                read,
+                &session,
+                &stretches(read, &session, leaf, false)?,
+                out,
+            )?;
         }
         ExportForm::Lines => {
-            lines::write(read, &session, &stretches(read, &session, leaf, false)?, out)?;
+            lines::write(
+                read,
+                &session,
+                &stretches(read, &session, leaf, false)?,
+                out,
+            )?;
         }
     }
     Ok(Vec::new())
@@ -204,9 +214,7 @@ fn request(
 /// # Errors
 /// If the session is not there, or the store fails.
 pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec<SourceRow>> {
-    store::read(store, |read| {
-        read.sources(session_of(read, session)?.key)
-    })
+    store::read(store, |read| read.sources(session_of(read, session)?.key))
 }
 
 /// Writes a kept file byte for byte, and returns how many bytes it has.

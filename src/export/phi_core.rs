@@ -106,7 +106,10 @@ fn own_block(read: &dyn StoreRead, key: LoopKey) -> StoreResult<Option<BlockRow>
 }
 
 /// Returns the blocks of the source that break the rules, as they stood there.
-fn broken(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<HashMap<LoopKey, CompactionBlock>> {
+fn broken(
+    read: &dyn StoreRead,
+    session: &SessionRow,
+) -> StoreResult<HashMap<LoopKey, CompactionBlock>> {
     let mut found = HashMap::new();
     read.runs(session.key, &mut |run| {
         if run.outcome == Outcome::Failed
@@ -146,7 +149,11 @@ impl Document<'_> {
         let known = row.last_active_at.as_deref().filter(|_| !is_said);
         let newer = newer(session.last_active_at.as_ref(), known);
         session.last_active_at = newer.or(session.last_active_at);
-        if let Some(title) = row.title.as_ref().filter(|_| session.extra.get("title").is_none()) {
+        if let Some(title) = row
+            .title
+            .as_ref()
+            .filter(|_| session.extra.get("title").is_none())
+        {
             session.extra.insert("title", Json::string(title));
         }
         session.extra.remove(CURRENT_LOOP);
@@ -164,7 +171,9 @@ impl Document<'_> {
         self.object(&text, "loops", &mut |document| {
             document.out.write_all(b"[")?;
             for (at, row) in loops.iter().enumerate() {
-                document.out.write_all(if at > 0 { b",\n" } else { b"\n" })?;
+                document
+                    .out
+                    .write_all(if at > 0 { b",\n" } else { b"\n" })?;
                 document.one_loop(row)?;
             }
             Ok(document.out.write_all(b"]")?)

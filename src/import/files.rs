@@ -330,7 +330,13 @@ fn import_file(
         reader: &mut BufReader::with_capacity(BUFFER_BYTES, file),
     };
     let (only, keeps) = (&options.session, !options.without_source);
-    import_and_keep(store, transcript.importer, &mut source, only.as_ref(), keeps)
+    import_and_keep(
+        store,
+        transcript.importer,
+        &mut source,
+        only.as_ref(),
+        keeps,
+    )
 }
 
 /// Imports one transcript in one transaction; with `only`, just that session of it. The file itself

@@ -3,9 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::found::{Replacement, Scene, Wanted, seqs};
-use crate::model::{
-    AgentMessage, CompactedSection, CompactionBlock, Extra, Role, Time, TurnRange,
-};
+use crate::model::{AgentMessage, CompactedSection, CompactionBlock, Extra, Role, Time, TurnRange};
 use crate::store::in_force::Link;
 use crate::store::{
     BlockKind, BlockRow, CallSite, Layout, LoopKey, Section, StoreError, StoreRead, StoreResult,

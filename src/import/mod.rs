@@ -22,6 +22,7 @@ mod openai_chat;
 mod outline;
 mod phi_core;
 mod pieces;
+mod places;
 mod report;
 mod revised;
 pub(crate) mod runs;

@@ -292,11 +292,7 @@ impl SessionState {
         Ok(self.runs(read, key)?.contains(run_id))
     }
 
-    fn runs(
-        &mut self,
-        read: &dyn StoreRead,
-        key: SessionKey,
-    ) -> StoreResult<&mut HashSet<String>> {
+    fn runs(&mut self, read: &dyn StoreRead, key: SessionKey) -> StoreResult<&mut HashSet<String>> {
         if self.runs.is_none() {
             let mut stored = HashSet::new();
             read.runs(key, &mut |run| {
@@ -343,11 +339,7 @@ impl SessionState {
     }
 
     /// Returns the loop that was the current one where a new session comes from.
-    fn current_loop(
-        &self,
-        read: &dyn StoreWrite,
-        key: SessionKey,
-    ) -> StoreResult<Option<LoopKey>> {
+    fn current_loop(&self, read: &dyn StoreWrite, key: SessionKey) -> StoreResult<Option<LoopKey>> {
         let noted = self.head.session.extra.get(CURRENT_LOOP);
         let id = noted.filter(|_| self.is_new).map(Json::read::<LoopId>);
         match id {

@@ -6,17 +6,17 @@
 //! little memory.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::matching::{Digest, Digests, Stored};
+use super::places::Place;
 use super::report::ImportReport;
 use super::state::{Described, History, LoopState, SessionState};
 use super::waiting::{Call, Waiting};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
 use crate::store::append::{self, NewMessage};
-use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, codec, decode, session};
+use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, session};
 use crate::tokens::TokenCounter;
 
 /// A batch is written when it holds this many messages …
@@ -51,16 +51,6 @@ impl Origin {
         name.rsplit_once('.')
             .map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
     }
-}
-
-/// What is stored in the place of a message.
-enum Place {
-    /// That message.
-    Known,
-    /// Another one, with this sequence.
-    Changed(u32),
-    /// Nothing yet.
-    New,
 }
 
 /// Messages of one loop that are not written yet.
@@ -230,7 +220,8 @@ impl<'a> StoreSink<'a> {
             return Ok(());
         };
         let cut = cut.get();
-        if cut == session::NO_TURN || u32::try_from(cut).is_ok_and(|cut| cut < parent.totals.turns) {
+        if cut == session::NO_TURN || u32::try_from(cut).is_ok_and(|cut| cut < parent.totals.turns)
+        {
             return Ok(());
         }
         let reason = format!(
@@ -284,45 +275,6 @@ impl<'a> StoreSink<'a> {
             origin: Some(origin),
         };
         Ok(self.queue(at, in_loop, new, bytes)?)
-    }
-
-    /// Whether the transcript may be one that loopstore itself wrote.
-    fn is_own_form(&self) -> bool {
-        self.from.format == "phi-core"
-    }
-
-    /// Finds what is stored in the place of the next message.
-    fn place_of(&mut self, at: usize, in_loop: &LoopId, origin: &Digest) -> StoreResult<Place> {
-        loop {
-            let Some(state) = self.sessions[at].loops.get_mut(in_loop) else {
-                return Ok(Place::New);
-            };
-            let place = state.stored.places.get(state.next).copied();
-            state.next += 1;
-            let (key, own_form) = (state.key, self.is_own_form());
-            let Some((seq, stored)) = place else {
-                return Ok(Place::New);
-            };
-            if stored == Some(*origin) || own_form && self.says(key, seq)? == Some(*origin) {
-                return Ok(Place::Known);
-            }
-            if stored.is_some() {
-                return Ok(Place::Changed(seq));
-            }
-            // Recorded here and not in this transcript, which may be older than that.
-        }
-    }
-
-    /// Returns the digest of a stored message as loopstore itself writes it.
-    fn says(&self, key: LoopKey, seq: u32) -> StoreResult<Option<Digest>> {
-        let mut digest = None;
-        self.write
-            .messages(key, seq..seq.saturating_add(1), &mut |row| {
-                let message = decode(self.write.as_read(), row.body)?;
-                digest = Some(self.digests.of(codec::to_json(&message)?.as_bytes()));
-                Ok(ControlFlow::Break(()))
-            })?;
-        Ok(digest)
     }
 
     pub(super) fn loop_key(&self, at: usize, in_loop: &LoopId) -> Option<LoopKey> {

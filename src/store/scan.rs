@@ -5,8 +5,8 @@
 
 use super::error::StoreResult;
 use super::rows::{
-    BlockKey, BlockRow, FlipKey, FlipRow, LoopKey, RunKey, RunRow, SessionKey, SourceKey, SourceRow,
-    StoredBlob,
+    BlockKey, BlockRow, FlipKey, FlipRow, LoopKey, RunKey, RunRow, SessionKey, SourceKey,
+    SourceRow, StoredBlob,
 };
 use super::{ReceiptRow, StoreRead};
 

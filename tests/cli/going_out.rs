@@ -3,13 +3,39 @@
 use std::os::unix::fs::PermissionsExt;
 
 use insta::assert_snapshot;
+use loopstore::store::append::append;
+use loopstore::store::write;
+use loopstore::{AgentMessage, Content, LoopId, Message, SessionId, SessionStore, TurnId};
 use serde_json::Value;
 
-use crate::stage::{Said, Stage};
+use crate::stage::{Said, Stage, answer};
 
 /// The compiler refuses a source file that turns the direction of text.
 fn plain(said: Said) -> String {
     said.to_string().replace('\u{202e}', "")
+}
+
+/// Appends a turn to a loop of the session `work`.
+fn more(stage: &Stage, in_loop: &str, index: u32) {
+    let store = stage.store();
+    let messages = [
+        Message::user("and more"),
+        answer(vec![Content::text("Yes.")]),
+    ];
+    let messages = messages
+        .map(|message| {
+            AgentMessage::from(message)
+                .in_turn(TurnId::new("source", index))
+                .into()
+        })
+        .into();
+    write(&store, |write| {
+        let session = write.session(&SessionId::new("work").unwrap())?;
+        let id = LoopId::new(in_loop).unwrap();
+        let row = write.loop_by_id(session.unwrap().key, &id)?.unwrap();
+        append(write, row.key, messages, store.counter())
+    })
+    .unwrap();
 }
 
 /// The first lines.
@@ -20,15 +46,19 @@ fn head(said: &Said, lines: usize) -> String {
 #[test]
 fn a_replay_goes_from_the_root_to_the_leaf() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say("replay work --loop try"), @"");
+    let said = stage.say("replay work --loop try").to_string();
+    let lines: Vec<&str> = said.lines().filter(|l| !l.starts_with("line ")).collect();
+    assert_snapshot!(lines.join("\n"), @"");
 }
 
 #[test]
 fn a_replay_shows_compactions_and_what_the_model_saw() {
     let stage = Stage::new();
     stage.say("compact work --loop ask --force --keep-first 0 --keep-recent 1");
+    more(&stage, "ask", 90);
     stage.say("undo work --loop ask");
-    let steps = stage.json("replay work --loop build --contexts");
+    more(&stage, "ask", 91);
+    let steps = stage.json("replay work --loop ask --contexts");
     let steps = steps.as_array().unwrap();
     let told: Vec<String> = steps
         .iter()
@@ -45,7 +75,7 @@ fn a_replay_shows_compactions_and_what_the_model_saw() {
         })
         .collect();
     assert_snapshot!(told.join("\n"), @"");
-    let said = stage.say("replay work --loop build --contexts --instant");
+    let said = stage.say("replay work --loop ask --contexts --instant");
     assert!(said.out.contains("── what happened"), "{said}");
     assert!(said.out.contains("── compacted by digest"), "{said}");
 }
@@ -69,7 +99,10 @@ fn a_replay_gives_the_requests_of_each_model_call() {
         let array = array.as_array().unwrap();
         assert_eq!(array.len(), 23);
         assert_eq!(array[3]["messages"], bodies[3]["messages"]);
-        assert_eq!((&array[3]["loop"], &array[3]["turn"]), (&"build".into(), &0.into()));
+        assert_eq!(
+            (&array[3]["loop"], &array[3]["turn"]),
+            (&"build".into(), &0.into())
+        );
         assert!(array[3]["mended"].is_array());
     }
     assert_eq!(stage.say("replay worker --as openai").code, 1);
@@ -116,8 +149,20 @@ fn lines_have_their_places() {
             )
         })
         .collect();
-    assert_snapshot!(places.join("\n"), @"");
-    assert_eq!(stage.say("export work --format jsonl").out.lines().count(), 54);
+    assert_snapshot!(places.join("\n"), @r#"
+    "work" "ask" 0 0 "user"
+    "work" "ask" 0 1 "assistant"
+    "work" "ask" 0 2 "toolResult"
+    "work" "try" 0 0 "user"
+    "work" "try" 0 1 "assistant"
+    "work" "try" 0 2 "toolResult"
+    "work" "try" 1 3 "assistant"
+    "work" "try" 1 4 "toolResult"
+    "#);
+    assert_eq!(
+        stage.say("export work --format jsonl").out.lines().count(),
+        54
+    );
 }
 
 #[test]
@@ -127,7 +172,10 @@ fn requests_hold_the_originals_of_the_chain() {
     let count = |value: &Value| value["messages"].as_array().unwrap().len();
     let openai = stage.json("export work --format openai");
     assert_eq!(count(&openai), 49);
-    assert_eq!(count(&stage.json("export work --format openai --loop try")), 8);
+    assert_eq!(
+        count(&stage.json("export work --format openai --loop try")),
+        8
+    );
     let said = stage.say("export mess --format anthropic");
     assert!(said.err.contains("note: a call has no result"), "{said}");
 }
@@ -137,13 +185,15 @@ fn a_session_is_written_to_a_file_and_comes_back() {
     let stage = Stage::new();
     stage.say("compact work --max-tokens 9000");
     let context = stage.json("context work");
-    assert_snapshot!(stage.say("export work --format phi-core -o work.json"), @"");
+    assert_snapshot!(stage.say("export work --format phi-core -o work.json"), @"Wrote 66.4 KiB to work.json.");
     let written = stage.json("export work --format phi-core -o again.json");
     assert_eq!(written["file"], "again.json");
     let bytes = std::fs::read(stage.path("work.json")).unwrap();
     assert_eq!(written["bytes"], bytes.len());
     assert_eq!(std::fs::read(stage.path("again.json")).unwrap(), bytes);
-    let mode = std::fs::metadata(stage.path("work.json")).unwrap().permissions();
+    let mode = std::fs::metadata(stage.path("work.json"))
+        .unwrap()
+        .permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
     // Here it changes nothing, elsewhere it brings the session.
     assert_eq!(stage.json("import work.json")["added_messages"], 0);
@@ -151,7 +201,10 @@ fn a_session_is_written_to_a_file_and_comes_back() {
     stage.say("--db other.db import work.json");
     let other = stage.json("--db other.db context work");
     assert_eq!(other["messages"], context["messages"]);
-    assert_eq!(stage.json("--db other.db sessions")[0]["title"], "Repair the build");
+    assert_eq!(
+        stage.json("--db other.db sessions")[0]["title"],
+        "Repair the build"
+    );
     assert_eq!(stage.json("--db other.db verify")["ok"], true);
 }
 
@@ -159,7 +212,9 @@ fn a_session_is_written_to_a_file_and_comes_back() {
 fn the_original_file_is_given_back() {
     let stage = Stage::empty();
     let run = |task: u32| {
-        format!("{{\"task_id\":{task},\"trial\":0,\"traj\":[{{\"role\":\"user\",\"content\":\"\\u0061sk\"}}]}}\n")
+        format!(
+            "{{\"task_id\":{task},\"trial\":0,\"traj\":[{{\"role\":\"user\",\"content\":\"\\u0061sk\"}}]}}\n"
+        )
     };
     let text = format!("\n  {}\n{}", run(1), run(2).trim_end());
     std::fs::write(stage.path("runs.jsonl"), &text).unwrap();
@@ -168,12 +223,27 @@ fn the_original_file_is_given_back() {
         let said = stage.say(&format!("export {session} --format original"));
         assert_eq!(said.out, text);
     }
-    assert_snapshot!(stage.say("export runs-1 --format original --source other.jsonl"), @"");
-    assert_snapshot!(stage.say("export runs-1 --format original --json"), @"");
+    assert_snapshot!(stage.say("export runs-1 --format original --source other.jsonl"), @"
+    --- stderr
+    error: session runs-1-0 has no such file; it has FOLDER/runs.jsonl
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("export runs-1 --format original --json"), @"
+    --- stderr
+    error: with --json this form needs -o FILE: it is not one JSON document
+    --- exit 2
+    ");
     stage.say("export runs-1 --format original -o back.jsonl");
-    assert_eq!(std::fs::read_to_string(stage.path("back.jsonl")).unwrap(), text);
+    assert_eq!(
+        std::fs::read_to_string(stage.path("back.jsonl")).unwrap(),
+        text
+    );
     stage.say("--db without.db import runs.jsonl --no-source");
-    assert_snapshot!(stage.say("--db without.db export runs-1 --format original"), @"");
+    assert_snapshot!(stage.say("--db without.db export runs-1 --format original"), @"
+    --- stderr
+    error: no file is kept for session runs-1-0: it was recorded here, or imported with --no-source, with --session or before files were kept; import its file again
+    --- exit 1
+    ");
 }
 
 #[test]
@@ -184,9 +254,21 @@ fn an_export_is_refused_where_it_would_do_harm() {
         assert_eq!(said.code, 1, "{said}");
         assert!(said.err.contains("it is the database"), "{said}");
     }
-    assert_snapshot!(stage.say("export work --format phi-core -o none/x.json"), @"");
-    assert_snapshot!(stage.say("export work --format phi-core --loop ask"), @"");
-    assert_snapshot!(stage.say("export work --format markdown --json"), @"");
+    assert_snapshot!(stage.say("export work --format phi-core -o none/x.json"), @"
+    --- stderr
+    error: cannot write none/x.json: No such file or directory (os error 2)
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("export work --format phi-core --loop ask"), @"
+    --- stderr
+    error: phi-core and original are of whole sessions; leave --loop away
+    --- exit 2
+    ");
+    assert_snapshot!(stage.say("export work --format markdown --json"), @"
+    --- stderr
+    error: with --json this form needs -o FILE: it is not one JSON document
+    --- exit 2
+    ");
     assert_eq!(stage.say("export work --format odd").code, 2);
     assert_eq!(stage.say("export work").code, 2);
     assert_eq!(stage.say("export work --format jsonl --source x").code, 2);
@@ -197,21 +279,47 @@ fn an_export_is_refused_where_it_would_do_harm() {
 fn a_backup_is_made_and_checked() {
     let stage = Stage::new();
     let said = stage.say("backup copy.db");
-    assert_eq!(head(&said, 1).split(", ").next(), Some("Wrote copy.db"), "{said}");
+    assert_eq!(
+        head(&said, 1).split(", ").next(),
+        Some("Wrote copy.db"),
+        "{said}"
+    );
     assert_eq!(stage.json("--db copy.db verify")["ok"], true);
-    assert_snapshot!(stage.say("backup copy.db"), @"");
+    assert_snapshot!(stage.say("backup copy.db"), @"
+    --- stderr
+    error: copy.db is there already
+    hint: give another name, or --force to replace that file
+    --- exit 1
+    ");
     let told = stage.json("backup copy.db --force");
-    assert_eq!((&told["file"], &told["ok"]), (&"copy.db".into(), &true.into()));
+    assert_eq!(
+        (&told["file"], &told["ok"]),
+        (&"copy.db".into(), &true.into())
+    );
     let bytes = std::fs::metadata(stage.path("copy.db")).unwrap().len();
     assert_eq!(told["bytes"], bytes);
     assert!(told["seconds"].is_number());
-    assert_snapshot!(stage.say("backup loopstore.db --force"), @"");
-    assert_snapshot!(stage.say("backup none/copy.db"), @"");
+    assert_snapshot!(stage.say("backup loopstore.db --force"), @"
+    --- stderr
+    error: loopstore.db is the database itself, or belongs to it
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("backup none/copy.db"), @"
+    --- stderr
+    error: cannot write none/copy.db: No such file or directory (os error 2)
+    --- exit 1
+    ");
     let connection = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
-    connection.execute_batch("UPDATE turns SET tokens = tokens + 1").unwrap();
+    connection
+        .execute_batch("UPDATE turns SET tokens = tokens + 1")
+        .unwrap();
     drop(connection);
     let said = stage.run(&["--json", "backup", "copy.db", "--force"]);
-    assert_eq!((said.code, &said.json()["ok"]), (3, &false.into()), "{said}");
+    assert_eq!(
+        (said.code, &said.json()["ok"]),
+        (3, &false.into()),
+        "{said}"
+    );
     assert_eq!(stage.json("--db copy.db verify")["ok"], true);
 }
 
