@@ -35,7 +35,7 @@
 //! [`store`] the contract and its backends (the only home of SQL), [`compaction`] the plan and the
 //! strategies, [`orchestrate`] joins them to a store, [`context`] what the next model call sees,
 //! [`import`], [`export`] and [`replay`] ways in and out, [`inspect`] and [`search`](mod@search)
-//! ways to look. `ARCHITECTURE.md` draws
+//! ways to look, [`backup`](mod@backup) copies all of it. `ARCHITECTURE.md` draws
 //! the map.
 
 #![warn(missing_docs)]
@@ -44,6 +44,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod backup;
 pub mod compaction;
 mod compactor;
 pub mod context;

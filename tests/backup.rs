@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use histories::{History, answer, user};
 use loopstore::SqliteStore;
-use loopstore::export::{BackupError, backup};
+use loopstore::backup::{BackupError, backup};
 use loopstore::inspect::verify;
 
 fn names(folder: &Path) -> Vec<String> {

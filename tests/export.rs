@@ -207,6 +207,27 @@ fn a_loop_that_continues_nothing_of_its_parent_stays_so() {
 }
 
 #[test]
+fn a_document_that_holds_records_of_another_tool_is_known_for_what_it_is() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    let record = r#"{"type":"user","uuid":"u","sessionId":"x","parentUuid":null,"timestamp":"2026-01-02T03:04:05Z","message":{"role":"user","content":"hi"}}"#;
+    let note = AgentMessage::extension("record", Json::parse(record).unwrap());
+    let summary = r#"{"type":"summary","summary":"s","leafUuid":"l"}"#;
+    let summary = AgentMessage::extension("record", Json::parse(summary).unwrap());
+    history.append(0, vec![note, summary, user(record, 0)]);
+    let text = exported(&store, &history.session, ExportForm::PhiCore);
+    let other = SqliteStore::in_memory().unwrap();
+    assert_eq!(
+        import_text(&other, &text).sessions,
+        [history.session.clone()]
+    );
+    same(
+        &exported(&other, &history.session, ExportForm::PhiCore),
+        &text,
+    );
+}
+
+#[test]
 fn requests_hold_the_originals_and_are_valid() {
     let store = SqliteStore::in_memory().unwrap();
     let mut history = History::new(&store, "s");

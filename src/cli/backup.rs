@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use loopstore::export::{BackupError, backup};
+use loopstore::backup::{BackupError, backup};
 use serde_json::json;
 
 use super::error::CliError;

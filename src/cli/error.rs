@@ -4,8 +4,9 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use loopstore::backup::BackupError;
 use loopstore::context::BuildError;
-use loopstore::export::{BackupError, ExportError};
+use loopstore::export::ExportError;
 use loopstore::import::ImportError;
 use loopstore::store::sqlite::RecountError;
 use loopstore::{OpenError, StoreError, StrategyError};

@@ -4,10 +4,9 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use loopstore::backup::is_part_of;
 use loopstore::export::provider::{Mending, Provider};
-use loopstore::export::{
-    ExportError, ExportForm, WholeFile, export, export_source, is_part_of, sources,
-};
+use loopstore::export::{ExportError, ExportForm, WholeFile, export, export_source, sources};
 use loopstore::store::{SessionRow, SourceRow};
 use loopstore::{LoopId, SqliteStore};
 use serde_json::json;

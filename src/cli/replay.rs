@@ -192,7 +192,7 @@ impl Player<'_> {
         }
         for (message, at) in turn.messages.iter().zip(&turn.times) {
             self.wait(*at)?;
-            self.app.out.text(&context_text::message(message))?;
+            self.app.out.text(&told(message))?;
         }
         Ok(())
     }
@@ -234,6 +234,16 @@ struct Request<'a, R: Serialize> {
     #[serde(flatten)]
     request: &'a R,
     mended: &'a [Mending],
+}
+
+/// Returns a message as a context shows it; of a note, which no context shows, what it says.
+fn told(message: &AgentMessage) -> String {
+    match message {
+        AgentMessage::Extension(note) => {
+            format!("note {}\n{}\n", text::line(&note.kind), note.data.as_str())
+        }
+        AgentMessage::Llm(_) => context_text::message(message),
+    }
 }
 
 fn change_line(change: &Change) -> String {

@@ -1,10 +1,8 @@
 //! Ways out: what a session holds, in the forms that others read.
 //!
 //! [`export`] writes a session into anything that takes bytes, message by message where the form
-//! allows it. [`backup`] copies the whole database. A new form is one file here, its word in
-//! [`ExportForm`] and its line in [`export`].
+//! allows it. A new form is one file here, its word in [`ExportForm`] and its line in [`export`].
 
-mod backup;
 mod file;
 mod lines;
 mod markdown;
@@ -15,7 +13,6 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::str::FromStr;
 
-pub use backup::{BackupError, backup, is_part_of};
 pub use file::WholeFile;
 
 use crate::compaction::UnknownWord;

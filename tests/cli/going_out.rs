@@ -48,7 +48,38 @@ fn a_replay_goes_from_the_root_to_the_leaf() {
     let stage = Stage::new();
     let said = stage.say("replay work --loop try").to_string();
     let lines: Vec<&str> = said.lines().filter(|l| !l.starts_with("line ")).collect();
-    assert_snapshot!(lines.join("\n"), @"");
+    assert_snapshot!(lines.join("\n"), @r#"
+    ── loop ask
+
+    ── turn 0
+    user
+    ask what is broken
+
+    assistant
+    Turn 0 of: ask what is broken
+    (call ask-0) read_file {"path":"src/0.rs"}
+
+    result of read_file (call ask-0)
+
+    ── loop try
+
+    ── turn 0
+    user
+    try it
+
+    assistant
+    Turn 0 of: try it
+    (call try-0) read_file {"path":"src/0.rs"}
+
+    result of read_file (call try-0)
+
+    ── turn 1
+    assistant
+    Turn 1 of: try it
+    (call try-1) read_file {"path":"src/1.rs"}
+
+    result of read_file (call try-1)
+    "#);
 }
 
 #[test]
@@ -74,7 +105,15 @@ fn a_replay_shows_compactions_and_what_the_model_saw() {
             ),
         })
         .collect();
-    assert_snapshot!(told.join("\n"), @"");
+    assert_snapshot!(told.join("\n"), @r#"
+    "ask" 0 [0,2] saw 1 messages of 9 tokens
+    "ask" 1 [3,4] saw 3 messages of 446 tokens
+    "ask" 2 [5,6] saw 5 messages of 883 tokens
+    compacted "ask" 366
+    "ask" 3 [7,8] saw 4 messages of 372 tokens
+    undone "ask" 366
+    "ask" 4 [9,10] saw 10 messages of 1337 tokens
+    "#);
     let said = stage.say("replay work --loop ask --contexts --instant");
     assert!(said.out.contains("── what happened"), "{said}");
     assert!(said.out.contains("── compacted by digest"), "{said}");
@@ -131,7 +170,113 @@ fn a_replay_with_a_pace_takes_its_time() {
 #[test]
 fn markdown_takes_nothing_for_markup() {
     let stage = Stage::new();
-    assert_snapshot!(plain(stage.say("export mess --format markdown")), @"");
+    assert_snapshot!(plain(stage.say("export mess --format markdown")), @r#"
+    # `<b>\u{1b}[31mred\u{7}</b>`
+
+    - session `mess'; DROP TABLE sessions;--`
+    - agent `agent`
+    - created `2026-01-05T09:00:00Z`
+    - last active `2026-01-05T09:01:00Z`
+
+    ## Loop `a:b\u{1b}[2J`
+
+    `Completed`
+
+    **note** `system`
+
+    ```json
+    "Be kind."
+    ```
+
+    ### Turn 0
+
+    **user**, 2026-01-05T09:01:00Z
+
+    ```text
+    one\u{d}\u{202e}two
+    ```
+
+    ### Turn 1
+
+    **user**, 2026-01-05T09:01:00Z
+
+    ```text
+    three
+    ```
+
+    ### Turn 2
+
+    **assistant**, 2026-01-05T09:01:00Z
+
+    thinking:
+
+    ```text
+    hm
+    ```
+
+    thinking:
+
+    ```text
+    unsigned
+    ```
+
+    ```text
+    I look.
+    ```
+
+    call `c.1` of `ls\u{1b}]0;x\u{7}`:
+
+    ```json
+    null
+    ```
+
+    call `c.2` of `ls`:
+
+    ```json
+    [1.50]
+    ```
+
+    ### Turn 3
+
+    **result** of `read_file` (call `c.1`), 2026-01-05T09:01:00Z
+
+    ```text
+    see\u{1b}[1m
+    ```
+
+    (image `image/png`, 5 bytes)
+
+    ### Turn 4
+
+    **result** of `read_file` (call `c.9`), 2026-01-05T09:01:00Z
+
+    ```text
+    lost
+    ```
+
+    ### Turn 5
+
+    **assistant**, 2026-01-05T09:01:00Z
+
+    ```text
+    ```
+
+    ### Turn 6
+
+    **assistant**, 2026-01-05T09:01:00Z
+
+    ```text
+    done
+    ```
+
+    ### Turn 7
+
+    **user**, 2026-01-05T09:01:00Z
+
+    ```text
+    thanks
+    ```
+    "#);
 }
 
 #[test]

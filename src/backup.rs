@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::file::WholeFile;
+use crate::export::WholeFile;
 use crate::inspect::{VerifyReport, verify};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::{OpenError, StoreError};
@@ -40,7 +40,7 @@ pub enum BackupError {
     Open(#[from] OpenError),
     /// The copy is damaged, as the database is.
     #[error("the copy is damaged: {}", first_problem(.0))]
-    Damaged(VerifyReport),
+    Damaged(Box<VerifyReport>),
 }
 
 fn first_problem(report: &VerifyReport) -> String {
@@ -106,7 +106,7 @@ fn copy_and_check(
         .allow_network(true);
     let report = verify(&SqliteStore::open_with(to, options)?)?;
     if !report.ok {
-        return Err(BackupError::Damaged(report));
+        return Err(BackupError::Damaged(Box::new(report)));
     }
     let size = std::fs::metadata(to).map(|found| found.len());
     size.map_err(|source| BackupError::Write {
