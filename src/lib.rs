@@ -34,7 +34,8 @@
 //! The rooms, each using only those before it: [`model`] plain types, [`tokens`] counting,
 //! [`store`] the contract and its backends (the only home of SQL), [`compaction`] the plan and the
 //! strategies, [`orchestrate`] joins them to a store, [`context`] what the next model call sees,
-//! [`import`] and [`export`] ways in and out, [`inspect`] and [`search`](mod@search) ways to look. `ARCHITECTURE.md` draws
+//! [`import`], [`export`] and [`replay`] ways in and out, [`inspect`] and [`search`](mod@search)
+//! ways to look, [`backup`](mod@backup) copies all of it. `ARCHITECTURE.md` draws
 //! the map.
 
 #![warn(missing_docs)]
@@ -43,6 +44,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod backup;
 pub mod compaction;
 mod compactor;
 pub mod context;
@@ -52,6 +54,7 @@ pub mod import;
 pub mod inspect;
 pub mod model;
 pub mod orchestrate;
+pub mod replay;
 pub mod search;
 pub mod store;
 pub mod tokens;

@@ -136,7 +136,7 @@ pub struct Told<'a> {
 
 impl<'a> Told<'a> {
     /// The JSON of this context.
-    fn of(context: &'a Context) -> Self {
+    pub fn of(context: &'a Context) -> Self {
         Self {
             session: context.session.as_str(),
             in_loop: context.leaf.as_str(),
@@ -156,10 +156,15 @@ fn print_for(app: &mut App, context: &Context, provider: Provider) -> Result<(),
     } else {
         app.out.json(&request)?;
     }
-    for line in notes(&request.mended) {
+    tell_mended(&request.mended);
+    Ok(())
+}
+
+/// Tells on stderr what was mended.
+pub fn tell_mended(mended: &[Mending]) {
+    for line in notes(mended) {
         note(&line);
     }
-    Ok(())
 }
 
 /// Tells mendings, those of one kind together.

@@ -4,7 +4,9 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use loopstore::backup::BackupError;
 use loopstore::context::BuildError;
+use loopstore::export::ExportError;
 use loopstore::import::ImportError;
 use loopstore::store::sqlite::RecountError;
 use loopstore::{OpenError, StoreError, StrategyError};
@@ -77,7 +79,16 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(ImportError::Read { .. }) = error.downcast_ref::<ImportError>() {
         return Some("check the path and that the file may be read");
     }
-    match error.downcast_ref::<StoreError>()? {
+    match error.downcast_ref::<BackupError>() {
+        Some(BackupError::Exists(_)) => Some("give another name, or --force to replace that file"),
+        Some(BackupError::InUse(_)) => Some("give another name, or close what uses it"),
+        _ => None,
+    }
+    .or_else(|| hint_of_store(error.downcast_ref::<StoreError>()?))
+}
+
+fn hint_of_store(error: &StoreError) -> Option<&'static str> {
+    match error {
         StoreError::ReadOnly => Some("make the file and its folder writable, or work on a copy"),
         StoreError::Full => Some("make room and run the command again"),
         _ => None,
@@ -109,6 +120,24 @@ impl From<StrategyError> for CliError {
     fn from(error: StrategyError) -> Self {
         match error {
             StrategyError::Store(error) => error.into(),
+            other => Self::Failed(Box::new(other)),
+        }
+    }
+}
+
+impl From<ExportError> for CliError {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Store(error) => error.into(),
+            ExportError::Write(error) => error.into(),
+        }
+    }
+}
+
+impl From<BackupError> for CliError {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Store(error) => error.into(),
             other => Self::Failed(Box::new(other)),
         }
     }

@@ -95,7 +95,10 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 impl Retention {
     fn measured(&self) -> Result<RetentionReport, CliError> {
         let store = SqliteStore::in_memory()?;
-        let options = ImportOptions::default();
+        let options = ImportOptions {
+            without_source: true,
+            ..ImportOptions::default()
+        };
         let imported = import_paths(&store, &self.paths, &options, &mut |_| {})?;
         let mut budgets = distinct(self.budgets.iter().map(|share| share.0));
         budgets.sort_by(f64::total_cmp);

@@ -19,7 +19,8 @@ const LISTED: usize = 10;
 /// Bring transcripts in; again, and only what is new is added
 ///
 /// The formats are told by the files themselves. Folders are walked. The database is created if it
-/// is not there. A record that cannot be used is skipped and reported.
+/// is not there. A record that cannot be used is skipped and reported. The files themselves are kept
+/// too, compressed; of one that grew, only what is new.
 #[derive(clap::Args)]
 pub struct Args {
     /// Files and folders.
@@ -31,6 +32,9 @@ pub struct Args {
     /// Import only this session of the files.
     #[arg(long, value_name = "ID")]
     session: Option<SessionId>,
+    /// Do not keep the files themselves; `export --format original` then has nothing to give back.
+    #[arg(long)]
+    no_source: bool,
 }
 
 fn formats() -> PossibleValuesParser {
@@ -50,6 +54,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let options = ImportOptions {
         format: args.format.clone(),
         session: args.session.clone(),
+        without_source: args.no_source,
     };
     let bar = progress::bar("{bar:30} {pos}/{len} files  {wide_msg}");
     let result = import_paths(&store, &args.paths, &options, &mut |seen| {

@@ -4,6 +4,7 @@
 //! Results go to stdout, all else to stderr. A new command is one file, its variant in [`Command`]
 //! and its line in [`run`].
 
+mod backup;
 mod compact;
 mod completions;
 mod context;
@@ -14,6 +15,7 @@ mod error;
 mod eval;
 mod expand;
 mod expand_block;
+mod export;
 mod history;
 mod import;
 mod index;
@@ -21,6 +23,7 @@ mod output;
 mod progress;
 mod recount;
 mod redo;
+mod replay;
 mod search;
 mod select;
 mod sessions;
@@ -82,9 +85,12 @@ enum Command {
     Search(search::Args),
     Expand(expand::Args),
     Index(index::Args),
+    Replay(replay::Args),
+    Export(export::Args),
     Sql(sql::Args),
     Stats(stats::Args),
     Verify(verify::Args),
+    Backup(backup::Args),
     Recount(recount::Args),
     Eval(eval::Args),
     Completions(completions::Args),
@@ -174,9 +180,12 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Search(args) => search::run(app, args),
         Command::Expand(args) => expand::run(app, args),
         Command::Index(args) => index::run(app, args),
+        Command::Replay(args) => replay::run(app, args),
+        Command::Export(args) => export::run(app, args),
         Command::Sql(args) => sql::run(app, args),
         Command::Stats(args) => stats::run(app, args),
         Command::Verify(args) => verify::run(app, args),
+        Command::Backup(args) => backup::run(app, args),
         Command::Recount(args) => recount::run(app, args),
         Command::Eval(args) => eval::run(app, args),
         Command::Completions(args) => completions::run(app, args),

@@ -34,6 +34,34 @@ impl Out {
         Ok(self.0.write_all(bytes)?)
     }
 
+    /// Begins or goes on with one JSON array, element by element: `first` says which.
+    pub fn element(
+        &mut self,
+        first: bool,
+        value: &(impl Serialize + ?Sized),
+    ) -> Result<(), CliError> {
+        self.0.write_all(if first { b"[\n" } else { b",\n" })?;
+        Ok(serde_json::to_writer(&mut self.0, value)?)
+    }
+
+    /// Ends an array that [`Out::element`] began, or writes an empty one.
+    pub fn end_elements(&mut self, is_empty: bool) -> Result<(), CliError> {
+        Ok(self
+            .0
+            .write_all(if is_empty { b"[]\n" } else { b"\n]\n" })?)
+    }
+
+    /// Prints a line of JSON.
+    pub fn json_line(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), CliError> {
+        serde_json::to_writer(&mut self.0, value)?;
+        Ok(self.0.write_all(b"\n")?)
+    }
+
+    /// Where the bytes go.
+    pub fn writer(&mut self) -> &mut dyn Write {
+        &mut self.0
+    }
+
     /// Hands everything on.
     pub fn flush(&mut self) -> Result<(), CliError> {
         Ok(self.0.flush()?)

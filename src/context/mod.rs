@@ -13,7 +13,7 @@ use crate::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, KeepRecent, OlderLoops, RecentWindow,
     RunConfig,
 };
-use crate::model::{AgentMessage, LoopId, SessionId};
+use crate::model::{AgentMessage, LoopId, LoopStatus, SessionId};
 use crate::store::in_force::{ForceWalk, View};
 use crate::store::{
     self, LoopKey, LoopRow, SessionRow, SessionStore, Size, StoreError, StoreRead, StoreResult,
@@ -36,6 +36,14 @@ pub enum AsOf {
         loop_id: LoopId,
         /// The turn, by position from 0.
         turn: u32,
+    },
+    /// For that loop, just before this message was appended: what the model saw if the message is
+    /// its answer. Messages of the same append that stand before it are there already.
+    Before {
+        /// The loop.
+        loop_id: LoopId,
+        /// The message's sequence.
+        seq: u32,
     },
 }
 
@@ -158,11 +166,7 @@ pub fn build_context_from_session(
     let mut context = None;
     let mut needed = None;
     store.read(&mut |read| {
-        let (leaf, at) = find_leaf(read, session, options)?;
-        let view = View {
-            at,
-            ..View::default()
-        };
+        let (leaf, view) = find_leaf(read, session, options)?;
         let plan = settings(read, leaf.key, view, options)?;
         let chain = Chain::load(
             read,
@@ -274,15 +278,22 @@ pub(crate) fn settings(
     Ok(Settings { config, window })
 }
 
-/// Finds the leaf, and the tick of the moment.
+/// Finds the leaf, and how the moment is seen.
 fn find_leaf(
     read: &dyn StoreRead,
     session: &SessionId,
     options: &BuildOptions,
-) -> StoreResult<(LoopRow, Option<Tick>)> {
+) -> StoreResult<(LoopRow, View)> {
     let owner = session_of(read, session)?;
+    let at = |tick: Tick| View {
+        at: Some(tick),
+        ..View::default()
+    };
     match &options.as_of {
-        None => Ok((leaf_of(read, &owner, options.leaf.as_ref())?, None)),
+        None => Ok((
+            leaf_of(read, &owner, options.leaf.as_ref())?,
+            View::default(),
+        )),
         Some(AsOf::Run(run_id)) => {
             let mut found = None;
             read.runs(owner.key, &mut |run| {
@@ -293,7 +304,7 @@ fn find_leaf(
                 Ok(std::ops::ControlFlow::Continue(()))
             })?;
             let run = found.ok_or_else(|| StoreError::NoRun(run_id.clone()))?;
-            Ok((read.loop_by_key(run.point.in_loop)?, Some(run.tick)))
+            Ok((read.loop_by_key(run.point.in_loop)?, at(run.tick)))
         }
         Some(AsOf::Turn { loop_id, turn }) => {
             let leaf = leaf_of(read, &owner, Some(loop_id))?;
@@ -303,9 +314,37 @@ fn find_leaf(
                     "loop `{loop_id}` has {turns} turns, no turn {turn}"
                 ))
             })?;
-            Ok((leaf, Some(row.tick)))
+            Ok((leaf, at(row.tick)))
+        }
+        Some(AsOf::Before { loop_id, seq }) => {
+            let leaf = leaf_of(read, &owner, Some(loop_id))?;
+            before(read, leaf, *seq)
         }
     }
+}
+
+/// Returns a loop as it was just before one of its messages, and how that moment is seen.
+fn before(read: &dyn StoreRead, mut leaf: LoopRow, seq: u32) -> StoreResult<(LoopRow, View)> {
+    let mut tick = None;
+    read.messages(leaf.key, seq..seq.saturating_add(1), &mut |row| {
+        tick = Some(row.tick);
+        Ok(std::ops::ControlFlow::Break(()))
+    })?;
+    let tick = tick.ok_or_else(|| {
+        let messages = leaf.totals.next_seq;
+        let id = &leaf.loop_id;
+        StoreError::Invalid(format!(
+            "loop `{id}` has {messages} messages, no message {seq}"
+        ))
+    })?;
+    // A message was about to come: whatever became of the loop, it was at work.
+    leaf.status = LoopStatus::Running;
+    let view = View {
+        at: Some(tick - 1),
+        leaf_end: Some(seq),
+        ..View::default()
+    };
+    Ok((leaf, view))
 }
 
 /// Returns the session.

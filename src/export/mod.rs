@@ -1,3 +1,228 @@
 //! Ways out: what a session holds, in the forms that others read.
+//!
+//! [`export`] writes a session into anything that takes bytes, message by message where the form
+//! allows it. A new form is one file here, its word in [`ExportForm`] and its line in [`export`].
 
+mod file;
+mod lines;
+mod markdown;
+mod phi_core;
 pub mod provider;
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::str::FromStr;
+
+pub use file::WholeFile;
+
+use crate::compaction::UnknownWord;
+use crate::context::{leaf_of, session_of};
+use crate::model::{AgentMessage, LoopId, Role, SessionId};
+use crate::store::in_force::{self, View};
+use crate::store::source::{self, SourceError};
+use crate::store::{
+    self, LoopRow, MessageRow, SessionRow, SessionStore, SourceRow, StoreError, StoreRead,
+    StoreResult, Visit,
+};
+use provider::{Mending, Provider, provider_messages};
+
+/// The form of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportForm {
+    /// One JSON document of the whole session: phi-core's, and loopstore's own.
+    PhiCore,
+    /// The originals of a chain as the messages of a provider's request.
+    Request(Provider),
+    /// For people.
+    Markdown,
+    /// A line of JSON for each message.
+    Lines,
+}
+
+impl FromStr for ExportForm {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        match text {
+            "phi-core" => Ok(Self::PhiCore),
+            "markdown" => Ok(Self::Markdown),
+            "jsonl" => Ok(Self::Lines),
+            _ => text.parse().map(Self::Request).map_err(|_| {
+                UnknownWord::new(text, "phi-core, openai, anthropic, markdown, jsonl")
+            }),
+        }
+    }
+}
+
+/// Why an export ended before it was done.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The store failed, or what was asked for is not there.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What takes the bytes failed.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
+
+impl From<serde_json::Error> for ExportError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Write(error.into())
+    }
+}
+
+impl From<SourceError> for ExportError {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Store(error) => Self::Store(error),
+            SourceError::Io(error) => Self::Write(error),
+        }
+    }
+}
+
+/// Writes a session as one snapshot shows it, and returns what was mended of a request's messages.
+///
+/// With `leaf` it is the chain that ends there. Without one a request has the chain of the current
+/// loop, and the other forms have all loops. The interchange form knows no chains and always has
+/// all loops.
+///
+/// # Errors
+/// If the session or the loop is not there, the store fails, or `out` does.
+pub fn export(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    leaf: Option<&LoopId>,
+    form: ExportForm,
+    out: &mut dyn Write,
+) -> Result<Vec<Mending>, ExportError> {
+    store::read(store, |read| {
+        Ok(export_from(read, session, leaf, form, out))
+    })?
+}
+
+fn export_from(
+    read: &dyn StoreRead,
+    session: &SessionId,
+    leaf: Option<&LoopId>,
+    form: ExportForm,
+    out: &mut dyn Write,
+) -> Result<Vec<Mending>, ExportError> {
+    let session = session_of(read, session)?;
+    match form {
+        ExportForm::PhiCore => phi_core::write(read, &session, out)?,
+        ExportForm::Request(provider) => {
+            return request(read, &stretches(read, &session, leaf, true)?, provider, out);
+        }
+        ExportForm::Markdown => {
+            markdown::write(
+                read,
+                &session,
+                &stretches(read, &session, leaf, false)?,
+                out,
+            )?;
+        }
+        ExportForm::Lines => {
+            lines::write(
+                read,
+                &session,
+                &stretches(read, &session, leaf, false)?,
+                out,
+            )?;
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The messages of one loop that are written.
+struct Stretch {
+    row: LoopRow,
+    end_seq: u32,
+}
+
+/// Returns the loops to write: a chain, or all of them.
+fn stretches(
+    read: &dyn StoreRead,
+    session: &SessionRow,
+    leaf: Option<&LoopId>,
+    is_chain: bool,
+) -> StoreResult<Vec<Stretch>> {
+    if leaf.is_none() && !is_chain {
+        let whole = |row: LoopRow| Stretch {
+            end_seq: row.totals.next_seq,
+            row,
+        };
+        return Ok(read.loops(session.key)?.into_iter().map(whole).collect());
+    }
+    let raw = View {
+        raw: true,
+        ..View::default()
+    };
+    let links = in_force::chain(read, leaf_of(read, session, leaf)?.key, raw)?;
+    let cut = |link: in_force::Link| Stretch {
+        row: link.row,
+        end_seq: link.end_seq,
+    };
+    Ok(links.into_iter().map(cut).collect())
+}
+
+/// Visits the messages of a loop; what `visit` returns as an error ends it.
+fn each_message(
+    read: &dyn StoreRead,
+    stretch: &Stretch,
+    visit: &mut dyn FnMut(MessageRow) -> Result<(), ExportError>,
+) -> Result<(), ExportError> {
+    let mut failed = None;
+    let visit: &mut Visit<'_, MessageRow> = &mut |row| {
+        Ok(match visit(row) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        })
+    };
+    read.messages(stretch.row.key, 0..stretch.end_seq, visit)?;
+    failed.map_or(Ok(()), Err)
+}
+
+fn request(
+    read: &dyn StoreRead,
+    stretches: &[Stretch],
+    provider: Provider,
+    out: &mut dyn Write,
+) -> Result<Vec<Mending>, ExportError> {
+    let mut messages: Vec<AgentMessage> = Vec::new();
+    for stretch in stretches {
+        each_message(read, stretch, &mut |row| {
+            if row.body.role != Role::Extension {
+                messages.push(store::decode(read, row.body)?);
+            }
+            Ok(())
+        })?;
+    }
+    let request = provider_messages(&messages, provider);
+    serde_json::to_writer_pretty(&mut *out, &request)?;
+    out.write_all(b"\n")?;
+    Ok(request.mended)
+}
+
+/// Returns the files that are kept for a session, oldest first.
+///
+/// # Errors
+/// If the session is not there, or the store fails.
+pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec<SourceRow>> {
+    store::read(store, |read| read.sources(session_of(read, session)?.key))
+}
+
+/// Writes a kept file byte for byte, and returns how many bytes it has.
+///
+/// # Errors
+/// If it is damaged, or `out` fails.
+pub fn export_source(
+    store: &dyn SessionStore,
+    source: &SourceRow,
+    out: &mut dyn Write,
+) -> Result<u64, ExportError> {
+    let written = store::read(store, |read| Ok(source::write_out(read, source, out)))?;
+    Ok(written?)
+}

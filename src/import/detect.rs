@@ -3,7 +3,7 @@
 use super::{ClaudeCode, Importer, OpenAiChat, PhiCore};
 
 /// Returns the importers in the order in which they are asked; the first that knows a file reads
-/// it.
+/// it. loopstore's own form comes first: a session of it may hold records of any other.
 pub fn importers() -> &'static [&'static dyn Importer] {
-    &[&ClaudeCode, &PhiCore, &OpenAiChat]
+    &[&PhiCore, &ClaudeCode, &OpenAiChat]
 }

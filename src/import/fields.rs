@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::model::Json;
 
 /// The fields of an object in their order.
-pub(super) struct Fields<'a>(Vec<(String, &'a RawValue)>);
+pub(crate) struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -34,12 +34,12 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 
 impl<'a> Fields<'a> {
     /// Reads `text` as an object.
-    pub(super) fn parse(text: &'a str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(reason)
     }
 
     /// Returns the value of `key`; of a key given twice, the last.
-    pub(super) fn get(&self, key: &str) -> Option<&'a RawValue> {
+    pub(crate) fn get(&self, key: &str) -> Option<&'a RawValue> {
         self.0
             .iter()
             .rev()
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Iterates over the fields.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(key, value)| (key.as_str(), *value))
     }
 

@@ -9,7 +9,8 @@ use super::report::ImportReport;
 use super::writer::{Origin, StoreSink};
 use super::{ImportError, Importer, Source, importers};
 use crate::model::SessionId;
-use crate::store::{SessionStore, StoreError};
+use crate::store::source::{self, SourceError};
+use crate::store::{SessionStore, StoreError, StoreWrite};
 
 /// How much of a file is looked at to tell its format, in bytes.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -23,8 +24,10 @@ const MAX_REASONS: usize = 5;
 pub struct ImportOptions {
     /// The format; `None`: as each file looks.
     pub format: Option<String>,
-    /// Only this session of the files.
+    /// Only this session of the files. The files themselves are not kept then: they hold others.
     pub session: Option<SessionId>,
+    /// Do not keep the files themselves.
+    pub without_source: bool,
 }
 
 /// Told before each file.
@@ -326,15 +329,18 @@ fn import_file(
         path,
         reader: &mut BufReader::with_capacity(BUFFER_BYTES, file),
     };
-    import_source(
+    let (only, keeps) = (&options.session, !options.without_source);
+    import_and_keep(
         store,
         transcript.importer,
         &mut source,
-        options.session.clone(),
+        only.as_ref(),
+        keeps,
     )
 }
 
-/// Imports one transcript in one transaction; with `only`, just that session of it.
+/// Imports one transcript in one transaction; with `only`, just that session of it. The file itself
+/// is not kept.
 ///
 /// The report tells of sessions, loops, turns, messages and what was skipped; it counts no files.
 ///
@@ -346,14 +352,27 @@ pub fn import_source(
     source: &mut Source<'_>,
     only: Option<SessionId>,
 ) -> Result<ImportReport, ImportError> {
+    import_and_keep(store, importer, source, only.as_ref(), false)
+}
+
+fn import_and_keep(
+    store: &dyn SessionStore,
+    importer: &dyn Importer,
+    source: &mut Source<'_>,
+    only: Option<&SessionId>,
+    keeps: bool,
+) -> Result<ImportReport, ImportError> {
     let origin = Origin::new(importer.format(), source.path);
     let mut result = None;
     let written = store.write(&mut |write| {
-        let mut import = || {
-            let only = only.clone();
-            let mut sink = StoreSink::new(write, store.counter(), origin.clone(), only)?;
+        let mut import = || -> Result<ImportReport, ImportError> {
+            let mut sink = StoreSink::new(write, store.counter(), origin.clone(), only.cloned())?;
             importer.import(source, &mut sink)?;
-            sink.finish()
+            let report = sink.finish()?;
+            if keeps && only.is_none() && !report.sessions.is_empty() {
+                keep(write, source, importer.format(), &report.sessions)?;
+            }
+            Ok(report)
         };
         match result.insert(import()) {
             Ok(_) => Ok(()),
@@ -366,4 +385,27 @@ pub fn import_source(
         (Err(error), _) => Err(error.into()),
         (Ok(()), None) => Err(ImportError::Store("the store did not run the write".into())),
     }
+}
+
+/// Keeps the file for its sessions.
+fn keep(
+    write: &mut dyn StoreWrite,
+    source: &mut Source<'_>,
+    format: &str,
+    ids: &[SessionId],
+) -> Result<(), ImportError> {
+    let mut sessions = Vec::new();
+    for id in ids {
+        sessions.extend(write.session(id)?.map(|row| row.key));
+    }
+    let whole = source.path.canonicalize();
+    let whole = whole.as_deref().unwrap_or(source.path).to_string_lossy();
+    let mut file = &mut *source.reader;
+    source::keep(write, &mut file, format, &whole, &sessions).map_err(|error| match error {
+        SourceError::Store(error) => error.into(),
+        SourceError::Io(error) => ImportError::Read {
+            path: source.path.to_owned(),
+            source: error,
+        },
+    })
 }

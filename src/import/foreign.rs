@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::found::{Replacement, Scene, Wanted, seqs};
-use crate::model::{AgentMessage, CompactionBlock, Role, TurnRange};
+use crate::model::{AgentMessage, CompactedSection, CompactionBlock, Extra, Role, Time, TurnRange};
 use crate::store::in_force::Link;
 use crate::store::{
     BlockKind, BlockRow, CallSite, Layout, LoopKey, Section, StoreError, StoreRead, StoreResult,
@@ -197,11 +197,27 @@ pub fn restore_block(
     link: &Link,
     row: &BlockRow,
 ) -> StoreResult<Option<CompactionBlock>> {
-    let Some(extra) = &row.extra else {
-        return Ok(None);
+    match row.extra {
+        Some(_) => block_form(read, link, row).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Returns a stored block in the interchange form, with all that its sections show.
+///
+/// # Errors
+/// If the database is damaged.
+pub fn block_form(
+    read: &dyn StoreRead,
+    link: &Link,
+    row: &BlockRow,
+) -> StoreResult<CompactionBlock> {
+    let mut block: CompactionBlock = match &row.extra {
+        Some(extra) => serde_json::from_str(extra).map_err(|error| {
+            StoreError::Damaged(format!("a foreign block is no block: {error}"))
+        })?,
+        None => bare_form(row),
     };
-    let mut block: CompactionBlock = serde_json::from_str(extra)
-        .map_err(|error| StoreError::Damaged(format!("a foreign block is no block: {error}")))?;
     let (mut compacted, mut replaced) = (Vec::new(), Vec::new());
     for message in read.block_messages(row.key)? {
         let shown = match message.body {
@@ -219,7 +235,24 @@ pub fn restore_block(
     if let (Some(section), Some(turns)) = (&mut block.keep_recent, row.layout.recent) {
         section.messages = shown_recent(read, link, turns, replaced)?;
     }
-    Ok(Some(block))
+    Ok(block)
+}
+
+/// Returns the sections of a block of loopstore's own, without messages.
+fn bare_form(row: &BlockRow) -> CompactionBlock {
+    let range = |turns: Turns| TurnRange::new(turns.first, turns.last);
+    let section = |turns| CompactedSection {
+        range: range(turns),
+        messages: Vec::new(),
+        extra: Extra::default(),
+    };
+    CompactionBlock {
+        keep_first: row.layout.first.map(range),
+        keep_compacted: row.layout.compacted.map(section),
+        keep_recent: row.layout.recent.map(section),
+        created_at: Some(Time::from_text(&row.created_at)),
+        extra: Extra::default(),
+    }
 }
 
 fn shown_recent(

@@ -58,22 +58,24 @@ impl Digests {
 /// What is stored of a loop.
 #[derive(Default)]
 pub(super) struct Stored {
-    /// Sequence and digest of each message that came from a transcript.
-    pub(super) places: Vec<(u32, Digest)>,
+    /// Sequence and digest of each message that came from a transcript. In loopstore's own form also
+    /// those without a digest: what was recorded here, or kept as revised.
+    pub(super) places: Vec<(u32, Option<Digest>)>,
     /// Digests of the changed records that are kept already.
     pub(super) revised: HashSet<Digest>,
 }
 
 impl Stored {
-    pub(super) fn of(read: &dyn StoreRead, row: &LoopRow) -> StoreResult<Self> {
+    pub(super) fn of(read: &dyn StoreRead, row: &LoopRow, own_form: bool) -> StoreResult<Self> {
         let mut stored = Self::default();
-        visit(read, row.key, row.totals.next_seq, &mut |seq, digest| {
-            if is_revised(&digest) {
-                stored.revised.insert(digest);
-            } else {
-                stored.places.push((seq, digest));
+        read.messages(row.key, 0..row.totals.next_seq, &mut |message| {
+            let revised = message.origin.filter(is_revised);
+            stored.revised.extend(revised);
+            let origin = message.origin.filter(|origin| !is_revised(origin));
+            if origin.is_some() || own_form {
+                stored.places.push((message.seq, origin));
             }
-            ControlFlow::Continue(())
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(stored)
     }

@@ -130,11 +130,12 @@ impl<'a> Document<'a, '_> {
             Vec::new()
         });
         let identity = Identity::Own(session.session_id.clone());
+        let title = session.extra.get("title").and_then(|t| t.read().ok());
         Ok((
             SessionHead {
                 identity,
                 session,
-                title: None,
+                title,
             },
             loops,
         ))

@@ -15,15 +15,17 @@ use crate::tokens::TokenCounter;
 
 /// Returns the id of the run: the same whenever the same compaction is found again.
 pub(super) fn run_id(session: &SessionId, found: &FoundCompaction) -> StoreResult<String> {
-    let block = match &found.effect {
-        FoundEffect::Block(block) => codec::to_json(&**block)?,
-        _ => String::new(),
+    // Of a block, what it says counts and not how its record was written: an export writes the
+    // fields in another order.
+    let (record, block) = match &found.effect {
+        FoundEffect::Block(block) => ("", codec::to_json(&**block)?),
+        _ => (found.record.as_str(), String::new()),
     };
     let parts = [
         session.as_str(),
         found.loop_id.as_str(),
         &found.strategy,
-        found.record.as_str(),
+        record,
         &block,
     ];
     let mut hash = Sha256::new();
@@ -33,6 +35,27 @@ pub(super) fn run_id(session: &SessionId, found: &FoundCompaction) -> StoreResul
     }
     let digest = codec::hex(&hash.finalize());
     Ok(format!("{}-{}", harmless(&found.strategy), &digest[..24]))
+}
+
+/// The field of a block that names the run which made it: loopstore's own, written out.
+pub(crate) const OWN_RUN: &str = "loopstore_run";
+
+/// Returns the run that made a block of loopstore's own.
+pub(super) fn own_run(found: &FoundCompaction) -> Option<String> {
+    match &found.effect {
+        FoundEffect::Block(block) => block.extra.get(OWN_RUN)?.read().ok(),
+        _ => None,
+    }
+}
+
+/// Returns the id that such a run has in another database, where each of its blocks is a run.
+pub(super) fn run_id_of_own(session: &SessionId, loop_id: &LoopId, run: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [session.as_str(), loop_id.as_str(), run] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    format!("loopstore-{}", &codec::hex(&hash.finalize())[..24])
 }
 
 /// What the run of a found compaction is made on.

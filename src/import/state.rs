@@ -18,6 +18,9 @@ use crate::store::{
 /// Recorded turns and events longer than this do not wait in memory for the end.
 const MAX_HELD_BYTES: usize = 1 << 20;
 
+/// The field of a session document that names its current loop, where that is not the last one.
+pub(crate) const CURRENT_LOOP: &str = "loopstore_current_loop";
+
 /// What a record says of its loop; the newest word counts.
 #[derive(Clone, Debug)]
 pub(super) struct Described {
@@ -207,6 +210,8 @@ pub(super) struct SessionState {
     record_key: Option<String>,
     /// `None` until its first loop.
     pub(super) key: Option<SessionKey>,
+    /// Whether this import brings it in.
+    is_new: bool,
     pub(super) is_changed: bool,
     pub(super) loops: HashMap<LoopId, LoopState>,
     /// The loops as they began.
@@ -238,6 +243,7 @@ impl SessionState {
             head,
             record_key,
             key: stored.as_ref().map(|row| row.key),
+            is_new: stored.is_none(),
             is_changed: false,
             loops: HashMap::new(),
             order: Vec::new(),
@@ -273,18 +279,29 @@ impl SessionState {
         key: SessionKey,
         run_id: &str,
     ) -> StoreResult<bool> {
-        let runs = match &mut self.runs {
-            Some(runs) => runs,
-            None => {
-                let mut stored = HashSet::new();
-                read.runs(key, &mut |run| {
-                    stored.insert(run.run_id);
-                    Ok(ControlFlow::Continue(()))
-                })?;
-                self.runs.insert(stored)
-            }
-        };
-        Ok(!runs.insert(run_id.to_owned()))
+        Ok(!self.runs(read, key)?.insert(run_id.to_owned()))
+    }
+
+    /// Whether a run is stored.
+    pub(super) fn has_run(
+        &mut self,
+        read: &dyn StoreRead,
+        key: SessionKey,
+        run_id: &str,
+    ) -> StoreResult<bool> {
+        Ok(self.runs(read, key)?.contains(run_id))
+    }
+
+    fn runs(&mut self, read: &dyn StoreRead, key: SessionKey) -> StoreResult<&mut HashSet<String>> {
+        if self.runs.is_none() {
+            let mut stored = HashSet::new();
+            read.runs(key, &mut |run| {
+                stored.insert(run.run_id);
+                Ok(ControlFlow::Continue(()))
+            })?;
+            self.runs = Some(stored);
+        }
+        Ok(self.runs.get_or_insert_default())
     }
 
     /// Writes what is known only at the end.
@@ -308,7 +325,10 @@ impl SessionState {
             }
         }
         let row = write.session_by_key(key)?;
-        let new = self.described(&row)?;
+        let mut new = self.described(&row)?;
+        if let Some(current) = self.current_loop(write, key)? {
+            new.current_loop = Some(current);
+        }
         if new != row {
             write.update_session(&new)?;
         }
@@ -316,6 +336,16 @@ impl SessionState {
             write.insert_import(key, &self.import_row(from))?;
         }
         Ok(finished)
+    }
+
+    /// Returns the loop that was the current one where a new session comes from.
+    fn current_loop(&self, read: &dyn StoreWrite, key: SessionKey) -> StoreResult<Option<LoopKey>> {
+        let noted = self.head.session.extra.get(CURRENT_LOOP);
+        let id = noted.filter(|_| self.is_new).map(Json::read::<LoopId>);
+        match id {
+            Some(Ok(id)) => Ok(read.loop_by_id(key, &id)?.map(|row| row.key)),
+            _ => Ok(None),
+        }
     }
 
     fn import_row(&self, from: &Origin) -> ImportRow {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::matching::{Digest, Digests, Stored};
+use super::places::Place;
 use super::report::ImportReport;
 use super::state::{Described, History, LoopState, SessionState};
 use super::waiting::{Call, Waiting};
@@ -199,7 +200,7 @@ impl<'a> StoreSink<'a> {
     fn open_loop(&mut self, at: usize, record: &mut LoopRecord) -> Result<LoopState, ImportError> {
         let session = self.session_key(at)?;
         if let Some(row) = self.write.loop_by_id(session, &record.loop_id)? {
-            let stored = Stored::of(&*self.write, &row)?;
+            let stored = Stored::of(&*self.write, &row, self.is_own_form())?;
             return Ok(LoopState::known(&row, stored, Described::of(record)?));
         }
         // The child's cut may be the parent's last turn.
@@ -219,7 +220,8 @@ impl<'a> StoreSink<'a> {
             return Ok(());
         };
         let cut = cut.get();
-        if u32::try_from(cut).is_ok_and(|cut| cut < parent.totals.turns) {
+        if cut == session::NO_TURN || u32::try_from(cut).is_ok_and(|cut| cut < parent.totals.turns)
+        {
             return Ok(());
         }
         let reason = format!(
@@ -262,12 +264,10 @@ impl<'a> StoreSink<'a> {
         let is_note = message.role() == Role::Extension;
         state.follow(&message);
         self.report.messages += u64::from(!is_note);
-        let place = state.stored.places.get(state.next).copied();
-        state.next += 1;
-        match place {
-            Some((_, known)) if known == origin => return Ok(()),
-            Some((seq, _)) => return Ok(self.changed(at, in_loop, seq, message, origin)?),
-            None => {}
+        match self.place_of(at, in_loop, &origin)? {
+            Place::Known => return Ok(()),
+            Place::Changed(seq) => return Ok(self.changed(at, in_loop, seq, message, origin)?),
+            Place::New => {}
         }
         self.report.added_messages += u64::from(!is_note);
         let new = NewMessage {
@@ -346,7 +346,17 @@ impl<'a> StoreSink<'a> {
             return Err(ImportError::Store(reason));
         };
         let (in_loop, status) = (state.key, state.described.status.clone());
-        let run_id = super::runs::run_id(&session.head.session.session_id, &compaction)?;
+        let id = &session.head.session.session_id;
+        let own = super::runs::own_run(&compaction);
+        let run_id = match &own {
+            Some(run) => super::runs::run_id_of_own(id, &compaction.loop_id, run),
+            None => super::runs::run_id(id, &compaction)?,
+        };
+        if let Some(run) = own
+            && session.has_run(&*self.write, key, &run)?
+        {
+            return Ok(());
+        }
         let run_id = session.numbered(run_id);
         if session.knows_run(&*self.write, key, &run_id)? {
             return Ok(());

@@ -14,6 +14,7 @@ mod replaced;
 mod report;
 mod runs;
 mod sessions;
+mod sources;
 mod stored;
 mod turns;
 mod verify;

@@ -41,6 +41,8 @@ pub enum ProblemKind {
     Session,
     /// A blob, or who shows it.
     Blob,
+    /// A kept source file.
+    Source,
     /// A run, an undo or a redo.
     Run,
     /// A block and its sections.
@@ -95,6 +97,8 @@ pub struct Checked {
     pub blobs: u64,
     /// Receipts.
     pub receipts: u64,
+    /// Kept source files.
+    pub sources: u64,
 }
 
 /// What `verify` found.

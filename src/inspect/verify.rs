@@ -4,7 +4,7 @@
 //! message at hand, the turn that it is in and the calls without a result are held in memory.
 
 use super::report::{Findings, ProblemKind, VerifyReport};
-use super::{blobs, sessions};
+use super::{blobs, sessions, sources};
 use crate::store::scan::StoreScan;
 use crate::store::sqlite::SqliteStore;
 use crate::store::{ReceiptRow, SessionKey, SessionStore, StoreError, StoreResult};
@@ -65,6 +65,7 @@ pub fn verify(store: &SqliteStore) -> StoreResult<VerifyReport> {
         verify.receipts = &receipts;
         sessions::check(&mut verify)?;
         blobs::check(&mut verify)?;
+        sources::check(&mut verify)?;
         strays(&mut verify)?;
         Ok(verify.found)
     });

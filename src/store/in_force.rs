@@ -5,18 +5,22 @@
 //! is no undo. In force for a loop is its newest generation of a run that counts and is live. The
 //! first rollup met on the way from the leaf covers every loop before its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use super::error::StoreResult;
 use super::rows::{BlockKind, BlockRow, FlipRow, LoopRow, Outcome, Point, RunKey, RunRow};
 use super::{LoopKey, StoreRead, Tick};
+use crate::model::{Message, Role};
 
 /// From where, and how, a chain is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// Only what had happened at this tick; `None`: now.
     pub at: Option<Tick>,
+    /// Of the leaf, exactly the messages before this sequence, whatever their ticks: with `at`, a
+    /// moment within an append.
+    pub leaf_end: Option<u32>,
     /// Rollups do not count (`OlderLoops::Skip`).
     pub without_rollups: bool,
     /// Nothing is in force (`--force`).
@@ -135,15 +139,30 @@ impl<'a> ForceWalk<'a> {
         if cut < link.row.totals.turns {
             link.end_seq = first_seq(self.read, link.row.key, cut)?;
         }
-        if let Some(tick) = self.view.at {
-            self.rewind(&mut link, tick)?;
+        match (self.view.leaf_end, self.view.at) {
+            (Some(end), _) if link.row.key == self.leaf => self.cut_within(&mut link, end)?,
+            (_, Some(tick)) => {
+                let length = self.read.length_at(link.row.key, tick)?;
+                self.shorten(&mut link, length)?;
+            }
+            (_, None) => {}
         }
         Ok(link)
     }
 
-    /// Takes away what the loop did not have yet at `tick`.
-    fn rewind(&self, link: &mut Link, tick: Tick) -> StoreResult<()> {
-        let length = self.read.length_at(link.row.key, tick)?;
+    /// Takes away what a loop at work did not have yet before the message `end`.
+    fn cut_within(&self, link: &mut Link, end: u32) -> StoreResult<()> {
+        self.shorten(link, end)?;
+        if let Some(last) = link.turns.checked_sub(1)
+            && is_in_flight(self.read, link, last)?
+        {
+            link.complete = link.complete.min(last);
+        }
+        Ok(())
+    }
+
+    /// Takes away what comes after the first `length` messages.
+    fn shorten(&self, link: &mut Link, length: u32) -> StoreResult<()> {
         if length < link.end_seq {
             link.end_seq = length;
             link.turns = turns_before(self.read, link, length)?;
@@ -269,6 +288,23 @@ fn first_seq(read: &dyn StoreRead, in_loop: LoopKey, turn: u32) -> StoreResult<u
     let row = read.turn(in_loop, turn)?;
     row.map(|row| row.first_seq)
         .ok_or_else(|| super::StoreError::Damaged(format!("turn {turn} is missing")))
+}
+
+/// Whether the last turn of a running loop has no answer or an unanswered call.
+fn is_in_flight(read: &dyn StoreRead, link: &Link, last: u32) -> StoreResult<bool> {
+    let from = first_seq(read, link.row.key, last)?;
+    let (mut is_answered, mut open) = (false, HashSet::new());
+    read.messages(link.row.key, from..link.end_seq, &mut |row| {
+        is_answered |= row.body.role == Role::Assistant;
+        let message = super::decode(read, row.body)?;
+        if let Some(Message::ToolResult(result)) = message.message() {
+            open.remove(&result.tool_call_id);
+        }
+        let calls = message.message().into_iter().flat_map(Message::tool_calls);
+        open.extend(calls.map(|call| call.id.clone()));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(!is_answered || !open.is_empty())
 }
 
 /// Returns how many turns of the link begin before the sequence `end`.

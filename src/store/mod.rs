@@ -16,6 +16,7 @@ pub mod lookup;
 mod rows;
 pub mod scan;
 pub mod session;
+pub mod source;
 pub mod sqlite;
 
 use std::ops::{ControlFlow, Range};
@@ -152,6 +153,12 @@ pub trait StoreRead {
         filter: &IndexFilter,
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()>;
+    /// Returns the files that are kept for a session, oldest first.
+    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>>;
+    /// Returns the parts of a kept file in order.
+    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>>;
+    /// Returns the packed bytes of a part.
+    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
 }
 
 /// What can be written within one transaction.
@@ -207,6 +214,21 @@ pub trait StoreWrite: StoreRead {
     fn settle_index(&mut self) -> StoreResult<()>;
     /// Makes the index empty, also a damaged one, for words made by this version of the rule.
     fn clear_index(&mut self, version: u32) -> StoreResult<()>;
+    /// Adds a file that is to be kept; the key of `row` is ignored.
+    fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey>;
+    /// Writes what changes in a kept file: its path and size.
+    fn update_source(&mut self, row: &SourceRow) -> StoreResult<()>;
+    /// Notes that a kept file holds something of a session, if that is not noted yet.
+    fn link_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()>;
+    /// Adds a part to a kept file; its bytes are stored if they are not there yet.
+    fn put_source_part(
+        &mut self,
+        source: SourceKey,
+        number: u32,
+        piece: &SourcePiece,
+    ) -> StoreResult<()>;
+    /// Removes the parts of a kept file from `number` on, and bytes that no file needs any more.
+    fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()>;
 }
 
 /// A row of `imports`.

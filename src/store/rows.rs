@@ -25,6 +25,8 @@ key! {
     BlockKey,
     /// An undo or redo within its database.
     FlipKey,
+    /// A kept file within its database.
+    SourceKey,
 }
 
 /// A moment of a session: everything with this tick or an earlier one has happened.
@@ -252,6 +254,41 @@ pub struct StoredBlob {
     /// The noted length.
     pub bytes: u64,
     /// Its bytes.
+    pub data: Vec<u8>,
+}
+
+/// A row of `sources`: a file that sessions were imported from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceRow {
+    /// Its key.
+    pub key: SourceKey,
+    /// The format.
+    pub format: String,
+    /// The whole path of the file.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// SHA-256 of the names of its parts, in order.
+    pub digest: [u8; 32],
+}
+
+/// A part of a kept file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourcePart {
+    /// Of the bytes as they stood in the file.
+    pub sha256: [u8; 32],
+    /// How many these are.
+    pub bytes: u64,
+}
+
+/// The bytes of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePiece {
+    /// Of the bytes as they stood in the file.
+    pub sha256: [u8; 32],
+    /// How many these are.
+    pub bytes: u64,
+    /// The bytes, packed.
     pub data: Vec<u8>,
 }
 

@@ -5,7 +5,8 @@
 
 use super::error::StoreResult;
 use super::rows::{
-    BlockKey, BlockRow, FlipKey, FlipRow, LoopKey, RunKey, RunRow, SessionKey, StoredBlob,
+    BlockKey, BlockRow, FlipKey, FlipRow, LoopKey, RunKey, RunRow, SessionKey, SourceKey,
+    SourceRow, StoredBlob,
 };
 use super::{ReceiptRow, StoreRead};
 
@@ -46,6 +47,10 @@ pub trait StoreScan: StoreRead {
     fn next_blob(&self, after: i64) -> StoreResult<Option<i64>>;
     /// Returns the blob with this key.
     fn blob_row(&self, key: i64) -> StoreResult<StoredBlob>;
+    /// Returns the keys of all kept files.
+    fn source_keys(&self) -> StoreResult<Vec<SourceKey>>;
+    /// Returns the kept file with this key.
+    fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow>;
     /// Returns all receipts in order.
     fn receipts(&self) -> StoreResult<Vec<ReceiptRow>>;
     /// Describes rows that belong to nothing, at most `limit` of each table.

@@ -5,6 +5,9 @@ use super::rows::{LoopMeta, LoopRow, LoopTotals, SessionRow};
 use super::{LoopKey, SessionKey, StoreWrite};
 use crate::model::{ContinuationKind, LoopRecord, Session, Time};
 
+/// The `parent_turn` of a loop whose chain holds no turn of its parent.
+pub const NO_TURN: i64 = -1;
+
 /// Adds a session; its loops are not looked at.
 ///
 /// # Errors
@@ -49,8 +52,8 @@ pub fn describe_session(row: &mut SessionRow, session: &Session) -> StoreResult<
 
 /// Begins a loop. `record.messages` is not looked at.
 ///
-/// Without a `parent_turn` the chain of the loop holds everything that the parent has now. A
-/// parent that is not in this session is only noted.
+/// Without a `parent_turn` the chain of the loop holds everything that the parent has now, with
+/// [`NO_TURN`] nothing of it. A parent that is not in this session is only noted.
 ///
 /// # Errors
 /// If the loop is there already, or `parent_turn` is beyond the parent's last turn.
@@ -98,6 +101,9 @@ fn cut_of(parent: Option<&LoopRow>, record: &LoopRecord) -> StoreResult<Option<u
     let Some(wanted) = &record.parent_turn else {
         return Ok(last);
     };
+    if wanted.get() == NO_TURN {
+        return Ok(None);
+    }
     match u32::try_from(wanted.get()) {
         Ok(turn) if Some(turn) <= last => Ok(Some(turn)),
         _ => Err(StoreError::Invalid(format!(

@@ -8,6 +8,7 @@ mod coming_in;
 mod compacting;
 mod context;
 mod counting;
+mod going_out;
 mod measuring;
 mod provider;
 mod reading;

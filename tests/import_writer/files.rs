@@ -191,7 +191,7 @@ fn bad_paths_are_errors_that_say_what_is_wrong() {
     assert!(error.contains("empty"), "{error}");
     let odd = ImportOptions {
         format: Some("odd".into()),
-        session: None,
+        ..ImportOptions::default()
     };
     let error = run(&store, &[&at("good.x")], &odd).unwrap_err().to_string();
     assert!(
@@ -216,7 +216,7 @@ fn a_format_that_is_named_is_not_guessed() {
     assert!(all(&store, &[&file]).is_err());
     let named = ImportOptions {
         format: Some("lines".into()),
-        session: None,
+        ..ImportOptions::default()
     };
     assert_eq!(ids(&run(&store, &[&file], &named).unwrap()), ["one"]);
 }

@@ -4,6 +4,7 @@
 //! transaction on a connection of a small pool and lets go of its snapshot when the closure ends,
 //! so that checkpoints can finish. A database in memory has only the writer's connection.
 
+mod backup;
 mod index;
 mod listing;
 mod options;
@@ -12,6 +13,7 @@ mod read;
 mod recount;
 mod scan;
 mod schema;
+mod source;
 mod write;
 
 use std::path::{Path, PathBuf};

@@ -671,4 +671,16 @@ impl StoreRead for Reader<'_> {
     ) -> StoreResult<()> {
         self.find_in_index(query, filter, visit)
     }
+
+    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
+        self.sources_of(session)
+    }
+
+    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
+        self.parts_of(source)
+    }
+
+    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+        self.piece(sha256)
+    }
 }

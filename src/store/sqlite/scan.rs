@@ -8,7 +8,7 @@ use crate::store::scan::{BlobOwner, StoreScan};
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table, the condition on its row `t`.
-const STRAYS: [(&str, &str, &str); 6] = [
+const STRAYS: [(&str, &str, &str); 8] = [
     (
         "messages",
         "id",
@@ -34,6 +34,16 @@ const STRAYS: [(&str, &str, &str); 6] = [
         "owner",
         "CASE WHEN t.owner >= 0 THEN NOT EXISTS (SELECT 1 FROM messages WHERE id = t.owner)
          ELSE NOT EXISTS (SELECT 1 FROM blocks WHERE key = -t.owner >> 32) END",
+    ),
+    (
+        "source_parts",
+        "id",
+        "NOT EXISTS (SELECT 1 FROM sources WHERE key = t.id >> 32)",
+    ),
+    (
+        "source_pieces",
+        "key",
+        "NOT EXISTS (SELECT 1 FROM source_parts WHERE piece = t.key)",
     ),
     (
         "block_messages",
@@ -170,6 +180,14 @@ impl StoreScan for Reader<'_> {
             },
         )?;
         row.ok_or_else(|| missing("blob", key))
+    }
+
+    fn source_keys(&self) -> StoreResult<Vec<SourceKey>> {
+        self.source_keys_of_all()
+    }
+
+    fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow> {
+        self.source(key)
     }
 
     fn receipts(&self) -> StoreResult<Vec<ReceiptRow>> {

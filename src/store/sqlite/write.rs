@@ -421,6 +421,31 @@ impl StoreWrite for Reader<'_> {
     fn clear_index(&mut self, version: u32) -> StoreResult<()> {
         self.empty_index(version)
     }
+
+    fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey> {
+        self.add_source(row)
+    }
+
+    fn update_source(&mut self, row: &SourceRow) -> StoreResult<()> {
+        self.change_source(row)
+    }
+
+    fn link_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()> {
+        self.add_source_link(session, source)
+    }
+
+    fn put_source_part(
+        &mut self,
+        source: SourceKey,
+        number: u32,
+        piece: &SourcePiece,
+    ) -> StoreResult<()> {
+        self.add_source_part(source, number, piece)
+    }
+
+    fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()> {
+        self.drop_source_parts(source, number)
+    }
 }
 
 impl Reader<'_> {

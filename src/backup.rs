@@ -1,0 +1,130 @@
+//! A copy of a database that is checked before it gets its name.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::export::WholeFile;
+use crate::inspect::{VerifyReport, verify};
+use crate::store::sqlite::{SqliteOptions, SqliteStore};
+use crate::store::{OpenError, StoreError};
+
+/// Why there is no copy.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// There is a file of that name.
+    #[error("{0} is there already")]
+    Exists(PathBuf),
+    /// The copy would be written over the database itself.
+    #[error("{0} is the database itself, or belongs to it")]
+    IsTheDatabase(PathBuf),
+    /// Another program uses the database there, or was cut off: its log is beside it.
+    #[error("{0} is in use: its log is beside it")]
+    InUse(PathBuf),
+    /// The place is no file.
+    #[error("{0} is no place for a database")]
+    NoFile(PathBuf),
+    /// The file could not be written.
+    #[error("cannot write {path}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The database could not be read, or the copy not written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The copy could not be opened again.
+    #[error("the copy cannot be opened")]
+    Open(#[from] OpenError),
+    /// The copy is damaged, as the database is.
+    #[error("the copy is damaged: {}", first_problem(.0))]
+    Damaged(Box<VerifyReport>),
+}
+
+fn first_problem(report: &VerifyReport) -> String {
+    let problem = report.problems.first();
+    problem.map_or_else(String::new, |p| format!("{}: {}", p.place, p.detail))
+}
+
+/// Copies the database of `store` to `to` while others go on writing, checks the copy as
+/// [`verify`] does, and gives it its name only if nothing is wrong. Returns its size in bytes.
+///
+/// The file has mode 0600 and is on the disk when this returns. With `force` it takes the place of
+/// another file.
+///
+/// # Errors
+/// As [`BackupError`] says; then nothing of that name is there that was not before.
+pub fn backup(
+    store: &SqliteStore,
+    to: &Path,
+    force: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<u64, BackupError> {
+    let failed = |source| BackupError::Write {
+        path: to.to_owned(),
+        source,
+    };
+    if store
+        .path()
+        .is_some_and(|database| is_part_of(to, database))
+    {
+        return Err(BackupError::IsTheDatabase(to.to_owned()));
+    }
+    if !force && to.symlink_metadata().is_ok() {
+        return Err(BackupError::Exists(to.to_owned()));
+    }
+    // The log of another database would be taken for that of the copy.
+    let log = with_end(to, "-wal").metadata();
+    if log.is_ok_and(|log| log.len() > 0) {
+        return Err(BackupError::InUse(to.to_owned()));
+    }
+    let file = WholeFile::create(to).map_err(failed)?;
+    let Some(beside) = file.beside().map(Path::to_owned) else {
+        return Err(BackupError::NoFile(to.to_owned()));
+    };
+    let bytes = copy_and_check(store, &beside, progress);
+    for end in ["-wal", "-shm", "-journal"] {
+        // Left only if something failed.
+        let _ = std::fs::remove_file(with_end(&beside, end));
+    }
+    let bytes = bytes?;
+    file.finish().map_err(failed)?;
+    Ok(bytes)
+}
+
+fn copy_and_check(
+    store: &SqliteStore,
+    to: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<u64, BackupError> {
+    store.copy_to(to, progress)?;
+    let options = SqliteOptions::new()
+        .stored_counter()
+        .create(false)
+        .allow_network(true);
+    let report = verify(&SqliteStore::open_with(to, options)?)?;
+    if !report.ok {
+        return Err(BackupError::Damaged(Box::new(report)));
+    }
+    let size = std::fs::metadata(to).map(|found| found.len());
+    size.map_err(|source| BackupError::Write {
+        path: to.to_owned(),
+        source,
+    })
+}
+
+/// Whether a path names a database or one of the files beside it.
+pub fn is_part_of(path: &Path, database: &Path) -> bool {
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (path, database) = (whole(path), whole(database));
+    let ends = ["", "-wal", "-shm", "-journal"];
+    ends.iter().any(|end| path == with_end(&database, end))
+}
+
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}

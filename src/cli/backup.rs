@@ -1,0 +1,65 @@
+//! `loopstore backup`
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use loopstore::backup::{BackupError, backup};
+use serde_json::json;
+
+use super::error::CliError;
+use super::output::note;
+use super::{App, Done, progress, text};
+
+/// Copy the database while others go on writing, and check the copy
+///
+/// The copy is one moment of the database. It is written beside its place, checked as `verify` does,
+/// brought to the disk and only then given its name, so a copy that is there is whole. A copy that is
+/// damaged, because the database is, does not replace anything, and the exit code is 3.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The file to write; it has mode 0600.
+    #[arg(value_name = "DEST")]
+    to: PathBuf,
+    /// Replace a file of that name.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Makes the copy.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let begun = Instant::now();
+    let store = app.open_to_read()?;
+    let bar = progress::bar("{bar:30} {pos}/{len} pages");
+    let made = backup(&store, &args.to, args.force, &mut |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let seconds = begun.elapsed().as_secs_f64();
+    let told = |ok: bool, bytes: Option<u64>| {
+        let file = ok.then(|| args.to.display().to_string());
+        json!({"file": file, "bytes": bytes, "seconds": seconds, "ok": ok})
+    };
+    match made {
+        Ok(bytes) if app.json => app.out.json(&told(true, Some(bytes)))?,
+        Ok(bytes) => app.out.text(&line(&args.to, bytes, seconds))?,
+        Err(error @ BackupError::Damaged(_)) => {
+            if app.json {
+                app.out.json(&told(false, None))?;
+            }
+            note(&format!("error: {}", text::line(&error.to_string())));
+            note("hint: `loopstore verify` lists what is wrong; restore an earlier backup");
+            return Ok(Done::Damaged);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Done::Well)
+}
+
+fn line(to: &Path, bytes: u64, seconds: f64) -> String {
+    format!(
+        "Wrote {}, {}, checked ({seconds:.1} s).",
+        text::line(&to.display().to_string()),
+        text::bytes(bytes)
+    )
+}

@@ -1,0 +1,294 @@
+//! `loopstore replay`
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use loopstore::export::provider::{Mending, Provider, provider_messages};
+use loopstore::replay::{Change, ChangeKind, Replay, ReplayedTurn, Step};
+use loopstore::{AgentMessage, LoopId};
+use serde::Serialize;
+
+use super::context::Told;
+use super::error::CliError;
+use super::{App, Done, context_text, select, text};
+
+/// Walk through a session as it happened
+///
+/// From the root to a loop, turn by turn in recorded order, with compactions, undos and redos where
+/// they took effect. On a terminal it runs at the pace of the recorded times; gaps longer than
+/// --max-gap are cut short. Anywhere else, and with --json or --as, it does not wait unless --speed is
+/// given. --json gives one array of steps, written element by element.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The session: its id or the beginning of it.
+    session: String,
+    /// The loop that the branch ends in [default: the current one].
+    #[arg(long = "loop", value_name = "LOOP")]
+    in_loop: Option<String>,
+    /// How many times as fast as it was recorded [default: 1 on a terminal].
+    #[arg(long, value_name = "X", value_parser = speed, conflicts_with = "instant")]
+    speed: Option<f64>,
+    /// Do not wait at all.
+    #[arg(long)]
+    instant: bool,
+    /// The longest pause in seconds, whatever was recorded.
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    max_gap: f64,
+    /// Show with each turn what the model saw just before it answered.
+    #[arg(long)]
+    contexts: bool,
+    /// The requests of the recorded model calls, one line of JSON each, for openai or anthropic: to
+    /// run the session against another model. With --json an array, with what was mended.
+    #[arg(long = "as", value_name = "PROVIDER", conflicts_with = "contexts")]
+    provider: Option<Provider>,
+}
+
+fn speed(given: &str) -> Result<f64, String> {
+    match given.parse::<f64>() {
+        Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),
+        _ => Err("give a number above 0, such as 10 or 0.5".into()),
+    }
+}
+
+fn seconds(given: &str) -> Result<f64, String> {
+    match given.parse::<f64>() {
+        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give seconds from 0 to 86400".into()),
+    }
+}
+
+/// Replays the session.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let store = app.open_to_read()?;
+    let session = select::session(&store, &args.session)?;
+    let leaf = select::loop_id(&store, &session, args.in_loop.as_deref())?;
+    let wants_contexts = args.contexts || args.provider.is_some();
+    let replay = Replay::new(&store, &session.session_id, leaf.as_ref())?;
+    let mut player = Player {
+        app,
+        pace: Pace::of(args, wants_waiting),
+        provider: args.provider,
+        is_first: true,
+        in_loop: None,
+    };
+    player.pace.waits &= !(player.app.json && args.speed.is_none());
+    for step in replay.with_contexts(wants_contexts) {
+        player.step(step?)?;
+    }
+    player.end()?;
+    Ok(Done::Well)
+}
+
+/// Whether a listener may want to wait: a person, and nothing that reads lines.
+fn wants_waiting(args: &Args) -> bool {
+    args.provider.is_none() && std::io::stdout().is_terminal()
+}
+
+/// How long to wait before each message.
+struct Pace {
+    waits: bool,
+    speed: f64,
+    max_gap: f64,
+    last: Option<i64>,
+}
+
+impl Pace {
+    fn of(args: &Args, by_default: fn(&Args) -> bool) -> Self {
+        Self {
+            waits: !args.instant && (args.speed.is_some() || by_default(args)),
+            speed: args.speed.unwrap_or(1.0),
+            max_gap: args.max_gap,
+            last: None,
+        }
+    }
+
+    /// Returns the pause before something that happened `at` milliseconds after the epoch. A time
+    /// before the last one, or none, makes no pause.
+    fn gap(&mut self, at: Option<i64>) -> Duration {
+        let Some(at) = at else { return Duration::ZERO };
+        let last = self.last.replace(at).unwrap_or(at);
+        let seconds = at.saturating_sub(last).max(0) as f64 / 1000.0 / self.speed;
+        Duration::from_secs_f64(seconds.min(self.max_gap))
+    }
+}
+
+struct Player<'a> {
+    app: &'a mut App,
+    pace: Pace,
+    provider: Option<Provider>,
+    is_first: bool,
+    /// The loop that was announced last.
+    in_loop: Option<LoopId>,
+}
+
+impl Player<'_> {
+    fn step(&mut self, step: Step) -> Result<(), CliError> {
+        match (step, self.provider) {
+            (Step::Turn(turn), Some(provider)) => self.request(&turn, provider),
+            (Step::Change(_), Some(_)) => Ok(()),
+            (Step::Turn(turn), None) => self.turn(&turn),
+            (Step::Change(change), None) if self.app.json => self.element(&change),
+            (Step::Change(change), None) => self.app.out.text(&change_line(&change)),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), CliError> {
+        match self.app.json {
+            true => self.app.out.end_elements(self.is_first),
+            false => Ok(()),
+        }
+    }
+
+    fn element(&mut self, value: &impl Serialize) -> Result<(), CliError> {
+        let first = std::mem::replace(&mut self.is_first, false);
+        self.app.out.element(first, value)
+    }
+
+    fn wait(&mut self, at: Option<i64>) -> Result<(), CliError> {
+        if !self.pace.waits {
+            return Ok(());
+        }
+        let gap = self.pace.gap(at);
+        if !gap.is_zero() {
+            self.app.out.flush()?;
+            std::thread::sleep(gap);
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, turn: &ReplayedTurn, provider: Provider) -> Result<(), CliError> {
+        let Some(context) = &turn.context else {
+            return Ok(());
+        };
+        let first = turn.times.iter().flatten().next();
+        self.wait(first.copied())?;
+        let request = provider_messages(&context.messages, provider);
+        if self.app.json {
+            return self.element(&Request {
+                in_loop: turn.loop_id.as_str(),
+                turn: turn.turn,
+                seq: turn.answer_seq,
+                request: &request,
+                mended: &request.mended,
+            });
+        }
+        self.app.out.json_line(&request)
+    }
+
+    fn turn(&mut self, turn: &ReplayedTurn) -> Result<(), CliError> {
+        if self.app.json {
+            self.wait(turn.times.iter().flatten().next().copied())?;
+            return self.element(&TurnJson::of(turn));
+        }
+        if self.in_loop.as_ref() != Some(&turn.loop_id) {
+            let name = text::line(turn.loop_id.as_str());
+            self.app.out.text(&format!("── loop {name}\n"))?;
+            self.in_loop = Some(turn.loop_id.clone());
+        }
+        self.app.out.text(&format!("── turn {}", turn.turn))?;
+        if let Some(context) = &turn.context {
+            context_text::print(&mut self.app.out, context)?;
+            self.app.out.text("── what happened")?;
+        }
+        for (message, at) in turn.messages.iter().zip(&turn.times) {
+            self.wait(*at)?;
+            self.app.out.text(&told(message))?;
+        }
+        Ok(())
+    }
+}
+
+/// A step of `--json`.
+#[derive(Serialize)]
+struct TurnJson<'a> {
+    #[serde(rename = "loop")]
+    in_loop: &'a str,
+    turn: u32,
+    seqs: [u32; 2],
+    messages: &'a [AgentMessage],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Told<'a>>,
+}
+
+impl<'a> TurnJson<'a> {
+    fn of(turn: &'a ReplayedTurn) -> Self {
+        // A turn has at least one message.
+        let last = (turn.messages.len() as u32).saturating_sub(1);
+        Self {
+            in_loop: turn.loop_id.as_str(),
+            turn: turn.turn,
+            seqs: [turn.first_seq, turn.first_seq + last],
+            messages: &turn.messages,
+            context: turn.context.as_ref().map(Told::of),
+        }
+    }
+}
+
+/// A request of `--as` with `--json`.
+#[derive(Serialize)]
+struct Request<'a, R: Serialize> {
+    #[serde(rename = "loop")]
+    in_loop: &'a str,
+    turn: u32,
+    seq: Option<u32>,
+    #[serde(flatten)]
+    request: &'a R,
+    mended: &'a [Mending],
+}
+
+/// Returns a message as a context shows it; of a note, which no context shows, what it says.
+fn told(message: &AgentMessage) -> String {
+    match message {
+        AgentMessage::Extension(note) => {
+            format!("note {}\n{}\n", text::line(&note.kind), note.data.as_str())
+        }
+        AgentMessage::Llm(_) => context_text::message(message),
+    }
+}
+
+fn change_line(change: &Change) -> String {
+    let (run, at) = (text::line(&change.run), text::time(&change.at));
+    let of = text::line(change.loop_id.as_str());
+    match change.change {
+        ChangeKind::Compacted => format!(
+            "── compacted by {} from loop {of}: {} to {} tokens (run {run}, {at})\n",
+            text::line(&change.strategy),
+            text::number(change.tokens_before),
+            text::number(change.tokens_after)
+        ),
+        ChangeKind::Undone => format!("── undone from loop {of}: run {run} ({at})\n"),
+        ChangeKind::Redone => format!("── redone from loop {of}: run {run} ({at})\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_scaled_and_bounded() {
+        let mut pace = Pace {
+            waits: true,
+            speed: 10.0,
+            max_gap: 3.0,
+            last: None,
+        };
+        let mut gap = |at| pace.gap(at).as_secs_f64();
+        assert_eq!(gap(Some(1_000_000)), 0.0);
+        assert_eq!(gap(Some(1_005_000)), 0.5);
+        assert_eq!(gap(None), 0.0);
+        assert_eq!(gap(Some(1_003_000)), 0.0);
+        assert_eq!(gap(Some(9_000_000)), 3.0);
+        assert_eq!(gap(Some(i64::MIN)), 0.0);
+        assert_eq!(gap(Some(i64::MAX)), 3.0);
+    }
+
+    #[test]
+    fn a_pace_must_be_one() {
+        for bad in ["0", "-1", "x", "inf", "NaN", ""] {
+            assert!(speed(bad).is_err(), "{bad}");
+        }
+        assert_eq!(speed("0.5"), Ok(0.5));
+        assert!(seconds("-1").is_err() && seconds("1e9").is_err() && seconds("NaN").is_err());
+    }
+}

@@ -1,0 +1,203 @@
+//! A session for people, as Markdown.
+//!
+//! What a transcript says stands in fences longer than any row of backticks in it, so that no
+//! markup in it counts; characters that could steer a terminal are shown as `\u{1b}`.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{ExportError, Stretch, each_message};
+use crate::model::{AgentMessage, Content, Message, Time};
+use crate::store::{self, LoopRow, SessionRow, StoreRead};
+
+/// Writes the session.
+pub(super) fn write(
+    read: &dyn StoreRead,
+    session: &SessionRow,
+    stretches: &[Stretch],
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let title = session.title.as_deref().filter(|title| !title.is_empty());
+    let title = title.unwrap_or(session.session_id.as_str());
+    writeln!(out, "# {}\n", span(title))?;
+    writeln!(out, "- session {}", span(session.session_id.as_str()))?;
+    let facts = [
+        ("agent", &session.agent_id),
+        ("from", &session.source),
+        ("created", &session.created_at),
+        ("last active", &session.last_active_at),
+    ];
+    for (name, value) in facts {
+        if let Some(value) = value {
+            writeln!(out, "- {name} {}", span(value))?;
+        }
+    }
+    for stretch in stretches {
+        one_loop(read, stretch, out)?;
+    }
+    Ok(())
+}
+
+fn one_loop(
+    read: &dyn StoreRead,
+    stretch: &Stretch,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    writeln!(out, "\n## Loop {}\n", span(stretch.row.loop_id.as_str()))?;
+    writeln!(out, "{}", origin(&stretch.row))?;
+    let mut last = None;
+    each_message(read, stretch, &mut |row| {
+        if let Some(turn) = row.turn.filter(|turn| last != Some(*turn)) {
+            writeln!(out, "\n### Turn {turn}")?;
+            last = Some(turn);
+        }
+        let at = row.created_at;
+        one_message(&store::decode(read, row.body)?, at, out)
+    })
+}
+
+fn origin(row: &LoopRow) -> String {
+    let mut line = span(row.status.as_str());
+    if let Some(parent) = &row.parent_loop_id {
+        line.push_str(&format!(", goes on from {}", span(parent.as_str())));
+        if let Some(turn) = row.parent_turn {
+            line.push_str(&format!(" after turn {turn}"));
+        }
+    }
+    line
+}
+
+fn one_message(
+    message: &AgentMessage,
+    at: Option<i64>,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let time = at.and_then(Time::from_millis);
+    let time = time.map_or_else(String::new, |time| format!(", {}", time.as_str()));
+    writeln!(out, "\n{}{time}", head(message))?;
+    match message {
+        AgentMessage::Extension(extension) => {
+            write!(out, "\n{}", fenced("json", extension.data.as_str()))?;
+        }
+        AgentMessage::Llm(llm) => {
+            for block in llm.message.content() {
+                write!(out, "\n{}", said(block))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn head(message: &AgentMessage) -> String {
+    match message {
+        AgentMessage::Extension(extension) => format!("**note** {}", span(&extension.kind)),
+        AgentMessage::Llm(llm) => match &llm.message {
+            Message::User(_) => "**user**".to_owned(),
+            Message::Assistant(_) => "**assistant**".to_owned(),
+            Message::ToolResult(result) => {
+                let failed = if result.is_error { ", failed" } else { "" };
+                let (tool, call) = (span(&result.tool_name), span(&result.tool_call_id));
+                format!("**result** of {tool} (call {call}){failed}")
+            }
+        },
+    }
+}
+
+fn said(block: &Content) -> String {
+    match block {
+        Content::Text(text) => fenced("text", &text.text),
+        Content::Thinking(thinking) => {
+            format!("thinking:\n\n{}", fenced("text", &thinking.thinking))
+        }
+        Content::Image(image) => {
+            let bytes = STANDARD.decode(&image.data).map_or(0, |data| data.len());
+            format!("(image {}, {bytes} bytes)\n", span(&image.mime_type))
+        }
+        Content::ToolCall(call) => format!(
+            "call {} of {}:\n\n{}",
+            span(&call.id),
+            span(&call.name),
+            fenced("json", call.arguments.as_str())
+        ),
+        Content::Other(json) => fenced("json", json.as_str()),
+    }
+}
+
+/// Returns text between fences that nothing in it can end.
+fn fenced(kind: &str, text: &str) -> String {
+    let text = clean(text);
+    let fence = "`".repeat((longest_row(&text) + 1).max(3));
+    let end = if text.ends_with('\n') || text.is_empty() {
+        ""
+    } else {
+        "\n"
+    };
+    format!("{fence}{kind}\n{text}{end}{fence}\n")
+}
+
+/// Returns text on one line that nothing in it can end or format.
+fn span(text: &str) -> String {
+    let text = clean(text).replace('\n', "\\n").replace('\t', "\\t");
+    if text.is_empty() {
+        return "``  ``".to_owned();
+    }
+    let ticks = "`".repeat(longest_row(&text) + 1);
+    let edge = |c: Option<char>| c.is_some_and(|c| c == '`' || c == ' ');
+    let pad = match edge(text.chars().next()) || edge(text.chars().last()) {
+        true => " ",
+        false => "",
+    };
+    format!("{ticks}{pad}{text}{pad}{ticks}")
+}
+
+fn longest_row(text: &str) -> usize {
+    let rows = text.split(|c| c != '`').map(str::len);
+    rows.max().unwrap_or(0)
+}
+
+/// Shows characters that could steer a terminal, or turn the direction of a line.
+fn clean(text: &str) -> Cow<'_, str> {
+    let is_unsafe = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{2028}' | '\u{2029}'
+                | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_unsafe(c) {
+            true => out.extend(c.escape_unicode()),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_text_ends_its_fence() {
+        let hostile = "a\n```\n# not a heading\n`````\r\n<script>";
+        let fenced = fenced("text", hostile);
+        assert!(fenced.starts_with("``````text\n") && fenced.ends_with("\n``````\n"));
+        assert_eq!(fenced.matches("``````").count(), 2);
+        assert!(fenced.contains("\\u{d}"));
+        assert_eq!(super::fenced("text", ""), "```text\n```\n");
+    }
+
+    #[test]
+    fn nothing_in_a_name_ends_its_span() {
+        assert_eq!(span("plain"), "`plain`");
+        assert_eq!(span("`a``b"), "``` `a``b ```");
+        assert_eq!(span("a\n# b"), "`a\\n# b`");
+        assert_eq!(span(" x"), "`  x `");
+        assert_eq!(span("\u{1b}[2J"), "`\\u{1b}[2J`");
+    }
+}

@@ -1,0 +1,249 @@
+//! Keeping the files that sessions were imported from, byte for byte.
+//!
+//! A file is kept as parts of at most 1 MiB, each compressed and named by its SHA-256. A file that
+//! comes again is compared part by part: what is there stays, what was appended is added. One that
+//! was rewritten in its place is rewritten from the first part that differs. Neither way ever holds
+//! more than a part in memory.
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use sha2::{Digest as _, Sha256};
+
+use super::rows::{SourceKey, SourcePart, SourcePiece, SourceRow};
+use super::{SessionKey, StoreError, StoreRead, StoreResult, StoreWrite};
+
+/// The most bytes of a part.
+pub const MAX_PART_BYTES: usize = 1 << 20;
+/// A last part smaller than this is written anew with what comes after it: a file that grows line
+/// by line must not become a part for each line.
+const MIN_PART_BYTES: u64 = 64 << 10;
+
+/// A file that can be read again from any place.
+pub trait SourceFile: Read + Seek {}
+impl<T: Read + Seek + ?Sized> SourceFile for T {}
+
+/// Why a source was not kept or given back.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The store refused, or is damaged.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file could not be read, or written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Keeps a file for the sessions that it holds something of.
+///
+/// Of a file that is an earlier state of one that is kept already, nothing is new.
+///
+/// # Errors
+/// If the file cannot be read or the store refuses.
+pub fn keep(
+    write: &mut dyn StoreWrite,
+    file: &mut dyn SourceFile,
+    format: &str,
+    path: &str,
+    sessions: &[SessionKey],
+) -> Result<(), SourceError> {
+    let key = match known(write, file, format, path, sessions)? {
+        Some((row, place)) => {
+            if let Some(place) = place {
+                rewrite(write, file, row.clone(), path, place)?;
+            }
+            row.key
+        }
+        None => {
+            let row = SourceRow {
+                key: SourceKey(0),
+                format: format.to_owned(),
+                path: path.to_owned(),
+                bytes: 0,
+                digest: [0; 32],
+            };
+            let key = write.insert_source(&row)?;
+            let row = SourceRow { key, ..row };
+            rewrite(write, file, row, path, Place::default())?;
+            key
+        }
+    };
+    for session in sessions {
+        write.link_source(*session, key)?;
+    }
+    Ok(())
+}
+
+/// Writes the bytes of a kept file.
+///
+/// # Errors
+/// If the file is not what was kept, or `out` fails.
+pub fn write_out(
+    read: &dyn StoreRead,
+    source: &SourceRow,
+    out: &mut dyn Write,
+) -> Result<u64, SourceError> {
+    let parts = read.source_parts(source.key)?;
+    let bytes = parts.iter().map(|part| part.bytes).sum();
+    if digest_of(&parts) != source.digest || bytes != source.bytes {
+        let detail = "a source has not the parts that were kept";
+        return Err(StoreError::Damaged(detail.into()).into());
+    }
+    for part in &parts {
+        out.write_all(&unpacked(read, part)?)?;
+    }
+    Ok(bytes)
+}
+
+fn digest_of(parts: &[SourcePart]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.sha256);
+    }
+    hash.finalize().into()
+}
+
+/// Returns the bytes of a part.
+///
+/// # Errors
+/// If they are not those that its name tells.
+pub fn unpacked(read: &dyn StoreRead, part: &SourcePart) -> StoreResult<Vec<u8>> {
+    let damaged = |what: &str| StoreError::Damaged(format!("a part of a source {what}"));
+    let packed = read.source_piece(&part.sha256)?;
+    let packed = packed.ok_or_else(|| damaged("is missing"))?;
+    let mut data = Vec::new();
+    // One byte more than a part may have tells a longer one.
+    let most = MAX_PART_BYTES as u64 + 1;
+    DeflateDecoder::new(&packed[..])
+        .take(most)
+        .read_to_end(&mut data)
+        .map_err(|_| damaged("cannot be unpacked"))?;
+    let is_same = <[u8; 32]>::from(Sha256::digest(&data)) == part.sha256;
+    if !is_same || data.len() as u64 != part.bytes {
+        return Err(damaged("is another one"));
+    }
+    Ok(data)
+}
+
+/// Where new parts begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    part: u32,
+    offset: u64,
+}
+
+/// How a file stands to one that is kept.
+enum Relation {
+    /// It is that one, or an earlier state of it.
+    Within,
+    /// It goes on after the parts that are kept.
+    Extends(Place),
+    /// It is the same up to here.
+    Differs(Place),
+}
+
+/// Finds the kept file that this one is a state of, and where it goes on, if it does.
+fn known(
+    read: &dyn StoreWrite,
+    file: &mut dyn SourceFile,
+    format: &str,
+    path: &str,
+    sessions: &[SessionKey],
+) -> Result<Option<(SourceRow, Option<Place>)>, SourceError> {
+    let mut rows: Vec<SourceRow> = Vec::new();
+    for session in sessions {
+        rows.extend(read.sources(*session)?);
+    }
+    rows.retain(|row| row.format == format);
+    rows.sort_by_key(|row| row.key);
+    rows.dedup_by_key(|row| row.key);
+    let mut rewritten = None;
+    for row in rows {
+        match compare(read.as_read(), file, &row)? {
+            Relation::Within => return Ok(Some((row, None))),
+            Relation::Extends(place) => return Ok(Some((row, Some(place)))),
+            Relation::Differs(place) if row.path == path => rewritten = Some((row, Some(place))),
+            Relation::Differs(_) => {}
+        }
+    }
+    Ok(rewritten)
+}
+
+fn compare(
+    read: &dyn StoreRead,
+    file: &mut dyn SourceFile,
+    row: &SourceRow,
+) -> Result<Relation, SourceError> {
+    file.rewind()?;
+    let (mut place, mut before) = (Place::default(), Place::default());
+    for part in read.source_parts(row.key)? {
+        let here = read_some(file, part.bytes)?;
+        if here.len() as u64 != part.bytes {
+            let kept = unpacked(read, &part)?;
+            return Ok(match kept.starts_with(&here) {
+                true => Relation::Within,
+                false => Relation::Differs(place),
+            });
+        }
+        if <[u8; 32]>::from(Sha256::digest(&here)) != part.sha256 {
+            return Ok(Relation::Differs(place));
+        }
+        before = place;
+        place.part += 1;
+        place.offset += part.bytes;
+    }
+    if read_some(file, 1)?.is_empty() {
+        return Ok(Relation::Within);
+    }
+    let is_small = place.offset - before.offset < MIN_PART_BYTES;
+    Ok(Relation::Extends(if is_small { before } else { place }))
+}
+
+/// Keeps what the file has from `place` on, in place of what was kept there.
+fn rewrite(
+    write: &mut dyn StoreWrite,
+    file: &mut dyn SourceFile,
+    mut row: SourceRow,
+    path: &str,
+    place: Place,
+) -> Result<(), SourceError> {
+    write.remove_source_parts(row.key, place.part)?;
+    file.seek(SeekFrom::Start(place.offset))?;
+    row.bytes = place.offset;
+    path.clone_into(&mut row.path);
+    let mut number = place.part;
+    loop {
+        let data = read_some(file, MAX_PART_BYTES as u64)?;
+        if data.is_empty() {
+            break;
+        }
+        row.bytes += data.len() as u64;
+        write.put_source_part(row.key, number, &packed(&data)?)?;
+        number = number
+            .checked_add(1)
+            .ok_or_else(|| StoreError::Invalid("a source has too many parts".into()))?;
+    }
+    row.digest = digest_of(&write.source_parts(row.key)?);
+    Ok(write.update_source(&row)?)
+}
+
+fn packed(data: &[u8]) -> io::Result<SourcePiece> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(data)?;
+    Ok(SourcePiece {
+        sha256: Sha256::digest(data).into(),
+        bytes: data.len() as u64,
+        data: encoder.finish()?,
+    })
+}
+
+/// Reads at most `most` bytes; less only at the end.
+fn read_some(file: &mut dyn SourceFile, most: u64) -> io::Result<Vec<u8>> {
+    let mut data = Vec::new();
+    // A damaged length must not ask for all memory.
+    file.take(most.min(MAX_PART_BYTES as u64))
+        .read_to_end(&mut data)?;
+    Ok(data)
+}

@@ -1,0 +1,54 @@
+//! A copy of the whole database while others go on writing.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use rusqlite::backup::{Backup, StepResult};
+
+use super::{SqliteStore, from_sqlite};
+use crate::store::error::{StoreError, StoreResult};
+
+/// How many pages are copied between two reports.
+const PAGES_PER_STEP: i32 = 1024;
+
+impl SqliteStore {
+    /// Copies the database, as one snapshot shows it, into the empty file `to`. `progress` is told
+    /// how many pages are copied, and of how many.
+    ///
+    /// Writers are not held up: what they commit meanwhile is not in the copy.
+    ///
+    /// # Errors
+    /// If the database cannot be read or the file not written; it then holds half a copy.
+    pub fn copy_to(&self, to: &Path, progress: &mut dyn FnMut(u64, u64)) -> StoreResult<()> {
+        self.snapshot(|connection| {
+            // The snapshot begins with the first read. While it is held, the copy never has to
+            // begin anew, however often others write.
+            connection
+                .query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
+                .map_err(from_sqlite)?;
+            let mut copy = Connection::open(to).map_err(from_sqlite)?;
+            copy_pages(connection, &mut copy, progress)?;
+            copy.close().map_err(|(_, error)| from_sqlite(error))
+        })
+    }
+}
+
+fn copy_pages(
+    from: &Connection,
+    to: &mut Connection,
+    progress: &mut dyn FnMut(u64, u64),
+) -> StoreResult<()> {
+    let backup = Backup::new(from, to).map_err(from_sqlite)?;
+    loop {
+        let step = backup.step(PAGES_PER_STEP).map_err(from_sqlite)?;
+        let seen = backup.progress();
+        let pages = |count: i32| u64::try_from(count).unwrap_or(0);
+        let all = pages(seen.pagecount);
+        progress(all.saturating_sub(pages(seen.remaining)), all);
+        match step {
+            StepResult::Done => return Ok(()),
+            StepResult::More => {}
+            _ => return Err(StoreError::Busy),
+        }
+    }
+}
