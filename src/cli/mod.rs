@@ -10,10 +10,12 @@ mod context;
 mod context_text;
 mod demo;
 mod demo_session;
+mod diff;
 mod error;
 mod eval;
 mod expand;
 mod expand_block;
+mod fork;
 mod history;
 mod import;
 mod index;
@@ -80,6 +82,8 @@ enum Command {
     Undo(undo::Args),
     Redo(redo::Args),
     Search(search::Args),
+    Diff(diff::Args),
+    Fork(fork::Args),
     Expand(expand::Args),
     Index(index::Args),
     Sql(sql::Args),
@@ -172,6 +176,8 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Undo(args) => undo::run(app, args),
         Command::Redo(args) => redo::run(app, args),
         Command::Search(args) => search::run(app, args),
+        Command::Diff(args) => diff::run(app, args),
+        Command::Fork(args) => fork::run(app, args),
         Command::Expand(args) => expand::run(app, args),
         Command::Index(args) => index::run(app, args),
         Command::Sql(args) => sql::run(app, args),

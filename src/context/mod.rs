@@ -7,7 +7,9 @@
 mod build;
 mod chain;
 mod faults;
+mod manifest;
 mod reach;
+mod states;
 
 use crate::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, KeepRecent, OlderLoops, RecentWindow,
@@ -20,10 +22,15 @@ use crate::store::{
     Tick,
 };
 
-pub(crate) use build::shown_messages;
+use manifest::{Moment, row_of};
+
+pub(crate) use build::{build, shown_messages};
 pub(crate) use chain::{Chain, Purpose};
 pub use faults::{Fault, FaultKind, faults_of, introduced};
 pub(crate) use faults::{Pairing, goes_on};
+pub(crate) use manifest::{derive, was_replaced};
+pub use states::TurnState;
+pub(crate) use states::{LoopStates, turn_states};
 
 /// A moment at which a context is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +62,8 @@ pub struct BuildOptions {
     pub older_loops: Option<OlderLoops>,
     /// The scope, for [`OlderLoops::Skip`].
     pub scope: Option<CompactionScope>,
+    /// Whether to leave a manifest: a row that says which messages the context was made of.
+    pub record: bool,
 }
 
 /// Where a part of a context comes from.
@@ -73,6 +82,20 @@ pub enum PartSection {
     Tail,
     /// No block is in force.
     Raw,
+}
+
+impl PartSection {
+    /// Returns the word in SQL and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rollup => "rollup",
+            Self::First => "first",
+            Self::Compacted => "compacted",
+            Self::Recent => "recent",
+            Self::Tail => "tail",
+            Self::Raw => "raw",
+        }
+    }
 }
 
 /// Consecutive messages of a context from one section of one loop.
@@ -110,6 +133,8 @@ pub struct Context {
     pub parts: Vec<Part>,
     /// What a provider would object to.
     pub faults: Vec<Fault>,
+    /// The id of the manifest, if one was left.
+    pub manifest: Option<String>,
 }
 
 /// Why a context was not built.
@@ -155,10 +180,10 @@ pub fn build_context_from_session(
     session: &SessionId,
     options: &BuildOptions,
 ) -> Result<Context, BuildError> {
-    let mut context = None;
-    let mut needed = None;
+    let (mut built, mut needed) = (None, None);
     store.read(&mut |read| {
-        let (leaf, at) = find_leaf(read, session, options)?;
+        let owner = session_of(read, session)?;
+        let (leaf, at) = find_leaf(read, &owner, options)?;
         let view = View {
             at,
             ..View::default()
@@ -174,14 +199,45 @@ pub fn build_context_from_session(
         )?;
         needed = too_large(chain.size(), options);
         if needed.is_none() {
-            context = Some(build::build(read, session, &leaf, &chain)?);
+            let (context, outline) = build(read, session, &leaf, &chain)?;
+            let moment = Moment {
+                session: owner.key,
+                leaf: leaf.key,
+                tick: at.unwrap_or(owner.tick),
+                older_loops: &plan.config.older_loops.to_string(),
+                counter: store.counter().name(),
+            };
+            built = Some((context, row_of(&moment, outline)));
         }
         Ok(())
     })?;
     if let Some(needed) = needed {
         return Err(needed);
     }
-    context.ok_or_else(|| StoreError::Invalid("the store did not run the read".into()).into())
+    let none = || StoreError::Invalid("the store did not run the read".into());
+    let (mut context, manifest) = built.ok_or_else(none)?;
+    if options.record {
+        store.write(&mut |write| write.insert_manifest(&manifest).map(|_| ()))?;
+        context.manifest = Some(manifest.manifest_id);
+    }
+    Ok(context)
+}
+
+/// Builds what a session's next model call saw at a moment: after a run, for the run's own loop;
+/// after a turn, for its loop. What was appended, compacted or undone since does not count.
+///
+/// # Errors
+/// If the session, run, loop or turn is not there, or the store fails.
+pub fn build_context_as_of(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    as_of: AsOf,
+) -> Result<Context, BuildError> {
+    let options = BuildOptions {
+        as_of: Some(as_of),
+        ..BuildOptions::default()
+    };
+    build_context_from_session(store, session, &options)
 }
 
 /// Says by how much a context is too large, if it is.
@@ -277,13 +333,26 @@ pub(crate) fn settings(
 /// Finds the leaf, and the tick of the moment.
 fn find_leaf(
     read: &dyn StoreRead,
-    session: &SessionId,
+    owner: &SessionRow,
     options: &BuildOptions,
 ) -> StoreResult<(LoopRow, Option<Tick>)> {
-    let owner = session_of(read, session)?;
     match &options.as_of {
-        None => Ok((leaf_of(read, &owner, options.leaf.as_ref())?, None)),
-        Some(AsOf::Run(run_id)) => {
+        None => Ok((leaf_of(read, owner, options.leaf.as_ref())?, None)),
+        Some(as_of) => moment_of(read, owner, as_of).map(|(leaf, tick)| (leaf, Some(tick))),
+    }
+}
+
+/// Returns the loop and the tick of a moment.
+///
+/// # Errors
+/// If the run, the loop or the turn is not there.
+pub(crate) fn moment_of(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    as_of: &AsOf,
+) -> StoreResult<(LoopRow, Tick)> {
+    match as_of {
+        AsOf::Run(run_id) => {
             let mut found = None;
             read.runs(owner.key, &mut |run| {
                 if run.run_id == *run_id {
@@ -293,17 +362,17 @@ fn find_leaf(
                 Ok(std::ops::ControlFlow::Continue(()))
             })?;
             let run = found.ok_or_else(|| StoreError::NoRun(run_id.clone()))?;
-            Ok((read.loop_by_key(run.point.in_loop)?, Some(run.tick)))
+            Ok((read.loop_by_key(run.point.in_loop)?, run.tick))
         }
-        Some(AsOf::Turn { loop_id, turn }) => {
-            let leaf = leaf_of(read, &owner, Some(loop_id))?;
+        AsOf::Turn { loop_id, turn } => {
+            let leaf = leaf_of(read, owner, Some(loop_id))?;
             let row = read.turn(leaf.key, *turn)?.ok_or_else(|| {
                 let turns = leaf.totals.turns;
                 StoreError::Invalid(format!(
                     "loop `{loop_id}` has {turns} turns, no turn {turn}"
                 ))
             })?;
-            Ok((leaf, Some(row.tick)))
+            Ok((leaf, row.tick))
         }
     }
 }
