@@ -116,6 +116,11 @@ fn tell(store: &SqliteStore, session: &str) {
     }
     assert_eq!(history.compact(1, (1, 2), false)["outcome"], "committed");
     assert!(history.flip(1, false) && history.flip(1, true));
+    let recorded = BuildOptions {
+        record: true,
+        ..BuildOptions::default()
+    };
+    build_context_from_session(store, &history.session, &recorded).unwrap();
     history.start_loop(Some(0), Some(2));
     history.append(2, vec![user(&long("a fork"), 0), answer("yes", &[], 0)]);
 }

@@ -9,6 +9,7 @@ mod compacting;
 mod context;
 mod counting;
 mod measuring;
+mod overlays;
 mod provider;
 mod reading;
 mod refusals;
