@@ -217,8 +217,8 @@ fn a_fork_needs_a_complete_turn_and_a_new_id() {
     let said = |error: StoreError| error.to_string();
     let beyond = fork(&history, 0, 2, "f").map_err(said).unwrap_err();
     assert_eq!(beyond, "loop `loop-0` has no turn 2; its last turn is 1");
+    let key = history.row(0).key;
     let open = store::write(&store, |write| {
-        let key = history.row(0).key;
         store::append::set_status(write, key, LoopStatus::Running)
     });
     open.unwrap();
@@ -288,23 +288,24 @@ fn a_diff_says_what_became_of_each_turn() {
     );
     let expected = [
         "loop-0 0-0 raw kept",
-        "loop-0 1-5 raw summarised",
+        "loop-0 1-1 raw summarised",
+        "loop-0 2-5 raw dropped",
         "loop-0 6-7 raw truncated",
     ];
     let found = differ(&history, None, None);
     assert_eq!(changes(&found), expected);
     assert_eq!(found.counts["raw"], [8, 0]);
-    assert_eq!(found.counts["summarised"], [0, 5]);
+    assert_eq!(found.counts["dropped"], [0, 4]);
     let raw = differ(&history, Some(DiffSide::Raw), run_at(&first));
     assert_eq!((changes(&raw), raw.tokens), (changes(&found), found.tokens));
     // Two generations: what aged, what came, and another text for what was summarised before.
     (8..10).for_each(|number| history.append(0, turn(number)));
     let second = compact(&mut history, 0);
     let found = differ(&history, run_at(&first), run_at(&second));
-    let expected = ["loop-0 6-7 truncated summarised", "loop-0 8-9 - truncated"];
+    let expected = ["loop-0 6-7 truncated dropped", "loop-0 8-9 - truncated"];
     assert_eq!(changes(&found), expected);
     let rewritten = &found.rewritten[0];
-    assert_eq!((rewritten.from_turn, rewritten.to_turn), (1, 5));
+    assert_eq!((rewritten.from_turn, rewritten.to_turn), (1, 1));
     assert_eq!(
         (&*rewritten.before, &*rewritten.after),
         ("loop-0#1", "loop-0#2")

@@ -523,3 +523,25 @@ fn a_page_of_garbage_is_a_problem_of_sqlite_and_ends_nothing() {
         );
     }
 }
+
+#[test]
+fn a_manifest_whose_context_is_another_now_is_damage() {
+    let stage = Stage::new();
+    let kinds = |sql: &str| -> BTreeSet<Kind> {
+        let problems = stage.after(sql).problems;
+        problems.iter().map(|problem| problem.kind).collect()
+    };
+    let whole = [
+        "UPDATE manifests SET tokens = tokens + 1",
+        "UPDATE manifests SET parts = '[]'",
+        "UPDATE manifests SET sha256 = zeroblob(32)",
+    ];
+    for sql in whole {
+        assert_eq!(kinds(sql), BTreeSet::from([Kind::Digest]), "{sql}");
+    }
+    // What was in force at that moment is no longer what it was.
+    let found = kinds("DELETE FROM flips WHERE kind = 'redo'");
+    assert!(found.contains(&Kind::Manifest), "{found:?}");
+    assert!(kinds("UPDATE manifests SET parts = 'x'").contains(&Kind::Unreadable));
+    assert!(kinds("UPDATE manifests SET loop = 99").contains(&Kind::Digest));
+}

@@ -186,7 +186,7 @@ fn a_recorded_context_leaves_a_manifest() {
     assert_eq!(
         stage.run(&sql).json(),
         json!([{"loop_id": "test", "messages": 28, "tokens": 4011},
-               {"loop_id": "ask", "messages": 5, "tokens": 986}])
+               {"loop_id": "ask", "messages": 5, "tokens": 883}])
     );
     stage.say("undo work");
     let report = stage.json("verify");
