@@ -114,7 +114,7 @@ fn undo_after_further_turns_brings_the_turns_back_and_keeps_the_tail() {
     history.append(0, turn(12));
     assert!(history.flip(0, false));
     // The generation before, and what came since as its tail.
-    let mut expected = one.messages.clone();
+    let mut expected = one.messages;
     expected.extend(turn(12));
     assert_eq!(context(&history, 0).messages, expected);
     assert!(history.flip(0, false));
@@ -155,7 +155,7 @@ fn an_undo_on_one_branch_does_not_reach_the_other() {
     let before = [0, 1, 2].map(|at| context(&history, at).messages);
     let request = FlipRequest {
         leaf: Some(loop_id(1)),
-        run: Some(run.clone()),
+        run: Some(run),
         reason: Some("too short".into()),
     };
     undo(&store, &history.session, &request).unwrap();
