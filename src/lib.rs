@@ -61,7 +61,9 @@ pub mod tokens;
 
 pub use compaction::*;
 pub use compactor::{Compactor, CompactorError, NextCall};
-pub use context::{BuildOptions, Context, build_context_from_session, resolve_scope};
+pub use context::{
+    AsOf, BuildOptions, Context, build_context_as_of, build_context_from_session, resolve_scope,
+};
 pub use model::*;
 pub use orchestrate::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,

@@ -418,6 +418,7 @@ fn play(seed: u64) -> usize {
         twin.compare();
     }
     as_of_is_exact(&twin);
+    as_of_turns_is_exact(&twin);
     originals_are_untouched(&twin);
     committed
 }
@@ -467,6 +468,31 @@ fn as_of_is_exact(twin: &Twin) {
             .map(|out| plain(&agent_message(&out.message)))
             .collect();
         assert_eq!(found, expected, "as of run {at}");
+    }
+}
+
+/// The context just after any turn is what the model says it was, if no run of the session leaves
+/// older loops out: then whether a loop was running would matter, which is not recorded.
+fn as_of_turns_is_exact(twin: &Twin) {
+    let mut runs = twin.model.runs.iter();
+    if runs.any(|run| run.config.older_loops == OlderLoops::Skip) {
+        return;
+    }
+    for loop_ix in 0..twin.model.loops.len() {
+        for turn in 0..groups(&twin.model.loops[loop_ix]).len() as u32 {
+            let moment = StoreAsOf::Turn {
+                loop_id: Twin::loop_id(loop_ix),
+                turn,
+            };
+            let found = loopstore::build_context_as_of(&twin.store, &twin.session, moment).unwrap();
+            let found: Vec<String> = found.messages.iter().map(plain).collect();
+            let expected: Vec<String> =
+                build(&twin.model, loop_ix, Some(AsOf::Turn { loop_ix, turn }))
+                    .iter()
+                    .map(|out| plain(&agent_message(&out.message)))
+                    .collect();
+            assert_eq!(found, expected, "as of turn {turn} of loop {loop_ix}");
+        }
     }
 }
 

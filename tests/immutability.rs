@@ -8,6 +8,7 @@ use std::process::Command;
 
 use histories::{History, answer, open, result, user};
 use loopstore::model::Content;
+use loopstore::{BuildOptions, build_context_from_session};
 
 /// Runs `sql` in the `sqlite3` program; `Err` holds what it says.
 fn sqlite3(file: &Path, sql: &str) -> Result<String, String> {
@@ -49,6 +50,11 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
         }
         assert_eq!(history.compact(0, (1, 2), false)["outcome"], "committed");
         assert!(history.flip(0, false));
+        let recorded = BuildOptions {
+            record: true,
+            ..BuildOptions::default()
+        };
+        build_context_from_session(&store, &history.session, &recorded).unwrap();
         let image = vec![Content::image("aGVsbG8=", "image/png")];
         let messages = vec![
             user("and now", 5),
@@ -124,6 +130,9 @@ const TARGETS: &[Target] = &[
     target("block_messages", "id", "salt = NULL", "id = 1 << 32"), target("block_messages", "id", "digest = x'00'", "id = 1 << 32"),
     target("coverage", "id", "disposition = 'dropped'", "id = 1 << 32"), target("coverage", "id", "rowid = 9", "id = 1 << 32"),
     target("coverage", "id", "to_seq = 99", "id = 1 << 32"),
+    target("manifests", "key", "sha256 = x'00'", "key = 1"), target("manifests", "key", "rowid = 9", "key = 1"),
+    target("manifests", "key", "parts = '[]'", "key = 1"), target("manifests", "key", "tick = 1000", "key = 1"),
+    target("manifests", "key", "manifest_id = 'x'", "key = 1"),
     target("imports", "key", "session = 2", "key = 1"), target("imports", "key", "rowid = 9", "key = 1"),
     target("imports", "key", "record_key = 'x'", "key = 1"),
 ];
@@ -265,6 +274,7 @@ fn a_row_cannot_be_put_in_place_of_another_by_its_second_key() {
         columns("runs", &[("key", "77")]),
         columns("blocks", &[("key", "77")]),
         columns("blobs", &[("key", "77")]),
+        columns("manifests", &[("key", "77")]),
     ];
     let unstopped = unstopped(&file, &attacks);
     assert!(unstopped.is_empty(), "{unstopped:#?}");

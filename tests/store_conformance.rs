@@ -60,6 +60,7 @@ promises! {
     runs_come_newest_first_and_flips_in_order,
     blocks_come_by_run_and_by_loop,
     coverage_and_messages_of_a_block_come_in_order,
+    manifests_come_newest_first_and_are_added_once,
     the_import_key_stays,
     imports_are_found_by_what_they_were_imported_from,
     a_session_or_loop_is_added_once,
@@ -260,11 +261,13 @@ fn keys_without_a_row_are_damage(store: &dyn SessionStore) {
     history.compact(0, (1, 1), false);
     let (session, in_loop) = (history.row(0).session, history.row(0).key);
     let run = runs(&other, session)[0].key;
+    let block = read(&other, |read| Ok(read.blocks_of_run(run)?[0].key)).unwrap();
     read(store, |read| {
         let damage = |error| matches!(error, Some(StoreError::Damaged(_)));
         assert!(damage(read.session_by_key(session).err()));
         assert!(damage(read.loop_by_key(in_loop).err()));
         assert!(damage(read.run_by_key(run).err()));
+        assert!(damage(read.block_by_key(block).err()));
         assert!(damage(read.loop_meta(in_loop).err()));
         Ok(())
     })
@@ -523,6 +526,60 @@ fn coverage_and_messages_of_a_block_come_in_order(store: &dyn SessionStore) {
         assert!(messages.is_sorted_by_key(|message| message.section == Section::Recent));
         assert!(messages.is_sorted_by_key(|message| message.replaces));
         assert!(messages.iter().any(|message| message.replaces.is_some()));
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn manifests_come_newest_first_and_are_added_once(store: &dyn SessionStore) {
+    let history = compacted(store);
+    let row = history.row(0);
+    let block = read(store, |read| Ok(read.blocks_of_loop(row.key)?[0].key)).unwrap();
+    let part = |section: &str, block, seqs| ManifestPart {
+        in_loop: row.key,
+        section: section.into(),
+        block,
+        seqs,
+        messages: 2,
+    };
+    let mut manifest = ManifestRow {
+        key: ManifestKey::default(),
+        manifest_id: "one".into(),
+        session: row.session,
+        leaf: row.key,
+        tick: 3,
+        recorded_at: "2026-01-05T09:00:00Z".into(),
+        older_loops: "rollup".into(),
+        parts: vec![
+            part("compacted", Some(block), None),
+            part("tail", None, Some((4, 5))),
+        ],
+        size: Size {
+            tokens: 7,
+            bytes: 8,
+            messages: 4,
+        },
+        counter: "heuristic".into(),
+        sha256: [9; 32],
+    };
+    manifest.key = write(store, |write| write.insert_manifest(&manifest)).unwrap();
+    is_refused(store, |write| write.insert_manifest(&manifest));
+    let mut second = manifest.clone();
+    second.manifest_id = "two".into();
+    second.key = write(store, |write| write.insert_manifest(&second)).unwrap();
+    read(store, |read| {
+        let mut met = Vec::new();
+        read.manifests(row.session, &mut |found| {
+            met.push(found);
+            GO
+        })?;
+        assert_eq!(met, [second.clone(), manifest.clone()]);
+        met.clear();
+        read.manifests(row.session, &mut |found| {
+            met.push(found);
+            STOP
+        })?;
+        assert_eq!(met.len(), 1);
         Ok(())
     })
     .unwrap();

@@ -116,6 +116,11 @@ fn tell(store: &SqliteStore, session: &str) {
     }
     assert_eq!(history.compact(1, (1, 2), false)["outcome"], "committed");
     assert!(history.flip(1, false) && history.flip(1, true));
+    let recorded = BuildOptions {
+        record: true,
+        ..BuildOptions::default()
+    };
+    build_context_from_session(store, &history.session, &recorded).unwrap();
     history.start_loop(Some(0), Some(2));
     history.append(2, vec![user(&long("a fork"), 0), answer("yes", &[], 0)]);
 }
@@ -517,4 +522,26 @@ fn a_page_of_garbage_is_a_problem_of_sqlite_and_ends_nothing() {
             "page {page}: {report:#?}"
         );
     }
+}
+
+#[test]
+fn a_manifest_whose_context_is_another_now_is_damage() {
+    let stage = Stage::new();
+    let kinds = |sql: &str| -> BTreeSet<Kind> {
+        let problems = stage.after(sql).problems;
+        problems.iter().map(|problem| problem.kind).collect()
+    };
+    let whole = [
+        "UPDATE manifests SET tokens = tokens + 1",
+        "UPDATE manifests SET parts = '[]'",
+        "UPDATE manifests SET sha256 = zeroblob(32)",
+    ];
+    for sql in whole {
+        assert_eq!(kinds(sql), BTreeSet::from([Kind::Digest]), "{sql}");
+    }
+    // What was in force at that moment is no longer what it was.
+    let found = kinds("DELETE FROM flips WHERE kind = 'redo'");
+    assert!(found.contains(&Kind::Manifest), "{found:?}");
+    assert!(kinds("UPDATE manifests SET parts = 'x'").contains(&Kind::Unreadable));
+    assert!(kinds("UPDATE manifests SET loop = 99").contains(&Kind::Digest));
 }

@@ -51,6 +51,9 @@ pub struct Args {
     /// The form [default: text, with --json json].
     #[arg(long)]
     format: Option<Format>,
+    /// Leave a manifest: a row that says which messages these were; `verify` checks it later.
+    #[arg(long)]
+    record: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -76,7 +79,14 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         (None, true) => Format::Json,
         (None, false) => Format::Text,
     };
-    let context = build(&app.open_to_read()?, args)?;
+    let store = match args.record {
+        true => app.open_to_write()?,
+        false => app.open_to_read()?,
+    };
+    let context = build(&store, args)?;
+    if let (Some(manifest), true) = (&context.manifest, format != Format::Json) {
+        note(&format!("Manifest {manifest} recorded."));
+    }
     match format {
         Format::Json => app.out.json(&Told::of(&context))?,
         Format::Text => context_text::print(&mut app.out, &context)?,
@@ -108,6 +118,7 @@ fn build(store: &SqliteStore, args: &Args) -> Result<Context, CliError> {
         max_bytes: args.max_bytes,
         older_loops: args.older_loops,
         scope: args.scope,
+        record: args.record,
     };
     Ok(build_context_from_session(store, id, &options)?)
 }
@@ -132,6 +143,8 @@ pub struct Told<'a> {
     bytes: u64,
     parts: &'a [Part],
     faults: &'a [Fault],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<&'a str>,
 }
 
 impl<'a> Told<'a> {
@@ -145,6 +158,7 @@ impl<'a> Told<'a> {
             bytes: context.bytes,
             parts: &context.parts,
             faults: &context.faults,
+            manifest: context.manifest.as_deref(),
         }
     }
 }

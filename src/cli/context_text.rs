@@ -9,7 +9,15 @@ use super::text;
 
 /// Prints the context.
 pub fn print(out: &mut Out, context: &Context) -> Result<(), CliError> {
-    out.text(&format!(
+    lines(context, &mut |line| out.text(line))
+}
+
+/// Hands on the context, one or more lines at a time.
+pub fn lines(
+    context: &Context,
+    put: &mut dyn FnMut(&str) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    put(&format!(
         "Context of session {}, loop {}: {}, {}, {}",
         text::line(context.session.as_str()),
         text::line(context.leaf.as_str()),
@@ -22,21 +30,21 @@ pub fn print(out: &mut Out, context: &Context) -> Result<(), CliError> {
     for part in &context.parts {
         let length = usize::try_from(part.messages).unwrap_or(usize::MAX);
         let (messages, after) = rest.split_at(length.min(rest.len()));
-        out.text(&format!("\n── {}", heading(part)))?;
+        put(&format!("\n── {}", heading(part)))?;
         for (message, turn) in messages.iter().zip(turns_of(part, messages)) {
-            out.text(&format!("\n[{number}] {}", head(message, part, turn)))?;
+            put(&format!("\n[{number}] {}", head(message, part, turn)))?;
             for block in message.message().map_or(&[][..], Message::content) {
-                out.text(&said(block))?;
+                put(&said(block))?;
             }
             number += 1;
         }
         rest = after;
     }
     if !context.faults.is_empty() {
-        out.text("\n── faults that the recorded messages have")?;
+        put("\n── faults that the recorded messages have")?;
     }
     for fault in &context.faults {
-        out.text(&fault_line(fault))?;
+        put(&fault_line(fault))?;
     }
     Ok(())
 }

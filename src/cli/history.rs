@@ -33,9 +33,10 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     }
     app.out
         .text(&runs_table(&runs, session.is_none()).lines(width()))?;
-    if let Some(flips) = flips_table(&runs) {
+    let more = [errors_table(&runs), flips_table(&runs)];
+    for table in more.into_iter().flatten() {
         app.out.text("")?;
-        app.out.text(&flips.lines(width()))?;
+        app.out.text(&table.lines(width()))?;
     }
     Ok(Done::Well)
 }
@@ -54,7 +55,6 @@ fn runs_table(runs: &[Record], of_all: bool) -> Table {
         Column::text("STATE", 8),
         Column::number("BEFORE"),
         Column::number("AFTER"),
-        Column::text("ERROR", 12).optional(),
     ]);
     let mut table = Table::new(columns);
     for run in runs {
@@ -73,7 +73,6 @@ fn runs_table(runs: &[Record], of_all: bool) -> Table {
             state(run).to_owned(),
             number("tokens_before"),
             number("tokens_after"),
-            text("error"),
         ]);
         table.row(cells);
     }
@@ -86,6 +85,19 @@ fn state(run: &Record) -> &'static str {
         (Some("committed"), _) => "in force",
         _ => "",
     }
+}
+
+/// Returns why runs failed, were refused or fell back, if any did.
+fn errors_table(runs: &[Record]) -> Option<Table> {
+    let mut table = Table::new(vec![Column::text("RUN", 18), Column::text("ERROR", 12)]);
+    let mut found = false;
+    for run in runs {
+        if let Some(error) = run.text("error") {
+            found = true;
+            table.row(vec![run.text("run_id").unwrap_or_default(), error]);
+        }
+    }
+    found.then_some(table)
 }
 
 /// Returns the undos and redos, newest first, if there are any.

@@ -11,11 +11,13 @@ mod context;
 mod context_text;
 mod demo;
 mod demo_session;
+mod diff;
 mod error;
 mod eval;
 mod expand;
 mod expand_block;
 mod export;
+mod fork;
 mod history;
 mod import;
 mod index;
@@ -83,6 +85,8 @@ enum Command {
     Undo(undo::Args),
     Redo(redo::Args),
     Search(search::Args),
+    Diff(diff::Args),
+    Fork(fork::Args),
     Expand(expand::Args),
     Index(index::Args),
     Replay(replay::Args),
@@ -178,6 +182,8 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Undo(args) => undo::run(app, args),
         Command::Redo(args) => redo::run(app, args),
         Command::Search(args) => search::run(app, args),
+        Command::Diff(args) => diff::run(app, args),
+        Command::Fork(args) => fork::run(app, args),
         Command::Expand(args) => expand::run(app, args),
         Command::Index(args) => index::run(app, args),
         Command::Replay(args) => replay::run(app, args),

@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::path::Path;
 
+use anstyle::AnsiColor;
 use serde::Serialize;
 
 use super::error::CliError;
@@ -21,6 +22,17 @@ impl Out {
     pub fn text(&mut self, lines: &str) -> Result<(), CliError> {
         self.0.write_all(text::clean(lines).as_bytes())?;
         Ok(self.0.write_all(b"\n")?)
+    }
+
+    /// Prints a line for people in a colour, if the terminal takes colours.
+    pub fn coloured(&mut self, line: &str, colour: Option<AnsiColor>) -> Result<(), CliError> {
+        match colour.filter(|_| takes_colours()) {
+            None => self.text(line),
+            Some(colour) => {
+                let style = colour.on_default();
+                Ok(writeln!(self.0, "{style}{}{style:#}", text::clean(line))?)
+            }
+        }
     }
 
     /// Prints one JSON document.
@@ -66,6 +78,11 @@ impl Out {
     pub fn flush(&mut self) -> Result<(), CliError> {
         Ok(self.0.flush()?)
     }
+}
+
+/// Whether stdout is a terminal that takes colours, and nothing in the environment forbids them.
+fn takes_colours() -> bool {
+    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
 /// Writes a file, over what it held; but never over the database.

@@ -4,30 +4,52 @@ use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
 use super::chain::Chain;
+use super::manifest::Outline;
 use super::{Context, Part, PartSection, faults_of};
 use crate::compaction::{Shown, seqs_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::store::in_force::Link;
 use crate::store::{
-    self, BlockKind, BlockMessage, BlockRow, LoopRow, NewBlock, Section, StoreRead, StoreResult,
-    StoredMessage, Turns,
+    self, BlockKey, BlockKind, BlockMessage, BlockRow, LoopRow, NewBlock, Section, StoreRead,
+    StoreResult, StoredMessage, Turns,
 };
 
-/// Reads the context of a chain.
-pub(super) fn build(
+/// Reads the context of a chain, and what it is made of.
+pub(crate) fn build(
     read: &dyn StoreRead,
     session: &SessionId,
     leaf: &LoopRow,
     chain: &Chain,
-) -> StoreResult<Context> {
+) -> StoreResult<(Context, Outline)> {
     let mut builder = Builder::new(read, session.clone(), leaf.loop_id.clone());
     for link in chain.links.iter().skip(chain.start) {
         builder.add_loop(link)?;
     }
     let mut context = builder.context;
-    let in_flight = !leaf.status.is_ended();
+    // A loop that went on after the moment was at work then.
+    let went_on = chain
+        .links
+        .last()
+        .is_some_and(|link| link.end_seq < leaf.totals.next_seq);
+    let in_flight = went_on || !leaf.status.is_ended();
     context.faults = faults_of(&context.messages, in_flight);
-    Ok(context)
+    Ok((context, builder.outline))
+}
+
+/// Reads what the context of these loops is made of, without what the messages say.
+pub(super) fn outline_of<'a>(
+    read: &dyn StoreRead,
+    links: impl Iterator<Item = &'a Link>,
+) -> StoreResult<Outline> {
+    let mut outline = Outline::default();
+    for link in links {
+        let mut builder = Builder::new(read, SessionId::generate(), link.row.loop_id.clone());
+        builder.only_outline = true;
+        builder.outline = outline;
+        builder.add_loop(link)?;
+        outline = builder.outline;
+    }
+    Ok(outline)
 }
 
 /// Returns what a chain would show with blocks that are not written yet.
@@ -71,6 +93,18 @@ struct Builder<'a> {
     context: Context,
     /// Of each message: the turn of the original, `None` for one of a summary.
     turns: Vec<Option<u32>>,
+    outline: Outline,
+    /// The messages themselves are not wanted.
+    only_outline: bool,
+}
+
+/// Where a message comes from.
+#[derive(Clone, Copy)]
+struct Place {
+    block: Option<BlockKey>,
+    /// The sequence of the original, `None` for one of a summary.
+    seq: Option<u32>,
+    turn: Option<u32>,
 }
 
 impl<'a> Builder<'a> {
@@ -83,12 +117,15 @@ impl<'a> Builder<'a> {
             bytes: 0,
             parts: Vec::new(),
             faults: Vec::new(),
+            manifest: None,
         };
         Self {
             read,
             fresh: &[],
             context,
             turns: Vec::new(),
+            outline: Outline::default(),
+            only_outline: false,
         }
     }
 }
@@ -140,7 +177,12 @@ impl Builder<'_> {
         // The summary of another tool may hold extensions, which never enter a context.
         let said = messages.into_iter().filter_map(|message| message.body);
         for stored in said.filter(|stored| stored.role != Role::Extension) {
-            self.push(&mut part, stored, None)?;
+            let place = Place {
+                block: Some(block.key),
+                seq: None,
+                turn: None,
+            };
+            self.push(link, &mut part, stored, place)?;
         }
         self.close(part);
         Ok(())
@@ -160,6 +202,7 @@ impl Builder<'_> {
             .filter_map(|message| Some((message.replaces?, message.body)))
             .collect();
         let mut part: Option<Part> = None;
+        let block = link.block.as_ref().map(|block| block.key);
         let read = self.read;
         read.messages(link.row.key, seqs, &mut |row| {
             let Some(turn) = row.turn.filter(|_| row.body.role != Role::Extension) else {
@@ -172,7 +215,12 @@ impl Builder<'_> {
             };
             let part = part.get_or_insert_with(|| self.part(link, section, turn));
             part.to_turn = turn;
-            self.push(part, stored, Some(turn))?;
+            let place = Place {
+                block: block.filter(|_| section != PartSection::Tail),
+                seq: Some(row.seq),
+                turn: Some(turn),
+            };
+            self.push(link, part, stored, place)?;
             Ok(ControlFlow::Continue(()))
         })?;
         part.into_iter().for_each(|part| self.close(part));
@@ -192,10 +240,17 @@ impl Builder<'_> {
 
     fn push(
         &mut self,
+        link: &Link,
         part: &mut Part,
         stored: StoredMessage,
-        turn: Option<u32>,
+        place: Place,
     ) -> StoreResult<()> {
+        let Place { block, seq, turn } = place;
+        self.outline
+            .add(link.row.key, part.section, block, seq, &stored);
+        if self.only_outline {
+            return Ok(());
+        }
         self.turns.push(turn);
         part.messages += 1;
         part.tokens += stored.tokens;

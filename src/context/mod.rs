@@ -7,7 +7,9 @@
 mod build;
 mod chain;
 mod faults;
+mod manifest;
 mod reach;
+mod states;
 
 use crate::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, KeepRecent, OlderLoops, RecentWindow,
@@ -20,10 +22,15 @@ use crate::store::{
     Tick,
 };
 
-pub(crate) use build::{messages_with, originals_of, shown_messages};
+use manifest::{Moment, row_of};
+
+pub(crate) use build::{build, messages_with, originals_of, shown_messages};
 pub(crate) use chain::{Chain, Purpose};
 pub use faults::{Fault, FaultKind, faults_of, introduced};
 pub(crate) use faults::{Pairing, goes_on};
+pub(crate) use manifest::{derive, was_replaced};
+pub use states::TurnState;
+pub(crate) use states::{LoopStates, turn_states};
 
 /// A moment at which a context is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +70,8 @@ pub struct BuildOptions {
     pub older_loops: Option<OlderLoops>,
     /// The scope, for [`OlderLoops::Skip`].
     pub scope: Option<CompactionScope>,
+    /// Whether to leave a manifest: a row that says which messages the context was made of.
+    pub record: bool,
 }
 
 /// Where a part of a context comes from.
@@ -81,6 +90,20 @@ pub enum PartSection {
     Tail,
     /// No block is in force.
     Raw,
+}
+
+impl PartSection {
+    /// Returns the word in SQL and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rollup => "rollup",
+            Self::First => "first",
+            Self::Compacted => "compacted",
+            Self::Recent => "recent",
+            Self::Tail => "tail",
+            Self::Raw => "raw",
+        }
+    }
 }
 
 /// Consecutive messages of a context from one section of one loop.
@@ -118,6 +141,8 @@ pub struct Context {
     pub parts: Vec<Part>,
     /// What a provider would object to.
     pub faults: Vec<Fault>,
+    /// The id of the manifest, if one was left.
+    pub manifest: Option<String>,
 }
 
 /// Why a context was not built.
@@ -163,10 +188,14 @@ pub fn build_context_from_session(
     session: &SessionId,
     options: &BuildOptions,
 ) -> Result<Context, BuildError> {
-    let mut context = None;
-    let mut needed = None;
+    let (mut built, mut needed) = (None, None);
     store.read(&mut |read| {
-        let (leaf, view) = find_leaf(read, session, options)?;
+        let owner = session_of(read, session)?;
+        let (leaf, view) = find_leaf(read, &owner, options)?;
+        if options.record && view.leaf_end.is_some() {
+            let why = "a context before a message leaves no manifest";
+            return Err(StoreError::Invalid(why.into()));
+        }
         let plan = settings(read, leaf.key, view, options)?;
         let chain = Chain::load(
             read,
@@ -178,14 +207,45 @@ pub fn build_context_from_session(
         )?;
         needed = too_large(chain.size(), options);
         if needed.is_none() {
-            context = Some(build::build(read, session, &leaf, &chain)?);
+            let (context, outline) = build(read, session, &leaf, &chain)?;
+            let moment = Moment {
+                session: owner.key,
+                leaf: leaf.key,
+                tick: view.at.unwrap_or(owner.tick),
+                older_loops: &plan.config.older_loops.to_string(),
+                counter: store.counter().name(),
+            };
+            built = Some((context, row_of(&moment, outline)));
         }
         Ok(())
     })?;
     if let Some(needed) = needed {
         return Err(needed);
     }
-    context.ok_or_else(|| StoreError::Invalid("the store did not run the read".into()).into())
+    let none = || StoreError::Invalid("the store did not run the read".into());
+    let (mut context, manifest) = built.ok_or_else(none)?;
+    if options.record {
+        store.write(&mut |write| write.insert_manifest(&manifest).map(|_| ()))?;
+        context.manifest = Some(manifest.manifest_id);
+    }
+    Ok(context)
+}
+
+/// Builds what a session's next model call saw at a moment: after a run, for the run's own loop;
+/// after a turn, for its loop. What was appended, compacted or undone since does not count.
+///
+/// # Errors
+/// If the session, run, loop or turn is not there, or the store fails.
+pub fn build_context_as_of(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    as_of: AsOf,
+) -> Result<Context, BuildError> {
+    let options = BuildOptions {
+        as_of: Some(as_of),
+        ..BuildOptions::default()
+    };
+    build_context_from_session(store, session, &options)
 }
 
 /// Says by how much a context is too large, if it is.
@@ -281,20 +341,33 @@ pub(crate) fn settings(
 /// Finds the leaf, and how the moment is seen.
 fn find_leaf(
     read: &dyn StoreRead,
-    session: &SessionId,
+    owner: &SessionRow,
     options: &BuildOptions,
 ) -> StoreResult<(LoopRow, View)> {
-    let owner = session_of(read, session)?;
+    match &options.as_of {
+        None => Ok((
+            leaf_of(read, owner, options.leaf.as_ref())?,
+            View::default(),
+        )),
+        Some(as_of) => moment_of(read, owner, as_of),
+    }
+}
+
+/// Returns the loop of a moment, and how the moment is seen.
+///
+/// # Errors
+/// If the run, the loop or the turn is not there.
+pub(crate) fn moment_of(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    as_of: &AsOf,
+) -> StoreResult<(LoopRow, View)> {
     let at = |tick: Tick| View {
         at: Some(tick),
         ..View::default()
     };
-    match &options.as_of {
-        None => Ok((
-            leaf_of(read, &owner, options.leaf.as_ref())?,
-            View::default(),
-        )),
-        Some(AsOf::Run(run_id)) => {
+    match as_of {
+        AsOf::Run(run_id) => {
             let mut found = None;
             read.runs(owner.key, &mut |run| {
                 if run.run_id == *run_id {
@@ -306,8 +379,8 @@ fn find_leaf(
             let run = found.ok_or_else(|| StoreError::NoRun(run_id.clone()))?;
             Ok((read.loop_by_key(run.point.in_loop)?, at(run.tick)))
         }
-        Some(AsOf::Turn { loop_id, turn }) => {
-            let leaf = leaf_of(read, &owner, Some(loop_id))?;
+        AsOf::Turn { loop_id, turn } => {
+            let leaf = leaf_of(read, owner, Some(loop_id))?;
             let row = read.turn(leaf.key, *turn)?.ok_or_else(|| {
                 let turns = leaf.totals.turns;
                 StoreError::Invalid(format!(
@@ -316,8 +389,8 @@ fn find_leaf(
             })?;
             Ok((leaf, at(row.tick)))
         }
-        Some(AsOf::Before { loop_id, seq }) => {
-            let leaf = leaf_of(read, &owner, Some(loop_id))?;
+        AsOf::Before { loop_id, seq } => {
+            let leaf = leaf_of(read, owner, Some(loop_id))?;
             before(read, leaf, *seq)
         }
     }

@@ -7,8 +7,10 @@ mod blobs;
 mod blocks;
 mod calls;
 mod coverage;
+mod diff;
 mod expand;
 mod loops;
+mod manifests;
 mod pairs;
 mod replaced;
 mod report;
@@ -19,6 +21,7 @@ mod stored;
 mod turns;
 mod verify;
 
+pub use diff::{ContextDiff, DiffRequest, DiffSide, Rewritten, TurnChange, diff, diff_contexts};
 pub use expand::{BlobBytes, Expanded, blob, expand};
 pub use replaced::{BlockName, BlockSection, Covered, Replaced, replaced};
 pub use report::{Checked, Problem, ProblemKind, VerifyReport};

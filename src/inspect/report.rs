@@ -51,6 +51,8 @@ pub enum ProblemKind {
     Coverage,
     /// A call parted from its result.
     Pairs,
+    /// A manifest whose context is not the one that it names.
+    Manifest,
     /// Content that was removed without a receipt, or a receipt that is still open.
     Receipt,
     /// A row that belongs to nothing.
@@ -95,6 +97,8 @@ pub struct Checked {
     pub coverage: u64,
     /// Blobs.
     pub blobs: u64,
+    /// Manifests.
+    pub manifests: u64,
     /// Receipts.
     pub receipts: u64,
     /// Kept source files.

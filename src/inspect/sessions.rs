@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::report::ProblemKind;
 use super::verify::Verify;
-use super::{blocks, loops, runs};
+use super::{blocks, loops, manifests, runs};
 use crate::model::{LoopRecord, Session};
 use crate::store::{LoopKey, LoopRow, SessionKey, SessionRow, StoreResult, Tick};
 
@@ -71,7 +71,7 @@ fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreResult<()> {
     for key in loops {
         blocks::check(verify, &scope, key)?;
     }
-    Ok(())
+    manifests::check(verify, &scope)
 }
 
 fn check_row(verify: &mut Verify<'_>, row: &SessionRow, scope: &Scope, loops: &[LoopKey]) {

@@ -1,4 +1,4 @@
-//! Digests of runs, flips and blocks, so that `verify` finds a changed bit in any of them.
+//! Digests of runs, flips, blocks and manifests, so that `verify` finds a changed bit in any of them.
 //!
 //! Each is SHA-256 over the fields in the order of the table, each with its length. Token counts of
 //! a block are left out: they depend on the counter, and a recount rewrites them. They follow from
@@ -6,7 +6,9 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::rows::{BlockMessage, BlockRow, CoverageRow, FlipRow, RunRow, Section, Size, Turns};
+use super::rows::{
+    BlockMessage, BlockRow, CoverageRow, FlipRow, ManifestRow, RunRow, Section, Size, Turns,
+};
 
 struct Fields(Sha256);
 
@@ -102,6 +104,28 @@ pub fn flip(row: &FlipRow) -> [u8; 32] {
     fields.number(row.tick);
     fields.text(&row.at);
     fields.maybe(row.reason.as_deref());
+    fields.finish()
+}
+
+/// Returns the digest of a manifest.
+pub fn manifest(row: &ManifestRow) -> [u8; 32] {
+    let mut fields = Fields::new("manifest");
+    fields.text(&row.manifest_id);
+    fields.number(row.session.0);
+    fields.number(row.leaf.0);
+    fields.number(row.tick);
+    fields.text(&row.recorded_at);
+    fields.text(&row.older_loops);
+    fields.size(row.size);
+    fields.text(&row.counter);
+    fields.bytes(&row.sha256);
+    for part in &row.parts {
+        fields.number(part.in_loop.0);
+        fields.text(&part.section);
+        fields.number(part.block.map_or(0, |block| block.0));
+        fields.pair(part.seqs);
+        fields.count(part.messages);
+    }
     fields.finish()
 }
 

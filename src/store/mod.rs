@@ -37,7 +37,7 @@ pub type Visit<'a, T> = dyn FnMut(T) -> StoreResult<ControlFlow<()>> + 'a;
 /// - `write` must be atomic and serial: all of it or none, also after a crash, and what it returned
 ///   `Ok` for must survive a power loss (at the default durability).
 /// - Neither door may be opened within the other or itself by one thread: it could wait for itself.
-/// - A message, block, run or flip that was committed must never change; an attempt must fail.
+/// - A message, block, run, flip or manifest that was committed must never change; an attempt must fail.
 pub trait SessionStore: Send + Sync {
     /// Runs `work` on one snapshot.
     ///
@@ -123,10 +123,15 @@ pub trait StoreRead {
     fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>>;
     /// Returns all blocks on a loop, oldest generation first.
     fn blocks_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockRow>>;
+    /// Returns the block with this key; a key without a row is damage.
+    fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow>;
     /// Returns the messages of a block in order.
     fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>>;
     /// Returns the coverage of a block in order.
     fn coverage(&self, block: BlockKey) -> StoreResult<Vec<CoverageRow>>;
+    /// Visits the manifests of a session, newest first; must stop when `visit` breaks.
+    fn manifests(&self, session: SessionKey, visit: &mut Visit<'_, ManifestRow>)
+    -> StoreResult<()>;
     /// Returns the key that digests of imported records are made with; it never changes.
     fn import_key(&self) -> StoreResult<Vec<u8>>;
     /// Returns the sessions imported from a record without an id, oldest first.
@@ -196,6 +201,8 @@ pub trait StoreWrite: StoreRead {
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey>;
     /// Adds a flip.
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()>;
+    /// Adds a manifest; the key of `row` is ignored. Refused if its id is there.
+    fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey>;
     /// Notes where a session was imported from.
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()>;
     /// Takes messages into the index: `entries` are all of `seqs` that have words. Refused if `seqs`

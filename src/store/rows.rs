@@ -27,6 +27,8 @@ key! {
     FlipKey,
     /// A kept file within its database.
     SourceKey,
+    /// A manifest within its database.
+    ManifestKey,
 }
 
 /// A moment of a session: everything with this tick or an earlier one has happened.
@@ -469,6 +471,48 @@ pub struct FlipRow {
     pub at: String,
     /// Why.
     pub reason: Option<String>,
+}
+
+/// A row of `manifests`: which messages a context was made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ManifestRow {
+    /// Its key.
+    pub key: ManifestKey,
+    /// Its public id.
+    pub manifest_id: String,
+    /// Its session.
+    pub session: SessionKey,
+    /// The leaf.
+    pub leaf: LoopKey,
+    /// The moment of the context.
+    pub tick: Tick,
+    /// ISO-8601 text.
+    pub recorded_at: String,
+    /// `skip` or `rollup`. With `skip` the first part tells where the context begins.
+    pub older_loops: String,
+    /// Where the messages are, in order.
+    pub parts: Vec<ManifestPart>,
+    /// The size of the context.
+    pub size: Size,
+    /// The token counter.
+    pub counter: String,
+    /// SHA-256 over the digests of the messages in order.
+    pub sha256: [u8; 32],
+}
+
+/// Consecutive messages of a context from one section of one loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestPart {
+    /// The loop.
+    pub in_loop: LoopKey,
+    /// `rollup`, `first`, `compacted`, `recent`, `tail` or `raw`.
+    pub section: String,
+    /// The block that the section is of.
+    pub block: Option<BlockKey>,
+    /// The first and the last original; `None`: the messages are those of the block.
+    pub seqs: Option<(u32, u32)>,
+    /// How many messages they are.
+    pub messages: u64,
 }
 
 /// What a block is.

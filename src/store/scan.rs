@@ -5,8 +5,8 @@
 
 use super::error::StoreResult;
 use super::rows::{
-    BlockKey, BlockRow, FlipKey, FlipRow, LoopKey, RunKey, RunRow, SessionKey, SourceKey,
-    SourceRow, StoredBlob,
+    BlockKey, BlockRow, FlipKey, FlipRow, LoopKey, ManifestKey, ManifestRow, RunKey, RunRow,
+    SessionKey, SourceKey, SourceRow, StoredBlob,
 };
 use super::{ReceiptRow, StoreRead};
 
@@ -41,6 +41,10 @@ pub trait StoreScan: StoreRead {
     fn block_keys(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockKey>>;
     /// Returns a block and its stored digest.
     fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])>;
+    /// Returns the keys of a session's manifests in order.
+    fn manifest_keys(&self, session: SessionKey) -> StoreResult<Vec<ManifestKey>>;
+    /// Returns a manifest and its stored digest.
+    fn manifest_and_digest(&self, key: ManifestKey) -> StoreResult<(ManifestRow, [u8; 32])>;
     /// Returns the names of the blobs that are noted for an owner.
     fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>>;
     /// Returns the first key of a blob after `after`.

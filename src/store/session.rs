@@ -3,7 +3,7 @@
 use super::error::{StoreError, StoreResult};
 use super::rows::{LoopMeta, LoopRow, LoopTotals, SessionRow};
 use super::{LoopKey, SessionKey, StoreWrite};
-use crate::model::{ContinuationKind, LoopRecord, Session, Time};
+use crate::model::{ContinuationKind, LoopId, LoopRecord, LoopStatus, Session, Time};
 
 /// The `parent_turn` of a loop whose chain holds no turn of its parent.
 pub const NO_TURN: i64 = -1;
@@ -90,6 +90,49 @@ pub fn create_loop(
     owner.current_loop = Some(key);
     write.update_session(&owner)?;
     Ok(key)
+}
+
+/// A loop from the middle of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fork {
+    /// Its id.
+    pub loop_id: LoopId,
+    /// The last turn of the parent that belongs to its chain.
+    pub turn: u32,
+    /// Which branch it is.
+    pub tag: String,
+}
+
+/// Begins a branch after a complete turn of a loop. It is one row: what the parent holds up to that
+/// turn, and what was in force of it then, is read through it. It becomes the current loop.
+///
+/// # Errors
+/// If the parent has no such turn, if that is still in flight, or if the session has a loop of this
+/// id.
+pub fn fork(write: &mut dyn StoreWrite, parent: LoopKey, fork: &Fork) -> StoreResult<LoopKey> {
+    let parent = write.loop_by_key(parent)?;
+    let (id, turn, totals) = (&parent.loop_id, fork.turn, &parent.totals);
+    if totals.turns == 0 {
+        return Err(StoreError::Invalid(format!("loop `{id}` has no turns yet")));
+    }
+    if turn >= totals.turns {
+        let last = totals.turns - 1;
+        return Err(StoreError::Invalid(format!(
+            "loop `{id}` has no turn {turn}; its last turn is {last}"
+        )));
+    }
+    if turn >= totals.complete {
+        return Err(StoreError::Invalid(format!(
+            "turn {turn} of loop `{id}` is in flight; fork from an earlier one, or when it is \
+             complete"
+        )));
+    }
+    let mut record = LoopRecord::new(fork.loop_id.clone(), Some(parent.loop_id.clone()));
+    record.parent_turn = Some(i64::from(turn).into());
+    record.status = LoopStatus::Pending;
+    let tag = fork.tag.clone();
+    record.continuation_kind = Some(ContinuationKind::Branch { tag });
+    create_loop(write, parent.session, &record)
 }
 
 /// Returns the last turn of the parent that belongs to the new loop's chain.

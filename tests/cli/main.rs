@@ -10,6 +10,7 @@ mod context;
 mod counting;
 mod going_out;
 mod measuring;
+mod overlays;
 mod provider;
 mod reading;
 mod refusals;
@@ -19,5 +20,6 @@ mod searching;
 #[allow(dead_code)]
 mod server;
 mod stage;
+mod story;
 #[cfg(feature = "http")]
 mod summarizing;

@@ -16,6 +16,9 @@ fn a_missing_database_is_not_created() {
         "history",
         "undo x",
         "redo x",
+        "diff x",
+        "fork x --loop l --turn 0",
+        "context x --record",
         "stats",
         "verify",
         "sql x",
@@ -260,7 +263,7 @@ fn verify_finds_no_damage_in_a_sound_database() {
     stage.say("compact work --max-tokens 9000");
     assert_snapshot!(stage.say("verify"), @"
     No damage found.
-    Checked: blobs 1, block messages 13, blocks 3, coverage 24, flips 0, loops 5, messages 63, receipts 0, runs 1, sessions 3, sources 0, turns 33.
+    Checked: blobs 1, block messages 13, blocks 3, coverage 24, flips 0, loops 5, manifests 0, messages 63, receipts 0, runs 1, sessions 3, sources 0, turns 33.
     ");
     let report = stage.json("verify");
     assert_eq!(

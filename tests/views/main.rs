@@ -9,7 +9,7 @@ mod stage;
 use stage::Stage;
 
 /// The columns that are promised, in their order. New ones may only come after them.
-const CONTRACT: [(&str, &str); 11] = [
+const CONTRACT: [(&str, &str); 12] = [
     (
         "v_sessions",
         "session_id agent_id title created_at last_active_at current_loop_id loops turns messages
@@ -59,6 +59,11 @@ const CONTRACT: [(&str, &str); 11] = [
     (
         "v_usage",
         "session_id loop_id model input output cache_read cache_write reasoning total",
+    ),
+    (
+        "v_manifests",
+        "session_id manifest_id loop_id recorded_at older_loops messages tokens bytes counter
+         sha256 parts",
     ),
 ];
 

@@ -54,6 +54,12 @@ pub(super) const BLOCK_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.ki
     b.through, b.tokens_covered, b.tokens_block, b.bytes_block, b.messages_block, b.strategy,
     b.shaping, b.created_at, b.extra";
 
+pub(super) const MANIFEST_COLUMNS: &str = "key, manifest_id, session, loop, tick, recorded_at,
+    older_loops, parts, messages, tokens, bytes, counter, sha256";
+
+/// A part of a manifest as it is stored: loop, section, block, first and last sequence, messages.
+pub(super) type StoredPart = (i64, String, Option<i64>, Option<u32>, Option<u32>, u64);
+
 /// A row read by column name, with damage reported instead of passed on.
 pub(super) struct Fields<'r, 's>(pub(super) &'r Row<'s>);
 
@@ -328,6 +334,35 @@ fn coverage_row(row: &Fields<'_, '_>) -> StoreResult<CoverageRow> {
         seqs: pair("from_seq", "to_seq")?,
         turns: pair("from_turn", "to_turn")?,
         disposition: Disposition::from_word(&disposition).ok_or_else(|| damaged(disposition))?,
+    })
+}
+
+pub(super) fn manifest_row(row: &Fields<'_, '_>) -> StoreResult<ManifestRow> {
+    let parts: String = row.get("parts")?;
+    let parts: Vec<StoredPart> = serde_json::from_str(&parts).map_err(damaged)?;
+    let part = |(in_loop, section, block, from, to, messages): StoredPart| ManifestPart {
+        in_loop: LoopKey(in_loop),
+        section,
+        block: block.map(BlockKey),
+        seqs: from.zip(to),
+        messages,
+    };
+    Ok(ManifestRow {
+        key: ManifestKey(row.get("key")?),
+        manifest_id: row.get("manifest_id")?,
+        session: SessionKey(row.get("session")?),
+        leaf: LoopKey(row.get("loop")?),
+        tick: row.get("tick")?,
+        recorded_at: row.get("recorded_at")?,
+        older_loops: row.get("older_loops")?,
+        parts: parts.into_iter().map(part).collect(),
+        size: Size {
+            tokens: row.unsigned("tokens")?,
+            bytes: row.unsigned("bytes")?,
+            messages: row.unsigned("messages")?,
+        },
+        counter: row.get("counter")?,
+        sha256: row.get("sha256")?,
     })
 }
 
@@ -610,6 +645,12 @@ impl StoreRead for Reader<'_> {
         self.all(&sql, [in_loop.0], block_row)
     }
 
+    fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
+        let sql = format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.key = ?1");
+        self.first(&sql, [key.0], block_row)?
+            .ok_or_else(|| StoreError::Damaged(format!("block {} is missing", key.0)))
+    }
+
     fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>> {
         self.all(
             "SELECT section, replaces, role, tokens, bytes, body_block, salt, digest, head, body
@@ -626,6 +667,17 @@ impl StoreRead for Reader<'_> {
             [packed(block.0, 0), packed(block.0, u32::MAX)],
             coverage_row,
         )
+    }
+
+    fn manifests(
+        &self,
+        session: SessionKey,
+        visit: &mut Visit<'_, ManifestRow>,
+    ) -> StoreResult<()> {
+        let sql = format!(
+            "SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = ?1 ORDER BY key DESC"
+        );
+        self.each(&sql, [session.0], manifest_row, visit)
     }
 
     fn import_key(&self) -> StoreResult<Vec<u8>> {

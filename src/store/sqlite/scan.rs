@@ -1,7 +1,8 @@
 //! Reading everything, row by row, for `verify`.
 
 use super::read::{
-    BLOCK_COLUMNS, Fields, RUN_COLUMNS, Reader, block_row, flip_row, number, packed, run_row,
+    BLOCK_COLUMNS, Fields, MANIFEST_COLUMNS, RUN_COLUMNS, Reader, block_row, flip_row,
+    manifest_row, number, packed, run_row,
 };
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::scan::{BlobOwner, StoreScan};
@@ -145,6 +146,20 @@ impl StoreScan for Reader<'_> {
         let sql = format!("SELECT {BLOCK_COLUMNS}, b.digest FROM blocks b WHERE b.key = ?1");
         self.first(&sql, [key.0], |row| with_digest(row, block_row))?
             .ok_or_else(|| missing("block", key.0))
+    }
+
+    fn manifest_keys(&self, session: SessionKey) -> StoreResult<Vec<ManifestKey>> {
+        self.keys(
+            "SELECT key FROM manifests WHERE session = ?1 ORDER BY key",
+            session.0,
+            ManifestKey,
+        )
+    }
+
+    fn manifest_and_digest(&self, key: ManifestKey) -> StoreResult<(ManifestRow, [u8; 32])> {
+        let sql = format!("SELECT {MANIFEST_COLUMNS}, digest FROM manifests WHERE key = ?1");
+        self.first(&sql, [key.0], |row| with_digest(row, manifest_row))?
+            .ok_or_else(|| missing("manifest", key.0))
     }
 
     fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::from_sqlite;
-use super::read::{Reader, packed};
+use super::read::{Reader, StoredPart, packed};
 use crate::model::{LoopStatus, Time};
 use crate::store::codec::role_number;
 use crate::store::digest;
@@ -74,6 +74,17 @@ fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
         .map(|site| (site.in_loop.0, site.turn))
         .collect();
     crate::store::codec::to_json(&pairs).map(Some)
+}
+
+fn stored_part(part: &ManifestPart) -> StoredPart {
+    (
+        part.in_loop.0,
+        part.section.clone(),
+        part.block.map(|block| block.0),
+        part.seqs.map(|(from, _)| from),
+        part.seqs.map(|(_, to)| to),
+        part.messages,
+    )
 }
 
 fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
@@ -383,6 +394,31 @@ impl StoreWrite for Reader<'_> {
             ],
         )?;
         Ok(())
+    }
+
+    fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
+        let parts: Vec<StoredPart> = row.parts.iter().map(stored_part).collect();
+        self.run(
+            "INSERT INTO manifests (manifest_id, session, loop, tick, recorded_at, older_loops,
+                 parts, messages, tokens, bytes, counter, sha256, digest)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            params![
+                row.manifest_id,
+                row.session.0,
+                row.leaf.0,
+                row.tick,
+                row.recorded_at,
+                row.older_loops,
+                crate::store::codec::to_json(&parts)?,
+                signed(row.size.messages)?,
+                signed(row.size.tokens)?,
+                signed(row.size.bytes)?,
+                row.counter,
+                row.sha256,
+                digest::manifest(row),
+            ],
+        )?;
+        Ok(ManifestKey(self.last_key()))
     }
 
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {

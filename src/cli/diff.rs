@@ -1,0 +1,196 @@
+//! `loopstore diff`
+
+use anstyle::AnsiColor;
+use loopstore::context::TurnState;
+use loopstore::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts};
+use loopstore::store::{Disposition, SessionRow};
+use loopstore::{Context, SqliteStore};
+use similar::{ChangeTag, TextDiff};
+
+use super::error::CliError;
+use super::select::{self, Moment};
+use super::{App, Done, context_text, text};
+
+/// Compare what two contexts of a session show of each turn
+///
+/// A context is named by a run (just after it), by LOOP:TURN, or by `raw`: the originals, as if
+/// nothing were in force, or `now`. Without --from it is the one just before the newest run that
+/// is in force.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The session: its id or the beginning of it.
+    session: String,
+    /// The first context [default: just before the newest run in force].
+    #[arg(long, value_name = "RUN|LOOP:TURN|raw|now")]
+    from: Option<Given>,
+    /// The second one [default: now].
+    #[arg(long, value_name = "RUN|LOOP:TURN|raw|now")]
+    to: Option<Given>,
+    /// The loop that `now` and `raw` are read from [default: the current one].
+    #[arg(long = "loop", value_name = "LOOP")]
+    in_loop: Option<String>,
+    /// Compare the text of the two contexts, line by line.
+    #[arg(long)]
+    text: bool,
+}
+
+/// A context as it is given.
+#[derive(Clone)]
+enum Given {
+    Raw,
+    Now,
+    Moment(Moment),
+}
+
+impl std::str::FromStr for Given {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "raw" => Ok(Self::Raw),
+            "now" => Ok(Self::Now),
+            other => other.parse().map(Self::Moment),
+        }
+    }
+}
+
+impl Given {
+    fn side(&self, store: &SqliteStore, session: &SessionRow) -> Result<DiffSide, CliError> {
+        Ok(match self {
+            Self::Raw => DiffSide::Raw,
+            Self::Now => DiffSide::Now,
+            Self::Moment(moment) => DiffSide::At(select::moment(store, session, moment)?.0),
+        })
+    }
+}
+
+/// Compares the contexts.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    if args.text && app.json {
+        let text = "--json and --text contradict each other; give one of them";
+        return Err(CliError::Usage(text.into()));
+    }
+    let store = app.open_to_read()?;
+    let session = select::session(&store, &args.session)?;
+    let side = |given: &Option<Given>| {
+        let side = |given: &Given| given.side(&store, &session);
+        given.as_ref().map(side).transpose()
+    };
+    let request = DiffRequest {
+        from: side(&args.from)?,
+        to: side(&args.to)?,
+        leaf: select::loop_id(&store, &session, args.in_loop.as_deref())?,
+    };
+    let found = diff(&store, &session.session_id, &request)?;
+    if app.json {
+        app.out.json(&found)?;
+    } else if args.text {
+        let contexts = diff_contexts(&store, &session.session_id, &request)?;
+        print_lines(app, &found, &contexts)?;
+    } else {
+        print_changes(app, &found)?;
+    }
+    Ok(Done::Well)
+}
+
+fn print_changes(app: &mut App, diff: &ContextDiff) -> Result<(), CliError> {
+    for (at, (word, name)) in [("from", &diff.from), ("to", &diff.to)].iter().enumerate() {
+        app.out.text(&format!(
+            "{word:<4}  {}: {}, {}{}",
+            text::line(name),
+            text::count(diff.tokens[at], "token"),
+            text::count(diff.messages[at], "message"),
+            counts(diff, at),
+        ))?;
+    }
+    if diff.changes.is_empty() && diff.rewritten.is_empty() {
+        return app.out.text("\nBoth show the same of every turn.");
+    }
+    app.out.text("")?;
+    let mut before = None;
+    for change in &diff.changes {
+        head(app, &mut before, change.loop_id.as_str())?;
+        let line = format!(
+            "  {:<9}  {} -> {}",
+            text::turns(change.from_turn, change.to_turn),
+            word(change.before),
+            word(change.after)
+        );
+        app.out.coloured(&line, colour(change.after))?;
+    }
+    for change in &diff.rewritten {
+        app.out.text(&format!(
+            "{}  {}: another summary ({} -> {})",
+            text::line(change.loop_id.as_str()),
+            text::turns(change.from_turn, change.to_turn),
+            text::line(&change.before),
+            text::line(&change.after)
+        ))?;
+    }
+    Ok(())
+}
+
+/// Names a loop before its first change.
+fn head<'a>(app: &mut App, before: &mut Option<&'a str>, in_loop: &'a str) -> Result<(), CliError> {
+    if before.replace(in_loop) == Some(in_loop) {
+        return Ok(());
+    }
+    app.out.text(&text::line(in_loop))
+}
+
+/// Says how many turns a context shows in which way.
+fn counts(diff: &ContextDiff, side: usize) -> String {
+    let shown = diff.counts.iter().filter(|(_, turns)| turns[side] > 0);
+    let counts: Vec<String> = shown
+        .map(|(word, turns)| format!("{} {word}", text::number(turns[side])))
+        .collect();
+    if counts.is_empty() {
+        return String::new();
+    }
+    format!(" (turns: {})", counts.join(", "))
+}
+
+fn word(state: Option<TurnState>) -> &'static str {
+    state.map_or("not there", TurnState::as_str)
+}
+
+fn colour(state: Option<TurnState>) -> Option<AnsiColor> {
+    Some(match state? {
+        TurnState::Raw | TurnState::Covered(Disposition::Kept) => AnsiColor::Green,
+        TurnState::Covered(Disposition::Truncated) => AnsiColor::Yellow,
+        TurnState::Covered(Disposition::Summarised | Disposition::RolledUp) => AnsiColor::Cyan,
+        TurnState::Covered(Disposition::Dropped) => AnsiColor::Red,
+    })
+}
+
+/// Prints what differs in the text of the contexts, with three lines around.
+fn print_lines(app: &mut App, diff: &ContextDiff, of: &[Context; 2]) -> Result<(), CliError> {
+    let [before, after] = [lines_of(&of[0])?, lines_of(&of[1])?];
+    let lines = TextDiff::from_lines(&before, &after);
+    app.out.text(&format!("--- {}", text::line(&diff.from)))?;
+    app.out.text(&format!("+++ {}", text::line(&diff.to)))?;
+    for hunk in lines.unified_diff().context_radius(3).iter_hunks() {
+        let head = hunk.header().to_string();
+        app.out.coloured(head.trim_end(), Some(AnsiColor::Cyan))?;
+        for change in hunk.iter_changes() {
+            let (sign, colour) = match change.tag() {
+                ChangeTag::Delete => ('-', Some(AnsiColor::Red)),
+                ChangeTag::Insert => ('+', Some(AnsiColor::Green)),
+                ChangeTag::Equal => (' ', None),
+            };
+            let line = change.value().strip_suffix('\n').unwrap_or(change.value());
+            app.out.coloured(&format!("{sign}{line}"), colour)?;
+        }
+    }
+    Ok(())
+}
+
+fn lines_of(context: &Context) -> Result<String, CliError> {
+    let mut all = String::new();
+    context_text::lines(context, &mut |lines| {
+        all.push_str(lines);
+        all.push('\n');
+        Ok(())
+    })?;
+    Ok(all)
+}

@@ -1,0 +1,124 @@
+//! Manifests: which messages a context was made of, as references and one hash.
+//!
+//! A manifest copies no message. It names the moment, and what a build of that moment showed; the
+//! same messages are found again from there, whatever was appended, compacted or undone since.
+
+use sha2::{Digest as _, Sha256};
+
+use super::PartSection;
+use super::build::outline_of;
+use crate::model::Time;
+use crate::store::in_force::{Link, View, chain};
+use crate::store::{
+    BlockKey, LoopKey, ManifestKey, ManifestPart, ManifestRow, SessionKey, Size, StoreRead,
+    StoreResult, StoredMessage, Tick,
+};
+
+/// What a context is made of, as it is read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outline {
+    pub(crate) parts: Vec<ManifestPart>,
+    pub(crate) size: Size,
+    hash: Sha256,
+}
+
+impl Outline {
+    /// Adds a message to the part of its section.
+    pub(super) fn add(
+        &mut self,
+        in_loop: LoopKey,
+        section: PartSection,
+        block: Option<BlockKey>,
+        seq: Option<u32>,
+        stored: &StoredMessage,
+    ) {
+        self.hash.update(stored.digest);
+        self.size.add(Size {
+            tokens: stored.tokens,
+            bytes: stored.bytes,
+            messages: 1,
+        });
+        let last = self.parts.last_mut();
+        let same = |part: &&mut ManifestPart| {
+            part.in_loop == in_loop && part.section == section.as_str() && part.block == block
+        };
+        if let Some(part) = last.filter(same) {
+            part.messages += 1;
+            part.seqs = part.seqs.zip(seq).map(|((from, _), seq)| (from, seq));
+            return;
+        }
+        self.parts.push(ManifestPart {
+            in_loop,
+            section: section.as_str().to_owned(),
+            block,
+            seqs: seq.map(|seq| (seq, seq)),
+            messages: 1,
+        });
+    }
+
+    /// Returns the SHA-256 over the digests of the messages in order.
+    pub(crate) fn sha256(&self) -> [u8; 32] {
+        self.hash.clone().finalize().into()
+    }
+}
+
+/// The moment of a context.
+pub(super) struct Moment<'a> {
+    pub(super) session: SessionKey,
+    pub(super) leaf: LoopKey,
+    pub(super) tick: Tick,
+    pub(super) older_loops: &'a str,
+    pub(super) counter: &'a str,
+}
+
+/// Makes the row of a context that was just built.
+pub(super) fn row_of(moment: &Moment<'_>, outline: Outline) -> ManifestRow {
+    ManifestRow {
+        key: ManifestKey::default(),
+        manifest_id: uuid::Uuid::now_v7().to_string(),
+        session: moment.session,
+        leaf: moment.leaf,
+        tick: moment.tick,
+        recorded_at: Time::now().as_str().to_owned(),
+        older_loops: moment.older_loops.to_owned(),
+        size: outline.size,
+        counter: moment.counter.to_owned(),
+        sha256: outline.sha256(),
+        parts: outline.parts,
+    }
+}
+
+/// Builds the outline of a manifest's context again, from what had happened at its moment.
+///
+/// # Errors
+/// What the store returns.
+pub(crate) fn derive(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<Outline> {
+    let skips = row.older_loops == "skip";
+    let view = View {
+        at: Some(row.tick),
+        without_rollups: skips,
+        ..View::default()
+    };
+    let links = chain(read, row.leaf, view)?;
+    // Which loops the scope took in was decided then, and is not asked again.
+    let first = row.parts.first().map(|part| part.in_loop);
+    let is_in = |link: &&Link| !skips || first.is_some_and(|first| link.row.key >= first);
+    outline_of(read, links.iter().filter(is_in))
+}
+
+/// Whether messages that a manifest names were replaced since: the turn in flight was, before it
+/// was complete.
+///
+/// # Errors
+/// What the store returns.
+pub(crate) fn was_replaced(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<bool> {
+    for part in &row.parts {
+        let Some((_, to)) = part.seqs else {
+            continue;
+        };
+        if read.length_at(part.in_loop, row.tick)? <= to {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,191 @@
+//! What a context shows of each turn of a chain.
+//!
+//! The coverage of the blocks in force says it: nothing here looks at what a block shows.
+
+use std::collections::HashMap;
+
+use super::chain::Chain;
+use crate::model::LoopId;
+use crate::store::in_force::{Link, View, chain};
+use crate::store::{
+    BlockRow, CoverageRow, Disposition, LoopKey, StoreError, StoreRead, StoreResult,
+};
+
+/// What a context shows of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TurnState {
+    /// As it was recorded: no block covers it.
+    Raw,
+    /// What the block that covers it says. Of a turn whose messages went different ways something
+    /// was cut: it is [`Disposition::Truncated`].
+    Covered(Disposition),
+}
+
+impl TurnState {
+    /// Returns the word in JSON: `raw`, or that of the disposition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Covered(disposition) => disposition.as_str(),
+        }
+    }
+}
+
+impl serde::Serialize for TurnState {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// One loop of a context: what is shown of each of its turns, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LoopStates {
+    pub(crate) key: LoopKey,
+    pub(crate) loop_id: LoopId,
+    pub(crate) turns: Vec<TurnState>,
+    /// The block that speaks for the loop.
+    pub(crate) block: Option<BlockRow>,
+}
+
+/// Returns what the context of a chain shows of each turn, loop by loop from the root. Loops that
+/// it leaves out are not named.
+pub(crate) fn turn_states(
+    read: &dyn StoreRead,
+    loaded: &Chain,
+    view: View,
+) -> StoreResult<Vec<LoopStates>> {
+    let Some(leaf) = loaded.links.last() else {
+        return Ok(Vec::new());
+    };
+    let whole = View { raw: true, ..view };
+    let first = loaded.links.first().filter(|link| link.is_anchor());
+    let anchor = first.and_then(|link| link.block.as_ref());
+    let above = match anchor {
+        Some(anchor) => coverage_of(read, anchor)?,
+        None => HashMap::new(),
+    };
+    let shown = &loaded.links[loaded.start..];
+    let mut all = Vec::new();
+    for link in chain(read, leaf.row.key, whole)? {
+        let in_context = shown.iter().find(|shown| shown.row.key == link.row.key);
+        let is_before = first.is_some_and(|first| link.row.key < first.row.key);
+        let (turns, block) = match (in_context, anchor) {
+            (Some(link), _) => (states_of(read, link)?, link.block.clone()),
+            (None, Some(anchor)) if is_before => (rolled_up(&link, &above), Some(anchor.clone())),
+            _ => continue,
+        };
+        all.push(LoopStates {
+            key: link.row.key,
+            loop_id: link.row.loop_id,
+            turns,
+            block,
+        });
+    }
+    Ok(all)
+}
+
+/// Returns what is shown of the turns of a loop that is in the context itself.
+fn states_of(read: &dyn StoreRead, link: &Link) -> StoreResult<Vec<TurnState>> {
+    let Some(block) = &link.block else {
+        return Ok(vec![TurnState::Raw; link.turns as usize]);
+    };
+    let covered = coverage_of(read, block)?;
+    let own = covered.get(&link.row.key);
+    let mut states = Vec::new();
+    for turn in 0..link.turns {
+        let state = own.and_then(|own| own.get(&turn)).copied();
+        if state.is_none() && turn < block.layout.end() {
+            return Err(StoreError::Damaged(format!(
+                "no coverage of turn {turn} of loop {}",
+                link.row.loop_id
+            )));
+        }
+        states.push(state.map_or(TurnState::Raw, TurnState::Covered));
+    }
+    Ok(states)
+}
+
+/// Returns what is shown of a loop before the anchor of the rollup in force.
+fn rolled_up(link: &Link, covered: &HashMap<LoopKey, HashMap<u32, Disposition>>) -> Vec<TurnState> {
+    let own = covered.get(&link.row.key);
+    let state = |turn| {
+        let noted = own.and_then(|own| own.get(&turn)).copied();
+        TurnState::Covered(noted.unwrap_or(Disposition::RolledUp))
+    };
+    (0..link.turns).map(state).collect()
+}
+
+/// Returns what a block says of each turn that it covers; for a rollup also what those say that it
+/// extends, of turns that it does not name itself.
+fn coverage_of(
+    read: &dyn StoreRead,
+    block: &BlockRow,
+) -> StoreResult<HashMap<LoopKey, HashMap<u32, Disposition>>> {
+    let mut all: HashMap<LoopKey, HashMap<u32, Disposition>> = HashMap::new();
+    let mut next = Some((block.key, block.extends));
+    while let Some((key, extends)) = next {
+        for (in_loop, turns) in said_by(&read.coverage(key)?) {
+            let known = all.entry(in_loop).or_default();
+            for (turn, disposition) in turns {
+                known.entry(turn).or_insert(disposition);
+            }
+        }
+        // Keys fall, so that the way back cannot be a circle.
+        next = match extends.filter(|before| *before < key) {
+            Some(before) => Some((before, read.block_by_key(before)?.extends)),
+            None => None,
+        };
+    }
+    Ok(all)
+}
+
+/// Returns what one block's own rows say of each turn.
+fn said_by(rows: &[CoverageRow]) -> HashMap<LoopKey, HashMap<u32, Disposition>> {
+    let mut all: HashMap<LoopKey, HashMap<u32, Disposition>> = HashMap::new();
+    for row in rows {
+        let turns = all.entry(row.in_loop).or_default();
+        let (first, last) = row.turns.map_or((1, 0), |turns| turns);
+        for turn in first..=last {
+            let state = turns.entry(turn).or_insert(row.disposition);
+            *state = together(*state, row.disposition);
+        }
+    }
+    all
+}
+
+/// Returns what became of a turn whose messages went two ways.
+fn together(one: Disposition, other: Disposition) -> Disposition {
+    use Disposition as D;
+    match (one, other) {
+        (one, other) if one == other => one,
+        (D::Summarised | D::RolledUp, _) => one,
+        (_, D::Summarised | D::RolledUp) => other,
+        _ => D::Truncated,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_whose_messages_went_different_ways_is_truncated() {
+        let row = |seq: u32, turns, disposition| CoverageRow {
+            in_loop: LoopKey(1),
+            seqs: Some((seq, seq)),
+            turns: Some(turns),
+            disposition,
+        };
+        let rows = [
+            row(0, (0, 1), Disposition::Kept),
+            row(1, (1, 1), Disposition::Truncated),
+            row(2, (1, 2), Disposition::Kept),
+            row(3, (3, 3), Disposition::Dropped),
+            row(4, (4, 4), Disposition::Dropped),
+            row(5, (4, 4), Disposition::Kept),
+        ];
+        let said = &said_by(&rows)[&LoopKey(1)];
+        let words: Vec<&str> = (0..5).map(|turn| said[&turn].as_str()).collect();
+        assert_eq!(words, ["kept", "truncated", "kept", "dropped", "truncated"]);
+    }
+}
