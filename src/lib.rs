@@ -34,8 +34,8 @@
 //! The rooms, each using only those before it: [`model`] plain types, [`tokens`] counting,
 //! [`store`] the contract and its backends (the only home of SQL), [`compaction`] the plan and the
 //! strategies, [`orchestrate`] joins them to a store, [`context`] what the next model call sees,
-//! [`import`], [`export`] and [`replay`] ways in and out, [`inspect`] and [`search`](mod@search)
-//! ways to look, [`backup`](mod@backup) copies all of it. `ARCHITECTURE.md` draws
+//! [`import`], [`recorder`], [`export`] and [`replay`] ways in and out, [`inspect`] and
+//! [`search`](mod@search) ways to look, [`backup`](mod@backup) copies all of it. `ARCHITECTURE.md` draws
 //! the map.
 
 #![warn(missing_docs)]
@@ -54,6 +54,7 @@ pub mod import;
 pub mod inspect;
 pub mod model;
 pub mod orchestrate;
+pub mod recorder;
 pub mod replay;
 pub mod search;
 pub mod store;
@@ -68,6 +69,9 @@ pub use model::*;
 pub use orchestrate::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
     CompactionStarted, Hooks, Verdict, compact_session_loops, redo, undo,
+};
+pub use recorder::{
+    AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
 };
 pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};

@@ -7,6 +7,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::codec;
 use super::error::{StoreError, StoreResult};
+use super::lease;
 use super::rows::{CallSite, LoopRow, MessageRow, Size, TurnRow};
 use super::{LoopKey, SessionRow, StoreRead, StoreWrite, Tick};
 use crate::model::{AgentMessage, Role, Time};
@@ -43,11 +44,22 @@ pub struct Appended {
     pub tick: Tick,
 }
 
-/// Appends messages to a loop.
+/// Appends messages to a loop that nobody drives.
 ///
 /// # Errors
-/// If the loop is not there, or the store refuses.
+/// If the loop is not there, somebody drives it ([`StoreError::LeaseHeld`]), or the store refuses.
 pub fn append(
+    write: &mut dyn StoreWrite,
+    in_loop: LoopKey,
+    messages: Vec<NewMessage>,
+    counter: &dyn TokenCounter,
+) -> StoreResult<Appended> {
+    lease::pass(write, in_loop, lease::now())?;
+    append_driven(write, in_loop, messages, counter)
+}
+
+/// Appends messages to a loop for its driver, which has shown its lease in this transaction.
+pub(crate) fn append_driven(
     write: &mut dyn StoreWrite,
     in_loop: LoopKey,
     messages: Vec<NewMessage>,
@@ -66,13 +78,14 @@ pub fn append(
 /// Replaces the last turn of a loop, which must not be sealed, by `messages`.
 ///
 /// # Errors
-/// If the turn is sealed, the loop has none, or the store refuses.
+/// If the turn is sealed, the loop has none, somebody drives it, or the store refuses.
 pub fn replace_last_turn(
     write: &mut dyn StoreWrite,
     in_loop: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
+    lease::pass(write, in_loop, lease::now())?;
     let mut row = write.loop_by_key(in_loop)?;
     let Some(turn) = row.totals.turns.checked_sub(1) else {
         return append(write, in_loop, messages, counter);
@@ -155,17 +168,30 @@ fn turn_of(read: &(impl StoreRead + ?Sized), in_loop: LoopKey, turn: u32) -> Sto
         .ok_or_else(|| StoreError::Damaged(format!("turn {turn} is missing")))
 }
 
-/// Ends a loop, or sets it running again.
+/// Ends a loop that nobody drives, or sets it running again.
 ///
 /// # Errors
-/// If the loop is not there, or the store refuses.
+/// If the loop is not there, somebody drives it, or the store refuses.
 pub fn set_status(
     write: &mut dyn StoreWrite,
     in_loop: LoopKey,
     status: crate::model::LoopStatus,
 ) -> StoreResult<()> {
+    lease::pass(write, in_loop, lease::now())?;
+    set_status_driven(write, in_loop, status, None)
+}
+
+/// The same for its driver, which has shown its lease in this transaction. It ended at `at`, now if
+/// not given.
+pub(crate) fn set_status_driven(
+    write: &mut dyn StoreWrite,
+    in_loop: LoopKey,
+    status: crate::model::LoopStatus,
+    at: Option<&Time>,
+) -> StoreResult<()> {
     let mut row = write.loop_by_key(in_loop)?;
-    row.ended_at = status.is_ended().then(|| Time::now().as_str().to_owned());
+    let at = at.cloned().unwrap_or_else(Time::now);
+    row.ended_at = status.is_ended().then(|| at.as_str().to_owned());
     row.status = status;
     seal(write, &mut row)?;
     write.update_loop(&row)

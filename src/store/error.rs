@@ -137,6 +137,32 @@ pub enum StoreError {
     /// A commit found that another run had come first.
     #[error("another compaction of this chain came first; build the context again and retry")]
     Conflict,
+    /// Somebody else drives the loop.
+    #[error(
+        "loop `{loop_id}` is driven by `{owner}` until {until}; wait, or see `loopstore recover`"
+    )]
+    LeaseHeld {
+        /// The loop.
+        loop_id: String,
+        /// Who.
+        owner: String,
+        /// When its lease ends if it is not renewed, as ISO-8601 text.
+        until: String,
+    },
+    /// The writer no longer drives the loop; nothing of this write was kept.
+    #[error(
+        "the lease of loop `{loop_id}` (token {token}) is lost{}; build the context again before \
+         going on",
+        taken(to)
+    )]
+    LeaseLost {
+        /// The loop.
+        loop_id: String,
+        /// The token that no longer counts.
+        token: i64,
+        /// Who drives it now, if anybody.
+        to: Option<String>,
+    },
     /// The database holds something it cannot hold.
     #[error("the database is damaged: {0}; run `loopstore verify`")]
     Damaged(String),
@@ -156,6 +182,11 @@ pub enum StoreError {
 
 /// The result of a store operation.
 pub type StoreResult<T> = Result<T, StoreError>;
+
+fn taken(to: &Option<String>) -> String {
+    to.as_ref()
+        .map_or_else(String::new, |owner| format!(" to `{owner}`"))
+}
 
 /// Lists ids for people, and tells that there are more.
 fn listed(ids: &[String], count: usize) -> String {

@@ -9,9 +9,11 @@
 pub mod append;
 pub mod codec;
 pub mod digest;
+mod driving;
 mod error;
 pub mod in_force;
 pub mod index;
+pub mod lease;
 pub mod lookup;
 mod rows;
 pub mod scan;
@@ -21,7 +23,9 @@ pub mod sqlite;
 
 use std::ops::{ControlFlow, Range};
 
+pub use driving::{CallRow, Note, UsageRow};
 pub use error::{Cause, OpenError, StoreError, StoreResult};
+pub use lease::{Lease, LeaseRow};
 pub use rows::*;
 
 use crate::model::{AgentMessage, LoopId, SessionId};
@@ -164,6 +168,20 @@ pub trait StoreRead {
     fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>>;
     /// Returns the packed bytes of a part.
     fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
+    /// Returns the lease of a loop as it was last written, also one that ended or was let go.
+    fn lease(&self, in_loop: LoopKey) -> StoreResult<Option<LeaseRow>>;
+    /// Returns the loops (of a session) that are pending or running, oldest first.
+    fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>>;
+    /// Returns the started tool calls (of a session) that have no result, oldest first.
+    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>>;
+    /// Returns the started calls of a loop with this id, oldest first.
+    fn calls(&self, in_loop: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>>;
+    /// Returns the notes of a loop in order.
+    fn notes(&self, in_loop: LoopKey) -> StoreResult<Vec<Note>>;
+    /// Returns what providers reported for a session, by loop and model.
+    fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>>;
+    /// Returns the sessions that say they were started by this one, oldest first.
+    fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>>;
 }
 
 /// What can be written within one transaction.
@@ -236,6 +254,17 @@ pub trait StoreWrite: StoreRead {
     ) -> StoreResult<()>;
     /// Removes the parts of a kept file from `number` on, and bytes that no file needs any more.
     fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()>;
+    /// Writes the lease of a loop over the one before. Refused if its token would go back.
+    fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()>;
+    /// Adds a started call. Refused if the loop has this one.
+    fn insert_call(&mut self, row: &CallRow) -> StoreResult<()>;
+    /// Writes what changes in a started call: arguments, turn, attempts, and that it is finished.
+    /// Refused for a finished one, and for other arguments unless it is finished now.
+    fn update_call(&mut self, row: &CallRow) -> StoreResult<()>;
+    /// Adds a note behind the others of its loop.
+    fn insert_note(&mut self, in_loop: LoopKey, note: &Note) -> StoreResult<()>;
+    /// Removes the notes of a loop.
+    fn remove_notes(&mut self, in_loop: LoopKey) -> StoreResult<()>;
 }
 
 /// A row of `imports`.

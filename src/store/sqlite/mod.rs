@@ -5,6 +5,7 @@
 //! so that checkpoints can finish. A database in memory has only the writer's connection.
 
 mod backup;
+mod driving;
 mod index;
 mod listing;
 mod options;

@@ -735,4 +735,32 @@ impl StoreRead for Reader<'_> {
     fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
         self.piece(sha256)
     }
+
+    fn lease(&self, in_loop: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        self.read_lease(in_loop)
+    }
+
+    fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
+        self.read_loops_at_work(session)
+    }
+
+    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
+        self.read_open_calls(session)
+    }
+
+    fn calls(&self, in_loop: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
+        self.read_calls(in_loop, call_id)
+    }
+
+    fn notes(&self, in_loop: LoopKey) -> StoreResult<Vec<Note>> {
+        self.read_notes(in_loop)
+    }
+
+    fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
+        self.read_usage(session)
+    }
+
+    fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
+        self.read_started_by(session)
+    }
 }

@@ -482,6 +482,26 @@ impl StoreWrite for Reader<'_> {
     fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()> {
         self.drop_source_parts(source, number)
     }
+
+    fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()> {
+        self.write_lease(row)
+    }
+
+    fn insert_call(&mut self, row: &CallRow) -> StoreResult<()> {
+        self.write_call(row)
+    }
+
+    fn update_call(&mut self, row: &CallRow) -> StoreResult<()> {
+        self.write_call_again(row)
+    }
+
+    fn insert_note(&mut self, in_loop: LoopKey, note: &Note) -> StoreResult<()> {
+        self.write_note(in_loop, note)
+    }
+
+    fn remove_notes(&mut self, in_loop: LoopKey) -> StoreResult<()> {
+        self.delete_notes(in_loop)
+    }
 }
 
 impl Reader<'_> {

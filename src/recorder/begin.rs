@@ -1,0 +1,349 @@
+//! How a loop begins or goes on: its session, its row, its lease.
+
+use serde_json::json;
+
+use super::calls::{self, check_id};
+use super::driven::Driven;
+use super::error::{RecordError, RecordResult};
+use super::event::{AgentEvent, AgentStart};
+use super::notes::{Known, event_note};
+use super::{Formation, Recorded, RecorderOptions, Resumed, SessionRecorder, writing};
+use crate::model::{
+    ContinuationKind, Extra, Json, LoopId, LoopRecord, LoopStatus, ParentSpawnRef, Session,
+    SessionId, Time,
+};
+use crate::store::append::set_status_driven;
+use crate::store::codec::to_json;
+use crate::store::lease::{self, Lease, Taking};
+use crate::store::{
+    LoopKey, LoopMeta, LoopRow, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite, session,
+};
+
+impl SessionRecorder<'_> {
+    pub(super) fn agent_start(
+        &mut self,
+        start: &AgentStart,
+        event: &AgentEvent,
+    ) -> RecordResult<Recorded> {
+        let id = &start.loop_id;
+        if self.driven.contains_key(id) {
+            return Err(RecordError::AlreadyBegun(id.to_string()));
+        }
+        if start.parent_loop_id.as_ref() == Some(id) {
+            return Err(RecordError::Contradiction {
+                loop_id: id.to_string(),
+                what: "it cannot be its own parent".into(),
+            });
+        }
+        if let Some(call) = &start.tool_call_id {
+            check_id("tool_call_id", call)?;
+        }
+        let start = &self.with_parent_session(start);
+        let driven = match self.pending.get(id) {
+            Some(pending) => self.promote(pending, start, event)?,
+            None => self.begin(start, event)?,
+        };
+        self.pending.remove(id);
+        self.announced.remove(id);
+        self.driven.insert(id.clone(), driven);
+        Ok(Recorded::Begun)
+    }
+
+    /// Fills in the parent's session if it is driven here.
+    fn with_parent_session(&self, start: &AgentStart) -> AgentStart {
+        let mut start = start.clone();
+        if let (None, Some(parent)) = (&start.parent_session_id, &start.parent_loop_id) {
+            let known = self.driven.get(parent);
+            start.parent_session_id = known.map(|driven| driven.session_id.clone());
+        }
+        start
+    }
+
+    fn begin(&self, start: &AgentStart, event: &AgentEvent) -> RecordResult<Driven> {
+        let group = self.announced.get(&start.loop_id);
+        writing(self.store, |write| {
+            let owner = session_of(write, start, &self.options.formation)?;
+            let record = new_record(write.as_read(), &owner, start, group)?;
+            let key = new_loop(write, &owner, &record)?;
+            let lease = take(write, key, &self.options)?;
+            note(write, key, event)?;
+            let in_loop = (key, start.loop_id.clone());
+            Ok(Driven::new((owner.key, owner.session_id), in_loop, lease))
+        })
+    }
+
+    fn promote(
+        &self,
+        pending: &Driven,
+        start: &AgentStart,
+        event: &AgentEvent,
+    ) -> RecordResult<Driven> {
+        let contradiction = |what: &str| RecordError::Contradiction {
+            loop_id: start.loop_id.to_string(),
+            what: what.into(),
+        };
+        if pending.session_id != start.session_id {
+            return Err(contradiction("it was announced in another session"));
+        }
+        let now = (self.options.clock)();
+        writing(self.store, |write| {
+            lease::hold(write, &pending.lease, now)?;
+            let mut row = write.loop_by_key(pending.in_loop)?;
+            if row.parent_loop_id != start.parent_loop_id {
+                return Err(contradiction("it was announced with another parent"));
+            }
+            edit_loop(write, row.key, |record| describe(record, start))?;
+            row.status = LoopStatus::Running;
+            row.started_at = start
+                .timestamp
+                .as_ref()
+                .map(|time| time.as_str().to_owned());
+            if let Some(kind) = &start.continuation_kind {
+                row.kind = to_json(kind)?;
+            }
+            write.update_loop(&row)?;
+            note(write, row.key, event)?;
+            let session = (pending.session, pending.session_id.clone());
+            let in_loop = (row.key, start.loop_id.clone());
+            Ok(Driven::new(session, in_loop, pending.lease.clone()))
+        })
+    }
+
+    /// Goes on with a loop that its driver left running, or that was aborted: takes its lease and
+    /// sets it running.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseHeld`] if somebody drives it; [`RecordError::Ended`] if it came to its
+    /// end; or if it is not there.
+    pub fn resume(&mut self, session: &SessionId, loop_id: &LoopId) -> RecordResult<Resumed> {
+        if self.driven.contains_key(loop_id) {
+            return Err(RecordError::AlreadyBegun(loop_id.to_string()));
+        }
+        let options = &self.options;
+        let taken = writing(self.store, |write| {
+            let owner = write
+                .session(session)?
+                .ok_or_else(|| StoreError::NoSession(session.to_string()))?;
+            let row = write
+                .loop_by_id(owner.key, loop_id)?
+                .ok_or_else(|| StoreError::NoLoop(loop_id.to_string()))?;
+            check_open(&row)?;
+            let ttl = term(options);
+            match lease::take(write, row.key, &options.owner, ttl, (options.clock)())? {
+                Taking::Taken(lease) => Ok(Ok(go_on(write, owner, row, lease)?)),
+                Taking::Held(error) => Ok(Err(error)),
+            }
+        })?;
+        let (driven, resumed) = taken?;
+        self.driven.insert(loop_id.clone(), driven);
+        Ok(resumed)
+    }
+}
+
+fn check_open(row: &LoopRow) -> RecordResult<()> {
+    match &row.status {
+        LoopStatus::Running | LoopStatus::Aborted => Ok(()),
+        other => Err(RecordError::Ended {
+            loop_id: row.loop_id.to_string(),
+            status: other.as_str().to_owned(),
+        }),
+    }
+}
+
+fn go_on(
+    write: &mut dyn StoreWrite,
+    owner: SessionRow,
+    row: LoopRow,
+    lease: Lease,
+) -> StoreResult<(Driven, Resumed)> {
+    set_status_driven(write, row.key, LoopStatus::Running, None)?;
+    edit_loop(write, row.key, |record| {
+        record.status = LoopStatus::Running;
+        record.ended_at = None;
+    })?;
+    let mut open = write.open_calls(Some(owner.key))?;
+    open.retain(|call| call.in_loop == row.key);
+    let resumed = Resumed {
+        turns: row.totals.turns,
+        last_turn_index: row.totals.last_turn_index,
+        calls: calls::told(write.as_read(), open)?,
+    };
+    let session = (owner.key, owner.session_id);
+    let mut driven = Driven::new(session, (row.key, row.loop_id), lease);
+    driven.last_index = row.totals.last_turn_index;
+    driven.has_messages = row.totals.next_seq > 0;
+    Ok((driven, resumed))
+}
+
+/// Returns the session of a loop, which is created if it is not there.
+fn session_of(
+    write: &mut dyn StoreWrite,
+    start: &AgentStart,
+    formation: &Formation,
+) -> StoreResult<SessionRow> {
+    let row = new_session(
+        write,
+        &start.session_id,
+        start.agent_id.as_deref(),
+        formation,
+    )?;
+    let parent = start
+        .parent_session_id
+        .as_ref()
+        .filter(|id| **id != start.session_id);
+    let Some(parent) = parent else { return Ok(row) };
+    spawned_by(write, row, |spawn| {
+        spawn.parent_session_id = parent.clone();
+        spawn.parent_loop_id = start.parent_loop_id.clone();
+        spawn.tool_call_id = start.tool_call_id.clone();
+        spawn.tool_name = start.tool_name.clone();
+    })
+}
+
+/// Returns a session, which is created if it is not there.
+pub(super) fn new_session(
+    write: &mut dyn StoreWrite,
+    id: &SessionId,
+    agent: Option<&str>,
+    formation: &Formation,
+) -> StoreResult<SessionRow> {
+    if let Some(row) = write.session(id)? {
+        return Ok(row);
+    }
+    let mut session = Session::new(id.clone(), "");
+    session.agent_id = agent.map(str::to_owned);
+    session.formation = Json::of(&formed(formation)).ok();
+    let key = session::create_session(write, &session, None, None)?;
+    write.session_by_key(key)
+}
+
+fn formed(formation: &Formation) -> serde_json::Value {
+    let timestamp = Time::now();
+    match formation {
+        Formation::FirstLoop => json!({"FirstLoop": {"timestamp": timestamp}}),
+        Formation::Explicit => json!({"Explicit": {"timestamp": timestamp}}),
+        Formation::InactivityTimeout {
+            threshold_secs,
+            previous_session_id,
+        } => json!({"InactivityTimeout": {
+            "threshold_secs": threshold_secs,
+            "previous_session_id": previous_session_id,
+            "timestamp": timestamp,
+        }}),
+    }
+}
+
+/// Notes where a session was started, unless that is known.
+pub(super) fn spawned_by(
+    write: &mut dyn StoreWrite,
+    mut row: SessionRow,
+    fill: impl FnOnce(&mut ParentSpawnRef),
+) -> StoreResult<SessionRow> {
+    let mut session: Session = read_meta(&row.meta)?;
+    if session.parent_spawn_ref.is_some() {
+        return Ok(row);
+    }
+    let mut spawn = ParentSpawnRef {
+        parent_session_id: row.session_id.clone(),
+        parent_loop_id: None,
+        tool_call_id: None,
+        tool_name: None,
+        extra: Extra::default(),
+    };
+    fill(&mut spawn);
+    session.parent_spawn_ref = Some(spawn);
+    row.meta = to_json(&session)?;
+    write.update_session(&row)?;
+    Ok(row)
+}
+
+fn new_record(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    start: &AgentStart,
+    group: Option<&Vec<LoopId>>,
+) -> RecordResult<LoopRecord> {
+    let mut record = LoopRecord::new(start.loop_id.clone(), start.parent_loop_id.clone());
+    let goes_on = match &start.parent_loop_id {
+        Some(parent) => read.loop_by_id(owner.key, parent)?.is_some(),
+        None => false,
+    };
+    if !goes_on {
+        record.continuation_kind = Some(ContinuationKind::Initial);
+    }
+    record.session_id = Some(owner.session_id.clone());
+    record.parent_turn = start.parent_turn.clone();
+    record.parallel_group = group.and_then(|group| super::parallel::group_json(group, None));
+    describe(&mut record, start);
+    Ok(record)
+}
+
+fn describe(record: &mut LoopRecord, start: &AgentStart) {
+    record.agent_id = start.agent_id.clone();
+    record.status = LoopStatus::Running;
+    record.started_at = start.timestamp.clone();
+    record.metadata = start.metadata.clone();
+    let config = start.config_snapshot.as_ref();
+    record.config = config.and_then(|config| Json::of(config).ok());
+    if let Some(kind) = &start.continuation_kind {
+        record.continuation_kind = Some(kind.clone());
+    }
+}
+
+/// Creates a loop; one that is there has begun before.
+pub(super) fn new_loop(
+    write: &mut dyn StoreWrite,
+    owner: &SessionRow,
+    record: &LoopRecord,
+) -> RecordResult<LoopKey> {
+    session::create_loop(write, owner.key, record).map_err(|error| match error {
+        StoreError::LoopExists(id) => RecordError::AlreadyBegun(id),
+        other => other.into(),
+    })
+}
+
+fn term(options: &RecorderOptions) -> i64 {
+    i64::try_from(options.ttl.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Takes the lease of a loop that this transaction has created.
+pub(super) fn take(
+    write: &mut dyn StoreWrite,
+    key: LoopKey,
+    options: &RecorderOptions,
+) -> RecordResult<Lease> {
+    match lease::take(write, key, &options.owner, term(options), (options.clock)())? {
+        Taking::Taken(lease) => Ok(lease),
+        Taking::Held(error) => Err(error.into()),
+    }
+}
+
+fn note(write: &mut dyn StoreWrite, key: LoopKey, event: &AgentEvent) -> StoreResult<()> {
+    let note = event_note(event, &Known::of(&[], &[], 0)?)?;
+    write.insert_note(key, &note)
+}
+
+fn read_meta<T: serde::de::DeserializeOwned>(meta: &str) -> StoreResult<T> {
+    serde_json::from_str(meta).map_err(|error| StoreError::Damaged(format!("meta: {error}")))
+}
+
+/// Changes what a loop says of itself.
+pub(super) fn edit_loop(
+    write: &mut dyn StoreWrite,
+    key: LoopKey,
+    edit: impl FnOnce(&mut LoopRecord),
+) -> StoreResult<()> {
+    let before = write.loop_meta(key)?;
+    let mut record: LoopRecord = read_meta(&before.meta)?;
+    edit(&mut record);
+    let meta = LoopMeta {
+        meta: to_json(&record)?,
+        ..before
+    };
+    write.update_loop_meta(key, &meta)
+}
+
+/// Reads what a loop says of itself.
+pub(super) fn loop_record(read: &dyn StoreRead, key: LoopKey) -> StoreResult<LoopRecord> {
+    read_meta(&read.loop_meta(key)?.meta)
+}

@@ -1,0 +1,196 @@
+//! Tool calls that have started, and the keys that make a second attempt known as such.
+
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::driven::{Driven, answered, short};
+use super::error::{RecordError, RecordResult};
+use super::event::ToolExecutionStart;
+use crate::model::{AgentMessage, InvalidId, Json, LoopId, SessionId, Time};
+use crate::store::codec::hex;
+use crate::store::{self, CallRow, LoopKey, SessionStore, StoreRead, StoreResult, StoreWrite};
+
+/// A tool call that has started and has no result: whether the tool did its work is not known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StartedCall {
+    /// The session.
+    pub session: SessionId,
+    /// The loop that made it.
+    #[serde(rename = "loop")]
+    pub loop_id: LoopId,
+    /// Names the call.
+    pub tool_call_id: String,
+    /// The tool.
+    pub tool_name: String,
+    /// What the tool was called with.
+    pub arguments: Json,
+    /// Given to the tool at each attempt, it keeps the work from being done twice.
+    pub idempotency_key: String,
+    /// The source's index of the turn.
+    pub turn_index: Option<i64>,
+    /// When it was first started, as ISO-8601 text.
+    pub started_at: String,
+    /// How often it was started.
+    pub attempts: u32,
+}
+
+/// Returns the key that a call gets if none is given. `nth` counts the calls of the loop with this
+/// id, from 0.
+pub fn idempotency_key(session: &SessionId, loop_id: &LoopId, call_id: &str, nth: u32) -> String {
+    let mut digest = Sha256::new();
+    digest.update(b"loopstore call");
+    for part in [session.as_str(), loop_id.as_str(), call_id] {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    digest.update(nth.to_be_bytes());
+    hex(&digest.finalize())
+}
+
+/// Checks a text that names a call or is its key.
+pub(super) fn check_id(what: &'static str, text: &str) -> RecordResult<()> {
+    // Calls have the bounds of loop ids.
+    LoopId::new(text)
+        .map(|_| ())
+        .map_err(|error: InvalidId| RecordError::Id { what, error })
+}
+
+/// Stores that a call starts; one that started before and has no result keeps its key.
+pub(super) fn start(
+    write: &mut dyn StoreWrite,
+    driven: &Driven,
+    event: &ToolExecutionStart,
+    turn: i64,
+) -> RecordResult<CallRow> {
+    let known = write.calls(driven.in_loop, &event.tool_call_id)?;
+    let args = event.args.as_str();
+    let open = known.iter().find(|row| {
+        row.finished_at.is_none()
+            && row.tool_name == event.tool_name
+            && row.arguments.as_deref() == Some(args)
+    });
+    if let Some(row) = open {
+        return start_again(write, event, row, turn);
+    }
+    let nth = known.len() as u32;
+    let derived = || {
+        let (session, in_loop) = (&driven.session_id, &driven.loop_id);
+        idempotency_key(session, in_loop, &event.tool_call_id, nth)
+    };
+    let row = CallRow {
+        in_loop: driven.in_loop,
+        call_id: event.tool_call_id.clone(),
+        nth,
+        tool_name: event.tool_name.clone(),
+        arguments: Some(args.to_owned()),
+        idempotency_key: event.idempotency_key.clone().unwrap_or_else(derived),
+        turn_index: Some(turn),
+        started_at: Time::now().as_str().to_owned(),
+        attempts: 1,
+        finished_at: None,
+    };
+    write.insert_call(&row)?;
+    Ok(row)
+}
+
+fn start_again(
+    write: &mut dyn StoreWrite,
+    event: &ToolExecutionStart,
+    row: &CallRow,
+    turn: i64,
+) -> RecordResult<CallRow> {
+    let given = event.idempotency_key.as_ref();
+    if given.is_some_and(|given| *given != row.idempotency_key) {
+        return Err(RecordError::Contradiction {
+            loop_id: event.loop_id.to_string(),
+            what: format!(
+                "call `{}` started before with another idempotency key",
+                short(&event.tool_call_id)
+            ),
+        });
+    }
+    let row = CallRow {
+        turn_index: Some(turn),
+        attempts: row.attempts.saturating_add(1),
+        ..row.clone()
+    };
+    write.update_call(&row)?;
+    Ok(row)
+}
+
+/// Marks the calls finished whose results are among `messages`: those of this loop, and those that
+/// an earlier loop of the chain left open.
+pub(super) fn finish(
+    write: &mut dyn StoreWrite,
+    driven: &Driven,
+    messages: &[AgentMessage],
+) -> StoreResult<()> {
+    let has_result = |row: &CallRow| messages.iter().any(|one| answered(one) == row.call_id);
+    let mut open = write.open_calls(Some(driven.session))?;
+    open.retain(|row| !row.call_id.is_empty() && has_result(row));
+    if open.is_empty() {
+        return Ok(());
+    }
+    let chain = chain_of(write.as_read(), driven.in_loop)?;
+    let now = Time::now().as_str().to_owned();
+    for mut row in open.into_iter().filter(|row| chain.contains(&row.in_loop)) {
+        let calls = |one: &AgentMessage| {
+            let mut calls = one.message().into_iter().flat_map(|one| one.tool_calls());
+            calls.any(|call| call.id == row.call_id)
+        };
+        if messages.iter().any(calls) {
+            row.arguments = None;
+        }
+        row.finished_at = Some(now.clone());
+        write.update_call(&row)?;
+    }
+    Ok(())
+}
+
+fn chain_of(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Vec<LoopKey>> {
+    let mut chain = Vec::new();
+    read.walk(leaf, &mut |row| {
+        chain.push(row.key);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(chain)
+}
+
+/// Returns started calls for people.
+pub(super) fn told(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<StartedCall>> {
+    let tell = |row: CallRow| {
+        let owner = read.loop_by_key(row.in_loop)?;
+        let arguments = row.arguments.as_deref().map(Json::parse);
+        Ok(StartedCall {
+            session: read.session_by_key(owner.session)?.session_id,
+            loop_id: owner.loop_id,
+            tool_call_id: row.call_id,
+            tool_name: row.tool_name,
+            arguments: arguments.and_then(Result::ok).unwrap_or_default(),
+            idempotency_key: row.idempotency_key,
+            turn_index: row.turn_index,
+            started_at: row.started_at,
+            attempts: row.attempts,
+        })
+    };
+    rows.into_iter().map(tell).collect()
+}
+
+/// Notes that somebody found out what became of a started call, so that it is listed no more.
+/// Returns whether there was such a call.
+///
+/// # Errors
+/// If the store refuses.
+pub fn settle(store: &dyn SessionStore, idempotency_key: &str) -> StoreResult<bool> {
+    store::write(store, |write| {
+        let mut open = write.open_calls(None)?;
+        open.retain(|row| row.idempotency_key == idempotency_key);
+        for row in &mut open {
+            row.finished_at = Some(Time::now().as_str().to_owned());
+            write.update_call(row)?;
+        }
+        Ok(!open.is_empty())
+    })
+}

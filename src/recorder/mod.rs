@@ -1,0 +1,339 @@
+//! Recording an agent while it works.
+//!
+//! A [`SessionRecorder`] takes [`AgentEvent`]s and writes them as they come: a turn is durable when
+//! its `turnEnd` is recorded, a tool call before its tool runs. It drives each of its loops under a
+//! lease, so that no second process writes to it; [`recover`] finds what a crash left behind.
+//!
+//! The events of a loop: `agentStart`, then turns (`turnStart`, messages, tool calls, `turnEnd`),
+//! then `agentEnd`. An event that cannot be at its place is a [`RecordError`], and changes nothing.
+
+mod begin;
+mod calls;
+mod driven;
+mod error;
+pub mod event;
+mod notes;
+mod parallel;
+mod recover;
+mod usage;
+mod write;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::{Json, LoopId, SessionId};
+use crate::store::append::Appended;
+use crate::store::{self, SessionStore, StoreError, StoreWrite, lease};
+pub use calls::{StartedCall, idempotency_key, settle};
+use driven::Driven;
+pub use error::{RecordError, RecordResult};
+pub use event::{AgentEvent, LoopConfigSnapshot};
+pub use recover::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, recover};
+pub use usage::{Price, Spent, UsageTree, usage_tree};
+
+/// Why a session exists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Formation {
+    /// Its first loop began.
+    #[default]
+    FirstLoop,
+    /// Somebody asked for it.
+    Explicit,
+    /// The session before had been quiet for too long.
+    InactivityTimeout {
+        /// How long is too long, in seconds.
+        threshold_secs: u64,
+        /// The session before.
+        previous_session_id: SessionId,
+    },
+}
+
+/// Tells the time in milliseconds since the epoch.
+pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// How a recorder works.
+#[derive(Clone)]
+pub struct RecorderOptions {
+    /// Who drives: named to others that want the same loop. By default unique to the recorder.
+    pub owner: String,
+    /// How long a lease lasts after each write or heartbeat. By default 15 minutes: longer than a
+    /// model call or a tool should take.
+    pub ttl: Duration,
+    /// Whether pieces of messages and of tool results are stored, too.
+    pub streaming: bool,
+    /// Whether requests are stored with what was sent, a copy of the context each.
+    pub request_payloads: bool,
+    /// Why the sessions exist that the recorder creates.
+    pub formation: Formation,
+    /// Tells the time to leases.
+    pub clock: Clock,
+}
+
+impl Default for RecorderOptions {
+    fn default() -> Self {
+        Self {
+            owner: format!("{}/{}", std::process::id(), uuid::Uuid::now_v7()),
+            ttl: Duration::from_secs(15 * 60),
+            streaming: false,
+            request_payloads: false,
+            formation: Formation::default(),
+            clock: Arc::new(lease::now),
+        }
+    }
+}
+
+/// What became of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It waits for the end of its turn, or says nothing that is stored.
+    Noted,
+    /// It is durable: a loop began, or several were announced or judged.
+    Begun,
+    /// The turn is durable.
+    Turn(Appended),
+    /// The call is durable; its tool may run.
+    Call {
+        /// To be given to the tool.
+        idempotency_key: String,
+        /// 1, or more if the call was started before and its result is not known.
+        attempts: u32,
+    },
+    /// The loop has ended, and its lease is let go.
+    Ended,
+}
+
+/// What a resumed loop holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resumed {
+    /// Turn groups that are stored.
+    pub turns: u32,
+    /// The index of the last one; the next must be larger.
+    pub last_turn_index: Option<i64>,
+    /// Calls of the loop that had started and have no result.
+    pub calls: Vec<StartedCall>,
+}
+
+/// Writes what an agent tells into a store.
+///
+/// It may drive any number of loops at once; their events may come mixed. A loop is driven by one
+/// recorder at a time.
+///
+/// # Examples
+/// ```
+/// use loopstore::recorder::event::*;
+/// use loopstore::*;
+///
+/// let store = SqliteStore::in_memory()?;
+/// let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+/// let start = AgentStart::new(session.clone(), in_loop.clone());
+/// recorder.record(AgentEvent::AgentStart(start))?;
+/// recorder.record(AgentEvent::TurnStart(TurnStart::new(in_loop.clone(), 0)))?;
+/// let prompt: AgentMessage = Message::user("Will it rain?").into();
+/// recorder.record(AgentEvent::MessageStart(MessageStart::new(in_loop.clone(), prompt.clone())))?;
+/// recorder.record(AgentEvent::MessageEnd(MessageEnd::new(in_loop.clone(), prompt)))?;
+/// recorder.record(AgentEvent::TurnEnd(TurnEnd::new(in_loop.clone())))?;
+/// // The turn would survive a crash now.
+/// let context = build_context_from_session(&store, &session, &BuildOptions::default())?;
+/// assert_eq!(context.messages.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SessionRecorder<'a> {
+    store: &'a dyn SessionStore,
+    options: RecorderOptions,
+    driven: BTreeMap<LoopId, Driven>,
+    /// Loops that were announced and are stored as pending.
+    pending: BTreeMap<LoopId, Driven>,
+    /// Loops that were announced without their parent, each with its group.
+    announced: BTreeMap<LoopId, Vec<LoopId>>,
+}
+
+impl<'a> SessionRecorder<'a> {
+    /// A recorder that drives no loop yet.
+    pub fn new(store: &'a dyn SessionStore, options: RecorderOptions) -> Self {
+        Self {
+            store,
+            options,
+            driven: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            announced: BTreeMap::new(),
+        }
+    }
+
+    /// A recorder that goes on with a loop, as [`SessionRecorder::resume`].
+    ///
+    /// # Errors
+    /// As [`SessionRecorder::resume`].
+    pub fn open(
+        store: &'a dyn SessionStore,
+        options: RecorderOptions,
+        session: &SessionId,
+        loop_id: &LoopId,
+    ) -> RecordResult<(Self, Resumed)> {
+        let mut recorder = Self::new(store, options);
+        let resumed = recorder.resume(session, loop_id)?;
+        Ok((recorder, resumed))
+    }
+
+    /// Returns the name under which the recorder drives.
+    pub fn owner(&self) -> &str {
+        &self.options.owner
+    }
+
+    /// Reads an event from JSON and records it.
+    ///
+    /// # Errors
+    /// If the text is no event, or as [`SessionRecorder::record`].
+    pub fn record_json(&mut self, text: &str) -> RecordResult<Recorded> {
+        self.record(AgentEvent::parse(text)?)
+    }
+
+    /// Records an event.
+    ///
+    /// # Errors
+    /// If the event cannot be at this place, another driver has the loop, or the store refuses.
+    /// Then nothing of it was stored, and the same event may be recorded again.
+    pub fn record(&mut self, event: AgentEvent) -> RecordResult<Recorded> {
+        match &event {
+            AgentEvent::AgentStart(start) => self.agent_start(start, &event),
+            AgentEvent::AgentEnd(end) => self.agent_end(end),
+            AgentEvent::TurnEnd(end) => self.turn_end(end, &event),
+            AgentEvent::ToolExecutionStart(start) => self.call_start(start, &event),
+            AgentEvent::ParallelLoopStart(start) => self.parallel_start(start),
+            AgentEvent::ParallelLoopEnd(end) => self.parallel_end(end),
+            AgentEvent::Other(json) => Ok(self.note_other(json)),
+            _ => self.note(event),
+        }
+    }
+
+    /// Takes in an event that is not written before its turn ends.
+    fn note(&mut self, event: AgentEvent) -> RecordResult<Recorded> {
+        let name = event.name();
+        let (streaming, payloads) = (self.options.streaming, self.options.request_payloads);
+        let Some(loop_id) = loop_of(&event) else {
+            return Ok(Recorded::Noted);
+        };
+        let driven = self.driving(name, loop_id)?;
+        match &event {
+            AgentEvent::TurnStart(start) => driven.begin_turn(start)?,
+            AgentEvent::TurnRequest(request) => {
+                driven.check_turn(name, request.turn_index.as_ref().map(|index| index.get()))?;
+            }
+            AgentEvent::MessageStart(start) => driven.begin_message(&start.message)?,
+            AgentEvent::MessageUpdate(update) => driven.update_message(update)?,
+            AgentEvent::MessageEnd(end) => driven.end_message(&end.message)?,
+            AgentEvent::ToolExecutionUpdate(update) => {
+                driven.check_running(name, &update.tool_call_id)?;
+            }
+            AgentEvent::ToolExecutionEnd(end) => driven.end_call(end)?,
+            AgentEvent::InputRejected(rejected) => {
+                driven.rejection = Some(rejected.reason.clone());
+            }
+            _ => {}
+        }
+        driven.events.extend(stored(event, streaming, payloads));
+        Ok(Recorded::Noted)
+    }
+
+    fn note_other(&mut self, json: &Json) -> Recorded {
+        let named = json.read::<event::Noted>().ok();
+        if let Some(driven) = named.and_then(|named| self.driven.get_mut(&named.loop_id)) {
+            driven.events.push(AgentEvent::Other(json.clone()));
+        }
+        Recorded::Noted
+    }
+
+    fn driving(&mut self, event: &'static str, loop_id: &LoopId) -> RecordResult<&mut Driven> {
+        self.driven
+            .get_mut(loop_id)
+            .ok_or_else(|| RecordError::NotBegun {
+                event,
+                loop_id: loop_id.to_string(),
+            })
+    }
+
+    /// Renews the lease of a loop: a sign of life while nothing is written.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] if another driver took the loop.
+    pub fn heartbeat(&mut self, loop_id: &LoopId) -> RecordResult<()> {
+        let now = (self.options.clock)();
+        let store = self.store;
+        let lease = &self.driving("heartbeat", loop_id)?.lease;
+        Ok(store::write(store, |write| lease::hold(write, lease, now))?)
+    }
+
+    /// Lets a loop go without ending it, for another recorder to resume. What waits for the end of
+    /// its turn is forgotten.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] if another driver has it already; it is forgotten then, too.
+    pub fn let_go(&mut self, loop_id: &LoopId) -> RecordResult<()> {
+        let now = (self.options.clock)();
+        let lease = self.driving("let_go", loop_id)?.lease.clone();
+        let done = store::write(self.store, |write| lease::release(write, &lease, now));
+        if matches!(done, Ok(()) | Err(StoreError::LeaseLost { .. })) {
+            self.driven.remove(loop_id);
+        }
+        Ok(done?)
+    }
+}
+
+/// Returns the loop of an event that is noted.
+fn loop_of(event: &AgentEvent) -> Option<&LoopId> {
+    Some(match event {
+        AgentEvent::TurnStart(event) => &event.loop_id,
+        AgentEvent::TurnRequest(event) => &event.loop_id,
+        AgentEvent::MessageStart(event) => &event.loop_id,
+        AgentEvent::MessageUpdate(event) => &event.loop_id,
+        AgentEvent::MessageEnd(event) => &event.loop_id,
+        AgentEvent::ToolExecutionUpdate(event) => &event.loop_id,
+        AgentEvent::ToolExecutionEnd(event) => &event.loop_id,
+        AgentEvent::Progress(event) => &event.loop_id,
+        AgentEvent::InputRejected(event) => &event.loop_id,
+        AgentEvent::CompactionStarted(event)
+        | AgentEvent::CompactionEnded(event)
+        | AgentEvent::PruneApplied(event)
+        | AgentEvent::RevertApplied(event) => &event.loop_id,
+        _ => return None,
+    })
+}
+
+/// Returns what is stored of an event: no piece and no second copy unless asked for.
+fn stored(mut event: AgentEvent, streaming: bool, payloads: bool) -> Option<AgentEvent> {
+    match &mut event {
+        // The end of a message says all that its beginning does.
+        AgentEvent::MessageStart(_)
+        | AgentEvent::MessageUpdate(_)
+        | AgentEvent::ToolExecutionUpdate(_)
+            if !streaming =>
+        {
+            return None;
+        }
+        AgentEvent::TurnRequest(request) if !payloads => request.request_payload = None,
+        AgentEvent::ToolExecutionEnd(end) => end.result = None,
+        _ => {}
+    }
+    Some(event)
+}
+
+/// Runs `work` in a write transaction; an error of either kind leaves no trace.
+fn writing<T>(
+    store: &dyn SessionStore,
+    work: impl FnOnce(&mut dyn StoreWrite) -> RecordResult<T>,
+) -> RecordResult<T> {
+    let mut refused = None;
+    let done = store::write(store, |write| match work(write) {
+        Ok(done) => Ok(done),
+        Err(RecordError::Store(error)) => Err(error),
+        Err(error) => {
+            refused = Some(error);
+            Err(StoreError::Invalid("an event was refused".into()))
+        }
+    });
+    match refused {
+        Some(error) => Err(error),
+        None => Ok(done?),
+    }
+}

@@ -1,0 +1,172 @@
+//! What a crash left behind: loops that nobody drives any more, and calls without a result.
+
+use serde::Serialize;
+
+use super::begin::edit_loop;
+use super::calls::{self, StartedCall};
+use super::notes::fold;
+use crate::model::{LoopId, LoopStatus, SessionId, Time};
+use crate::store::append::set_status_driven;
+use crate::store::lease::{self, time_text};
+use crate::store::{
+    self, LoopKey, SessionKey, SessionStore, StoreError, StoreRead, StoreResult, StoreWrite,
+};
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+pub struct RecoverRequest {
+    /// Only this session.
+    pub session: Option<SessionId>,
+    /// Also loops whose lease has not ended, and those that never had one (imports).
+    pub all: bool,
+    /// Only tell.
+    pub dry_run: bool,
+}
+
+/// A loop that was aborted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AbortedLoop {
+    /// The session.
+    pub session: SessionId,
+    /// The loop.
+    #[serde(rename = "loop")]
+    pub loop_id: LoopId,
+    /// What it was before: `Running` or `Pending`.
+    pub was: String,
+    /// Who drove it.
+    pub owner: Option<String>,
+    /// When its lease ended or would have, as ISO-8601 text.
+    pub lease_until: Option<String>,
+    /// Turns that are stored.
+    pub turns: u32,
+}
+
+/// A loop that was left alone: somebody may be driving it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HeldLoop {
+    /// The session.
+    pub session: SessionId,
+    /// The loop.
+    #[serde(rename = "loop")]
+    pub loop_id: LoopId,
+    /// Who drives it; `None`: it never had a driver.
+    pub owner: Option<String>,
+    /// When its lease ends, as ISO-8601 text.
+    pub lease_until: Option<String>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RecoverReport {
+    /// Whether nothing was changed.
+    pub dry_run: bool,
+    /// Loops that are (or would be) marked as aborted.
+    pub aborted: Vec<AbortedLoop>,
+    /// Loops that were left running.
+    pub left: Vec<HeldLoop>,
+    /// Tool calls that had started and have no result, those of loops left running aside.
+    pub calls: Vec<StartedCall>,
+}
+
+/// What is to be done with a loop at work.
+enum Found {
+    Gone,
+    Left(HeldLoop),
+    Aborted(AbortedLoop),
+}
+
+/// Marks loops that are pending or running and that nobody drives as aborted, one transaction each,
+/// and lists the calls that had started and have no result. An aborted loop can be resumed.
+///
+/// # Errors
+/// If the session is not there, or the store refuses; loops before are then marked.
+pub fn recover(store: &dyn SessionStore, request: &RecoverRequest) -> StoreResult<RecoverReport> {
+    let (session, loops) = store::read(store, |read| {
+        let session = session_key(read, request)?;
+        Ok((session, read.loops_at_work(session)?))
+    })?;
+    let mut report = RecoverReport {
+        dry_run: request.dry_run,
+        ..RecoverReport::default()
+    };
+    for key in loops {
+        let found = match request.dry_run {
+            true => store::read(store, |read| look(read, key, request.all, lease::now()))?,
+            false => store::write(store, |write| abort(write, key, request.all))?,
+        };
+        match found {
+            Found::Gone => {}
+            Found::Left(held) => report.left.push(held),
+            Found::Aborted(aborted) => report.aborted.push(aborted),
+        }
+    }
+    report.calls = store::read(store, |read| {
+        let calls = calls::told(read, read.open_calls(session)?)?;
+        Ok(calls
+            .into_iter()
+            .filter(|call| !is_left(&report, call))
+            .collect())
+    })?;
+    Ok(report)
+}
+
+fn is_left(report: &RecoverReport, call: &StartedCall) -> bool {
+    let mut left = report.left.iter();
+    left.any(|held| held.session == call.session && held.loop_id == call.loop_id)
+}
+
+fn session_key(read: &dyn StoreRead, request: &RecoverRequest) -> StoreResult<Option<SessionKey>> {
+    let Some(id) = &request.session else {
+        return Ok(None);
+    };
+    match read.session(id)? {
+        Some(row) => Ok(Some(row.key)),
+        None => Err(StoreError::NoSession(id.to_string())),
+    }
+}
+
+fn look(read: &dyn StoreRead, key: LoopKey, all: bool, now: i64) -> StoreResult<Found> {
+    let row = read.loop_by_key(key)?;
+    if row.status.is_ended() {
+        return Ok(Found::Gone);
+    }
+    let session = read.session_by_key(row.session)?.session_id;
+    let held = read.lease(key)?;
+    let is_live = held.as_ref().is_none_or(|held| held.is_live(now));
+    let owner = held.as_ref().map(|held| held.owner.clone());
+    let lease_until = held.as_ref().map(|held| time_text(held.expires_at));
+    Ok(match is_live && !all {
+        true => Found::Left(HeldLoop {
+            session,
+            loop_id: row.loop_id,
+            owner,
+            lease_until,
+        }),
+        false => Found::Aborted(AbortedLoop {
+            session,
+            was: row.status.as_str().to_owned(),
+            turns: row.totals.turns,
+            loop_id: row.loop_id,
+            owner,
+            lease_until,
+        }),
+    })
+}
+
+fn abort(write: &mut dyn StoreWrite, key: LoopKey, all: bool) -> StoreResult<Found> {
+    let now = lease::now();
+    lease::recount(write, key, now)?;
+    let found = look(write.as_read(), key, all, now)?;
+    if matches!(found, Found::Aborted(_)) {
+        // From here on the driver, should it live, is refused.
+        lease::revoke(write, key)?;
+        let ended_at = Time::now();
+        edit_loop(write, key, |record| {
+            record.status = LoopStatus::Aborted;
+            record.ended_at = Some(ended_at.clone());
+        })?;
+        fold(write, key)?;
+        set_status_driven(write, key, LoopStatus::Aborted, Some(&ended_at))?;
+    }
+    Ok(found)
+}

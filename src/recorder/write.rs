@@ -1,0 +1,222 @@
+//! What is written when a call starts, a turn ends, a loop ends: one transaction each.
+
+use super::begin::{edit_loop, spawned_by};
+use super::calls::{self, check_id};
+use super::driven::Driven;
+use super::error::RecordResult;
+use super::event::{AgentEnd, AgentEvent, LoopConfigSnapshot, ToolExecutionStart, TurnEnd};
+use super::notes::{Known, event_note, fold};
+use super::{Recorded, SessionRecorder, writing};
+use crate::model::{
+    AgentMessage, ChildLoopRef, Extra, Json, LoopId, LoopRecord, LoopStatus, Message,
+};
+use crate::store::append::{Appended, append_driven, set_status_driven};
+use crate::store::codec::to_json;
+use crate::store::{Note, StoreResult, StoreWrite, lease};
+use crate::tokens::TokenCounter;
+
+impl SessionRecorder<'_> {
+    pub(super) fn call_start(
+        &mut self,
+        start: &ToolExecutionStart,
+        event: &AgentEvent,
+    ) -> RecordResult<Recorded> {
+        check_id("tool_call_id", &start.tool_call_id)?;
+        if let Some(key) = &start.idempotency_key {
+            check_id("idempotency_key", key)?;
+        }
+        let (store, now) = (self.store, (self.options.clock)());
+        let driven = self.driving(event.name(), &start.loop_id)?;
+        let turn = driven.check_call(&start.tool_call_id)?;
+        let row = writing(store, |write| {
+            lease::hold(write, &driven.lease, now)?;
+            calls::start(write, driven, start, turn)
+        })?;
+        driven.call_started(start.tool_call_id.clone());
+        driven.events.push(event.clone());
+        Ok(Recorded::Call {
+            idempotency_key: row.idempotency_key,
+            attempts: row.attempts,
+        })
+    }
+
+    pub(super) fn turn_end(&mut self, end: &TurnEnd, event: &AgentEvent) -> RecordResult<Recorded> {
+        let (store, now) = (self.store, (self.options.clock)());
+        let driven = self.driving(event.name(), &end.loop_id)?;
+        let messages = driven.turn_messages(end)?;
+        let appended = writing(store, |write| {
+            lease::hold(write, &driven.lease, now)?;
+            let told: Vec<AgentMessage> = [&end.message]
+                .into_iter()
+                .flatten()
+                .chain(&end.tool_results)
+                .cloned()
+                .collect();
+            let counter = store.counter();
+            let appended = put(write, driven, &messages, &told, Some(event), counter)?;
+            if let Some(turn) = driven.turn_note(&messages, appended.seqs.start, end) {
+                write.insert_note(driven.in_loop, &Note::Turn(to_json(&turn)?))?;
+            }
+            put_children(write, driven)?;
+            put_config(write, driven, &messages)?;
+            Ok(appended)
+        })?;
+        driven.turn_written(!messages.is_empty());
+        Ok(Recorded::Turn(appended))
+    }
+
+    pub(super) fn agent_end(&mut self, end: &AgentEnd) -> RecordResult<Recorded> {
+        let (store, now) = (self.store, (self.options.clock)());
+        let driven = self.driving("agentEnd", &end.loop_id)?;
+        let messages = driven.last_messages(end);
+        let status = driven.status_after(end);
+        let rejection = end.rejection.clone().or_else(|| driven.rejection.clone());
+        let event = AgentEvent::AgentEnd(AgentEnd {
+            messages: Vec::new(),
+            ..end.clone()
+        });
+        writing(store, |write| {
+            lease::hold(write, &driven.lease, now)?;
+            put(write, driven, &messages, &[], Some(&event), store.counter())?;
+            put_children(write, driven)?;
+            put_config(write, driven, &messages)?;
+            edit_loop(write, driven.in_loop, |record| {
+                record.status = status.clone();
+                record.ended_at = end.timestamp.clone();
+                record.rejection = rejection;
+                record.usage = end.usage.clone();
+            })?;
+            fold(write, driven.in_loop)?;
+            set_status_driven(write, driven.in_loop, status, end.timestamp.as_ref())?;
+            Ok(lease::release(write, &driven.lease, now)?)
+        })?;
+        self.driven.remove(&end.loop_id);
+        Ok(Recorded::Ended)
+    }
+
+    /// Ends a loop as aborted; messages that ended are stored.
+    ///
+    /// # Errors
+    /// As [`SessionRecorder::record`].
+    pub fn abort(&mut self, loop_id: &LoopId) -> RecordResult<()> {
+        let end = AgentEnd {
+            aborted: Some(true),
+            ..AgentEnd::new(loop_id.clone())
+        };
+        self.agent_end(&end).map(|_| ())
+    }
+}
+
+impl Driven {
+    /// Returns what is still to be written of a loop that ends.
+    fn last_messages(&self, end: &AgentEnd) -> Vec<AgentMessage> {
+        match self.collected.is_empty() && !self.has_messages {
+            true => end.messages.clone(),
+            false => self.stamped(self.collected.clone()),
+        }
+    }
+
+    fn status_after(&self, end: &AgentEnd) -> LoopStatus {
+        if end.rejection.is_some() || self.rejection.is_some() {
+            LoopStatus::Rejected
+        } else if end.aborted == Some(true) {
+            LoopStatus::Aborted
+        } else {
+            LoopStatus::Completed
+        }
+    }
+}
+
+/// Writes messages and the events before them, and finishes the calls that they answer. `told` are
+/// messages that only the last event has.
+fn put(
+    write: &mut dyn StoreWrite,
+    driven: &Driven,
+    messages: &[AgentMessage],
+    told: &[AgentMessage],
+    last: Option<&AgentEvent>,
+    counter: &dyn TokenCounter,
+) -> StoreResult<Appended> {
+    let new = messages.iter().cloned().map(Into::into).collect();
+    let appended = append_driven(write, driven.in_loop, new, counter)?;
+    calls::finish(write, driven, messages)?;
+    let told: Vec<AgentMessage> = driven.collected.iter().chain(told).cloned().collect();
+    let known = Known::of(&told, messages, appended.seqs.start)?;
+    for event in driven.events.iter().chain(last) {
+        write.insert_note(driven.in_loop, &event_note(event, &known)?)?;
+    }
+    Ok(appended)
+}
+
+/// Links the loops of sub-agents with their caller, both ways.
+fn put_children(write: &mut dyn StoreWrite, driven: &Driven) -> StoreResult<()> {
+    if driven.children.is_empty() {
+        return Ok(());
+    }
+    edit_loop(write, driven.in_loop, |record: &mut LoopRecord| {
+        record
+            .child_loop_refs
+            .extend(driven.children.iter().cloned());
+    })?;
+    for child in &driven.children {
+        link_back(write, driven, child)?;
+    }
+    Ok(())
+}
+
+fn link_back(write: &mut dyn StoreWrite, driven: &Driven, child: &ChildLoopRef) -> StoreResult<()> {
+    let own = |id: &&crate::model::SessionId| **id != driven.session_id;
+    let Some(id) = child.child_session_id.as_ref().filter(own) else {
+        return Ok(());
+    };
+    let Some(row) = write.session(id)? else {
+        return Ok(());
+    };
+    spawned_by(write, row, |spawn| {
+        spawn.parent_session_id = driven.session_id.clone();
+        spawn.parent_loop_id = Some(driven.loop_id.clone());
+        spawn.tool_call_id = child.tool_call_id.clone();
+        spawn.tool_name = child.tool_name.clone();
+    })?;
+    Ok(())
+}
+
+/// Notes the model of a loop that began without saying it, from its first answer.
+fn put_config(
+    write: &mut dyn StoreWrite,
+    driven: &Driven,
+    messages: &[AgentMessage],
+) -> StoreResult<()> {
+    let answer = messages.iter().find_map(|message| match message.message() {
+        Some(Message::Assistant(answer)) => Some(answer),
+        _ => None,
+    });
+    let Some((model, provider)) = answer
+        .filter(|_| !driven.has_messages)
+        .and_then(|answer| Some((answer.model.clone()?, answer.provider.clone())))
+    else {
+        return Ok(());
+    };
+    edit_loop(write, driven.in_loop, |record| {
+        if record.config.is_none() {
+            record.config = Json::of(&snapshot(model, provider.unwrap_or_default())).ok();
+        }
+    })
+}
+
+fn snapshot(model: String, provider: String) -> LoopConfigSnapshot {
+    LoopConfigSnapshot {
+        model,
+        provider,
+        config_id: None,
+        name: None,
+        api: None,
+        base_url: None,
+        reasoning: None,
+        context_window: None,
+        max_tokens: None,
+        thinking_level: None,
+        temperature: None,
+        extra: Extra::default(),
+    }
+}

@@ -1,0 +1,227 @@
+//! One driver per loop: leases with a fencing token.
+//!
+//! A lease names its holder, and ends at a time by the wall clock unless it is renewed. Each taking
+//! raises its token, and every write of a holder compares the token within the transaction: who
+//! was overtaken cannot write, whatever its own clock says.
+//!
+//! **When the clock goes back.** A lease ends when the clock reaches `expires_at`, so that a clock
+//! that goes back never frees it early. So that it is not held for ever either: who finds
+//! `renewed_at` in the future knows that the clock went back, and counts the lease anew from now. A
+//! holder that died is then overtaken at most one term after somebody first asked; one that lives
+//! renews as before. A clock that goes forward may free a lease early; the token then keeps the
+//! old holder from writing.
+
+use super::error::{StoreError, StoreResult};
+use super::{LoopKey, StoreRead, StoreWrite};
+use crate::model::Time;
+
+/// A row of `leases`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRow {
+    /// The loop.
+    pub in_loop: LoopKey,
+    /// Who holds or held it.
+    pub owner: String,
+    /// Raised with each taking.
+    pub token: i64,
+    /// Its term in milliseconds.
+    pub ttl: i64,
+    /// Milliseconds since the epoch.
+    pub renewed_at: i64,
+    /// Milliseconds since the epoch.
+    pub expires_at: i64,
+    /// Whether it was let go or taken away.
+    pub released: bool,
+}
+
+impl LeaseRow {
+    /// Whether somebody may be driving the loop at `now`.
+    pub fn is_live(&self, now: i64) -> bool {
+        !self.released && now < self.expires_at
+    }
+}
+
+/// What a driver shows when it writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub(crate) in_loop: LoopKey,
+    pub(crate) owner: String,
+    pub(crate) token: i64,
+    pub(crate) ttl: i64,
+}
+
+impl Lease {
+    /// Returns who holds it.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// Returns its fencing token; a later holder has a larger one.
+    pub fn token(&self) -> i64 {
+        self.token
+    }
+}
+
+/// What came of taking a lease.
+#[derive(Debug)]
+pub enum Taking {
+    /// It was free or had ended.
+    Taken(Lease),
+    /// Somebody holds it. The transaction must commit all the same: a lease from a clock that went
+    /// back was counted anew.
+    Held(StoreError),
+}
+
+/// Returns milliseconds since the epoch.
+pub(crate) fn now() -> i64 {
+    Time::now().millis().unwrap_or_default()
+}
+
+/// Takes the lease of a loop for `ttl` milliseconds, if nobody holds it.
+///
+/// # Errors
+/// If the store refuses.
+pub fn take(
+    write: &mut dyn StoreWrite,
+    in_loop: LoopKey,
+    owner: &str,
+    ttl: i64,
+    now: i64,
+) -> StoreResult<Taking> {
+    let ttl = ttl.max(1);
+    let before = write.lease(in_loop)?;
+    if let Some(row) = before.as_ref().filter(|row| row.is_live(now)) {
+        let row = recounted(write, row, now)?;
+        return Ok(Taking::Held(held(write.as_read(), &row)?));
+    }
+    let lease = Lease {
+        in_loop,
+        owner: owner.to_owned(),
+        token: next_token(before.as_ref())?,
+        ttl,
+    };
+    write.put_lease(&row_of(&lease, now))?;
+    Ok(Taking::Taken(lease))
+}
+
+/// Checks within a write that the lease still holds, and renews it.
+///
+/// # Errors
+/// [`StoreError::LeaseLost`] if somebody else took it, or it was taken away.
+pub fn hold(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
+    check(write.as_read(), lease)?;
+    write.put_lease(&row_of(lease, now))
+}
+
+/// Lets a lease go.
+///
+/// # Errors
+/// As [`hold`].
+pub fn release(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
+    check(write.as_read(), lease)?;
+    write.put_lease(&LeaseRow {
+        released: true,
+        ..row_of(lease, now)
+    })
+}
+
+/// Takes a lease away from whoever holds it: its next write is refused.
+///
+/// # Errors
+/// If the store refuses.
+pub fn revoke(write: &mut dyn StoreWrite, in_loop: LoopKey) -> StoreResult<()> {
+    let Some(row) = write.lease(in_loop)? else {
+        return Ok(());
+    };
+    write.put_lease(&LeaseRow {
+        token: next_token(Some(&row))?,
+        released: true,
+        ..row
+    })
+}
+
+/// Lets a writer without a lease pass, if nobody drives the loop. A driver whose lease has ended is
+/// overtaken by it.
+///
+/// # Errors
+/// [`StoreError::LeaseHeld`] if somebody drives the loop.
+pub fn pass(write: &mut dyn StoreWrite, in_loop: LoopKey, now: i64) -> StoreResult<()> {
+    match write.lease(in_loop)? {
+        None => Ok(()),
+        Some(row) if row.released => Ok(()),
+        Some(row) if row.is_live(now) => Err(held(write.as_read(), &row)?),
+        Some(_) => revoke(write, in_loop),
+    }
+}
+
+fn check(read: &dyn StoreRead, lease: &Lease) -> StoreResult<()> {
+    let row = read.lease(lease.in_loop)?;
+    match row {
+        Some(row) if row.token == lease.token && !row.released => Ok(()),
+        other => Err(StoreError::LeaseLost {
+            loop_id: read.loop_by_key(lease.in_loop)?.loop_id.to_string(),
+            token: lease.token,
+            to: other.filter(|row| !row.released).map(|row| row.owner),
+        }),
+    }
+}
+
+/// Counts a lease anew from `now` if the clock stood later when it was renewed.
+fn recounted(write: &mut dyn StoreWrite, row: &LeaseRow, now: i64) -> StoreResult<LeaseRow> {
+    if row.renewed_at <= now {
+        return Ok(row.clone());
+    }
+    let row = LeaseRow {
+        renewed_at: now,
+        expires_at: now.saturating_add(row.ttl),
+        ..row.clone()
+    };
+    write.put_lease(&row)?;
+    Ok(row)
+}
+
+/// Counts the lease of a loop anew if the clock went back since it was renewed.
+///
+/// # Errors
+/// If the store refuses.
+pub fn recount(write: &mut dyn StoreWrite, in_loop: LoopKey, now: i64) -> StoreResult<()> {
+    match write.lease(in_loop)? {
+        Some(row) if row.is_live(now) => recounted(write, &row, now).map(|_| ()),
+        _ => Ok(()),
+    }
+}
+
+fn held(read: &dyn StoreRead, row: &LeaseRow) -> StoreResult<StoreError> {
+    Ok(StoreError::LeaseHeld {
+        loop_id: read.loop_by_key(row.in_loop)?.loop_id.to_string(),
+        owner: row.owner.clone(),
+        until: time_text(row.expires_at),
+    })
+}
+
+/// Returns milliseconds since the epoch as ISO-8601 text.
+pub(crate) fn time_text(ms: i64) -> String {
+    match Time::from_millis(ms) {
+        Some(time) => time.as_str().to_owned(),
+        None => format!("{ms} ms after the epoch"),
+    }
+}
+
+fn next_token(before: Option<&LeaseRow>) -> StoreResult<i64> {
+    before
+        .map_or(0, |row| row.token)
+        .checked_add(1)
+        .ok_or_else(|| StoreError::Damaged("the token of a lease is at its end".into()))
+}
+
+fn row_of(lease: &Lease, now: i64) -> LeaseRow {
+    LeaseRow {
+        in_loop: lease.in_loop,
+        owner: lease.owner.clone(),
+        token: lease.token,
+        ttl: lease.ttl,
+        renewed_at: now,
+        expires_at: now.saturating_add(lease.ttl),
+        released: false,
+    }
+}
