@@ -69,7 +69,12 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
         "INSERT INTO maintenance (session, kind, opened_at, detail) VALUES (9, 'prune', 'a', 'd');
          UPDATE maintenance SET closed_at = 'b', detail = 'done';
          INSERT INTO imports (session, format, path, file_name, imported_at)
-         VALUES (1, 'f', 'p', 'n', 'now'), (2, 'f', 'p', 'n', 'now');",
+         VALUES (1, 'f', 'p', 'n', 'now'), (2, 'f', 'p', 'n', 'now');
+         INSERT INTO leases (loop, owner, token, ttl, renewed_at, expires_at, released)
+         VALUES (1, 'o', 3, 1, 1, 2, 1), (2, 'o', 3, 1, 1, 2, 1);
+         INSERT INTO started_calls (loop, call_id, nth, tool_name, arguments, idempotency_key,
+             started_at, attempts)
+         VALUES (1, 'c', 0, 't', '{}', 'k', 'then', 1), (2, 'c', 0, 't', '{}', 'k', 'then', 1);",
     )
     .unwrap();
     (folder, file)
@@ -135,6 +140,8 @@ const TARGETS: &[Target] = &[
     target("manifests", "key", "manifest_id = 'x'", "key = 1"),
     target("imports", "key", "session = 2", "key = 1"), target("imports", "key", "rowid = 9", "key = 1"),
     target("imports", "key", "record_key = 'x'", "key = 1"),
+    target("started_calls", "key", "arguments = '[]'", "key = 1"), target("started_calls", "key", "rowid = 9", "key = 1"),
+    target("started_calls", "key", "idempotency_key = 'x'", "key = 1"), target("started_calls", "key", "tool_name = 'x'", "key = 1"),
 ];
 
 /// What nobody may change, maintenance or not.
@@ -145,6 +152,7 @@ const ALWAYS: &[Target] = &[
     target("blob_refs", "owner", "owner = 9", "owner = (1 << 32) | 2"),
     target("maintenance", "key", "closed_at = NULL", "key = 1"), target("maintenance", "key", "detail = 'x'", "key = 1"),
     target("maintenance", "key", "closed_at = 'c'", "key = 1"), target("maintenance", "key", "rowid = 9", "key = 1"),
+    target("leases", "loop", "token = 1", "loop = 1"), target("leases", "loop", "loop = 9", "loop = 1"),
     target("store_meta", "name", "value = x'00'", "name = 'import_key'"),
     target("store_meta", "name", "name = 'other'", "name = 'import_key'"),
 ];

@@ -76,6 +76,13 @@ promises! {
     what_leaves_the_index_is_not_found_and_can_come_again,
     a_removed_message_leaves_the_index,
     a_cleared_index_is_empty,
+    a_lease_is_as_it_was_last_written_and_its_token_never_goes_back,
+    a_lease_is_taken_once_renewed_and_lost,
+    loops_at_work_are_those_that_have_not_ended,
+    a_started_call_is_open_until_it_is_finished,
+    notes_come_in_order_and_go_together,
+    usage_is_summed_by_loop_and_model,
+    sessions_are_found_by_the_one_that_started_them,
 }
 
 const GO: StoreResult<ControlFlow<()>> = Ok(ControlFlow::Continue(()));
@@ -1036,4 +1043,188 @@ fn a_cleared_index_is_empty(store: &dyn SessionStore) {
     assert_eq!(finds(store, &asks("two"), &IndexFilter::default()), []);
     let open = read(store, |read| read.unindexed()).unwrap();
     assert_eq!(open, [row.key, other.key]);
+}
+
+fn lease_of(in_loop: LoopKey, token: i64) -> LeaseRow {
+    LeaseRow {
+        in_loop,
+        owner: "me".into(),
+        token,
+        ttl: 10,
+        renewed_at: 100,
+        expires_at: 110,
+        released: false,
+    }
+}
+
+fn a_lease_is_as_it_was_last_written_and_its_token_never_goes_back(store: &dyn SessionStore) {
+    let key = told(store, "s", 1).row(0).key;
+    let lease = || read(store, |read| read.lease(key)).unwrap();
+    assert_eq!(lease(), None);
+    write(store, |write| write.put_lease(&lease_of(key, 2))).unwrap();
+    let released = LeaseRow {
+        released: true,
+        owner: "you".into(),
+        ..lease_of(key, 2)
+    };
+    write(store, |write| write.put_lease(&released)).unwrap();
+    assert_eq!(lease(), Some(released.clone()));
+    write(store, |write| write.put_lease(&lease_of(key, 1))).unwrap_err();
+    assert_eq!(lease(), Some(released));
+}
+
+fn a_lease_is_taken_once_renewed_and_lost(store: &dyn SessionStore) {
+    let key = told(store, "s", 1).row(0).key;
+    let take =
+        |owner: &str, now| write(store, |write| lease::take(write, key, owner, 10, now)).unwrap();
+    let lease::Taking::Taken(first) = take("first", 0) else {
+        panic!("it is free");
+    };
+    assert!(matches!(
+        take("second", 9),
+        lease::Taking::Held(StoreError::LeaseHeld { .. })
+    ));
+    write(store, |write| lease::hold(write, &first, 9)).unwrap();
+    assert!(matches!(take("second", 18), lease::Taking::Held(_)));
+    let lease::Taking::Taken(second) = take("second", 19) else {
+        panic!("it has ended");
+    };
+    assert!(second.token() > first.token());
+    for lost in [lease::hold, lease::release] {
+        let error = write(store, |write| lost(write, &first, 20)).unwrap_err();
+        assert!(matches!(error, StoreError::LeaseLost { .. }), "{error}");
+    }
+    write(store, |write| lease::release(write, &second, 20)).unwrap();
+    let lease::Taking::Taken(third) = take("third", 20) else {
+        panic!("it was let go");
+    };
+    assert!(third.token() > second.token());
+    write(store, |write| lease::revoke(write, key)).unwrap();
+    let error = write(store, |write| lease::hold(write, &third, 21)).unwrap_err();
+    assert!(
+        matches!(error, StoreError::LeaseLost { to: None, .. }),
+        "{error}"
+    );
+}
+
+fn loops_at_work_are_those_that_have_not_ended(store: &dyn SessionStore) {
+    let mut one = told(store, "s", 1);
+    one.start_loop(Some(0), None);
+    let other = told(store, "t", 0);
+    let at_work = |session| read(store, |read| read.loops_at_work(session)).unwrap();
+    let keys = [one.row(0).key, one.row(1).key, other.row(0).key];
+    assert_eq!(at_work(None), keys);
+    assert_eq!(at_work(Some(one.row(0).session)), keys[..2]);
+    for (at, status) in [(0, LoopStatus::Completed), (1, LoopStatus::Pending)] {
+        write(store, |write| append::set_status(write, keys[at], status)).unwrap();
+    }
+    assert_eq!(at_work(None), keys[1..]);
+}
+
+fn a_started_call_is_open_until_it_is_finished(store: &dyn SessionStore) {
+    let row = told(store, "s", 1).row(0);
+    let call = CallRow {
+        in_loop: row.key,
+        call_id: "c".into(),
+        nth: 0,
+        tool_name: "pay".into(),
+        arguments: Some("{}".into()),
+        idempotency_key: "k".into(),
+        turn_index: None,
+        started_at: "then".into(),
+        attempts: 1,
+        finished_at: None,
+    };
+    write(store, |write| write.insert_call(&call)).unwrap();
+    write(store, |write| write.insert_call(&call)).unwrap_err();
+    let open = |session| read(store, |read| read.open_calls(session)).unwrap();
+    assert_eq!(open(None), [call.clone()]);
+    assert_eq!(open(Some(SessionKey::default())), []);
+    let other = CallRow {
+        arguments: Some("[]".into()),
+        ..call.clone()
+    };
+    write(store, |write| write.update_call(&other)).unwrap_err();
+    let again = CallRow {
+        attempts: 2,
+        turn_index: Some(7),
+        ..call
+    };
+    write(store, |write| write.update_call(&again)).unwrap();
+    assert_eq!(open(Some(row.session)), [again.clone()]);
+    let done = CallRow {
+        arguments: None,
+        finished_at: Some("now".into()),
+        ..again.clone()
+    };
+    write(store, |write| write.update_call(&done)).unwrap();
+    assert_eq!(open(None), []);
+    assert_eq!(
+        read(store, |read| read.calls(row.key, "c")).unwrap(),
+        [done]
+    );
+    write(store, |write| write.update_call(&again)).unwrap_err();
+}
+
+fn notes_come_in_order_and_go_together(store: &dyn SessionStore) {
+    let (one, other) = (
+        told(store, "s", 0).row(0).key,
+        told(store, "t", 0).row(0).key,
+    );
+    let notes = [
+        Note::Event("1".into()),
+        Note::Turn("2".into()),
+        Note::Event("3".into()),
+    ];
+    write(store, |write| {
+        write.insert_note(other, &notes[2])?;
+        notes
+            .iter()
+            .try_for_each(|note| write.insert_note(one, note))
+    })
+    .unwrap();
+    assert_eq!(read(store, |read| read.notes(one)).unwrap(), notes);
+    write(store, |write| write.remove_notes(one)).unwrap();
+    assert_eq!(read(store, |read| read.notes(one)).unwrap(), []);
+    assert_eq!(read(store, |read| read.notes(other)).unwrap(), notes[2..]);
+}
+
+fn usage_is_summed_by_loop_and_model(store: &dyn SessionStore) {
+    let history = told(store, "s", 1);
+    let spent = |model: &str, usage: &str| -> AgentMessage {
+        let text =
+            format!(r#"{{"role":"assistant","content":[],"model":"{model}","usage":{usage}}}"#);
+        serde_json::from_str(&text).unwrap()
+    };
+    history.append(
+        0,
+        vec![
+            spent("m", r#"{"input":1,"output":2,"cost":0.5}"#),
+            spent(
+                "m",
+                r#"{"input":10,"output":20,"total_tokens":40,"cost":{"total":1}}"#,
+            ),
+            spent("n", r#"{"input":"x","output":1e30,"cost":"free"}"#),
+        ],
+    );
+    let usage = read(store, |read| read.usage(history.row(0).session)).unwrap();
+    let rows: Vec<_> = usage
+        .iter()
+        .map(|row| (row.model.as_deref(), row.input, row.total))
+        .collect();
+    assert_eq!(rows[0], (Some("m"), 11, 43));
+    assert_eq!(usage[0].cost, 1.5);
+    assert!(rows.len() <= 2);
+}
+
+fn sessions_are_found_by_the_one_that_started_them(store: &dyn SessionStore) {
+    let parent = told(store, "s", 0).row(0).session;
+    let key = write(store, |write| {
+        let json = r#"{"session_id":"sub","parent_spawn_ref":{"parent_session_id":"s"}}"#;
+        let session: Session = serde_json::from_str(json).unwrap();
+        session::create_session(write, &session, None, None)
+    })
+    .unwrap();
+    assert_eq!(read(store, |read| read.started_by(parent)).unwrap(), [key]);
+    assert_eq!(read(store, |read| read.started_by(key)).unwrap(), []);
 }

@@ -77,7 +77,7 @@ WHEN (NEW.key IS NOT OLD.key OR NEW.loop IS NOT OLD.loop OR NEW.call_id IS NOT O
         WHERE l.key = OLD.loop AND m.closed_at IS NULL
     )
 BEGIN
-    SELECT RAISE(ABORT, 'a started call is only finished');
+    SELECT RAISE(ABORT, 'a started call is never changed but to finish it');
 END;
 
 CREATE TRIGGER started_calls_no_delete

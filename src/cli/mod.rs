@@ -24,6 +24,7 @@ mod index;
 mod output;
 mod progress;
 mod recount;
+mod recover;
 mod redo;
 mod replay;
 mod search;
@@ -96,6 +97,7 @@ enum Command {
     Verify(verify::Args),
     Backup(backup::Args),
     Recount(recount::Args),
+    Recover(recover::Args),
     Eval(eval::Args),
     Completions(completions::Args),
 }
@@ -193,6 +195,7 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Verify(args) => verify::run(app, args),
         Command::Backup(args) => backup::run(app, args),
         Command::Recount(args) => recount::run(app, args),
+        Command::Recover(args) => recover::run(app, args),
         Command::Eval(args) => eval::run(app, args),
         Command::Completions(args) => completions::run(app, args),
     }

@@ -57,10 +57,10 @@ impl Place {
 
     fn told(&self) -> String {
         let words = match self.0 {
-            Role::User => "user message",
-            Role::Assistant => "answer",
-            Role::ToolResult => "tool result",
-            Role::Extension => "note",
+            Role::User => "a user message",
+            Role::Assistant => "an answer",
+            Role::ToolResult => "a tool result",
+            Role::Extension => "a note",
         };
         match self.1.as_str() {
             "" => words.to_owned(),
@@ -176,7 +176,7 @@ impl Driven {
             None if self.open.is_empty() => Err(RecordError::NoMessage {
                 event: name,
                 loop_id: self.id(),
-                message: "message".into(),
+                message: "a message".into(),
             }),
             None => Ok(()),
         }

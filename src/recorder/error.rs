@@ -60,7 +60,7 @@ pub enum RecordError {
         last: Option<i64>,
     },
     /// A message ended or went on that never began.
-    #[error("`{event}` for a {message} of loop `{loop_id}` that never began")]
+    #[error("`{event}` for {message} of loop `{loop_id}` that never began")]
     NoMessage {
         /// The event.
         event: &'static str,
@@ -70,7 +70,7 @@ pub enum RecordError {
         message: String,
     },
     /// A message began twice.
-    #[error("a {message} of loop `{loop_id}` begins before the one before has ended")]
+    #[error("{message} of loop `{loop_id}` begins before the one before has ended")]
     MessageOpen {
         /// The loop.
         loop_id: String,

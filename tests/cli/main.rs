@@ -13,6 +13,7 @@ mod measuring;
 mod overlays;
 mod provider;
 mod reading;
+mod recovering;
 mod refusals;
 mod searching;
 #[cfg(feature = "http")]

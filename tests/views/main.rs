@@ -9,7 +9,7 @@ mod stage;
 use stage::Stage;
 
 /// The columns that are promised, in their order. New ones may only come after them.
-const CONTRACT: [(&str, &str); 12] = [
+const CONTRACT: [(&str, &str); 13] = [
     (
         "v_sessions",
         "session_id agent_id title created_at last_active_at current_loop_id loops turns messages
@@ -65,6 +65,11 @@ const CONTRACT: [(&str, &str); 12] = [
         "session_id manifest_id loop_id recorded_at older_loops messages tokens bytes counter
          sha256 parts",
     ),
+    (
+        "v_session_tree",
+        "session_id parent_session_id parent_loop_id tool_call_id input output total cost
+         tree_sessions tree_input tree_output tree_total tree_cost",
+    ),
 ];
 
 #[test]
@@ -82,7 +87,10 @@ fn every_view_has_the_promised_columns_in_their_order() {
 
 #[test]
 fn every_view_has_a_comment_in_its_migration() {
-    let text = include_str!("../../migrations/sqlite/V2__views.sql");
+    let text = concat!(
+        include_str!("../../migrations/sqlite/V2__views.sql"),
+        include_str!("../../migrations/sqlite/V8__recorder.sql"),
+    );
     let lines: Vec<&str> = text.lines().collect();
     for (at, line) in lines.iter().enumerate() {
         if line.starts_with("CREATE VIEW") {
@@ -96,7 +104,11 @@ fn an_empty_database_has_empty_views() {
     let stage = Stage::new("only a session");
     for (view, _) in CONTRACT {
         let rows = stage.rows(&format!("SELECT count(*) FROM {view}"));
-        assert_eq!(rows[0][0], usize::from(view == "v_sessions"), "{view}");
+        assert_eq!(
+            rows[0][0],
+            usize::from(["v_sessions", "v_session_tree"].contains(&view)),
+            "{view}"
+        );
     }
 }
 

@@ -1,0 +1,195 @@
+//! An agent that records as it works, is killed in the middle of a payment, and goes on.
+//!
+//! The model and the tool are made up; the rest is what a real agent would do. Run it with
+//! `cargo run --example agent`.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+
+use loopstore::recorder::event::*;
+use loopstore::recorder::{RecoverRequest, recover};
+use loopstore::*;
+
+const INVOICES: u32 = 12;
+
+/// A bank that pays once for each idempotency key.
+#[derive(Default)]
+struct Bank {
+    seen: BTreeSet<String>,
+    paid: u32,
+}
+
+impl Bank {
+    fn pay(&mut self, key: &str) {
+        if self.seen.insert(key.to_owned()) {
+            self.paid += 1;
+        }
+    }
+}
+
+struct Agent<'a> {
+    store: &'a SqliteStore,
+    recorder: SessionRecorder<'a>,
+    session: SessionId,
+    loop_id: LoopId,
+}
+
+/// What the model answers to what it sees: it pays the next invoice.
+fn model(seen: &[AgentMessage], turn: u32) -> AgentMessage {
+    let text = format!("Invoice {turn} is due; I read {} messages.", seen.len());
+    let args = Json::parse(&format!("{{\"invoice\":{turn},\"euro\":12}}")).unwrap_or_default();
+    let call = Content::tool_call(format!("pay-{turn}"), "pay", args);
+    Message::Assistant(AssistantMessage {
+        content: vec![Content::text(text), call],
+        ..AssistantMessage::default()
+    })
+    .into()
+}
+
+fn receipt(call: &ToolCall) -> AgentMessage {
+    Message::ToolResult(ToolResultMessage {
+        tool_call_id: call.id.clone(),
+        tool_name: call.name.clone(),
+        content: vec![Content::text("paid\n".repeat(40))],
+        ..ToolResultMessage::default()
+    })
+    .into()
+}
+
+impl Agent<'_> {
+    fn message(&mut self, message: AgentMessage) -> Result<(), RecordError> {
+        let start = MessageStart::new(self.loop_id.clone(), message.clone());
+        self.recorder.record(AgentEvent::MessageStart(start))?;
+        let end = MessageEnd::new(self.loop_id.clone(), message);
+        self.recorder.record(AgentEvent::MessageEnd(end))?;
+        Ok(())
+    }
+
+    /// One turn: the context, the model, the tool. `dies` ends the process between the payment and
+    /// its receipt.
+    fn turn(&mut self, turn: u32, bank: &mut Bank, dies: bool) -> Result<(), Box<dyn Error>> {
+        let start = TurnStart::new(self.loop_id.clone(), turn);
+        self.recorder.record(AgentEvent::TurnStart(start))?;
+        // What is stored, compacted when the window fills, and what this turn adds.
+        let mut seen = self.context()?.messages;
+        if turn == 0 {
+            let prompt: AgentMessage = Message::user("Pay all invoices that are due.").into();
+            self.message(prompt.clone())?;
+            seen.push(prompt);
+        }
+        let answer = model(&seen, turn);
+        let calls: Vec<ToolCall> = answer
+            .message()
+            .into_iter()
+            .flat_map(Message::tool_calls)
+            .cloned()
+            .collect();
+        self.message(answer)?;
+        for call in calls {
+            let start = ToolExecutionStart::new(
+                self.loop_id.clone(),
+                &call.id,
+                &call.name,
+                call.arguments.clone(),
+            );
+            // Durable before the bank hears of it.
+            let recorded = self
+                .recorder
+                .record(AgentEvent::ToolExecutionStart(start))?;
+            let Recorded::Call {
+                idempotency_key,
+                attempts,
+            } = recorded
+            else {
+                return Err("a call was expected".into());
+            };
+            if attempts > 1 {
+                println!(
+                    "  {} is tried again with the key of its first attempt",
+                    call.id
+                );
+            }
+            bank.pay(&idempotency_key);
+            if dies {
+                return Err("the process is gone".into());
+            }
+            let end = ToolExecutionEnd::new(self.loop_id.clone(), &call.id, &call.name);
+            self.recorder.record(AgentEvent::ToolExecutionEnd(end))?;
+            self.message(receipt(&call))?;
+        }
+        self.recorder
+            .record(AgentEvent::TurnEnd(TurnEnd::new(self.loop_id.clone())))?;
+        Ok(())
+    }
+
+    /// What is stored, as the next model call should see it.
+    fn context(&self) -> Result<Context, Box<dyn Error>> {
+        let config = CompactionConfig {
+            keep_first_turns: 1,
+            keep_recent: KeepRecent::Turns(2),
+            max_summary_tokens: 150,
+            ..CompactionConfig::default()
+        };
+        let window = ContextConfig {
+            max_context_tokens: 700,
+            ..ContextConfig::default()
+        };
+        let compactor = Compactor::new(self.store, config, window);
+        let next = compactor.maybe_compact(&self.session, Some(&self.loop_id))?;
+        for report in next.reports.iter().filter(|report| report.run.is_some()) {
+            println!(
+                "  compacted: {} -> {} tokens",
+                report.before.tokens, report.after.tokens
+            );
+        }
+        Ok(next.context)
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let store = SqliteStore::in_memory()?;
+    let (session, loop_id) = (SessionId::new("bills")?, LoopId::new("bills.1")?);
+    let mut bank = Bank::default();
+
+    println!("An agent begins.");
+    let mut first = Agent {
+        store: &store,
+        recorder: SessionRecorder::new(&store, RecorderOptions::default()),
+        session: session.clone(),
+        loop_id: loop_id.clone(),
+    };
+    let start = AgentStart::new(session.clone(), loop_id.clone());
+    first.recorder.record(AgentEvent::AgentStart(start))?;
+    let died = (0..INVOICES).find(|turn| first.turn(*turn, &mut bank, *turn == 8).is_err());
+    println!("It dies in turn {died:?}, between a payment and its receipt.");
+
+    // `all`, since its lease has minutes left; `loopstore recover` waits for the end of it.
+    let report = recover(
+        &store,
+        &RecoverRequest {
+            all: true,
+            ..RecoverRequest::default()
+        },
+    )?;
+    for call in &report.calls {
+        println!(
+            "Started, result unknown: {} {}",
+            call.tool_call_id,
+            call.arguments.as_str()
+        );
+    }
+
+    println!("Another one goes on.");
+    let options = RecorderOptions::default();
+    let (recorder, resumed) = SessionRecorder::open(&store, options, &session, &loop_id)?;
+    let mut second = Agent { recorder, ..first };
+    for turn in resumed.turns..INVOICES {
+        second.turn(turn, &mut bank, false)?;
+    }
+    second
+        .recorder
+        .record(AgentEvent::AgentEnd(AgentEnd::new(loop_id)))?;
+    println!("{INVOICES} invoices, {} payments.", bank.paid);
+    assert_eq!(bank.paid, INVOICES);
+    Ok(())
+}

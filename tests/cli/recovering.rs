@@ -1,0 +1,85 @@
+//! What a crash left behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use loopstore::recorder::event::*;
+use loopstore::*;
+
+use crate::stage::Stage;
+
+/// A session whose agent died between a payment and its receipt, at `now`.
+fn died(stage: &Stage, name: &str, now: i64) {
+    let store = stage.store();
+    let options = RecorderOptions {
+        owner: "host/agent\u{1b}[31m".into(),
+        ttl: Duration::from_secs(60),
+        clock: Arc::new(move || now),
+        ..RecorderOptions::default()
+    };
+    let mut recorder = SessionRecorder::new(&store, options);
+    let in_loop = LoopId::new(format!("{name}.1")).unwrap();
+    let start = AgentStart::new(SessionId::new(name).unwrap(), in_loop.clone());
+    recorder.record(AgentEvent::AgentStart(start)).unwrap();
+    let turn = TurnStart::new(in_loop.clone(), 0);
+    recorder.record(AgentEvent::TurnStart(turn)).unwrap();
+    let args = Json::parse("{\"euro\":12}").unwrap();
+    let call = ToolExecutionStart::new(in_loop, "c1", "pay", args);
+    recorder
+        .record(AgentEvent::ToolExecutionStart(call))
+        .unwrap();
+}
+
+/// Returns what was said without the time of the start.
+fn told(stage: &Stage, line: &str) -> String {
+    let said = stage.say(line).to_string();
+    let lines = said
+        .lines()
+        .map(|line| match line.split_once(", started ") {
+            Some((before, after)) => {
+                format!("{before}, started{}", &after[after.find(" (").unwrap()..])
+            }
+            None => line.to_owned(),
+        });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn loops_without_a_driver_are_aborted_and_their_calls_listed() {
+    let stage = Stage::empty();
+    died(&stage, "gone", 1_000);
+    died(&stage, "alive", 32_503_680_000_000);
+    assert_snapshot!(told(&stage, "recover gone --dry-run"), @"");
+    let report = stage.json("recover gone");
+    assert_eq!(report["aborted"][0]["loop"], "gone.1");
+    assert_eq!(report["calls"][0]["arguments"]["euro"], 12);
+    assert_eq!(
+        report["calls"][0]["idempotency_key"]
+            .as_str()
+            .unwrap()
+            .len(),
+        64
+    );
+    assert_eq!(
+        stage.json("recover alive --dry-run")["left"][0]["owner"],
+        "host/agent\u{1b}[31m"
+    );
+    assert_eq!(stage.json("recover --all")["aborted"][0]["loop"], "alive.1");
+    let again = stage.json("recover");
+    assert_eq!(
+        (
+            again["aborted"].as_array().unwrap().len(),
+            again["calls"].as_array().unwrap().len()
+        ),
+        (0, 2)
+    );
+    assert_snapshot!(stage.say("recover nobody"), @"");
+}
+
+#[test]
+fn where_nothing_runs_nothing_is_done() {
+    let stage = Stage::empty();
+    drop(stage.store());
+    assert_snapshot!(stage.say("recover"), @"No loop is pending or running.");
+}
