@@ -132,9 +132,14 @@ END;
 
 CREATE INDEX loops_at_work ON loops (session) WHERE status IN ('Pending', 'Running');
 
--- The session that started this one.
+-- The session that started this one. CAST, so that both sides of a comparison have one affinity:
+-- without it the index is not used.
 CREATE INDEX sessions_started_by ON sessions (
-    CASE WHEN json_valid(meta) THEN json_extract(meta, '$.parent_spawn_ref.parent_session_id') END
+    CAST(
+        CASE WHEN json_valid(meta)
+            THEN json_extract(meta, '$.parent_spawn_ref.parent_session_id') END
+        AS TEXT
+    )
 );
 
 -- Internal. Sessions with where they were started and what providers reported for them.
@@ -175,28 +180,35 @@ FROM sessions s;
 CREATE VIEW v_session_tree AS
 SELECT
     s.session_id, s.parent_session_id, s.parent_loop_id, s.tool_call_id,
-    CAST(s.spend ->> 0 AS INTEGER) AS input,
-    CAST(s.spend ->> 1 AS INTEGER) AS output,
-    CAST(s.spend ->> 2 AS INTEGER) AS total,
-    s.spend ->> 3 AS cost,
+    CAST(own.value ->> 0 AS INTEGER) AS input,
+    CAST(own.value ->> 1 AS INTEGER) AS output,
+    CAST(own.value ->> 2 AS INTEGER) AS total,
+    own.value ->> 3 AS cost,
     tree.value ->> 0 AS tree_sessions,
     CAST(tree.value ->> 1 AS INTEGER) AS tree_input,
     CAST(tree.value ->> 2 AS INTEGER) AS tree_output,
     CAST(tree.value ->> 3 AS INTEGER) AS tree_total,
     tree.value ->> 4 AS tree_cost
-FROM session_spend s CROSS JOIN json_each((
+FROM session_spend s
+-- A row of json_each() is computed once; a column of a view each time that it is named.
+CROSS JOIN json_each(json_array(json(s.spend))) own
+CROSS JOIN json_each((
     -- UNION drops what was seen, so that a circle ends.
     WITH RECURSIVE below (session_id) AS (
         SELECT s.session_id
         UNION
         SELECT c.session_id FROM below b CROSS JOIN sessions c
-            ON CASE WHEN json_valid(c.meta)
-                THEN json_extract(c.meta, '$.parent_spawn_ref.parent_session_id') END
-                = b.session_id
+            ON CAST(
+                CASE WHEN json_valid(c.meta)
+                    THEN json_extract(c.meta, '$.parent_spawn_ref.parent_session_id') END
+                AS TEXT
+            ) = b.session_id
     )
     SELECT json_array(json_array(
-        count(*), total(x.spend ->> 0), total(x.spend ->> 1), total(x.spend ->> 2),
-        total(x.spend ->> 3)
+        count(*), total(sum.value ->> 0), total(sum.value ->> 1), total(sum.value ->> 2),
+        total(sum.value ->> 3)
     ))
-    FROM below b CROSS JOIN session_spend x ON x.session_id = b.session_id
+    FROM below b
+        CROSS JOIN session_spend x ON x.session_id = b.session_id
+        CROSS JOIN json_each(json_array(json(x.spend))) sum
 )) tree;

@@ -8,7 +8,7 @@ use crate::store::error::{StoreError, StoreResult};
 use crate::store::*;
 
 const CALL: &str = "SELECT c.loop, c.call_id, c.nth, c.tool_name, c.arguments, c.idempotency_key,
-    c.turn_index, c.started_at, c.attempts, c.finished_at FROM started_calls c";
+    c.turn_index, c.started_at, c.attempts, c.finished_at";
 
 fn lease_row(row: &Fields<'_, '_>) -> StoreResult<LeaseRow> {
     Ok(LeaseRow {
@@ -76,7 +76,7 @@ impl Reader<'_> {
         session: Option<SessionKey>,
     ) -> StoreResult<Vec<LoopKey>> {
         self.all(
-            "SELECT key FROM loops
+            "SELECT key FROM loops INDEXED BY loops_at_work
              WHERE status IN ('Pending', 'Running') AND (?1 IS NULL OR session = ?1)
              ORDER BY key",
             [session.map(|key| key.0)],
@@ -86,14 +86,17 @@ impl Reader<'_> {
 
     pub(super) fn read_open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
         let sql = format!(
-            "{CALL} JOIN loops l ON l.key = c.loop
+            "{CALL} FROM started_calls c INDEXED BY started_calls_open
+                 JOIN loops l ON l.key = c.loop
              WHERE c.finished_at IS NULL AND (?1 IS NULL OR l.session = ?1) ORDER BY c.key"
         );
         self.all(&sql, [session.map(|key| key.0)], call_row)
     }
 
     pub(super) fn read_calls(&self, in_loop: LoopKey, id: &str) -> StoreResult<Vec<CallRow>> {
-        let sql = format!("{CALL} WHERE c.loop = ?1 AND c.call_id = ?2 ORDER BY c.nth");
+        let sql = format!(
+            "{CALL} FROM started_calls c WHERE c.loop = ?1 AND c.call_id = ?2 ORDER BY c.nth"
+        );
         self.all(&sql, params![in_loop.0, id], call_row)
     }
 
@@ -136,9 +139,11 @@ impl Reader<'_> {
     pub(super) fn read_started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
         self.all(
             "SELECT c.key FROM sessions p CROSS JOIN sessions c
-             ON CASE WHEN json_valid(c.meta)
-                 THEN json_extract(c.meta, '$.parent_spawn_ref.parent_session_id') END
-                 = p.session_id
+             ON CAST(
+                 CASE WHEN json_valid(c.meta)
+                     THEN json_extract(c.meta, '$.parent_spawn_ref.parent_session_id') END
+                 AS TEXT
+             ) = p.session_id
              WHERE p.key = ?1 ORDER BY c.key",
             [session.0],
             |row| Ok(SessionKey(row.get("key")?)),
