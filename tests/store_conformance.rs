@@ -1138,7 +1138,7 @@ fn a_started_call_is_open_until_it_is_finished(store: &dyn SessionStore) {
     write(store, |write| write.insert_call(&call)).unwrap();
     write(store, |write| write.insert_call(&call)).unwrap_err();
     let open = |session| read(store, |read| read.open_calls(session)).unwrap();
-    assert_eq!(open(None), [call.clone()]);
+    assert_eq!(open(None), std::slice::from_ref(&call));
     assert_eq!(open(Some(SessionKey::default())), []);
     let other = CallRow {
         arguments: Some("[]".into()),
@@ -1151,7 +1151,7 @@ fn a_started_call_is_open_until_it_is_finished(store: &dyn SessionStore) {
         ..call
     };
     write(store, |write| write.update_call(&again)).unwrap();
-    assert_eq!(open(Some(row.session)), [again.clone()]);
+    assert_eq!(open(Some(row.session)), std::slice::from_ref(&again));
     let done = CallRow {
         arguments: None,
         finished_at: Some("now".into()),

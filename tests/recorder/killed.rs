@@ -137,14 +137,11 @@ fn turns_after(heard: &[String], call: &str) -> bool {
     turns_of(&heard[at..]) > 0
 }
 
-/// Every acknowledged turn is there, once; at most one more was on its way.
+/// Every acknowledged turn is there, once, and what came before the kill arrived is whole.
 fn check(store: &SqliteStore, heard: &[String]) {
     let turns = turns_of(heard);
     let stored = row(store, "a").totals.turns as usize;
-    assert!(
-        stored == turns || stored > turns,
-        "{stored} turns, {turns} told"
-    );
+    assert!(stored >= turns, "{stored} turns, {turns} told");
     let expected: Vec<String> = (0..stored)
         .flat_map(|at| ["prompt", "answer", "paid"].map(|what| format!("{at}:a {what} {at}")))
         .collect();
