@@ -13,8 +13,8 @@ use crate::store::append::size_through;
 use crate::store::codec;
 use crate::store::in_force::Link;
 use crate::store::{
-    self, BlockMessage, BlockRow, CoverageRow, Disposition, Layout, LoopKey, MessageSize, NewBlock,
-    Section, Size, StoreError, StoreRead, StoreResult, Turns,
+    self, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, Layout, LoopKey,
+    MessageSize, NewBlock, Section, Size, StoreError, StoreRead, StoreResult, Turns,
 };
 use crate::tokens::TokenCounter;
 
@@ -259,6 +259,9 @@ impl Parts<'_> {
                 replaces: None,
                 body,
             });
+        }
+        if self.block.row.kind == BlockKind::Rollup && !self.block.messages.is_empty() {
+            return self.cover(turns, Disposition::RolledUp);
         }
         for (turns, disposition) in dispositions(turns, &summary.turns) {
             self.cover(turns, disposition)?;

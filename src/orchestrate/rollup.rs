@@ -1,17 +1,16 @@
 //! Rollups: one summary for everything before the scope.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::AtomicU64;
 
 use super::blocks;
-use super::work::{Made, Planned, Work};
+use super::work::{Made, Work};
 use crate::compaction::plan::{Answer, Kept, LoopFacts, Spot, window};
 use crate::compaction::{
-    CompactionConfig, ContextConfig, Draft, LoopSlice, OlderLoops, RollupSlice, StrategyError,
-    Summary, cut_recent,
+    CompactionConfig, ContextConfig, Draft, LoopSlice, OlderLoops, RollupSlice, Shown,
+    StrategyError, Summary, cut_recent,
 };
 use crate::context::shown_messages;
-use crate::model::Role;
+use crate::model::{LoopId, Role};
 use crate::store::append::size_through;
 use crate::store::in_force::Link;
 use crate::store::{
@@ -120,16 +119,27 @@ impl Work<'_> {
             Some(link) => store::read(self.store, |read| shown_messages(read, link)),
             None => Ok(Vec::new()),
         };
+        let loops = links.iter().map(|link| link.row.loop_id.clone()).collect();
+        self.text_of(loops, self.ground.base > 0, &read, &self.rung.config)
+    }
+
+    fn text_of(
+        &self,
+        loops: Vec<LoopId>,
+        extends: bool,
+        read: &dyn Fn(usize) -> StoreResult<Vec<Shown>>,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
         let task = || store::read(self.store, |read| first_prompt(read, self.ground.leaf));
         let slice = RollupSlice {
-            loops: links.iter().map(|link| link.row.loop_id.clone()).collect(),
-            extends: self.ground.base > 0,
+            loops,
+            extends,
             round: self.ground.round,
             counter: self.store.counter(),
-            read: &read,
+            read,
             task: &task,
         };
-        let summary = self.strategy.rollup(&slice, &self.rung.config)?;
+        let summary = self.strategy.rollup(&slice, config)?;
         blocks::check_summary(&summary).map_err(StrategyError::Failed)?;
         Ok(summary)
     }
@@ -205,86 +215,64 @@ impl Work<'_> {
         (depth, kept)
     }
 
-    /// Makes the next block of a leaf on which a rollup stands: what that one shows stays, and the
-    /// turns that have aged since are compacted behind it.
-    pub(super) fn extend_leaf(&mut self, rollup: &BlockRow) -> Result<Planned, StrategyError> {
-        let (depth, kept) = self.aged(rollup);
-        let link = &self.ground.chain.links[depth];
-        let aged = rollup.layout.compacted.map_or(0, Turns::end);
-        let through = self.through(depth, &kept.layout())?;
-        let mut planned = Planned {
-            kept: vec![(depth, kept, through)],
-            made: Vec::new(),
+    /// Returns the sections of the next block of a leaf on which a rollup stands: the text of that
+    /// one and the turns that have aged since become one text.
+    pub(super) fn leaf_draft(
+        &mut self,
+        rollup: &BlockRow,
+        slice: &LoopSlice<'_>,
+    ) -> Result<Draft, StrategyError> {
+        let recent = match self.rung.texts {
+            true => self.strategy.keep_recent(slice, &self.rung.config)?,
+            false => cut_recent(slice, &self.rung.config)?,
         };
-        let turns = Turns::of(aged..kept.recent);
-        if turns.is_none() && self.rung.prune.is_none() {
-            return Ok(planned);
-        }
-        let slice = LoopSlice {
-            store: self.store,
-            in_loop: link.row.key,
-            loop_id: link.row.loop_id.clone(),
-            is_current: true,
-            layout: Layout {
-                first: None,
-                compacted: turns,
-                recent: Turns::of(kept.recent..kept.turns),
-            },
-            before: None,
-            round: self.ground.round,
-            read: AtomicU64::default(),
-            through,
+        let summary = match slice.layout.compacted {
+            Some(turns) if self.rung.texts => self.leaf_text(rollup, slice, turns)?,
+            _ => Summary::default(),
         };
-        let (new, mut recent) = if self.rung.texts {
-            let new = match turns {
-                Some(turns) => {
-                    let config = &self.rung.config;
-                    self.strategy.keep_compacted(&slice, turns, config)?
-                }
-                None => Summary::default(),
-            };
-            blocks::check_summary(&new).map_err(StrategyError::Failed)?;
-            (new, self.strategy.keep_recent(&slice, &self.rung.config)?)
-        } else {
-            (Summary::default(), cut_recent(&slice, &self.rung.config)?)
-        };
-        self.note(&new);
-        let replaced = Draft {
-            recent: recent.clone(),
-            ..Draft::default()
-        };
-        store::read(self.store, |read| {
-            let current = self.current_cycle(depth);
-            blocks::check_messages(read, link.row.key, through, &replaced, current)
-        })?
-        .map_err(StrategyError::Failed)?;
-        if let Some(recent) = &mut recent {
-            self.prune(depth, recent)?;
-        }
-        let made_by = new.clone();
-        let planned_layout = kept.layout();
-        let sections = Draft {
+        self.note(&summary);
+        Ok(Draft {
             first: None,
-            compacted: planned_layout
-                .compacted
-                .map(|all| (all, Summary::default())),
-            recent: recent.clone(),
+            compacted: slice.layout.compacted.map(|turns| (turns, summary)),
+            recent,
+        })
+    }
+
+    fn leaf_text(
+        &self,
+        rollup: &BlockRow,
+        slice: &LoopSlice<'_>,
+        turns: Turns,
+    ) -> Result<Summary, StrategyError> {
+        let link = &self.ground.chain.links[self.ground.chain.links.len() - 1];
+        let mut shown = store::read(self.store, |read| shown_messages(read, link))?;
+        shown.retain(|(turn, _)| turn.is_none_or(|turn| turn < turns.end()));
+        let counter = self.store.counter();
+        let tokens = |(_, message): &Shown| counter.message_tokens(message);
+        let most = self.leaf_tokens();
+        let nothing_aged = rollup.layout.compacted == Some(turns);
+        if nothing_aged && shown.iter().map(tokens).sum::<u64>() <= most {
+            return Ok(Summary {
+                messages: shown.into_iter().map(|(_, message)| message).collect(),
+                ..Summary::default()
+            });
+        }
+        let config = CompactionConfig {
+            max_rollup_tokens: most,
+            ..self.rung.config.clone()
         };
-        blocks::check(&sections, &planned_layout, &self.ground.chain.facts, depth)
-            .map_err(StrategyError::Failed)?;
-        let block = store::read(self.store, |read| {
-            let summary = carry_on(read, rollup, new)?;
-            let draft = Draft {
-                first: None,
-                compacted: Turns::of(0..kept.recent).map(|turns| (turns, summary)),
-                recent,
-            };
-            let mut row = self.row(depth, BlockKind::Rollup, draft.layout(), through, &made_by);
-            row.extends = Some(rollup.key);
-            blocks::assemble(read, row, draft, self.store.counter())
-        })?;
-        planned.made.push(Made { depth, block });
-        Ok(planned)
+        let loops = vec![slice.loop_id.clone()];
+        self.text_of(loops, true, &|_| Ok(shown.clone()), &config)
+    }
+
+    /// Returns the tokens that the text of a rollup on the leaf may have. With no rollup wanted it
+    /// still stands for the loop's own turns.
+    pub(super) fn leaf_tokens(&self) -> u64 {
+        let config = &self.rung.config;
+        match config.max_rollup_tokens {
+            0 => config.max_summary_tokens,
+            most => most,
+        }
     }
 }
 
@@ -321,26 +309,6 @@ fn whole_pairs(facts: &LoopFacts, mut recent: u32) -> u32 {
             None => return recent,
         }
     }
-}
-
-/// Returns the summary of a rollup with a new one behind it.
-fn carry_on(read: &dyn StoreRead, rollup: &BlockRow, new: Summary) -> StoreResult<Summary> {
-    let mut summary = Summary::default();
-    for message in read.block_messages(rollup.key)? {
-        if let (Section::Compacted, Some(body)) = (message.section, message.body) {
-            summary.messages.push(store::decode(read, body)?);
-        }
-    }
-    for row in read.coverage(rollup.key)? {
-        if let (Disposition::Summarised, Some((first, last))) = (row.disposition, row.turns)
-            && row.in_loop == rollup.in_loop
-        {
-            summary.turns.extend(first..=last);
-        }
-    }
-    summary.messages.extend(new.messages);
-    summary.turns.extend(new.turns);
-    Ok(summary)
 }
 
 fn rolled_up(read: &dyn StoreRead, link: &Link) -> StoreResult<CoverageRow> {

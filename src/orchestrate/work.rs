@@ -126,7 +126,7 @@ impl<'a> Work<'a> {
     /// what it replaces.
     fn make_blocks(&mut self) -> Result<Planned, StrategyError> {
         if let Some(rollup) = self.ground.rollup_on_leaf() {
-            return self.extend_leaf(rollup);
+            return self.blocks_for(&[self.aged(rollup)]);
         }
         let (rung, base) = (self.rung.clone(), self.ground.base);
         let facts = rollup::facts_from(&self.ground.chain.facts, base);
@@ -193,15 +193,24 @@ impl<'a> Work<'a> {
     }
 
     fn draft(&mut self, depth: usize, layout: Layout) -> Result<Draft, StrategyError> {
-        let key = (depth, layout, self.rung.config.max_summary_tokens);
+        let rollup = self.ground.rollup_on_leaf();
+        let most = match rollup {
+            Some(_) => self.leaf_tokens(),
+            None => self.rung.config.max_summary_tokens,
+        };
+        let key = (depth, layout, most);
         if let Some(draft) = self.drafts.get(&key).filter(|_| self.rung.texts) {
             return Ok(draft.clone());
         }
         let slice = self.slice(depth, &key.1)?;
+        let draft = match rollup {
+            Some(rollup) => self.leaf_draft(rollup, &slice)?,
+            None if self.rung.texts => self.strategy.compact(&slice, &self.rung.config)?,
+            None => silent(&slice, &self.rung.config)?,
+        };
         if !self.rung.texts {
-            return Ok(silent(&slice, &self.rung.config)?);
+            return Ok(draft);
         }
-        let draft = self.strategy.compact(&slice, &self.rung.config)?;
         blocks::check(&draft, &key.1, &self.ground.chain.facts, depth)
             .map_err(StrategyError::Failed)?;
         store::read(self.store, |read| {
@@ -334,6 +343,10 @@ impl<'a> Work<'a> {
         else {
             return Ok(false);
         };
+        if self.ground.rollup_on_leaf().is_some() {
+            let nothing_aged = block.layout.compacted == layout.compacted;
+            return Ok(nothing_aged && self.rung.prune.is_none());
+        }
         Ok(block.layout == *layout
             && block.kind != BlockKind::Rollup
             && block.strategy == self.strategy.name()
@@ -390,18 +403,25 @@ impl<'a> Work<'a> {
             };
         }
         let link = &self.ground.chain.links[depth];
-        let kind = if link.row.key == self.ground.leaf {
-            BlockKind::Current
-        } else {
-            BlockKind::Earlier
+        let before = self.ground.rollup_on_leaf();
+        let kind = match before {
+            Some(_) => BlockKind::Rollup,
+            None if link.row.key == self.ground.leaf => BlockKind::Current,
+            None => BlockKind::Earlier,
         };
         let through = self.through(depth, &layout)?;
         let summary = draft.compacted.as_ref().map(|(_, summary)| summary.clone());
         let summary = summary.unwrap_or_default();
-        let row = self.row(depth, kind, draft.layout(), through, &summary);
+        let mut row = self.row(depth, kind, draft.layout(), through, &summary);
+        row.extends = before.map(|rollup| rollup.key);
         let counter = self.store.counter();
         let block = store::read(self.store, |read| {
-            blocks::assemble(read, row, draft, counter)
+            let mut block = blocks::assemble(read, row, draft, counter)?;
+            if let Some(rollup) = before {
+                let own = size_through(read, rollup.in_loop, rollup.layout.end())?.tokens;
+                block.row.tokens_covered += rollup.tokens_covered.saturating_sub(own);
+            }
+            Ok(block)
         })?;
         Ok(Some(block))
     }

@@ -1,5 +1,7 @@
 //! Rollups: loops before the scope go into one bounded summary, and none is lost without a trace.
 
+mod leaf;
+
 use loopstore::compaction::*;
 use loopstore::model::*;
 use loopstore::orchestrate::{CompactOutcome, FlipRequest};
@@ -223,117 +225,4 @@ fn assert_every_turn_once(store: &SqliteStore) {
         .read()
         .unwrap();
     assert_eq!(covered, all, "a turn is missing");
-}
-
-/// A transcript of two prompts whose tool compacted everything in the middle of the second loop.
-fn compacted_by_its_tool() -> String {
-    let mut lines = Vec::new();
-    let mut parent = "null".to_owned();
-    let mut add = |kind: &str, uuid: &str, rest: &str| {
-        lines.push(format!(
-            r#"{{"type":"{kind}","uuid":"{uuid}","parentUuid":{parent},"sessionId":"t","timestamp":"2026-01-01T00:00:{:02}Z",{rest}}}"#,
-            lines.len()
-        ));
-        parent = format!("\"{uuid}\"");
-    };
-    let user = |text: &str| format!(r#""message":{{"role":"user","content":"{text}"}}"#);
-    let answer = |id: &str, text: &str| {
-        format!(
-            r#""message":{{"id":"{id}","role":"assistant","content":[{{"type":"text","text":"{text}"}}]}}"#
-        )
-    };
-    add("user", "u1", &user(&"the first prompt ".repeat(20)));
-    add("assistant", "a1", &answer("m1", "the first answer"));
-    add("user", "u2", &user(&"the second prompt ".repeat(20)));
-    add("assistant", "a2", &answer("m2", "before the compaction"));
-    let boundary = r#""subtype":"compact_boundary","logicalParentUuid":"a2","content":"c","compactMetadata":{"trigger":"auto","preTokens":9}"#;
-    add("system", "b", boundary);
-    let summary = format!("{},\"isCompactSummary\":true", user("THE TOOL'S SUMMARY"));
-    add("user", "s", &summary);
-    for turn in 0..6 {
-        let text = format!("after {turn} {}", "and some more words ".repeat(20));
-        add(
-            "assistant",
-            &format!("x{turn}"),
-            &answer(&format!("n{turn}"), &text),
-        );
-        add(
-            "user",
-            &format!("y{turn}"),
-            &user("go on").replace("go on", "<bash-input>ls</bash-input>"),
-        );
-    }
-    lines.join("\n") + "\n"
-}
-
-/// Keeps only the very last turn at the end, whatever was planned: a gap.
-struct Gap;
-
-impl BlockCompactionStrategy for Gap {
-    fn name(&self) -> &str {
-        "gap"
-    }
-
-    fn keep_recent(
-        &self,
-        slice: &LoopSlice<'_>,
-        _: &CompactionConfig,
-    ) -> Result<Option<Recent>, StrategyError> {
-        let last = slice.layout().end() - 1;
-        let turns = store::Turns { first: last, last };
-        let replaced = Vec::new();
-        Ok(Some(Recent { turns, replaced }))
-    }
-
-    fn keep_compacted(
-        &self,
-        _: &LoopSlice<'_>,
-        _: store::Turns,
-        _: &CompactionConfig,
-    ) -> Result<Summary, StrategyError> {
-        Ok(Summary::default())
-    }
-}
-
-#[test]
-fn a_rollup_on_the_leaf_is_gone_on_from() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("t.jsonl");
-    std::fs::write(&file, compacted_by_its_tool()).unwrap();
-    let store = SqliteStore::in_memory().unwrap();
-    let options = import::ImportOptions::default();
-    import::import_paths(&store, &[file], &options, &mut |_| {}).unwrap();
-    let session = SessionId::new("t").unwrap();
-    let seen = || build_context_from_session(&store, &session, &BuildOptions::default()).unwrap();
-    let texts = |context: &Context| {
-        let all = context.messages.iter().filter_map(AgentMessage::message);
-        all.flat_map(Message::texts).collect::<Vec<_>>().join("\n")
-    };
-    let before = texts(&seen());
-    assert!(before.starts_with("THE TOOL'S SUMMARY") && !before.contains("the first prompt"));
-    assert!(before.contains("after 0") && before.contains("after 5"));
-    let kinds = "SELECT kind FROM v_compaction_blocks ORDER BY generation";
-    assert_eq!(query(&store, kinds), r#"[["rollup"]]"#);
-
-    let mut gap = request();
-    gap.config.block_strategy = std::sync::Arc::new(Gap);
-    let refused = compact_session_loops(&store, &session, &gap).unwrap();
-    assert_eq!(refused.outcome, CompactOutcome::Failed, "{refused:?}");
-    assert_eq!(texts(&seen()), before);
-
-    let report = compact_session_loops(&store, &session, &request()).unwrap();
-    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
-    let after = texts(&seen());
-    assert!(after.starts_with("THE TOOL'S SUMMARY"), "{after}");
-    assert!(!after.contains("the first prompt") && after.contains("after 5"));
-    let aged = format!("after 0 {}", "and some more words ".repeat(20));
-    assert!(before.contains(&aged) && !after.contains(&aged));
-    assert_eq!(seen().tokens, report.after.tokens);
-    assert_eq!(query(&store, kinds), r#"[["rollup"], ["rollup"]]"#);
-    let again = compact_session_loops(&store, &session, &request()).unwrap();
-    assert_eq!(again.outcome, CompactOutcome::NotNeeded);
-    let problems = inspect::verify(&store).unwrap();
-    assert!(problems.ok, "{:?}", problems.problems);
-    undo(&store, &session, &FlipRequest::default()).unwrap();
-    assert_eq!(texts(&seen()), before);
 }

@@ -1,0 +1,228 @@
+//! A leaf whose own tool compacted it in the middle: the rollup stands on the loop that goes on.
+
+use super::*;
+use loopstore::orchestrate::CompactTrigger;
+
+/// A transcript of two prompts whose tool compacted everything in the middle of the second loop.
+fn compacted_by_its_tool(summary: &str) -> String {
+    let mut lines = Vec::new();
+    let mut parent = "null".to_owned();
+    let mut add = |kind: &str, uuid: &str, rest: &str| {
+        lines.push(format!(
+            r#"{{"type":"{kind}","uuid":"{uuid}","parentUuid":{parent},"sessionId":"t","timestamp":"2026-01-01T00:00:{:02}Z",{rest}}}"#,
+            lines.len()
+        ));
+        parent = format!("\"{uuid}\"");
+    };
+    let user = |text: &str| format!(r#""message":{{"role":"user","content":"{text}"}}"#);
+    let answer = |id: &str, text: &str| {
+        format!(
+            r#""message":{{"id":"{id}","role":"assistant","content":[{{"type":"text","text":"{text}"}}]}}"#
+        )
+    };
+    add("user", "u1", &user(&"the first prompt ".repeat(20)));
+    add("assistant", "a1", &answer("m1", "the first answer"));
+    add("user", "u2", &user(&"the second prompt ".repeat(20)));
+    add("assistant", "a2", &answer("m2", "before the compaction"));
+    let boundary = r#""subtype":"compact_boundary","logicalParentUuid":"a2","content":"c","compactMetadata":{"trigger":"auto","preTokens":9}"#;
+    add("system", "b", boundary);
+    let summary = format!("{},\"isCompactSummary\":true", user(summary));
+    add("user", "s", &summary);
+    for turn in 0..6 {
+        let text = format!("after {turn} {}", "and some more words ".repeat(20));
+        add(
+            "assistant",
+            &format!("x{turn}"),
+            &answer(&format!("n{turn}"), &text),
+        );
+        add(
+            "user",
+            &format!("y{turn}"),
+            &user("go on").replace("go on", "<bash-input>ls</bash-input>"),
+        );
+    }
+    lines.join("\n") + "\n"
+}
+
+fn imported(summary: &str) -> (SqliteStore, SessionId) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.jsonl");
+    std::fs::write(&file, compacted_by_its_tool(summary)).unwrap();
+    let store = SqliteStore::in_memory().unwrap();
+    let options = import::ImportOptions::default();
+    import::import_paths(&store, &[file], &options, &mut |_| {}).unwrap();
+    (store, SessionId::new("t").unwrap())
+}
+
+/// Keeps only the very last turn at the end, whatever was planned: a gap.
+struct Gap;
+
+impl BlockCompactionStrategy for Gap {
+    fn name(&self) -> &str {
+        "gap"
+    }
+
+    fn keep_recent(
+        &self,
+        slice: &LoopSlice<'_>,
+        _: &CompactionConfig,
+    ) -> Result<Option<Recent>, StrategyError> {
+        let last = slice.layout().end() - 1;
+        let turns = store::Turns { first: last, last };
+        let replaced = Vec::new();
+        Ok(Some(Recent { turns, replaced }))
+    }
+
+    fn keep_compacted(
+        &self,
+        _: &LoopSlice<'_>,
+        _: store::Turns,
+        _: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        Ok(Summary::default())
+    }
+}
+
+#[test]
+fn a_rollup_on_the_leaf_is_gone_on_from() {
+    let (store, session) = imported("THE TOOL'S SUMMARY");
+    let seen = || build_context_from_session(&store, &session, &BuildOptions::default()).unwrap();
+    let texts = |context: &Context| {
+        let all = context.messages.iter().filter_map(AgentMessage::message);
+        all.flat_map(Message::texts).collect::<Vec<_>>().join("\n")
+    };
+    let before = texts(&seen());
+    assert!(before.starts_with("THE TOOL'S SUMMARY") && !before.contains("the first prompt"));
+    assert!(before.contains("after 0") && before.contains("after 5"));
+    let kinds = "SELECT kind FROM v_compaction_blocks ORDER BY generation";
+    assert_eq!(query(&store, kinds), r#"[["rollup"]]"#);
+
+    let mut gap = request();
+    gap.config.block_strategy = std::sync::Arc::new(Gap);
+    let refused = compact_session_loops(&store, &session, &gap).unwrap();
+    assert_eq!(refused.outcome, CompactOutcome::Failed, "{refused:?}");
+    assert_eq!(texts(&seen()), before);
+
+    let report = compact_session_loops(&store, &session, &request()).unwrap();
+    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+    let after = texts(&seen());
+    assert!(after.contains("THE TOOL'S SUMMARY"), "{after}");
+    assert!(!after.contains("the first prompt") && after.contains("after 5"));
+    let aged = format!("after 0 {}", "and some more words ".repeat(20));
+    assert!(before.contains(&aged) && !after.contains(&aged));
+    assert_eq!(seen().tokens, report.after.tokens);
+    assert_eq!(query(&store, kinds), r#"[["rollup"], ["rollup"]]"#);
+    let again = compact_session_loops(&store, &session, &request()).unwrap();
+    assert_eq!(again.outcome, CompactOutcome::NotNeeded);
+    let problems = inspect::verify(&store).unwrap();
+    assert!(problems.ok, "{:?}", problems.problems);
+    undo(&store, &session, &FlipRequest::default()).unwrap();
+    assert_eq!(texts(&seen()), before);
+}
+
+/// Adds a turn of a call and its result to the loop.
+fn go_on(store: &SqliteStore, session: &SessionId, at: u32) {
+    let call = Content::tool_call(
+        format!("c{at}"),
+        "read",
+        Json::parse(r#"{"path":"a.rs"}"#).unwrap(),
+    );
+    let answer = AssistantMessage {
+        content: vec![Content::text(format!("step {at}")), call],
+        ..AssistantMessage::default()
+    };
+    let result = ToolResultMessage {
+        tool_call_id: format!("c{at}"),
+        tool_name: "read".into(),
+        content: vec![Content::text(format!(
+            "order_{at}: {}",
+            "some words ".repeat(40)
+        ))],
+        ..ToolResultMessage::default()
+    };
+    let place = || TurnId::new("l", 100 + at);
+    let messages = [Message::Assistant(answer), Message::ToolResult(result)];
+    let messages = messages.map(|message| AgentMessage::from(message).in_turn(place()).into());
+    store::write(store, |write| {
+        let leaf = write.session(session)?.and_then(|row| row.current_loop);
+        append::append(
+            write,
+            leaf.unwrap(),
+            messages.into(),
+            &HeuristicTokenCounter,
+        )
+    })
+    .unwrap();
+}
+
+fn small(window: u64) -> CompactRequest {
+    let mut request = CompactRequest::default();
+    request.window.max_context_tokens = window;
+    request.config.max_summary_tokens = 200;
+    request.config.max_rollup_tokens = 300;
+    request
+}
+
+#[test]
+fn the_text_on_the_leaf_stays_bounded_however_long_the_loop() {
+    let (store, session) = imported("THE TOOL'S SUMMARY");
+    let mut runs = 0;
+    for at in 0..200 {
+        go_on(&store, &session, at);
+        let report = compact_session_loops(&store, &session, &small(3_000)).unwrap();
+        match report.outcome {
+            CompactOutcome::NotNeeded => continue,
+            CompactOutcome::Committed => runs += 1,
+            _ => panic!("{report:?}"),
+        }
+        assert!(report.fallback.is_none(), "turn {at}: {report:?}");
+        let text = "SELECT tokens FROM v_context WHERE section IN ('rollup', 'compacted')";
+        let text = query(&store, text);
+        let tokens: u64 = text
+            .trim_matches(|c: char| !c.is_ascii_digit())
+            .parse()
+            .unwrap();
+        assert!(tokens <= 300, "turn {at}: {text}");
+    }
+    assert!((3..=40).contains(&runs), "{runs} compactions");
+    let lots = "SELECT DISTINCT disposition FROM v_coverage c JOIN v_compaction_blocks b \
+                USING (loop_id, generation) WHERE b.is_active ORDER BY 1";
+    assert_eq!(query(&store, lots), r#"[["kept"], ["rolled_up"]]"#);
+    let problems = inspect::verify(&store).unwrap();
+    assert!(problems.ok, "{:?}", problems.problems);
+}
+
+#[test]
+fn a_tools_own_summary_that_fills_the_window_is_made_anew() {
+    let (store, session) = imported(&"invoice 4711 was paid ".repeat(400));
+    let report = compact_session_loops(&store, &session, &small(1_000)).unwrap();
+    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+    assert!(report.after.tokens <= 1_000, "{report:?}");
+    let seen = build_context_from_session(&store, &session, &BuildOptions::default()).unwrap();
+    let texts = seen.messages[0]
+        .message()
+        .unwrap()
+        .texts()
+        .collect::<String>();
+    assert!(texts.contains("invoice 4711"), "{texts}");
+    assert!(inspect::verify(&store).unwrap().ok);
+}
+
+#[test]
+fn without_a_rollup_for_older_loops_the_text_gets_what_a_loop_gets() {
+    let (store, session) = imported("THE TOOL'S SUMMARY");
+    let mut request = small(3_000);
+    request.config.max_rollup_tokens = 0;
+    request.trigger = CompactTrigger::Length;
+    for at in 0..30 {
+        go_on(&store, &session, at);
+    }
+    let report = compact_session_loops(&store, &session, &request).unwrap();
+    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+    let seen = build_context_from_session(&store, &session, &BuildOptions::default()).unwrap();
+    let summary = &seen.messages[0];
+    assert!(
+        (1..=200).contains(&HeuristicTokenCounter.message_tokens(summary)),
+        "{summary:?}"
+    );
+}
