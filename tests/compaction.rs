@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use loopstore::compaction::*;
 use loopstore::context::AsOf;
 use loopstore::model::*;
-use loopstore::orchestrate::{CompactOutcome, FlipRequest};
+use loopstore::orchestrate::{CompactOutcome, CompactTrigger, FlipRequest};
 use loopstore::store::{self, append, session};
 use loopstore::*;
 
@@ -95,7 +95,7 @@ fn request(leaf: &str, strategy: Arc<dyn BlockCompactionStrategy>) -> CompactReq
             block_strategy: strategy,
             ..CompactionConfig::default()
         },
-        trigger: loopstore::CompactTrigger::Force,
+        trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     }
 }
@@ -529,4 +529,131 @@ fn a_scope_is_resolved_from_what_the_loops_show() {
         0,
         "the leaf is always there"
     );
+}
+
+fn replace(store: &SqliteStore, name: &str, messages: Vec<AgentMessage>) {
+    store::write(store, |write| {
+        let key = write.session(&id())?.unwrap().key;
+        let row = write.loop_by_id(key, &loop_id(name))?.unwrap();
+        let messages = messages.into_iter().map(Into::into).collect();
+        append::replace_last_turn(write, row.key, messages, &HeuristicTokenCounter)
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_parents_open_turn_that_is_replaced_meanwhile_is_a_conflict() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    start(&store, "root", None, 0..3);
+    let mut open = turn("root", 3);
+    open.truncate(2);
+    add(&store, "root", open);
+    start(&store, "a", Some("root"), 0..6);
+    let other = Arc::clone(&store);
+    let rewritten = |name: &str| {
+        let mut messages = turn("root", 3);
+        messages.truncate(1);
+        let text = format!("{name} was written anew");
+        messages.push(
+            AgentMessage::from(Message::Assistant(AssistantMessage {
+                content: vec![Content::text(text)],
+                ..AssistantMessage::default()
+            }))
+            .in_turn(TurnId::new("root", 3)),
+        );
+        messages
+    };
+    let strategy = meanwhile(move || replace(&other, "root", rewritten("turn 3")));
+    let report = compact_session_loops(&*store, &id(), &request("a", strategy)).unwrap();
+    assert_eq!(report.outcome, CompactOutcome::Conflict, "{report:?}");
+    let text = texts(&context(&store, "a"));
+    assert!(text.contains("turn 3 was written anew"), "{text}");
+    let again = compact_session_loops(&*store, &id(), &one_liner("a")).unwrap();
+    assert_eq!(again.outcome, CompactOutcome::Committed);
+    let problems = inspect::verify(&*store).unwrap();
+    assert!(problems.ok, "{:?}", problems.problems);
+}
+
+#[test]
+fn an_append_that_shortens_the_walk_is_no_conflict() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    start(&store, "root", None, 0..4);
+    for (name, parent) in [("a", "root"), ("b", "a"), ("c", "b")] {
+        start(&store, name, Some(parent), 0..3);
+    }
+    // The recent window reaches back until the leaf has turns enough of its own.
+    let wide = |strategy| {
+        let mut request = request("c", strategy);
+        request.trigger = CompactTrigger::Length;
+        request.config.older_loops = OlderLoops::Skip;
+        request.config.compaction_scope = CompactionScope::FixedCount(1);
+        request.config.keep_recent = loopstore::KeepRecent::Turns(8);
+        request
+    };
+    let other = Arc::clone(&store);
+    let strategy = meanwhile(move || {
+        for number in 3..9 {
+            add(&other, "c", turn("c", number));
+        }
+    });
+    let report = compact_session_loops(&*store, &id(), &wide(strategy)).unwrap();
+    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+    let text = texts(&context(&store, "c"));
+    (0..9).for_each(|number| assert!(text.contains(&format!("prompt c {number}"))));
+    assert!(inspect::verify(&*store).unwrap().ok);
+}
+
+/// Keeps no turn of an earlier loop, whatever was planned.
+struct Forgets;
+
+impl BlockCompactionStrategy for Forgets {
+    fn name(&self) -> &str {
+        "forgets"
+    }
+
+    fn keep_recent(
+        &self,
+        slice: &LoopSlice<'_>,
+        config: &CompactionConfig,
+    ) -> Result<Option<Recent>, StrategyError> {
+        match slice.is_current() {
+            true => DefaultBlockCompaction.keep_recent(slice, config),
+            false => Ok(None),
+        }
+    }
+
+    fn keep_compacted(
+        &self,
+        _: &LoopSlice<'_>,
+        _: store::Turns,
+        _: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        Ok(Summary::default())
+    }
+}
+
+#[test]
+fn a_strategy_that_hides_only_the_call_in_an_earlier_loop_fails() {
+    let store = SqliteStore::in_memory().unwrap();
+    start(&store, "root", None, 0..3);
+    let mut asks = turn("root", 3);
+    asks.truncate(2);
+    add(&store, "root", asks);
+    // The result came when the next loop had begun.
+    start(&store, "a", Some("root"), 0..0);
+    let mut late = turn("root", 3);
+    let late = late.split_off(2).into_iter();
+    let late = late.map(|message| message.in_turn(TurnId::new("a", 0)));
+    add(&store, "a", late.collect());
+    (1..3).for_each(|number| add(&store, "a", turn("a", number)));
+    let mut request = request("a", Arc::new(Forgets));
+    request.config.keep_recent = loopstore::KeepRecent::Turns(6);
+    let report = compact_session_loops(&store, &id(), &request).unwrap();
+    assert_eq!(report.outcome, CompactOutcome::Failed, "{report:?}");
+    assert!(
+        report.error.as_ref().unwrap().contains("fault"),
+        "{report:?}"
+    );
+    let text = texts(&context(&store, "a"));
+    assert!(text.contains("answer root 3"), "{text}");
 }
