@@ -17,11 +17,11 @@ use crate::store::{
 pub(crate) struct Chain {
     /// Root first.
     pub(crate) links: Vec<Link>,
-    /// What the plan knows of each.
+    /// What the plan knows of each; without answers where a build has no use for them.
     pub(crate) facts: Vec<LoopFacts>,
     /// What each shows.
     pub(crate) shown: Vec<Size>,
-    /// How many turns the recent window takes.
+    /// How many turns the recent window takes, as far as that was asked.
     pub(crate) recent: u32,
     /// The first loop in the context.
     pub(crate) start: usize,
@@ -52,16 +52,19 @@ impl Chain {
         blocks: &[&BlockRow],
     ) -> StoreResult<Self> {
         view.without_rollups |= config.older_loops == OlderLoops::Skip;
+        // A build that leaves no loop out needs nothing but sizes.
+        let with_facts = purpose == Purpose::Plan || config.older_loops == OlderLoops::Skip;
         let mut load = Load {
             read,
             links: Vec::new(),
             sites: Vec::new(),
+            with_facts,
         };
         let (mut shown, mut need) = (Vec::new(), Need::new(config, limits, purpose));
         let walk = ForceWalk::new(read, leaf, view);
         walk.with_blocks(blocks.iter().copied()).run(&mut |link| {
             let size = shown_of(read, &link, view)?;
-            let more = need.more_after(read, &link, size)?;
+            let more = !with_facts || need.more_after(read, &link, size)?;
             load.add(link)?;
             shown.push(size);
             Ok(if more || load.awaits_a_call() {
@@ -206,12 +209,13 @@ struct Load<'a> {
     links: Vec<Link>,
     /// Per link: the calls of other turns that its turns answer.
     sites: Vec<Vec<(u32, Vec<CallSite>)>>,
+    with_facts: bool,
 }
 
 impl Load<'_> {
     fn add(&mut self, link: Link) -> StoreResult<()> {
-        self.sites
-            .push(self.read.answers(link.row.key, 0..link.turns)?);
+        let turns = 0..if self.with_facts { link.turns } else { 0 };
+        self.sites.push(self.read.answers(link.row.key, turns)?);
         self.links.push(link);
         Ok(())
     }

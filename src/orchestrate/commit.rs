@@ -320,19 +320,17 @@ impl Attempt<'_> {
     }
 
     fn is_unchanged(&self, write: &dyn StoreWrite) -> StoreResult<bool> {
-        let request = self.request;
-        let view = View::default();
-        let now = Chain::load(
-            write.as_read(),
-            self.ground.leaf,
-            view,
-            &request.config,
-            &request.window,
-            Purpose::Plan,
-        )?;
+        let (config, window) = (&self.request.config, &self.request.window);
+        // What is in force is all that is asked, while others wait.
+        let purpose = match config.older_loops {
+            OlderLoops::Skip => Purpose::Plan,
+            OlderLoops::Rollup => Purpose::Build,
+        };
+        let (read, view) = (write.as_read(), View::default());
+        let now = Chain::load(read, self.ground.leaf, view, config, window, purpose)?;
         let (now, then) = (now.in_force(), &self.ground.in_force);
         // With `Skip` the walk ends where nothing before matters, which an append may move.
-        let depth = match request.config.older_loops {
+        let depth = match config.older_loops {
             OlderLoops::Skip => now.len().min(then.len()),
             OlderLoops::Rollup => now.len().max(then.len()),
         };
@@ -341,6 +339,6 @@ impl Attempt<'_> {
             .rev()
             .take(depth)
             .eq(then.iter().rev().take(depth));
-        Ok(is_same && self.ground.open == open_digests(write.as_read(), &self.ground.chain.links)?)
+        Ok(is_same && self.ground.open == open_digests(read, &self.ground.chain.links)?)
     }
 }

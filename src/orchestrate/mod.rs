@@ -17,13 +17,13 @@ mod work;
 
 use std::time::Instant;
 
-use crate::compaction::{CompactionConfig, ContextConfig, OlderLoops, StrategyError};
+use crate::compaction::{CompactionConfig, ContextConfig, StrategyError};
 use crate::context::{BuildOptions, Chain, Purpose, leaf_of, session_of, settings};
 use crate::model::{LoopId, SessionId, Time};
 use crate::store::in_force::{Link, View};
 use crate::store::{
-    self, BlockKey, BlockRow, LoopKey, Outcome, Point, SessionKey, SessionStore, Size, StoreRead,
-    StoreResult,
+    self, BlockKey, BlockRow, LoopKey, LoopRow, Outcome, Point, SessionKey, SessionRow,
+    SessionStore, Size, StoreRead, StoreResult,
 };
 
 pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Hooks, Verdict};
@@ -79,12 +79,12 @@ pub fn compact_session_loops(
 ) -> StoreResult<CompactReport> {
     let begun = Instant::now();
     let started_at = Time::now();
-    let ground = Ground::load(store, session, request)?;
-    let mut report = CompactReport::new(request, &ground);
+    let ground = match Asked::load(store, session, request)? {
+        Asked::NotYet(size) => return Ok(CompactReport::new(request, size)),
+        Asked::Compact(ground) => ground,
+    };
+    let mut report = CompactReport::new(request, ground.before);
     let (config, window) = (&request.config, &request.window);
-    if request.trigger == CompactTrigger::Policy && !config.fires(window, ground.before) {
-        return Ok(report);
-    }
     let mut work = Work::new(store, &ground, request)?;
     let attempt = commit::Attempt {
         store,
@@ -117,6 +117,38 @@ pub fn compact_session_loops(
     }
 }
 
+/// What the trigger says.
+enum Asked {
+    /// Nothing is to be done about a context of this size.
+    NotYet(Size),
+    Compact(Box<Ground>),
+}
+
+impl Asked {
+    /// Asks the trigger, which looks at stored totals only, and reads on if it fires.
+    fn load(
+        store: &dyn SessionStore,
+        session: &SessionId,
+        request: &CompactRequest,
+    ) -> StoreResult<Self> {
+        store::read(store, |read| {
+            let owner = session_of(read, session)?;
+            let leaf = leaf_of(read, &owner, request.leaf.as_ref())?;
+            let before = match request.trigger {
+                CompactTrigger::Force => None,
+                _ => Some(size_in_force(read, leaf.key)?),
+            };
+            let fires = |size| request.config.fires(&request.window, size);
+            match before.filter(|size| request.trigger == CompactTrigger::Policy && !fires(*size)) {
+                Some(size) => Ok(Self::NotYet(size)),
+                None => Ok(Self::Compact(Box::new(Ground::load(
+                    read, &owner, leaf, before, request,
+                )?))),
+            }
+        })
+    }
+}
+
 /// What a plan is made from: the chain as it stood in one snapshot.
 pub(crate) struct Ground {
     session: SessionKey,
@@ -141,54 +173,44 @@ pub(crate) struct Ground {
 
 impl Ground {
     fn load(
-        store: &dyn SessionStore,
-        session: &SessionId,
+        read: &dyn StoreRead,
+        owner: &SessionRow,
+        leaf: LoopRow,
+        before: Option<Size>,
         request: &CompactRequest,
     ) -> StoreResult<Self> {
-        store::read(store, |read| {
-            let owner = session_of(read, session)?;
-            let leaf = leaf_of(read, &owner, request.leaf.as_ref())?;
+        let load = |view| {
             let (config, window) = (&request.config, &request.window);
-            let real = Chain::load(
-                read,
-                leaf.key,
-                View::default(),
-                config,
-                window,
-                Purpose::Plan,
-            )?;
-            let in_force = real.in_force();
-            let anchor = real.links.first().filter(|link| link.is_anchor());
-            let anchor = anchor.map(|link| link.row.key);
-            let chain = if request.trigger == CompactTrigger::Force {
-                let raw = View {
-                    raw: true,
-                    ..View::default()
-                };
-                Chain::load(read, leaf.key, raw, config, window, Purpose::Plan)?.hiding_as(&real)
-            } else {
-                real
+            Chain::load(read, leaf.key, view, config, window, Purpose::Plan)
+        };
+        let real = load(View::default())?;
+        let in_force = real.in_force();
+        let anchor = real.links.first().filter(|link| link.is_anchor());
+        let anchor = anchor.map(|link| link.row.key);
+        let chain = if request.trigger == CompactTrigger::Force {
+            let raw = View {
+                raw: true,
+                ..View::default()
             };
-            let before = match request.trigger {
-                CompactTrigger::Force => chain.size(),
-                _ => size_in_force(read, leaf.key, config, &chain)?,
-            };
-            let base = match chain.links.first() {
-                Some(first) if first.is_anchor() && chain.links.len() > 1 => 1,
-                _ => 0,
-            };
-            Ok(Self {
-                session: owner.key,
-                leaf: leaf.key,
-                leaf_id: leaf.loop_id,
-                before,
-                open: open_digests(read, &chain.links)?,
-                chain,
-                base,
-                in_force,
-                anchor,
-                round: notes::next_round(read, leaf.key)?,
-            })
+            load(raw)?.hiding_as(&real)
+        } else {
+            real
+        };
+        let base = match chain.links.first() {
+            Some(first) if first.is_anchor() && chain.links.len() > 1 => 1,
+            _ => 0,
+        };
+        Ok(Self {
+            session: owner.key,
+            leaf: leaf.key,
+            leaf_id: leaf.loop_id,
+            before: before.unwrap_or_else(|| chain.size()),
+            open: open_digests(read, &chain.links)?,
+            chain,
+            base,
+            in_force,
+            anchor,
+            round: notes::next_round(read, leaf.key)?,
         })
     }
 
@@ -234,18 +256,9 @@ fn open_digests(read: &dyn StoreRead, links: &[Link]) -> StoreResult<Vec<[u8; 32
 
 /// Returns the size of the context as it is built now: with the scope of the newest live run, not
 /// with that of the next one.
-fn size_in_force(
-    read: &dyn StoreRead,
-    leaf: LoopKey,
-    config: &CompactionConfig,
-    chain: &Chain,
-) -> StoreResult<Size> {
+fn size_in_force(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Size> {
     let view = View::default();
     let now = settings(read, leaf, view, &BuildOptions::default())?;
-    let is_whole = |config: &CompactionConfig| config.older_loops == OlderLoops::Rollup;
-    if is_whole(&now.config) && is_whole(config) {
-        return Ok(chain.size());
-    }
     let purpose = Purpose::Build;
     Ok(Chain::load(read, leaf, view, &now.config, &now.window, purpose)?.size())
 }

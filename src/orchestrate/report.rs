@@ -165,8 +165,7 @@ impl BudgetTooSmall {
 }
 
 impl CompactReport {
-    pub(super) fn new(request: &CompactRequest, ground: &Ground) -> Self {
-        let size = ground.before;
+    pub(super) fn new(request: &CompactRequest, size: Size) -> Self {
         Self {
             strategy: request.config.block_strategy.name().to_owned(),
             before: size,
