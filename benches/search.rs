@@ -91,14 +91,6 @@ fn keep_recording(
     Ok(times)
 }
 
-/// Returns the most memory that the process has had, in MiB.
-fn peak_memory() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
-    kib.unwrap_or(0.0) / 1024.0
-}
-
 /// Appends while `work` runs; returns how long it took, and the longest append.
 fn beside(
     store: &SqliteStore,
@@ -125,14 +117,14 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     let store = SqliteStore::open_with(folder.path().join("search.db"), options)?;
     let total = messages();
     record(&store, "first", total / IN_A_LOOP)?;
-    let memory = peak_memory();
+    let memory = workload::peak_memory();
     let wait = || {
         std::thread::sleep(Duration::from_secs(3));
         Ok(())
     };
     let (_, alone) = beside(&store, "alone", wait)?;
     let (took, beside_it) = beside(&store, "beside", || index(&store, &mut |_| ()).map(|_| ()))?;
-    let grown = peak_memory() - memory;
+    let grown = workload::peak_memory() - memory;
     let longest = |times: &[Duration]| times.iter().max().map_or(0.0, Duration::as_secs_f64) * 1e3;
     println!("{total} messages indexed in {:.1} s", took.as_secs_f64());
     println!(
@@ -174,12 +166,5 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    workload::exit(run())
 }

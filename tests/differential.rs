@@ -280,7 +280,7 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
         },
         older_loops: match config.older_loops {
             OlderLoops::Skip => loopstore::OlderLoops::Skip,
-            OlderLoops::Raw => loopstore::OlderLoops::Rollup,
+            OlderLoops::Rollup => loopstore::OlderLoops::Rollup,
         },
         recent_window: match config.recent_window {
             RecentWindow::CurrentLoop => loopstore::RecentWindow::CurrentLoop,
@@ -290,8 +290,7 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
         keep_recent: loopstore::KeepRecent::Turns(config.keep_recent_turns),
         max_summary_tokens: config.max_summary_tokens,
         tool_output_max_lines: config.tool_output_max_lines,
-        // The model reads older loops as they are; a rollup without tokens leaves them so.
-        max_rollup_tokens: 0,
+        max_rollup_tokens: config.max_rollup_tokens,
         block_strategy: std::sync::Arc::new(loopstore::DefaultBlockCompaction),
         ..CompactionConfig::default()
     }
@@ -308,7 +307,7 @@ fn random_config(random: &mut Random) -> RefConfig {
         older_loops: if random.one_in(2) {
             OlderLoops::Skip
         } else {
-            OlderLoops::Raw
+            OlderLoops::Rollup
         },
         recent_window: if random.one_in(2) {
             RecentWindow::CurrentLoop
@@ -318,6 +317,7 @@ fn random_config(random: &mut Random) -> RefConfig {
         keep_first_turns: random.below(3) as u32,
         keep_recent_turns: random.below(5) as u32,
         max_summary_tokens: [0, 20, 60, 2000][random.below(4) as usize],
+        max_rollup_tokens: [0, 15, 60, 2000][random.below(4) as usize],
         tool_output_max_lines: random.below(8) as usize,
         max_context_tokens: [200, 1000, 5000, 128_000][random.below(4) as usize],
         ..RefConfig::default()
@@ -364,8 +364,8 @@ fn random_turn(random: &mut Random, twin: &mut Twin, turn: Option<u32>) -> Vec<R
     messages
 }
 
-/// Plays one random history; returns how many runs were committed.
-fn play(seed: u64) -> usize {
+/// Plays one random history; returns how many runs were committed, and how many rollups.
+fn play(seed: u64) -> (usize, usize) {
     let mut random = Random::new(seed);
     let mut twin = Twin::new();
     twin.start_loop(None, None);
@@ -420,7 +420,9 @@ fn play(seed: u64) -> usize {
     as_of_is_exact(&twin);
     as_of_turns_is_exact(&twin);
     originals_are_untouched(&twin);
-    committed
+    let blocks = twin.model.runs.iter().flat_map(|run| &run.blocks);
+    let rollups = blocks.filter(|block| block.kind == BlockKind::Rollup);
+    (committed, rollups.count())
 }
 
 /// Whatever was compacted and undone, every message is stored as it was appended.
@@ -497,17 +499,17 @@ fn as_of_turns_is_exact(twin: &Twin) {
 }
 
 fn histories(seeds: std::ops::Range<u64>) {
-    let mut committed = 0;
+    let (mut committed, mut rollups) = (0, 0);
     for seed in seeds {
         let played = std::panic::catch_unwind(|| play(seed));
         match played {
-            Ok(runs) => committed += runs,
+            Ok(made) => (committed, rollups) = (committed + made.0, rollups + made.1),
             Err(_) => panic!("the history of seed {seed} fails"),
         }
     }
     assert!(
-        committed > 0,
-        "no history committed a run: the test tests nothing"
+        committed > 100 && rollups > 10,
+        "{committed} runs, {rollups} rollups"
     );
 }
 

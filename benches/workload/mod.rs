@@ -1,6 +1,7 @@
 //! What benchmarks share: a generator of a tool-using agent's messages, and how figures are judged.
 #![allow(dead_code)]
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use loopstore::store::{self, append, session};
@@ -41,6 +42,17 @@ impl Random {
             1..=5 => 2_000,
             _ => 200 + self.below(600) as usize,
         }
+    }
+}
+
+impl Random {
+    /// A log-normal size in bytes, of this median and deviation of the logarithm.
+    pub fn log_normal(&mut self, median: f64, deviation: f64) -> usize {
+        // Twelve uniform numbers add up to a bell of deviation 1.
+        let sum: f64 = (0..12)
+            .map(|_| self.below(1 << 20) as f64 / f64::from(1 << 20))
+            .sum();
+        (median * ((sum - 6.0) * deviation).exp()) as usize
     }
 }
 
@@ -130,4 +142,24 @@ pub fn judge(name: &str, value: f64, bound: f64, met: &mut bool) {
     *met &= ok;
     let word = if ok { "ok" } else { "missed" };
     println!("goal {name} {value:.2} {bound} {word}");
+}
+
+/// Returns the most memory that the process ever had, in MiB.
+pub fn peak_memory() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    kib.map_or(0.0, |kib: f64| kib / 1024.0)
+}
+
+/// Turns what a benchmark says into the exit code: whether every goal is met.
+pub fn exit(met: Result<bool, Box<dyn std::error::Error>>) -> ExitCode {
+    match met {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The context, section 5: what the next model call sees.
 
-use super::forces::{AsOf, at, in_force, options};
+use super::forces::{AsOf, anchor, at, in_force, options, seen};
 use super::layout;
 use super::scope;
 use super::tokens::{context_tokens, message_tokens};
@@ -19,10 +19,11 @@ pub fn build(s: &RefSession, leaf: usize, as_of: Option<AsOf>) -> Vec<RefOut> {
     }
 }
 
-/// Returns the context of a leaf: "every loop of the chain ..., root to leaf: its sections in
-/// order, then its tail; without a block, raw up to the cut". "Only `Skip` resolves a scope when
-/// building."
+/// Returns the context of a leaf: "the rollup in force, then every loop of the chain after its
+/// anchor, root to leaf: its sections in order, then its tail; without a block, raw up to the cut".
+/// "Only `Skip` resolves a scope when building."
 pub fn build_with(s: &RefSession, leaf: usize, config: &RefConfig) -> Vec<RefOut> {
+    let s = &seen(s, config);
     let first = first_in_context(s, leaf, config);
     let depths = first..chain(s, leaf).len();
     depths
@@ -38,8 +39,9 @@ pub fn tokens_with(s: &RefSession, leaf: usize, config: &RefConfig) -> u64 {
 /// Returns the place on the chain of the first loop in the context. With `Skip`, a loop that shows
 /// the call of a result in the context is in scope, "with those between".
 pub fn first_in_context(s: &RefSession, leaf: usize, config: &RefConfig) -> usize {
-    if config.older_loops == OlderLoops::Raw {
-        return 0;
+    let s = &seen(s, config);
+    if config.older_loops == OlderLoops::Rollup {
+        return anchor(s, leaf).unwrap_or(0);
     }
     let mut reached = layout::reached(&layout::window(s, leaf, config));
     loop {
@@ -146,6 +148,10 @@ pub fn shows(s: &RefSession, leaf: usize, loop_ix: usize, message: usize) -> boo
         let gone = !matches!(c.disposition, Disposition::Kept | Disposition::Truncated);
         c.message == message && gone
     };
+    let depth = chain(s, leaf).iter().position(|k| k.loop_ix == loop_ix);
+    if anchor(s, leaf).is_some_and(|anchor| depth.is_some_and(|depth| depth < anchor)) {
+        return false;
+    }
     let block = in_force(s, leaf, loop_ix);
     !block.is_some_and(|(_, b)| b.coverage.iter().any(hides))
 }

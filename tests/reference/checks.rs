@@ -2,7 +2,7 @@
 //! the plan and the build, so that they may be asked of the model and of the store alike.
 
 use super::build::{build_with, first_in_context};
-use super::forces::{in_force, options};
+use super::forces::{in_force, options, seen};
 use super::types::*;
 
 /// A message of a line: `(loop, index, turn)`.
@@ -52,6 +52,7 @@ pub fn every_turn_once(s: &RefSession, leaf: usize) -> Result<(), String> {
 
 /// Checks the model's own context of a leaf. With `Skip`, loops older than the scope are absent.
 pub fn every_turn_once_with(s: &RefSession, leaf: usize, config: &RefConfig) -> Result<(), String> {
+    let s = &seen(s, config);
     let mut line: Vec<usize> = spots(s, leaf).iter().map(|p| p.0).collect();
     line.dedup();
     let blocks: Vec<RefBlock> = line

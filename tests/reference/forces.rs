@@ -105,8 +105,36 @@ pub fn live_runs(s: &RefSession, leaf: usize) -> Vec<usize> {
 }
 
 /// Returns the run and the block in force for a loop: "its newest generation of a run that counts
-/// and is live".
+/// and is live". "The rollup in force is the one nearest the leaf; a loop that it covers has no
+/// other block in force."
 pub fn in_force(s: &RefSession, leaf: usize, loop_ix: usize) -> Option<(usize, RefBlock)> {
+    let depth = chain(s, leaf).iter().position(|k| k.loop_ix == loop_ix);
+    let is_covered = depth.is_some_and(|depth| anchor(s, leaf).is_some_and(|a| depth < a));
+    if is_covered {
+        return None;
+    }
+    newest(s, leaf, loop_ix)
+}
+
+/// Returns the place on the chain of the loop on which the rollup in force stands.
+pub fn anchor(s: &RefSession, leaf: usize) -> Option<usize> {
+    let is_rollup =
+        |loop_ix| newest(s, leaf, loop_ix).is_some_and(|(_, b)| b.kind == BlockKind::Rollup);
+    chain(s, leaf).iter().rposition(|k| is_rollup(k.loop_ix))
+}
+
+/// Returns the session as a config sees it: "with `Skip`, rollups do not count".
+pub fn seen(s: &RefSession, config: &RefConfig) -> RefSession {
+    let mut seen = s.clone();
+    if config.older_loops == OlderLoops::Skip {
+        for run in &mut seen.runs {
+            run.blocks.retain(|b| b.kind != BlockKind::Rollup);
+        }
+    }
+    seen
+}
+
+fn newest(s: &RefSession, leaf: usize, loop_ix: usize) -> Option<(usize, RefBlock)> {
     let of_run = |i: usize| s.runs[i].blocks.iter().map(move |b| (i, b.clone()));
     let blocks = live_runs(s, leaf).into_iter().flat_map(of_run);
     blocks

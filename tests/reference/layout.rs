@@ -1,6 +1,7 @@
 //! What a plan keeps of each loop of the chain: the recent window, then the pair rule.
 
 use super::build::shows;
+use super::forces::{anchor, in_force};
 use super::text::messages_of;
 use super::turns::{Link, Pair, Place, chain, complete_turns, pairs};
 use super::types::*;
@@ -8,8 +9,9 @@ use super::types::*;
 /// Returns what the recent window and `keep_first_turns` keep of each loop of the chain, root
 /// first: "`f = min(F, T)`, `r = min(R, T − f)`"; with `RecentWindow::Chain` "what the current
 /// loop does not use, `max(R − T, 0)`, reach[es] back: each earlier loop gives up to its own
-/// turns".
+/// turns". "Scope and recent window end at the anchor of the rollup in force."
 pub fn window(s: &RefSession, leaf: usize, config: &RefConfig) -> Vec<RefKept> {
+    let base = base(s, leaf);
     let mut kept: Vec<RefKept> = chain(s, leaf)
         .into_iter()
         .map(|k| nothing_kept(s, leaf, k))
@@ -17,16 +19,39 @@ pub fn window(s: &RefSession, leaf: usize, config: &RefConfig) -> Vec<RefKept> {
     let (current, earlier) = kept.split_last_mut().expect("a chain has its leaf");
     current.first = config.keep_first_turns.min(current.turns);
     current.recent = current.turns - config.keep_recent_turns.min(current.turns - current.first);
+    for turn in hidden_with_their_call(s, leaf, base) {
+        current.first = current.first.min(turn);
+        current.recent = current.recent.max(turn + 1);
+    }
     let mut spare = match config.recent_window {
         RecentWindow::CurrentLoop => 0,
         RecentWindow::Chain => config.keep_recent_turns.saturating_sub(current.turns),
     };
-    for k in earlier.iter_mut().rev() {
+    for k in earlier[base..].iter_mut().rev() {
         let given = spare.min(k.turns);
         k.recent -= given;
         spare -= given;
     }
     kept
+}
+
+/// Returns the place on the chain of the first loop that can be planned.
+pub fn base(s: &RefSession, leaf: usize) -> usize {
+    anchor(s, leaf).map_or(0, |anchor| anchor + 1)
+}
+
+/// Returns the turns of the leaf that its block hides together with a result of theirs whose call
+/// the rollup covers: kept, they would show a result without its call.
+fn hidden_with_their_call(s: &RefSession, leaf: usize, base: usize) -> Vec<u32> {
+    let depth = chain(s, leaf).len() - 1;
+    let hidden = in_force(s, leaf, leaf).and_then(|(_, b)| Some(b.keep_compacted?.range));
+    let is_hidden = |turn: u32| hidden.is_some_and(|(first, last)| first <= turn && turn <= last);
+    let all = pairs(s, leaf).into_iter();
+    let parted = all.filter(|p| p.call.depth < base && p.result.depth == depth);
+    parted
+        .map(|p| p.result.turn)
+        .filter(|turn| is_hidden(*turn))
+        .collect()
 }
 
 fn nothing_kept(s: &RefSession, leaf: usize, link: Link) -> RefKept {
@@ -66,9 +91,13 @@ pub fn grow_for_a_pair(
     config: &RefConfig,
     kept: &mut [RefKept],
     scope: usize,
+    base: usize,
 ) -> bool {
     pairs(s, leaf).into_iter().any(|pair| {
         let Pair { call, result } = pair;
+        if call.depth < base {
+            return false;
+        }
         if call.depth == result.depth {
             return call.depth >= scope && grow_within(kept, pair);
         }
@@ -97,7 +126,8 @@ fn stays(
     }
     match config.older_loops {
         OlderLoops::Skip => false,
-        OlderLoops::Raw => shows(s, leaf, p.loop_ix, p.message),
+        OlderLoops::Rollup if config.max_rollup_tokens > 0 => false,
+        OlderLoops::Rollup => shows(s, leaf, p.loop_ix, p.message),
     }
 }
 

@@ -5,9 +5,7 @@
 //! import the crate. A moment of the past is a session too: `forces::at` gives it, and every
 //! other function then reads that.
 //!
-//! Rollups are not modelled yet: `OlderLoops::Raw` leaves loops older than the scope alone. A
-//! rollup needs a block kind, a walk in `forces::in_force` that stops at its anchor, and a start
-//! of the context in `build::first_in_context`.
+//! A rollup on the leaf itself, as imports leave them, is not modelled.
 #![allow(dead_code)]
 
 pub mod build;

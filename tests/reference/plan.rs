@@ -1,24 +1,28 @@
 //! The plan, section 4: the wanted layout of each loop of the chain, and the blocks it asks for.
 
-use super::forces::{in_force, originals};
-use super::layout::{grow_for_a_pair, window};
+use super::build::loop_context;
+use super::forces::{anchor, in_force, originals, seen};
+use super::layout::{base, grow_for_a_pair, window};
 use super::scope::when_compacting;
-use super::text::{cut_turns, messages_of, one_liners};
-use super::tokens::message_tokens;
-use super::turns::turn_tokens;
+use super::text::{cut_turns, messages_of, one_liners, rollup_of_lines};
+use super::tokens::{context_tokens, message_tokens};
+use super::turns::{chain, turn_tokens};
 use super::types::*;
 
 /// Returns what a compaction of a leaf would write. "`--force` plans as if nothing were in force."
 pub fn plan(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> RefPlan {
+    let s = &seen(s, config);
     let (kept, first_in_scope) = settle(s, leaf, config, force);
     let generation =
         |k: &RefKept| in_force(s, leaf, k.loop_ix).map(|(_, b)| (k.loop_ix, b.generation));
     let in_force = kept.iter().filter_map(generation).collect();
     let layout = kept[first_in_scope..].to_vec();
+    let ground = if force { originals(s) } else { s.clone() };
+    let rollup = rollup(&ground, leaf, config, &kept[..first_in_scope]);
     let blocks = layout
         .iter()
-        .filter_map(|k| block_for(s, leaf, config, force, k))
-        .collect();
+        .filter_map(|k| block_for(s, leaf, config, force, k));
+    let blocks = rollup.into_iter().chain(blocks).collect();
     RefPlan {
         config: config.clone(),
         force,
@@ -29,14 +33,59 @@ pub fn plan(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> Ref
     }
 }
 
+/// Returns the rollup of the loops before the scope: "made from the rollup before and the blocks in
+/// force of the loops that it adds (or their originals ...), written only if smaller than what it
+/// replaces". It stands on the newest of them that has turns.
+fn rollup(
+    ground: &RefSession,
+    leaf: usize,
+    config: &RefConfig,
+    older: &[RefKept],
+) -> Option<RefBlock> {
+    if config.older_loops == OlderLoops::Skip || config.max_rollup_tokens == 0 {
+        return None;
+    }
+    let base = base(ground, leaf);
+    let depth = (base..older.len())
+        .rev()
+        .find(|&depth| older[depth].turns > 0)?;
+    let shown: Vec<RefOut> = (base.saturating_sub(1)..=depth)
+        .flat_map(|depth| loop_context(ground, leaf, depth))
+        .collect();
+    let text = rollup_of_lines(&shown, config.max_rollup_tokens);
+    let made: u64 = text.iter().map(message_tokens).sum();
+    if made >= context_tokens(&shown) || made > config.max_rollup_tokens {
+        return None;
+    }
+    let k = &older[depth];
+    let replacement = |message: RefMessage| RefReplacement {
+        turn: 0,
+        replaces: None,
+        message,
+    };
+    let rolled_up = |(turn, message)| RefCoverage {
+        turn,
+        message,
+        disposition: Disposition::RolledUp,
+    };
+    let mut block = bare(k, BlockKind::Rollup);
+    block.keep_compacted = range(0, k.turns).map(|range| RefSection {
+        range,
+        messages: text.into_iter().map(replacement).collect(),
+    });
+    let all = messages_of(&ground.loops[k.loop_ix], 0, k.turns).into_iter();
+    block.coverage = all.map(rolled_up).collect();
+    Some(block)
+}
+
 /// Grows what the window keeps until no pair is parted and every replacement is smaller than what
 /// it replaces; returns that and the place of the first loop in scope.
 fn settle(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> (Vec<RefKept>, usize) {
     let ground = if force { originals(s) } else { s.clone() };
-    let mut kept = window(s, leaf, config);
+    let mut kept = window(&ground, leaf, config);
     loop {
         let scope = when_compacting(&ground, leaf, config, &kept);
-        let grew = grow_for_a_pair(s, leaf, config, &mut kept, scope);
+        let grew = grow_for_a_pair(s, leaf, config, &mut kept, scope, base(&ground, leaf));
         if !grew && !keep_what_does_not_shrink(s, config, &mut kept[scope..]) {
             return (kept, scope);
         }
@@ -90,9 +139,11 @@ fn block_for(
         BlockKind::Earlier
     };
     let wanted = sectioned(s, config, k, kind).or_else(|| {
-        // "Where a loop is to be raw but a block ... applies to it, a block is written whose
+        // "Where a loop is to be raw but a block or rollup applies to it, a block is written whose
         // `keep_first` is the whole loop."
-        before.is_some().then(|| whole(s, k, kind))
+        let depth = chain(s, leaf).iter().position(|c| c.loop_ix == k.loop_ix);
+        let under_a_rollup = anchor(s, leaf).is_some_and(|a| depth.is_some_and(|d| d <= a));
+        (before.is_some() || under_a_rollup).then(|| whole(s, k, kind))
     })?;
     let same = |(run, b): (usize, RefBlock)| {
         same_layout(&b, &wanted) && same_texts(&s.runs[run].config, config)

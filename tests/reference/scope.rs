@@ -1,7 +1,7 @@
 //! `resolve_scope`: which earlier loops a compaction or a build takes in.
 
 use super::build::loop_context;
-use super::layout::reached;
+use super::layout::{base, reached};
 use super::tokens::context_tokens;
 use super::turns::{chain, turn_tokens};
 use super::types::*;
@@ -17,13 +17,22 @@ pub fn when_compacting(
 ) -> usize {
     let spent = |depth: usize| planned_tokens(ground, leaf, config, &kept[depth]);
     let cost = |depth: usize| in_force_tokens(ground, leaf, depth).min(config.max_summary_tokens);
-    first_in_scope(config, kept.len() - 1, reached(kept), spent, cost)
+    let base = base(ground, leaf);
+    let rollup = match config.older_loops {
+        OlderLoops::Skip => 0,
+        OlderLoops::Rollup => config.max_rollup_tokens,
+    };
+    let config = RefConfig {
+        system_tokens: config.system_tokens + rollup,
+        ..config.clone()
+    };
+    first_in_scope(&config, kept.len() - 1, base, reached(kept), spent, cost)
 }
 
 /// Returns the same for a build with `Skip`, where every loop costs its tokens in force.
 pub fn when_building(s: &RefSession, leaf: usize, config: &RefConfig, reached: usize) -> usize {
     let cost = |depth: usize| in_force_tokens(s, leaf, depth);
-    first_in_scope(config, chain(s, leaf).len() - 1, reached, cost, cost)
+    first_in_scope(config, chain(s, leaf).len() - 1, 0, reached, cost, cost)
 }
 
 /// "`FixedCount(n)`: the last `n` earlier loops. `TokenBudget`: from `max_context_tokens` less the
@@ -32,19 +41,20 @@ pub fn when_building(s: &RefSession, leaf: usize, config: &RefConfig, reached: u
 fn first_in_scope(
     config: &RefConfig,
     leaf_depth: usize,
+    base: usize,
     reached: usize,
     spent: impl Fn(usize) -> u64,
     cost: impl Fn(usize) -> u64,
 ) -> usize {
     if let RefScope::FixedCount(n) = config.scope {
-        return reached.min(leaf_depth.saturating_sub(n));
+        return reached.min(leaf_depth.saturating_sub(n)).max(base);
     }
     let mut left = i128::from(config.max_context_tokens) - i128::from(config.system_tokens);
     left -= (reached..=leaf_depth)
         .map(|d| i128::from(spent(d)))
         .sum::<i128>();
     let mut first = reached;
-    while first > 0 && i128::from(cost(first - 1)) <= left {
+    while first > base && i128::from(cost(first - 1)) <= left {
         first -= 1;
         left -= i128::from(cost(first));
     }

@@ -1,6 +1,6 @@
 //! The texts of strategy `one-liner`, and the cut of tool results.
 
-use super::tokens::estimate;
+use super::tokens::{estimate, message_tokens};
 use super::turns::groups;
 use super::types::*;
 
@@ -89,6 +89,33 @@ pub fn one_liner(m: &RefMessage) -> String {
         "[Assistant response]".to_string()
     };
     format!("[Summary] {line}")
+}
+
+/// Returns the text of a rollup: "a line for each answer" and the lines of the summaries shown, the
+/// newest that fit.
+pub fn rollup_of_lines(shown: &[RefOut], most: u64) -> Vec<RefMessage> {
+    const HEAD: &str = "[Summary of earlier loops]";
+    let mut lines: Vec<String> = Vec::new();
+    for out in shown {
+        match (out.message.kind, out.original) {
+            (RefKind::Assistant, _) => lines.push(one_liner(&out.message)),
+            (RefKind::User, None) => {
+                let texts = out.message.texts.iter();
+                lines.extend(texts.flat_map(|t| t.lines()).map(String::from));
+            }
+            _ => {}
+        }
+    }
+    lines.retain(|line| !line.is_empty() && line != HEAD);
+    while !lines.is_empty() {
+        let text = format!("{HEAD}\n{}", lines.join("\n"));
+        let message = RefMessage::new(RefKind::User, None, 0).with_text(text);
+        if message_tokens(&message) <= most {
+            return vec![message];
+        }
+        lines.remove(0);
+    }
+    Vec::new()
 }
 
 /// Returns turn and index of each message of turns `from..to`.

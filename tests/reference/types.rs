@@ -198,8 +198,8 @@ pub enum RefScope {
 pub enum OlderLoops {
     /// Not in the context.
     Skip,
-    /// Left as they are: raw, or through the block in force.
-    Raw,
+    /// In one summary of at most `max_rollup_tokens`; with none they stay as they are.
+    Rollup,
 }
 
 /// How far the recent window reaches.
@@ -220,23 +220,25 @@ pub struct RefConfig {
     pub keep_first_turns: u32,
     pub keep_recent_turns: u32,
     pub max_summary_tokens: u64,
+    pub max_rollup_tokens: u64,
     pub tool_output_max_lines: usize,
     pub max_context_tokens: u64,
     pub system_tokens: u64,
 }
 
 impl Default for RefConfig {
-    /// The defaults of section 7, with `Raw` where a rollup will stand.
+    /// The defaults of section 7.
     fn default() -> Self {
         Self {
             compact_at_pct: 0.90,
             compact_budget_threshold_pct: 0.05,
             scope: RefScope::FixedCount(3),
-            older_loops: OlderLoops::Raw,
+            older_loops: OlderLoops::Rollup,
             recent_window: RecentWindow::Chain,
             keep_first_turns: 2,
             keep_recent_turns: 10,
             max_summary_tokens: 2_000,
+            max_rollup_tokens: 2_000,
             tool_output_max_lines: 50,
             max_context_tokens: 128_000,
             system_tokens: 0,
