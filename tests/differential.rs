@@ -168,7 +168,11 @@ impl Twin {
         );
         assert_eq!(report.before.tokens, attempt.tokens_before, "{report:?}");
         if report.outcome == CompactOutcome::Committed {
-            assert_eq!(report.after.tokens, attempt.tokens_after, "{report:?}");
+            assert_eq!(
+                report.after.tokens, attempt.tokens_after,
+                "{config:?} force {force}\n{report:?}\n{:?}",
+                attempt.plan.blocks
+            );
             assert_eq!(report.blocks.len(), attempt.plan.blocks.len(), "{report:?}");
         }
         if let Some(run) = report.run {

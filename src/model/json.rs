@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use memchr::memchr2;
 use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -150,15 +151,13 @@ fn compact(text: &str) -> Result<Option<String>, String> {
 /// Returns the index after the closing quote of the string at `start`, and whether it has escapes.
 fn string_end(bytes: &[u8], start: usize) -> (usize, bool) {
     let (mut at, mut escaped) = (start + 1, false);
-    while at < bytes.len() {
-        match bytes[at] {
-            b'"' => return (at + 1, escaped),
-            b'\\' => {
-                escaped = true;
-                at += 2;
-            }
-            _ => at += 1,
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found;
+        if bytes[at] == b'"' {
+            return (at + 1, escaped);
         }
+        escaped = true;
+        at += 2;
     }
     (bytes.len(), escaped)
 }

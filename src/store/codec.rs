@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::{StoreError, StoreResult};
 use super::rows::{Blob, StoredMessage};
-use crate::model::{AgentMessage, Content, Image, Json, Role};
+use crate::model::{AgentMessage, Content, Image, Json, Message, Role};
 use crate::tokens::TokenCounter;
 
 /// Texts shorter than this stay in the JSON: parsing them costs less than another column.
@@ -28,7 +28,8 @@ pub fn encode(
     counter: &dyn TokenCounter,
 ) -> StoreResult<(StoredMessage, Vec<Blob>)> {
     let tokens = counter.message_tokens(&message);
-    let bytes = json_bytes(&message)?;
+    let has_images = message.message().is_some_and(has_images);
+    let whole = has_images.then(|| json_bytes(&message)).transpose()?;
     let lines = tool_result_lines(&message);
     let mut blobs = Vec::new();
     let mut text = None;
@@ -42,6 +43,9 @@ pub fn encode(
         text = take_text(content);
     }
     let head = to_json(&message)?;
+    // The text stands in the JSON between quotes that the head has already.
+    let of_text = text.as_ref().map_or(0, |(_, text)| escaped_bytes(text));
+    let bytes = whole.unwrap_or(head.len() as u64 + of_text);
     let (text_block, text) = text.map_or((None, None), |(at, text)| (Some(at), Some(text)));
     let salt = random_salt()?;
     let role = message.role();
@@ -196,6 +200,21 @@ fn take_text(content: &mut [Content]) -> Option<(u32, String)> {
     }
 }
 
+fn has_images(message: &Message) -> bool {
+    let is_image = |block: &Content| matches!(block, Content::Image(_));
+    message.content().iter().any(is_image)
+}
+
+/// Returns the bytes of a text within JSON, without its quotes.
+fn escaped_bytes(text: &str) -> u64 {
+    let more = |byte: &u8| match byte {
+        b'"' | b'\\' | 0x08 | 0x09 | 0x0A | 0x0C | 0x0D => 1,
+        0x00..=0x1F => 5,
+        _ => 0,
+    };
+    text.len() as u64 + text.as_bytes().iter().map(more).sum::<u64>()
+}
+
 /// Moves an image's data to a blob, if its base64 can be made again from the bytes.
 fn take_image(image: &mut Image) -> Option<Blob> {
     if image.data.is_empty() || image.extra.get("blob").is_some() {
@@ -287,6 +306,16 @@ mod tests {
             serde_json::to_string(&message).unwrap().len() as u64
         );
         (stored, blobs)
+    }
+
+    #[test]
+    fn the_bytes_of_a_text_are_those_of_its_json() {
+        let every: String = (0..=0x2FF_u32).filter_map(char::from_u32).collect();
+        let json = serde_json::to_string(&every).unwrap();
+        assert_eq!(escaped_bytes(&every), json.len() as u64 - 2);
+        round_trip(&format!(
+            r#"{{"role":"user","content":[{{"type":"text","text":{json}}}],"timestamp":1}}"#
+        ));
     }
 
     #[test]

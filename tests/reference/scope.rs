@@ -49,7 +49,10 @@ fn first_in_scope(
     if let RefScope::FixedCount(n) = config.scope {
         return reached.min(leaf_depth.saturating_sub(n)).max(base);
     }
-    let mut left = i128::from(config.max_context_tokens) - i128::from(config.system_tokens);
+    let window = config
+        .max_context_tokens
+        .saturating_sub(config.system_tokens);
+    let mut left = i128::from(window);
     left -= (reached..=leaf_depth)
         .map(|d| i128::from(spent(d)))
         .sum::<i128>();
