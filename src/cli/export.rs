@@ -21,8 +21,9 @@ const NAMED: usize = 5;
 /// Write a session out in another form
 ///
 /// To stdout, or with -o to a file, which is written beside its place and then renamed: a file of
-/// that name is never half a one. An import of the form phi-core brings the session back as it is.
-/// The forms openai, anthropic, markdown and jsonl hold the originals, whatever was compacted; for
+/// that name is never half a one. An import of the form phi-core brings the session back with what
+/// is in force; one of the form jsonl with all that is stored: digests, runs, blocks, undos.
+/// The forms openai, anthropic and markdown hold the originals, whatever was compacted; for
 /// what the model sees there is `loopstore context`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -53,7 +54,7 @@ enum Format {
     Anthropic,
     /// For people.
     Markdown,
-    /// A line of JSON for each message, with its loop, turn and seq.
+    /// Lines of JSON, one for each record of the session; with --loop, for each message of the chain.
     Jsonl,
     /// The file that the session was imported from, byte for byte.
     Original,

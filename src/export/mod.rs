@@ -35,7 +35,7 @@ pub enum ExportForm {
     Request(Provider),
     /// For people.
     Markdown,
-    /// A line of JSON for each message.
+    /// Lines of JSON that an import takes back without loss; of a chain only its messages.
     Lines,
 }
 
@@ -96,12 +96,14 @@ pub fn export(
     out: &mut dyn Write,
 ) -> Result<Vec<Mending>, ExportError> {
     store::read(store, |read| {
-        Ok(export_from(read, session, leaf, form, out))
+        let counter = store.counter().name();
+        Ok(export_from(read, counter, session, leaf, form, out))
     })?
 }
 
 fn export_from(
     read: &dyn StoreRead,
+    counter: &str,
     session: &SessionId,
     leaf: Option<&LoopId>,
     form: ExportForm,
@@ -122,12 +124,13 @@ fn export_from(
             )?;
         }
         ExportForm::Lines => {
-            lines::write(
-                read,
-                &session,
-                &stretches(read, &session, leaf, false)?,
-                out,
-            )?;
+            match leaf {
+                None => lines::write(read, &session, counter, out)?,
+                Some(_) => {
+                    let chain = stretches(read, &session, leaf, true)?;
+                    lines::write_chain(read, &session, &chain, out)?;
+                }
+            }
         }
     }
     Ok(Vec::new())

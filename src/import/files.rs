@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::report::ImportReport;
 use super::writer::{Origin, StoreSink};
-use super::{ImportError, Importer, Source, importers};
+use super::{ImportError, Importer, Restore, Source, importers};
 use crate::model::SessionId;
 use crate::store::source::{self, SourceError};
 use crate::store::{SessionStore, StoreError, StoreWrite};
@@ -366,6 +366,10 @@ fn import_and_keep(
     let mut result = None;
     let written = store.write(&mut |write| {
         let mut import = || -> Result<ImportReport, ImportError> {
+            let mut into = Restore::new(write, store.counter(), only);
+            if let Some(restored) = importer.restore(source, &mut into) {
+                return restored.map(|()| into.finish());
+            }
             let mut sink = StoreSink::new(write, store.counter(), origin.clone(), only.cloned())?;
             importer.import(source, &mut sink)?;
             let report = sink.finish()?;

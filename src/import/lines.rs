@@ -49,6 +49,7 @@ pub(crate) struct Lines<'a> {
     cursor: usize,
     ended: bool,
     limit: usize,
+    depth: usize,
 }
 
 impl<'a> Lines<'a> {
@@ -64,7 +65,15 @@ impl<'a> Lines<'a> {
             cursor: 0,
             ended: false,
             limit: MAX_RECORD_BYTES,
+            depth: MAX_JSON_DEPTH,
         })
+    }
+
+    /// Sets how long a line may be, in bytes, and how deep a value may nest.
+    pub(crate) fn with_limits(mut self, bytes: usize, depth: usize) -> Self {
+        self.limit = bytes;
+        self.depth = depth;
+        self
     }
 
     #[cfg(test)]
@@ -114,10 +123,10 @@ impl<'a> Lines<'a> {
             .count();
         let from = self.cursor + blank;
         let (to, problem) = match read_value(&self.line[from..]) {
-            Ok((len, depth)) if depth <= MAX_JSON_DEPTH => (from + len, None),
+            Ok((len, depth)) if depth <= self.depth => (from + len, None),
             Ok((len, _)) => (
                 from + len,
-                Some(format!("nested deeper than {MAX_JSON_DEPTH} levels")),
+                Some(format!("nested deeper than {} levels", self.depth)),
             ),
             Err(reason) => (self.line.len(), Some(reason)),
         };

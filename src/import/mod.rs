@@ -27,6 +27,7 @@ mod report;
 mod revised;
 pub(crate) mod runs;
 pub(crate) mod state;
+pub(crate) mod stored_lines;
 mod waiting;
 mod writer;
 
@@ -41,6 +42,7 @@ pub use history::{history_fingerprint, restore_history, shorten_history};
 pub use openai_chat::OpenAiChat;
 pub use phi_core::PhiCore;
 pub use report::{ImportReport, Skipped};
+pub use stored_lines::{Restore, StoredLines};
 pub use writer::{Origin, StoreSink};
 
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, Time};
@@ -162,6 +164,17 @@ pub trait Importer: Sync {
     /// # Errors
     /// Only if the source cannot be read or the sink refuses; a bad record is skipped.
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError>;
+
+    /// Reads a format that holds what is stored, row by row: it goes into the store as it is, not
+    /// through a sink, and the file itself is not kept. `None`: the format has transcripts, which
+    /// [`Importer::import`] reads.
+    fn restore(
+        &self,
+        _source: &mut Source<'_>,
+        _into: &mut Restore<'_>,
+    ) -> Option<Result<(), ImportError>> {
+        None
+    }
 }
 
 /// Why an import stopped.

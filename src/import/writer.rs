@@ -16,7 +16,7 @@ use super::waiting::{Call, Waiting};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
 use crate::store::append::{self, NewMessage};
-use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, session};
+use crate::store::{LoopKey, LoopRow, SessionKey, StoreResult, StoreWrite, session};
 use crate::tokens::TokenCounter;
 
 /// A batch is written when it holds this many messages …
@@ -201,6 +201,7 @@ impl<'a> StoreSink<'a> {
         let session = self.session_key(at)?;
         if let Some(row) = self.write.loop_by_id(session, &record.loop_id)? {
             let stored = Stored::of(&*self.write, &row, self.is_own_form())?;
+            self.check_comparable(at, &row, &stored)?;
             return Ok(LoopState::known(&row, stored, Described::of(record)?));
         }
         // The child's cut may be the parent's last turn.
@@ -209,6 +210,22 @@ impl<'a> StoreSink<'a> {
         let key = session::create_loop(self.write, session, record)?;
         self.sessions[at].is_changed = true;
         Ok(LoopState::new(key, Described::of(record)?))
+    }
+
+    /// Refuses a transcript of a loop that came in from loopstore's own lines: they do not hold the
+    /// digests by which its records would be known again.
+    fn check_comparable(&self, at: usize, row: &LoopRow, stored: &Stored) -> Result<(), ImportError> {
+        let session = self.write.session_by_key(row.session)?;
+        let is_of_format = session.source.as_deref() == Some(self.from.format.as_str());
+        let has_none = stored.places.is_empty() && stored.revised.is_empty();
+        if !is_of_format || !has_none || row.totals.next_seq == 0 || self.is_own_form() {
+            return Ok(());
+        }
+        let id = &self.sessions[at].head.session.session_id;
+        Err(ImportError::NoTranscript(format!(
+            "session `{id}` came in from an export, which its transcript cannot be compared with; \
+             import the transcript into the database of that export"
+        )))
     }
 
     /// Takes out a `parent_turn` that the parent does not have.

@@ -26,3 +26,4 @@ pub use expand::{BlobBytes, Expanded, blob, expand};
 pub use replaced::{BlockName, BlockSection, Covered, Replaced, replaced};
 pub use report::{Checked, Problem, ProblemKind, VerifyReport};
 pub use verify::verify;
+pub(crate) use verify::verify_session;

@@ -42,7 +42,7 @@ pub(super) fn check(verify: &mut Verify<'_>) -> StoreResult<()> {
     Ok(())
 }
 
-fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreResult<()> {
+pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreResult<()> {
     verify.found.checked.sessions += 1;
     let row = verify.scan.session_by_key(key);
     let row = verify

@@ -81,6 +81,26 @@ pub fn verify(store: &SqliteStore) -> StoreResult<VerifyReport> {
     }
 }
 
+/// Checks one session as [`verify`] does, but for the files that it was imported from.
+///
+/// # Errors
+/// If the store cannot be read for another reason than damage.
+pub(crate) fn verify_session(
+    scan: &dyn StoreScan,
+    counter: &dyn TokenCounter,
+    session: SessionKey,
+) -> StoreResult<VerifyReport> {
+    let receipts = scan.receipts()?;
+    let mut verify = Verify {
+        scan,
+        counter,
+        receipts: &receipts,
+        found: Findings::default(),
+    };
+    sessions::check_session(&mut verify, session)?;
+    Ok(verify.found.into_report())
+}
+
 /// Takes over what the backend says of itself.
 fn own_checks(
     found: &mut Findings,

@@ -176,6 +176,8 @@ pub trait StoreRead {
     fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>>;
     /// Returns the started calls of a loop with this id, oldest first.
     fn calls(&self, in_loop: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>>;
+    /// Returns all started calls of a loop, oldest first.
+    fn calls_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<CallRow>>;
     /// Returns the notes of a loop in order.
     fn notes(&self, in_loop: LoopKey) -> StoreResult<Vec<Note>>;
     /// Returns what providers reported for a session, by loop and model.
@@ -188,6 +190,8 @@ pub trait StoreRead {
 pub trait StoreWrite: StoreRead {
     /// Returns the same transaction for reading.
     fn as_read(&self) -> &dyn StoreRead;
+    /// Returns the same transaction for looking at every row.
+    fn as_scan(&self) -> &dyn scan::StoreScan;
     /// Adds a session; the key of `row` is ignored. Refused if its id is there.
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey>;
     /// Writes what changes in a session: all but key and id.

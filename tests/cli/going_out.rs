@@ -304,10 +304,33 @@ fn lines_have_their_places() {
     "work" "try" 1 3 "assistant"
     "work" "try" 1 4 "toolResult"
     "#);
-    assert_eq!(
-        stage.say("export work --format jsonl").out.lines().count(),
-        54
-    );
+    let whole = stage.say("export work --format jsonl").out;
+    let messages = |text: &str| text.matches("{\"record\":\"message\"").count();
+    assert_eq!(messages(&whole), 54);
+    // A chain is no session.
+    std::fs::write(stage.path("chain.jsonl"), &said.out).unwrap();
+    assert_eq!(stage.say("--db other.db import chain.jsonl").code, 1);
+}
+
+#[test]
+fn lines_bring_a_session_into_another_database() {
+    let stage = Stage::new();
+    stage.say("compact work --max-tokens 9000");
+    stage.say("undo work");
+    stage.say("export work --format jsonl -o work.jsonl");
+    assert_eq!(stage.say("--db other.db import work.jsonl").code, 0);
+    for command in ["context work", "history work --json", "show work --json", "context work --loop try"] {
+        let other = stage.say(&format!("--db other.db {command}"));
+        assert_eq!(other.out, stage.say(command).out, "{command}");
+    }
+    stage.say("--db other.db export work --format jsonl -o again.jsonl");
+    let read = |name: &str| std::fs::read_to_string(stage.path(name)).unwrap();
+    assert!(read("again.jsonl") == read("work.jsonl"));
+    let again = stage.json("import work.jsonl");
+    assert_eq!(again["added_messages"], 0);
+    let files = "SELECT count(*) AS files FROM sources WHERE path LIKE '%work.jsonl'";
+    let kept = stage.run(&["--json", "sql", files]).json();
+    assert_eq!(kept[0]["files"], 0);
 }
 
 #[test]

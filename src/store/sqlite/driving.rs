@@ -100,6 +100,11 @@ impl Reader<'_> {
         self.all(&sql, params![in_loop.0, id], call_row)
     }
 
+    pub(super) fn read_calls_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<CallRow>> {
+        let sql = format!("{CALL} FROM started_calls c WHERE c.loop = ?1 ORDER BY c.key");
+        self.all(&sql, [in_loop.0], call_row)
+    }
+
     pub(super) fn read_notes(&self, in_loop: LoopKey) -> StoreResult<Vec<Note>> {
         self.all(
             "SELECT kind, note FROM notes WHERE id BETWEEN ?1 AND ?2 ORDER BY id",

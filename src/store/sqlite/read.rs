@@ -752,6 +752,10 @@ impl StoreRead for Reader<'_> {
         self.read_calls(in_loop, call_id)
     }
 
+    fn calls_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<CallRow>> {
+        self.read_calls_of_loop(in_loop)
+    }
+
     fn notes(&self, in_loop: LoopKey) -> StoreResult<Vec<Note>> {
         self.read_notes(in_loop)
     }

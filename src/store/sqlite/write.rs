@@ -100,6 +100,10 @@ impl StoreWrite for Reader<'_> {
         self
     }
 
+    fn as_scan(&self) -> &dyn scan::StoreScan {
+        self
+    }
+
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         self.run(
             "INSERT INTO sessions (session_id, agent_id, title, created_at, last_active_at,

@@ -1,0 +1,107 @@
+//! Blocks with their messages and coverage.
+
+use super::form::*;
+use super::in_loop::body_of;
+use super::restore::InSession;
+use super::wrong;
+use crate::import::ImportError;
+use crate::import::fields::shown;
+use crate::store::{
+    Blob, BlockKey, BlockMessage, BlockRow, CoverageRow, NewBlock, RunKey, Section,
+};
+
+impl InSession<'_> {
+    pub(super) fn block(&mut self, line: BlockLine) -> Result<(), ImportError> {
+        let run = self.in_run(&line.run)?;
+        // What a stored run wrote is stored with it.
+        if !run.is_new {
+            return Ok(());
+        }
+        let name = BlockName {
+            loop_id: line.loop_id.clone(),
+            generation: line.generation,
+        };
+        if self.block_key(&name).is_ok() {
+            let id = shown(line.loop_id.as_str());
+            let detail = format!("loop `{id}` has another block {}", line.generation);
+            return Err(self.open.parted(&detail));
+        }
+        let row = self.block_row(&line)?;
+        let row = BlockRow {
+            run: self.in_run(&line.run)?.key,
+            ..row
+        };
+        let mut block = NewBlock {
+            row,
+            messages: Vec::with_capacity(line.shows.len()),
+            coverage: Vec::with_capacity(line.coverage.len()),
+            blobs: Vec::new(),
+        };
+        for shows in &line.shows {
+            let (message, blobs) = self.shown_message(shows)?;
+            block.messages.push(message);
+            block.blobs.extend(blobs);
+        }
+        for range in &line.coverage {
+            block.coverage.push(self.coverage(range)?);
+        }
+        self.write.insert_block(&block)?;
+        Ok(())
+    }
+
+    fn block_row(&self, line: &BlockLine) -> Result<BlockRow, ImportError> {
+        let unknown = || wrong(format!("no kind of block `{}`", shown(&line.kind)));
+        let extends = line.extends.as_ref();
+        Ok(BlockRow {
+            key: BlockKey::default(),
+            in_loop: self.open.loop_key(&line.loop_id)?,
+            generation: line.generation,
+            run: RunKey::default(),
+            kind: line.block_kind().ok_or_else(unknown)?,
+            extends: extends.map(|name| self.block_key(name)).transpose()?,
+            layout: line.layout(),
+            through: line.through,
+            tokens_covered: line.tokens_covered,
+            size: line.size.into(),
+            strategy: line.strategy.clone(),
+            shaping: line.shaping.clone(),
+            created_at: line.created_at.clone(),
+            extra: line.extra.as_ref().map(|json| json.get().to_owned()),
+        })
+    }
+
+    fn shown_message(
+        &self,
+        shows: &ShownForm,
+    ) -> Result<(BlockMessage, Vec<Blob>), ImportError> {
+        let (body, blobs) = match &shows.digest {
+            None => (None, Vec::new()),
+            Some(digest) => {
+                let digest = bytes(digest).ok_or_else(|| wrong("a digest is no digest"))?;
+                let (message, salt) = (shows.message.as_deref(), shows.salt.as_deref());
+                let (body, blobs) = body_of(message, salt, digest, self.counter)?;
+                (Some(body), blobs)
+            }
+        };
+        let section = match shows.recent {
+            true => Section::Recent,
+            false => Section::Compacted,
+        };
+        let message = BlockMessage {
+            section,
+            replaces: shows.replaces,
+            body,
+        };
+        Ok((message, blobs))
+    }
+
+    fn coverage(&self, form: &CoverageForm) -> Result<CoverageRow, ImportError> {
+        let unknown = || wrong(format!("no disposition `{}`", shown(&form.disposition)));
+        Ok(CoverageRow {
+            in_loop: self.open.loop_key(&form.loop_id)?,
+            seqs: form.seqs,
+            turns: form.turns,
+            disposition: form.what().ok_or_else(unknown)?,
+        })
+    }
+}

@@ -1,0 +1,10 @@
+//! `export --format jsonl` holds everything: what comes back from the lines is the same session.
+
+#[path = "../histories/mod.rs"]
+mod histories;
+
+mod bad;
+mod growth;
+mod recorded;
+mod same;
+mod stage;
