@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::export::WholeFile;
 use crate::inspect::{VerifyReport, verify};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
-use crate::store::{OpenError, StoreError};
+use crate::store::{OpenError, StoreError, StoreResult};
 
 /// Why there is no copy.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +62,29 @@ pub fn backup(
     force: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64, BackupError> {
+    checked_copy(store, to, force, &mut |beside| {
+        store.copy_to(beside, progress)
+    })
+}
+
+/// Makes a copy as [`backup`] does, without the room that deleted rows left behind. It takes longer,
+/// as every row is written anew.
+///
+/// # Errors
+/// As [`backup`].
+pub fn compact_backup(store: &SqliteStore, to: &Path, force: bool) -> Result<u64, BackupError> {
+    checked_copy(store, to, force, &mut |beside| {
+        store.vacuum_into(beside)
+    })
+}
+
+/// Makes a copy beside its place, checks it and gives it its name.
+fn checked_copy(
+    store: &SqliteStore,
+    to: &Path,
+    force: bool,
+    copy: &mut dyn FnMut(&Path) -> StoreResult<()>,
+) -> Result<u64, BackupError> {
     let failed = |source| BackupError::Write {
         path: to.to_owned(),
         source,
@@ -84,7 +107,7 @@ pub fn backup(
     let Some(beside) = file.beside().map(Path::to_owned) else {
         return Err(BackupError::NoFile(to.to_owned()));
     };
-    let bytes = copy_and_check(store, &beside, progress);
+    let bytes = copy_and_check(&beside, copy);
     for end in ["-wal", "-shm", "-journal"] {
         // Left only if something failed.
         let _ = std::fs::remove_file(with_end(&beside, end));
@@ -95,11 +118,10 @@ pub fn backup(
 }
 
 fn copy_and_check(
-    store: &SqliteStore,
     to: &Path,
-    progress: &mut dyn FnMut(u64, u64),
+    copy: &mut dyn FnMut(&Path) -> StoreResult<()>,
 ) -> Result<u64, BackupError> {
-    store.copy_to(to, progress)?;
+    copy(to)?;
     let options = SqliteOptions::new()
         .stored_counter()
         .create(false)

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use histories::{History, answer, user};
 use loopstore::SqliteStore;
-use loopstore::backup::{BackupError, backup};
+use loopstore::backup::{BackupError, backup, compact_backup};
 use loopstore::inspect::verify;
 
 fn names(folder: &Path) -> Vec<String> {
@@ -163,4 +163,92 @@ fn a_database_in_memory_can_be_saved() {
     fill(&store, 3);
     backup(&store, &to, false, &mut |_, _| {}).unwrap();
     assert_eq!(messages(&to), 6);
+}
+
+/// Returns a message's JSON of each row, in order.
+fn said(path: &Path) -> Vec<String> {
+    let store = SqliteStore::open(path).unwrap();
+    let rows = store
+        .query("SELECT payload, tokens FROM v_messages ORDER BY session_id, loop_id, seq")
+        .unwrap();
+    rows.rows.iter().map(|row| format!("{row:?}")).collect()
+}
+
+#[test]
+fn a_compact_copy_holds_the_same_and_less_room() {
+    let work = tempfile::tempdir().unwrap();
+    let (path, plain, compact) = (
+        work.path().join("a.db"),
+        work.path().join("plain.db"),
+        work.path().join("compact.db"),
+    );
+    let store = SqliteStore::open(&path).unwrap();
+    fill(&store, 40);
+    // What was deleted leaves free pages.
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE filler (data BLOB);
+             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
+             INSERT INTO filler SELECT randomblob(2000) FROM n;
+             DROP TABLE filler",
+        )
+        .unwrap();
+    drop(connection);
+    let whole = backup(&store, &plain, false, &mut |_, _| {}).unwrap();
+    let bytes = compact_backup(&store, &compact, false).unwrap();
+    assert_eq!(bytes, std::fs::metadata(&compact).unwrap().len());
+    assert!(bytes + 900_000 < whole, "{bytes} of {whole}");
+    let checked = |path: &Path| verify(&SqliteStore::open(path).unwrap()).unwrap();
+    assert_eq!(checked(&compact), checked(&path));
+    assert!(checked(&compact).ok);
+    assert_eq!(said(&compact), said(&path));
+    let mode = std::fs::metadata(&compact).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // What is there stays.
+    let error = compact_backup(&store, &plain, false).unwrap_err();
+    assert!(matches!(error, BackupError::Exists(_)), "{error}");
+    assert_eq!(std::fs::metadata(&plain).unwrap().len(), whole);
+    // The reader that made it still only reads, and the store still writes.
+    assert_eq!(messages(&path), 80);
+    History::new(&store, "t").append(0, vec![user("more", 0)]);
+    assert_eq!(messages(&path), 81);
+}
+
+#[test]
+fn a_compact_copy_made_while_a_writer_appends_is_one_moment() {
+    let work = tempfile::tempdir().unwrap();
+    let path = work.path().join("a.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let history = fill(&store, 200);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut turn = 1000;
+            while !done.load(Ordering::Relaxed) {
+                history.append(0, vec![user("more", turn), answer("yes", &[], turn)]);
+                turn += 1;
+            }
+        });
+        let reader = SqliteStore::open(&path).unwrap();
+        for at in 0..3 {
+            let to = work.path().join(format!("{at}-copy.db"));
+            compact_backup(&reader, &to, false).unwrap();
+            let count = messages(&to);
+            assert!(count >= 400 && count % 2 == 0, "{count}");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_database_in_memory_can_be_saved_compact() {
+    let work = tempfile::tempdir().unwrap();
+    let to = work.path().join("copy.db");
+    let store = SqliteStore::in_memory().unwrap();
+    fill(&store, 3);
+    compact_backup(&store, &to, false).unwrap();
+    assert_eq!(messages(&to), 6);
+    let error = compact_backup(&store, &work.path().join("none/a.db"), false).unwrap_err();
+    assert!(matches!(error, BackupError::Write { .. }), "{error}");
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use loopstore::backup::{BackupError, backup};
+use loopstore::SqliteStore;
+use loopstore::backup::{BackupError, backup, compact_backup};
 use serde_json::json;
 
 use super::error::CliError;
@@ -23,22 +24,21 @@ pub struct Args {
     /// Replace a file of that name.
     #[arg(long)]
     force: bool,
+    /// Leave out the room of deleted rows: smaller, and slower, as every row is written anew.
+    #[arg(long)]
+    compact: bool,
 }
 
 /// Makes the copy.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let begun = Instant::now();
     let store = app.open_to_read()?;
-    let bar = progress::bar("{bar:30} {pos}/{len} pages");
-    let made = backup(&store, &args.to, args.force, &mut |done, all| {
-        bar.set_length(all);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
+    let made = copy(&store, args);
     let seconds = begun.elapsed().as_secs_f64();
     let told = |ok: bool, bytes: Option<u64>| {
         let file = ok.then(|| args.to.display().to_string());
-        json!({"file": file, "bytes": bytes, "seconds": seconds, "ok": ok})
+        json!({"file": file, "bytes": bytes, "seconds": seconds, "ok": ok,
+            "compact": args.compact})
     };
     match made {
         Ok(bytes) if app.json => app.out.json(&told(true, Some(bytes)))?,
@@ -54,6 +54,23 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         Err(error) => return Err(error.into()),
     }
     Ok(Done::Well)
+}
+
+fn copy(store: &SqliteStore, args: &Args) -> Result<u64, BackupError> {
+    if args.compact {
+        return compact_backup(store, &args.to, args.force);
+    }
+    let bar = progress::slow_bar("{bar:30} {pos}/{len} pages  {msg}");
+    let made = backup(store, &args.to, args.force, &mut |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+        if done == all {
+            bar.set_message("checking the copy");
+        }
+        progress::show_if_slow(&bar);
+    });
+    bar.finish_and_clear();
+    made
 }
 
 fn line(to: &Path, bytes: u64, seconds: f64) -> String {

@@ -467,6 +467,10 @@ fn a_backup_is_made_and_checked() {
     let bytes = std::fs::metadata(stage.path("copy.db")).unwrap().len();
     assert_eq!(told["bytes"], bytes);
     assert!(told["seconds"].is_number());
+    let compact = stage.json("backup compact.db --compact");
+    assert_eq!((&compact["compact"], &compact["ok"]), (&true.into(), &true.into()));
+    assert_eq!(stage.say("backup compact.db --compact").code, 1);
+    assert_eq!(stage.json("--db compact.db verify")["ok"], true);
     assert_snapshot!(stage.say("backup loopstore.db --force"), @"
     --- stderr
     error: loopstore.db is the database itself, or belongs to it

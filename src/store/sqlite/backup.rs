@@ -31,6 +31,28 @@ impl SqliteStore {
             copy.close().map_err(|(_, error)| from_sqlite(error))
         })
     }
+
+    /// Writes the rows of the database, as one snapshot shows them, into the empty file `to`: a
+    /// copy without free pages. Writers are not held up.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::copy_to`].
+    pub fn vacuum_into(&self, to: &Path) -> StoreResult<()> {
+        let to = to.to_str().ok_or_else(|| {
+            StoreError::Invalid(format!("{} is not UTF-8, which this copy takes", to.display()))
+        })?;
+        self.with_reader(|connection| {
+            // The statement writes to another file, which a connection that only reads would refuse.
+            let may_write = |may: bool| connection.pragma_update(None, "query_only", !may);
+            let was: bool = connection
+                .pragma_query_value(None, "query_only", |row| row.get(0))
+                .map_err(from_sqlite)?;
+            may_write(true).map_err(from_sqlite)?;
+            let copied = connection.execute("VACUUM INTO ?1", [to]);
+            may_write(!was).map_err(from_sqlite)?;
+            copied.map(|_| ()).map_err(from_sqlite)
+        })
+    }
 }
 
 fn copy_pages(
