@@ -73,9 +73,7 @@ pub fn backup(
 /// # Errors
 /// As [`backup`].
 pub fn compact_backup(store: &SqliteStore, to: &Path, force: bool) -> Result<u64, BackupError> {
-    checked_copy(store, to, force, &mut |beside| {
-        store.vacuum_into(beside)
-    })
+    checked_copy(store, to, force, &mut |beside| store.vacuum_into(beside))
 }
 
 /// Makes a copy beside its place, checks it and gives it its name.

@@ -421,8 +421,8 @@ fn play(seed: u64) -> (usize, usize) {
         }
         twin.compare();
     }
-    as_of_is_exact(&twin);
-    as_of_turns_is_exact(&twin);
+    as_of_is_exact(&twin, seed);
+    as_of_turns_is_exact(&twin, seed);
     originals_are_untouched(&twin);
     let blocks = twin.model.runs.iter().flat_map(|run| &run.blocks);
     let rollups = blocks.filter(|block| block.kind == BlockKind::Rollup);
@@ -456,11 +456,10 @@ fn originals_are_untouched(twin: &Twin) {
 }
 
 /// The context of each committed run's moment is what the model says it was.
-fn as_of_is_exact(twin: &Twin) {
+fn as_of_is_exact(twin: &Twin, seed: u64) {
     for (at, run_id) in &twin.runs {
         let run = &twin.model.runs[*at];
-        // Whether a loop was running then is not recorded, and with `Skip` it matters.
-        if run.outcome != RefOutcome::Committed || run.config.older_loops == OlderLoops::Skip {
+        if run.outcome != RefOutcome::Committed || ends_matter(twin, seed) {
             continue;
         }
         let options = BuildOptions {
@@ -477,11 +476,17 @@ fn as_of_is_exact(twin: &Twin) {
     }
 }
 
-/// The context just after any turn is what the model says it was, if no run of the session leaves
-/// older loops out: then whether a loop was running would matter, which is not recorded.
-fn as_of_turns_is_exact(twin: &Twin) {
+/// Whether it matters if a loop was running at a moment, which is not recorded: loops end, and a
+/// run leaves older loops out.
+fn ends_matter(twin: &Twin, seed: u64) -> bool {
     let mut runs = twin.model.runs.iter();
-    if runs.any(|run| run.config.older_loops == OlderLoops::Skip) {
+    let loops_end = seed % 2 == 1;
+    loops_end && runs.any(|run| run.config.older_loops == OlderLoops::Skip)
+}
+
+/// The context just after any turn is what the model says it was.
+fn as_of_turns_is_exact(twin: &Twin, seed: u64) {
+    if ends_matter(twin, seed) {
         return;
     }
     for loop_ix in 0..twin.model.loops.len() {
@@ -572,4 +577,55 @@ fn contexts_equal_the_originals_where_it_is_sound() {
         assert_eq!(found, expected, "seed {seed}");
     }
     assert!(sound > 50, "only {sound} chains were sound");
+}
+
+/// Forks of a loop with several generations, some of them undone, at each of its turns: each fork
+/// stands as the loop stood there.
+#[test]
+fn forks_at_every_turn_equal_the_models() {
+    for recent_window in [RecentWindow::CurrentLoop, RecentWindow::Chain] {
+        let mut twin = Twin::new();
+        let mut random = Random::new(77);
+        let config = |keep_first_turns, keep_recent_turns, older_loops| RefConfig {
+            compact_at_pct: 0.0,
+            scope: RefScope::FixedCount(2),
+            older_loops,
+            recent_window,
+            keep_first_turns,
+            keep_recent_turns,
+            max_summary_tokens: 60,
+            tool_output_max_lines: 4,
+            ..RefConfig::default()
+        };
+        twin.start_loop(None, None);
+        let mut committed = 0;
+        for turn in 0..24 {
+            let messages = random_turn(&mut random, &mut twin, Some(turn + 50));
+            let long = RefMessage::new(RefKind::User, Some(turn + 50), 1000 + u64::from(turn));
+            let long = long.with_text("word ".repeat(40));
+            twin.append(0, std::iter::once(long).chain(messages).collect());
+            let older = [OlderLoops::Skip, OlderLoops::Rollup][turn as usize % 2];
+            if turn % 4 == 3 {
+                let config = config(turn % 3, 1 + turn % 2, older);
+                let outcome = twin.compact(0, &config, true);
+                committed += usize::from(outcome == Some(CompactOutcome::Committed));
+            }
+            if [9, 17, 18].contains(&turn) {
+                twin.flip(0, false);
+            }
+            if turn == 19 {
+                twin.flip(0, true);
+            }
+        }
+        assert!(committed >= 4, "only {committed} runs");
+        let complete = groups(&twin.model.loops[0]).len() as u32;
+        for turn in 0..complete {
+            twin.start_loop(Some(0), Some(turn));
+        }
+        twin.compare();
+        // Nor does it matter what the loop does afterwards.
+        twin.flip(0, false);
+        twin.compact(0, &config(0, 1, OlderLoops::Rollup), true);
+        twin.compare();
+    }
 }

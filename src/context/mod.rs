@@ -37,7 +37,8 @@ pub(crate) use states::{LoopStates, turn_states};
 pub enum AsOf {
     /// For the run's own loop, just after its commit.
     Run(String),
-    /// For that loop, just after the last message of that turn.
+    /// For that loop, just after the last message of that turn. A loop that went on counts as at
+    /// work then: when loops end is not recorded.
     Turn {
         /// The loop.
         loop_id: LoopId,
@@ -377,7 +378,11 @@ pub(crate) fn moment_of(
                 Ok(std::ops::ControlFlow::Continue(()))
             })?;
             let run = found.ok_or_else(|| StoreError::NoRun(run_id.clone()))?;
-            Ok((read.loop_by_key(run.point.in_loop)?, at(run.tick)))
+            let view = View {
+                complete: run.point.turns,
+                ..at(run.tick)
+            };
+            Ok((read.loop_by_key(run.point.in_loop)?, view))
         }
         AsOf::Turn { loop_id, turn } => {
             let leaf = leaf_of(read, owner, Some(loop_id))?;

@@ -99,7 +99,10 @@ impl<'a> Lines<'a> {
         Ok(Self {
             read,
             session,
-            ids: loops.into_iter().map(|row| (row.key, row.loop_id)).collect(),
+            ids: loops
+                .into_iter()
+                .map(|row| (row.key, row.loop_id))
+                .collect(),
             out,
             written: 0,
         })

@@ -123,15 +123,13 @@ fn export_from(
                 out,
             )?;
         }
-        ExportForm::Lines => {
-            match leaf {
-                None => lines::write(read, &session, counter, out)?,
-                Some(_) => {
-                    let chain = stretches(read, &session, leaf, true)?;
-                    lines::write_chain(read, &session, &chain, out)?;
-                }
+        ExportForm::Lines => match leaf {
+            None => lines::write(read, &session, counter, out)?,
+            Some(_) => {
+                let chain = stretches(read, &session, leaf, true)?;
+                lines::write_chain(read, &session, &chain, out)?;
             }
-        }
+        },
     }
     Ok(Vec::new())
 }

@@ -214,7 +214,12 @@ impl<'a> StoreSink<'a> {
 
     /// Refuses a transcript of a loop that came in from loopstore's own lines: they do not hold the
     /// digests by which its records would be known again.
-    fn check_comparable(&self, at: usize, row: &LoopRow, stored: &Stored) -> Result<(), ImportError> {
+    fn check_comparable(
+        &self,
+        at: usize,
+        row: &LoopRow,
+        stored: &Stored,
+    ) -> Result<(), ImportError> {
         let session = self.write.session_by_key(row.session)?;
         let is_of_format = session.source.as_deref() == Some(self.from.format.as_str());
         let has_none = stored.places.is_empty() && stored.revised.is_empty();

@@ -21,6 +21,8 @@ pub struct View {
     /// Of the leaf, exactly the messages before this sequence, whatever their ticks: with `at`, a
     /// moment within an append.
     pub leaf_end: Option<u32>,
+    /// With `at`: so many turns of the leaf are known to have been complete then.
+    pub complete: u32,
     /// Rollups do not count (`OlderLoops::Skip`).
     pub without_rollups: bool,
     /// Nothing is in force (`--force`).
@@ -143,7 +145,11 @@ impl<'a> ForceWalk<'a> {
             (Some(end), _) if link.row.key == self.leaf => self.cut_within(&mut link, end)?,
             (_, Some(tick)) => {
                 let length = self.read.length_at(link.row.key, tick)?;
-                self.shorten(&mut link, length)?;
+                match link.row.key == self.leaf && length < link.end_seq {
+                    // More came later, so the loop was at work.
+                    true => self.cut_within(&mut link, length)?,
+                    false => self.shorten(&mut link, length)?,
+                }
             }
             (_, None) => {}
         }
@@ -154,6 +160,7 @@ impl<'a> ForceWalk<'a> {
     fn cut_within(&self, link: &mut Link, end: u32) -> StoreResult<()> {
         self.shorten(link, end)?;
         if let Some(last) = link.turns.checked_sub(1)
+            && last >= self.view.complete
             && is_in_flight(self.read, link, last)?
         {
             link.complete = link.complete.min(last);

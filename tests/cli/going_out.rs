@@ -319,7 +319,12 @@ fn lines_bring_a_session_into_another_database() {
     stage.say("undo work");
     stage.say("export work --format jsonl -o work.jsonl");
     assert_eq!(stage.say("--db other.db import work.jsonl").code, 0);
-    for command in ["context work", "history work --json", "show work --json", "context work --loop try"] {
+    for command in [
+        "context work",
+        "history work --json",
+        "show work --json",
+        "context work --loop try",
+    ] {
         let other = stage.say(&format!("--db other.db {command}"));
         assert_eq!(other.out, stage.say(command).out, "{command}");
     }
@@ -468,7 +473,10 @@ fn a_backup_is_made_and_checked() {
     assert_eq!(told["bytes"], bytes);
     assert!(told["seconds"].is_number());
     let compact = stage.json("backup compact.db --compact");
-    assert_eq!((&compact["compact"], &compact["ok"]), (&true.into(), &true.into()));
+    assert_eq!(
+        (&compact["compact"], &compact["ok"]),
+        (&true.into(), &true.into())
+    );
     assert_eq!(stage.say("backup compact.db --compact").code, 1);
     assert_eq!(stage.json("--db compact.db verify")["ok"], true);
     assert_snapshot!(stage.say("backup loopstore.db --force"), @"

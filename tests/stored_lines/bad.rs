@@ -16,7 +16,10 @@ fn text(seed: u64) -> String {
 fn rich() -> String {
     let has = |text: &String| {
         let kinds = ["run", "block", "flip", "turn", "message"];
-        kinds.map(|kind| format!("{{\"record\":\"{kind}\"")).iter().all(|k| text.contains(k))
+        kinds
+            .map(|kind| format!("{{\"record\":\"{kind}\""))
+            .iter()
+            .all(|k| text.contains(k))
     };
     (0..50).map(text).find(has).unwrap()
 }
@@ -133,16 +136,34 @@ fn what_cannot_be_ours_is_told_plainly() {
     let told = |from: &str, to: &str| refused(&store, &text.replacen(from, to, 1));
     for (from, to, reason) in [
         ("\"loopstore\":1", "\"loopstore\":2", "form 2"),
-        ("\"counter\":\"heuristic\"", "\"counter\":\"other\"", "loopstore recount"),
+        (
+            "\"counter\":\"heuristic\"",
+            "\"counter\":\"other\"",
+            "loopstore recount",
+        ),
         ("word word", "word WORD", "does not fit its digest"),
-        ("{\"record\":\"loop\"", "{\"record\":\"lupe\"", "unknown variant"),
-        ("\"tick\":", "\"tick\":99999999999999999,\"t\":", "is no moment"),
-        ("{\"record\":\"turn\"", "{\"record\":\"turn\",\"record\":\"turn\"", "duplicate"),
+        (
+            "{\"record\":\"loop\"",
+            "{\"record\":\"lupe\"",
+            "unknown variant",
+        ),
+        (
+            "\"tick\":",
+            "\"tick\":99999999999999999,\"t\":",
+            "is no moment",
+        ),
+        (
+            "{\"record\":\"turn\"",
+            "{\"record\":\"turn\",\"record\":\"turn\"",
+            "duplicate",
+        ),
     ] {
         let said = told(from, to);
         assert!(said.contains(reason), "{said}");
     }
     assert!(refused(&store, "[]\n").starts_with("line 1: "));
-    let message = text.lines().find(|line| line.contains("\"record\":\"message\""));
+    let message = text
+        .lines()
+        .find(|line| line.contains("\"record\":\"message\""));
     assert!(refused(&store, message.unwrap()).contains("belongs to no session"));
 }

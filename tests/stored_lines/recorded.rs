@@ -15,7 +15,9 @@ fn answer(calls: &[&str]) -> AgentMessage {
         .iter()
         .map(|call| Content::tool_call(*call, "pay", args()));
     Message::Assistant(AssistantMessage {
-        content: std::iter::once(Content::text("I pay.")).chain(calls).collect(),
+        content: std::iter::once(Content::text("I pay."))
+            .chain(calls)
+            .collect(),
         ..AssistantMessage::default()
     })
     .into()

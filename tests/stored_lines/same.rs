@@ -41,8 +41,12 @@ fn a_random_session_comes_back_as_it_was() {
 fn imported_transcripts_come_back_as_they_were() {
     let store = SqliteStore::in_memory().unwrap();
     let other = SqliteStore::in_memory().unwrap();
-    let paths = ["claude-code", "openai-chat", "phi-core"]
-        .map(|name| PathBuf::from(format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))));
+    let paths = ["claude-code", "openai-chat", "phi-core"].map(|name| {
+        PathBuf::from(format!(
+            "{}/tests/fixtures/{name}",
+            env!("CARGO_MANIFEST_DIR")
+        ))
+    });
     let options = ImportOptions::default();
     import_paths(&store, &paths, &options, &mut |_| {}).unwrap();
     let ids: Vec<String> = store

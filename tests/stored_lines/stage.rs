@@ -55,7 +55,9 @@ pub fn rows(store: &SqliteStore) -> Vec<String> {
 }
 
 pub fn count(store: &SqliteStore, table: &str) -> String {
-    let rows = store.query(&format!("SELECT count(*) FROM {table}")).unwrap();
+    let rows = store
+        .query(&format!("SELECT count(*) FROM {table}"))
+        .unwrap();
     format!("{table} {}", rows.rows[0][0].as_str())
 }
 

@@ -70,10 +70,7 @@ impl InSession<'_> {
         })
     }
 
-    fn shown_message(
-        &self,
-        shows: &ShownForm,
-    ) -> Result<(BlockMessage, Vec<Blob>), ImportError> {
+    fn shown_message(&self, shows: &ShownForm) -> Result<(BlockMessage, Vec<Blob>), ImportError> {
         let (body, blobs) = match &shows.digest {
             None => (None, Vec::new()),
             Some(digest) => {

@@ -419,7 +419,10 @@ pub(super) fn body_of(
         serde_json::from_str(message.get()).map_err(|error| wrong(reason(error)))?;
     let (mut body, blobs) = codec::encode(message, counter)?;
     body.salt = Some(salt);
-    let (head, text) = (body.head.as_deref().unwrap_or_default(), body.text.as_deref());
+    let (head, text) = (
+        body.head.as_deref().unwrap_or_default(),
+        body.text.as_deref(),
+    );
     body.digest = codec::message_digest(&salt, body.role, head, body.text_block, text);
     match body.digest == digest {
         true => Ok((body, blobs)),

@@ -55,9 +55,8 @@ impl InSession<'_> {
 
     fn run_row(&self, line: RunLine) -> Result<RunRow, ImportError> {
         let unknown = || wrong(format!("no outcome `{}`", shown(&line.outcome)));
-        let text = |json: Option<Box<serde_json::value::RawValue>>| {
-            json.map(|json| json.get().to_owned())
-        };
+        let text =
+            |json: Option<Box<serde_json::value::RawValue>>| json.map(|json| json.get().to_owned());
         Ok(RunRow {
             key: RunKey::default(),
             session: self.open.key,

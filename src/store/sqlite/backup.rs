@@ -39,7 +39,10 @@ impl SqliteStore {
     /// As [`SqliteStore::copy_to`].
     pub fn vacuum_into(&self, to: &Path) -> StoreResult<()> {
         let to = to.to_str().ok_or_else(|| {
-            StoreError::Invalid(format!("{} is not UTF-8, which this copy takes", to.display()))
+            StoreError::Invalid(format!(
+                "{} is not UTF-8, which this copy takes",
+                to.display()
+            ))
         })?;
         self.with_reader(|connection| {
             // The statement writes to another file, which a connection that only reads would refuse.
