@@ -35,7 +35,8 @@
 //! [`store`] the contract and its backends (the only home of SQL), [`compaction`] the plan and the
 //! strategies, [`orchestrate`] joins them to a store, [`context`] what the next model call sees,
 //! [`import`], [`recorder`], [`export`] and [`replay`] ways in and out, [`inspect`] and
-//! [`search`](mod@search) ways to look, [`backup`](mod@backup) copies all of it. `ARCHITECTURE.md` draws
+//! [`search`](mod@search) ways to look, [`redact`] and [`retention`] what is not kept,
+//! [`backup`](mod@backup) copies all of it. `ARCHITECTURE.md` draws
 //! the map.
 
 #![warn(missing_docs)]
@@ -55,7 +56,9 @@ pub mod inspect;
 pub mod model;
 pub mod orchestrate;
 pub mod recorder;
+pub mod redact;
 pub mod replay;
+pub mod retention;
 pub mod search;
 pub mod store;
 pub mod tokens;

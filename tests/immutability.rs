@@ -74,7 +74,9 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
          VALUES (1, 'o', 3, 1, 1, 2, 1), (2, 'o', 3, 1, 1, 2, 1);
          INSERT INTO started_calls (loop, call_id, nth, tool_name, arguments, idempotency_key,
              started_at, attempts)
-         VALUES (1, 'c', 0, 't', '{}', 'k', 'then', 1), (2, 'c', 0, 't', '{}', 'k', 'then', 1);",
+         VALUES (1, 'c', 0, 't', '{}', 'k', 'then', 1), (2, 'c', 0, 't', '{}', 'k', 'then', 1);
+         INSERT INTO redactions (owner, receipt, salt, digest)
+         VALUES ((1 << 32) | 1, 1, x'01', x'02'), (-(1 << 32), 1, x'01', x'02');",
     )
     .unwrap();
     (folder, file)
@@ -140,6 +142,8 @@ const TARGETS: &[Target] = &[
     target("manifests", "key", "manifest_id = 'x'", "key = 1"),
     target("imports", "key", "session = 2", "key = 1"), target("imports", "key", "rowid = 9", "key = 1"),
     target("imports", "key", "record_key = 'x'", "key = 1"),
+    target("redactions", "owner", "digest = x'00'", "owner = (1 << 32) | 1"), target("redactions", "owner", "rowid = 9", "owner = -(1 << 32)"),
+    target("redactions", "owner", "salt = x'00'", "owner = -(1 << 32)"),
     target("started_calls", "key", "arguments = '[]'", "key = 1"), target("started_calls", "key", "rowid = 9", "key = 1"),
     target("started_calls", "key", "idempotency_key = 'x'", "key = 1"), target("started_calls", "key", "tool_name = 'x'", "key = 1"),
 ];

@@ -83,6 +83,7 @@ promises! {
     notes_come_in_order_and_go_together,
     usage_is_summed_by_loop_and_model,
     sessions_are_found_by_the_one_that_started_them,
+    what_was_decided_about_a_session_is_kept,
 }
 
 const GO: StoreResult<ControlFlow<()>> = Ok(ControlFlow::Continue(()));
@@ -1228,4 +1229,25 @@ fn sessions_are_found_by_the_one_that_started_them(store: &dyn SessionStore) {
     .unwrap();
     assert_eq!(read(store, |read| read.started_by(parent)).unwrap(), [key]);
     assert_eq!(read(store, |read| read.started_by(key)).unwrap(), []);
+}
+
+fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {
+    let (one, other) = (
+        told(store, "s", 0).row(0).session,
+        told(store, "t", 0).row(0).session,
+    );
+    let flags = |key| read(store, |read| read.flags(key)).unwrap();
+    assert_eq!(flags(one), SessionFlags::default());
+    let pinned = SessionFlags {
+        pinned_at: Some("then".into()),
+        redacts: true,
+    };
+    write(store, |write| write.put_flags(one, &pinned)).unwrap();
+    assert_eq!(flags(one), pinned);
+    assert_eq!(flags(other), SessionFlags::default());
+    write(store, |write| {
+        write.put_flags(one, &SessionFlags::default())
+    })
+    .unwrap();
+    assert_eq!(flags(one), SessionFlags::default());
 }

@@ -35,6 +35,11 @@ pub struct Args {
     /// Do not keep the files themselves; `export --format original` then has nothing to give back.
     #[arg(long)]
     no_source: bool,
+    /// Replace secrets (keys, tokens, passwords, private keys) by markers before anything is stored.
+    /// The files themselves are not kept then. What comes into these sessions later is redacted too,
+    /// also without this option.
+    #[arg(long)]
+    redact: bool,
 }
 
 fn formats() -> PossibleValuesParser {
@@ -55,6 +60,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         format: args.format.clone(),
         session: args.session.clone(),
         without_source: args.no_source,
+        redact: args.redact,
     };
     let bar = progress::bar("{bar:30} {pos}/{len} files  {wide_msg}");
     let result = import_paths(&store, &args.paths, &options, &mut |seen| {
@@ -67,6 +73,13 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         return Ok(Done::Well);
     }
     app.out.text(&told(&report))?;
+    for session in report.unredacted.iter().take(LISTED) {
+        let id = text::line(session.as_str());
+        note(&format!(
+            "session {id} came in before without --redact; `loopstore redact {id}` takes out what \
+             was stored then"
+        ));
+    }
     for skipped in report.skipped.iter().take(LISTED) {
         note(&format!("skipped: {}", skipped_line(skipped)));
     }
@@ -95,6 +108,9 @@ fn told(report: &ImportReport) -> String {
         text::number(report.added_messages),
         report.seconds,
     )];
+    if let Some(secrets) = &report.secrets {
+        lines.push(text::secrets(secrets));
+    }
     let sessions = report.sessions.iter().take(LISTED);
     lines.extend(sessions.map(|id| format!("session {}", text::line(id.as_str()))));
     if report.sessions.len() > LISTED {

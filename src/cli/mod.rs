@@ -7,11 +7,13 @@
 mod backup;
 mod compact;
 mod completions;
+mod confirm;
 mod context;
 mod context_text;
 mod demo;
 mod demo_session;
 mod diff;
+mod erase;
 mod error;
 mod eval;
 mod expand;
@@ -22,9 +24,12 @@ mod history;
 mod import;
 mod index;
 mod output;
+mod pin;
 mod progress;
+mod prune;
 mod recount;
 mod recover;
+mod redact;
 mod redo;
 mod replay;
 mod search;
@@ -98,6 +103,11 @@ enum Command {
     Backup(backup::Args),
     Recount(recount::Args),
     Recover(recover::Args),
+    Redact(redact::Args),
+    Prune(prune::Args),
+    Pin(pin::Args),
+    Unpin(pin::UnpinArgs),
+    Erase(erase::Args),
     Eval(eval::Args),
     Completions(completions::Args),
 }
@@ -196,6 +206,11 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Backup(args) => backup::run(app, args),
         Command::Recount(args) => recount::run(app, args),
         Command::Recover(args) => recover::run(app, args),
+        Command::Redact(args) => redact::run(app, args),
+        Command::Prune(args) => prune::run(app, args),
+        Command::Pin(args) => pin::run(app, args),
+        Command::Unpin(args) => pin::run_unpin(app, args),
+        Command::Erase(args) => erase::run(app, args),
         Command::Eval(args) => eval::run(app, args),
         Command::Completions(args) => completions::run(app, args),
     }

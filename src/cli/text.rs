@@ -123,6 +123,19 @@ pub fn share(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole as f64)
 }
 
+/// Writes how many secrets of each type were replaced.
+pub fn secrets(counts: &std::collections::BTreeMap<String, u64>) -> String {
+    let all: u64 = counts.values().sum();
+    if all == 0 {
+        return "no secrets found".into();
+    }
+    let each = counts
+        .iter()
+        .map(|(kind, count)| format!("{kind} {}", number(*count)));
+    let each: Vec<String> = each.collect();
+    format!("{} replaced: {}", count(all, "secret"), each.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -78,6 +78,7 @@ fn told(report: &VerifyReport) -> Result<String, CliError> {
         found => format!("{} found. Restore a backup.", text::count(found, "problem")),
     });
     lines.push(format!("Checked: {counts}."));
+    lines.extend(report.explained.iter().map(|line| text::line(line)));
     if let Some(first) = report.index.first() {
         let first = text::line(first);
         lines.push(format!(

@@ -28,6 +28,9 @@ pub struct ImportOptions {
     pub session: Option<SessionId>,
     /// Do not keep the files themselves.
     pub without_source: bool,
+    /// Replace secrets by markers before anything is stored. The files themselves are not kept then:
+    /// they hold the secrets.
+    pub redact: bool,
 }
 
 /// Told before each file.
@@ -329,14 +332,7 @@ fn import_file(
         path,
         reader: &mut BufReader::with_capacity(BUFFER_BYTES, file),
     };
-    let (only, keeps) = (&options.session, !options.without_source);
-    import_and_keep(
-        store,
-        transcript.importer,
-        &mut source,
-        only.as_ref(),
-        keeps,
-    )
+    import_and_keep(store, transcript.importer, &mut source, options)
 }
 
 /// Imports one transcript in one transaction; with `only`, just that session of it. The file itself
@@ -352,28 +348,39 @@ pub fn import_source(
     source: &mut Source<'_>,
     only: Option<SessionId>,
 ) -> Result<ImportReport, ImportError> {
-    import_and_keep(store, importer, source, only.as_ref(), false)
+    let options = ImportOptions {
+        session: only,
+        without_source: true,
+        ..ImportOptions::default()
+    };
+    import_and_keep(store, importer, source, &options)
 }
 
 fn import_and_keep(
     store: &dyn SessionStore,
     importer: &dyn Importer,
     source: &mut Source<'_>,
-    only: Option<&SessionId>,
-    keeps: bool,
+    options: &ImportOptions,
 ) -> Result<ImportReport, ImportError> {
+    let only = &options.session;
     let origin = Origin::new(importer.format(), source.path);
     let mut result = None;
     let written = store.write(&mut |write| {
         let mut import = || -> Result<ImportReport, ImportError> {
-            let mut into = Restore::new(write, store.counter(), only);
+            if options.redact && importer.holds_rows() {
+                let why = "it holds what is stored, row by row, and is not redacted on its way; \
+                           import it without redaction, then `loopstore redact SESSION`";
+                return Err(ImportError::NoTranscript(why.into()));
+            }
+            let mut into = Restore::new(write, store.counter(), only.as_ref());
             if let Some(restored) = importer.restore(source, &mut into) {
                 return restored.map(|()| into.finish());
             }
-            let mut sink = StoreSink::new(write, store.counter(), origin.clone(), only.cloned())?;
+            let sink = StoreSink::new(write, store.counter(), origin.clone(), only.clone())?;
+            let mut sink = sink.redacting(options.redact);
             importer.import(source, &mut sink)?;
             let report = sink.finish()?;
-            if keeps && only.is_none() && !report.sessions.is_empty() {
+            if !options.without_source && only.is_none() && !report.sessions.is_empty() {
                 keep(write, source, importer.format(), &report.sessions)?;
             }
             Ok(report)
@@ -401,6 +408,12 @@ fn keep(
     let mut sessions = Vec::new();
     for id in ids {
         sessions.extend(write.session(id)?.map(|row| row.key));
+    }
+    for session in &sessions {
+        // The file holds what was taken out of the session.
+        if write.flags(*session)?.redacts {
+            return Ok(());
+        }
     }
     let whole = source.path.canonicalize();
     let whole = whole.as_deref().unwrap_or(source.path).to_string_lossy();

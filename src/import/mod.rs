@@ -26,6 +26,7 @@ mod places;
 mod report;
 mod revised;
 pub(crate) mod runs;
+mod secrets;
 pub(crate) mod state;
 pub(crate) mod stored_lines;
 mod waiting;
@@ -164,6 +165,11 @@ pub trait Importer: Sync {
     /// # Errors
     /// Only if the source cannot be read or the sink refuses; a bad record is skipped.
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError>;
+
+    /// Whether the format holds what is stored, row by row, and is read by [`Importer::restore`].
+    fn holds_rows(&self) -> bool {
+        false
+    }
 
     /// Reads a format that holds what is stored, row by row: it goes into the store as it is, not
     /// through a sink, and the file itself is not kept. `None`: the format has transcripts, which

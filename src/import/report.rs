@@ -1,5 +1,7 @@
 //! What an import did, for people and scripts.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::model::SessionId;
@@ -34,6 +36,12 @@ pub struct ImportReport {
     pub revised: u64,
     /// Files in folders that are no transcript.
     pub unknown_files: u64,
+    /// Secrets that were replaced in what was new, by type; `None`: nothing was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<BTreeMap<String, u64>>,
+    /// Sessions that came in before without being redacted: what was stored then is as it was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unredacted: Vec<SessionId>,
     /// What could not be used.
     pub skipped: Vec<Skipped>,
     /// Size of the files.
@@ -57,6 +65,13 @@ impl ImportReport {
         self.added_messages += other.added_messages;
         self.revised += other.revised;
         self.unknown_files += other.unknown_files;
+        if let Some(secrets) = other.secrets {
+            let all = self.secrets.get_or_insert_default();
+            for (kind, count) in secrets {
+                *all.entry(kind).or_default() += count;
+            }
+        }
+        self.unredacted.extend(other.unredacted);
         self.skipped.extend(other.skipped);
         self.bytes += other.bytes;
         self.seconds += other.seconds;

@@ -213,6 +213,8 @@ pub(super) struct SessionState {
     /// Whether this import brings it in.
     is_new: bool,
     pub(super) is_changed: bool,
+    /// Whether what comes into it is redacted.
+    pub(super) redacts: bool,
     pub(super) loops: HashMap<LoopId, LoopState>,
     /// The loops as they began.
     pub(super) order: Vec<LoopId>,
@@ -245,6 +247,7 @@ impl SessionState {
             key: stored.as_ref().map(|row| row.key),
             is_new: stored.is_none(),
             is_changed: false,
+            redacts: false,
             loops: HashMap::new(),
             order: Vec::new(),
             runs: None,

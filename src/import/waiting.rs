@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::matching::{Digest, common_prefix, made_id};
-use super::writer::StoreSink;
+use super::writer::{Origin, StoreSink};
 use super::{FoundCompaction, ImportError, SessionHead};
 use crate::model::{AgentMessage, LoopId, LoopRecord, SessionId};
 use crate::store::StoreResult;
@@ -33,8 +33,9 @@ impl StoreSink<'_> {
         let id = match self.known(&key, &calls)? {
             Some(id) => id,
             None => {
+                let (from, named) = self.named(&key);
                 let (write, by_id) = (&*self.write, &self.by_id);
-                made_id(self.from.stem(), &key, &mut |id| {
+                made_id(from.stem(), &named, &mut |id| {
                     Ok(by_id.contains_key(id) || write.session(id)?.is_some())
                 })?
             }
@@ -57,12 +58,28 @@ impl StoreSink<'_> {
         Ok(())
     }
 
+    /// Returns what an id is made of: ids are never redacted later.
+    fn named(&self, key: &str) -> (Origin, String) {
+        match self.secrets.all {
+            true => (self.secrets.origin(&self.from), self.secrets.name(key)),
+            false => (self.from.clone(), key.to_owned()),
+        }
+    }
+
     /// Returns the stored session with the same key that shares the longest beginning.
     fn known(&self, key: &str, calls: &[Call]) -> StoreResult<Option<SessionId>> {
         let new = in_order_of_loops(calls);
         let from = &self.from;
         let mut best: Option<(usize, SessionId)> = None;
-        for session in self.write.imported(&from.format, &from.file_name, key)? {
+        // A session that was redacted is noted under names that are.
+        let plain = (from.file_name.clone(), key.to_owned());
+        let redacted = (self.secrets.name(&plain.0), self.secrets.name(&plain.1));
+        let mut sessions = self.write.imported(&from.format, &plain.0, &plain.1)?;
+        if redacted != plain {
+            let (name, key) = &redacted;
+            sessions.extend(self.write.imported(&from.format, name, key)?);
+        }
+        for session in sessions {
             let row = self.write.session_by_key(session)?;
             if self.by_id.contains_key(&row.session_id) {
                 continue;

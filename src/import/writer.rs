@@ -11,6 +11,7 @@ use std::path::Path;
 use super::matching::{Digest, Digests, Stored};
 use super::places::Place;
 use super::report::ImportReport;
+use super::secrets::Secrets;
 use super::state::{Described, History, LoopState, SessionState};
 use super::waiting::{Call, Waiting};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
@@ -75,6 +76,7 @@ pub struct StoreSink<'a> {
     current: Option<usize>,
     has_begun: bool,
     pub(super) waiting: Option<Waiting>,
+    pub(super) secrets: Secrets,
     batch: Option<Batch>,
 }
 
@@ -90,6 +92,7 @@ impl<'a> StoreSink<'a> {
         only: Option<SessionId>,
     ) -> StoreResult<Self> {
         let digests = Digests::new(&*write)?;
+        let secrets = Secrets::new(write.import_key()?);
         Ok(Self {
             write,
             counter,
@@ -102,6 +105,7 @@ impl<'a> StoreSink<'a> {
             current: None,
             has_begun: false,
             waiting: None,
+            secrets,
             batch: None,
         })
     }
@@ -119,7 +123,11 @@ impl<'a> StoreSink<'a> {
             self.report.skip(&self.from.path, None, reason);
         }
         for state in sessions {
-            let finished = state.finish(self.write, &self.from)?;
+            let from = match state.redacts {
+                true => self.secrets.origin(&self.from),
+                false => self.from.clone(),
+            };
+            let finished = state.finish(self.write, &from)?;
             self.report.loops += finished.loops;
             self.report.turns += finished.turns;
             match finished.is_stored {
@@ -145,14 +153,27 @@ impl<'a> StoreSink<'a> {
         }
         head.session.session_id = id.clone();
         head.session.loops.clear();
-        let at = match self.by_id.get(&id) {
+        let at = match self.by_id.get(&id).copied() {
             Some(at) => {
-                self.sessions[*at].head = head;
-                *at
+                if self.redacts(at) {
+                    self.redact_head(self.sessions[at].key, &mut head)?;
+                }
+                self.sessions[at].head = head;
+                at
             }
             None => {
                 let stored = self.write.session(&id)?;
-                self.sessions.push(SessionState::new(head, key, stored));
+                let redacts = self.redact_head(stored.as_ref().map(|row| row.key), &mut head)?;
+                let key = key.map(|key| {
+                    if redacts {
+                        self.secrets.name(&key)
+                    } else {
+                        key
+                    }
+                });
+                let mut state = SessionState::new(head, key, stored);
+                state.redacts = redacts;
+                self.sessions.push(state);
                 self.by_id.insert(id, self.sessions.len() - 1);
                 self.sessions.len() - 1
             }
@@ -176,6 +197,9 @@ impl<'a> StoreSink<'a> {
         };
         record.messages.clear();
         record.compaction_block = None;
+        if self.redacts(at) {
+            self.redact_loop(&mut record)?;
+        }
         let turns = std::mem::take(&mut record.turns);
         let events = std::mem::take(&mut record.events);
         let history = History::of(&turns, &events)?;
@@ -266,6 +290,9 @@ impl<'a> StoreSink<'a> {
         let key = session::create_session(self.write, &head.session, head.title.clone(), source)?;
         state.key = Some(key);
         state.is_changed = true;
+        if state.redacts {
+            self.mark(key)?;
+        }
         Ok(key)
     }
 
@@ -279,6 +306,10 @@ impl<'a> StoreSink<'a> {
         let Some(at) = self.session_at()? else {
             return Ok(());
         };
+        let message = match self.redacts(at) {
+            true => self.redact_message(message)?,
+            false => message,
+        };
         let Some(state) = self.sessions[at].loops.get_mut(in_loop) else {
             let reason = format!("the importer found a message before its loop `{in_loop}`");
             return Err(ImportError::Store(reason));
@@ -287,9 +318,15 @@ impl<'a> StoreSink<'a> {
         state.follow(&message);
         self.report.messages += u64::from(!is_note);
         match self.place_of(at, in_loop, &origin)? {
-            Place::Known => return Ok(()),
-            Place::Changed(seq) => return Ok(self.changed(at, in_loop, seq, message, origin)?),
-            Place::New => {}
+            Place::Known => {
+                self.known_already();
+                return Ok(());
+            }
+            Place::Changed(seq) => {
+                self.count_secrets(at);
+                return Ok(self.changed(at, in_loop, seq, message, origin)?);
+            }
+            Place::New => self.count_secrets(at),
         }
         self.report.added_messages += u64::from(!is_note);
         let new = NewMessage {
@@ -354,11 +391,17 @@ impl<'a> StoreSink<'a> {
         Ok(())
     }
 
-    pub(super) fn found(&mut self, compaction: FoundCompaction) -> Result<(), ImportError> {
+    pub(super) fn found(&mut self, mut compaction: FoundCompaction) -> Result<(), ImportError> {
         let Some(at) = self.session_at()? else {
             return Ok(());
         };
         self.flush()?;
+        if self.redacts(at) {
+            if self.knows_compaction(at, &compaction)? {
+                return Ok(());
+            }
+            self.redact_compaction(&mut compaction)?;
+        }
         let session = &mut self.sessions[at];
         let (Some(key), Some(state)) = (session.key, session.loops.get(&compaction.loop_id)) else {
             let reason = format!(

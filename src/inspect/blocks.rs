@@ -9,7 +9,7 @@ use super::sessions::Scope;
 use super::stored::{check_digest, decoded};
 use super::verify::Verify;
 use crate::model::Role;
-use crate::store::scan::BlobOwner;
+use crate::store::scan::{BlobOwner, MessagePlace};
 use crate::store::{
     BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, LoopKey, LoopRow, Outcome, RunRow,
     Section, Size, StoreResult, Turns, digest,
@@ -145,10 +145,11 @@ fn check_block(
 
 fn check_messages(verify: &mut Verify<'_>, scope: &Scope, block: &Whole) -> StoreResult<()> {
     let mut last = None;
-    for (ordinal, message) in block.messages.iter().enumerate() {
+    for (ordinal, message) in (0u32..).zip(&block.messages) {
         let place = format!("{}, message {ordinal}", block.place);
         if let Some(body) = &message.body {
-            check_digest(verify, scope, body, &place);
+            let at = MessagePlace::InBlock(block.row.key, ordinal);
+            check_digest(verify, scope, body, at, &place)?;
             if body.head.is_some() {
                 decoded(verify, BlobOwner::Block(block.row.key), body, &place)?;
             }

@@ -9,7 +9,7 @@ use super::stored::{check_digest, decoded};
 use super::turns::{Turn, check_turn};
 use super::verify::Verify;
 use crate::model::{AgentMessage, GroupCursor, Message, Role};
-use crate::store::scan::BlobOwner;
+use crate::store::scan::{BlobOwner, MessagePlace};
 use crate::store::{
     LoopRow, LoopTotals, MessageRow, StoreError, StoreResult, Tick, TurnRow, codec,
 };
@@ -113,7 +113,7 @@ impl Walk<'_, '_> {
             self.gap();
         }
         self.totals.next_seq = row.seq.saturating_add(1);
-        self.check_chain(&row, &place);
+        self.check_chain(&row, &place)?;
         self.check_tick(&row, &place);
         let said = self.said(&row, &place)?;
         self.place_in_turn(&row, said.as_ref(), &place)?;
@@ -121,8 +121,9 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn check_chain(&mut self, row: &MessageRow, place: &str) {
-        check_digest(self.verify, self.scope, &row.body, place);
+    fn check_chain(&mut self, row: &MessageRow, place: &str) -> StoreResult<()> {
+        let at = MessagePlace::InLoop(self.row.key, row.seq);
+        check_digest(self.verify, self.scope, &row.body, at, place)?;
         if let Some(before) = self.chain {
             let derived = codec::chain(&before, &row.body.digest);
             if derived != row.chain {
@@ -131,6 +132,7 @@ impl Walk<'_, '_> {
             }
         }
         self.chain = Some(row.chain);
+        Ok(())
     }
 
     fn check_tick(&mut self, row: &MessageRow, place: &str) {

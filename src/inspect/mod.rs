@@ -12,6 +12,7 @@ mod expand;
 mod loops;
 mod manifests;
 mod pairs;
+mod receipts;
 mod replaced;
 mod report;
 mod runs;

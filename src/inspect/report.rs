@@ -118,6 +118,10 @@ pub struct VerifyReport {
     /// [`crate::search::rebuild_index`] makes it anew.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub index: Vec<String>,
+    /// What is not there any more and why: sessions name others that were erased or pruned. This is no
+    /// problem.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub explained: Vec<String>,
 }
 
 /// Collects problems while everything is read.
@@ -125,6 +129,7 @@ pub struct VerifyReport {
 pub(super) struct Findings {
     pub(super) checked: Checked,
     pub(super) index: Vec<String>,
+    pub(super) explained: Vec<String>,
     problems: Vec<Problem>,
     more: u64,
 }
@@ -186,6 +191,7 @@ impl Findings {
             checked: self.checked,
             problems: self.problems,
             index: self.index,
+            explained: self.explained,
         }
     }
 }

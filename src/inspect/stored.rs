@@ -4,16 +4,17 @@ use super::report::{ProblemKind, short};
 use super::sessions::Scope;
 use super::verify::Verify;
 use crate::model::AgentMessage;
-use crate::store::scan::BlobOwner;
-use crate::store::{StoreResult, StoredMessage, codec};
+use crate::store::scan::{BlobOwner, MessagePlace};
+use crate::store::{ReceiptRow, StoreResult, StoredMessage, codec};
 
 /// Checks the digest of a stored message; one that was removed needs a receipt.
 pub(super) fn check_digest(
     verify: &mut Verify<'_>,
     scope: &Scope,
     body: &StoredMessage,
+    at: MessagePlace,
     place: &str,
-) {
+) -> StoreResult<()> {
     match (&body.salt, &body.head) {
         (Some(salt), Some(head)) => {
             let text = body.text.as_deref();
@@ -29,11 +30,49 @@ pub(super) fn check_digest(
                 verify.found.add(ProblemKind::Receipt, place, detail);
             }
         }
+        (None, Some(head)) => return check_redacted(verify, scope, body, head, at, place),
         _ => {
             let detail = "a part of it is there, and what its digest needs is not";
             verify.found.add(ProblemKind::Digest, place, detail);
         }
     }
+    Ok(())
+}
+
+/// Checks a message without a salt: what stands there must be what a redaction wrote.
+fn check_redacted(
+    verify: &mut Verify<'_>,
+    scope: &Scope,
+    body: &StoredMessage,
+    head: &str,
+    at: MessagePlace,
+    place: &str,
+) -> StoreResult<()> {
+    let redaction = verify.scan.redaction(at);
+    let Some(redaction) = verify.found.readable(place, redaction)? else {
+        return Ok(());
+    };
+    let Some(redaction) = redaction else {
+        let detail = "a part of it is there, and what its digest needs is not";
+        verify.found.add(ProblemKind::Digest, place, detail);
+        return Ok(());
+    };
+    let (block, text) = (body.text_block, body.text.as_deref());
+    let derived = codec::message_digest(&redaction.salt, body.role, head, block, text);
+    if derived != redaction.digest {
+        let (stored, derived) = (short(&redaction.digest), short(&derived));
+        let detail = format!("redacted as {stored}, it should be {derived}");
+        verify.found.add(ProblemKind::Digest, place, detail);
+    }
+    let is_told = |receipt: &ReceiptRow| {
+        let own = receipt.session == scope.key && receipt.kind == "redact";
+        own && receipt.key == redaction.receipt
+    };
+    if !verify.receipts.iter().any(is_told) {
+        let detail = "it was redacted and there is no receipt";
+        verify.found.add(ProblemKind::Receipt, place, detail);
+    }
+    Ok(())
 }
 
 /// Decodes a stored message, and compares its role, its size and the blobs that it shows.

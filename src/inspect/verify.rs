@@ -4,7 +4,7 @@
 //! message at hand, the turn that it is in and the calls without a result are held in memory.
 
 use super::report::{Findings, ProblemKind, VerifyReport};
-use super::{blobs, sessions, sources};
+use super::{blobs, receipts, sessions, sources};
 use crate::store::scan::StoreScan;
 use crate::store::sqlite::SqliteStore;
 use crate::store::{ReceiptRow, SessionKey, SessionStore, StoreError, StoreResult};
@@ -61,11 +61,12 @@ pub fn verify(store: &SqliteStore) -> StoreResult<VerifyReport> {
             receipts: &[],
             found: kept.take().unwrap_or_default(),
         };
-        let receipts = receipts(&mut verify)?;
+        let receipts = receipts::check(&mut verify)?;
         verify.receipts = &receipts;
         sessions::check(&mut verify)?;
         blobs::check(&mut verify)?;
         sources::check(&mut verify)?;
+        receipts::explain(&mut verify)?;
         strays(&mut verify)?;
         Ok(verify.found)
     });
@@ -115,23 +116,6 @@ fn own_checks(
         Err(error) => return Err(error),
     }
     Ok(())
-}
-
-fn receipts(verify: &mut Verify<'_>) -> StoreResult<Vec<ReceiptRow>> {
-    let rows = verify.scan.receipts();
-    let rows = verify.found.readable("receipts", rows)?.unwrap_or_default();
-    for row in &rows {
-        verify.found.checked.receipts += 1;
-        if row.closed_at.is_none() {
-            let detail = format!(
-                "{} of session {} is still open, so its content is not protected",
-                row.kind, row.session.0
-            );
-            let place = format!("receipt {}", row.key);
-            verify.found.add(ProblemKind::Receipt, place, detail);
-        }
-    }
-    Ok(rows)
 }
 
 fn strays(verify: &mut Verify<'_>) -> StoreResult<()> {

@@ -63,6 +63,9 @@ impl SessionRecorder<'_> {
         let group = self.announced.get(&start.loop_id);
         writing(self.store, |write| {
             let owner = session_of(write, start, &self.options.formation)?;
+            if self.options.redact {
+                super::secrets::mark(write, owner.key)?;
+            }
             let record = new_record(write.as_read(), &owner, start, group)?;
             let key = new_loop(write, &owner, &record)?;
             let lease = take(write, key, &self.options)?;

@@ -15,6 +15,7 @@ pub mod event;
 mod notes;
 mod parallel;
 mod recover;
+mod secrets;
 mod usage;
 mod write;
 
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{Json, LoopId, SessionId};
+use crate::redact::Redactor;
 use crate::store::append::Appended;
 use crate::store::{self, SessionStore, StoreError, StoreWrite, lease};
 pub use calls::{StartedCall, idempotency_key, settle};
@@ -64,6 +66,8 @@ pub struct RecorderOptions {
     pub streaming: bool,
     /// Whether requests are stored with what was sent, a copy of the context each.
     pub request_payloads: bool,
+    /// Whether secrets are replaced by markers before anything is stored, as `import --redact` does.
+    pub redact: bool,
     /// Why the sessions exist that the recorder creates.
     pub formation: Formation,
     /// Tells the time to leases.
@@ -77,6 +81,7 @@ impl Default for RecorderOptions {
             ttl: Duration::from_secs(15 * 60),
             streaming: false,
             request_payloads: false,
+            redact: false,
             formation: Formation::default(),
             clock: Arc::new(lease::now),
         }
@@ -147,6 +152,8 @@ pub struct SessionRecorder<'a> {
     pending: BTreeMap<LoopId, Driven>,
     /// Loops that were announced without their parent, each with its group.
     announced: BTreeMap<LoopId, Vec<LoopId>>,
+    /// Made when it is first needed.
+    redactor: Option<Redactor>,
 }
 
 impl<'a> SessionRecorder<'a> {
@@ -158,6 +165,7 @@ impl<'a> SessionRecorder<'a> {
             driven: BTreeMap::new(),
             pending: BTreeMap::new(),
             announced: BTreeMap::new(),
+            redactor: None,
         }
     }
 
@@ -195,6 +203,7 @@ impl<'a> SessionRecorder<'a> {
     /// If the event cannot be at this place, another driver has the loop, or the store refuses.
     /// Then nothing of it was stored, and the same event may be recorded again.
     pub fn record(&mut self, event: AgentEvent) -> RecordResult<Recorded> {
+        let event = self.redacted(event)?;
         match &event {
             AgentEvent::AgentStart(start) => self.agent_start(start, &event),
             AgentEvent::AgentEnd(end) => self.agent_end(end),

@@ -69,6 +69,9 @@ impl SessionRecorder<'_> {
         let formation = &self.options.formation;
         writing(self.store, |write| {
             let owner = new_session(write, &start.session_id, None, formation)?;
+            if self.options.redact {
+                super::secrets::mark(write, owner.key)?;
+            }
             let mut stored = Vec::new();
             for id in &start.loop_ids {
                 let mut record = LoopRecord::new(id.clone(), start.parent_loop_id.clone());

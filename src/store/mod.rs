@@ -15,6 +15,7 @@ pub mod in_force;
 pub mod index;
 pub mod lease;
 pub mod lookup;
+pub mod removal;
 mod rows;
 pub mod scan;
 pub mod session;
@@ -184,6 +185,8 @@ pub trait StoreRead {
     fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>>;
     /// Returns the sessions that say they were started by this one, oldest first.
     fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>>;
+    /// Returns what was decided about a session.
+    fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags>;
 }
 
 /// What can be written within one transaction.
@@ -269,6 +272,8 @@ pub trait StoreWrite: StoreRead {
     fn insert_note(&mut self, in_loop: LoopKey, note: &Note) -> StoreResult<()>;
     /// Removes the notes of a loop.
     fn remove_notes(&mut self, in_loop: LoopKey) -> StoreResult<()>;
+    /// Writes what was decided about a session.
+    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()>;
 }
 
 /// A row of `imports`.

@@ -59,6 +59,26 @@ pub struct SessionRow {
     pub meta: String,
 }
 
+/// What was decided about a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionFlags {
+    /// Since when prune leaves it alone, as ISO-8601 text; `None`: it does not.
+    pub pinned_at: Option<String>,
+    /// Whether what is imported into it is redacted first.
+    pub redacts: bool,
+}
+
+/// What is left of a message that was redacted: the digest of what stands there now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redaction {
+    /// The receipt of the redaction.
+    pub receipt: i64,
+    /// The salt of that digest.
+    pub salt: [u8; 16],
+    /// SHA-256 of salt and stored bytes.
+    pub digest: [u8; 32],
+}
+
 /// What a loop holds, as kept by each append.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopTotals {

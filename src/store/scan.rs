@@ -5,8 +5,8 @@
 
 use super::error::StoreResult;
 use super::rows::{
-    BlockKey, BlockRow, FlipKey, FlipRow, LoopKey, ManifestKey, ManifestRow, RunKey, RunRow,
-    SessionKey, SourceKey, SourceRow, StoredBlob,
+    BlockKey, BlockRow, FlipKey, FlipRow, LoopKey, ManifestKey, ManifestRow, Redaction, RunKey,
+    RunRow, SessionKey, SourceKey, SourceRow, StoredBlob,
 };
 use super::{ReceiptRow, StoreRead};
 
@@ -17,6 +17,15 @@ pub enum BlobOwner {
     Message(LoopKey, u32),
     /// The messages of a block.
     Block(BlockKey),
+}
+
+/// One stored message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessagePlace {
+    /// A message, by its loop and sequence.
+    InLoop(LoopKey, u32),
+    /// A message of a block, by its place there.
+    InBlock(BlockKey, u32),
 }
 
 /// What `verify` reads within one snapshot beside [`StoreRead`].
@@ -55,6 +64,10 @@ pub trait StoreScan: StoreRead {
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>>;
     /// Returns the kept file with this key.
     fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow>;
+    /// Returns what is left of a redacted message, `None` if it was not redacted.
+    fn redaction(&self, place: MessagePlace) -> StoreResult<Option<Redaction>>;
+    /// Returns pairs of sessions of which the first goes on from a loop of the second.
+    fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>>;
     /// Returns all receipts in order.
     fn receipts(&self) -> StoreResult<Vec<ReceiptRow>>;
     /// Describes rows that belong to nothing, at most `limit` of each table.

@@ -35,6 +35,11 @@ const LINES: &[(&str, &str)] = &[
     ("recover", "recover"),
     ("eval", "eval retention chat.json --budget 0.5"),
     ("demo", "demo"),
+    ("pin", "pin work"),
+    ("unpin", "unpin work"),
+    ("redact", "redact work --yes"),
+    ("prune", "prune --keep-last 100 --dry-run"),
+    ("erase", "erase work --yes"),
 ];
 
 /// What writes no JSON, and why that is right.

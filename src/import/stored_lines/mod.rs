@@ -45,6 +45,10 @@ impl Importer for StoredLines {
         Err(wrong("its lines are no transcript"))
     }
 
+    fn holds_rows(&self) -> bool {
+        true
+    }
+
     fn restore(
         &self,
         source: &mut Source<'_>,

@@ -12,6 +12,7 @@ mod options;
 mod query;
 mod read;
 mod recount;
+mod removal;
 mod scan;
 mod schema;
 mod source;
@@ -26,6 +27,7 @@ pub use listing::SessionView;
 pub use options::{Durability, SqliteOptions};
 pub use query::{QueryRows, Record, Stats};
 pub use recount::{RecountError, RecountProgress, RecountReport, recount};
+pub use removal::Scrubbed;
 pub use schema::format_version;
 
 use super::error::{OpenError, StoreError, StoreResult};

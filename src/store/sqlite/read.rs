@@ -767,4 +767,8 @@ impl StoreRead for Reader<'_> {
     fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
         self.read_started_by(session)
     }
+
+    fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
+        self.read_flags(session)
+    }
 }

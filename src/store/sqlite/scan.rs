@@ -5,11 +5,11 @@ use super::read::{
     manifest_row, number, packed, run_row,
 };
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::scan::{BlobOwner, StoreScan};
+use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table, the condition on its row `t`.
-const STRAYS: [(&str, &str, &str); 8] = [
+const STRAYS: [(&str, &str, &str); 9] = [
     (
         "messages",
         "id",
@@ -35,6 +35,12 @@ const STRAYS: [(&str, &str, &str); 8] = [
         "owner",
         "CASE WHEN t.owner >= 0 THEN NOT EXISTS (SELECT 1 FROM messages WHERE id = t.owner)
          ELSE NOT EXISTS (SELECT 1 FROM blocks WHERE key = -t.owner >> 32) END",
+    ),
+    (
+        "redactions",
+        "owner",
+        "CASE WHEN t.owner >= 0 THEN NOT EXISTS (SELECT 1 FROM messages WHERE id = t.owner)
+         ELSE NOT EXISTS (SELECT 1 FROM block_messages WHERE id = -t.owner) END",
     ),
     (
         "source_parts",
@@ -73,6 +79,14 @@ impl Reader<'_> {
         let sql = format!("SELECT id FROM {table} WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 1");
         let ids = [packed(in_loop.0, from), packed(in_loop.0, u32::MAX)];
         self.first(&sql, ids, |row| Ok(number(row.get("id")?)))
+    }
+}
+
+/// Returns the key of a message among the redacted ones.
+pub(super) fn owner_of(place: MessagePlace) -> i64 {
+    match place {
+        MessagePlace::InLoop(in_loop, seq) => packed(in_loop.0, seq),
+        MessagePlace::InBlock(block, ordinal) => -packed(block.0, ordinal),
     }
 }
 
@@ -203,6 +217,35 @@ impl StoreScan for Reader<'_> {
 
     fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow> {
         self.source(key)
+    }
+
+    fn redaction(&self, place: MessagePlace) -> StoreResult<Option<Redaction>> {
+        self.first(
+            "SELECT receipt, salt, digest FROM redactions WHERE owner = ?1",
+            [owner_of(place)],
+            |row| {
+                Ok(Redaction {
+                    receipt: row.get("receipt")?,
+                    salt: row.get("salt")?,
+                    digest: row.get("digest")?,
+                })
+            },
+        )
+    }
+
+    fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>> {
+        self.all(
+            "SELECT DISTINCT c.session AS child, p.session AS parent
+             FROM loops c CROSS JOIN loops p ON p.loop_id = c.parent_loop_id
+             WHERE c.parent IS NULL AND c.parent_loop_id IS NOT NULL AND p.session <> c.session",
+            [],
+            |row| {
+                Ok((
+                    SessionKey(row.get("child")?),
+                    SessionKey(row.get("parent")?),
+                ))
+            },
+        )
     }
 
     fn receipts(&self) -> StoreResult<Vec<ReceiptRow>> {

@@ -106,9 +106,13 @@ impl StoreWrite for Reader<'_> {
 
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         self.run(
-            "INSERT INTO sessions (session_id, agent_id, title, created_at, last_active_at,
+            // A receipt names its session by the key, which is never given again.
+            "INSERT INTO sessions (key, session_id, agent_id, title, created_at, last_active_at,
                  current_loop, tick, source, meta)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+             SELECT 1 + max(
+                     (SELECT coalesce(max(key), 0) FROM sessions),
+                     (SELECT coalesce(max(session), 0) FROM maintenance)
+                 ), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9",
             params![
                 row.session_id.as_str(),
                 row.agent_id,
@@ -259,6 +263,10 @@ impl StoreWrite for Reader<'_> {
         self.run(
             "DELETE FROM turns WHERE id BETWEEN ?1 AND ?2",
             [packed(in_loop.0, turn), to],
+        )?;
+        self.run(
+            "DELETE FROM redactions WHERE owner BETWEEN ?1 AND ?2",
+            [from, to],
         )?;
         Ok(())
     }
@@ -505,6 +513,10 @@ impl StoreWrite for Reader<'_> {
 
     fn remove_notes(&mut self, in_loop: LoopKey) -> StoreResult<()> {
         self.delete_notes(in_loop)
+    }
+
+    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
+        self.write_flags(session, flags)
     }
 }
 

@@ -1,0 +1,24 @@
+//! Asking before something is removed for good.
+
+use std::io::{self, BufRead, IsTerminal};
+
+use super::error::CliError;
+use super::output;
+
+/// Asks on the terminal whether to go on; where there is none, `--yes` must have been given.
+pub fn confirm(yes: bool, question: &str) -> Result<(), CliError> {
+    if yes {
+        return Ok(());
+    }
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        let text = "this removes content for good; add --yes to do it without being asked";
+        return Err(CliError::Usage(text.into()));
+    }
+    output::note(&format!("{question} Type `yes` to go on:"));
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    match answer.trim() {
+        "yes" | "y" => Ok(()),
+        _ => Err(CliError::Failed("nothing was removed".into())),
+    }
+}

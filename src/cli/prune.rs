@@ -1,0 +1,160 @@
+//! `loopstore prune`
+
+use loopstore::retention::{self, KeptWhy, PruneReport, PruneRequest};
+
+use super::confirm::confirm;
+use super::erase::{files_of, left};
+use super::error::CliError;
+use super::{App, Done, text};
+
+/// The most days that an age can have: a thousand years.
+const MOST_DAYS: i64 = 365_250;
+
+/// How many sessions are told one by one.
+const LISTED: usize = 20;
+
+/// Remove old sessions, each with a receipt
+///
+/// Pinned sessions stay (`loopstore pin`), and so do those with a loop at work. Sessions that started
+/// each other or go on from each other go together or not at all.
+#[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
+pub struct Args {
+    /// Sessions in which nothing happened for this long: 30d, 12h, 6w, 2y.
+    #[arg(long, value_name = "AGE", value_parser = age, group = "which")]
+    older_than: Option<i64>,
+    /// Keep the newest so many, however old they are.
+    #[arg(long, value_name = "N", group = "which")]
+    keep_last: Option<usize>,
+    /// Only sessions of this agent.
+    #[arg(long, value_name = "ID")]
+    agent: Option<String>,
+    /// Why; it stays in the receipts.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Only tell.
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask.
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Reads an age and returns it in milliseconds.
+fn age(given: &str) -> Result<i64, String> {
+    let wrong = || format!("`{given}` is no age; give a number and m, h, d, w or y: 30d");
+    let split = given
+        .find(|c: char| !c.is_ascii_digit())
+        .ok_or_else(wrong)?;
+    let (number, unit) = given.split_at(split);
+    let minutes: i64 = match unit {
+        "m" => 1,
+        "h" => 60,
+        "d" => 24 * 60,
+        "w" => 7 * 24 * 60,
+        "y" => 365 * 24 * 60,
+        _ => return Err(wrong()),
+    };
+    let number: i64 = number.parse().map_err(|_| wrong())?;
+    let minutes = number.checked_mul(minutes);
+    minutes
+        .filter(|minutes| *minutes <= MOST_DAYS * 24 * 60)
+        .map(|minutes| minutes * 60_000)
+        .ok_or_else(|| format!("`{given}` is more than a thousand years"))
+}
+
+/// Prunes and tells what went.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let store = match args.dry_run {
+        true => app.open_to_read()?,
+        false => app.open_to_write()?,
+    };
+    let request = PruneRequest {
+        older_than: args.older_than,
+        keep_last: args.keep_last,
+        agent: args.agent.clone(),
+        reason: args.reason.clone(),
+        dry_run: true,
+    };
+    let mut report = retention::prune(&store, &request)?;
+    if !args.dry_run {
+        if !report.pruned.is_empty() {
+            let sessions = text::count(report.pruned.len() as u64, "session");
+            confirm(args.yes, &format!("Remove {sessions} for good?"))?;
+        }
+        let dry_run = false;
+        report = retention::prune(&store, &PruneRequest { dry_run, ..request })?;
+    }
+    match app.json {
+        true => app.out.json(&report)?,
+        false => app.out.text(&told(&report))?,
+    }
+    Ok(left(report.leftover, "prune"))
+}
+
+fn told(report: &PruneReport) -> String {
+    let done = if report.dry_run {
+        "Would remove"
+    } else {
+        "Removed"
+    };
+    let sessions = text::count(report.pruned.len() as u64, "session");
+    let messages: u64 = report.pruned.iter().map(|one| one.messages).sum();
+    let bytes: u64 = report.pruned.iter().map(|one| one.bytes).sum();
+    let mut lines = vec![format!(
+        "{done} {sessions}: {}, {}.",
+        text::count(messages, "message"),
+        text::bytes(bytes),
+    )];
+    lines.extend(report.pruned.iter().take(LISTED).map(|one| {
+        let at = one.last_active_at.as_deref().unwrap_or("no time known");
+        let receipt = one
+            .receipt
+            .map_or(String::new(), |key| format!(", receipt {key}"));
+        let id = text::line(one.session.as_str());
+        format!("{id} (last active {}{receipt})", text::line(at))
+    }));
+    if report.pruned.len() > LISTED {
+        let more = text::number((report.pruned.len() - LISTED) as u64);
+        lines.push(format!("and {more} more; --json lists them all"));
+    }
+    lines.extend(report.kept.iter().take(LISTED).map(|one| {
+        let why = match one.why {
+            KeptWhy::Pinned => "it is pinned",
+            KeptWhy::Open => "one of its loops is at work",
+            KeptWhy::Linked => "a session that stays is linked with it",
+            _ => "something happened to it meanwhile",
+        };
+        format!("{} stays: {why}", text::line(one.session.as_str()))
+    }));
+    lines.extend(files_of(&report.source_of));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_a_number_and_a_unit() {
+        assert_eq!(age("30d"), Ok(30 * 24 * 60 * 60 * 1000));
+        assert_eq!(age("90m"), Ok(90 * 60 * 1000));
+        assert_eq!(age("0d"), Ok(0));
+        for bad in [
+            "",
+            "d",
+            "30",
+            "-1d",
+            "1.5d",
+            "30 d",
+            "30days",
+            "١d",
+            "1d; DROP TABLE",
+        ] {
+            assert!(age(bad).is_err(), "{bad}");
+        }
+        for huge in ["99999999999999999999d", "9223372036854775807y", "1001y"] {
+            assert!(age(huge).is_err(), "{huge}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Taking secrets out of what is imported, before any of it reaches the store.
+//!
+//! Records are still known again by what the transcript says: their digests are made of the record as
+//! it stands, with the key of the database. A session that was once redacted stays so: what comes
+//! into it later is redacted too, asked or not.
+
+use super::writer::{Origin, StoreSink};
+use super::{FoundCompaction, FoundEffect, ImportError, SessionHead};
+use crate::model::{AgentMessage, LoopRecord};
+use crate::redact::Redactor;
+use crate::store::{SessionFlags, SessionKey, StoreError, StoreResult};
+
+/// What redacts an import.
+pub(super) struct Secrets {
+    /// Whether all sessions are redacted, not only those that are already.
+    pub(super) all: bool,
+    key: Vec<u8>,
+    redactor: Redactor,
+}
+
+impl Secrets {
+    pub(super) fn new(key: Vec<u8>) -> Self {
+        let redactor = Redactor::new(&key).remembering();
+        Self {
+            all: false,
+            key,
+            redactor,
+        }
+    }
+
+    /// Redacts names by which an import is known again: always in the same way.
+    pub(super) fn origin(&self, from: &Origin) -> Origin {
+        let name = |text: &String| self.name(text);
+        Origin {
+            format: from.format.clone(),
+            path: name(&from.path),
+            file_name: name(&from.file_name),
+        }
+    }
+
+    pub(super) fn name(&self, text: &str) -> String {
+        let mut redactor = Redactor::new(&self.key);
+        redactor.text(text).unwrap_or_else(|| text.to_owned())
+    }
+
+    fn head(&mut self, head: &mut SessionHead) -> StoreResult<()> {
+        if let Some(new) = self.redactor.described(&head.session).map_err(invalid)? {
+            head.session = new;
+        }
+        if let Some(title) = &mut head.title
+            && let Some(new) = self.redactor.text(title)
+        {
+            *title = new;
+        }
+        Ok(())
+    }
+
+    fn compaction(&mut self, found: &mut FoundCompaction) -> StoreResult<()> {
+        if let Some(new) = self.redactor.meta(found.record.as_str()) {
+            found.record = crate::model::Json::parse(&new).map_err(invalid)?;
+        }
+        match &mut found.effect {
+            FoundEffect::Summary { messages, .. } => {
+                for message in messages {
+                    if let Some(new) = self.redactor.message(message).map_err(invalid)? {
+                        *message = new;
+                    }
+                }
+            }
+            FoundEffect::ClearedResults { placeholder, .. } => {
+                if let Some(new) = self.redactor.text(placeholder) {
+                    *placeholder = new;
+                }
+            }
+            FoundEffect::Block(block) => {
+                if let Some(new) = self.redactor.described(&**block).map_err(invalid)? {
+                    **block = new;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn invalid(error: serde_json::Error) -> StoreError {
+    StoreError::Invalid(format!("a record cannot be redacted: {error}"))
+}
+
+impl StoreSink<'_> {
+    /// Redacts all sessions of the transcript.
+    #[must_use]
+    pub fn redacting(mut self, all: bool) -> Self {
+        self.secrets.all = all;
+        if all {
+            self.report.secrets = Some(Default::default());
+        }
+        self
+    }
+
+    /// Whether the session at `at` is redacted.
+    pub(super) fn redacts(&self, at: usize) -> bool {
+        self.sessions[at].redacts
+    }
+
+    /// Redacts a session, which is or is not stored, and returns whether it is one to redact.
+    pub(super) fn redact_head(
+        &mut self,
+        stored: Option<SessionKey>,
+        head: &mut SessionHead,
+    ) -> StoreResult<bool> {
+        let flags = match stored {
+            Some(key) => self.write.flags(key)?,
+            None => SessionFlags {
+                redacts: self.secrets.all,
+                ..SessionFlags::default()
+            },
+        };
+        if !flags.redacts && !self.secrets.all {
+            return Ok(false);
+        }
+        if let Some(key) = stored.filter(|_| !flags.redacts) {
+            self.report.unredacted.push(head.session.session_id.clone());
+            self.mark(key)?;
+        }
+        self.secrets.head(head)?;
+        self.told();
+        Ok(true)
+    }
+
+    /// Notes that what comes into a session is redacted.
+    pub(super) fn mark(&mut self, key: SessionKey) -> StoreResult<()> {
+        let mut flags = self.write.flags(key)?;
+        flags.redacts = true;
+        self.write.put_flags(key, &flags)
+    }
+
+    pub(super) fn redact_loop(&mut self, record: &mut LoopRecord) -> StoreResult<()> {
+        let new = self.secrets.redactor.described(record).map_err(invalid)?;
+        if let Some(new) = new {
+            *record = new;
+        }
+        self.told();
+        Ok(())
+    }
+
+    /// Redacts a message.
+    pub(super) fn redact_message(
+        &mut self,
+        message: AgentMessage,
+    ) -> Result<AgentMessage, ImportError> {
+        let new = self.secrets.redactor.message(&message).map_err(invalid)?;
+        Ok(new.unwrap_or(message))
+    }
+
+    pub(super) fn redact_compaction(&mut self, found: &mut FoundCompaction) -> StoreResult<()> {
+        self.secrets.compaction(found)?;
+        self.told();
+        Ok(())
+    }
+
+    /// Whether a compaction is stored that came in before its session was redacted.
+    pub(super) fn knows_compaction(
+        &mut self,
+        at: usize,
+        found: &FoundCompaction,
+    ) -> StoreResult<bool> {
+        let session = &mut self.sessions[at];
+        let Some(key) = session
+            .key
+            .filter(|_| super::runs::own_run(found).is_none())
+        else {
+            return Ok(false);
+        };
+        let id = super::runs::run_id(&session.head.session.session_id, found)?;
+        session.has_run(&*self.write, key, &id)
+    }
+
+    /// Adds what was found in a message that is new.
+    pub(super) fn count_secrets(&mut self, at: usize) {
+        if self.redacts(at) {
+            self.told();
+        }
+    }
+
+    /// Adds what was replaced since the last time to the report.
+    pub(super) fn told(&mut self) {
+        let all = self.report.secrets.get_or_insert_default();
+        for (kind, count) in self.secrets.redactor.counts() {
+            *all.entry(kind.clone()).or_default() += count;
+        }
+        self.secrets.redactor.reset_counts();
+    }
+
+    /// Forgets what was replaced since the last time: it is stored already.
+    pub(super) fn known_already(&mut self) {
+        self.secrets.redactor.reset_counts();
+    }
+}

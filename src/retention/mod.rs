@@ -1,0 +1,83 @@
+//! What is not kept: secrets taken out of a stored session, sessions erased, old ones pruned.
+//!
+//! Each removal is one transaction and leaves a receipt: what went, when, why, and the digests of what
+//! was there. After it the file is scrubbed, so that no byte is left in free pages, the index or the
+//! log. A process that is killed between leaves that to the next: the same command finishes it.
+//!
+//! What hangs together:
+//! - a blob goes with the last session that shows it; one that another session shows stays;
+//! - a kept source file goes whole with the first session of it that is redacted or removed: a part
+//!   of it could not be given back as it was;
+//! - sessions that refer to an erased one keep the reference, and `verify` explains it;
+//! - pruning takes sessions that started each other, or go on from each other, together or not at all.
+
+mod erase;
+mod prune;
+mod receipt;
+mod redact;
+mod sizes;
+
+use serde::Serialize;
+
+use crate::model::{SessionId, Time};
+use crate::store::sqlite::{Scrubbed, SqliteStore};
+use crate::store::{self, StoreError, StoreResult};
+
+pub use erase::{EraseReport, EraseRequest, erase};
+pub use prune::{Kept, KeptWhy, PruneReport, PruneRequest, Pruned, prune};
+pub use receipt::{LoopDigest, MessageDigest, Receipt, is_genuine};
+pub use redact::{RedactReport, redact_session};
+
+/// Whether bytes of what was removed are left in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leftover {
+    /// None.
+    None,
+    /// Some are in the log beside the file, because another program reads an older state. The same
+    /// command takes them away when that is done.
+    InLog,
+    /// Some are in the file, because other programs wrote all the time. The same command takes them
+    /// away.
+    InFile,
+}
+
+/// Scrubs the file; what cannot be done now is told.
+fn scrub(store: &SqliteStore) -> StoreResult<Leftover> {
+    match store.scrub() {
+        Ok(Scrubbed::Clean | Scrubbed::Done) => Ok(Leftover::None),
+        Ok(Scrubbed::InLog) => Ok(Leftover::InLog),
+        Err(StoreError::Busy) => Ok(Leftover::InFile),
+        Err(error) => Err(error),
+    }
+}
+
+/// Finishes a removal that was cut off after its transaction; does nothing if there is none.
+///
+/// # Errors
+/// If the database cannot be read or written.
+pub fn finish(store: &SqliteStore) -> StoreResult<Leftover> {
+    scrub(store)
+}
+
+/// Pins a session, so that [`prune`] leaves it alone, or lets it go. Returns since when it is pinned.
+///
+/// # Errors
+/// If there is no such session, or the store refuses.
+pub fn set_pinned(
+    store: &SqliteStore,
+    session: &SessionId,
+    pinned: bool,
+) -> StoreResult<Option<String>> {
+    store::write(store, |write| {
+        let row = write
+            .session(session)?
+            .ok_or_else(|| StoreError::NoSession(session.to_string()))?;
+        let mut flags = write.flags(row.key)?;
+        if flags.pinned_at.is_some() != pinned {
+            flags.pinned_at = pinned.then(|| Time::now().as_str().to_owned());
+            write.put_flags(row.key, &flags)?;
+        }
+        Ok(flags.pinned_at)
+    })
+}

@@ -1,0 +1,317 @@
+//! Pruning: old sessions go, each with a receipt.
+//!
+//! Which go is found in one snapshot; then each group of sessions that hang together goes in a
+//! transaction of its own, which looks again whether anything happened to them since.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use serde::Serialize;
+
+use super::erase::remove;
+use super::{Leftover, scrub};
+use crate::model::{SessionId, Time};
+use crate::store::scan::StoreScan;
+use crate::store::sqlite::SqliteStore;
+use crate::store::{LoopRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, lease};
+
+/// A loop that is pending or running without a driver counts as open for this long after something
+/// last happened in its session, in milliseconds.
+const OPEN_FOR: i64 = 24 * 60 * 60 * 1000;
+
+/// What is to be pruned. Without an age and a number nothing is.
+#[derive(Clone, Debug, Default)]
+pub struct PruneRequest {
+    /// Sessions in which nothing happened for this long, in milliseconds.
+    pub older_than: Option<i64>,
+    /// The newest so many stay, however old they are; those of the agent, if one is named.
+    pub keep_last: Option<usize>,
+    /// Only sessions of this agent.
+    pub agent: Option<String>,
+    /// Why; it stays in the receipts.
+    pub reason: Option<String>,
+    /// Only tell.
+    pub dry_run: bool,
+}
+
+/// A session that goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pruned {
+    /// The session.
+    pub session: SessionId,
+    /// Its agent.
+    pub agent: Option<String>,
+    /// When something last happened in it, as ISO-8601 text.
+    pub last_active_at: Option<String>,
+    /// Its loops.
+    pub loops: u64,
+    /// Its messages, extensions not counted.
+    pub messages: u64,
+    /// The bytes of these as JSON.
+    pub bytes: u64,
+    /// The receipt; `None`: it was only told.
+    pub receipt: Option<i64>,
+}
+
+/// Why a session stays that is old enough to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeptWhy {
+    /// It is pinned.
+    Pinned,
+    /// One of its loops is at work.
+    Open,
+    /// It started, was started by, goes on from or is gone on from by a session that stays.
+    Linked,
+    /// Something happened to it while others were pruned.
+    Changed,
+}
+
+/// A session that stays though it is old enough to go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// The session.
+    pub session: SessionId,
+    /// Why.
+    pub why: KeptWhy,
+}
+
+/// What was pruned, or would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PruneReport {
+    /// Whether it was only told.
+    pub dry_run: bool,
+    /// Sessions that went, the least active first.
+    pub pruned: Vec<Pruned>,
+    /// Sessions that stay though they are old enough.
+    pub kept: Vec<Kept>,
+    /// Kept source files that went.
+    pub sources: u64,
+    /// Sessions that stay, and whose source file went with one that did not.
+    pub source_of: Vec<SessionId>,
+    /// Whether bytes are left.
+    pub leftover: Leftover,
+}
+
+/// Removes old sessions, each with a receipt. Pinned ones stay, and so do those with an open loop and
+/// those linked with one that stays.
+///
+/// # Errors
+/// If neither an age nor a number is given, or the store refuses; groups that went before are gone
+/// then, and the next call goes on.
+pub fn prune(store: &SqliteStore, request: &PruneRequest) -> StoreResult<PruneReport> {
+    if request.older_than.is_none() && request.keep_last.is_none() {
+        let why = "pruning needs an age, or how many sessions to keep";
+        return Err(StoreError::Invalid(why.into()));
+    }
+    let plan = store.scan(|scan| Plan::of(scan, request))?;
+    let mut report = PruneReport {
+        dry_run: request.dry_run,
+        pruned: Vec::new(),
+        kept: plan.kept,
+        sources: 0,
+        source_of: Vec::new(),
+        leftover: Leftover::None,
+    };
+    for group in plan.groups {
+        match request.dry_run {
+            true => report
+                .pruned
+                .extend(group.into_iter().map(|(_, told)| told)),
+            false => prune_group(store, group, request, &mut report)?,
+        }
+    }
+    let gone: HashSet<&SessionId> = report.pruned.iter().map(|one| &one.session).collect();
+    let others: BTreeSet<SessionId> = report.source_of.drain(..).collect();
+    report.source_of = others.into_iter().filter(|id| !gone.contains(id)).collect();
+    if !request.dry_run {
+        report.leftover = scrub(store)?;
+    }
+    Ok(report)
+}
+
+type Group = Vec<(SessionRow, Pruned)>;
+
+struct Plan {
+    groups: Vec<Group>,
+    kept: Vec<Kept>,
+}
+
+impl Plan {
+    fn of(scan: &dyn StoreScan, request: &PruneRequest) -> StoreResult<Self> {
+        let rows: Vec<SessionRow> = scan.sessions()?;
+        let old = old_enough(&rows, request);
+        let mut plan = Self {
+            groups: Vec::new(),
+            kept: Vec::new(),
+        };
+        if old.is_empty() {
+            return Ok(plan);
+        }
+        for group in groups(scan, &rows)? {
+            if group.iter().any(|row| old.contains(&row.key)) {
+                plan.take(scan, group, &old)?;
+            }
+        }
+        let age = |group: &Group| group.iter().map(|(row, _)| last_active(row)).max();
+        plan.groups.sort_by_key(age);
+        Ok(plan)
+    }
+
+    /// Decides about sessions that hang together.
+    fn take(
+        &mut self,
+        scan: &dyn StoreScan,
+        group: Vec<SessionRow>,
+        old: &HashSet<SessionKey>,
+    ) -> StoreResult<()> {
+        let mut reasons: HashMap<SessionKey, KeptWhy> = HashMap::new();
+        for row in &group {
+            if let Some(why) = stays(scan, row)? {
+                reasons.insert(row.key, why);
+            }
+        }
+        let all_old = group.iter().all(|row| old.contains(&row.key));
+        if all_old && reasons.is_empty() {
+            let mut told = Vec::new();
+            for row in group {
+                let pruned = tell(scan, &row)?;
+                told.push((row, pruned));
+            }
+            self.groups.push(told);
+            return Ok(());
+        }
+        for row in group.into_iter().filter(|row| old.contains(&row.key)) {
+            self.kept.push(Kept {
+                why: reasons.get(&row.key).copied().unwrap_or(KeptWhy::Linked),
+                session: row.session_id,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Returns when something last happened in a session; what has no time is older than all else.
+fn last_active(row: &SessionRow) -> i64 {
+    let times = [&row.last_active_at, &row.created_at].into_iter().flatten();
+    let mut millis = times.filter_map(|text| Time::from_text(text.clone()).millis());
+    millis.next().unwrap_or(i64::MIN)
+}
+
+/// Returns the sessions that are old enough to go and not among the newest that stay.
+fn old_enough(rows: &[SessionRow], request: &PruneRequest) -> HashSet<SessionKey> {
+    let is_asked = |row: &&SessionRow| {
+        let agent = request.agent.as_deref();
+        agent.is_none_or(|agent| row.agent_id.as_deref() == Some(agent))
+    };
+    let mut asked: Vec<&SessionRow> = rows.iter().filter(is_asked).collect();
+    asked.sort_by_key(|row| std::cmp::Reverse((last_active(row), row.key)));
+    let until = request
+        .older_than
+        .map_or(i64::MAX, |age| lease::now().saturating_sub(age));
+    let rest = asked.into_iter().skip(request.keep_last.unwrap_or(0));
+    let old = rest.filter(|row| last_active(row) < until);
+    old.map(|row| row.key).collect()
+}
+
+/// Puts sessions together that started each other or go on from each other.
+fn groups(scan: &dyn StoreScan, rows: &[SessionRow]) -> StoreResult<Vec<Vec<SessionRow>>> {
+    let mut head: HashMap<SessionKey, SessionKey> = HashMap::new();
+    let mut links = scan.session_links()?;
+    for row in rows {
+        let started = scan.started_by(row.key)?;
+        links.extend(started.into_iter().map(|child| (child, row.key)));
+    }
+    for (a, b) in links {
+        let (a, b) = (find(&head, a), find(&head, b));
+        if a != b {
+            head.insert(a.max(b), a.min(b));
+        }
+    }
+    let mut groups: BTreeMap<SessionKey, Vec<SessionRow>> = BTreeMap::new();
+    for row in rows {
+        let of = find(&head, row.key);
+        groups.entry(of).or_default().push(row.clone());
+    }
+    for group in groups.values_mut() {
+        group.sort_by_key(|row| row.key);
+    }
+    Ok(groups.into_values().collect())
+}
+
+fn find(head: &HashMap<SessionKey, SessionKey>, mut key: SessionKey) -> SessionKey {
+    // The head of a group has a smaller key than all others, so this ends.
+    while let Some(next) = head.get(&key) {
+        key = *next;
+    }
+    key
+}
+
+/// Returns why a session stays whatever its age.
+fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>> {
+    if read.flags(row.key)?.pinned_at.is_some() {
+        return Ok(Some(KeptWhy::Pinned));
+    }
+    let now = lease::now();
+    let is_recent = last_active(row) > now.saturating_sub(OPEN_FOR);
+    for in_loop in read.loops(row.key)? {
+        let is_driven = read
+            .lease(in_loop.key)?
+            .is_some_and(|lease| lease.is_live(now));
+        if is_driven || (is_recent && !in_loop.status.is_ended()) {
+            return Ok(Some(KeptWhy::Open));
+        }
+    }
+    Ok(None)
+}
+
+fn tell(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Pruned> {
+    let loops: Vec<LoopRow> = read.loops(row.key)?;
+    Ok(Pruned {
+        session: row.session_id.clone(),
+        agent: row.agent_id.clone(),
+        last_active_at: row.last_active_at.clone(),
+        loops: loops.len() as u64,
+        messages: loops.iter().map(|one| one.totals.messages).sum(),
+        bytes: loops.iter().map(|one| one.totals.bytes).sum(),
+        receipt: None,
+    })
+}
+
+/// Removes sessions that hang together, in one transaction, unless something happened to one of them.
+fn prune_group(
+    store: &SqliteStore,
+    group: Group,
+    request: &PruneRequest,
+    report: &mut PruneReport,
+) -> StoreResult<()> {
+    let reason = request.reason.as_deref();
+    let ids: Vec<SessionId> = group.iter().map(|(_, told)| told.session.clone()).collect();
+    let removed = store.removing(|write| {
+        for (row, _) in &group {
+            let now = write.session(&row.session_id)?;
+            if now.as_ref() != Some(row) || stays(write.as_read(), row)?.is_some() {
+                return Ok(None);
+            }
+        }
+        let mut removed = Vec::new();
+        for (row, mut told) in group {
+            let (key, receipt) = remove(write, row, "prune", reason)?;
+            told.receipt = Some(key);
+            removed.push((told, receipt));
+        }
+        Ok(Some(removed))
+    })?;
+    let Some(removed) = removed else {
+        let why = KeptWhy::Changed;
+        report
+            .kept
+            .extend(ids.into_iter().map(|session| Kept { session, why }));
+        return Ok(());
+    };
+    for (told, receipt) in removed {
+        report.sources += receipt.sources.len() as u64;
+        report.source_of.extend(receipt.source_of);
+        report.pruned.push(told);
+    }
+    Ok(())
+}

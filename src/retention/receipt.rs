@@ -1,0 +1,183 @@
+//! Receipts: what a removal says of itself.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::model::{Json, LoopId, SessionId, Time};
+use crate::store::codec::{hex, to_json};
+use crate::store::removal::{SourcesRemoved, StoreRemove};
+use crate::store::{ReceiptRow, SessionKey, StoreRead, StoreResult};
+
+/// A loop as it was when it went, or when messages of it were redacted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopDigest {
+    /// The loop.
+    #[serde(rename = "loop")]
+    pub loop_id: LoopId,
+    /// How many messages it had.
+    pub messages: u32,
+    /// Its digest chain through the last of them, in hexadecimal digits.
+    pub chain: String,
+}
+
+/// A message that was redacted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageDigest {
+    /// Its loop.
+    #[serde(rename = "loop")]
+    pub loop_id: LoopId,
+    /// The generation of the block whose message it is; `None`: an original.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
+    /// Its sequence, or its place in the block.
+    pub seq: u32,
+    /// The digest of what stood there, which is kept.
+    pub was: String,
+    /// The digest of what stands there now.
+    pub now: String,
+}
+
+/// What a receipt says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The session.
+    pub session: SessionId,
+    /// Why, as it was given.
+    pub reason: Option<String>,
+    /// Its loops.
+    #[serde(default)]
+    pub loops: Vec<LoopDigest>,
+    /// Messages that were redacted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<MessageDigest>,
+    /// Secrets that were replaced, by type.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, u64>,
+    /// Rows that went, by table; of a redaction, texts that were changed, by table and column.
+    #[serde(default)]
+    pub counts: BTreeMap<String, u64>,
+    /// Digests of the kept source files that went.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+    /// Other sessions that these files held something of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub source_of: Vec<SessionId>,
+    /// Blobs and parts of files that stay because others show them too.
+    #[serde(default)]
+    pub shared: u64,
+    /// Sessions that name this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named_by: Vec<SessionId>,
+}
+
+/// A receipt as it is stored: with a digest, so that `verify` finds a changed one.
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    receipt: Json,
+    digest: String,
+}
+
+/// A receipt that is open.
+pub(super) struct Open {
+    pub(super) key: i64,
+    session: SessionKey,
+    kind: &'static str,
+    opened_at: String,
+}
+
+impl Open {
+    /// Opens a receipt: from now on content of the session may go.
+    pub(super) fn new(
+        write: &mut dyn StoreRemove,
+        session: SessionKey,
+        kind: &'static str,
+    ) -> StoreResult<Self> {
+        let opened_at = Time::now().as_str().to_owned();
+        Ok(Self {
+            key: write.open_receipt(session, kind, &opened_at)?,
+            session,
+            kind,
+            opened_at,
+        })
+    }
+
+    /// Closes it.
+    pub(super) fn close(self, write: &mut dyn StoreRemove, receipt: &Receipt) -> StoreResult<i64> {
+        let text = to_json(receipt)?;
+        let digest = digest_of(self.session, self.kind, &self.opened_at, &text);
+        let detail = format!("{{\"receipt\":{text},\"digest\":\"{digest}\"}}");
+        write.close_receipt(self.key, &detail)?;
+        Ok(self.key)
+    }
+}
+
+impl Receipt {
+    /// A receipt for a session that says nothing yet but what its loops are.
+    pub(super) fn of(
+        read: &dyn StoreRead,
+        key: SessionKey,
+        session: SessionId,
+        reason: Option<&str>,
+    ) -> StoreResult<Self> {
+        let digest = |row: crate::store::LoopRow| LoopDigest {
+            loop_id: row.loop_id,
+            messages: row.totals.next_seq,
+            chain: hex(&row.totals.chain),
+        };
+        Ok(Self {
+            session,
+            reason: reason.map(str::to_owned),
+            loops: read.loops(key)?.into_iter().map(digest).collect(),
+            messages: Vec::new(),
+            secrets: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            sources: Vec::new(),
+            source_of: Vec::new(),
+            shared: 0,
+            named_by: Vec::new(),
+        })
+    }
+
+    /// Notes which kept files went.
+    pub(super) fn take_sources(
+        &mut self,
+        read: &dyn StoreRead,
+        removed: &SourcesRemoved,
+    ) -> StoreResult<()> {
+        self.sources = removed
+            .sources
+            .iter()
+            .map(|(_, digest)| hex(digest))
+            .collect();
+        for other in &removed.others {
+            self.source_of.push(read.session_by_key(*other)?.session_id);
+        }
+        self.shared += removed.shared_parts;
+        Ok(())
+    }
+
+    /// Reads a stored receipt; `None` if it is open or of another form.
+    pub fn read(row: &ReceiptRow) -> Option<Self> {
+        let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
+        sealed.receipt.read().ok()
+    }
+}
+
+/// Whether a receipt says what it said when it was closed; `None` if it is open or of another form.
+pub fn is_genuine(row: &ReceiptRow) -> Option<bool> {
+    let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
+    let text = sealed.receipt.as_str();
+    Some(digest_of(row.session, &row.kind, &row.opened_at, text) == sealed.digest)
+}
+
+fn digest_of(session: SessionKey, kind: &str, opened_at: &str, text: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(session.0.to_le_bytes());
+    for part in [kind, opened_at, text] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hex(&hash.finalize())
+}

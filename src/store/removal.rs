@@ -1,0 +1,102 @@
+//! What removes content: redaction, pruning, erasing. Each leaves a receipt.
+//!
+//! The triggers let content of a session go only while a receipt of that session is open, so
+//! everything here is called between [`StoreRemove::open_receipt`] and
+//! [`StoreRemove::close_receipt`], in one transaction. What is removed may be in the file for as long
+//! as its pages are not written anew: [`StoreRemove::note_scrub`] remembers that.
+
+use super::scan::{MessagePlace, StoreScan};
+use super::{BlockRow, SessionKey, SourceKey, StoreResult, StoreWrite, StoredMessage};
+
+/// How a text is read when it is redacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextForm {
+    /// As it stands.
+    Text,
+    /// As JSON.
+    Json,
+    /// As JSON in which the ids of sessions and loops stay.
+    Meta,
+}
+
+/// A text beside the messages.
+#[derive(Clone, Copy, Debug)]
+pub struct TextCell<'a> {
+    /// Where it stands: table and column.
+    pub place: &'static str,
+    /// How it is read.
+    pub form: TextForm,
+    /// The text.
+    pub text: &'a str,
+}
+
+/// Texts that were changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextsChanged {
+    /// How many, by table and column.
+    pub counts: std::collections::BTreeMap<&'static str, u64>,
+}
+
+/// What went with a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionRemoved {
+    /// Rows by table; those without any are left out.
+    pub rows: std::collections::BTreeMap<&'static str, u64>,
+    /// Blobs that other sessions show too, and that so stay.
+    pub shared_blobs: u64,
+}
+
+/// Kept files that went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourcesRemoved {
+    /// Their keys and digests.
+    pub sources: Vec<(SourceKey, [u8; 32])>,
+    /// Other sessions that they held something of.
+    pub others: Vec<SessionKey>,
+    /// Parts that other kept files hold too, and that so stay.
+    pub shared_parts: u64,
+}
+
+/// What can be done while content is removed.
+pub trait StoreRemove: StoreWrite + StoreScan {
+    /// Opens a receipt of a kind (`erase`, `redact`, `prune`) for a session: from now on its content
+    /// may go.
+    fn open_receipt(
+        &mut self,
+        session: SessionKey,
+        kind: &str,
+        opened_at: &str,
+    ) -> StoreResult<i64>;
+    /// Closes a receipt and writes what it says.
+    fn close_receipt(&mut self, key: i64, detail: &str) -> StoreResult<()>;
+    /// Removes a session with all that belongs to it, but for kept files.
+    fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved>;
+    /// Removes the kept files that hold something of a session, whole: no part of a file can be
+    /// given back as it was.
+    fn remove_sources(&mut self, session: SessionKey) -> StoreResult<SourcesRemoved>;
+    /// Visits every text of a session that is no message.
+    fn texts(
+        &self,
+        session: SessionKey,
+        visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
+    ) -> StoreResult<()>;
+    /// Replaces the texts for which `change` returns another one; digests that hold them are derived
+    /// anew. Refused if such a digest did not fit before.
+    fn change_texts(
+        &mut self,
+        session: SessionKey,
+        change: &mut dyn FnMut(TextCell<'_>) -> StoreResult<Option<String>>,
+    ) -> StoreResult<TextsChanged>;
+    /// Writes what a message says now. Its digest and its place in the chain stay, the salt goes; the
+    /// digest of `new` is noted beside it.
+    fn redact_message(
+        &mut self,
+        place: MessagePlace,
+        new: &StoredMessage,
+        receipt: i64,
+    ) -> StoreResult<()>;
+    /// Writes the sizes of a block and derives its digest anew. Refused if that did not fit before.
+    fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()>;
+    /// Remembers that bytes of what was removed may be in the file.
+    fn note_scrub(&mut self) -> StoreResult<()>;
+}

@@ -1,0 +1,375 @@
+//! Removing content: the rows of a session, their texts, and in the end their bytes.
+
+mod content;
+mod scrub;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rusqlite::params;
+
+use super::read::{Reader, packed};
+use super::scan::owner_of;
+use super::write::signed;
+use super::{SqliteStore, schema};
+use crate::model::Time;
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::removal::*;
+use crate::store::scan::{MessagePlace, StoreScan};
+use crate::store::{
+    BlockKey, BlockRow, FlipKey, RunKey, SessionFlags, SessionKey, SourceKey, StoreRead,
+    StoredMessage, digest,
+};
+use content::{TABLES, Table};
+pub use scrub::Scrubbed;
+
+/// Texts whose digest is derived anew when they change.
+const DIGESTED: [&str; 3] = ["runs", "flips", "blocks"];
+
+impl SqliteStore {
+    /// Runs `work` in a write transaction in which content can be removed.
+    pub(crate) fn removing<T>(
+        &self,
+        work: impl FnOnce(&mut dyn StoreRemove) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        if self.options.read_only {
+            return Err(StoreError::ReadOnly);
+        }
+        self.transaction(|connection| {
+            schema::check_still_counts_with(connection, self.options.counter.name())?;
+            work(&mut Reader { connection })
+        })
+    }
+}
+
+fn damaged(what: &str, key: i64) -> StoreError {
+    StoreError::Damaged(format!("{what} {key} is not what was stored"))
+}
+
+impl Reader<'_> {
+    pub(super) fn read_flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
+        let flags = self.first(
+            "SELECT pinned_at, redacts FROM session_flags WHERE session = ?1",
+            [session.0],
+            |row| {
+                Ok(SessionFlags {
+                    pinned_at: row.get("pinned_at")?,
+                    redacts: row.get("redacts")?,
+                })
+            },
+        )?;
+        Ok(flags.unwrap_or_default())
+    }
+
+    pub(super) fn write_flags(&self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO session_flags (session, pinned_at, redacts) VALUES (?1, ?2, ?3)
+             ON CONFLICT (session) DO UPDATE SET pinned_at = excluded.pinned_at,
+                 redacts = excluded.redacts",
+            params![session.0, flags.pinned_at, flags.redacts],
+        )?;
+        Ok(())
+    }
+
+    /// Returns the rows of a session in a table that have a text in a column.
+    fn cells(
+        &self,
+        table: &Table,
+        column: &str,
+        session: SessionKey,
+    ) -> StoreResult<Vec<(i64, String)>> {
+        let (name, key, of) = (table.name, table.key, table.of_session);
+        let sql = format!(
+            "SELECT {key} AS cell, {column} AS text FROM {name}
+             WHERE {key} IN ({of}) AND {column} IS NOT NULL ORDER BY {key}"
+        );
+        self.all(&sql, [session.0], |row| {
+            Ok((row.get("cell")?, row.get("text")?))
+        })
+    }
+
+    /// Checks that the digest of a row fits, or derives it anew.
+    fn digest_of(&self, table: &str, key: i64, renew: bool) -> StoreResult<()> {
+        let (stored, derived) = match table {
+            "runs" => {
+                let (row, stored) = self.run_and_digest(RunKey(key))?;
+                (stored, digest::run(&row))
+            }
+            "flips" => {
+                let (row, stored) = self.flip_and_digest(FlipKey(key))?;
+                (stored, digest::flip(&row))
+            }
+            "blocks" => {
+                let (row, stored) = self.block_and_digest(BlockKey(key))?;
+                let messages = self.block_messages(row.key)?;
+                let coverage = self.coverage(row.key)?;
+                (stored, digest::block(&row, &messages, &coverage))
+            }
+            _ => return Ok(()),
+        };
+        if stored == derived {
+            return Ok(());
+        }
+        if !renew {
+            return Err(damaged(table, key));
+        }
+        let sql = format!("UPDATE {table} SET digest = ?2 WHERE key = ?1");
+        self.run(&sql, params![key, derived]).map(|_| ())
+    }
+
+    fn change_column(
+        &self,
+        table: &Table,
+        (column, form): (&'static str, TextForm),
+        session: SessionKey,
+        change: &mut dyn FnMut(TextCell<'_>) -> StoreResult<Option<String>>,
+        touched: &mut BTreeSet<i64>,
+    ) -> StoreResult<u64> {
+        let place = place_of(table.name, column);
+        let mut changed = 0;
+        for (key, text) in self.cells(table, column, session)? {
+            let cell = TextCell {
+                place,
+                form,
+                text: &text,
+            };
+            let Some(new) = change(cell)? else { continue };
+            if touched.insert(key) && DIGESTED.contains(&table.name) {
+                self.digest_of(table.name, key, false)?;
+            }
+            let (name, id) = (table.name, table.key);
+            let sql = format!("UPDATE {name} SET {column} = ?2 WHERE {id} = ?1");
+            self.run(&sql, params![key, new])?;
+            changed += 1;
+        }
+        Ok(changed)
+    }
+
+    fn remove_rows(&self, session: SessionKey) -> StoreResult<BTreeMap<&'static str, u64>> {
+        let mut rows = BTreeMap::new();
+        for table in &TABLES {
+            let (name, key, of) = (table.name, table.key, table.of_session);
+            let sql = format!("DELETE FROM {name} WHERE {key} IN ({of})");
+            let gone = self.run(&sql, [session.0])?;
+            if gone > 0 {
+                rows.insert(name, gone as u64);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Returns the keys of the blobs that a session shows.
+    fn blobs_shown(&self, session: SessionKey) -> StoreResult<Vec<i64>> {
+        let Some(table) = content::named("blob_refs") else {
+            return Ok(Vec::new());
+        };
+        let of = table.of_session;
+        let sql = format!("SELECT DISTINCT blob FROM blob_refs WHERE owner IN ({of})");
+        self.all(&sql, [session.0], |row| row.get("blob"))
+    }
+
+    fn update_message(&self, table: &str, id: i64, new: &StoredMessage) -> StoreResult<()> {
+        let lines = if table == "messages" {
+            ", lines = ?7"
+        } else {
+            ""
+        };
+        let sql = format!(
+            "UPDATE {table} SET head = ?2, body = ?3, body_block = ?4, tokens = ?5, bytes = ?6,
+                 salt = NULL{lines}
+             WHERE id = ?1"
+        );
+        let (tokens, bytes) = (signed(new.tokens)?, signed(new.bytes)?);
+        let (head, text, block) = (&new.head, &new.text, new.text_block);
+        match lines.is_empty() {
+            true => self.run(&sql, params![id, head, text, block, tokens, bytes]),
+            false => self.run(
+                &sql,
+                params![id, head, text, block, tokens, bytes, new.lines],
+            ),
+        }
+        .map(|_| ())
+    }
+}
+
+/// Returns `table.column`.
+fn place_of(table: &str, column: &str) -> &'static str {
+    static PLACES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+    let places = PLACES.get_or_init(|| {
+        let all = content::COLUMNS.iter();
+        all.map(|(table, column, _)| format!("{table}.{column}"))
+            .collect()
+    });
+    let is_it = |place: &&String| place.split_once('.') == Some((table, column));
+    places.iter().find(is_it).map_or("", String::as_str)
+}
+
+impl StoreRemove for Reader<'_> {
+    fn open_receipt(
+        &mut self,
+        session: SessionKey,
+        kind: &str,
+        opened_at: &str,
+    ) -> StoreResult<i64> {
+        self.run(
+            "INSERT INTO maintenance (session, kind, opened_at, detail) VALUES (?1, ?2, ?3, '{}')",
+            params![session.0, kind, opened_at],
+        )?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    fn close_receipt(&mut self, key: i64, detail: &str) -> StoreResult<()> {
+        self.run(
+            "UPDATE maintenance SET closed_at = ?2, detail = ?3 WHERE key = ?1",
+            params![key, Time::now().as_str(), detail],
+        )?;
+        Ok(())
+    }
+
+    fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved> {
+        for row in self.loops(session)? {
+            match self.remove_from_index(row.key, 0) {
+                // Its words go when the index is made anew.
+                Err(StoreError::IndexDamaged(_)) => {}
+                done => done?,
+            }
+        }
+        let blobs = self.blobs_shown(session)?;
+        let mut removed = SessionRemoved {
+            rows: self.remove_rows(session)?,
+            shared_blobs: 0,
+        };
+        for blob in blobs {
+            let sql = "DELETE FROM blobs WHERE key = ?1
+                 AND NOT EXISTS (SELECT 1 FROM blob_refs WHERE blob = ?1)";
+            match self.run(sql, [blob])? {
+                0 => removed.shared_blobs += 1,
+                _ => *removed.rows.entry("blobs").or_default() += 1,
+            }
+        }
+        Ok(removed)
+    }
+
+    fn remove_sources(&mut self, session: SessionKey) -> StoreResult<SourcesRemoved> {
+        let mut removed = SourcesRemoved::default();
+        for source in self.sources(session)? {
+            let others = self.all(
+                "SELECT session FROM source_sessions WHERE source = ?1 AND session <> ?2",
+                [source.key.0, session.0],
+                |row| Ok(SessionKey(row.get("session")?)),
+            )?;
+            removed.others.extend(others);
+            removed.shared_parts += self.shared_parts(source.key)?;
+            self.drop_source_parts(source.key, 0)?;
+            self.run(
+                "DELETE FROM source_sessions WHERE source = ?1",
+                [source.key.0],
+            )?;
+            self.run("DELETE FROM sources WHERE key = ?1", [source.key.0])?;
+            removed.sources.push((source.key, source.digest));
+        }
+        removed.others.sort();
+        removed.others.dedup();
+        Ok(removed)
+    }
+
+    fn texts(
+        &self,
+        session: SessionKey,
+        visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        for table in &TABLES {
+            for (column, form) in content::texts(table.name) {
+                let place = place_of(table.name, column);
+                for (_, text) in self.cells(table, column, session)? {
+                    let text = &text;
+                    visit(TextCell { place, form, text })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn change_texts(
+        &mut self,
+        session: SessionKey,
+        change: &mut dyn FnMut(TextCell<'_>) -> StoreResult<Option<String>>,
+    ) -> StoreResult<TextsChanged> {
+        let mut all = TextsChanged::default();
+        for table in &TABLES {
+            let mut touched = BTreeSet::new();
+            for text in content::texts(table.name) {
+                let changed = self.change_column(table, text, session, change, &mut touched)?;
+                if changed > 0 {
+                    all.counts.insert(place_of(table.name, text.0), changed);
+                }
+            }
+            for key in touched {
+                self.digest_of(table.name, key, true)?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn redact_message(
+        &mut self,
+        place: MessagePlace,
+        new: &StoredMessage,
+        receipt: i64,
+    ) -> StoreResult<()> {
+        let Some(salt) = new.salt else {
+            return Err(StoreError::Invalid(
+                "a redacted message needs a salt".into(),
+            ));
+        };
+        match place {
+            MessagePlace::InLoop(in_loop, seq) => {
+                self.update_message("messages", packed(in_loop.0, seq), new)?;
+            }
+            MessagePlace::InBlock(block, ordinal) => {
+                self.update_message("block_messages", packed(block.0, ordinal), new)?;
+            }
+        }
+        let owner = owner_of(place);
+        self.run("DELETE FROM redactions WHERE owner = ?1", [owner])?;
+        self.run(
+            "INSERT INTO redactions (owner, receipt, salt, digest) VALUES (?1, ?2, ?3, ?4)",
+            params![owner, receipt, salt, new.digest],
+        )?;
+        Ok(())
+    }
+
+    fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()> {
+        self.digest_of("blocks", block.key.0, false)?;
+        self.run(
+            "UPDATE blocks SET tokens_covered = ?2, tokens_block = ?3, bytes_block = ?4
+             WHERE key = ?1",
+            [
+                block.key.0,
+                signed(block.tokens_covered)?,
+                signed(block.size.tokens)?,
+                signed(block.size.bytes)?,
+            ],
+        )?;
+        self.digest_of("blocks", block.key.0, true)
+    }
+
+    fn note_scrub(&mut self) -> StoreResult<()> {
+        scrub::note(self)
+    }
+}
+
+impl Reader<'_> {
+    /// Counts the parts of a kept file that another one has too.
+    fn shared_parts(&self, source: SourceKey) -> StoreResult<u64> {
+        let count = self.first(
+            "SELECT count(*) AS n FROM source_parts p WHERE p.id BETWEEN ?1 AND ?2
+             AND EXISTS (
+                 SELECT 1 FROM source_parts o WHERE o.piece = p.piece
+                     AND o.id NOT BETWEEN ?1 AND ?2
+             )",
+            [packed(source.0, 0), packed(source.0, u32::MAX)],
+            |row| row.unsigned("n"),
+        )?;
+        Ok(count.unwrap_or(0))
+    }
+}

@@ -1,0 +1,13 @@
+//! What is not kept: secrets, erased and pruned sessions. The raw bytes of the files are searched.
+
+#[path = "../histories/mod.rs"]
+mod histories;
+
+mod commands;
+mod erasing;
+mod incoming;
+mod killed;
+mod pruning;
+mod redacting;
+mod rules;
+mod stage;
