@@ -93,7 +93,7 @@ impl Match {
 
 /// Takes the messages of a loop out of the index, those from `from` on. Whoever removes what
 /// messages say must call this in the same transaction: an index still holds their words. What is
-/// left of them is indexed again as it then stands.
+/// left is indexed again as it then stands; an index may be thrown away whole for that.
 ///
 /// # Errors
 /// If the store refuses, or the index is damaged.

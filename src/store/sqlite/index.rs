@@ -255,9 +255,8 @@ impl Reader<'_> {
                 None => self.page(in_loop, part)?,
             };
             page = Some((part, number));
-            // REPLACE: words of a message that is gone may be left in this place.
             in_index(self.run(
-                "INSERT OR REPLACE INTO message_index (rowid, words, tools) VALUES (?1, ?2, ?3)",
+                "INSERT INTO message_index (rowid, words, tools) VALUES (?1, ?2, ?3)",
                 params![place(number, entry.seq), entry.words, tools.join(" ")],
             ))?;
         }
@@ -303,29 +302,10 @@ impl Reader<'_> {
         if noted.is_none_or(|noted| noted <= from) {
             return Ok(());
         }
-        // The mark first: it holds even if the words cannot be taken out of a damaged index.
-        self.mark(in_loop, from)?;
-        self.run(
-            "DELETE FROM indexed_sessions
-             WHERE session = (SELECT session FROM loops WHERE key = ?1)",
-            [in_loop.0],
-        )?;
-        let pages = self.all(
-            "SELECT number, part FROM index_pages WHERE loop = ?1 AND part >= ?2",
-            params![in_loop.0, from >> 6],
-            |row| Ok((row.get::<i64>("number")?, row.small("part")?)),
-        )?;
-        for (page, part) in pages {
-            let first = if part == from >> 6 { from & 63 } else { 0 };
-            self.run(
-                "DELETE FROM message_index WHERE rowid BETWEEN ?1 AND ?2",
-                [place(page, first), place(page, 63)],
-            )?;
-            if first == 0 {
-                self.run("DELETE FROM index_pages WHERE number = ?1", [page])?;
-            }
-        }
-        Ok(())
+        // Nothing can be taken out of a table that holds no text: all of it goes, and the next search
+        // makes it anew.
+        let version = self.read_index_state()?.version;
+        self.empty_index(version.unwrap_or_default())
     }
 
     pub(super) fn write_settled(&self) -> StoreResult<()> {
