@@ -15,10 +15,12 @@ pub(crate) mod fields;
 mod files;
 mod foreign;
 pub(crate) mod found;
+mod head;
 mod history;
 mod lines;
 mod matching;
 mod openai_chat;
+mod opencode;
 mod outline;
 mod phi_core;
 mod pieces;
@@ -29,6 +31,8 @@ pub(crate) mod runs;
 mod secrets;
 pub(crate) mod state;
 pub(crate) mod stored_lines;
+mod thread;
+mod values;
 mod waiting;
 mod writer;
 
@@ -41,6 +45,7 @@ pub use files::{ImportOptions, Progress, import_paths, import_paths_with, import
 pub use foreign::{block_form, restore_block};
 pub use history::{history_fingerprint, restore_history, shorten_history};
 pub use openai_chat::OpenAiChat;
+pub use opencode::OpenCode;
 pub use phi_core::PhiCore;
 pub use report::{ImportReport, Skipped};
 pub use stored_lines::{Restore, StoredLines};
@@ -66,7 +71,7 @@ pub enum Identity {
 pub struct SessionHead {
     /// How it is known again.
     pub identity: Identity,
-    /// Its metadata. With [`Identity::Key`] the sink replaces `session_id`.
+    /// Its metadata. Without an id of its own the sink replaces `session_id`.
     pub session: Session,
     /// A title for people, if the transcript has one.
     pub title: Option<String>,
