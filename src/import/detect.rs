@@ -1,7 +1,7 @@
 //! The formats that this version reads.
 
 use super::{
-    ClaudeCode, Importer, OpenAiChat, OpenCode, PhiCore, StoredLines,
+    ClaudeCode, Importer, OpenAiChat, OpenCode, PhiCore, StoredLines, SweAgent,
 };
 
 /// Returns the importers in the order in which they are asked; the first that knows a file reads
@@ -12,6 +12,7 @@ pub fn importers() -> &'static [&'static dyn Importer] {
         &PhiCore,
         &ClaudeCode,
         &OpenCode,
+        &SweAgent,
         &OpenAiChat,
     ]
 }

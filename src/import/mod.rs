@@ -31,6 +31,7 @@ pub(crate) mod runs;
 mod secrets;
 pub(crate) mod state;
 pub(crate) mod stored_lines;
+mod swe_agent;
 mod thread;
 mod values;
 mod waiting;
@@ -49,6 +50,7 @@ pub use opencode::OpenCode;
 pub use phi_core::PhiCore;
 pub use report::{ImportReport, Skipped};
 pub use stored_lines::{Restore, StoredLines};
+pub use swe_agent::SweAgent;
 pub use writer::{Origin, StoreSink};
 
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, Time};

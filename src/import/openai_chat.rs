@@ -6,8 +6,8 @@
 //! file. A loop is a user message and everything until the next. Fields of a message without a
 //! place in the model are kept in its extra field `source`.
 
-mod calls;
-mod message;
+pub(super) mod calls;
+pub(super) mod message;
 
 use std::path::Path;
 
@@ -33,7 +33,8 @@ impl Importer for OpenAiChat {
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
         let outline = Outline::of(head);
-        ["", "[]."].iter().any(|at| is_chat(&outline, at)) || outline.has("[][].role")
+        let known = ["", "[]."].iter().any(|at| is_chat(&outline, at)) || outline.has("[][].role");
+        known
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
@@ -206,7 +207,7 @@ fn record(text: &str) -> Result<Json, String> {
 
 /// The fields of a run besides its messages, and why some of them are lost. Those that would stand
 /// for something of the session's own go below `source`.
-fn run_extra(fields: &Fields<'_>) -> (Extra, Vec<String>) {
+pub(super) fn run_extra(fields: &Fields<'_>) -> (Extra, Vec<String>) {
     const TAKEN: [&str; 9] = [
         "agent_id",
         "created_at",
@@ -253,7 +254,7 @@ fn key_of(extra: &Extra) -> Option<String> {
     Some(format!("{task}/{trial}"))
 }
 
-fn head(key: String, extra: Extra) -> Result<SessionHead, ImportError> {
+pub(super) fn head(key: String, extra: Extra) -> Result<SessionHead, ImportError> {
     let placeholder = SessionId::new(key.as_str()).or_else(|_| SessionId::new("run"));
     let session_id = placeholder.map_err(|error| ImportError::NoTranscript(error.to_string()))?;
     let session = Session {

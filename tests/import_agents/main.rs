@@ -5,3 +5,4 @@ mod opencode;
 #[path = "../recording/mod.rs"]
 mod recording;
 mod stage;
+mod swe_agent;
