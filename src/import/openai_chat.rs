@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use self::calls::Calls;
 use super::fields::{Fields, list, reason, shown};
+use super::mini_swe_agent::is_bare_trajectory;
 use super::outline::Outline;
 use super::pieces::{Lines, Piece, Pieces};
 use super::{Identity, ImportError, Importer, MAX_RECORD_BYTES, SessionHead, Sink, Source};
@@ -34,7 +35,7 @@ impl Importer for OpenAiChat {
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
         let outline = Outline::of(head);
         let known = ["", "[]."].iter().any(|at| is_chat(&outline, at)) || outline.has("[][].role");
-        known
+        known && !is_bare_trajectory(head)
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {

@@ -1,6 +1,7 @@
 //! Transcripts of agents that are neither lines nor plain chats: what of each comes in, what a
 //! grown file adds, and what damage costs.
 
+mod mini_swe_agent;
 mod opencode;
 #[path = "../recording/mod.rs"]
 mod recording;
