@@ -1,7 +1,7 @@
 //! The formats that this version reads.
 
 use super::{
-    ClaudeCode, Importer, MiniSweAgent, OpenAiChat, OpenCode, PhiCore, StoredLines, SweAgent,
+    ClaudeCode, Importer, MiniSweAgent, OpenAiChat, OpenCode, OpenHands, PhiCore, StoredLines, SweAgent,
 };
 
 /// Returns the importers in the order in which they are asked; the first that knows a file reads
@@ -14,6 +14,7 @@ pub fn importers() -> &'static [&'static dyn Importer] {
         &OpenCode,
         &SweAgent,
         &MiniSweAgent,
+        &OpenHands,
         &OpenAiChat,
     ]
 }

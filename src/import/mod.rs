@@ -22,6 +22,7 @@ mod matching;
 mod mini_swe_agent;
 mod openai_chat;
 mod opencode;
+mod openhands;
 mod outline;
 mod phi_core;
 mod pieces;
@@ -50,6 +51,7 @@ pub use history::{history_fingerprint, restore_history, shorten_history};
 pub use mini_swe_agent::MiniSweAgent;
 pub use openai_chat::OpenAiChat;
 pub use opencode::OpenCode;
+pub use openhands::OpenHands;
 pub use phi_core::PhiCore;
 pub use report::{ImportReport, Skipped};
 pub use stored_lines::{Restore, StoredLines};
@@ -69,6 +71,9 @@ pub enum Identity {
     /// It does not: the key of the record within its file (`task_id/trial`, else its index).
     /// Together with the format and the file's name it finds earlier imports.
     Key(String),
+    /// It does not, and is spread over many files: a key made from how they all begin. Together with
+    /// the format it finds earlier imports, whatever the files are called.
+    Series(String),
 }
 
 /// A session as an importer announces it; `session.loops` is empty.

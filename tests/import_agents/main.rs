@@ -3,6 +3,8 @@
 
 mod mini_swe_agent;
 mod opencode;
+mod openhands;
+mod real;
 #[path = "../recording/mod.rs"]
 mod recording;
 mod stage;
