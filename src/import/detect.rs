@@ -1,7 +1,8 @@
 //! The formats that this version reads.
 
 use super::{
-    ClaudeCode, Importer, MiniSweAgent, OpenAiChat, OpenCode, OpenHands, PhiCore, StoredLines, SweAgent,
+    ClaudeCode, Importer, MiniSweAgent, OpenAiAgents, OpenAiChat, OpenCode, OpenHands, PhiCore,
+    StoredLines, SweAgent,
 };
 
 /// Returns the importers in the order in which they are asked; the first that knows a file reads
@@ -15,6 +16,7 @@ pub fn importers() -> &'static [&'static dyn Importer] {
         &SweAgent,
         &MiniSweAgent,
         &OpenHands,
+        &OpenAiAgents,
         &OpenAiChat,
     ]
 }

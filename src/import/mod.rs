@@ -20,6 +20,7 @@ mod history;
 mod lines;
 mod matching;
 mod mini_swe_agent;
+mod openai_agents;
 mod openai_chat;
 mod opencode;
 mod openhands;
@@ -49,6 +50,7 @@ pub use files::{ImportOptions, Progress, import_paths, import_paths_with, import
 pub use foreign::{block_form, restore_block};
 pub use history::{history_fingerprint, restore_history, shorten_history};
 pub use mini_swe_agent::MiniSweAgent;
+pub use openai_agents::OpenAiAgents;
 pub use openai_chat::OpenAiChat;
 pub use opencode::OpenCode;
 pub use openhands::OpenHands;
@@ -165,6 +167,13 @@ pub struct Source<'a> {
 /// A buffered reader that can go back.
 pub trait ReadSeek: BufRead + Seek {}
 impl<T: BufRead + Read + Seek> ReadSeek for T {}
+
+/// Returns where SQLite keeps the write-ahead log of a file.
+pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
+}
 
 /// Reads one format.
 pub trait Importer: Sync {
