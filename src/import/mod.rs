@@ -39,6 +39,7 @@ mod swe_agent;
 mod thread;
 mod values;
 mod waiting;
+mod watch;
 mod writer;
 
 use std::io::{BufRead, Read, Seek};
@@ -58,6 +59,7 @@ pub use phi_core::PhiCore;
 pub use report::{ImportReport, Skipped};
 pub use stored_lines::{Restore, StoredLines};
 pub use swe_agent::SweAgent;
+pub use watch::{Growth, Watch};
 pub use writer::{Origin, StoreSink};
 
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, Time};
