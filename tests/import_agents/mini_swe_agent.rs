@@ -114,7 +114,7 @@ fn a_chat_that_only_looks_like_a_run_is_a_chat() {
     assert!(detects(&unmarked));
     unmarked[3]["content"] = json!("and then?");
     assert!(!detects(&unmarked));
-    let mut calls = bare.clone();
+    let mut calls = bare;
     calls[2]["content"] = json!(null);
     calls[1]["content"] = json!("Mend it.");
     assert!(!detects(&calls));
