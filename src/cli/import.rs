@@ -11,7 +11,7 @@ use loopstore::{SessionId, SqliteOptions, SqliteStore};
 
 use super::error::CliError;
 use super::output::note;
-use super::{App, Done, progress, text};
+use super::{App, Done, progress, text, watch};
 
 /// How many sessions and how many skipped records are told one by one.
 const LISTED: usize = 10;
@@ -40,6 +40,10 @@ pub struct Args {
     /// also without this option.
     #[arg(long)]
     redact: bool,
+    /// Go on: import what the files grow by, and new files in the folders, until ctrl-c. With
+    /// `--json`, one document a line.
+    #[arg(long)]
+    watch: bool,
 }
 
 fn formats() -> PossibleValuesParser {
@@ -62,6 +66,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         without_source: args.no_source,
         redact: args.redact,
     };
+    if args.watch {
+        return watch::run(app, &store, &args.paths, options);
+    }
     let bar = progress::bar("{bar:30} {pos}/{len} files  {wide_msg}");
     let result = import_paths(&store, &args.paths, &options, &mut |seen| {
         show(&bar, seen);
@@ -120,7 +127,7 @@ fn told(report: &ImportReport) -> String {
     lines.join("\n")
 }
 
-fn skipped_line(skipped: &Skipped) -> String {
+pub(super) fn skipped_line(skipped: &Skipped) -> String {
     let line = skipped
         .line
         .map_or(String::new(), |line| format!(":{line}"));

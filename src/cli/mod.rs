@@ -43,6 +43,7 @@ mod table;
 mod text;
 mod undo;
 mod verify;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

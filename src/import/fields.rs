@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use crate::model::Json;
 
 /// The fields of an object in their order.
+#[derive(Default)]
 pub(crate) struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Fields<'de> {

@@ -1,10 +1,11 @@
 //! Files and folders: which hold transcripts, and one transaction for each that does.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use super::head::head;
 use super::report::ImportReport;
 use super::writer::{Origin, StoreSink};
 use super::{ImportError, Importer, Restore, Source, importers};
@@ -12,8 +13,6 @@ use crate::model::SessionId;
 use crate::store::source::{self, SourceError};
 use crate::store::{SessionStore, StoreError, StoreWrite};
 
-/// How much of a file is looked at to tell its format, in bytes.
-const HEAD_BYTES: u64 = 64 << 10;
 /// How much is read at once, in bytes.
 const BUFFER_BYTES: usize = 128 << 10;
 /// How many reasons an error tells.
@@ -300,7 +299,7 @@ impl<'a> Search<'a> {
 }
 
 /// Returns the entries of a folder in the order of their names, hidden ones left out.
-fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub(super) fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -310,12 +309,6 @@ fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     }
     entries.sort();
     Ok(entries)
-}
-
-fn head(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut head = Vec::new();
-    File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
-    Ok(head)
 }
 
 fn import_file(

@@ -15,21 +15,31 @@ pub(crate) mod fields;
 mod files;
 mod foreign;
 pub(crate) mod found;
+mod head;
 mod history;
 mod lines;
 mod matching;
+mod mini_swe_agent;
+mod openai_agents;
 mod openai_chat;
+mod opencode;
+mod openhands;
 mod outline;
 mod phi_core;
 mod pieces;
 mod places;
 mod report;
+mod responses;
 mod revised;
 pub(crate) mod runs;
 mod secrets;
 pub(crate) mod state;
 pub(crate) mod stored_lines;
+mod swe_agent;
+mod thread;
+mod values;
 mod waiting;
+mod watch;
 mod writer;
 
 use std::io::{BufRead, Read, Seek};
@@ -40,10 +50,16 @@ pub use detect::importers;
 pub use files::{ImportOptions, Progress, import_paths, import_paths_with, import_source};
 pub use foreign::{block_form, restore_block};
 pub use history::{history_fingerprint, restore_history, shorten_history};
+pub use mini_swe_agent::MiniSweAgent;
+pub use openai_agents::OpenAiAgents;
 pub use openai_chat::OpenAiChat;
+pub use opencode::OpenCode;
+pub use openhands::OpenHands;
 pub use phi_core::PhiCore;
 pub use report::{ImportReport, Skipped};
 pub use stored_lines::{Restore, StoredLines};
+pub use swe_agent::SweAgent;
+pub use watch::{Growth, Watch};
 pub use writer::{Origin, StoreSink};
 
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, Time};
@@ -59,6 +75,9 @@ pub enum Identity {
     /// It does not: the key of the record within its file (`task_id/trial`, else its index).
     /// Together with the format and the file's name it finds earlier imports.
     Key(String),
+    /// It does not, and is spread over many files: a key made from how they all begin. Together with
+    /// the format it finds earlier imports, whatever the files are called.
+    Series(String),
 }
 
 /// A session as an importer announces it; `session.loops` is empty.
@@ -66,7 +85,7 @@ pub enum Identity {
 pub struct SessionHead {
     /// How it is known again.
     pub identity: Identity,
-    /// Its metadata. With [`Identity::Key`] the sink replaces `session_id`.
+    /// Its metadata. Without an id of its own the sink replaces `session_id`.
     pub session: Session,
     /// A title for people, if the transcript has one.
     pub title: Option<String>,
@@ -150,6 +169,13 @@ pub struct Source<'a> {
 /// A buffered reader that can go back.
 pub trait ReadSeek: BufRead + Seek {}
 impl<T: BufRead + Read + Seek> ReadSeek for T {}
+
+/// Returns where SQLite keeps the write-ahead log of a file.
+pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
+}
 
 /// Reads one format.
 pub trait Importer: Sync {

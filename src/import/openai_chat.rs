@@ -6,8 +6,8 @@
 //! file. A loop is a user message and everything until the next. Fields of a message without a
 //! place in the model are kept in its extra field `source`.
 
-mod calls;
-mod message;
+pub(super) mod calls;
+pub(super) mod message;
 
 use std::path::Path;
 
@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use self::calls::Calls;
 use super::fields::{Fields, list, reason, shown};
+use super::mini_swe_agent::is_bare_trajectory;
 use super::outline::Outline;
 use super::pieces::{Lines, Piece, Pieces};
 use super::{Identity, ImportError, Importer, MAX_RECORD_BYTES, SessionHead, Sink, Source};
@@ -33,7 +34,8 @@ impl Importer for OpenAiChat {
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
         let outline = Outline::of(head);
-        ["", "[]."].iter().any(|at| is_chat(&outline, at)) || outline.has("[][].role")
+        let known = ["", "[]."].iter().any(|at| is_chat(&outline, at)) || outline.has("[][].role");
+        known && !is_bare_trajectory(head)
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
@@ -206,7 +208,7 @@ fn record(text: &str) -> Result<Json, String> {
 
 /// The fields of a run besides its messages, and why some of them are lost. Those that would stand
 /// for something of the session's own go below `source`.
-fn run_extra(fields: &Fields<'_>) -> (Extra, Vec<String>) {
+pub(super) fn run_extra(fields: &Fields<'_>) -> (Extra, Vec<String>) {
     const TAKEN: [&str; 9] = [
         "agent_id",
         "created_at",
@@ -253,7 +255,7 @@ fn key_of(extra: &Extra) -> Option<String> {
     Some(format!("{task}/{trial}"))
 }
 
-fn head(key: String, extra: Extra) -> Result<SessionHead, ImportError> {
+pub(super) fn head(key: String, extra: Extra) -> Result<SessionHead, ImportError> {
     let placeholder = SessionId::new(key.as_str()).or_else(|_| SessionId::new("run"));
     let session_id = placeholder.map_err(|error| ImportError::NoTranscript(error.to_string()))?;
     let session = Session {

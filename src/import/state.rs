@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use super::history::{history_fingerprint, shorten_history};
 use super::matching::Stored;
+use super::waiting::RecordKey;
 use super::{Origin, SessionHead};
 use crate::model::{
     AgentMessage, GroupCursor, Json, LoopId, LoopRecord, LoopStatus, Message, Role, SessionId,
@@ -207,7 +208,7 @@ fn shortened(read: &dyn StoreRead, key: LoopKey, history: &str) -> StoreResult<S
 pub(super) struct SessionState {
     pub(super) head: SessionHead,
     /// The key of a record without an id.
-    record_key: Option<String>,
+    record_key: Option<RecordKey>,
     /// `None` until its first loop.
     pub(super) key: Option<SessionKey>,
     /// Whether this import brings it in.
@@ -238,7 +239,7 @@ pub(super) struct Finished {
 impl SessionState {
     pub(super) fn new(
         head: SessionHead,
-        record_key: Option<String>,
+        record_key: Option<RecordKey>,
         stored: Option<SessionRow>,
     ) -> Self {
         Self {
@@ -355,8 +356,12 @@ impl SessionState {
         ImportRow {
             format: from.format.clone(),
             path: from.path.clone(),
-            file_name: from.file_name.clone(),
-            record_key: self.record_key.clone(),
+            // The name of a file in a series says nothing.
+            file_name: match &self.record_key {
+                Some(key) if key.file_name.is_empty() => String::new(),
+                _ => from.file_name.clone(),
+            },
+            record_key: self.record_key.as_ref().map(|key| key.key.clone()),
         }
     }
 

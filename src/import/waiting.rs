@@ -12,8 +12,16 @@ use crate::store::StoreResult;
 /// A session without an id: what it is shows only when all of it is there.
 pub(super) struct Waiting {
     pub(super) head: SessionHead,
-    pub(super) key: String,
+    pub(super) key: RecordKey,
     pub(super) calls: Vec<Call>,
+}
+
+/// What a session without an id is known by, besides its format.
+#[derive(Clone)]
+pub(super) struct RecordKey {
+    /// Empty if the name says nothing.
+    pub(super) file_name: String,
+    pub(super) key: String,
 }
 
 /// One call of the sink, kept until its session is complete.
@@ -33,9 +41,13 @@ impl StoreSink<'_> {
         let id = match self.known(&key, &calls)? {
             Some(id) => id,
             None => {
-                let (from, named) = self.named(&key);
+                let (from, named) = self.named(&key.key);
                 let (write, by_id) = (&*self.write, &self.by_id);
-                made_id(from.stem(), &named, &mut |id| {
+                let stem = match key.file_name.is_empty() {
+                    true => &from.format,
+                    false => from.stem(),
+                };
+                made_id(stem, &named, &mut |id| {
                     Ok(by_id.contains_key(id) || write.session(id)?.is_some())
                 })?
             }
@@ -67,12 +79,12 @@ impl StoreSink<'_> {
     }
 
     /// Returns the stored session with the same key that shares the longest beginning.
-    fn known(&self, key: &str, calls: &[Call]) -> StoreResult<Option<SessionId>> {
+    fn known(&self, key: &RecordKey, calls: &[Call]) -> StoreResult<Option<SessionId>> {
         let new = in_order_of_loops(calls);
         let from = &self.from;
         let mut best: Option<(usize, SessionId)> = None;
         // A session that was redacted is noted under names that are.
-        let plain = (from.file_name.clone(), key.to_owned());
+        let plain = (key.file_name.clone(), key.key.clone());
         let redacted = (self.secrets.name(&plain.0), self.secrets.name(&plain.1));
         let mut sessions = self.write.imported(&from.format, &plain.0, &plain.1)?;
         if redacted != plain {

@@ -13,7 +13,7 @@ use super::places::Place;
 use super::report::ImportReport;
 use super::secrets::Secrets;
 use super::state::{Described, History, LoopState, SessionState};
-use super::waiting::{Call, Waiting};
+use super::waiting::{Call, RecordKey, Waiting};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
 use crate::store::append::{self, NewMessage};
@@ -141,10 +141,18 @@ impl<'a> StoreSink<'a> {
         Ok(self.report)
     }
 
+    fn waits(&mut self, head: SessionHead, file_name: String, key: String) {
+        self.waiting = Some(Waiting {
+            head,
+            key: RecordKey { file_name, key },
+            calls: Vec::new(),
+        });
+    }
+
     pub(super) fn begin(
         &mut self,
         id: SessionId,
-        key: Option<String>,
+        key: Option<RecordKey>,
         mut head: SessionHead,
     ) -> StoreResult<()> {
         self.current = None;
@@ -164,12 +172,11 @@ impl<'a> StoreSink<'a> {
             None => {
                 let stored = self.write.session(&id)?;
                 let redacts = self.redact_head(stored.as_ref().map(|row| row.key), &mut head)?;
-                let key = key.map(|key| {
+                let key = key.map(|mut key| {
                     if redacts {
-                        self.secrets.name(&key)
-                    } else {
-                        key
+                        key.key = self.secrets.name(&key.key);
                     }
+                    key
                 });
                 let mut state = SessionState::new(head, key, stored);
                 state.redacts = redacts;
@@ -450,13 +457,8 @@ impl Sink for StoreSink<'_> {
         self.has_begun = true;
         match head.identity.clone() {
             Identity::Own(id) => self.begin(id, None, head)?,
-            Identity::Key(key) => {
-                self.waiting = Some(Waiting {
-                    head,
-                    key,
-                    calls: Vec::new(),
-                });
-            }
+            Identity::Key(key) => self.waits(head, self.from.file_name.clone(), key),
+            Identity::Series(key) => self.waits(head, String::new(), key),
         }
         Ok(())
     }

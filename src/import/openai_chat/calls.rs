@@ -13,7 +13,7 @@ struct Open {
 
 /// The calls of a chat so far.
 #[derive(Default)]
-pub(super) struct Calls {
+pub(in crate::import) struct Calls {
     open: Vec<Open>,
     /// Every call by its id, the last one of each.
     known: HashMap<String, (String, Option<Place>)>,

@@ -16,7 +16,11 @@ use crate::model::{
 ///
 /// # Errors
 /// Says why it is no message.
-pub(super) fn read(record: &Json, nth: usize, calls: &mut Calls) -> Result<AgentMessage, String> {
+pub(in crate::import) fn read(
+    record: &Json,
+    nth: usize,
+    calls: &mut Calls,
+) -> Result<AgentMessage, String> {
     let mut fields = Fields::parse(record.as_str())?;
     let role = fields
         .take_string("role")
@@ -183,7 +187,7 @@ fn function_call(fields: &mut Fields<'_>, id: String) -> Result<ToolCall, String
 }
 
 /// The object that `text` is, or `text` itself.
-fn arguments(text: &str) -> Json {
+pub(in crate::import) fn arguments(text: &str) -> Json {
     match Json::parse(text) {
         Ok(value) if value.as_str().starts_with('{') => value,
         _ => Json::string(text),

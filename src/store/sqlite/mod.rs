@@ -4,6 +4,7 @@
 //! transaction on a connection of a small pool and lets go of its snapshot when the closure ends,
 //! so that checkpoints can finish. A database in memory has only the writer's connection.
 
+pub(crate) mod agents;
 mod backup;
 mod driving;
 mod index;

@@ -1,0 +1,165 @@
+//! `loopstore import --watch`: importing what transcripts grow by, until ctrl-c.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use loopstore::SqliteStore;
+use loopstore::import::{Growth, ImportError, ImportOptions, ImportReport, Watch};
+use serde::Serialize;
+
+use super::error::{CliError, told};
+use super::import::skipped_line;
+use super::output::note;
+use super::{App, Done, text};
+
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// One line of `--json`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line<'a> {
+    /// The first look is done.
+    Watching { files: usize },
+    /// Something of a file came in, or could not be used.
+    Imported {
+        file: String,
+        #[serde(flatten)]
+        report: &'a ImportReport,
+    },
+    /// A file could not be imported.
+    Failed { file: String, reason: String },
+    /// It is over.
+    Stopped { added_messages: u64 },
+}
+
+/// Follows the paths and tells what came in.
+pub fn run(
+    app: &mut App,
+    store: &SqliteStore,
+    paths: &[PathBuf],
+    options: ImportOptions,
+) -> Result<Done, CliError> {
+    let (stop, stopped) = channel();
+    let flag = Arc::new(AtomicBool::new(false));
+    let own = flag.clone();
+    let handler = move || {
+        own.store(true, Ordering::Relaxed);
+        // Nobody receives it when the program ends anyway.
+        let _ = stop.send(());
+    };
+    ctrlc::set_handler(handler).map_err(|error| CliError::Failed(Box::new(error)))?;
+    let stops = || flag.load(Ordering::Relaxed);
+    let mut watch = Watch::new(paths.to_vec(), options);
+    let mut telling = Telling {
+        app,
+        named: paths,
+        added: 0,
+    };
+    let mut is_first = true;
+    while !stops() {
+        let mut result = Ok(());
+        watch.look(store, &stops, &mut |growth| {
+            if result.is_ok() {
+                result = telling.growth(&growth);
+            }
+        });
+        result?;
+        if std::mem::take(&mut is_first) {
+            telling.begun(watch.files())?;
+        }
+        if stopped.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+    }
+    telling.ended()?;
+    Ok(Done::Well)
+}
+
+/// Tells what happens, at once.
+struct Telling<'a> {
+    app: &'a mut App,
+    /// What the user named, in contrast to what was found in folders.
+    named: &'a [PathBuf],
+    added: u64,
+}
+
+impl Telling<'_> {
+    fn begun(&mut self, files: usize) -> Result<(), CliError> {
+        if self.app.json {
+            return self.line(&Line::Watching { files });
+        }
+        let files = text::count(files as u64, "file");
+        note(&format!("Watching {files}; ctrl-c ends it."));
+        Ok(())
+    }
+
+    fn growth(&mut self, growth: &Growth) -> Result<(), CliError> {
+        match &growth.result {
+            Ok(report) => {
+                self.added += report.added_messages;
+                self.imported(growth, report)
+            }
+            Err(error) => self.failed(growth, error),
+        }
+    }
+
+    fn imported(&mut self, growth: &Growth, report: &ImportReport) -> Result<(), CliError> {
+        let file = growth.path.display().to_string();
+        if self.app.json {
+            return self.line(&Line::Imported { file, report });
+        }
+        if report.added_messages > 0 || report.revised > 0 {
+            let ids: Vec<String> = report
+                .sessions
+                .iter()
+                .map(|id| text::line(id.as_str()))
+                .collect();
+            let told = format!(
+                "{}: {} new (session {})",
+                text::line(&file),
+                text::count(report.added_messages, "message"),
+                ids.join(", "),
+            );
+            self.app.out.text(&told)?;
+            self.app.out.flush()?;
+        }
+        for skipped in &report.skipped {
+            note(&format!("skipped: {}", skipped_line(skipped)));
+        }
+        Ok(())
+    }
+
+    /// A file in a folder that is no transcript is no failure.
+    fn failed(&mut self, growth: &Growth, error: &ImportError) -> Result<(), CliError> {
+        let is_named = self.named.contains(&growth.path);
+        if matches!(error, ImportError::NoTranscript(_)) && !is_named {
+            return Ok(());
+        }
+        let (file, reason) = (growth.path.display().to_string(), told(error));
+        if self.app.json {
+            return self.line(&Line::Failed { file, reason });
+        }
+        note(&format!("{}: {}", text::line(&file), text::line(&reason)));
+        Ok(())
+    }
+
+    fn ended(&mut self) -> Result<(), CliError> {
+        if self.app.json {
+            let added_messages = self.added;
+            return self.line(&Line::Stopped { added_messages });
+        }
+        let added = text::count(self.added, "message");
+        note(&format!("Stopped: {added} came in."));
+        Ok(())
+    }
+
+    /// Prints a line of JSON; whoever reads along gets it now.
+    fn line(&mut self, line: &Line<'_>) -> Result<(), CliError> {
+        self.app.out.json_line(line)?;
+        self.app.out.flush()
+    }
+}

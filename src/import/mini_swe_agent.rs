@@ -1,0 +1,257 @@
+//! mini-swe-agent: a list of messages, or a document `{info, messages, trajectory_format,
+//! instance_id}`.
+//!
+//! The run is one loop: the first messages of the user are the task, the later ones are what the
+//! commands in the answers gave back, and belong to the turn of their answer. Version 2 calls tools;
+//! with the Responses API an answer is a list of items.
+
+mod message;
+
+use std::path::Path;
+
+use serde_json::value::RawValue;
+
+use self::message::{Read, Reader};
+use super::fields::{Fields, list};
+use super::openai_chat::{head, run_extra};
+use super::outline::Outline;
+use super::pieces::{Lines, Piece, Pieces};
+use super::thread::{Start, Thread};
+use super::values::{add_cost, object, text};
+use super::{ImportError, Importer, Sink, Source};
+use crate::model::{Extra, LoopStatus, Role};
+
+/// How a run is told to end; its task says so.
+const ENDS: [&str; 2] = [
+    "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT",
+    "MINI_SWE_AGENT_FINAL_OUTPUT",
+];
+
+/// Reads mini-swe-agent's trajectories.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MiniSweAgent;
+
+impl Importer for MiniSweAgent {
+    fn format(&self) -> &'static str {
+        "mini-swe-agent"
+    }
+
+    fn detect(&self, _path: &Path, head: &[u8]) -> bool {
+        let outline = Outline::of(head);
+        let has = |key: &str| outline.has(key);
+        if has("history") || has("trajectory") || has("info.id") || has("traj") {
+            return false;
+        }
+        let described = ["mini_version", "model_stats", "exit_status", "config"];
+        let described = described.iter().any(|key| has(&format!("info.{key}")));
+        let messages = has("messages[].role") || has("messages[].content") || has("messages");
+        messages && (has("trajectory_format") || described) || is_bare_trajectory(head)
+    }
+
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let path = source.path;
+        let mut runs = Runs {
+            sink,
+            loose: None,
+            nth: 0,
+            told: false,
+        };
+        let mut pieces = Pieces::new(source)?;
+        while let Some(piece) = pieces.next()? {
+            runs.piece(piece)?;
+        }
+        runs.end_loose()?;
+        match runs.told {
+            true => Ok(()),
+            false => Err(ImportError::NoTranscript(format!(
+                "{} holds no conversation",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// Whether a file begins with a list of messages that can only be a run's: its task says how to end
+/// it, or what comes after an answer is what a command gave back.
+pub(super) fn is_bare_trajectory(head: &[u8]) -> bool {
+    let head = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
+    let Some(mut rest) = head.trim_ascii_start().strip_prefix(b"[") else {
+        return false;
+    };
+    let mut answered = false;
+    for _ in 0..8 {
+        rest = rest.trim_ascii_start();
+        rest = rest.strip_prefix(b",").unwrap_or(rest);
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
+        let Some(Ok(value)) = values.next() else {
+            return false;
+        };
+        let fields = Fields::parse(value.get()).unwrap_or_default();
+        let (role, content) = (text(&fields, "role"), text(&fields, "content"));
+        let (Some(role), Some(content)) = (role, content) else {
+            return false;
+        };
+        match role.as_str() {
+            "user" if ENDS.iter().any(|end| content.contains(end)) => return true,
+            "user" if answered && content.starts_with("<returncode>") => return true,
+            "assistant" => answered = content.contains("```"),
+            _ => {}
+        }
+        rest = &rest[values.byte_offset()..];
+    }
+    false
+}
+
+/// Messages that stand in the file without a document around them.
+struct Loose {
+    list: Option<u64>,
+    messages: Vec<(u64, String)>,
+}
+
+struct Runs<'a> {
+    sink: &'a mut dyn Sink,
+    loose: Option<Loose>,
+    nth: u64,
+    told: bool,
+}
+
+impl Runs<'_> {
+    fn piece(&mut self, piece: Piece) -> Result<(), ImportError> {
+        let text = match piece.text {
+            Ok(text) => text,
+            Err(reason) => return self.skip(piece.line, reason.into()),
+        };
+        let mut fields = match Fields::parse(&text) {
+            Ok(fields) => fields,
+            Err(reason) => return self.skip(piece.line, reason),
+        };
+        let Some(messages) = fields.take("messages") else {
+            let is_message = fields.get("role").is_some() || fields.get("type").is_some();
+            return match is_message || fields.get("output").is_some() {
+                true => self.loose(piece.list, piece.line, text),
+                false => self.skip(piece.line, "neither a run nor a message".into()),
+            };
+        };
+        self.end_loose()?;
+        let Some(messages) = list(messages) else {
+            return self.skip(piece.line, "the messages of the run are no list".into());
+        };
+        let mut lines = Lines::new(&text, piece.line);
+        let messages: Vec<(u64, &RawValue)> = messages
+            .into_iter()
+            .map(|raw| (lines.of(raw.get()), raw))
+            .collect();
+        let (extra, bad) = run_extra(&fields);
+        bad.into_iter()
+            .for_each(|reason| self.sink.skip(Some(piece.line), reason));
+        self.run(Some(&fields), extra, &messages)
+    }
+
+    fn skip(&mut self, line: u64, reason: String) -> Result<(), ImportError> {
+        self.sink.skip(Some(line), reason);
+        Ok(())
+    }
+
+    fn loose(&mut self, list: Option<u64>, line: u64, text: String) -> Result<(), ImportError> {
+        if self.loose.as_ref().is_some_and(|loose| loose.list != list) {
+            self.end_loose()?;
+        }
+        let loose = self.loose.get_or_insert_with(|| Loose {
+            list,
+            messages: Vec::new(),
+        });
+        loose.messages.push((line, text));
+        Ok(())
+    }
+
+    fn end_loose(&mut self) -> Result<(), ImportError> {
+        let Some(loose) = self.loose.take() else {
+            return Ok(());
+        };
+        let raw = |(line, text): &'_ (u64, String)| -> Option<(u64, Box<RawValue>)> {
+            Some((*line, serde_json::from_str(text).ok()?))
+        };
+        let messages: Vec<(u64, Box<RawValue>)> = loose.messages.iter().filter_map(raw).collect();
+        let messages: Vec<(u64, &RawValue)> =
+            messages.iter().map(|(line, raw)| (*line, &**raw)).collect();
+        self.run(None, Extra::default(), &messages)
+    }
+
+    fn run(
+        &mut self,
+        document: Option<&Fields<'_>>,
+        extra: Extra,
+        messages: &[(u64, &RawValue)],
+    ) -> Result<(), ImportError> {
+        let id = document.and_then(|fields| text(fields, "instance_id"));
+        let key = id.unwrap_or_else(|| self.nth.to_string());
+        self.nth += 1;
+        let mut thread = Thread::new(&mut *self.sink, head(key, extra)?);
+        let exit = tell(&mut thread, messages)?;
+        match document.map(|fields| object(fields, "info")) {
+            Some(info) => {
+                thread.ended_as(status(text(&info, "exit_status").or(exit)));
+                let mut spent = None;
+                add_cost(
+                    &mut spent,
+                    object(&info, "model_stats").get("instance_cost"),
+                );
+                thread.usage = spent;
+            }
+            // The list is written when the run is over.
+            None => thread.ended_as(Some(LoopStatus::Completed)),
+        }
+        self.told |= thread.end()?;
+        Ok(())
+    }
+}
+
+/// How the run ended; `None`: it may go on.
+fn status(exit: Option<String>) -> Option<LoopStatus> {
+    match exit?.as_str() {
+        "Submitted" | "submitted" => Some(LoopStatus::Completed),
+        _ => Some(LoopStatus::Aborted),
+    }
+}
+
+/// Tells the messages of a run, and returns the exit status that they tell.
+fn tell(
+    thread: &mut Thread<'_>,
+    messages: &[(u64, &RawValue)],
+) -> Result<Option<String>, ImportError> {
+    let mut reader = Reader::default();
+    let (mut answered, mut begun, mut exit) = (false, false, None);
+    for (nth, (line, raw)) in messages.iter().enumerate() {
+        let bytes = raw.get().as_bytes();
+        let Read {
+            message,
+            new_task,
+            exit_status,
+        } = match reader.read(raw, nth) {
+            Ok(read) => read,
+            Err(reason) => {
+                let reason = format!("message {}: {reason}", nth + 1);
+                thread.sink.skip(Some(*line), reason);
+                continue;
+            }
+        };
+        exit = exit_status.or(exit);
+        match message.role() {
+            Role::User if new_task || !answered => {
+                if new_task || !std::mem::replace(&mut begun, true) {
+                    thread.begin(Start::default())?;
+                    answered = false;
+                }
+                thread.prompt(message, bytes)?;
+            }
+            Role::User => thread.observation(message, bytes)?,
+            Role::Assistant => {
+                answered = true;
+                thread.answer(message, bytes, false)?;
+            }
+            Role::ToolResult => thread.result(message, bytes)?,
+            Role::Extension => thread.note(message, bytes)?,
+        }
+    }
+    Ok(exit)
+}

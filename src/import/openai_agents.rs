@@ -1,0 +1,218 @@
+//! OpenAI's agents SDK: the SQLite file of `SQLiteSession`, whose rows hold items of the Responses
+//! API.
+//!
+//! A message of the user begins a loop; the items that the model put out in a row are one answer.
+//! The file is read where it lies, as its write-ahead log may hold the newest of it.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde_json::value::RawValue;
+
+use super::responses::{Item, answer, item};
+use super::thread::{Start, Thread};
+use super::values::session_id;
+use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, log_of};
+use crate::model::{AgentMessage, Content, Extra, Json, Message, Session, Time};
+use crate::store::StoreError;
+use crate::store::sqlite::agents::{AgentFile, AgentItem, AgentSession};
+
+/// Reads the sessions of OpenAI's agents SDK.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenAiAgents;
+
+/// The name of the format, for agents too.
+const TOOL: &str = "openai-agents";
+/// How an SQLite file begins.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+/// How much of a write-ahead log is looked at, in bytes.
+const LOG_BYTES: u64 = 256 << 10;
+
+impl Importer for OpenAiAgents {
+    fn format(&self) -> &'static str {
+        TOOL
+    }
+
+    fn detect(&self, path: &Path, head: &[u8]) -> bool {
+        head.starts_with(MAGIC) && (names_columns(head) || names_columns(&log(path)))
+    }
+
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let unusable = |reason: String| {
+            ImportError::NoTranscript(format!("{}: {reason}", source.path.display()))
+        };
+        let file = AgentFile::open(source.path).map_err(unusable)?;
+        let sessions = file.sessions().map_err(unusable)?;
+        let mut told = false;
+        for session in sessions {
+            told |= self.session(&file, session, sink)?;
+        }
+        match told {
+            true => Ok(()),
+            false => Err(unusable("it holds no conversation".into())),
+        }
+    }
+}
+
+/// Whether the beginning of a file names the columns of its tables.
+fn names_columns(bytes: &[u8]) -> bool {
+    let has = |name: &[u8]| bytes.windows(name.len()).any(|bytes| bytes == name);
+    has(b"message_data") && has(b"session_id")
+}
+
+/// Reads the beginning of a file's write-ahead log: a new file's tables may stand only there.
+fn log(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(log_of(path)) {
+        // What cannot be read names nothing.
+        let _ = file.take(LOG_BYTES).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+impl OpenAiAgents {
+    fn session(
+        &self,
+        file: &AgentFile,
+        session: AgentSession,
+        sink: &mut dyn Sink,
+    ) -> Result<bool, ImportError> {
+        let mut telling = Telling {
+            thread: Thread::new(sink, head(&session)?),
+            output: None,
+        };
+        let mut failed = None;
+        let read = file.items(&session.id, &mut |item| {
+            match telling.item(&item) {
+                Ok(Ok(())) => {}
+                Ok(Err(reason)) => {
+                    let reason = format!("row {} of session `{}`: {reason}", item.row, session.id);
+                    telling.thread.sink.skip(None, reason);
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if let Err(reason) = read.map_err(|error: StoreError| ImportError::from(error))? {
+            let reason = format!("session `{}`: {reason}", session.id);
+            telling.thread.sink.skip(None, reason);
+        }
+        telling.end()
+    }
+}
+
+fn head(session: &AgentSession) -> Result<SessionHead, ImportError> {
+    let own = session_id(Some(session.id.clone()));
+    let placeholder = session_id(Some(TOOL.to_owned()));
+    let id = own.clone().or(placeholder);
+    let id = id.ok_or_else(|| ImportError::NoTranscript("a session without an id".into()))?;
+    let created = session.created_at.as_deref().map(time);
+    let mut head = Session::new(id, TOOL);
+    head.formation = created
+        .as_ref()
+        .and_then(|at| Json::of(&serde_json::json!({ "Explicit": { "timestamp": at } })).ok());
+    head.created_at = created;
+    head.last_active_at = session.updated_at.as_deref().map(time);
+    Ok(SessionHead {
+        identity: own.map_or_else(|| Identity::Key("0".into()), Identity::Own),
+        session: head,
+        title: None,
+    })
+}
+
+/// SQLite's own times are UTC and have a space between day and hour.
+fn time(text: &str) -> Time {
+    let iso = format!("{}Z", text.replacen(' ', "T", 1));
+    let read = Time::from_text(iso.as_str());
+    match read.parse() {
+        Some(_) => read,
+        None => Time::from_text(text),
+    }
+}
+
+/// What the model put out so far of an answer.
+#[derive(Default)]
+struct Output {
+    content: Vec<Content>,
+    sources: Vec<Extra>,
+    raw: String,
+    millis: Option<i64>,
+}
+
+struct Telling<'a> {
+    thread: Thread<'a>,
+    output: Option<Output>,
+}
+
+impl Telling<'_> {
+    fn item(&mut self, row: &AgentItem) -> Result<Result<(), String>, ImportError> {
+        let raw: &RawValue = match serde_json::from_str(&row.data) {
+            Ok(raw) => raw,
+            Err(error) => return Ok(Err(format!("not JSON: {error}"))),
+        };
+        let item = match item(raw) {
+            Ok(item) => item,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let at = row.created_at.as_deref().map(time);
+        let millis = at.as_ref().and_then(Time::millis);
+        if !matches!(item, Item::Output(..)) {
+            self.settle()?;
+        }
+        let bytes = row.data.as_bytes();
+        match item {
+            Item::Output(content, source) => {
+                let output = self.output.get_or_insert_default();
+                output.content.extend(content);
+                output.sources.push(source);
+                output.millis = output.millis.or(millis);
+                if !output.raw.is_empty() {
+                    output.raw.push('\n');
+                }
+                output.raw.push_str(&row.data);
+            }
+            Item::Prompt(message) => {
+                self.thread.begin(Start {
+                    at,
+                    ..Start::default()
+                })?;
+                self.thread.prompt(at_time(message, millis), bytes)?;
+            }
+            Item::Result(message) => self.thread.result(at_time(message, millis), bytes)?,
+            Item::Note(message) => self.thread.note(message, bytes)?,
+        }
+        Ok(Ok(()))
+    }
+
+    fn settle(&mut self) -> Result<(), ImportError> {
+        let Some(output) = self.output.take() else {
+            return Ok(());
+        };
+        let message = at_time(answer(output.content, output.sources), output.millis);
+        self.thread.answer(message, output.raw.as_bytes(), false)
+    }
+
+    fn end(mut self) -> Result<bool, ImportError> {
+        self.settle()?;
+        self.thread.end()
+    }
+}
+
+fn at_time(mut message: AgentMessage, millis: Option<i64>) -> AgentMessage {
+    let millis = millis.map(Into::into);
+    match message.message_mut() {
+        Some(Message::User(user)) => user.timestamp = millis,
+        Some(Message::Assistant(answer)) => answer.timestamp = millis,
+        Some(Message::ToolResult(result)) => result.timestamp = millis,
+        None => {}
+    }
+    message
+}

@@ -1,0 +1,324 @@
+//! Messages from their parts.
+
+use serde_json::value::RawValue;
+
+use super::super::fields::{Fields, list, some};
+use super::super::values::{
+    add_cost, as_it_is, data_image, json, loop_id, millis, object, object_of, read, rest,
+    session_id, text, usage, with_source,
+};
+use crate::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Json, LoopId, Message, SessionId, Text,
+    Thinking, ToolCall, ToolResultMessage, Usage, UserMessage,
+};
+
+/// A tool part.
+pub(super) struct Called {
+    pub(super) id: String,
+    pub(super) tool: String,
+    /// The loop and session that it started.
+    pub(super) child: Option<(LoopId, SessionId)>,
+    /// `None` while the tool runs.
+    pub(super) result: Option<AgentMessage>,
+    /// What a later export is compared by.
+    pub(super) raw: String,
+}
+
+/// An answer of the model with what its tools gave back.
+pub(super) struct Answer {
+    pub(super) message: AgentMessage,
+    pub(super) called: Vec<Called>,
+}
+
+/// Splits the parts of a message where another model call begins: older versions wrote a whole run
+/// as one message.
+pub(super) fn steps<'a>(parts: &[&'a RawValue]) -> Vec<Vec<&'a RawValue>> {
+    let mut steps: Vec<Vec<&RawValue>> = vec![Vec::new()];
+    let mut says = false;
+    for part in parts {
+        let kind = kind(part);
+        if says && kind == "step-start" {
+            steps.push(Vec::new());
+            says = false;
+        }
+        says |= matches!(kind.as_str(), "text" | "reasoning" | "tool");
+        if let Some(step) = steps.last_mut() {
+            step.push(part);
+        }
+    }
+    steps
+}
+
+fn kind(part: &RawValue) -> String {
+    let fields = Fields::parse(part.get()).unwrap_or_default();
+    text(&fields, "type").unwrap_or_default()
+}
+
+/// What the parts of a message are.
+#[derive(Default)]
+struct Blocks {
+    content: Vec<Content>,
+    /// Parts that no model sees, and those that cannot be read.
+    rest: Vec<Json>,
+    called: Vec<Called>,
+    /// Tokens and cost of the model call, as its last part tells them.
+    usage: Option<Usage>,
+}
+
+impl Blocks {
+    fn of(parts: &[&RawValue], name: &str) -> Self {
+        let mut blocks = Self::default();
+        for (at, part) in parts.iter().enumerate() {
+            let Ok(fields) = Fields::parse(part.get()) else {
+                blocks.keep(part);
+                continue;
+            };
+            let block = match text(&fields, "type").as_deref() {
+                Some("text") => text_block(fields),
+                Some("reasoning") => thinking(fields),
+                Some("file") => file(part, fields),
+                Some("tool") => blocks.tool(fields, part, &format!("{name}-{at}")),
+                Some("step-finish") => {
+                    blocks.usage = usage_of(&fields);
+                    None
+                }
+                _ => None,
+            };
+            match block {
+                Some(block) => blocks.content.push(block),
+                None => blocks.keep(part),
+            }
+        }
+        blocks
+    }
+
+    fn keep(&mut self, part: &RawValue) {
+        self.rest.extend(json(part).ok());
+    }
+
+    fn tool(&mut self, mut fields: Fields<'_>, part: &RawValue, name: &str) -> Option<Content> {
+        let tool = text(&fields, "tool")?;
+        let id = text(&fields, "callID").unwrap_or_else(|| name.to_owned());
+        let mut state = object(&fields, "state");
+        let is_object = some(fields.get("state")).is_some_and(|s| s.get().starts_with('{'));
+        if is_object {
+            fields.take("state");
+        }
+        let arguments = state.take("input").and_then(|input| json(input).ok());
+        let child = text(&object(&state, "metadata"), "sessionId");
+        let child =
+            child.and_then(|child| Some((loop_id(child.clone())?, session_id(Some(child))?)));
+        let result = result(&id, &tool, &mut state);
+        let mut source = besides(fields, &["type", "tool", "callID"]);
+        if result.is_none() && !state.is_empty() {
+            source.insert("state", object_of(&rest(&state)));
+        }
+        let mut call = ToolCall {
+            id: id.clone(),
+            name: tool.clone(),
+            arguments: arguments.unwrap_or_else(empty),
+            extra: Extra::default(),
+        };
+        if !source.is_empty() {
+            call.extra.insert("source", object_of(&source));
+        }
+        self.called.push(Called {
+            id,
+            tool,
+            child,
+            result,
+            raw: part.get().to_owned(),
+        });
+        Some(Content::ToolCall(call))
+    }
+}
+
+/// The arguments of a call that has none.
+fn empty() -> Json {
+    object_of(&Extra::default())
+}
+
+/// Returns what a part says besides.
+fn besides(mut fields: Fields<'_>, taken: &[&str]) -> Extra {
+    // Both are those of the message.
+    fields.retain(|key| !taken.contains(&key) && key != "sessionID" && key != "messageID");
+    rest(&fields)
+}
+
+fn text_block(fields: Fields<'_>) -> Option<Content> {
+    // What is ignored is for people; an empty text is what providers refuse.
+    if read(&fields, "ignored") == Some(true) {
+        return None;
+    }
+    let text = text(&fields, "text")?;
+    let extra = besides(fields, &["type", "text"]);
+    Some(Content::Text(Text { text, extra }))
+}
+
+fn thinking(fields: Fields<'_>) -> Option<Content> {
+    let thinking = read(&fields, "text")?;
+    let metadata = object(&fields, "metadata");
+    let signature = text(&object(&metadata, "anthropic"), "signature");
+    let mut extra = besides(fields, &["type", "text"]);
+    for key in ["thinking", "signature"] {
+        extra.remove(key);
+    }
+    Some(Content::Thinking(Thinking {
+        thinking,
+        signature,
+        extra,
+    }))
+}
+
+/// Reads a file: an image if it is here, else as it is.
+fn file(part: &RawValue, fields: Fields<'_>) -> Option<Content> {
+    let image = text(&fields, "url").and_then(|url| data_image(&url));
+    match image {
+        Some(Content::Image(mut image)) => {
+            image.extra = besides(fields, &["type", "url", "data", "mimeType"]);
+            Some(Content::Image(image))
+        }
+        _ => as_it_is(part),
+    }
+}
+
+/// Reads what a tool gave back, if it did.
+fn result(id: &str, tool: &str, state: &mut Fields<'_>) -> Option<AgentMessage> {
+    let status = text(state, "status").unwrap_or_default();
+    let is_error = status == "error";
+    let key = ["output", "error"][usize::from(is_error)];
+    if !is_error && status != "completed" && state.get("output").is_none() {
+        return None;
+    }
+    let mut content: Vec<Content> = some(state.get(key))
+        .map(output)
+        .into_iter()
+        .flatten()
+        .collect();
+    if let Some(attachments) = state.get("attachments").and_then(list) {
+        let parts = attachments
+            .into_iter()
+            .filter_map(|raw| file(raw, Fields::parse(raw.get()).ok()?));
+        content.extend(parts);
+        state.take("attachments");
+    }
+    state.take(key);
+    let times = object(state, "time");
+    let timestamp = millis(&times, "end").or_else(|| millis(&times, "start"));
+    let result = ToolResultMessage {
+        tool_call_id: id.to_owned(),
+        tool_name: tool.to_owned(),
+        content,
+        is_error,
+        timestamp: timestamp.map(Into::into),
+    };
+    Some(with_source(Message::ToolResult(result).into(), rest(state)))
+}
+
+fn output(raw: &RawValue) -> Option<Content> {
+    match serde_json::from_str::<String>(raw.get()) {
+        Ok(text) if text.is_empty() => None,
+        Ok(text) => Some(Content::text(text)),
+        Err(_) => Some(Content::text(raw.get())),
+    }
+}
+
+/// Reads a message of the user.
+pub(super) fn user(mut info: Fields<'_>, parts: &[&RawValue]) -> AgentMessage {
+    let blocks = Blocks::of(parts, "user");
+    let timestamp = millis(&object(&info, "time"), "created");
+    info.retain(|key| !matches!(key, "role" | "sessionID" | "summary"));
+    let message = UserMessage {
+        content: blocks.content,
+        timestamp: timestamp.map(Into::into),
+    };
+    with_source(
+        Message::User(message).into(),
+        with_parts(rest(&info), blocks.rest),
+    )
+}
+
+fn with_parts(mut source: Extra, parts: Vec<Json>) -> Extra {
+    if let (false, Ok(parts)) = (parts.is_empty(), Json::of(&parts)) {
+        source.insert("parts", parts);
+    }
+    source
+}
+
+/// Reads an answer. `alone`: the message is one model call; else its tokens are those of its last
+/// part. The first step of a message keeps what `info` says.
+pub(super) fn answer(
+    info: &Fields<'_>,
+    parts: &[&RawValue],
+    alone: bool,
+    first: bool,
+    name: &str,
+) -> Answer {
+    let blocks = Blocks::of(parts, name);
+    let times = object(info, "time");
+    let error = object(info, "error");
+    let said = text(&object(&error, "data"), "message").or_else(|| text(&error, "message"));
+    let error_message = said.or_else(|| text(&error, "name"));
+    let stop = match (&error_message, text(&error, "name").as_deref()) {
+        (Some(_), Some("MessageAbortedError")) => Some("aborted".to_owned()),
+        (Some(_), _) => Some("error".to_owned()),
+        (None, _) => text(info, "finish").map(stop_reason),
+    };
+    let message = AssistantMessage {
+        content: blocks.content,
+        stop_reason: stop,
+        model: text(info, "modelID"),
+        provider: text(info, "providerID"),
+        usage: if alone { usage_of(info) } else { blocks.usage },
+        timestamp: millis(&times, "created").map(Into::into),
+        error_message,
+    };
+    let mut source = match first {
+        true => rest(info),
+        false => Extra::default(),
+    };
+    for key in ["role", "sessionID", "modelID", "providerID"] {
+        source.remove(key);
+    }
+    if alone && message.usage.is_some() {
+        source.remove("tokens");
+        source.remove("cost");
+    }
+    Answer {
+        message: with_source(
+            Message::Assistant(message).into(),
+            with_parts(source, blocks.rest),
+        ),
+        called: blocks.called,
+    }
+}
+
+/// Reads `{tokens: {input, output, reasoning, cache: {read, write}, total}, cost}`.
+fn usage_of(fields: &Fields<'_>) -> Option<Usage> {
+    let mut tokens = object(fields, "tokens");
+    let cache = object(&tokens, "cache");
+    for (key, place) in [("cache_read", "read"), ("cache_write", "write")] {
+        if let Some(count) = some(cache.get(place)) {
+            tokens.set(key, count);
+        }
+    }
+    let places = [
+        "input",
+        "output",
+        "reasoning",
+        "cache_read",
+        "cache_write",
+        "total",
+    ];
+    tokens.take("cache");
+    let mut usage = usage(tokens, places);
+    add_cost(&mut usage, fields.get("cost"));
+    usage
+}
+
+fn stop_reason(word: String) -> String {
+    match word.as_str() {
+        "tool-calls" => "toolUse".into(),
+        _ => word,
+    }
+}

@@ -1,0 +1,74 @@
+//! What a message says, whatever its form: an answer comes back with the next call with a list of
+//! parts for a text, without what the provider added, and with marks for the cache that move on.
+
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+use super::super::fields::{Fields, list, some};
+use super::super::values::{object, text};
+
+/// Returns what a message says, as text to compare.
+pub(super) fn canonical(raw: &RawValue) -> String {
+    let fields = Fields::parse(raw.get()).unwrap_or_default();
+    let mut parts = vec![text(&fields, "role").unwrap_or_default()];
+    parts.push(text(&fields, "tool_call_id").unwrap_or_default());
+    let calls = some(fields.get("tool_calls")).and_then(list);
+    match calls.filter(|calls| !calls.is_empty()) {
+        // Ids tell an answer; its text and arguments may come back trimmed or written anew.
+        Some(calls) => parts.extend(calls.into_iter().map(one_call)),
+        None => parts.push(texts(fields.get("content"))),
+    }
+    let is_item = fields.get("role").is_none();
+    if is_item {
+        parts.push(raw.get().to_owned());
+    }
+    serde_json::Value::from(parts).to_string()
+}
+
+fn one_call(raw: &RawValue) -> String {
+    let fields = Fields::parse(raw.get()).unwrap_or_default();
+    let function = object(&fields, "function");
+    let name = text(&function, "name").unwrap_or_default();
+    match text(&fields, "id") {
+        Some(id) => format!("{id} {name}"),
+        None => raw.get().to_owned(),
+    }
+}
+
+/// Joins the texts of a content; parts of other kinds are as they stand.
+fn texts(content: Option<&RawValue>) -> String {
+    let Some(content) = some(content) else {
+        return String::new();
+    };
+    if let Ok(text) = serde_json::from_str::<String>(content.get()) {
+        return text.trim_end().to_owned();
+    }
+    let Some(parts) = list(content) else {
+        return content.get().to_owned();
+    };
+    let part = |raw: &RawValue| {
+        let fields = Fields::parse(raw.get()).unwrap_or_default();
+        let said = text(&fields, "text").or_else(|| serde_json::from_str(raw.get()).ok());
+        let empty = fields.get("text").is_some_and(|text| text.get() == "\"\"");
+        match said {
+            Some(text) => text,
+            None if empty => String::new(),
+            None => raw.get().to_owned(),
+        }
+    };
+    let parts: Vec<String> = parts.into_iter().map(part).collect();
+    parts.join("\n").trim_end().to_owned()
+}
+
+/// Returns a short mark of what the user said first: few enough digits to tell nothing of it, and
+/// enough that few sessions are compared with each other.
+pub(super) fn fingerprint<'a>(messages: impl Iterator<Item = &'a RawValue>) -> String {
+    let is_user = |raw: &&RawValue| {
+        let fields = Fields::parse(raw.get()).unwrap_or_default();
+        text(&fields, "role").as_deref() == Some("user")
+    };
+    let mut messages = messages;
+    let first = messages.find(is_user).map(canonical).unwrap_or_default();
+    let digest = Sha256::digest(first);
+    format!("{:02x}{:02x}", digest[0], digest[1])
+}

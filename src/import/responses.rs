@@ -1,0 +1,222 @@
+//! Items of OpenAI's Responses API: what the user said, what the model put out, what tools gave
+//! back.
+//!
+//! One answer of the model is several items in a row (reasoning, calls, a message): they are joined
+//! to one message.
+
+use serde_json::value::RawValue;
+
+use super::fields::{Fields, list, some};
+use super::openai_chat::message::arguments;
+use super::values::{as_it_is, data_image, json, note, object_of, rest, text, with_source};
+use crate::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Json, Message, Text, Thinking, ToolCall,
+    ToolResultMessage, UserMessage,
+};
+
+/// What an item is.
+pub(super) enum Item {
+    /// A message of the user.
+    Prompt(AgentMessage),
+    /// Part of an answer, with what the item says besides.
+    Output(Vec<Content>, Extra),
+    /// What a tool gave back.
+    Result(AgentMessage),
+    /// What no model answers to: instructions, and items of types that are not known.
+    Note(AgentMessage),
+}
+
+/// Reads an item.
+///
+/// # Errors
+/// Says why it is none.
+pub(super) fn item(raw: &RawValue) -> Result<Item, String> {
+    let record = json(raw)?;
+    let mut fields = Fields::parse(raw.get())?;
+    let kind = text(&fields, "type").unwrap_or_default();
+    let has_call = text(&fields, "call_id").is_some();
+    match kind.as_str() {
+        "" | "message" => message(fields, record),
+        "reasoning" => Ok(Item::Output(vec![reasoning(fields)], Extra::default())),
+        kind if has_call && kind.ends_with("_output") => Ok(Item::Result(result(&mut fields))),
+        kind if has_call && kind.ends_with("_call") => {
+            Ok(Item::Output(vec![call(kind, fields)], Extra::default()))
+        }
+        kind if kind.ends_with("_call") => Ok(Item::Output(
+            as_it_is(raw).into_iter().collect(),
+            Extra::default(),
+        )),
+        kind => Ok(Item::Note(note(kind, record))),
+    }
+}
+
+/// Joins what the model put out.
+pub(super) fn answer(content: Vec<Content>, sources: Vec<Extra>) -> AgentMessage {
+    let message = AssistantMessage {
+        content,
+        ..AssistantMessage::default()
+    };
+    let mut sources: Vec<Json> = sources
+        .iter()
+        .filter(|source| !source.is_empty())
+        .map(object_of)
+        .collect();
+    let mut message = AgentMessage::from(Message::Assistant(message));
+    let source = match sources.len() {
+        0 => return message,
+        1 => sources.remove(0),
+        _ => Json::of(&sources).unwrap_or_default(),
+    };
+    message.extra_mut().insert("source", source);
+    message
+}
+
+fn message(mut fields: Fields<'_>, record: Json) -> Result<Item, String> {
+    let role = text(&fields, "role").ok_or("neither a type nor a role")?;
+    let content = fields.take("content");
+    fields.retain(|key| key != "role" && key != "type");
+    match role.as_str() {
+        "user" => {
+            let message = UserMessage {
+                content: blocks(content)?,
+                timestamp: None,
+            };
+            let message = Message::User(message).into();
+            Ok(Item::Prompt(with_source(message, rest(&fields))))
+        }
+        "assistant" => Ok(Item::Output(blocks(content)?, rest(&fields))),
+        "system" | "developer" => {
+            let mut data = Extra::default();
+            data.insert(
+                "content",
+                content.map(json).transpose()?.unwrap_or_default(),
+            );
+            let mut message = AgentMessage::extension("system", object_of(&data));
+            if role != "system" {
+                message.extra_mut().insert("form", Json::string(&role));
+            }
+            Ok(Item::Note(with_source(message, rest(&fields))))
+        }
+        role => Ok(Item::Note(note(role, record))),
+    }
+}
+
+/// Reads the content of a message or a result: a text or a list of parts.
+fn blocks(content: Option<&RawValue>) -> Result<Vec<Content>, String> {
+    let Some(content) = some(content) else {
+        return Ok(Vec::new());
+    };
+    if let Ok(text) = serde_json::from_str::<String>(content.get()) {
+        return Ok(said(text));
+    }
+    match list(content) {
+        Some(parts) => Ok(parts.into_iter().flat_map(part).collect()),
+        None => Err("its content is neither text nor a list of parts".into()),
+    }
+}
+
+/// An empty text is what providers refuse.
+fn said(text: String) -> Vec<Content> {
+    match text.is_empty() {
+        true => Vec::new(),
+        false => vec![Content::text(text)],
+    }
+}
+
+fn part(raw: &RawValue) -> Vec<Content> {
+    if let Ok(text) = serde_json::from_str::<String>(raw.get()) {
+        return said(text);
+    }
+    let fields = Fields::parse(raw.get()).unwrap_or_default();
+    let kind = text(&fields, "type").unwrap_or_default();
+    let block = match kind.as_str() {
+        "input_text" | "output_text" | "text" => text_block(fields, "text"),
+        "refusal" => text_block(fields, "refusal"),
+        "input_image" => text(&fields, "image_url").and_then(|url| data_image(&url)),
+        _ => None,
+    };
+    block.or_else(|| as_it_is(raw)).into_iter().collect()
+}
+
+fn text_block(mut fields: Fields<'_>, key: &str) -> Option<Content> {
+    let text = text(&fields, key)?;
+    // The type tells a refusal from a text; `type` itself is taken.
+    fields.retain(|name| name != "text" && name != "type");
+    let mut extra = rest(&fields);
+    if key == "refusal" {
+        extra.remove("refusal");
+        extra.insert("form", Json::string("refusal"));
+    }
+    Some(Content::Text(Text { text, extra }))
+}
+
+fn reasoning(mut fields: Fields<'_>) -> Content {
+    let mut texts: Vec<String> = Vec::new();
+    for key in ["summary", "content"] {
+        let parts = fields.get(key).and_then(list).unwrap_or_default();
+        let said = parts
+            .iter()
+            .filter_map(|part| text(&Fields::parse(part.get()).ok()?, "text"));
+        texts.extend(said);
+    }
+    fields.retain(|key| !matches!(key, "type" | "thinking" | "signature"));
+    Content::Thinking(Thinking {
+        thinking: texts.join("\n\n"),
+        signature: None,
+        extra: rest(&fields),
+    })
+}
+
+fn call(kind: &str, mut fields: Fields<'_>) -> Content {
+    let id = text(&fields, "call_id").unwrap_or_default();
+    let named = text(&fields, "name");
+    let name = named.unwrap_or_else(|| kind.trim_end_matches("_call").to_owned());
+    let mut call = ToolCall {
+        id,
+        name,
+        arguments: object_of(&Extra::default()),
+        extra: Extra::default(),
+    };
+    let key = ["arguments", "input", "action", "operation"]
+        .into_iter()
+        .find(|key| some(fields.get(key)).is_some());
+    if let Some(value) = key.and_then(|key| fields.take(key)) {
+        match serde_json::from_str::<String>(value.get()) {
+            Ok(text) => {
+                call.arguments = arguments(&text);
+                if call.arguments.as_str() != text {
+                    call.extra.insert("argumentsText", Json::string(&text));
+                }
+            }
+            Err(_) => call.arguments = json(value).unwrap_or_default(),
+        }
+    }
+    fields.retain(|name| {
+        name != "call_id" && name != "name" && !(name == "type" && kind == "function_call")
+    });
+    if !fields.is_empty() {
+        call.extra.insert("source", object_of(&rest(&fields)));
+    }
+    Content::ToolCall(call)
+}
+
+fn result(fields: &mut Fields<'_>) -> AgentMessage {
+    let output = some(fields.take("output"));
+    let screenshot = output
+        .and_then(|output| Fields::parse(output.get()).ok())
+        .and_then(|output| data_image(&text(&output, "image_url")?));
+    let content = match screenshot {
+        Some(image) => vec![image],
+        None => blocks(output).unwrap_or_else(|_| {
+            output.map_or_else(Vec::new, |output| vec![Content::text(output.get())])
+        }),
+    };
+    let result = ToolResultMessage {
+        tool_call_id: text(fields, "call_id").unwrap_or_default(),
+        content,
+        ..ToolResultMessage::default()
+    };
+    let kind = text(fields, "type").unwrap_or_default();
+    fields.retain(|key| key != "call_id" && !(key == "type" && kind == "function_call_output"));
+    with_source(Message::ToolResult(result).into(), rest(fields))
+}

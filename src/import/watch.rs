@@ -1,0 +1,153 @@
+//! Following transcripts while they grow.
+//!
+//! A look compares length and time of every file with those of the look before and imports what
+//! changed: importing again adds only what is new. Nothing is read of a file that stands still.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::files::{ImportOptions, Progress, entries, import_paths};
+use super::report::{ImportReport, Skipped};
+use super::{ImportError, log_of};
+use crate::store::SessionStore;
+
+/// What a reader tells of a record whose writer is not done with it.
+const UNFINISHED: [&str; 2] = ["cut off", "the list is cut off"];
+
+/// How a file and its write-ahead log, if it has one, stood at the last look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    bytes: u64,
+    changed: Option<SystemTime>,
+    log: Option<(u64, Option<SystemTime>)>,
+}
+
+/// A file that changed, and what came of it.
+#[derive(Debug)]
+pub struct Growth {
+    /// The file.
+    pub path: PathBuf,
+    /// What came in. What was told of the file before, and the record that its writer is at, are not
+    /// in `skipped`.
+    pub result: Result<ImportReport, ImportError>,
+}
+
+/// Follows files and folders.
+pub struct Watch {
+    paths: Vec<PathBuf>,
+    options: ImportOptions,
+    seen: HashMap<PathBuf, Stamp>,
+    told: HashMap<PathBuf, Vec<Skipped>>,
+}
+
+impl Watch {
+    /// Follows these files and folders; the first look imports what is there.
+    pub fn new(paths: Vec<PathBuf>, options: ImportOptions) -> Self {
+        Self {
+            paths,
+            options,
+            seen: HashMap::new(),
+            told: HashMap::new(),
+        }
+    }
+
+    /// Returns how many files were there at the last look.
+    pub fn files(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// Looks once, tells `each` of every file that changed, and returns when all are imported or
+    /// `stop` says so.
+    ///
+    /// A file of no known format is looked at again when it changes; so is one that was not there.
+    pub fn look(
+        &mut self,
+        store: &dyn SessionStore,
+        stop: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(Growth),
+    ) {
+        let found = files_in(&self.paths);
+        let there: HashSet<&PathBuf> = found.iter().collect();
+        self.seen.retain(|path, _| there.contains(path));
+        for path in found {
+            if stop() {
+                return;
+            }
+            let Some(stamp) = stamp(&path).filter(|stamp| stamp.bytes > 0) else {
+                continue;
+            };
+            if self.seen.get(&path) == Some(&stamp) {
+                continue;
+            }
+            let mut silent = |_: Progress<'_>| {};
+            let paths = std::slice::from_ref(&path);
+            let result = import_paths(store, paths, &self.options, &mut silent);
+            // What the store had no time for is tried again.
+            if !matches!(result, Err(ImportError::Store(_))) {
+                self.seen.insert(path.clone(), stamp);
+            }
+            if let Some(growth) = self.growth(path, result) {
+                each(growth);
+            }
+        }
+    }
+
+    fn growth(
+        &mut self,
+        path: PathBuf,
+        mut result: Result<ImportReport, ImportError>,
+    ) -> Option<Growth> {
+        if let Ok(report) = &mut result {
+            let told = self.told.entry(path.clone()).or_default();
+            report.skipped.retain(|skipped| {
+                let unfinished = UNFINISHED.iter().any(|why| skipped.reason.starts_with(why));
+                !unfinished && !told.contains(skipped)
+            });
+            told.extend(report.skipped.iter().cloned());
+            if report.added_messages == 0 && report.revised == 0 && report.skipped.is_empty() {
+                return None;
+            }
+        }
+        Some(Growth { path, result })
+    }
+}
+
+/// Returns the files in these paths as an import would walk them.
+fn files_in(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            true => walk(path, &mut found),
+            false => found.push(path.clone()),
+        }
+    }
+    found
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        // A folder that cannot be read now may be at the next look.
+        for path in entries(&folder).unwrap_or_default() {
+            let is_link = path.symlink_metadata().is_ok_and(|data| data.is_symlink());
+            match path.is_dir() {
+                true if is_link => {}
+                true => folders.push(path),
+                false => found.push(path),
+            }
+        }
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let data = std::fs::metadata(path)
+        .ok()
+        .filter(std::fs::Metadata::is_file)?;
+    let log = std::fs::metadata(log_of(path)).ok();
+    Some(Stamp {
+        bytes: data.len(),
+        changed: data.modified().ok(),
+        log: log.map(|log| (log.len(), log.modified().ok())),
+    })
+}
