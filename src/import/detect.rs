@@ -1,9 +1,21 @@
 //! The formats that this version reads.
 
-use super::{ClaudeCode, Importer, OpenAiChat, PhiCore, StoredLines};
+use super::{
+    Adk, ClaudeCode, Codex, CopilotCli, GeminiCli, Importer, OpenAiChat, PhiCore, Pi, StoredLines,
+};
 
 /// Returns the importers in the order in which they are asked; the first that knows a file reads
 /// it. loopstore's own forms come first: a session of them may hold records of any other.
 pub fn importers() -> &'static [&'static dyn Importer] {
-    &[&StoredLines, &PhiCore, &ClaudeCode, &OpenAiChat]
+    &[
+        &StoredLines,
+        &PhiCore,
+        &ClaudeCode,
+        &Codex,
+        &CopilotCli,
+        &GeminiCli,
+        &Pi,
+        &Adk,
+        &OpenAiChat,
+    ]
 }

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use crate::model::Json;
 
 /// The fields of an object in their order.
+#[derive(Default)]
 pub(crate) struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Fields<'de> {
@@ -82,6 +83,11 @@ impl<'a> Fields<'a> {
     /// Takes out every field that `keep` refuses.
     pub(super) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.0.retain(|(key, _)| keep(key));
+    }
+
+    /// Takes out every field that is `null`.
+    pub(super) fn retain_some(&mut self) {
+        self.0.retain(|(_, value)| value.get() != "null");
     }
 
     /// Whether no field is left.
