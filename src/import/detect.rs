@@ -1,8 +1,8 @@
 //! The formats that this version reads.
 
 use super::{
-    ClaudeCode, Importer, MiniSweAgent, OpenAiAgents, OpenAiChat, OpenCode, OpenHands, PhiCore,
-    StoredLines, SweAgent,
+    Adk, ClaudeCode, Codex, CopilotCli, GeminiCli, Importer, MiniSweAgent, OpenAiAgents,
+    OpenAiChat, OpenCode, OpenHands, PhiCore, Pi, StoredLines, SweAgent,
 };
 
 /// Returns the importers in the order in which they are asked; the first that knows a file reads
@@ -17,6 +17,11 @@ pub fn importers() -> &'static [&'static dyn Importer] {
         &MiniSweAgent,
         &OpenHands,
         &OpenAiAgents,
+        &Codex,
+        &CopilotCli,
+        &GeminiCli,
+        &Pi,
+        &Adk,
         &OpenAiChat,
     ]
 }

@@ -75,12 +75,98 @@ impl Making<'_> {
             self.roll_up(at, &mut wanted)?;
         }
         let mut blocks = vec![self.build(at, wanted)?];
+        self.show_later(at, &mut blocks)?;
+        Ok(blocks)
+    }
+
+    /// Shows the loops after the one with the summary, of which every turn was kept.
+    fn show_later(&self, at: usize, blocks: &mut Vec<NewBlock>) -> StoreResult<()> {
         for later in at + 1..self.scene.links.len() {
             if self.is_hidden(at, later) {
                 blocks.push(self.build(later, self.plain(later, self.scene.end(later)))?);
             }
         }
+        Ok(())
+    }
+
+    /// Puts `message` in the place of everything before a message of turn `kept`: before it stand
+    /// `dropped` messages of that turn.
+    ///
+    /// Only what was said before the turn's answer can go without its calls losing their results;
+    /// without anything to go it is a summary at the turn's start. Where nothing stands before that,
+    /// the first prompt is shown with the summary before it.
+    pub(super) fn summary_within(
+        &self,
+        message: &AgentMessage,
+        kept: Spot,
+        dropped: u32,
+    ) -> StoreResult<Vec<NewBlock>> {
+        let whole = || self.summary(std::slice::from_ref(message), Some(kept));
+        let (at, turn) = kept;
+        let is_moved = self.boundary(Some(kept))? != kept;
+        let is_start = kept == (0, 0) && dropped == 0;
+        let mut recent = match is_moved || turn >= self.scene.end(at) {
+            true => Vec::new(),
+            false => self.prompts_of(at, turn, dropped.max(u32::from(is_start)))?,
+        };
+        let Some(first) = recent.first_mut() else {
+            return whole();
+        };
+        let mut wanted = self.plain(at, 0);
+        wanted.layout.compacted = Turns::of(0..turn);
+        wanted.layout.recent = Turns::of(turn..self.scene.end(at));
+        match turn {
+            0 if is_start => first.message = Some(self.led_by(message, at, first.seq)?),
+            0 => first.message = Some(message.clone()),
+            _ => wanted.compacted.push(message.clone()),
+        }
+        wanted.recent = recent;
+        if at > 0 {
+            self.roll_up(at, &mut wanted)?;
+        }
+        let mut blocks = vec![self.build(at, wanted)?];
+        self.show_later(at, &mut blocks)?;
         Ok(blocks)
+    }
+
+    /// Returns a message with another one's content before its own.
+    fn led_by(&self, lead: &AgentMessage, at: usize, seq: u32) -> StoreResult<AgentMessage> {
+        let key = self.scene.links[at].row.key;
+        let mut led = lead.clone();
+        self.read.messages(key, seq..seq + 1, &mut |row| {
+            let mut original = decode(self.read, row.body)?;
+            if let (Some(inner), Some(lead)) = (original.message_mut(), lead.message()) {
+                let content = lead.content().iter().cloned();
+                inner.content_mut().splice(0..0, content);
+            }
+            led = original;
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(led)
+    }
+
+    /// Returns what a turn begins with in the user's name, at most `limit` messages, as dropped.
+    fn prompts_of(&self, at: usize, turn: u32, limit: u32) -> StoreResult<Vec<Replacement>> {
+        let turns = Turns {
+            first: turn,
+            last: turn,
+        };
+        let link = &self.scene.links[at];
+        let range = super::found::seqs(self.read, link, turns)?;
+        let mut found = Vec::new();
+        self.read.sizes(link.row.key, range, &mut |message| {
+            let is_over = found.len() as u64 >= u64::from(limit);
+            match message.role {
+                Role::Extension => {}
+                Role::User if !is_over => found.push(Replacement {
+                    seq: message.seq,
+                    message: None,
+                }),
+                _ => return Ok(ControlFlow::Break(())),
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
     }
 
     /// Returns the first kept turn, moved back so far that no kept result loses its call.

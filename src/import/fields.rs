@@ -85,6 +85,11 @@ impl<'a> Fields<'a> {
         self.0.retain(|(key, _)| keep(key));
     }
 
+    /// Takes out every field that is `null`.
+    pub(super) fn retain_some(&mut self) {
+        self.0.retain(|(_, value)| value.get() != "null");
+    }
+
     /// Whether no field is left.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()

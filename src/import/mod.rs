@@ -5,16 +5,21 @@
 //! one message at a time (and an index of where records stand, where the format needs one), never
 //! a database. The sink decides what is new.
 //!
-//! A new format is one file here with an `Importer`, its line in [`importers`], a hand-written
-//! transcript in `tests/fixtures/` and a case in `tests/import.rs`.
+//! A new format is a room here with an `Importer`, its line in [`importers`], hand-written
+//! transcripts in `tests/fixtures/` and a room in `tests/transcripts/`.
 
+mod adk;
+mod blocks;
 mod claude_code;
+mod codex;
+mod copilot;
 mod detect;
 mod effects;
 pub(crate) mod fields;
 mod files;
 mod foreign;
 pub(crate) mod found;
+mod gemini;
 mod head;
 mod history;
 mod lines;
@@ -26,8 +31,10 @@ mod opencode;
 mod openhands;
 mod outline;
 mod phi_core;
+mod pi;
 mod pieces;
 mod places;
+mod records;
 mod report;
 mod responses;
 mod revised;
@@ -36,6 +43,7 @@ mod secrets;
 pub(crate) mod state;
 pub(crate) mod stored_lines;
 mod swe_agent;
+mod telling;
 mod thread;
 mod values;
 mod waiting;
@@ -45,10 +53,14 @@ mod writer;
 use std::io::{BufRead, Read, Seek};
 use std::path::Path;
 
+pub use adk::Adk;
 pub use claude_code::ClaudeCode;
+pub use codex::Codex;
+pub use copilot::CopilotCli;
 pub use detect::importers;
 pub use files::{ImportOptions, Progress, import_paths, import_paths_with, import_source};
 pub use foreign::{block_form, restore_block};
+pub use gemini::GeminiCli;
 pub use history::{history_fingerprint, restore_history, shorten_history};
 pub use mini_swe_agent::MiniSweAgent;
 pub use openai_agents::OpenAiAgents;
@@ -56,6 +68,7 @@ pub use openai_chat::OpenAiChat;
 pub use opencode::OpenCode;
 pub use openhands::OpenHands;
 pub use phi_core::PhiCore;
+pub use pi::Pi;
 pub use report::{ImportReport, Skipped};
 pub use stored_lines::{Restore, StoredLines};
 pub use swe_agent::SweAgent;
@@ -118,6 +131,15 @@ pub enum FoundEffect {
         /// Loop and turn (the group's position in the loop) from which on turns were kept; `None`:
         /// nothing was kept.
         first_kept: Option<(LoopId, u32)>,
+    },
+    /// As [`FoundEffect::Summary`], but of the first kept turn the first messages are gone too.
+    SummaryWithin {
+        /// What stands in their place.
+        message: Box<AgentMessage>,
+        /// Loop and turn of the first kept message.
+        first_kept: (LoopId, u32),
+        /// How many messages of that turn stand before it.
+        dropped: u32,
     },
     /// The results of these tool calls were emptied; all else stayed.
     ClearedResults {

@@ -73,6 +73,7 @@ impl StoreSink<'_> {
         };
         let totals = self.write.loop_by_key(key)?.totals;
         let (read, mut known) = (&*self.write, Some(Vec::new()));
+        let mut is_counted = false;
         read.messages(key, seq..totals.next_seq, &mut |row| {
             let is_part = row.seq == seq || row.origin.is_some_and(|origin| is_revised(&origin));
             if row.seq == seq && row.turn != totals.turns.checked_sub(1) {
@@ -81,6 +82,7 @@ impl StoreSink<'_> {
             }
             if is_part && row.body.role == Role::Assistant {
                 let part = decode(read, row.body)?;
+                is_counted |= is_counted_in(&part);
                 let content = part.message().map(Message::content).unwrap_or_default();
                 known.get_or_insert_default().extend_from_slice(content);
             }
@@ -95,8 +97,10 @@ impl StoreSink<'_> {
         let mut message = new.clone();
         if let Some(Message::Assistant(part)) = message.message_mut() {
             part.content = rest.to_vec();
-            // The tokens of the call stand with the first part.
-            part.usage = None;
+            if is_counted {
+                // The tokens of the call stand with an earlier part.
+                part.usage = None;
+            }
         }
         Ok(Some(message))
     }
@@ -149,6 +153,11 @@ impl StoreSink<'_> {
         append::replace_last_turn(self.write, key, turn, self.counter)?;
         Ok(())
     }
+}
+
+/// Whether an answer tells the tokens of its call.
+fn is_counted_in(message: &AgentMessage) -> bool {
+    matches!(message.message(), Some(Message::Assistant(answer)) if answer.usage.is_some())
 }
 
 /// Returns `{"seq":…,"message":…}`.

@@ -137,6 +137,21 @@ fn made(making: &effects::Making<'_>, found: &FoundCompaction) -> StoreResult<Ma
             let blocks = making.summary(messages, first_kept)?;
             (blocks, "no turn stands before the first one that was kept")
         }
+        FoundEffect::SummaryWithin {
+            message,
+            first_kept,
+            dropped,
+        } => {
+            let kept = spot(making.scene, first_kept);
+            let blocks = match kept {
+                Some(kept) => making.summary_within(message, kept, *dropped)?,
+                None => making.summary(std::slice::from_ref(&**message), None)?,
+            };
+            (
+                blocks,
+                "no message stands before the first one that was kept",
+            )
+        }
         FoundEffect::ClearedResults {
             tool_call_ids,
             placeholder,

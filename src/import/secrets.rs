@@ -67,6 +67,11 @@ impl Secrets {
                     }
                 }
             }
+            FoundEffect::SummaryWithin { message, .. } => {
+                if let Some(new) = self.redactor.message(message).map_err(invalid)? {
+                    **message = new;
+                }
+            }
             FoundEffect::ClearedResults { placeholder, .. } => {
                 if let Some(new) = self.redactor.text(placeholder) {
                     *placeholder = new;

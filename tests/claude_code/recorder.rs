@@ -128,6 +128,7 @@ impl TestSession {
                 FoundEffect::ClearedResults { tool_call_ids, .. } => {
                     format!("cleared {}", tool_call_ids.join(" "))
                 }
+                FoundEffect::SummaryWithin { .. } => "summary within".into(),
                 FoundEffect::Block(_) => "block".into(),
             };
             let trigger = compaction.trigger.as_deref().unwrap_or("?");

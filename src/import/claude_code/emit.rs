@@ -1,17 +1,14 @@
 //! The second pass: reads the records again, one message at a time, and tells the sink.
 
 use std::collections::HashMap;
-use std::io::SeekFrom;
-use std::path::Path;
 
 use super::content::Fields;
 use super::index::Index;
 use super::messages::{answer, user_record};
 use super::track::{Step, Track};
 use crate::import::lines::Place;
-use crate::import::{
-    FoundCompaction, FoundEffect, ImportError, ReadSeek, SessionHead, Sink, Source,
-};
+use crate::import::records::Records;
+use crate::import::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink, Source};
 use crate::model::{
     AgentMessage, ChildLoopRef, Json, LoopId, LoopRecord, LoopStatus, SessionId, Time, TurnId,
 };
@@ -20,46 +17,6 @@ use crate::model::{
 pub(super) const TOOL: &str = "claude-code";
 /// What Claude Code shows in place of a result that a microcompaction emptied.
 const CLEARED: &str = "[Old tool result content cleared]";
-
-/// Reads records where the first pass found them.
-struct Records<'a> {
-    path: &'a Path,
-    reader: &'a mut dyn ReadSeek,
-    /// Where the reader stands.
-    at: u64,
-}
-
-impl<'a> Records<'a> {
-    fn new(path: &'a Path, reader: &'a mut dyn ReadSeek) -> Result<Self, ImportError> {
-        let records = Self {
-            path,
-            reader,
-            at: 0,
-        };
-        let start = records.reader.seek(SeekFrom::Start(0));
-        records.checked(start)?;
-        Ok(records)
-    }
-
-    fn checked<T>(&self, result: std::io::Result<T>) -> Result<T, ImportError> {
-        result.map_err(|source| ImportError::Read {
-            path: self.path.to_owned(),
-            source,
-        })
-    }
-
-    fn bytes(&mut self, place: Place) -> Result<Vec<u8>, ImportError> {
-        // A relative seek keeps what a buffered reader has read ahead.
-        let distance = place.offset.wrapping_sub(self.at) as i64;
-        let moved = self.reader.seek_relative(distance);
-        self.checked(moved)?;
-        let mut bytes = vec![0; place.len];
-        let read = self.reader.read_exact(&mut bytes);
-        self.checked(read)?;
-        self.at = place.offset + place.len as u64;
-        Ok(bytes)
-    }
-}
 
 /// Tells the sink about one session of the file.
 pub(super) struct Emitter<'a> {

@@ -1,0 +1,258 @@
+//! From events to messages.
+
+use serde_json::value::RawValue;
+
+use crate::import::blocks::{count, json, object, other, rest, text, user, with_source};
+use crate::import::fields::{Fields, list, some};
+use crate::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Text, Thinking, Time,
+    ToolCall, ToolResultMessage, Usage,
+};
+
+/// A message of an event.
+pub(super) enum Said {
+    Prompt(AgentMessage),
+    Answer(AgentMessage),
+    /// A result; its call, if it names it.
+    Result {
+        call: Option<String>,
+        message: AgentMessage,
+    },
+}
+
+/// Fields that newer versions name in camel case.
+pub(super) trait Keys<'a> {
+    /// Returns the value of whichever of the two keys is there.
+    fn either(&self, snake: &str, camel: &str) -> Option<&'a RawValue>;
+}
+
+impl<'a> Keys<'a> for Fields<'a> {
+    fn either(&self, snake: &str, camel: &str) -> Option<&'a RawValue> {
+        self.get(snake).or_else(|| self.get(camel))
+    }
+}
+
+/// Reads a time written as seconds since the epoch.
+pub(super) fn time(value: Option<&RawValue>) -> Option<Time> {
+    Time::from_millis(seconds(value)?)
+}
+
+fn seconds(value: Option<&RawValue>) -> Option<i64> {
+    let seconds: f64 = serde_json::from_str(value?.get()).ok()?;
+    let millis = (seconds * 1000.0).round();
+    (millis.abs() < 1e16).then_some(millis as i64)
+}
+
+/// Returns the tool that a result names.
+pub(super) fn tool(message: &AgentMessage) -> Option<String> {
+    match message.message()? {
+        Message::ToolResult(result) => Some(result.tool_name.clone()),
+        _ => None,
+    }
+}
+
+/// Says which call a result answers.
+pub(super) fn answering(mut message: AgentMessage, call: &str) -> AgentMessage {
+    if let Some(Message::ToolResult(result)) = message.message_mut() {
+        call.clone_into(&mut result.tool_call_id);
+    }
+    message
+}
+
+/// Reads an event: its results, then what else it says. Nothing if no model sees it. `id` names
+/// its calls that have no id.
+///
+/// # Errors
+/// Says why its parts cannot be read.
+pub(super) fn read(mut event: Fields<'_>, id: &str) -> Result<Vec<Said>, String> {
+    let is_partial = event
+        .get("partial")
+        .is_some_and(|value| value.get() == "true");
+    let Some(mut content) = object(event.get("content")).filter(|_| !is_partial) else {
+        return Ok(Vec::new());
+    };
+    let Some(parts) = some(content.get("parts")).and_then(list) else {
+        return Ok(Vec::new());
+    };
+    content.take("parts");
+    let is_user = text(event.get("author")).as_deref() == Some("user");
+    let timestamp = seconds(event.get("timestamp")).map(Int::from);
+    let (mut results, mut blocks) = (Vec::new(), Vec::new());
+    for (nth, raw) in parts.into_iter().enumerate() {
+        match result(raw, timestamp.clone()) {
+            Some(said) => results.push(said),
+            None => blocks.push(part(raw, &format!("{id}/{nth}"))?),
+        }
+    }
+    if !blocks.is_empty() {
+        results.push(match is_user {
+            true => Said::Prompt(user(blocks, timestamp)),
+            false => Said::Answer(answer(blocks, timestamp, &mut event)),
+        });
+    }
+    let mut source = rest(&event, "content", &content);
+    // Only the first message keeps it.
+    Ok(results
+        .into_iter()
+        .map(|said| said.with(source.take()))
+        .collect())
+}
+
+impl Said {
+    fn with(self, source: Option<Json>) -> Self {
+        let add = |message: AgentMessage| {
+            let part = message_part(&message);
+            match (source, part) {
+                (Some(source), Some(part)) => {
+                    let mut message = with_source(message, Some(source));
+                    message.extra_mut().insert("part", part);
+                    message
+                }
+                (source, _) => with_source(message, source),
+            }
+        };
+        match self {
+            Self::Prompt(message) => Self::Prompt(add(message)),
+            Self::Answer(message) => Self::Answer(add(message)),
+            Self::Result { call, message } => Self::Result {
+                call,
+                message: add(message),
+            },
+        }
+    }
+}
+
+/// What a result's own part says besides, if it was kept already.
+fn message_part(message: &AgentMessage) -> Option<Json> {
+    match message {
+        AgentMessage::Llm(llm) => llm.extra.get("source").cloned(),
+        AgentMessage::Extension(_) => None,
+    }
+}
+
+fn answer(content: Vec<Content>, timestamp: Option<Int>, event: &mut Fields<'_>) -> AgentMessage {
+    let calls = content
+        .iter()
+        .any(|block| matches!(block, Content::ToolCall(_)));
+    let usage = some(event.either("usage_metadata", "usageMetadata")).and_then(usage);
+    if usage.is_some() {
+        event.retain(|key| key != "usage_metadata" && key != "usageMetadata");
+    }
+    let message = Message::Assistant(AssistantMessage {
+        content,
+        stop_reason: Some(if calls { "toolUse" } else { "stop" }.into()),
+        model: text(event.either("model_version", "modelVersion")),
+        provider: None,
+        usage,
+        timestamp,
+        error_message: text(event.either("error_message", "errorMessage")),
+    });
+    message.into()
+}
+
+fn usage(value: &RawValue) -> Option<Usage> {
+    let fields = Fields::parse(value.get()).ok()?;
+    let of = |snake: &str, camel: &str| count(fields.either(snake, camel));
+    let reasoning = of("thoughts_token_count", "thoughtsTokenCount");
+    let usage = Usage {
+        input: of("prompt_token_count", "promptTokenCount")?,
+        output: of("candidates_token_count", "candidatesTokenCount").unwrap_or_default(),
+        cache_read: of("cached_content_token_count", "cachedContentTokenCount"),
+        cache_write: None,
+        total_tokens: of("total_token_count", "totalTokenCount"),
+        reasoning,
+        extra: Extra::default(),
+    };
+    Some(usage)
+}
+
+/// Reads a part that is a tool's response.
+fn result(raw: &RawValue, timestamp: Option<Int>) -> Option<Said> {
+    let mut part = object(Some(raw))?;
+    let response = object(some(part.either("function_response", "functionResponse")))?;
+    let given = response.get("response").map_or("null", RawValue::get);
+    let fields = Fields::parse(given).ok();
+    let failed = |fields: &Fields<'_>| fields.get("error").is_some() && fields.iter().count() == 1;
+    part.retain(|key| key != "function_response" && key != "functionResponse");
+    let message = Message::ToolResult(ToolResultMessage {
+        tool_call_id: String::new(),
+        tool_name: text(response.get("name")).unwrap_or_default(),
+        content: vec![Content::text(Json::parse(given).ok()?.as_str())],
+        is_error: fields.as_ref().is_some_and(failed),
+        timestamp,
+    });
+    let mut beside = Fields::default();
+    for (key, value) in response.iter() {
+        if !["id", "name", "response"].contains(&key) {
+            beside.set(key, value);
+        }
+    }
+    let source = match part.is_empty() && beside.is_empty() {
+        true => None,
+        false => rest(&part, "function_response", &beside),
+    };
+    Some(Said::Result {
+        call: text(response.get("id")),
+        message: with_source(message.into(), source),
+    })
+}
+
+/// Reads a part; one that is not known stays as it is.
+fn part(raw: &RawValue, spare_id: &str) -> Result<Content, String> {
+    known(raw, spare_id).map_or_else(|| other(raw), Ok)
+}
+
+fn known(raw: &RawValue, spare_id: &str) -> Option<Content> {
+    let mut part = object(Some(raw))?;
+    part.retain_some();
+    if let Some(function) = part.either("function_call", "functionCall") {
+        let mut function = Fields::parse(function.get()).ok()?;
+        part.retain(|key| key != "function_call" && key != "functionCall");
+        return call(&mut function, &part, spare_id);
+    }
+    if let Some(said) = part.take_string("text") {
+        let is_thought = part
+            .get("thought")
+            .is_some_and(|value| value.get() == "true");
+        part.take("thought");
+        let mut extra = Extra::default();
+        if !part.is_empty() {
+            extra.insert("source", part.to_json().ok()?);
+        }
+        return Some(match is_thought {
+            true => Content::Thinking(Thinking {
+                thinking: said,
+                signature: None,
+                extra,
+            }),
+            false => Content::Text(Text { text: said, extra }),
+        });
+    }
+    let data = object(part.either("inline_data", "inlineData"))?;
+    if data.iter().count() != 2 || part.iter().count() != 1 {
+        return None;
+    }
+    let mime_type = text(data.either("mime_type", "mimeType"))?;
+    Some(Content::image(text(data.get("data"))?, mime_type))
+}
+
+fn call(function: &mut Fields<'_>, part: &Fields<'_>, spare_id: &str) -> Option<Content> {
+    let name = function.take_string("name")?;
+    let id = function.take_id("id").filter(|id| !id.is_empty());
+    let mut call = ToolCall {
+        id: id.unwrap_or_else(|| spare_id.to_owned()),
+        name,
+        arguments: function
+            .take("args")
+            .map(json)
+            .transpose()
+            .ok()?
+            .unwrap_or_default(),
+        extra: Extra::default(),
+    };
+    function.retain_some();
+    if let Some(source) = rest(part, "function_call", function) {
+        call.extra.insert("source", source);
+    }
+    Some(Content::ToolCall(call))
+}

@@ -1,0 +1,374 @@
+//! The first pass: what each record is.
+
+use super::items::{is_answer, is_result, usage};
+use crate::import::MAX_RECORD_BYTES;
+use crate::import::blocks::{object, text};
+use crate::import::fields::{Fields, list};
+use crate::import::lines::Place;
+use crate::model::Usage;
+
+/// What a user's item begins with that Codex wrote itself.
+const ADDED: [&str; 12] = [
+    "# AGENTS.md instructions",
+    "<INSTRUCTIONS>",
+    "<collaboration_mode>",
+    "<environment_context>",
+    "<hook_prompt",
+    "<permissions instructions>",
+    "<skill>",
+    "<subagent_notification>",
+    "<turn_aborted>",
+    "<user_instructions>",
+    "<user_shell_command>",
+    "Warning: ",
+];
+
+/// Who wrote a user's item, as far as it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Author {
+    /// It begins as nothing does that Codex adds.
+    Person,
+    /// It begins with a tag, as much does that Codex adds.
+    Unknown,
+    Codex,
+}
+
+/// What the first `session_meta` says.
+#[derive(Debug, Default)]
+pub(super) struct Meta {
+    pub(super) id: Option<String>,
+    pub(super) provider: Option<String>,
+    /// The session that started this one.
+    pub(super) parent: Option<String>,
+}
+
+/// One thing to tell the sink, in the order of the file.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The first `session_meta`.
+    Meta(Place),
+    /// A record that no model sees.
+    Note(Place),
+    /// A record that says that the run was stopped.
+    Aborted(Place),
+    Unreadable(Place),
+    /// An event that says what an item says, or a record that is not clear yet.
+    Copy,
+    /// A `developer` or `system` item.
+    System(Place),
+    /// A user's item: a prompt, with the name of its loop, or one that Codex added.
+    User {
+        place: Place,
+        prompt: Option<String>,
+    },
+    /// An answer, by its number, at the place of its first item.
+    Answer(usize),
+    Result(Place),
+    Compacted(Place),
+}
+
+/// The items that one call of the model gave.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) places: Vec<Place>,
+    bytes: usize,
+    pub(super) usage: Option<Usage>,
+    pub(super) model: Option<String>,
+}
+
+/// A user's item that may be a prompt.
+#[derive(Debug)]
+struct Candidate {
+    step: usize,
+    author: Author,
+    name: String,
+}
+
+/// Everything that the first pass learns.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    pub(super) steps: Vec<Step>,
+    pub(super) answers: Vec<Answer>,
+    pub(super) meta: Option<Meta>,
+    pub(super) started: Option<String>,
+    pub(super) ended: Option<String>,
+    /// Whether the last answer still goes on.
+    is_open: bool,
+    turn: Option<String>,
+    model: Option<String>,
+    /// The token counts of the session so far, as they are written.
+    counted: Option<String>,
+    /// User's items that no event has called a prompt.
+    candidates: Vec<Candidate>,
+    /// Whether the last of them may still be called one.
+    is_fresh: bool,
+    /// Whether an event told of a prompt whose item is still to come.
+    is_announced: bool,
+    has_prompts: bool,
+    /// The step of an event that may be a copy of the item after it, its line and its text.
+    copied: Option<(usize, u64, String)>,
+}
+
+impl Index {
+    /// Takes the next record.
+    pub(super) fn record(&mut self, record: &Fields<'_>, place: Place) {
+        if let Some(time) = text(record.get("timestamp")) {
+            self.started.get_or_insert_with(|| time.clone());
+            self.ended = Some(time);
+        }
+        let payload = object(record.get("payload"));
+        let kind = text(record.get("type"));
+        self.drop_copy(payload.as_ref());
+        let step = match (kind.as_deref(), &payload) {
+            (Some("session_meta"), Some(meta)) if self.meta.is_none() => {
+                self.meta = Some(read_meta(meta));
+                Step::Meta(place)
+            }
+            (Some("response_item"), Some(item)) => return self.item(item, place),
+            (Some("compacted"), Some(_)) => {
+                self.is_open = false;
+                self.is_fresh = false;
+                Step::Compacted(place)
+            }
+            (Some("turn_context"), Some(context)) => {
+                self.turn = text(context.get("turn_id")).or(self.turn.take());
+                self.model = text(context.get("model")).or(self.model.take());
+                Step::Note(place)
+            }
+            (Some("event_msg"), Some(event)) => self.event(event, place),
+            _ => Step::Note(place),
+        };
+        self.steps.push(step);
+    }
+
+    /// Takes what is no record, to be kept with the rest.
+    pub(super) fn unreadable(&mut self, place: Place) {
+        self.steps.push(Step::Unreadable(place));
+    }
+
+    /// Settles what only the end of the file decides. A transcript without events says nothing of
+    /// prompts, and one that ends in an item does not yet.
+    ///
+    /// Returns the line of a record at the end that only the next one makes clear.
+    pub(super) fn finish(&mut self) -> Option<u64> {
+        let unclear = self.candidates.last().filter(|candidate| {
+            let is_last = candidate.step + 1 == self.steps.len();
+            is_last && self.is_fresh && candidate.author == Author::Unknown
+        });
+        if let Some(step) = unclear.map(|candidate| candidate.step)
+            && let Step::User { place, .. } = &self.steps[step]
+        {
+            let line = place.line;
+            self.steps[step] = Step::Copy;
+            return Some(line);
+        }
+        let undecided = match (self.has_prompts, self.is_fresh) {
+            (false, _) => 0,
+            (true, true) => self.candidates.len().saturating_sub(1),
+            (true, false) => self.candidates.len(),
+        };
+        for candidate in self.candidates.split_off(undecided) {
+            if candidate.author == Author::Person {
+                self.name(candidate);
+            }
+        }
+        let (step, line, _) = self.copied.take()?;
+        self.steps[step] = Step::Copy;
+        Some(line)
+    }
+
+    /// Leaves out the event before an item that says the same.
+    fn drop_copy(&mut self, item: Option<&Fields<'_>>) {
+        let Some((step, _, said)) = self.copied.take() else {
+            return;
+        };
+        let texts = item.and_then(|item| item.get("content")).and_then(list);
+        let texts = texts.unwrap_or_default().into_iter();
+        let texts: Vec<String> = texts
+            .filter_map(|part| text(object(Some(part))?.get("text")))
+            .collect();
+        if texts.join("\n") == said || texts.concat() == said {
+            self.steps[step] = Step::Copy;
+        }
+    }
+
+    fn name(&mut self, candidate: Candidate) {
+        if let Some(Step::User { prompt, .. }) = self.steps.get_mut(candidate.step) {
+            *prompt = Some(candidate.name);
+        }
+    }
+
+    fn event(&mut self, event: &Fields<'_>, place: Place) -> Step {
+        match text(event.get("type")).as_deref() {
+            Some("user_message") => {
+                let has_item = self.prompt_told();
+                return match has_item && is_bare(event) {
+                    true => Step::Copy,
+                    false => Step::Note(place),
+                };
+            }
+            Some("agent_message") if is_bare(event) => {
+                let said = text(event.get("message"));
+                self.copied = said.map(|said| (self.steps.len(), place.line, said));
+            }
+            Some("token_count") => self.tokens(event),
+            Some("task_started" | "turn_started") => {
+                self.is_open = false;
+                self.turn = text(event.get("turn_id")).or(self.turn.take());
+            }
+            Some("task_complete" | "turn_complete") => self.is_open = false,
+            Some("turn_aborted") => {
+                self.is_open = false;
+                return Step::Aborted(place);
+            }
+            _ => {}
+        }
+        Step::Note(place)
+    }
+
+    /// Takes the event that tells of a prompt. It comes after the prompt's item, in some versions
+    /// before it. Returns whether the item is there.
+    fn prompt_told(&mut self) -> bool {
+        self.has_prompts = true;
+        let candidate = self.candidates.pop_if(|_| self.is_fresh);
+        self.is_fresh = false;
+        match candidate {
+            Some(candidate) => {
+                self.name(candidate);
+                true
+            }
+            None => {
+                self.is_announced = true;
+                false
+            }
+        }
+    }
+
+    /// Takes the tokens of a call. Counts that did not move are those of the call before.
+    fn tokens(&mut self, event: &Fields<'_>) {
+        let Some(info) = object(event.get("info")) else {
+            return;
+        };
+        let key = ["total_token_usage", "last_token_usage"];
+        let counts = key.iter().find_map(|key| info.get(key));
+        let counts = counts.map(|counts| counts.get().to_owned());
+        if counts.is_none() || counts == self.counted {
+            return;
+        }
+        self.counted = counts;
+        self.is_open = false;
+        if let Some(answer) = self.answers.last_mut()
+            && answer.usage.is_none()
+        {
+            answer.usage = info.get("last_token_usage").and_then(usage);
+        }
+    }
+
+    fn item(&mut self, item: &Fields<'_>, place: Place) {
+        let kind = text(item.get("type")).unwrap_or_default();
+        let role = text(item.get("role")).unwrap_or_default();
+        if is_answer(&kind, &role) {
+            return self.answer(place);
+        }
+        let step = match (kind.as_str(), role.as_str()) {
+            ("message", "user") => return self.user(item, place),
+            ("message", "developer" | "system") => Step::System(place),
+            _ if is_result(&kind) => Step::Result(place),
+            _ => {
+                self.steps.push(Step::Note(place));
+                return;
+            }
+        };
+        self.is_open = false;
+        self.is_fresh = false;
+        self.steps.push(step);
+    }
+
+    fn answer(&mut self, place: Place) {
+        self.is_fresh = false;
+        if let Some(answer) = self.answers.last_mut().filter(|_| self.is_open)
+            && answer.bytes + place.len <= MAX_RECORD_BYTES
+        {
+            answer.bytes += place.len;
+            answer.places.push(place);
+            return;
+        }
+        self.steps.push(Step::Answer(self.answers.len()));
+        self.answers.push(Answer {
+            places: vec![place],
+            bytes: place.len,
+            usage: None,
+            model: self.model.clone(),
+        });
+        self.is_open = true;
+    }
+
+    fn user(&mut self, item: &Fields<'_>, place: Place) {
+        self.is_open = false;
+        let turn = turn_of(item).or_else(|| self.turn.clone());
+        let candidate = Candidate {
+            step: self.steps.len(),
+            author: author(item),
+            name: turn.unwrap_or_else(|| format!("line-{}", place.line)),
+        };
+        self.steps.push(Step::User {
+            place,
+            prompt: None,
+        });
+        if self.is_announced && candidate.author != Author::Codex {
+            self.is_announced = false;
+            return self.name(candidate);
+        }
+        self.is_fresh = true;
+        self.candidates.push(candidate);
+    }
+}
+
+fn read_meta(meta: &Fields<'_>) -> Meta {
+    let spawned =
+        |source| object(object(object(Some(source))?.get("subagent"))?.get("thread_spawn"));
+    let parent = meta.get("source").and_then(spawned);
+    Meta {
+        id: text(meta.get("id")).or_else(|| text(meta.get("session_id"))),
+        provider: text(meta.get("model_provider")),
+        parent: parent.and_then(|parent| text(parent.get("parent_thread_id"))),
+    }
+}
+
+fn turn_of(item: &Fields<'_>) -> Option<String> {
+    let at = ["metadata", "internal_chat_message_metadata_passthrough"];
+    at.iter()
+        .find_map(|key| text(object(item.get(key))?.get("turn_id")))
+}
+
+fn author(item: &Fields<'_>) -> Author {
+    let parts = item.get("content").and_then(list).unwrap_or_default();
+    let mut said = parts.into_iter().filter_map(|part| {
+        let part = object(Some(part))?;
+        text(part.get("text"))
+    });
+    let said = said.next().unwrap_or_default();
+    let said = said.trim_start();
+    if ADDED.iter().any(|words| said.starts_with(words)) {
+        Author::Codex
+    } else if begins_with_tag(said) {
+        Author::Unknown
+    } else {
+        Author::Person
+    }
+}
+
+/// Whether an event has nothing but its message: other fields are empty.
+fn is_bare(event: &Fields<'_>) -> bool {
+    const KNOWN: [&str; 3] = ["type", "message", "phase"];
+    let mut others = event.iter().filter(|(key, _)| !KNOWN.contains(key));
+    others.all(|(_, value)| matches!(value.get(), "null" | "[]" | "{}" | "\"\""))
+}
+
+fn begins_with_tag(text: &str) -> bool {
+    let Some((name, _)) = text.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
+        return false;
+    };
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_- ".contains(c);
+    !name.is_empty() && name.len() < 80 && name.chars().all(is_word)
+}

@@ -1,0 +1,115 @@
+//! Codex: rollouts, one JSON record `{timestamp, type, payload}` a line, in the order of what
+//! happened.
+//!
+//! `response_item`s are what the model sees and become messages; all other records are kept as they
+//! are. Two passes: which items of a user are prompts, which items make up one answer and what it
+//! cost is said by records that come later ([`index`]); the second pass reads the records again and
+//! tells the sink ([`emit`]).
+
+mod emit;
+mod index;
+mod items;
+
+use std::path::Path;
+
+use self::index::{Index, Meta};
+use super::fields::Fields;
+use super::lines::{Found, Lines, Place};
+use super::outline::Outline;
+use super::telling::{identity, session, started_by};
+use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source};
+use crate::model::Time;
+
+/// The name of the tool, for compactions and agents.
+const TOOL: &str = "codex";
+
+/// Reads the rollouts of Codex.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Codex;
+
+impl Importer for Codex {
+    fn format(&self) -> &'static str {
+        TOOL
+    }
+
+    fn detect(&self, _path: &Path, head: &[u8]) -> bool {
+        let mut lines = head.split(|byte| *byte == b'\n').take(20);
+        lines.any(|line| {
+            let keys = Outline::of(line);
+            keys.has("type") && keys.has("payload") && keys.has("timestamp")
+        })
+    }
+
+    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let path = source.path;
+        let mut skip = |line, reason| sink.skip(Some(line), reason);
+        let index = read_index(path, source.reader, &mut skip)?;
+        let head = head(path, &index);
+        match emit::tell(source, &index, head, sink)? {
+            true => Ok(()),
+            false => Err(ImportError::NoTranscript(format!(
+                "{} holds no conversation",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// Makes the first pass.
+fn read_index(
+    path: &Path,
+    reader: &mut dyn ReadSeek,
+    skip: &mut dyn FnMut(u64, String),
+) -> Result<Index, ImportError> {
+    let failed = |source| ImportError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut index = Index::default();
+    let mut lines = Lines::new(reader).map_err(failed)?;
+    while let Some((place, found)) = lines.next().map_err(failed)? {
+        if let Err(reason) = take(&mut index, place, found) {
+            skip(place.line, reason);
+        }
+    }
+    if let Some(line) = index.finish() {
+        skip(
+            line,
+            "what it is shows in the next record, which is still to come".into(),
+        );
+    }
+    Ok(index)
+}
+
+fn take(index: &mut Index, place: Place, found: Found<'_>) -> Result<(), String> {
+    let (is_kept, reason) = match found {
+        Found::Value(text) => match Fields::parse(text) {
+            Ok(fields) => {
+                index.record(&fields, place);
+                return Ok(());
+            }
+            Err(reason) => (true, reason),
+        },
+        // The writer may not be done with the last line: kept now, it would come again whole.
+        Found::Unreadable { bytes, reason, cut } => (!bytes.is_empty() && !cut, reason),
+    };
+    if is_kept {
+        index.unreadable(place);
+    }
+    Err(reason)
+}
+
+/// Describes the session by its first record, else by the id that its file is named after.
+fn head(path: &Path, index: &Index) -> SessionHead {
+    let nothing = Meta::default();
+    let meta = index.meta.as_ref().unwrap_or(&nothing);
+    let (identity, id) = identity(path, meta.id.as_deref());
+    let mut session = session(id, TOOL, index.started.clone().map(Time::from_text));
+    session.last_active_at = index.ended.clone().map(Time::from_text);
+    session.parent_spawn_ref = meta.parent.as_deref().and_then(started_by);
+    SessionHead {
+        identity,
+        session,
+        title: None,
+    }
+}

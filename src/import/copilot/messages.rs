@@ -1,0 +1,222 @@
+//! From events to messages.
+
+use serde_json::value::RawValue;
+
+use crate::import::blocks::{
+    arguments, call, contents, count, json, millis, object, other, rest, system, text, user,
+    with_source,
+};
+use crate::import::fields::{Fields, list, some};
+use crate::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Time, ToolResultMessage,
+    Usage,
+};
+
+/// What an event is to the session.
+pub(super) enum Said {
+    System(AgentMessage),
+    Prompt(AgentMessage),
+    Answer(AgentMessage),
+    /// A result, with the id of its call.
+    Result(String, AgentMessage),
+    /// What a compaction left.
+    Compaction(AgentMessage),
+    /// The run was stopped.
+    Abort,
+    /// Nothing that a model sees.
+    Note,
+}
+
+/// An event with its data.
+struct Event<'a> {
+    event: Fields<'a>,
+    data: Fields<'a>,
+    line: u64,
+}
+
+/// Reads the event on `line`.
+///
+/// # Errors
+/// Says why it is not what it claims to be.
+pub(super) fn read(mut event: Fields<'_>, line: u64) -> Result<Said, String> {
+    let kind = text(event.get("type")).unwrap_or_default();
+    let Some(data) = object(event.get("data")) else {
+        return Ok(Said::Note);
+    };
+    event.take("type");
+    let event = Event { event, data, line };
+    match kind.as_str() {
+        "system.message" => event.system(),
+        "user.message" => event.prompt(),
+        "assistant.message" => event.answer(),
+        "tool.execution_complete" => event.result(),
+        "session.compaction_complete" => Ok(event.compaction()),
+        "abort" => Ok(Said::Abort),
+        _ => Ok(Said::Note),
+    }
+}
+
+/// Gives a result the name of its tool.
+pub(super) fn named(mut message: AgentMessage, name: &str) -> AgentMessage {
+    if let Some(Message::ToolResult(result)) = message.message_mut()
+        && result.tool_name.is_empty()
+    {
+        name.clone_into(&mut result.tool_name);
+    }
+    message
+}
+
+impl Event<'_> {
+    fn source(&self) -> Option<Json> {
+        rest(&self.event, "data", &self.data)
+    }
+
+    fn millis(&self) -> Option<Int> {
+        let time = text(self.event.get("timestamp")).map(Time::from_text);
+        millis(time.as_ref())
+    }
+
+    fn system(mut self) -> Result<Said, String> {
+        let content = self.data.take("content").map(json).transpose()?;
+        let message = system(&content.unwrap_or_default(), self.source());
+        Ok(Said::System(message))
+    }
+
+    /// Reads a prompt as it was sent; what was typed is kept beside it.
+    fn prompt(mut self) -> Result<Said, String> {
+        let sent = text(self.data.get("transformedContent"));
+        let key = match sent {
+            Some(_) => "transformedContent",
+            None => "content",
+        };
+        let content = contents(self.data.get(key), block)?;
+        self.data.take(key);
+        let typed = text(self.data.get("content"));
+        if typed.is_some() && typed == sent {
+            self.data.take("content");
+        }
+        let message = user(content, self.millis());
+        Ok(Said::Prompt(with_source(message, self.source())))
+    }
+
+    fn answer(mut self) -> Result<Said, String> {
+        let mut content = Vec::new();
+        if let Some(thought) = self
+            .data
+            .take_string("reasoningText")
+            .filter(|t| !t.is_empty())
+        {
+            content.push(Content::thinking(thought, None));
+        }
+        content.extend(contents(self.data.get("content"), block)?);
+        self.data.take("content");
+        let requests = some(self.data.get("toolRequests")).and_then(list);
+        for (nth, raw) in requests.iter().flatten().enumerate() {
+            let id = format!("call-{}-{nth}", self.line);
+            content.push(request(raw, id).map_or_else(|_| other(raw), Ok)?);
+        }
+        if requests.is_some() {
+            self.data.take("toolRequests");
+        }
+        let usage = count(self.data.get("outputTokens")).map(|output| Usage {
+            input: Int::default(),
+            output,
+            reasoning: None,
+            cache_read: None,
+            cache_write: None,
+            total_tokens: None,
+            extra: Extra::default(),
+        });
+        if usage.is_some() {
+            self.data.take("outputTokens");
+        }
+        let calls = content
+            .iter()
+            .any(|block| matches!(block, Content::ToolCall(_)));
+        let message = Message::Assistant(AssistantMessage {
+            content,
+            stop_reason: Some(if calls { "toolUse" } else { "stop" }.into()),
+            model: self.data.take_string("model"),
+            provider: None,
+            usage,
+            timestamp: self.millis(),
+            error_message: None,
+        });
+        Ok(Said::Answer(with_source(message.into(), self.source())))
+    }
+
+    fn result(mut self) -> Result<Said, String> {
+        let is_error = self.data.get("success").is_some_and(|v| v.get() == "false");
+        self.data.take("success");
+        let content = self.given()?;
+        let id = self.data.take_id("toolCallId").unwrap_or_default();
+        let message = Message::ToolResult(ToolResultMessage {
+            tool_call_id: id.clone(),
+            tool_name: self.data.take_string("toolName").unwrap_or_default(),
+            content,
+            is_error,
+            timestamp: self.millis(),
+        });
+        Ok(Said::Result(id, with_source(message.into(), self.source())))
+    }
+
+    /// Takes what a tool gave back: its content, or why it failed.
+    fn given(&mut self) -> Result<Vec<Content>, String> {
+        let Some(raw) = some(self.data.get("result")) else {
+            let error = some(self.data.get("error"));
+            let said = error.and_then(|error| {
+                let fields = object(Some(error));
+                let inner = fields.and_then(|fields| text(fields.get("message")));
+                inner.or_else(|| text(Some(error)))
+            });
+            return Ok(said.map(Content::text).into_iter().collect());
+        };
+        let Some(result) = object(Some(raw)) else {
+            self.data.take("result");
+            return contents(Some(raw), block);
+        };
+        let content = contents(result.get("content"), block)?;
+        let is_all = result
+            .iter()
+            .all(|(key, value)| key == "content" || value.get() == "null");
+        if is_all {
+            self.data.take("result");
+        }
+        Ok(content)
+    }
+
+    fn compaction(self) -> Said {
+        let failed = self.data.get("success").is_some_and(|v| v.get() == "false");
+        match text(self.data.get("summaryContent")).filter(|_| !failed) {
+            Some(summary) => Said::Compaction(user(vec![Content::text(summary)], None)),
+            None => Said::Note,
+        }
+    }
+}
+
+fn request(raw: &RawValue, spare_id: String) -> Result<Content, String> {
+    let mut fields = Fields::parse(raw.get())?;
+    let name = fields
+        .take_string("name")
+        .ok_or("a request without a name")?;
+    let id = fields.take_id("toolCallId").filter(|id| !id.is_empty());
+    let mut call = call(id.unwrap_or(spare_id), name);
+    arguments(&mut call, fields.take("arguments"))?;
+    if text(fields.get("type")).as_deref() == Some("function") {
+        fields.take("type");
+    }
+    if !fields.is_empty() {
+        call.extra.insert("source", fields.to_json()?);
+    }
+    Ok(Content::ToolCall(call))
+}
+
+fn block(raw: &RawValue) -> Result<Content, String> {
+    let plain = || {
+        let part = object(Some(raw))?;
+        let is_text = text(part.get("type"))? == "text" && part.iter().count() == 2;
+        let said: String = serde_json::from_str(part.get("text")?.get()).ok()?;
+        is_text.then(|| Content::text(said))
+    };
+    plain().map_or_else(|| other(raw), Ok)
+}

@@ -1,0 +1,66 @@
+//! The first pass: where the entries stand.
+
+use crate::import::blocks::{json, text};
+use crate::import::fields::Fields;
+use crate::import::lines::Place;
+use crate::model::Json;
+
+/// One entry.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) place: Place,
+    /// Its number among the entries that could be read; `None` if it could not.
+    pub(super) number: Option<usize>,
+}
+
+/// Everything that the first pass learns.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    pub(super) all: Vec<Entry>,
+    readable: usize,
+    pub(super) session: Option<String>,
+    pub(super) title: Option<String>,
+    pub(super) started: Option<String>,
+    pub(super) ended: Option<String>,
+    /// The session that this one was taken from, as the header says it.
+    pub(super) origin: Vec<(&'static str, Json)>,
+}
+
+impl Entries {
+    /// Takes the next entry.
+    pub(super) fn add(&mut self, entry: &Fields<'_>, place: Place) {
+        if let Some(time) = text(entry.get("timestamp")) {
+            self.started.get_or_insert_with(|| time.clone());
+            self.ended = Some(time);
+        }
+        match text(entry.get("type")).as_deref() {
+            Some("session") if self.session.is_none() => self.header(entry),
+            Some("session_info") => {
+                self.title = text(entry.get("name")).or(self.title.take());
+            }
+            _ => {}
+        }
+        self.all.push(Entry {
+            place,
+            number: Some(self.readable),
+        });
+        self.readable += 1;
+    }
+
+    /// Takes what is no entry.
+    pub(super) fn add_unreadable(&mut self, place: Place) {
+        self.all.push(Entry {
+            place,
+            number: None,
+        });
+    }
+
+    fn header(&mut self, entry: &Fields<'_>) {
+        self.session = text(entry.get("id"));
+        for key in ["parentSession", "branchedFrom", "cwd"] {
+            if let Some(value) = entry.get(key).and_then(|value| json(value).ok()) {
+                self.origin.push((key, value));
+            }
+        }
+    }
+}

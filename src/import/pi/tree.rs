@@ -1,0 +1,152 @@
+//! Where the messages of a session stand, and where a path leaves another.
+
+use std::collections::HashMap;
+
+use crate::import::telling::Spot;
+
+/// A message that was told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) spot: Spot,
+    /// How many messages of its turn stand before it.
+    pub(super) nth: u32,
+    /// The number of the entry.
+    pub(super) entry: usize,
+}
+
+/// An entry that others may name.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The entry before it on its path.
+    parent: Option<usize>,
+    /// The last message at or before it on its path, by its number among those told.
+    last: Option<usize>,
+    /// The message that it is itself.
+    own: Option<usize>,
+}
+
+/// Where the next entry hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Where the transcript stands.
+    On,
+    /// After another message (by its number), or before all.
+    From(Option<usize>),
+}
+
+/// The entries so far, as a tree.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    known: Vec<Known>,
+    ids: HashMap<String, usize>,
+    pub(super) told: Vec<Told>,
+    /// How many messages each turn has.
+    sizes: HashMap<Spot, u32>,
+}
+
+impl Tree {
+    /// Returns where an entry hangs that names its parent (`null`: none), or names none.
+    pub(super) fn way(&self, parent: Option<Option<&str>>) -> Way {
+        let last = self.told.len().checked_sub(1);
+        let hangs = match self.parent(parent) {
+            Parent::Entry(entry) => self.known[entry].last,
+            Parent::Root => None,
+            Parent::Before => return Way::On,
+        };
+        match hangs == last {
+            true => Way::On,
+            false => Way::From(hangs),
+        }
+    }
+
+    fn parent(&self, parent: Option<Option<&str>>) -> Parent {
+        match parent {
+            None => Parent::Before,
+            Some(None) => Parent::Root,
+            // A parent that is not here stands before the beginning of the file.
+            Some(Some(id)) => match self.ids.get(id) {
+                Some(entry) => Parent::Entry(*entry),
+                None => Parent::Before,
+            },
+        }
+    }
+
+    /// Notes the next entry; `spot` is where its message stands, if it is one.
+    pub(super) fn add(
+        &mut self,
+        id: Option<String>,
+        parent: Option<Option<&str>>,
+        spot: Option<Spot>,
+    ) {
+        let number = self.known.len();
+        let parent = match self.parent(parent) {
+            Parent::Entry(entry) => Some(entry),
+            Parent::Root => None,
+            Parent::Before => number.checked_sub(1),
+        };
+        let own = spot.map(|spot| self.tell(spot, number));
+        let last = own.or_else(|| self.known[parent?].last);
+        self.known.push(Known { parent, last, own });
+        if let Some(id) = id {
+            self.ids.insert(id, number);
+        }
+    }
+
+    /// Notes a message of entry `entry` that is told.
+    pub(super) fn tell(&mut self, spot: Spot, entry: usize) -> usize {
+        let size = self.sizes.entry(spot).or_insert(0);
+        self.told.push(Told {
+            spot,
+            nth: *size,
+            entry,
+        });
+        *size += 1;
+        self.told.len() - 1
+    }
+
+    /// Whether a message is the last of its turn.
+    pub(super) fn ends_turn(&self, told: Told) -> bool {
+        self.sizes.get(&told.spot) == Some(&(told.nth + 1))
+    }
+
+    /// Returns the messages of the turn of `told` up to it.
+    pub(super) fn turn_so_far(&self, told: Told) -> Vec<Told> {
+        let of_turn = self.told.iter().filter(|other| other.spot == told.spot);
+        of_turn
+            .filter(|other| other.nth <= told.nth)
+            .copied()
+            .collect()
+    }
+
+    /// Returns the number of the entry with an id.
+    pub(super) fn entry(&self, id: &str) -> Option<usize> {
+        self.ids.get(id).copied()
+    }
+
+    /// Returns the first message at or after entry `first`, on the path of the next entry, whose
+    /// parent is named as in [`Tree::way`].
+    pub(super) fn first_kept(&self, first: usize, parent: Option<Option<&str>>) -> Option<Told> {
+        let mut at = match self.parent(parent) {
+            Parent::Entry(entry) => Some(entry),
+            Parent::Root => None,
+            Parent::Before => self.known.len().checked_sub(1),
+        };
+        let mut kept = None;
+        while let Some(entry) = at.filter(|entry| *entry >= first) {
+            kept = self.known[entry].own.or(kept);
+            if entry == first {
+                return Some(self.told[kept?]);
+            }
+            at = self.known[entry].parent;
+        }
+        None
+    }
+}
+
+enum Parent {
+    Entry(usize),
+    /// The entry begins a path.
+    Root,
+    /// The entry goes on from the one before it.
+    Before,
+}
