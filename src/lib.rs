@@ -37,7 +37,8 @@
 //! [`import`], [`recorder`], [`export`] and [`replay`] ways in and out, [`inspect`] and
 //! [`search`](mod@search) ways to look, [`redact`] and [`retention`] what is not kept,
 //! [`backup`](mod@backup) copies all of it. `ARCHITECTURE.md` draws
-//! the map.
+//! the map. With the feature `tokio`, `AsyncStore` is the same from async code; with `phi-core`,
+//! `phi` holds adapters for that crate.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -45,6 +46,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+#[cfg(feature = "tokio")]
+mod async_store;
 pub mod backup;
 pub mod compaction;
 mod compactor;
@@ -63,6 +66,8 @@ pub mod search;
 pub mod store;
 pub mod tokens;
 
+#[cfg(feature = "tokio")]
+pub use async_store::{AsyncError, AsyncRecorder, AsyncStore};
 pub use compaction::*;
 pub use compactor::{Compactor, CompactorError, NextCall};
 pub use context::{

@@ -61,7 +61,7 @@ impl SessionRecorder<'_> {
 
     fn begin(&self, start: &AgentStart, event: &AgentEvent) -> RecordResult<Driven> {
         let group = self.announced.get(&start.loop_id);
-        writing(self.store, |write| {
+        writing(&*self.store, |write| {
             let owner = session_of(write, start, &self.options.formation)?;
             if self.options.redact {
                 super::secrets::mark(write, owner.key)?;
@@ -89,7 +89,7 @@ impl SessionRecorder<'_> {
             return Err(contradiction("it was announced in another session"));
         }
         let now = (self.options.clock)();
-        writing(self.store, |write| {
+        writing(&*self.store, |write| {
             lease::hold(write, &pending.lease, now)?;
             let mut row = write.loop_by_key(pending.in_loop)?;
             if row.parent_loop_id != start.parent_loop_id {
@@ -123,7 +123,7 @@ impl SessionRecorder<'_> {
             return Err(RecordError::AlreadyBegun(loop_id.to_string()));
         }
         let options = &self.options;
-        let taken = writing(self.store, |write| {
+        let taken = writing(&*self.store, |write| {
             let owner = write
                 .session(session)?
                 .ok_or_else(|| StoreError::NoSession(session.to_string()))?;

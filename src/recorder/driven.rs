@@ -319,7 +319,7 @@ impl Driven {
         ] {
             extra.insert(key, Json::parse(&text).unwrap_or_default());
         }
-        let id = serde_json::json!({"loop_id": self.loop_id, "turn_index": turn.index});
+        let id = serde_json::json!({"loopId": self.loop_id, "turnIndex": turn.index});
         Some(Turn {
             turn_id: Json::of(&id).ok(),
             triggered_by: turn.triggered_by.clone(),

@@ -20,6 +20,7 @@ mod usage;
 mod write;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -145,7 +146,7 @@ pub struct Resumed {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct SessionRecorder<'a> {
-    store: &'a dyn SessionStore,
+    store: Store<'a>,
     options: RecorderOptions,
     driven: BTreeMap<LoopId, Driven>,
     /// Loops that were announced and are stored as pending.
@@ -156,9 +157,39 @@ pub struct SessionRecorder<'a> {
     redactor: Option<Redactor>,
 }
 
+/// The store of a recorder.
+#[derive(Clone)]
+enum Store<'a> {
+    Borrowed(&'a dyn SessionStore),
+    Shared(Arc<dyn SessionStore>),
+}
+
+impl<'a> Deref for Store<'a> {
+    type Target = dyn SessionStore + 'a;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Borrowed(store) => *store,
+            Self::Shared(store) => &**store,
+        }
+    }
+}
+
+impl SessionRecorder<'static> {
+    /// A recorder that drives no loop yet, for where nothing can be borrowed: another thread, or a
+    /// struct that holds both.
+    pub fn shared(store: Arc<dyn SessionStore>, options: RecorderOptions) -> Self {
+        Self::on(Store::Shared(store), options)
+    }
+}
+
 impl<'a> SessionRecorder<'a> {
     /// A recorder that drives no loop yet.
     pub fn new(store: &'a dyn SessionStore, options: RecorderOptions) -> Self {
+        Self::on(Store::Borrowed(store), options)
+    }
+
+    fn on(store: Store<'a>, options: RecorderOptions) -> Self {
         Self {
             store,
             options,
@@ -268,9 +299,11 @@ impl<'a> SessionRecorder<'a> {
     /// [`StoreError::LeaseLost`] if another driver took the loop.
     pub fn heartbeat(&mut self, loop_id: &LoopId) -> RecordResult<()> {
         let now = (self.options.clock)();
-        let store = self.store;
+        let store = self.store.clone();
         let lease = &self.driving("heartbeat", loop_id)?.lease;
-        Ok(store::write(store, |write| lease::hold(write, lease, now))?)
+        Ok(store::write(&*store, |write| {
+            lease::hold(write, lease, now)
+        })?)
     }
 
     /// Lets a loop go without ending it, for another recorder to resume. What waits for the end of
@@ -281,7 +314,7 @@ impl<'a> SessionRecorder<'a> {
     pub fn let_go(&mut self, loop_id: &LoopId) -> RecordResult<()> {
         let now = (self.options.clock)();
         let lease = self.driving("let_go", loop_id)?.lease.clone();
-        let done = store::write(self.store, |write| lease::release(write, &lease, now));
+        let done = store::write(&*self.store, |write| lease::release(write, &lease, now));
         if matches!(done, Ok(()) | Err(StoreError::LeaseLost { .. })) {
             self.driven.remove(loop_id);
         }

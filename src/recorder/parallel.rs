@@ -67,7 +67,7 @@ impl SessionRecorder<'_> {
 
     fn store_pending(&self, start: &ParallelLoopStart) -> RecordResult<Vec<(LoopId, Driven)>> {
         let formation = &self.options.formation;
-        writing(self.store, |write| {
+        writing(&*self.store, |write| {
             let owner = new_session(write, &start.session_id, None, formation)?;
             if self.options.redact {
                 super::secrets::mark(write, owner.key)?;
@@ -89,7 +89,7 @@ impl SessionRecorder<'_> {
     }
 
     pub(super) fn parallel_end(&mut self, end: &ParallelLoopEnd) -> RecordResult<Recorded> {
-        let all = writing(self.store, |write| {
+        let all = writing(&*self.store, |write| {
             let (rows, all) = group_of(write.as_read(), end)?;
             for row in &rows {
                 self.judge(write, row, &all, end)?;

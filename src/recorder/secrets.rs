@@ -17,7 +17,7 @@ impl SessionRecorder<'_> {
         }
         let mut redactor = match self.redactor.take() {
             Some(redactor) => redactor,
-            None => Redactor::new(&store::read(self.store, |read| read.import_key())?),
+            None => Redactor::new(&store::read(&*self.store, |read| read.import_key())?),
         };
         let done = without_secrets(&mut redactor, event);
         self.redactor = Some(redactor);

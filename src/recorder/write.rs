@@ -25,10 +25,10 @@ impl SessionRecorder<'_> {
         if let Some(key) = &start.idempotency_key {
             check_id("idempotency_key", key)?;
         }
-        let (store, now) = (self.store, (self.options.clock)());
+        let (store, now) = (self.store.clone(), (self.options.clock)());
         let driven = self.driving(event.name(), &start.loop_id)?;
         let turn = driven.check_call(&start.tool_call_id)?;
-        let row = writing(store, |write| {
+        let row = writing(&*store, |write| {
             lease::hold(write, &driven.lease, now)?;
             calls::start(write, driven, start, turn)
         })?;
@@ -41,10 +41,10 @@ impl SessionRecorder<'_> {
     }
 
     pub(super) fn turn_end(&mut self, end: &TurnEnd, event: &AgentEvent) -> RecordResult<Recorded> {
-        let (store, now) = (self.store, (self.options.clock)());
+        let (store, now) = (self.store.clone(), (self.options.clock)());
         let driven = self.driving(event.name(), &end.loop_id)?;
         let messages = driven.turn_messages(end)?;
-        let appended = writing(store, |write| {
+        let appended = writing(&*store, |write| {
             lease::hold(write, &driven.lease, now)?;
             let told: Vec<AgentMessage> = [&end.message]
                 .into_iter()
@@ -66,7 +66,7 @@ impl SessionRecorder<'_> {
     }
 
     pub(super) fn agent_end(&mut self, end: &AgentEnd) -> RecordResult<Recorded> {
-        let (store, now) = (self.store, (self.options.clock)());
+        let (store, now) = (self.store.clone(), (self.options.clock)());
         let driven = self.driving("agentEnd", &end.loop_id)?;
         let messages = driven.last_messages(end);
         let status = driven.status_after(end);
@@ -75,7 +75,7 @@ impl SessionRecorder<'_> {
             messages: Vec::new(),
             ..end.clone()
         });
-        writing(store, |write| {
+        writing(&*store, |write| {
             lease::hold(write, &driven.lease, now)?;
             put(write, driven, &messages, &[], Some(&event), store.counter())?;
             put_children(write, driven)?;

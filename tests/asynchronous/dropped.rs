@@ -1,0 +1,165 @@
+//! Futures dropped at random moments: a whole turn or none, and each acknowledged turn once.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use loopstore::recorder::event::*;
+use loopstore::*;
+
+use super::stage::*;
+
+/// What became of the turns: which were acknowledged, which were dropped before the first poll.
+#[derive(Default)]
+struct Ledger {
+    acknowledged: BTreeSet<u32>,
+    unpolled: BTreeSet<u32>,
+    dropped: BTreeSet<u32>,
+}
+
+impl Ledger {
+    /// Polls the future of a turn for a random time, or not at all.
+    fn drive<T, E: std::fmt::Debug>(
+        &mut self,
+        random: &mut Random,
+        at: u32,
+        future: impl Future<Output = Result<T, E>>,
+    ) {
+        match random.below(8) {
+            0 => {
+                drop(future);
+                self.unpolled.insert(at);
+            }
+            // Long enough, so that some are acknowledged on a slow machine too.
+            1 | 2 => self.noted(at, poll_for(future, Duration::from_secs(30))),
+            _ => {
+                let time = Duration::from_micros(random.below(1500));
+                self.noted(at, poll_for(future, time));
+            }
+        }
+    }
+
+    fn noted<T, E: std::fmt::Debug>(&mut self, at: u32, done: Option<Result<T, E>>) {
+        match done {
+            Some(done) => {
+                done.unwrap();
+                self.acknowledged.insert(at);
+            }
+            None => {
+                self.dropped.insert(at);
+            }
+        }
+    }
+
+    /// Compares with the turn index of each stored message.
+    fn check(&self, stored: &[u32]) {
+        for at in &self.acknowledged {
+            let times = stored.iter().filter(|index| *index == at).count();
+            assert_eq!(times, 3, "turn {at} was acknowledged");
+        }
+        for turn in stored.chunks(3) {
+            assert_eq!(turn, [turn[0]; 3], "a turn is whole");
+            assert!(!self.unpolled.contains(&turn[0]), "turn {turn:?} is there");
+        }
+        let distinct: BTreeSet<&u32> = stored.iter().collect();
+        assert_eq!(distinct.len() * 3, stored.len(), "no turn is there twice");
+        assert!(!self.acknowledged.is_empty() && !self.dropped.is_empty());
+    }
+}
+
+#[test]
+fn a_dropped_append_leaves_a_whole_turn_or_none() {
+    let (store, runtime) = (store_with(&["l"]), runtime());
+    let (mut random, mut ledger) = (Random(7), Ledger::default());
+    {
+        let (_inside, session, id) = (runtime.enter(), session_id(), loop_id("l"));
+        for at in 0..200 {
+            let append = store.append(&session, Some(&id), turn(at));
+            ledger.drive(&mut random, at, append);
+        }
+    }
+    // Waits for what still runs on the pool.
+    drop(runtime);
+    ledger.check(&stored(&store, "l"));
+}
+
+#[test]
+fn a_runtime_that_ends_leaves_whole_turns() {
+    let store = store_with(&["l"]);
+    for round in 0..20 {
+        let runtime = runtime();
+        let inside = runtime.enter();
+        let (session, id) = (session_id(), loop_id("l"));
+        for at in 0..5 {
+            let append = store.append(&session, Some(&id), turn(round * 5 + at));
+            let _ = poll_for(append, Duration::ZERO);
+        }
+        drop(inside);
+        runtime.shutdown_background();
+    }
+    // A write waits for those that were left running.
+    runtime()
+        .block_on(store.append(&session_id(), Some(&loop_id("l")), turn(1000)))
+        .unwrap();
+    let stored = stored(&store, "l");
+    assert!(stored.chunks(3).all(|turn| turn == [turn[0]; 3]));
+    assert!(stored.contains(&1000));
+}
+
+fn told(at: u32) -> Vec<AgentEvent> {
+    let mut events = vec![AgentEvent::TurnStart(TurnStart::new(loop_id("r"), at))];
+    for message in turn(at) {
+        events.push(AgentEvent::MessageStart(MessageStart::new(
+            loop_id("r"),
+            message.clone(),
+        )));
+        events.push(AgentEvent::MessageEnd(MessageEnd::new(
+            loop_id("r"),
+            message,
+        )));
+    }
+    events.push(AgentEvent::TurnEnd(TurnEnd::new(loop_id("r"))));
+    events
+}
+
+#[test]
+fn dropped_records_stay_whole_and_in_order() {
+    let (store, runtime) = (store_with(&[]), runtime());
+    let recorder = store.recorder(RecorderOptions::default());
+    let start = AgentEvent::AgentStart(AgentStart::new(session_id(), loop_id("r")));
+    runtime.block_on(recorder.record(start)).unwrap();
+    let (mut random, mut ledger) = (Random(11), Ledger::default());
+    {
+        let _inside = runtime.enter();
+        for at in 0..150 {
+            let record = recorder.call(move |recorder| {
+                told(at)
+                    .into_iter()
+                    .try_for_each(|event| recorder.record(event).map(drop))
+            });
+            ledger.drive(&mut random, at, record);
+        }
+    }
+    // The end waits for all before it.
+    let end = AgentEvent::AgentEnd(AgentEnd::new(loop_id("r")));
+    runtime.block_on(recorder.record(end)).unwrap();
+    let stored = stored(&store, "r");
+    ledger.check(&stored);
+    assert!(stored.is_sorted(), "{stored:?}");
+}
+
+#[test]
+fn events_recorded_one_by_one_are_durable_at_the_end_of_their_turn() {
+    let (store, runtime) = (store_with(&[]), runtime());
+    let recorder = store.recorder(RecorderOptions::default());
+    let start = AgentEvent::AgentStart(AgentStart::new(session_id(), loop_id("r")));
+    let ends = told(0).len();
+    runtime.block_on(async {
+        recorder.record(start).await.unwrap();
+        for (nth, event) in told(0).into_iter().enumerate() {
+            let recorded = recorder.record(event).await.unwrap();
+            let is_last = nth + 1 == ends;
+            assert_eq!(matches!(recorded, Recorded::Turn(_)), is_last);
+            assert_eq!(stored(&store, "r").len(), if is_last { 3 } else { 0 });
+        }
+    });
+}
