@@ -58,6 +58,8 @@ pub mod import;
 pub mod inspect;
 pub mod model;
 pub mod orchestrate;
+#[cfg(feature = "phi-core")]
+pub mod phi;
 pub mod recorder;
 pub mod redact;
 pub mod replay;

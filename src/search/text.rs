@@ -13,11 +13,16 @@ pub(super) struct Said {
     pub(super) tools: Vec<String>,
 }
 
+/// The kind of the extensions of a log of events: copies of what is said elsewhere, again and again.
+const LOGGED: &str = "phi-core-event";
+
 /// Returns what is searched of a message: texts and thinking, names and arguments of tools, results,
-/// and what stands in blocks and notes of other kinds. Images and signatures are left out.
+/// and what stands in blocks and notes of other kinds. Images, signatures and logged events are left
+/// out.
 pub(super) fn said(message: AgentMessage) -> Said {
     let mut said = Said::default();
     match message {
+        AgentMessage::Extension(extension) if extension.kind == LOGGED => {}
         AgentMessage::Extension(extension) => {
             said.pieces.push(extension.kind);
             said.pieces.push(plain(&extension.data));

@@ -1,0 +1,58 @@
+//! Errors of the store as phi-core knows them.
+
+use std::error::Error;
+use std::io;
+
+use phi_core::SessionError;
+
+use crate::async_store::AsyncError;
+use crate::export::ExportError;
+use crate::import::ImportError;
+use crate::recorder::RecordError;
+use crate::store::StoreError;
+
+/// Why an adapter could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Returns the error that phi-core has for this one; `session` is what was asked for.
+pub(super) fn told(error: AsyncError<Refused>, session: &str) -> SessionError {
+    match error {
+        AsyncError::Failed(refused) => of_refused(refused, session),
+        other => SessionError::Task(other.to_string()),
+    }
+}
+
+fn of_refused(refused: Refused, session: &str) -> SessionError {
+    let session_id = session.to_owned();
+    match refused {
+        Refused::Json(error) => SessionError::Serialize(error),
+        Refused::Store(StoreError::NoSession(_))
+        | Refused::Export(ExportError::Store(StoreError::NoSession(_))) => {
+            SessionError::NotFound { session_id }
+        }
+        Refused::Store(error) | Refused::Record(RecordError::Store(error)) if is_held(&error) => {
+            SessionError::Locked { session_id }
+        }
+        other => SessionError::Io(io::Error::other(Box::<dyn Error + Send + Sync>::from(
+            other,
+        ))),
+    }
+}
+
+fn is_held(error: &StoreError) -> bool {
+    matches!(error, StoreError::Busy | StoreError::LeaseHeld { .. })
+}

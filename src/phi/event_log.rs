@@ -1,0 +1,264 @@
+//! phi-core's log of events over a loopstore database.
+//!
+//! The log of a session is a loop of extensions, in a session of its own, so that it is no part of
+//! any context. An event's place in that loop is its ordinal: it cannot be missing, and it goes on
+//! after a restart.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use phi_core::session::{EventLog, SessionError};
+
+use super::error::{Refused, told};
+use crate::async_store::{AsyncError, AsyncStore};
+use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId};
+use crate::store::append::append;
+use crate::store::session::{create_loop, create_session};
+use crate::store::{
+    self, LoopRow, SessionRow, SessionStore, StoreError, StoreRead, StoreResult, StoreWrite,
+};
+
+/// What the session of a log has for its agent and its loop, and before the id of its session.
+const LOG: &str = "phi-core-events";
+/// The kind of the extensions; search leaves it out.
+const KIND: &str = "phi-core-event";
+
+/// A durable log of events in a loopstore database.
+///
+/// `append` gives the next ordinal at once and leaves the writing to a task, which writes all that
+/// waits in one transaction. What cannot be written (the database is locked, say) waits for the next
+/// try: `flush` tries, and says what was wrong. One log writes for a session at a time.
+///
+/// The log of session `s` is the session `phi-core-events/s` of the database.
+#[derive(Clone)]
+pub struct PhiEventLog {
+    log: Arc<Log>,
+}
+
+struct Log {
+    store: AsyncStore,
+    queue: Mutex<Queue>,
+    /// Held while a batch is written.
+    writing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// The last ordinal that was given, by session.
+    last: HashMap<String, u64>,
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Clone)]
+struct Waiting {
+    session: String,
+    ordinal: u64,
+    event: Json,
+}
+
+impl PhiEventLog {
+    /// Logs in this database.
+    pub fn new(store: AsyncStore) -> Self {
+        let log = Log {
+            store,
+            queue: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
+        };
+        Self { log: Arc::new(log) }
+    }
+}
+
+#[async_trait]
+impl EventLog for PhiEventLog {
+    async fn append(
+        &self,
+        session_id: &str,
+        event: phi_core::AgentEvent,
+    ) -> Result<u64, SessionError> {
+        let event = Json::of(&event)?;
+        if !self.log.knows(session_id) {
+            let wanted = session_id.to_owned();
+            let stored = self
+                .log
+                .call(session_id, move |store| length(store, &wanted));
+            let stored = stored.await?;
+            let mut queue = self.log.queue();
+            queue.last.entry(session_id.to_owned()).or_insert(stored);
+        }
+        let ordinal = self.log.queue().push(session_id, event);
+        let log = Arc::clone(&self.log);
+        // Its errors are told by `flush`.
+        tokio::spawn(async move { log.write().await });
+        Ok(ordinal)
+    }
+
+    async fn read_since(
+        &self,
+        session_id: &str,
+        since: u64,
+    ) -> Result<Vec<(u64, phi_core::AgentEvent)>, SessionError> {
+        let wanted = session_id.to_owned();
+        self.log
+            .call(session_id, move |store| events(store, &wanted, since))
+            .await
+    }
+
+    async fn flush(&self, session_id: &str) -> Result<(), SessionError> {
+        let log = Arc::clone(&self.log);
+        // A task of its own: a flush that is dropped must not leave a batch half written.
+        let written = tokio::spawn(async move { log.write().await }).await;
+        match written {
+            Ok(done) => done.map_err(|error| told(error, session_id)),
+            Err(error) => Err(SessionError::Task(error.to_string())),
+        }
+    }
+}
+
+impl Log {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn knows(&self, session: &str) -> bool {
+        self.queue().last.contains_key(session)
+    }
+
+    async fn call<T: Send + 'static>(
+        &self,
+        session: &str,
+        work: impl FnOnce(&dyn SessionStore) -> Result<T, Refused> + Send + 'static,
+    ) -> Result<T, SessionError> {
+        let done = self.store.call(work).await;
+        done.map_err(|error: AsyncError<Refused>| told(error, session))
+    }
+
+    /// Writes all that waits; what cannot be written waits on.
+    async fn write(&self) -> Result<(), AsyncError<Refused>> {
+        let _one_at_a_time = self.writing.lock().await;
+        let batch = std::mem::take(&mut self.queue().waiting);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let copy = batch.clone();
+        let done = self.store.call(move |store| write_batch(store, copy)).await;
+        if done.is_err() {
+            self.queue().waiting.splice(0..0, batch);
+        }
+        done
+    }
+}
+
+impl Queue {
+    fn push(&mut self, session: &str, event: Json) -> u64 {
+        let last = self.last.entry(session.to_owned()).or_default();
+        *last += 1;
+        let ordinal = *last;
+        self.waiting.push(Waiting {
+            session: session.to_owned(),
+            ordinal,
+            event,
+        });
+        ordinal
+    }
+}
+
+/// Whether a session is a log of events.
+pub(super) fn is_log(row: &SessionRow) -> bool {
+    row.agent_id.as_deref() == Some(LOG) && row.session_id.as_str().starts_with(LOG)
+}
+
+fn log_id(session: &str) -> StoreResult<SessionId> {
+    SessionId::new(format!("{LOG}/{session}"))
+        .map_err(|error| StoreError::Invalid(format!("the session's id: {error}")))
+}
+
+fn log_loop(read: &dyn StoreRead, session: &str) -> StoreResult<Option<LoopRow>> {
+    let Some(owner) = read.session(&log_id(session)?)? else {
+        return Ok(None);
+    };
+    owner
+        .current_loop
+        .map(|key| read.loop_by_key(key))
+        .transpose()
+}
+
+/// Returns how many events a session has.
+fn length(store: &dyn SessionStore, session: &str) -> Result<u64, Refused> {
+    let row = store::read(store, |read| log_loop(read, session))?;
+    Ok(row.map_or(0, |row| u64::from(row.totals.next_seq)))
+}
+
+fn events(
+    store: &dyn SessionStore,
+    session: &str,
+    since: u64,
+) -> Result<Vec<(u64, phi_core::AgentEvent)>, Refused> {
+    let mut texts = Vec::new();
+    let first = u32::try_from(since).unwrap_or(u32::MAX);
+    store::read(store, |read| {
+        let Some(row) = log_loop(read, session)? else {
+            return Ok(());
+        };
+        read.messages(row.key, first..u32::MAX, &mut |message| {
+            let ordinal = u64::from(message.seq) + 1;
+            if let AgentMessage::Extension(event) = store::decode(read, message.body)? {
+                texts.push((ordinal, event.data));
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    })?;
+    let read = |(ordinal, event): (u64, Json)| Ok((ordinal, event.read()?));
+    texts.into_iter().map(read).collect()
+}
+
+fn write_batch(store: &dyn SessionStore, batch: Vec<Waiting>) -> Result<(), Refused> {
+    store::write(store, |write| {
+        let mut by_session: Vec<(String, Vec<Waiting>)> = Vec::new();
+        for waiting in batch {
+            match by_session.iter_mut().find(|(id, _)| *id == waiting.session) {
+                Some((_, events)) => events.push(waiting),
+                None => by_session.push((waiting.session.clone(), vec![waiting])),
+            }
+        }
+        by_session
+            .into_iter()
+            .try_for_each(|(session, events)| write_events(write, store, &session, events))
+    })?;
+    Ok(())
+}
+
+fn write_events(
+    write: &mut dyn StoreWrite,
+    store: &dyn SessionStore,
+    session: &str,
+    events: Vec<Waiting>,
+) -> StoreResult<()> {
+    let row = match log_loop(write.as_read(), session)? {
+        Some(row) => row,
+        None => begin(write, session)?,
+    };
+    let next = u64::from(row.totals.next_seq) + 1;
+    if let Some(first) = events.first().filter(|first| first.ordinal != next) {
+        return Err(StoreError::Invalid(format!(
+            "event {} of session `{session}` cannot be written: another log has written up to {}",
+            first.ordinal,
+            next - 1
+        )));
+    }
+    let extensions = events.into_iter().map(|waiting| {
+        let event = AgentMessage::extension(KIND, waiting.event);
+        event.into()
+    });
+    append(write, row.key, extensions.collect(), store.counter()).map(drop)
+}
+
+fn begin(write: &mut dyn StoreWrite, session: &str) -> StoreResult<LoopRow> {
+    let log = Session::new(log_id(session)?, LOG);
+    let title = format!("Events of phi-core session {session}");
+    let owner = create_session(write, &log, Some(title), None)?;
+    let id = LoopId::new(LOG).map_err(|error| StoreError::Invalid(error.to_string()))?;
+    let key = create_loop(write, owner, &LoopRecord::new(id, None))?;
+    write.loop_by_key(key)
+}
