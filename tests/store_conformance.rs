@@ -994,19 +994,22 @@ fn what_leaves_the_index_is_not_found_and_can_come_again(store: &dyn SessionStor
         remove_loop(write, row.key, 1)
     })
     .unwrap();
+    // An index may be thrown away whole, but must know what it lacks.
     let rest = [(row.key, 0), (other.key, 0), (other.key, 1)];
-    assert_eq!(finds(store, &asks("two"), &any), rest);
-    assert_eq!(finds(store, &asks("onest"), &any), [(other.key, 2)]);
+    let left = finds(store, &asks("two"), &any);
+    assert!(left.iter().all(|place| rest.contains(place)), "{left:?}");
     let seqs = read(store, |read| read.unindexed_seqs(row.key)).unwrap();
-    assert_eq!(seqs, 1..6);
+    assert!(seqs.start <= 1 && seqs.end == 6, "{seqs:?}");
     write(store, |write| {
-        write.index(row.key, 1..2, &[entry(1, "three")])
+        write.index(row.key, seqs.start..2, &[entry(1, "three")])
     })
     .unwrap();
     assert_eq!(finds(store, &asks("three"), &any), [(row.key, 1)]);
-    assert_eq!(finds(store, &asks("two"), &any), rest);
+    let again = finds(store, &asks("two"), &any);
+    assert!(!again.contains(&(row.key, 1)), "{again:?}");
     write(store, |write| remove_session(write, other.session)).unwrap();
-    assert_eq!(finds(store, &asks("two"), &any), rest[..1]);
+    let left = finds(store, &asks("two"), &any);
+    assert!(left.iter().all(|(key, _)| *key == row.key), "{left:?}");
     let open = read(store, |read| read.unindexed()).unwrap();
     assert_eq!(open, [row.key, other.key]);
 }
@@ -1026,9 +1029,13 @@ fn a_removed_message_leaves_the_index(store: &dyn SessionStore) {
     })
     .unwrap();
     write(store, |write| write.remove_unsealed(key, 3, 1)).unwrap();
-    assert_eq!(finds(store, &asks("old"), &any), [(key, 2)]);
+    let left = finds(store, &asks("old"), &any);
+    assert!(left.is_empty() || left == [(key, 2)], "{left:?}");
     let seqs = read(store, |read| read.unindexed_seqs(key)).unwrap();
-    assert_eq!(seqs.start, 3);
+    assert!(
+        seqs.start == if left.is_empty() { 0 } else { 3 },
+        "{seqs:?}"
+    );
     assert_eq!(read(store, |read| read.unindexed()).unwrap(), [key]);
 }
 

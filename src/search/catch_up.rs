@@ -1,12 +1,12 @@
 //! Bringing the index up to date, in short transactions so that nobody who records waits long.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
 use super::text::said;
 use super::words::VERSION;
 use crate::store::index::IndexEntry;
-use crate::store::{self, LoopKey, SessionStore, StoreResult, StoreWrite};
+use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult, StoreWrite};
 
 /// Messages that one transaction takes in at most.
 const BATCH_MESSAGES: u32 = 256;
@@ -65,7 +65,15 @@ fn far(store: &dyn SessionStore) -> StoreResult<Indexed> {
 
 /// Takes in what is missing in an index of this version.
 fn catch_up(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> StoreResult<()> {
-    let loops = store::read(store, |read| read.unindexed())?;
+    let loops = store::read(store, |read| {
+        let mut loops = Vec::new();
+        for in_loop in read.unindexed()? {
+            if !to_index(read, in_loop)?.is_empty() {
+                loops.push(in_loop);
+            }
+        }
+        Ok(loops)
+    })?;
     if loops.is_empty() {
         return Ok(());
     }
@@ -95,6 +103,14 @@ fn catch_up(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Stor
     Ok(())
 }
 
+/// Returns the messages of a loop that an index is to take in. What is not sealed may still be replaced,
+/// and an index gives nothing back; a search looks through it as it stands.
+fn to_index(read: &dyn StoreRead, in_loop: LoopKey) -> StoreResult<Range<u32>> {
+    let open = read.unindexed_seqs(in_loop)?;
+    let sealed = read.loop_by_key(in_loop)?.totals.sealed_seq;
+    Ok(open.start..open.end.min(sealed))
+}
+
 /// One transaction's worth.
 #[derive(Default)]
 struct Batch {
@@ -109,7 +125,7 @@ impl Batch {
 
     /// Takes in messages of a loop; tells whether these were all.
     fn take_in(&mut self, write: &mut dyn StoreWrite, in_loop: LoopKey) -> StoreResult<bool> {
-        let open = write.unindexed_seqs(in_loop)?;
+        let open = to_index(write.as_read(), in_loop)?;
         let mut entries: Vec<IndexEntry> = Vec::new();
         let mut after = open.end;
         write.messages(in_loop, open.clone(), &mut |row| {

@@ -295,7 +295,7 @@ fn a_hit_in_json_is_pinned() {
           "disposition": null
         }
       ],
-      "indexed": 2,
+      "indexed": 1,
       "next": null
     }
     "#);
