@@ -239,6 +239,10 @@ fn contexts_are_equal_or_a_known_defect_explains_why_not() {
     assert!(tally.equal > sessions, "{tally:?}");
     assert!(tally.equal_after_compaction > sessions / 4, "{tally:?}");
     assert!(tally.repaired > sessions / 4, "{tally:?}");
+    if sessions < 1500 {
+        return;
+    }
+    // So many meet every defect that is listed.
     let shown: Vec<&Defect> = tally.explained.keys().collect();
     assert_eq!(shown, ALL.iter().collect::<Vec<_>>(), "all of them");
 }
