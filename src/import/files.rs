@@ -5,6 +5,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use super::ahead;
 use super::head::head;
 use super::report::ImportReport;
 use super::writer::{Origin, StoreSink};
@@ -371,7 +372,7 @@ fn import_and_keep(
             }
             let sink = StoreSink::new(write, store.counter(), origin.clone(), only.clone())?;
             let mut sink = sink.redacting(options.redact);
-            importer.import(source, &mut sink)?;
+            ahead::import(importer, source, &mut sink)?;
             let report = sink.finish()?;
             if !options.without_source && only.is_none() && !report.sessions.is_empty() {
                 keep(write, source, importer.format(), &report.sessions)?;

@@ -9,6 +9,7 @@
 //! transcripts in `tests/fixtures/` and a room in `tests/transcripts/`.
 
 mod adk;
+mod ahead;
 mod blocks;
 mod claude_code;
 mod codex;
@@ -189,8 +190,8 @@ pub struct Source<'a> {
 }
 
 /// A buffered reader that can go back.
-pub trait ReadSeek: BufRead + Seek {}
-impl<T: BufRead + Read + Seek> ReadSeek for T {}
+pub trait ReadSeek: BufRead + Seek + Send {}
+impl<T: BufRead + Read + Seek + Send> ReadSeek for T {}
 
 /// Returns where SQLite keeps the write-ahead log of a file.
 pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
