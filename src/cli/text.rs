@@ -127,7 +127,7 @@ pub fn share(part: u64, whole: u64) -> String {
 pub fn secrets(counts: &std::collections::BTreeMap<String, u64>) -> String {
     let all: u64 = counts.values().sum();
     if all == 0 {
-        return "no secrets found".into();
+        return "nothing new to redact".into();
     }
     let each = counts
         .iter()

@@ -4,6 +4,7 @@
 //! transaction of its own, which looks again whether anything happened to them since.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
 
 use serde::Serialize;
 
@@ -139,7 +140,11 @@ struct Plan {
 impl Plan {
     fn of(scan: &dyn StoreScan, request: &PruneRequest) -> StoreResult<Self> {
         let rows: Vec<SessionRow> = scan.sessions()?;
-        let old = old_enough(&rows, request);
+        let each = rows
+            .iter()
+            .map(|row| Ok((row.key, last_active(scan, row)?)));
+        let active = each.collect::<StoreResult<HashMap<_, _>>>()?;
+        let old = old_enough(&rows, &active, request);
         let mut plan = Self {
             groups: Vec::new(),
             kept: Vec::new(),
@@ -152,7 +157,8 @@ impl Plan {
                 plan.take(scan, group, &old)?;
             }
         }
-        let age = |group: &Group| group.iter().map(|(row, _)| last_active(row)).max();
+        let at = |(row, _): &(SessionRow, Pruned)| active.get(&row.key).copied();
+        let age = |group: &Group| group.iter().map(at).max();
         plan.groups.sort_by_key(age);
         Ok(plan)
     }
@@ -190,26 +196,52 @@ impl Plan {
     }
 }
 
-/// Returns when something last happened in a session; what has no time is older than all else.
-fn last_active(row: &SessionRow) -> i64 {
-    let times = [&row.last_active_at, &row.created_at].into_iter().flatten();
-    let mut millis = times.filter_map(|text| Time::from_text(text.clone()).millis());
-    millis.next().unwrap_or(i64::MIN)
+/// Returns when something last happened in a session, in milliseconds since the epoch: a message, a fork,
+/// a compaction, an undo, a context that was noted. What has no time is older than all else.
+fn last_active(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<i64> {
+    let mut times: Vec<String> = Vec::new();
+    times.extend(
+        row.last_active_at
+            .clone()
+            .or_else(|| row.created_at.clone()),
+    );
+    let mut runs = Vec::new();
+    read.runs(row.key, &mut |run| {
+        times.push(run.started_at);
+        runs.push(run.key);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for run in runs {
+        times.extend(read.flips(run)?.into_iter().map(|flip| flip.at));
+    }
+    read.manifests(row.key, &mut |manifest| {
+        times.push(manifest.recorded_at);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let millis = times
+        .into_iter()
+        .filter_map(|text| Time::from_text(text).millis());
+    Ok(millis.max().unwrap_or(i64::MIN))
 }
 
 /// Returns the sessions that are old enough to go and not among the newest that stay.
-fn old_enough(rows: &[SessionRow], request: &PruneRequest) -> HashSet<SessionKey> {
+fn old_enough(
+    rows: &[SessionRow],
+    active: &HashMap<SessionKey, i64>,
+    request: &PruneRequest,
+) -> HashSet<SessionKey> {
+    let at = |row: &SessionRow| active.get(&row.key).copied().unwrap_or(i64::MIN);
     let is_asked = |row: &&SessionRow| {
         let agent = request.agent.as_deref();
         agent.is_none_or(|agent| row.agent_id.as_deref() == Some(agent))
     };
     let mut asked: Vec<&SessionRow> = rows.iter().filter(is_asked).collect();
-    asked.sort_by_key(|row| std::cmp::Reverse((last_active(row), row.key)));
+    asked.sort_by_key(|row| std::cmp::Reverse((at(row), row.key)));
     let until = request
         .older_than
         .map_or(i64::MAX, |age| lease::now().saturating_sub(age));
     let rest = asked.into_iter().skip(request.keep_last.unwrap_or(0));
-    let old = rest.filter(|row| last_active(row) < until);
+    let old = rest.filter(|row| at(row) < until);
     old.map(|row| row.key).collect()
 }
 
@@ -252,7 +284,7 @@ fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>>
         return Ok(Some(KeptWhy::Pinned));
     }
     let now = lease::now();
-    let is_recent = last_active(row) > now.saturating_sub(OPEN_FOR);
+    let is_recent = last_active(read, row)? > now.saturating_sub(OPEN_FOR);
     for in_loop in read.loops(row.key)? {
         let is_driven = read
             .lease(in_loop.key)?

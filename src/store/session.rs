@@ -132,7 +132,12 @@ pub fn fork(write: &mut dyn StoreWrite, parent: LoopKey, fork: &Fork) -> StoreRe
     record.status = LoopStatus::Pending;
     let tag = fork.tag.clone();
     record.continuation_kind = Some(ContinuationKind::Branch { tag });
-    create_loop(write, parent.session, &record)
+    let key = create_loop(write, parent.session, &record)?;
+    // The loop itself has not started: without this nothing would say that the session is in use.
+    let mut session = write.session_by_key(parent.session)?;
+    session.last_active_at = Some(Time::now().as_str().to_owned());
+    write.update_session(&session)?;
+    Ok(key)
 }
 
 /// Returns the last turn of the parent that belongs to the new loop's chain.

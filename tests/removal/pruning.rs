@@ -18,7 +18,7 @@ fn days_ago(days: i64) -> String {
 
 /// A session of an agent that was active so many days ago; a parent started it.
 fn old(store: &SqliteStore, id: &str, agent: &str, days: i64, parent: Option<&str>) {
-    plain(store, id);
+    told(store, id);
     store::write(store, |write| {
         let mut row = write.session(&session(id))?.unwrap();
         row.agent_id = Some(agent.into());
@@ -150,4 +150,45 @@ fn sessions_that_started_each_other_go_together_or_stay() {
     let report = prune(&store, &aged(1)).unwrap();
     assert_eq!(gone(&report), ["old", "parent", "child", "grandchild"]);
     assert_whole(&store);
+}
+
+#[test]
+fn whatever_happened_to_an_old_session_keeps_it() {
+    let happens: [(&str, fn(&SqliteStore, &SessionId)); 3] = [
+        ("compacted", |store, id| {
+            let mut request = CompactRequest {
+                trigger: CompactTrigger::Force,
+                ..CompactRequest::default()
+            };
+            request.config.keep_recent = KeepRecent::Turns(1);
+            request.config.max_summary_tokens = 50;
+            let report = compact_session_loops(store, id, &request).unwrap();
+            assert!(report.run.is_some(), "{report:?}");
+        }),
+        ("forked", |store, id| {
+            store::write(store, |write| {
+                let parent = write.session(id)?.and_then(|row| row.current_loop).unwrap();
+                let fork = store::session::Fork {
+                    loop_id: LoopId::new("branch").unwrap(),
+                    turn: 0,
+                    tag: "t".into(),
+                };
+                store::session::fork(write, parent, &fork)
+            })
+            .unwrap();
+        }),
+        ("noted", |store, id| {
+            let options = BuildOptions {
+                record: true,
+                ..BuildOptions::default()
+            };
+            build_context_from_session(store, id, &options).unwrap();
+        }),
+    ];
+    for (what, happen) in happens {
+        let (_stage, store) = stage();
+        happen(&store, &session("oldest"));
+        let report = prune(&store, &aged(30)).unwrap();
+        assert_eq!(gone(&report), ["older", "old"], "{what}");
+    }
 }

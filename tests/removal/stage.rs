@@ -72,9 +72,9 @@ pub fn assert_whole(store: &SqliteStore) {
     assert!(report.index.is_empty(), "{:?}", report.index);
 }
 
-/// A session of some turns in which nothing is secret.
-pub fn plain(store: &SqliteStore, id: &str) {
-    let mut history = History::new(store, id);
+/// Tells a session of six plain turns.
+pub fn told<'a>(store: &'a SqliteStore, id: &str) -> History<'a> {
+    let history = History::new(store, id);
     for turn in 0..6 {
         let words = format!("what is said in {id} at turn {turn}");
         let messages = vec![
@@ -83,6 +83,12 @@ pub fn plain(store: &SqliteStore, id: &str) {
         ];
         history.append(0, messages);
     }
+    history
+}
+
+/// A session of some turns in which nothing is secret.
+pub fn plain(store: &SqliteStore, id: &str) {
+    let mut history = told(store, id);
     assert_eq!(history.compact(0, (1, 1), true)["outcome"], "committed");
 }
 
