@@ -80,13 +80,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         return Ok(Done::Well);
     }
     app.out.text(&told(&report))?;
-    for session in report.unredacted.iter().take(LISTED) {
-        let id = text::line(session.as_str());
-        note(&format!(
-            "session {id} came in before without --redact; `loopstore redact {id}` takes out what \
-             was stored then"
-        ));
-    }
+    warn_of_unredacted(&report);
     for skipped in report.skipped.iter().take(LISTED) {
         note(&format!("skipped: {}", skipped_line(skipped)));
     }
@@ -95,6 +89,17 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         note(&format!("skipped: {more} more; --json lists them all"));
     }
     Ok(Done::Well)
+}
+
+/// Names the sessions that hold what came in before anybody asked for redaction.
+pub(super) fn warn_of_unredacted(report: &ImportReport) {
+    for session in report.unredacted.iter().take(LISTED) {
+        let id = text::line(session.as_str());
+        note(&format!(
+            "session {id} came in before without --redact; `loopstore redact {id}` takes out what \
+             was stored then"
+        ));
+    }
 }
 
 fn show(bar: &ProgressBar, progress: Progress<'_>) {

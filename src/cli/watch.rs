@@ -11,7 +11,7 @@ use loopstore::import::{Growth, ImportError, ImportOptions, ImportReport, Watch}
 use serde::Serialize;
 
 use super::error::{CliError, told};
-use super::import::skipped_line;
+use super::import::{skipped_line, warn_of_unredacted};
 use super::output::note;
 use super::{App, Done, text};
 
@@ -127,6 +127,7 @@ impl Telling<'_> {
             self.app.out.text(&told)?;
             self.app.out.flush()?;
         }
+        warn_of_unredacted(report);
         for skipped in &report.skipped {
             note(&format!("skipped: {}", skipped_line(skipped)));
         }

@@ -105,7 +105,11 @@ impl Watch {
                 !unfinished && !told.contains(skipped)
             });
             told.extend(report.skipped.iter().cloned());
-            if report.added_messages == 0 && report.revised == 0 && report.skipped.is_empty() {
+            let is_news = report.added_messages > 0
+                || report.revised > 0
+                || !report.skipped.is_empty()
+                || !report.unredacted.is_empty();
+            if !is_news {
                 return None;
             }
         }

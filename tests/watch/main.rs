@@ -162,3 +162,29 @@ fn people_get_sentences() {
         (Some(0), vec!["Stopped: 1 message came in.".to_owned()])
     );
 }
+
+#[test]
+fn what_came_in_unredacted_before_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.jsonl");
+    std::fs::write(&file, format!("{}\n", prompt("a", "null", "one"))).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loopstore"));
+        command.arg("import").args(args).arg("s.jsonl");
+        command
+            .current_dir(folder.path())
+            .env_remove("LOOPSTORE_DB");
+        command
+    };
+    assert!(run(&[]).output().unwrap().status.success());
+    let mut child = run(&["--watch", "--redact"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(line.contains("came in before without --redact"), "{line}");
+}
