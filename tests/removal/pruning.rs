@@ -154,7 +154,8 @@ fn sessions_that_started_each_other_go_together_or_stay() {
 
 #[test]
 fn whatever_happened_to_an_old_session_keeps_it() {
-    let happens: [(&str, fn(&SqliteStore, &SessionId)); 3] = [
+    type Happens = fn(&SqliteStore, &SessionId);
+    let happens: [(&str, Happens); 3] = [
         ("compacted", |store, id| {
             let mut request = CompactRequest {
                 trigger: CompactTrigger::Force,
