@@ -218,7 +218,7 @@ impl Work<'_> {
     /// Returns the sections of the next block of a leaf on which a rollup stands: the text of that
     /// one and the turns that have aged since become one text.
     pub(super) fn leaf_draft(
-        &mut self,
+        &self,
         rollup: &BlockRow,
         slice: &LoopSlice<'_>,
     ) -> Result<Draft, StrategyError> {
@@ -230,7 +230,6 @@ impl Work<'_> {
             Some(turns) if self.rung.texts => self.leaf_text(rollup, slice, turns)?,
             _ => Summary::default(),
         };
-        self.note(&summary);
         Ok(Draft {
             first: None,
             compacted: slice.layout.compacted.map(|turns| (turns, summary)),

@@ -226,3 +226,48 @@ fn without_a_rollup_for_older_loops_the_text_gets_what_a_loop_gets() {
         "{summary:?}"
     );
 }
+
+/// Says that it asked a model once for each text.
+struct Asks;
+
+impl Asks {
+    fn noted(mut summary: Summary) -> Summary {
+        summary.notes.calls = 1;
+        summary
+    }
+}
+
+impl BlockCompactionStrategy for Asks {
+    fn name(&self) -> &str {
+        "asks"
+    }
+
+    fn keep_compacted(
+        &self,
+        slice: &LoopSlice<'_>,
+        turns: store::Turns,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        let made = DefaultBlockCompaction.keep_compacted(slice, turns, config)?;
+        Ok(Self::noted(made))
+    }
+
+    fn rollup(
+        &self,
+        slice: &RollupSlice<'_>,
+        config: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        Ok(Self::noted(DefaultBlockCompaction.rollup(slice, config)?))
+    }
+}
+
+#[test]
+fn the_text_on_the_leaf_is_asked_for_and_counted_once() {
+    let (store, session) = imported("THE TOOL'S SUMMARY");
+    let mut asks = request();
+    asks.config.block_strategy = std::sync::Arc::new(Asks);
+    let report = compact_session_loops(&store, &session, &asks).unwrap();
+    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+    let usage: serde_json::Value = report.usage.unwrap().read().unwrap();
+    assert_eq!(usage["calls"], 1, "{usage}");
+}
