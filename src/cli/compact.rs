@@ -213,19 +213,22 @@ pub fn told(report: &CompactReport, dry_run: bool) -> String {
         .run
         .as_deref()
         .map_or("Dry run".into(), |run| format!("Run {run}"));
+    let (before, after) = (report.before, report.after);
+    let mut tokens = text::number(before.tokens);
+    let mut messages = text::number(before.messages);
+    // What came to nothing has no size afterwards.
+    if matches!(
+        report.outcome,
+        CompactOutcome::Committed | CompactOutcome::NoGain
+    ) {
+        let share = text::share(after.tokens, before.tokens);
+        tokens.push_str(&format!(" -> {} ({share})", text::number(after.tokens)));
+        messages.push_str(&format!(" -> {}", text::number(after.messages)));
+    }
     let mut lines = vec![
         format!("{}: {outcome}", text::line(&run)),
-        format!(
-            "tokens    {} -> {} ({})",
-            text::number(report.before.tokens),
-            text::number(report.after.tokens),
-            text::share(report.after.tokens, report.before.tokens),
-        ),
-        format!(
-            "messages  {} -> {}",
-            text::number(report.before.messages),
-            text::number(report.after.messages),
-        ),
+        format!("tokens    {tokens}"),
+        format!("messages  {messages}"),
         format!(
             "strategy  {}, {} ms",
             text::line(&report.strategy),

@@ -121,7 +121,7 @@ fn told(report: &PruneReport) -> String {
     lines.extend(report.kept.iter().take(LISTED).map(|one| {
         let why = match one.why {
             KeptWhy::Pinned => "it is pinned",
-            KeptWhy::Open => "one of its loops is at work",
+            KeptWhy::Open => "one of its loops has not ended, and it was active in the last day",
             KeptWhy::Linked => "a session that stays is linked with it",
             _ => "something happened to it meanwhile",
         };

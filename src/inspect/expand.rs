@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use crate::context::{leaf_of, session_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::store::codec::hex;
-use crate::store::{self, SessionStore, StoreError, StoreResult, lookup};
+use crate::store::{self, LoopRow, SessionStore, StoreError, StoreResult, lookup};
 
 /// Some turns of a loop as they were recorded; extensions are left out.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -37,10 +37,7 @@ pub fn expand(
         let row = leaf_of(read, &owner, loop_id)?;
         let turns = row.totals.turns;
         if first > last || first >= turns {
-            return Err(StoreError::Invalid(format!(
-                "loop `{}` has {turns} turns, there are no turns {first}..{last}",
-                row.loop_id
-            )));
+            return Err(StoreError::Invalid(no_turns(&row, first, last)));
         }
         let rows = read.turns(row.key, first..last.saturating_add(1))?;
         let before = store::append::size_through(read, row.key, first)?.tokens;
@@ -65,6 +62,22 @@ pub fn expand(
         })?;
         Ok(expanded)
     })
+}
+
+/// Tells why a loop has no turns `first` to `last`.
+fn no_turns(row: &LoopRow, first: u32, last: u32) -> String {
+    if first > last {
+        return format!("{first}..{last} is backwards; give {last}..{first}");
+    }
+    let (id, before) = (&row.loop_id, row.parent_loop_id.as_ref());
+    match (row.totals.turns, before) {
+        (0, Some(before)) => {
+            format!("loop `{id}` has no turns yet; what was before it is in loop `{before}`")
+        }
+        (0, None) => format!("loop `{id}` has no turns yet"),
+        (1, _) => format!("loop `{id}` has only turn 0"),
+        (turns, _) => format!("loop `{id}` has only the turns 0..{}", turns - 1),
+    }
 }
 
 /// The bytes of an image, or of other binary content.

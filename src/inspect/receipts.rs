@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::report::ProblemKind;
 use super::verify::Verify;
 use crate::model::{LoopId, Session, SessionId};
-use crate::retention::{Receipt, is_genuine};
+use crate::store::receipt::{Receipt, is_genuine};
 use crate::store::{ReceiptRow, SessionKey, StoreResult};
 
 /// What a receipt says, and its row.

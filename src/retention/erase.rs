@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::receipt::{Open, Receipt};
 use super::{Leftover, scrub};
 use crate::model::{SessionId, Time};
+use crate::store::receipt::{Open, Receipt};
 use crate::store::removal::StoreRemove;
 use crate::store::sqlite::SqliteStore;
 use crate::store::{ReceiptRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, lease};

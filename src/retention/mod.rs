@@ -13,7 +13,6 @@
 
 mod erase;
 mod prune;
-mod receipt;
 mod redact;
 mod sizes;
 
@@ -23,9 +22,9 @@ use crate::model::{SessionId, Time};
 use crate::store::sqlite::{Scrubbed, SqliteStore};
 use crate::store::{self, StoreError, StoreResult};
 
+pub use crate::store::receipt::{LoopDigest, MessageDigest, Receipt, is_genuine};
 pub use erase::{EraseReport, EraseRequest, erase};
 pub use prune::{Kept, KeptWhy, PruneReport, PruneRequest, Pruned, prune};
-pub use receipt::{LoopDigest, MessageDigest, Receipt, is_genuine};
 pub use redact::{RedactReport, redact_session};
 
 /// Whether bytes of what was removed are left in the file.

@@ -9,12 +9,12 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::receipt::{MessageDigest, Open, Receipt};
 use super::sizes::{Change, Changes};
 use super::{Leftover, scrub};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::redact::Redactor;
 use crate::store::codec::{self, hex};
+use crate::store::receipt::{MessageDigest, Open, Receipt};
 use crate::store::removal::{StoreRemove, TextCell, TextForm};
 use crate::store::scan::MessagePlace;
 use crate::store::sqlite::SqliteStore;

@@ -3,6 +3,7 @@
 //! One transaction groups the messages into turns, counts, seals, chains the digests and raises
 //! the session's tick. Nothing here reads a message body.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
 
 use super::codec;
@@ -10,7 +11,7 @@ use super::error::{StoreError, StoreResult};
 use super::lease;
 use super::rows::{CallSite, LoopRow, MessageRow, Size, TurnRow};
 use super::{LoopKey, SessionRow, StoreRead, StoreWrite, Tick};
-use crate::model::{AgentMessage, Role, Time};
+use crate::model::{AgentMessage, Message, Role, Time};
 use crate::tokens::TokenCounter;
 
 /// A message to append, with the keyed digest of the record that it was imported from.
@@ -131,36 +132,59 @@ fn roll_back(write: &dyn StoreWrite, row: &mut LoopRow, last: &TurnRow) -> Store
 }
 
 /// Returns what goes with a loop's last turn: the tokens of its system prompts, and the calls of
-/// earlier turns that it answered.
+/// earlier turns that were open before it. It answered them, or made a call of the same id.
 fn undone_by_removal(
     read: &dyn StoreWrite,
     row: &LoopRow,
     last: &TurnRow,
-) -> StoreResult<(u64, Vec<(String, u32)>)> {
-    let (mut system, mut results) = (0, Vec::new());
+) -> StoreResult<(u64, BTreeMap<String, u32>)> {
+    let (mut system, mut ids) = (0, BTreeSet::new());
     let seqs = last.first_seq..row.totals.next_seq;
     read.messages(row.key, seqs, &mut |message| {
         let tokens = message.body.tokens;
         match super::decode(read, message.body)? {
             AgentMessage::Extension(extension) if extension.kind == "system" => system += tokens,
             AgentMessage::Llm(llm) => {
-                if let crate::model::Message::ToolResult(result) = llm.message {
-                    results.push(result.tool_call_id);
+                let message = llm.message;
+                ids.extend(message.tool_calls().map(|call| call.id.clone()));
+                if let Message::ToolResult(result) = message {
+                    ids.insert(result.tool_call_id);
                 }
             }
             AgentMessage::Extension(_) => {}
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    let mut reopened = Vec::new();
-    for site in last.answers.iter().filter(|site| site.in_loop == row.key) {
-        for id in &results {
-            if turn_calls(read, row, site.turn, id)? {
-                reopened.push((id.clone(), site.turn));
-            }
-        }
+    Ok((system, open_before(read, row, last.first_seq, &ids)?))
+}
+
+/// Returns which of these calls had no result before a message of the loop, and their turns.
+fn open_before(
+    read: &dyn StoreWrite,
+    row: &LoopRow,
+    before: u32,
+    ids: &BTreeSet<String>,
+) -> StoreResult<BTreeMap<String, u32>> {
+    let mut open = BTreeMap::new();
+    if ids.is_empty() {
+        return Ok(open);
     }
-    Ok((system, reopened))
+    read.messages(row.key, 0..before, &mut |stored| {
+        let is_said = matches!(stored.body.role, Role::Assistant | Role::ToolResult);
+        let Some(turn) = stored.turn.filter(|_| is_said) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let message = super::decode(read, stored.body)?;
+        let calls = message.message().into_iter().flat_map(Message::tool_calls);
+        for call in calls.filter(|call| ids.contains(&call.id)) {
+            open.insert(call.id.clone(), turn);
+        }
+        if let Some(Message::ToolResult(result)) = message.message() {
+            open.remove(&result.tool_call_id);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(open)
 }
 
 fn turn_of(read: &(impl StoreRead + ?Sized), in_loop: LoopKey, turn: u32) -> StoreResult<TurnRow> {
@@ -335,7 +359,7 @@ impl Append {
         for call in message.tool_calls() {
             calls.insert(call.id.clone(), turn.turn);
         }
-        let crate::model::Message::ToolResult(result) = message else {
+        let Message::ToolResult(result) = message else {
             return Ok(());
         };
         let id = &result.tool_call_id;

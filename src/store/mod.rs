@@ -15,6 +15,7 @@ pub mod in_force;
 pub mod index;
 pub mod lease;
 pub mod lookup;
+pub mod receipt;
 pub mod removal;
 mod rows;
 pub mod scan;
@@ -195,6 +196,8 @@ pub trait StoreWrite: StoreRead {
     fn as_read(&self) -> &dyn StoreRead;
     /// Returns the same transaction for looking at every row.
     fn as_scan(&self) -> &dyn scan::StoreScan;
+    /// Returns the same transaction for removing content.
+    fn as_remove(&mut self) -> &mut dyn removal::StoreRemove;
     /// Adds a session; the key of `row` is ignored. Refused if its id is there.
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey>;
     /// Writes what changes in a session: all but key and id.

@@ -80,8 +80,8 @@ pub struct History<'a> {
     pub session: SessionId,
     pub loops: usize,
     pub committed: usize,
-    next_id: u64,
-    open: Vec<String>,
+    pub next_id: u64,
+    pub open: Vec<String>,
 }
 
 impl<'a> History<'a> {

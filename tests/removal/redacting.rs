@@ -1,5 +1,10 @@
 //! Redacting a stored session: no byte of a secret is left, and the record is still whole.
 
+use std::io::Cursor;
+use std::path::Path;
+
+use loopstore::export::{ExportForm, export};
+use loopstore::import::{ImportError, ImportReport, Source, StoredLines, import_source};
 use loopstore::retention::{Leftover, redact_session};
 use loopstore::search::{SearchQuery, search};
 use loopstore::store::{self, append};
@@ -166,4 +171,106 @@ fn a_damaged_message_is_not_redacted_and_a_changed_redaction_is_found() {
     break_in("UPDATE messages SET head = replace(head, 'with', 'WITH') WHERE role = 0");
     let report = loopstore::inspect::verify(&stage.store()).unwrap();
     assert!(!report.ok);
+}
+
+fn lines_of(store: &SqliteStore, id: &str) -> Vec<u8> {
+    let mut lines = Vec::new();
+    export(store, &session(id), None, ExportForm::Lines, &mut lines).unwrap();
+    lines
+}
+
+fn take_in(store: &SqliteStore, lines: &[u8]) -> ImportReport {
+    try_take_in(store, lines).unwrap()
+}
+
+fn try_take_in(store: &SqliteStore, lines: &[u8]) -> Result<ImportReport, ImportError> {
+    let mut source = Source {
+        path: Path::new("s.jsonl"),
+        reader: &mut Cursor::new(lines.to_vec()),
+    };
+    import_source(store, &StoredLines, &mut source, None)
+}
+
+#[test]
+fn a_redacted_session_comes_in_elsewhere_under_a_receipt() {
+    let stage = Stage::new();
+    let store = stage.store();
+    tell(&store, "s", &token());
+    redact_session(&store, &session("s"), None).unwrap();
+    let lines = lines_of(&store, "s");
+
+    let other = SqliteStore::in_memory().unwrap();
+    let report = take_in(&other, &lines);
+    assert_eq!(report.added_messages, report.messages);
+    assert!(report.unredacted.is_empty());
+    assert_whole(&other);
+    assert_eq!(context(&other, "s"), context(&store, "s"));
+    assert!(lines_of(&other, "s") == lines);
+    let receipts = "SELECT count(*) AS n FROM maintenance
+                    WHERE kind = 'redact' AND closed_at IS NOT NULL";
+    assert_eq!(number(&other, receipts), 1);
+    let redacts = "SELECT redacts AS n FROM session_flags";
+    assert_eq!(number(&other, redacts), 1);
+    // Again, and nothing is new.
+    assert_eq!(take_in(&other, &lines).added_messages, 0);
+    assert_eq!(number(&other, receipts), 1);
+}
+
+#[test]
+fn a_session_is_redacted_on_both_sides_or_refused() {
+    let stage = Stage::new();
+    let store = stage.store();
+    let history = told(&store, "s");
+    history.append(0, vec![user(&format!("it is {}", token()), 6)]);
+    let with_secrets = lines_of(&store, "s");
+    redact_session(&store, &session("s"), None).unwrap();
+    let redacted = lines_of(&store, "s");
+
+    // The older telling brings nothing back.
+    assert_eq!(take_in(&store, &with_secrets).added_messages, 0);
+    assert!(lines_of(&store, "s") == redacted);
+    let other = SqliteStore::in_memory().unwrap();
+    take_in(&other, &with_secrets);
+    let refused = try_take_in(&other, &redacted).unwrap_err().to_string();
+    assert!(refused.contains("`loopstore redact` first"), "{refused}");
+    assert!(lines_of(&other, "s") == with_secrets);
+
+    // Where it went on with its secrets, nothing of it comes in here.
+    let history = History {
+        store: &other,
+        ..history
+    };
+    history.append(0, vec![answer("gone on", &[], 6)]);
+    let refused = try_take_in(&store, &lines_of(&other, "s"))
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("was redacted here"), "{refused}");
+    assert!(lines_of(&store, "s") == redacted);
+    assert_whole(&store);
+
+    // Where it went on redacted, it goes on.
+    let third = SqliteStore::in_memory().unwrap();
+    take_in(&third, &redacted);
+    let history = History {
+        store: &store,
+        ..history
+    };
+    history.append(0, vec![answer("gone on", &[], 6)]);
+    assert_eq!(take_in(&third, &lines_of(&store, "s")).added_messages, 1);
+    assert_whole(&third);
+}
+
+#[test]
+fn a_message_that_lost_its_salt_on_the_way_is_told_to_be_redacted() {
+    let store = SqliteStore::in_memory().unwrap();
+    plain(&store, "s");
+    let lines = String::from_utf8(lines_of(&store, "s")).unwrap();
+    let (before, rest) = lines.split_once("\"salt\":\"").unwrap();
+    let forged = format!("{before}\"salt\":null{}", &rest[33..]);
+    let other = SqliteStore::in_memory().unwrap();
+    take_in(&other, forged.as_bytes());
+    assert_whole(&other);
+    let told = other.query("SELECT detail FROM maintenance").unwrap();
+    let told = told.records()[0].text("detail").unwrap();
+    assert!(told.contains("it came in redacted"), "{told}");
 }

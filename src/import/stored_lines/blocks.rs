@@ -6,6 +6,7 @@ use super::restore::InSession;
 use super::wrong;
 use crate::import::ImportError;
 use crate::import::fields::shown;
+use crate::store::scan::MessagePlace;
 use crate::store::{
     Blob, BlockKey, BlockMessage, BlockRow, CoverageRow, NewBlock, RunKey, Section,
 };
@@ -45,7 +46,14 @@ impl InSession<'_> {
         for range in &line.coverage {
             block.coverage.push(self.coverage(range)?);
         }
-        self.write.insert_block(&block)?;
+        let key = self.write.insert_block(&block)?;
+        for (ordinal, message) in (0..).zip(&block.messages) {
+            if let Some(body) = &message.body {
+                let place = MessagePlace::InBlock(key, ordinal);
+                let name = (line.loop_id.clone(), Some(line.generation));
+                self.note_redacted(place, name, body)?;
+            }
+        }
         Ok(())
     }
 

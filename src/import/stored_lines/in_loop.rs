@@ -1,15 +1,18 @@
 //! Loops with their turns, messages, notes and started calls.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use serde_json::value::RawValue;
 
 use super::form::*;
+use super::redacted::salt_of;
 use super::restore::{Age, InSession, Stage};
 use super::wrong;
 use crate::import::ImportError;
 use crate::import::fields::{reason, shown};
 use crate::model::{AgentMessage, LoopStatus, Role};
+use crate::store::scan::MessagePlace;
 use crate::store::{
     Blob, CallRow, CallSite, LoopKey, LoopMeta, LoopRow, LoopTotals, MessageRow, Note, StoreRead,
     StoreResult, StoredMessage, TurnRow, codec,
@@ -27,6 +30,8 @@ pub(super) struct OpenLoop {
     kept_turns: u32,
     /// After so many messages the chain of digests must be this.
     check: (u32, [u8; 32]),
+    /// Stored messages that were redacted.
+    redacted: BTreeSet<u32>,
     /// Digests of messages that were not sealed, and come again or have been replaced.
     removed: Vec<[u8; 32]>,
     seq: u32,
@@ -82,6 +87,7 @@ impl InSession<'_> {
             kept: 0,
             kept_turns: 0,
             check: (0, [0; 32]),
+            redacted: BTreeSet::new(),
             removed: Vec::new(),
             seq: 0,
             turn: 0,
@@ -98,6 +104,7 @@ impl InSession<'_> {
             let id = shown(line.loop_id.as_str());
             return Err(self.open.parted(&format!("loop `{id}` began elsewhere")));
         }
+        let redacted = self.redacted_of(&stored)?;
         let (mut kept, mut kept_turns) = (stored.totals.next_seq, stored.totals.turns);
         let mut removed = Vec::new();
         if self.open.grows() && stored.totals.chain != wanted.totals.chain {
@@ -108,6 +115,7 @@ impl InSession<'_> {
         }
         let check = (kept, chain_at(self.write.as_read(), stored.key, kept)?);
         Ok(OpenLoop {
+            redacted,
             key: stored.key,
             line,
             stored: Some(stored),
@@ -244,11 +252,16 @@ impl InSession<'_> {
             let detail = format!("loop `{id}` has other messages");
             return Err(self.open.parted(&detail));
         }
-        if !grows || line.seq < open.kept {
-            return Ok(());
-        }
+        let is_new = grows && line.seq >= open.kept;
         let is_again = open.removed.contains(&digest);
         let (key, chain) = (open.key, open.chain);
+        let (here, there) = (open.redacted.contains(&line.seq), line.salt.is_none());
+        if line.message.is_some() && (here || line.seq < open.check.0) {
+            self.compare_redaction(here, there)?;
+        }
+        if !is_new {
+            return Ok(());
+        }
         let (body, blobs) = body_of(
             line.message.as_deref(),
             line.salt.as_deref(),
@@ -266,6 +279,8 @@ impl InSession<'_> {
             chain,
         };
         self.write.insert_message(key, &row, &blobs)?;
+        let place = MessagePlace::InLoop(key, line.seq);
+        self.note_redacted(place, (line.loop_id, None), &row.body)?;
         self.open.is_changed = true;
         Ok(())
     }
@@ -404,21 +419,26 @@ fn chain_at(read: &dyn StoreRead, key: LoopKey, messages: u32) -> StoreResult<[u
     Ok(chain)
 }
 
-/// Makes the stored form of a message, which must have the digest that its line says.
+/// Makes the stored form of a message, which must have the digest that its line says. One without a
+/// salt was redacted: its digest is of what stood there before.
 pub(super) fn body_of(
     message: Option<&RawValue>,
     salt: Option<&str>,
     digest: [u8; 32],
     counter: &dyn TokenCounter,
 ) -> Result<(StoredMessage, Vec<Blob>), ImportError> {
-    let (Some(message), Some(salt)) = (message, salt) else {
+    let Some(message) = message else {
         return Err(wrong("its content was removed, so it cannot be checked"));
     };
-    let salt = bytes(salt).ok_or_else(|| wrong("its salt is no salt"))?;
+    let salt = salt_of(salt)?;
     let message: AgentMessage =
         serde_json::from_str(message.get()).map_err(|error| wrong(reason(error)))?;
     let (mut body, blobs) = codec::encode(message, counter)?;
-    body.salt = Some(salt);
+    body.salt = salt;
+    let Some(salt) = salt else {
+        body.digest = digest;
+        return Ok((body, blobs));
+    };
     let (head, text) = (
         body.head.as_deref().unwrap_or_default(),
         body.text.as_deref(),

@@ -7,6 +7,7 @@
 mod blocks;
 pub(crate) mod form;
 mod in_loop;
+mod redacted;
 mod restore;
 mod runs;
 

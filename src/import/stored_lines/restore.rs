@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::form::*;
 use super::in_loop::OpenLoop;
+use super::redacted::Redacted;
 use super::runs::OpenRun;
 use super::wrong;
 use crate::import::fields::shown;
@@ -66,6 +67,7 @@ pub(super) struct Open {
     /// What was begun last; records come in this order.
     stage: Stage,
     pub(super) is_changed: bool,
+    pub(super) redacted: Option<Redacted>,
 }
 
 /// The parts of a session in the order of its lines.
@@ -203,6 +205,7 @@ impl Open {
             manifests: Vec::new(),
             stage: Stage::Loops,
             is_changed: stored.is_none(),
+            redacted: None,
         };
         let read = write.as_read();
         read.runs(key, &mut |run| {
@@ -271,6 +274,7 @@ impl InSession<'_> {
 
     fn finish(&mut self) -> Result<(), ImportError> {
         self.session_row()?;
+        self.close_redacted()?;
         if self.open.is_changed {
             self.is_same_history()?;
             self.is_sound()?;

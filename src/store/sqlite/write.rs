@@ -104,6 +104,10 @@ impl StoreWrite for Reader<'_> {
         self
     }
 
+    fn as_remove(&mut self) -> &mut dyn removal::StoreRemove {
+        self
+    }
+
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         self.run(
             // A receipt names its session by the key, which is never given again.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::codec::{hex, to_json};
+use super::removal::{SourcesRemoved, StoreRemove};
+use super::{ReceiptRow, SessionKey, StoreRead, StoreResult};
 use crate::model::{Json, LoopId, SessionId, Time};
-use crate::store::codec::{hex, to_json};
-use crate::store::removal::{SourcesRemoved, StoreRemove};
-use crate::store::{ReceiptRow, SessionKey, StoreRead, StoreResult};
 
 /// A loop as it was when it went, or when messages of it were redacted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,8 +80,8 @@ struct Sealed {
 }
 
 /// A receipt that is open.
-pub(super) struct Open {
-    pub(super) key: i64,
+pub(crate) struct Open {
+    pub(crate) key: i64,
     session: SessionKey,
     kind: &'static str,
     opened_at: String,
@@ -89,7 +89,7 @@ pub(super) struct Open {
 
 impl Open {
     /// Opens a receipt: from now on content of the session may go.
-    pub(super) fn new(
+    pub(crate) fn new(
         write: &mut dyn StoreRemove,
         session: SessionKey,
         kind: &'static str,
@@ -104,7 +104,7 @@ impl Open {
     }
 
     /// Closes it.
-    pub(super) fn close(self, write: &mut dyn StoreRemove, receipt: &Receipt) -> StoreResult<i64> {
+    pub(crate) fn close(self, write: &mut dyn StoreRemove, receipt: &Receipt) -> StoreResult<i64> {
         let text = to_json(receipt)?;
         let digest = digest_of(self.session, self.kind, &self.opened_at, &text);
         let detail = format!("{{\"receipt\":{text},\"digest\":\"{digest}\"}}");
@@ -115,13 +115,13 @@ impl Open {
 
 impl Receipt {
     /// A receipt for a session that says nothing yet but what its loops are.
-    pub(super) fn of(
+    pub(crate) fn of(
         read: &dyn StoreRead,
         key: SessionKey,
         session: SessionId,
         reason: Option<&str>,
     ) -> StoreResult<Self> {
-        let digest = |row: crate::store::LoopRow| LoopDigest {
+        let digest = |row: super::LoopRow| LoopDigest {
             loop_id: row.loop_id,
             messages: row.totals.next_seq,
             chain: hex(&row.totals.chain),
@@ -141,7 +141,7 @@ impl Receipt {
     }
 
     /// Notes which kept files went.
-    pub(super) fn take_sources(
+    pub(crate) fn take_sources(
         &mut self,
         read: &dyn StoreRead,
         removed: &SourcesRemoved,
