@@ -64,8 +64,13 @@ pub struct Agent {
 
 impl Agent {
     pub fn new(file: &std::path::Path) -> Result<Self, Box<dyn std::error::Error>> {
+        Self::named(file, "agent")
+    }
+
+    /// An agent of this name.
+    pub fn named(file: &std::path::Path, name: &str) -> Result<Self, Box<dyn std::error::Error>> {
         let store = SqliteStore::open(file)?;
-        let id = SessionId::new("agent")?;
+        let id = SessionId::new(name)?;
         store::write(&store, |write| {
             session::create_session(write, &Session::new(id.clone(), "agent"), None, None)
         })?;

@@ -9,8 +9,10 @@ mod backup;
 mod driving;
 mod index;
 mod listing;
+mod log;
 mod options;
 mod query;
+mod queue;
 mod read;
 mod recount;
 mod removal;
@@ -43,6 +45,9 @@ const MAX_IDLE_READERS: usize = 8;
 pub struct SqliteStore {
     path: Option<PathBuf>,
     options: SqliteOptions,
+    /// Whoever writes stands in line before it locks the writer.
+    queue: queue::Queue,
+    log: log::Log,
     writer: Mutex<Connection>,
     readers: Mutex<Vec<Connection>>,
 }
@@ -76,6 +81,8 @@ impl SqliteStore {
         Ok(Self {
             path: Some(path.to_owned()),
             options,
+            queue: queue::Queue::new(Some(path)),
+            log: log::Log::new(Some(path)),
             writer: Mutex::new(writer),
             readers: Mutex::default(),
         })
@@ -99,6 +106,8 @@ impl SqliteStore {
         Ok(Self {
             path: None,
             options,
+            queue: queue::Queue::new(None),
+            log: log::Log::new(None),
             writer: Mutex::new(writer),
             readers: Mutex::default(),
         })
@@ -152,12 +161,14 @@ impl SqliteStore {
 
     /// Runs `work` in a write transaction on the bare connection.
     fn transaction<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
+        let _place = self.queue.enter(self.options.busy_timeout)?;
         let mut connection = self.lock_writer();
         let transaction = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(from_sqlite)?;
         let done = work(&transaction)?;
         transaction.commit().map_err(from_sqlite)?;
+        self.log.keep_short(&connection, self.options.busy_timeout);
         Ok(done)
     }
 

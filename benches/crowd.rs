@@ -1,0 +1,181 @@
+//! Many at one database, in one run: `cargo bench --bench crowd`.
+//!
+//! One writer alone, one beside two readers that never rest, and four writing processes, each of
+//! whom appends turns with full durability for some seconds (`LOOPSTORE_SECONDS`, 3 by default), in
+//! interleaved rounds. Speeds are compared with the writer alone; the longest wait for one turn and the size of
+//! the log are told.
+
+mod workload;
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use loopstore::{BuildOptions, SqliteStore, build_context_from_session};
+use workload::{Agent, judge};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const ROUNDS: usize = 3;
+/// Says to a process which writer it is; the database follows as an argument.
+const WRITER: &str = "LOOPSTORE_BENCH_WRITER";
+const TURNS_IN_LOOP: u32 = 96;
+
+/// What a writer did.
+#[derive(Clone, Copy, Default)]
+struct Written {
+    turns: u32,
+    longest: Duration,
+}
+
+fn seconds() -> Duration {
+    let given = std::env::var("LOOPSTORE_SECONDS").ok();
+    Duration::from_secs(given.and_then(|n| n.parse().ok()).unwrap_or(3))
+}
+
+/// Appends turns until the time is over.
+fn write(file: &Path, name: &str) -> Result<Written> {
+    let mut agent = Agent::named(file, name)?;
+    let mut written = Written::default();
+    let end = Instant::now() + seconds();
+    while Instant::now() < end {
+        if written.turns % TURNS_IN_LOOP == 0 {
+            agent.start((written.turns / TURNS_IN_LOOP) as usize)?;
+        }
+        let begun = Instant::now();
+        agent.turn(written.turns % TURNS_IN_LOOP)?;
+        written.longest = written.longest.max(begun.elapsed());
+        written.turns += 1;
+    }
+    Ok(written)
+}
+
+/// Builds the context of a session again and again.
+fn read(file: &Path, session: &str, stop: &AtomicBool) -> std::result::Result<(), String> {
+    let told = |error: &dyn std::error::Error| error.to_string();
+    let store = SqliteStore::open(file).map_err(|e| told(&e))?;
+    let id = loopstore::SessionId::new(session).map_err(|e| told(&e))?;
+    while !stop.load(Ordering::Relaxed) {
+        build_context_from_session(&store, &id, &BuildOptions::default()).map_err(|e| told(&e))?;
+    }
+    Ok(())
+}
+
+/// One writer beside two readers of a session that is there; returns the largest size of the log, in
+/// MiB, too.
+fn with_readers(file: &Path) -> Result<(Written, f64)> {
+    let mut before = Agent::named(file, "read")?;
+    before.start(0)?;
+    (0..40).try_for_each(|turn| before.turn(turn))?;
+    let log = file.with_extension("db-wal");
+    let stop = AtomicBool::new(false);
+    let (written, largest) = std::thread::scope(|scope| {
+        let readers = [(); 2].map(|()| scope.spawn(|| read(file, "read", &stop)));
+        let watching = scope.spawn(|| {
+            let mut largest = 0;
+            while !stop.load(Ordering::Relaxed) {
+                largest = std::fs::metadata(&log)
+                    .map_or(0, |log| log.len())
+                    .max(largest);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            largest
+        });
+        let written = write(file, "writer").map_err(|error| error.to_string());
+        stop.store(true, Ordering::Relaxed);
+        let done: std::result::Result<Vec<()>, String> = readers
+            .into_iter()
+            .map(|reader| {
+                reader
+                    .join()
+                    .unwrap_or_else(|_| Err("a reader died".into()))
+            })
+            .collect();
+        (
+            written.and_then(|written| done.map(|_| written)),
+            watching.join(),
+        )
+    });
+    let largest = largest.map_err(|_| "the watcher died")?;
+    Ok((written?, largest as f64 / f64::from(1 << 20)))
+}
+
+/// Four processes that write.
+fn four(file: &Path) -> Result<Written> {
+    drop(SqliteStore::open(file)?);
+    let start = |at: u32| {
+        Command::new(std::env::current_exe()?)
+            .arg(file)
+            .env(WRITER, format!("writer-{at}"))
+            .stdout(Stdio::piped())
+            .spawn()
+    };
+    let processes = (0..4).map(start).collect::<std::io::Result<Vec<_>>>()?;
+    let mut all = Written::default();
+    for process in processes {
+        let output = process.wait_with_output()?;
+        let text = String::from_utf8(output.stdout)?;
+        let (turns, longest) = text.trim().split_once(' ').ok_or("a writer failed")?;
+        all.turns += turns.parse::<u32>()?;
+        all.longest = all.longest.max(Duration::from_micros(longest.parse()?));
+    }
+    Ok(all)
+}
+
+fn run() -> Result<bool> {
+    if let Ok(name) = std::env::var(WRITER) {
+        let file = std::env::args_os().nth(1).ok_or("no database")?;
+        let written = write(Path::new(&file), &name)?;
+        println!("{} {}", written.turns, written.longest.as_micros());
+        return Ok(true);
+    }
+    let folder = tempfile::tempdir()?;
+    let (mut beside_readers, mut in_sum) = (Vec::new(), Vec::new());
+    let (mut log, mut stall) = (0f64, Duration::ZERO);
+    for round in 0..ROUNDS {
+        let file = |name: &str| folder.path().join(format!("{name}-{round}.db"));
+        let alone = write(&file("alone"), "writer")?;
+        let (read, size) = with_readers(&file("read"))?;
+        let four = four(&file("four"))?;
+        println!(
+            "alone {} turns, longest {:.0?}; beside readers {}, {:.0?}, log {size:.0} MiB; four {}, {:.0?}",
+            alone.turns, alone.longest, read.turns, read.longest, four.turns, four.longest
+        );
+        let share = |written: Written| f64::from(written.turns) / f64::from(alone.turns);
+        beside_readers.push(share(read));
+        in_sum.push(share(four));
+        log = log.max(size);
+        stall = stall.max(four.longest);
+    }
+    let median = |shares: &mut Vec<f64>| {
+        shares.sort_by(f64::total_cmp);
+        shares[shares.len() / 2]
+    };
+    let mut met = true;
+    // How many times slower; a writer beside readers keeps 0.4 of its speed, four keep all of one's.
+    judge(
+        "alone / beside two readers",
+        1.0 / median(&mut beside_readers),
+        2.5,
+        &mut met,
+    );
+    judge("log beside two readers, MiB", log, 64.0, &mut met);
+    judge(
+        "alone / four processes",
+        1.0 / median(&mut in_sum),
+        1.0,
+        &mut met,
+    );
+    judge(
+        "longest wait of four, ms",
+        stall.as_secs_f64() * 1e3,
+        100.0,
+        &mut met,
+    );
+    Ok(met)
+}
+
+fn main() -> ExitCode {
+    workload::exit(run())
+}
