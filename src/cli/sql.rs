@@ -1,10 +1,12 @@
 //! `loopstore sql`
 
+use std::time::Duration;
+
 use loopstore::Json;
-use loopstore::store::sqlite::QueryRows;
+use loopstore::store::sqlite::{QueryLimits, QueryRows};
 
 use super::error::CliError;
-use super::output::width;
+use super::output::{note, width};
 use super::table::{Column, Table};
 use super::{App, Done, text};
 
@@ -18,11 +20,24 @@ pub struct Args {
     /// One SELECT; it may begin with a comment.
     #[arg(allow_hyphen_values = true)]
     query: String,
+    /// Give no more rows than this; more are told of on stderr.
+    #[arg(long, value_name = "N")]
+    max_rows: Option<usize>,
+    /// Stop a query that takes longer than this; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout: u64,
 }
 
 /// Runs the query and prints its rows.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let rows = app.open_to_read()?.query(&args.query)?;
+    let limits = QueryLimits {
+        rows: args.max_rows,
+        time: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),
+    };
+    let rows = app.open_to_read()?.query_within(&args.query, &[], limits)?;
+    if rows.is_cut {
+        note("there are more rows; --max-rows gives more of them");
+    }
     if app.json {
         app.out.json(&rows.records())?;
     } else {

@@ -139,6 +139,19 @@ fn sql_answers_in_a_table_and_as_json() {
     try          2   1.0  ask
     (4 rows)
     "#);
+    assert_snapshot!(stage.run(&[
+        "sql",
+        "--max-rows",
+        "2",
+        "SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3"
+    ]), @r#"
+    1
+    1
+    2
+    (2 rows)
+    --- stderr
+    there are more rows; --max-rows gives more of them
+    "#);
     let twice = stage.run(&["--json", "sql", "SELECT 1 AS a, 'x' AS a, NULL AS a_2"]);
     assert_eq!(
         twice.json(),

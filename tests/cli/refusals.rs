@@ -203,6 +203,13 @@ fn sql_only_reads() {
         assert_eq!(said.code, 1, "{query}: {said}");
         assert!(!said.err.contains('\u{1b}'), "{said}");
     }
+    let endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)
+                   SELECT max(x) FROM n";
+    assert_snapshot!(stage.run(&["sql", "--timeout", "1", endless]), @r#"
+    --- stderr
+    error: the query took too long and was stopped
+    --- exit 1
+    "#);
     assert_snapshot!(stage.run(&["sql", "DELETE FROM messages"]), @r#"
     --- stderr
     error: only reading is allowed here: one SELECT

@@ -28,7 +28,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 pub use listing::SessionView;
 pub use options::{Durability, SqliteOptions};
-pub use query::{QueryRows, Record, Stats};
+pub use query::{QueryLimits, QueryRows, Record, Stats};
 pub use recount::{RecountError, RecountProgress, RecountReport, recount};
 pub use removal::Scrubbed;
 pub use schema::format_version;

@@ -1,5 +1,7 @@
 //! Questions in SQL: read-only, and figures of the file.
 
+use std::time::{Duration, Instant};
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, hooks};
 
@@ -14,6 +16,17 @@ pub struct QueryRows {
     pub columns: Vec<String>,
     /// The values, row by row; a blob stands as hexadecimal text.
     pub rows: Vec<Vec<Json>>,
+    /// Whether there were more rows than were allowed.
+    pub is_cut: bool,
+}
+
+/// How far a query may go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueryLimits {
+    /// No more rows than this.
+    pub rows: Option<usize>,
+    /// No longer than this.
+    pub time: Option<Duration>,
 }
 
 /// Figures of a database.
@@ -125,8 +138,25 @@ impl SqliteStore {
     /// If the query is no single reading statement, takes another number of values, or SQLite
     /// refuses it.
     pub fn query_with(&self, sql: &str, values: &[&str]) -> StoreResult<QueryRows> {
+        self.query_within(sql, values, QueryLimits::default())
+    }
+
+    /// Runs one query as [`SqliteStore::query_with`] does, within limits.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::query_with`], and if it takes too long.
+    pub fn query_within(
+        &self,
+        sql: &str,
+        values: &[&str],
+        limits: QueryLimits,
+    ) -> StoreResult<QueryRows> {
         self.with_reader(|connection| {
-            read_only(connection, |connection| rows(connection, sql, values))
+            in_time(connection, limits.time, |connection| {
+                read_only(connection, |connection| {
+                    rows_within(connection, sql, values, limits.rows)
+                })
+            })
         })
     }
 
@@ -281,12 +311,46 @@ fn allow_reading(context: hooks::AuthContext<'_>) -> hooks::Authorization {
     }
 }
 
+/// Runs `work` and stops it when its time is over.
+fn in_time<T>(
+    connection: &mut Connection,
+    time: Option<Duration>,
+    work: impl FnOnce(&mut Connection) -> StoreResult<T>,
+) -> StoreResult<T> {
+    /// Steps of SQLite's machine between two looks at the clock: some tens of microseconds.
+    const STEPS: i32 = 10_000;
+    let Some(time) = time else {
+        return work(connection);
+    };
+    let end = Instant::now() + time;
+    connection
+        .progress_handler(STEPS, Some(move || Instant::now() >= end))
+        .map_err(from_sqlite)?;
+    let result = work(connection);
+    connection
+        .progress_handler(0, None::<fn() -> bool>)
+        .map_err(from_sqlite)?;
+    result
+}
+
 pub(super) fn rows(connection: &Connection, sql: &str, values: &[&str]) -> StoreResult<QueryRows> {
+    rows_within(connection, sql, values, None)
+}
+
+fn rows_within(
+    connection: &Connection,
+    sql: &str,
+    values: &[&str],
+    most: Option<usize>,
+) -> StoreResult<QueryRows> {
     let refused = |error: rusqlite::Error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::AuthorizationForStatementDenied) => {
             StoreError::Invalid("only reading is allowed here: one SELECT".into())
         }
         Some(rusqlite::ErrorCode::DatabaseCorrupt) => from_sqlite(error),
+        Some(rusqlite::ErrorCode::OperationInterrupted) => {
+            StoreError::Invalid("the query took too long and was stopped".into())
+        }
         _ => StoreError::Invalid(format!("the query failed: {error}")),
     };
     let mut statement = connection.prepare(sql).map_err(refused)?;
@@ -299,8 +363,12 @@ pub(super) fn rows(connection: &Connection, sql: &str, values: &[&str]) -> Store
     let mut rows = statement
         .query(rusqlite::params_from_iter(values))
         .map_err(refused)?;
-    let mut found = Vec::new();
+    let (mut found, mut is_cut) = (Vec::new(), false);
     while let Some(row) = rows.next().map_err(refused)? {
+        if most.is_some_and(|most| found.len() >= most) {
+            is_cut = true;
+            break;
+        }
         let mut values = Vec::with_capacity(columns.len());
         for at in 0..columns.len() {
             values.push(json(row.get_ref(at).map_err(refused)?));
@@ -310,6 +378,7 @@ pub(super) fn rows(connection: &Connection, sql: &str, values: &[&str]) -> Store
     Ok(QueryRows {
         columns,
         rows: found,
+        is_cut,
     })
 }
 
