@@ -7,7 +7,7 @@ use super::line::{Entry, SEEN, quoted, write_note, write_values};
 use super::rank::by_worth;
 
 /// Shares of the budget that notes may take before values have had their turn: one part in so
-/// many for all notes of a kind. A task is only cut to it if there is no room for all of it.
+/// many for all notes of a kind. A task is only cut to it if it takes more than half.
 const SHARES: [(NoteKind, usize); 5] = [
     (NoteKind::Task, 6),
     (NoteKind::Said, 20),
@@ -65,18 +65,18 @@ impl<'a> Writer<'a> {
         filling.written(header)
     }
 
-    /// Returns the bytes for the task: all that it needs if there is room for it.
+    /// Returns the bytes for the task: all that it needs if it takes no more than half of the
+    /// room, else its part, but enough to say something.
     fn task_share(&self, room: usize, parts: usize) -> usize {
         let tasks = self.ledger.notes.iter();
-        let task = tasks.rev().find(|note| note.kind == NoteKind::Task);
-        let whole = task.map_or(0, |task| {
-            note_frame(task.kind, &task.place, None) + task.text.len()
-        });
-        if whole <= room * 4 / 5 {
-            whole
-        } else {
-            room / parts
+        let Some(task) = tasks.rev().find(|note| note.kind == NoteKind::Task) else {
+            return 0;
+        };
+        let frame = note_frame(task.kind, &task.place, None);
+        if frame + task.text.len() <= room / 2 {
+            return frame + task.text.len();
         }
+        (room / parts).max((frame + SHORTEST_NOTE).min(room / 2))
     }
 }
 
