@@ -100,7 +100,7 @@ fn story() -> Vec<Placed> {
 fn a_digest_tells_the_task_the_facts_and_what_is_unfinished() {
     let digest = digest(story(), 400);
     let expected = [
-        "[Digest of turns 0..3: facts with the turn (tN) that they come from. `loopstore expand` shows whole turns]",
+        "[Digest of turns 0..3; loopstore expand]",
         "The task: Rebook ticket 4WQ150 for Ms Ito. Never charge card 9911. (t0)",
         "User said: Use window seats from now on. (t3)",
         "rebook:to: JG7FMM (t2)",
@@ -140,6 +140,82 @@ fn only_the_turns_that_are_named_are_covered() {
     let turns: std::collections::BTreeSet<u32> = digest.places.iter().map(|p| p.turn).collect();
     assert_eq!(named, turns, "{}", digest.text);
     assert!(turns.len() < 4);
+}
+
+#[test]
+fn the_task_is_whole_where_it_leaves_room_for_facts() {
+    let task = format!(
+        "Move all bookings of room K12. {}",
+        "Ask before each. ".repeat(20)
+    );
+    let mut messages = story();
+    messages[0].message = user(&task);
+    let line = format!("The task: {} (t0)", task.trim());
+    for (budget, is_whole) in [(120, false), (230, true), (400, true)] {
+        let digest = digest(messages.clone(), budget);
+        assert_eq!(
+            digest.text.contains(&line),
+            is_whole,
+            "{budget}\n{}",
+            digest.text
+        );
+        assert!(
+            digest.text.contains("JG7FMM (t2)"),
+            "{budget}\n{}",
+            digest.text
+        );
+    }
+}
+
+#[test]
+fn what_was_used_again_is_kept_before_what_was_used_once() {
+    let mut messages = vec![(0, user("Look after the orders."))];
+    for turn in 0..40 {
+        let order = if turn % 8 == 1 {
+            "AX9904".into()
+        } else {
+            format!("BY{turn}77")
+        };
+        let id = format!("c{turn}");
+        messages.push((
+            turn,
+            call(&id, "open", &format!(r#"{{"order":"{order}"}}"#)),
+        ));
+        messages.push((turn, result(&id, "open", "ok", false)));
+    }
+    let digest = digest(placed(messages), 40);
+    assert!(digest.text.contains("AX9904 (t33)"), "{}", digest.text);
+    assert!(digest.text.contains("BY3977"), "{}", digest.text);
+    assert!(!digest.text.contains("BY277"), "{}", digest.text);
+}
+
+#[test]
+fn a_pasted_document_does_not_crowd_out_what_calls_used() {
+    let pasted: String = (0..60)
+        .map(|n| format!("See part P{n}Z of the manual.\n"))
+        .collect();
+    let mut messages = story();
+    messages.insert(
+        3,
+        Placed {
+            turn: 0,
+            seq: 0,
+            message: user(&format!("For reference:\n{pasted}")),
+        },
+    );
+    let digest = digest(messages, 100);
+    for fact in ["JG7FMM (t2)", "ito@mail.example (t3)", "R-77120 (t2)"] {
+        assert!(digest.text.contains(fact), "{fact}\n{}", digest.text);
+    }
+}
+
+#[test]
+fn a_digest_of_an_earlier_version_is_read() {
+    let before = "[Digest]\nThe task: Open the gate. (t0)\ngate: G117 (t1)\n\
+                  Seen, not used yet:\nlock: L4402 (t1)";
+    let now = again(before, 100);
+    let expected = "The task: Open the gate. (t0)\ngate: G117 (t1)\nSeen:\nlock: L4402 (t1)";
+    assert!(now.text.ends_with(expected), "{}", now.text);
 }
 
 #[test]
@@ -323,7 +399,7 @@ fn values_of(text: &str) -> Vec<(String, u32)> {
         "No result yet: ",
     ];
     for line in text.lines().skip(1) {
-        if notes.iter().any(|note| line.starts_with(note)) || line.starts_with("Seen, not") {
+        if notes.iter().any(|note| line.starts_with(note)) || line == "Seen:" {
             continue;
         }
         let mut rest = line.split_once(": ").unwrap().1;

@@ -84,6 +84,10 @@ pub(super) struct Fact {
     pub(super) last: u32,
     /// In how many turns it stood.
     pub(super) turns: u32,
+    /// In how many turns a call used it.
+    pub(super) uses: u32,
+    /// The position of the last of these.
+    used_at: Option<u32>,
     /// Whether the call that used it there failed.
     pub(super) failed: bool,
 }
@@ -107,6 +111,12 @@ pub(super) struct Label {
     pub(super) used: u32,
     /// How many values have it.
     pub(super) values: u32,
+    /// How many of its values that were only seen a call used later.
+    pub(super) taken: u32,
+    /// How many values that have it were used by a call.
+    pub(super) called: u32,
+    /// How many of these were used again in another turn.
+    pub(super) reused: u32,
 }
 
 /// What a note tells.
@@ -176,6 +186,9 @@ impl Ledger {
             name,
             used: 0,
             values: 0,
+            taken: 0,
+            called: 0,
+            reused: 0,
         });
         self.labels.len() - 1
     }
@@ -193,6 +206,9 @@ impl Ledger {
         }
         let last = self.position(place);
         let at = self.entry(value, source, place, last);
+        if matches!(source, Source::Used | Source::KeptUsed) {
+            self.use_it(at, label, last);
+        }
         let fact = &mut self.facts[at];
         fact.source = fact.source.max(source);
         if fact.last < last {
@@ -201,6 +217,26 @@ impl Ledger {
         }
         self.call_it(at, label, source);
         Some(at)
+    }
+
+    /// Counts a use, once a turn.
+    fn use_it(&mut self, at: usize, label: usize, now: u32) {
+        let fact = &mut self.facts[at];
+        if fact.used_at == Some(now) {
+            return;
+        }
+        fact.used_at = Some(now);
+        fact.uses += 1;
+        match fact.uses {
+            1 => {
+                self.labels[label].called += 1;
+                for (label, ..) in &fact.labels {
+                    self.labels[*label].taken += 1;
+                }
+            }
+            2 => self.labels[label].reused += 1,
+            _ => {}
+        }
     }
 
     fn entry(&mut self, value: &str, source: Source, place: &Place, last: u32) -> usize {
@@ -217,6 +253,8 @@ impl Ledger {
             place: place.clone(),
             last,
             turns: 1,
+            uses: 0,
+            used_at: None,
             failed: false,
         });
         self.facts.len() - 1

@@ -18,6 +18,8 @@ use crate::model::{
 const LONGEST_TASK: usize = 16_384;
 /// Sentences of a prompt that are kept at most; a pasted document is not an instruction.
 const MOST_SENTENCES: usize = 40;
+/// A text with more values than this is a document, not what the user says.
+const MOST_TOLD: usize = 24;
 /// Bytes of an error that are kept at each end.
 const ERROR_END: usize = 100;
 /// Collects what messages hold.
@@ -87,11 +89,13 @@ impl Gatherer {
         for text in texts(&message.content) {
             self.told(text, place);
             let ledger = &mut self.ledger;
+            let is_document = is_document(text);
             scan(text, &mut |found| {
-                let source = if found.quoted {
-                    Source::ToldQuoted
-                } else {
-                    Source::Told
+                let source = match (is_document, found.quoted) {
+                    (false, true) => Source::ToldQuoted,
+                    (false, false) => Source::Told,
+                    (true, true) => Source::Quoted,
+                    (true, false) => Source::Mentioned,
                 };
                 add_found(ledger, found, label, source, place);
             });
@@ -352,6 +356,12 @@ fn texts(content: &[Content]) -> impl Iterator<Item = &str> {
         Content::Text(text) => Some(text.text.as_str()),
         _ => None,
     })
+}
+
+fn is_document(text: &str) -> bool {
+    let mut values = 0;
+    scan(text, &mut |_| values += 1);
+    values > MOST_TOLD
 }
 
 fn add_found(ledger: &mut Ledger, found: Found<'_>, label: usize, source: Source, place: &Place) {

@@ -7,13 +7,13 @@ use super::line::{Entry, SEEN, quoted, write_note, write_values};
 use super::rank::by_worth;
 
 /// Shares of the budget that notes may take before values have had their turn: one part in so
-/// many for all notes of a kind.
+/// many for all notes of a kind. A task is only cut to it if it takes more than half.
 const SHARES: [(NoteKind, usize); 5] = [
     (NoteKind::Task, 6),
-    (NoteKind::Said, 10),
-    (NoteKind::Wrong, 20),
-    (NoteKind::Waiting, 20),
-    (NoteKind::Answer, 20),
+    (NoteKind::Said, 20),
+    (NoteKind::Wrong, 40),
+    (NoteKind::Waiting, 40),
+    (NoteKind::Answer, 40),
 ];
 /// In fewer bytes, notes other than the task get only what values leave.
 const ROOMY: usize = 1_200;
@@ -51,8 +51,10 @@ impl<'a> Writer<'a> {
         let mut filling = Filling::new(self.ledger, most);
         let header = filling.header(headers);
         for (kind, parts) in SHARES {
-            if kind == NoteKind::Task || most >= ROOMY {
-                filling.notes(kind, most / parts);
+            match kind {
+                NoteKind::Task => filling.notes(kind, self.task_share(filling.room, parts)),
+                _ if most >= ROOMY => filling.notes(kind, most / parts),
+                _ => {}
             }
         }
         filling.values(&self.order, Told::Anywhere);
@@ -61,6 +63,20 @@ impl<'a> Writer<'a> {
             filling.notes(kind, usize::MAX);
         }
         filling.written(header)
+    }
+
+    /// Returns the bytes for the task: all that it needs if it takes no more than half of the
+    /// room, else its part, but enough to say something.
+    fn task_share(&self, room: usize, parts: usize) -> usize {
+        let tasks = self.ledger.notes.iter();
+        let Some(task) = tasks.rev().find(|note| note.kind == NoteKind::Task) else {
+            return 0;
+        };
+        let frame = note_frame(task.kind, &task.place, None);
+        if frame + task.text.len() <= room / 2 {
+            return frame + task.text.len();
+        }
+        (room / parts).max((frame + SHORTEST_NOTE).min(room / 2))
     }
 }
 
@@ -106,7 +122,7 @@ impl<'a> Filling<'a> {
     }
 
     fn header(&mut self, headers: &[String]) -> Option<String> {
-        let parts = [12, 6, 3, 2];
+        let parts = [36, 18, 3, 2];
         let fits = |(header, parts): &(&String, usize)| header.len() < self.most / parts;
         let (header, _) = headers.iter().zip(parts).find(fits)?;
         self.room -= header.len() + 1;
