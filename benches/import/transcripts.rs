@@ -11,7 +11,7 @@ use super::workload::Random;
 /// Bytes of a file, about.
 const FILE_BYTES: u64 = 8 << 20;
 /// Turns between two prompts.
-const TURNS: u32 = 8;
+pub const TURNS: u32 = 8;
 
 /// Returns the transcripts of a folder in the order of their names.
 pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {

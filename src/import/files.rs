@@ -3,19 +3,22 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Instant;
 
-use super::ahead;
+use super::ahead::Reading;
 use super::head::head;
+use super::matching::Digests;
+use super::queue::{Opened, Queue};
 use super::report::ImportReport;
 use super::writer::{Origin, StoreSink};
-use super::{ImportError, Importer, Restore, Source, importers};
+use super::{ImportError, Importer, Restore, Sink, Source, importers};
 use crate::model::SessionId;
-use crate::store::source::{self, SourceError};
+use crate::store::source::{self, Pieces, SourceError};
 use crate::store::{SessionStore, StoreError, StoreWrite};
 
 /// How much is read at once, in bytes.
-const BUFFER_BYTES: usize = 128 << 10;
+pub(super) const BUFFER_BYTES: usize = 128 << 10;
 /// How many reasons an error tells.
 const MAX_REASONS: usize = 5;
 
@@ -31,6 +34,12 @@ pub struct ImportOptions {
     /// Replace secrets by markers before anything is stored. The files themselves are not kept then:
     /// they hold the secrets.
     pub redact: bool,
+}
+
+impl ImportOptions {
+    pub(super) fn keeps_files(&self) -> bool {
+        !self.without_source && self.session.is_none()
+    }
 }
 
 /// Told before each file.
@@ -89,22 +98,26 @@ pub fn import_paths_with(
         mut report, found, ..
     } = search;
     let files = found.len() as u64;
-    for (file, transcript) in (1..).zip(&found) {
-        progress(Progress {
-            path: &transcript.path,
-            file,
-            files,
-            bytes: transcript.bytes,
-        });
-        match import_file(store, transcript, options) {
-            Ok(one) => report.merge(one),
-            Err(error) => {
-                report.skip(transcript.path.to_string_lossy(), None, told(&error));
+    let digests = digests_of(store)?;
+    thread::scope(|scope| {
+        let mut queue = Queue::new(scope, store.counter(), digests, &found, options);
+        for (file, transcript) in (1..).zip(&found) {
+            progress(Progress {
+                path: &transcript.path,
+                file,
+                files,
+                bytes: transcript.bytes,
+            });
+            match import_file(store, transcript, queue.next(), options) {
+                Ok(one) => report.merge(one),
+                Err(error) => {
+                    report.skip(transcript.path.to_string_lossy(), None, told(&error));
+                }
             }
+            report.files += 1;
+            report.bytes += transcript.bytes;
         }
-        report.files += 1;
-        report.bytes += transcript.bytes;
-    }
+    });
     report.seconds = begun.elapsed().as_secs_f64();
     if report.sessions.is_empty() {
         return Err(nothing_came_in(&report, options));
@@ -167,10 +180,10 @@ fn nothing_came_in(report: &ImportReport, options: &ImportOptions) -> ImportErro
 }
 
 /// A file to import.
-struct Transcript<'a> {
-    path: PathBuf,
-    bytes: u64,
-    importer: &'a dyn Importer,
+pub(super) struct Transcript<'a> {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) importer: &'a dyn Importer,
 }
 
 /// The search for transcripts.
@@ -312,9 +325,19 @@ pub(super) fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
+fn digests_of(store: &dyn SessionStore) -> Result<Digests, ImportError> {
+    let mut digests = Digests::default();
+    store.read(&mut |read| {
+        digests = Digests::new(read)?;
+        Ok(())
+    })?;
+    Ok(digests)
+}
+
 fn import_file(
     store: &dyn SessionStore,
     transcript: &Transcript<'_>,
+    ahead: Option<Opened<'_>>,
     options: &ImportOptions,
 ) -> Result<ImportReport, ImportError> {
     let path = &transcript.path;
@@ -326,7 +349,7 @@ fn import_file(
         path,
         reader: &mut BufReader::with_capacity(BUFFER_BYTES, file),
     };
-    import_and_keep(store, transcript.importer, &mut source, options)
+    import_and_keep(store, transcript.importer, &mut source, ahead, options)
 }
 
 /// Imports one transcript in one transaction; with `only`, just that session of it. The file itself
@@ -347,13 +370,14 @@ pub fn import_source(
         without_source: true,
         ..ImportOptions::default()
     };
-    import_and_keep(store, importer, source, &options)
+    import_and_keep(store, importer, source, None, &options)
 }
 
 fn import_and_keep(
     store: &dyn SessionStore,
     importer: &dyn Importer,
     source: &mut Source<'_>,
+    mut ahead: Option<Opened<'_>>,
     options: &ImportOptions,
 ) -> Result<ImportReport, ImportError> {
     let only = &options.session;
@@ -371,11 +395,22 @@ fn import_and_keep(
                 return restored.map(|()| into.finish());
             }
             let sink = StoreSink::new(write, store.counter(), origin.clone(), only.clone())?;
-            let mut sink = sink.redacting(options.redact);
-            ahead::import(importer, source, &mut sink)?;
-            let report = sink.finish()?;
-            if !options.without_source && only.is_none() && !report.sessions.is_empty() {
-                keep(write, source, importer.format(), &report.sessions)?;
+            let sink = sink.redacting(options.redact);
+            let (report, mut pieces) = match ahead.take() {
+                Some(opened) => {
+                    let mut sink = sink.saying(opened.plain);
+                    opened.reading.tell(&mut sink)?;
+                    (sink.finish()?, opened.pieces)
+                }
+                None => (read_here(importer, source, sink)?, None),
+            };
+            if options.keeps_files() && !report.sessions.is_empty() {
+                let none = &mut std::iter::empty();
+                let pieces = match &mut pieces {
+                    Some(pieces) => pieces as &mut Pieces<'_>,
+                    None => none,
+                };
+                keep(write, source, pieces, importer.format(), &report.sessions)?;
             }
             Ok(report)
         };
@@ -392,10 +427,24 @@ fn import_and_keep(
     }
 }
 
+/// Reads a transcript that is not being read yet.
+fn read_here(
+    importer: &dyn Importer,
+    source: &mut Source<'_>,
+    mut sink: StoreSink<'_>,
+) -> Result<ImportReport, ImportError> {
+    thread::scope(|scope| {
+        let read = |ahead: &mut dyn Sink| importer.import(source, ahead);
+        Reading::start(scope, sink.forms(), read).tell(&mut sink)
+    })?;
+    sink.finish()
+}
+
 /// Keeps the file for its sessions.
 fn keep(
     write: &mut dyn StoreWrite,
     source: &mut Source<'_>,
+    pieces: &mut Pieces<'_>,
     format: &str,
     ids: &[SessionId],
 ) -> Result<(), ImportError> {
@@ -412,7 +461,8 @@ fn keep(
     let whole = source.path.canonicalize();
     let whole = whole.as_deref().unwrap_or(source.path).to_string_lossy();
     let mut file = &mut *source.reader;
-    source::keep(write, &mut file, format, &whole, &sessions).map_err(|error| match error {
+    let kept = source::keep_packed(write, &mut file, pieces, format, &whole, &sessions);
+    kept.map_err(|error| match error {
         SourceError::Store(error) => error.into(),
         SourceError::Io(error) => ImportError::Read {
             path: source.path.to_owned(),

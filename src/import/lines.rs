@@ -6,6 +6,8 @@
 
 use std::io;
 
+use memchr::{memchr, memchr2};
+
 use super::{MAX_RECORD_BYTES, ReadSeek};
 use crate::model::MAX_JSON_DEPTH;
 
@@ -167,7 +169,7 @@ impl<'a> Lines<'a> {
                 self.ended = true;
                 break;
             }
-            let end = buffer.iter().position(|&byte| byte == b'\n');
+            let end = memchr(b'\n', buffer);
             let part = &buffer[..end.unwrap_or(buffer.len())];
             too_long |= self.line.len() + part.len() > self.limit;
             if too_long {
@@ -213,14 +215,11 @@ fn read_value(bytes: &[u8]) -> Result<(usize, usize), String> {
 
 /// Returns how deep valid JSON nests.
 fn depth(json: &[u8]) -> usize {
-    let (mut depth, mut deepest) = (0usize, 0usize);
-    let (mut quoted, mut escaped) = (false, false);
-    for byte in json {
+    let (mut depth, mut deepest, mut at) = (0usize, 0usize, 0usize);
+    while let Some(byte) = json.get(at) {
+        at += 1;
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => quoted = !quoted,
-            _ if quoted => {}
+            b'"' => at = string_end(json, at),
             b'[' | b'{' => {
                 depth += 1;
                 deepest = deepest.max(depth);
@@ -230,6 +229,18 @@ fn depth(json: &[u8]) -> usize {
         }
     }
     deepest
+}
+
+/// Returns where the string ends whose text begins at `at`: strings are most of a record.
+fn string_end(json: &[u8], mut at: usize) -> usize {
+    while let Some(found) = json.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found + 1;
+        if json.get(at - 1) == Some(&b'"') {
+            return at;
+        }
+        at += 1;
+    }
+    json.len()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::index::Index;
 use super::record::Glance;
-use super::track::{Boundary, Step};
+use super::track::{Boundary, Step, Summary};
 use crate::import::lines::Place;
 
 impl Index {
@@ -62,9 +62,11 @@ impl Index {
             loop_no,
             Step::Summary {
                 loop_no,
-                boundary,
-                summary: place,
-                first_kept,
+                found: Box::new(Summary {
+                    boundary,
+                    summary: place,
+                    first_kept,
+                }),
             },
         );
         self.know(track, glance, place, at);

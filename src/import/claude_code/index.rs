@@ -5,8 +5,10 @@
 //! the records seen so far; a parent that is missing, comes later or forms a cycle is none, and
 //! the record goes on where the transcript stands.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use super::by_id::ById;
 use super::record::{Glance, Kind, Speech};
 use super::track::{Answer, NewLoop, Step, Track};
 use crate::import::lines::Place;
@@ -37,8 +39,7 @@ enum Parent {
 /// A call and where it stands.
 #[derive(Clone, Debug)]
 pub(super) struct KnownCall {
-    pub(super) name: String,
-    pub(super) id: String,
+    pub(super) name: Arc<str>,
     /// The loop in the main track; `None` for a call of a sub-agent.
     pub(super) main_loop: Option<usize>,
 }
@@ -51,10 +52,12 @@ pub(super) struct Index {
     pub(super) session: Option<String>,
     pub(super) title: Option<String>,
     stem: String,
-    pub(super) known: HashMap<String, Known>,
+    pub(super) known: ById<Known>,
     /// The last answer of each message id, with its track and loop.
-    messages: HashMap<String, (usize, usize, usize)>,
-    calls: HashMap<String, KnownCall>,
+    messages: ById<(usize, usize, usize)>,
+    calls: ById<KnownCall>,
+    /// The names of tools, each held once.
+    tools: HashSet<Arc<str>>,
     /// Calls by the digest of the prompt that they give a sub-agent; a used one is taken out.
     prompts: HashMap<u64, Vec<String>>,
     /// Sub-agents by id, and the call that started each.
@@ -72,9 +75,10 @@ impl Index {
             session: None,
             title: None,
             stem: stem.to_owned(),
-            known: HashMap::new(),
-            messages: HashMap::new(),
-            calls: HashMap::new(),
+            known: ById::default(),
+            messages: ById::default(),
+            calls: ById::default(),
+            tools: HashSet::new(),
             prompts: HashMap::new(),
             agents: HashMap::new(),
             agent_tracks: HashMap::new(),
@@ -125,7 +129,7 @@ impl Index {
             .titles
             .iter()
             .rev()
-            .find(|(leaf, _)| known.contains_key(leaf));
+            .find(|(leaf, _)| known.contains(leaf));
         self.title = about.map(|(_, title)| title.clone());
         let mut left = Vec::new();
         for track in &mut self.tracks {
@@ -143,14 +147,18 @@ impl Index {
 
     /// Returns the name of the tool that the call `id` calls.
     pub(super) fn tool_name(&self, id: &str) -> Option<&str> {
-        self.calls.get(id).map(|call| call.name.as_str())
+        self.calls.get(id).map(|call| &*call.name)
     }
 
-    /// Returns the call that started the sub-agent of this id or with this first prompt.
-    pub(super) fn spawning_call(&self, agent: Option<&str>, track: &Track) -> Option<&KnownCall> {
+    /// Returns the call that started the sub-agent of this id or with this first prompt, and its id.
+    pub(super) fn spawning_call<'a>(
+        &'a self,
+        agent: Option<&str>,
+        track: &'a Track,
+    ) -> Option<(&'a str, &'a KnownCall)> {
         let named = agent.and_then(|agent| self.agents.get(agent)?.as_ref());
         let prompted = || self.prompts.get(&track.first_prompt?)?.first();
-        let call = |id: Option<&String>| self.calls.get(id?);
+        let call = |id: Option<&'a String>| Some((id?.as_str(), self.calls.get(id?)?));
         call(named)
             .or_else(|| call(track.spawned_by.as_ref()))
             .or_else(|| call(prompted()))
@@ -255,7 +263,7 @@ impl Index {
                 line: place.line,
                 digest: glance.digest,
             };
-            self.known.insert(uuid.clone(), known);
+            self.known.insert(uuid, known);
         }
     }
 
@@ -354,7 +362,7 @@ impl Index {
         );
         state.current = Some(loop_no);
         if let Some(id) = id {
-            self.messages.insert(id, (track, loop_no, answer));
+            self.messages.insert(&id, (track, loop_no, answer));
         }
         self.extend_answer(track, (loop_no, answer), glance, place);
         Ok(())
@@ -372,12 +380,9 @@ impl Index {
         self.tracks[track].loops[loop_no].joined(glance, turn);
         for call in &glance.calls {
             let main_loop = (track == 0).then_some(loop_no);
-            let known = KnownCall {
-                name: call.name.clone(),
-                id: call.id.clone(),
-                main_loop,
-            };
-            self.calls.insert(call.id.clone(), known);
+            let name = self.tool(&call.name);
+            let known = KnownCall { name, main_loop };
+            self.calls.insert(&call.id, known);
             if let Some(prompt) = call.prompt {
                 self.prompts
                     .entry(prompt)
@@ -386,6 +391,15 @@ impl Index {
             }
         }
         self.know(track, glance, place, Some((loop_no, turn)));
+    }
+
+    fn tool(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.tools.get(name) {
+            return known.clone();
+        }
+        let name: Arc<str> = name.into();
+        self.tools.insert(name.clone());
+        name
     }
 
     /// Returns the loop that a record goes to that is no prompt, and begins it if need be: where

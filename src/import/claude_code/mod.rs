@@ -5,6 +5,7 @@
 //! tells the sink ([`emit`]). A human prompt begins a loop; an answer is joined from the records
 //! that share its `message.id`; sub-agents are sessions of their own.
 
+mod by_id;
 mod compacted;
 mod content;
 mod emit;
@@ -185,7 +186,7 @@ fn children(
         if let Some(call) = parent
             .as_ref()
             .and_then(|parent| parent.tool_call_id.as_ref())
-            && let Some(known) = known
+            && let Some((_, known)) = known
             && let Some(loop_no) = known.main_loop
         {
             let session = session_id(path, index, track);

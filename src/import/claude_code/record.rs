@@ -275,7 +275,7 @@ fn hash_text(hasher: &mut DefaultHasher, text: &str) {
 }
 
 /// Digests a text to find it again within one import.
-fn digest_text(text: &str) -> u64 {
+pub(super) fn digest_text(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::record::{Glance, Speech};
+use super::record::{Glance, Speech, digest_text};
 use crate::import::MAX_RECORD_BYTES;
 use crate::import::lines::Place;
 use crate::model::{ContinuationKind, LoopStatus};
@@ -29,12 +29,7 @@ pub(super) enum Step {
     /// A record that no model sees.
     Note { loop_no: usize, place: Place },
     /// A compaction that left a summary.
-    Summary {
-        loop_no: usize,
-        boundary: Option<Place>,
-        summary: Place,
-        first_kept: Option<(usize, u32)>,
-    },
+    Summary { loop_no: usize, found: Box<Summary> },
     /// A compaction that emptied tool results.
     Cleared { loop_no: usize, place: Place },
 }
@@ -57,10 +52,18 @@ impl Step {
             Self::User { place, .. } | Self::Note { place, .. } | Self::Cleared { place, .. } => {
                 place.line
             }
-            Self::Summary { summary, .. } => summary.line,
+            Self::Summary { found, .. } => found.summary.line,
             Self::Answer { .. } => 0,
         }
     }
+}
+
+/// Where a compaction and its summary stand. Rare, and kept apart so that a step is small.
+#[derive(Clone, Debug)]
+pub(super) struct Summary {
+    pub(super) boundary: Option<Place>,
+    pub(super) summary: Place,
+    pub(super) first_kept: Option<(usize, u32)>,
 }
 
 /// The records that one answer is joined from.
@@ -69,16 +72,27 @@ pub(super) struct Answer {
     pub(super) turn: u32,
     pub(super) places: Vec<Place>,
     bytes: usize,
-    /// Parent and line of the first record with each content.
-    parts: HashMap<u64, (Option<String>, u64)>,
+    /// The first record.
+    first: Option<(u64, Part)>,
+    /// The first record of each content that differs from its.
+    parts: HashMap<u64, Part>,
+}
+
+/// Of a record with some content: the digest of its parent's id, and its line.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    parent: Option<u64>,
+    line: u64,
 }
 
 impl Answer {
     pub(super) fn new(turn: u32) -> Self {
         Self {
             turn,
-            places: Vec::new(),
+            // Most answers have one record.
+            places: Vec::with_capacity(1),
             bytes: 0,
+            first: None,
             parts: HashMap::new(),
         }
     }
@@ -91,17 +105,31 @@ impl Answer {
     pub(super) fn add(&mut self, glance: &Glance, place: Place) {
         self.places.push(place);
         self.bytes += place.len;
-        self.parts
-            .entry(glance.digest)
-            .or_insert_with(|| (glance.parent.clone(), place.line));
+        let part = Part {
+            parent: parent_of(glance),
+            line: place.line,
+        };
+        match &self.first {
+            None => self.first = Some((glance.digest, part)),
+            Some((content, _)) if *content == glance.digest => {}
+            Some(_) => {
+                self.parts.entry(glance.digest).or_insert(part);
+            }
+        }
     }
 
     /// Returns the line of the record that says the same in the same place. (Blocks of one answer
     /// hang one on the other; one that was recorded twice hangs where it did, or nowhere.)
     pub(super) fn repeats(&self, glance: &Glance) -> Option<u64> {
-        let (parent, line) = self.parts.get(&glance.digest)?;
-        (glance.parent.is_none() || *parent == glance.parent).then_some(*line)
+        let first = self.first.filter(|(content, _)| *content == glance.digest);
+        let first = first.map(|(_, part)| part);
+        let part = first.or_else(|| self.parts.get(&glance.digest).copied())?;
+        (glance.parent.is_none() || part.parent == parent_of(glance)).then_some(part.line)
     }
+}
+
+fn parent_of(glance: &Glance) -> Option<u64> {
+    glance.parent.as_deref().map(digest_text)
 }
 
 /// A compaction that waits for its summary.
