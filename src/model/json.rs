@@ -44,8 +44,7 @@ impl Json {
 
     /// The JSON string `text`.
     pub fn string(text: &str) -> Self {
-        let quoted = serde_json::Value::String(text.to_owned()).to_string();
-        Self::parse(&quoted).unwrap_or_else(|_| Self::null())
+        serde_json::value::to_raw_value(text).map_or_else(|_| Self::null(), Self)
     }
 
     /// Returns the compact text.

@@ -78,7 +78,8 @@ impl<'a> Fields<'a> {
             if text.len() > 1 {
                 text.push(',');
             }
-            text.push_str(Json::string(key).as_str());
+            // A text can always be written.
+            text.push_str(&serde_json::to_string(key).unwrap_or_default());
             text.push(':');
             text.push_str(value);
         }
@@ -125,9 +126,13 @@ pub(super) fn read<T: DeserializeOwned>(value: &RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// Reads a list; `None` if it is none.
+/// Reads a list; `None` if it is none. A text is not even tried: why it is no list would be told with
+/// all of it.
 pub(super) fn list(value: &RawValue) -> Option<Vec<&RawValue>> {
-    serde_json::from_str(value.get()).ok()
+    let text = value.get();
+    text.starts_with('[')
+        .then(|| serde_json::from_str(text).ok())
+        .flatten()
 }
 
 /// Returns a value as it is kept.

@@ -91,9 +91,12 @@ fn read_index(
     };
     let mut index = Index::new(&stem(path));
     let mut lines = Lines::new(reader).map_err(failed)?;
-    while let Some((place, found)) = lines.next().map_err(failed)? {
-        let problem = take(&mut index, place, found);
-        if let Err(reason) = problem {
+    while let Some((place, read)) = lines.next_as(record::glance).map_err(failed)? {
+        let taken = match read {
+            Ok(glance) => index.record(glance, place),
+            Err(found) => take(&mut index, place, found),
+        };
+        if let Err(reason) = taken {
             skip(place.line, reason);
         }
     }
@@ -103,6 +106,7 @@ fn read_index(
     Ok(index)
 }
 
+/// Takes what is no record on a line of its own.
 fn take(index: &mut Index, place: Place, found: Found<'_>) -> Result<(), String> {
     let (bytes_known, reason) = match found {
         Found::Value(text) => match record::glance(text) {

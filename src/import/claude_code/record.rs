@@ -230,7 +230,7 @@ impl Glance {
     fn content(&mut self, content: Raw<'_>) -> bool {
         let mut hasher = DefaultHasher::new();
         let (mut texts, mut others, mut plain) = (Vec::new(), 0, None);
-        let items: Vec<Raw<'_>> = match content.read() {
+        let items: Vec<Raw<'_>> = match content.list() {
             Some(items) => items,
             None if content.text().is_some() => vec![content],
             None => Vec::new(),
