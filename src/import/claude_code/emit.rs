@@ -142,12 +142,12 @@ impl<'a> Emitter<'a> {
     ) -> Result<(), ImportError> {
         let (mut raw, mut ends) = (Vec::new(), Vec::new());
         let index = self.index;
-        for place in &index.answers[number].places {
+        for place in index.answers[number].places() {
             if !raw.is_empty() {
                 raw.push(b'\n');
             }
             let from = raw.len();
-            self.records.read(*place, &mut raw)?;
+            self.records.read(place, &mut raw)?;
             ends.push(from..raw.len());
         }
         let records = ends.into_iter().map(|part| fields(&raw[part])).collect();

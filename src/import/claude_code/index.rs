@@ -17,11 +17,38 @@ use crate::model::ContinuationKind;
 /// What is known of a record that others may name as their parent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    pub(super) track: usize,
-    /// The loop and turn that it stands in; `None` before the first loop.
-    pub(super) at: Option<(usize, u32)>,
+    track: u32,
+    /// The loop that it stands in, [`NO_LOOP`] before the first one.
+    in_loop: u32,
+    turn: u32,
     line: u64,
     digest: u64,
+}
+
+/// There is one of these for each record, so loops and tracks are counted in half the bytes. No index
+/// of so many fits into memory.
+const NO_LOOP: u32 = u32::MAX;
+
+impl Known {
+    pub(super) fn track(&self) -> usize {
+        self.track as usize
+    }
+
+    /// Returns the loop and turn that it stands in; `None` before the first loop.
+    pub(super) fn at(&self) -> Option<(usize, u32)> {
+        (self.in_loop != NO_LOOP).then_some((self.in_loop as usize, self.turn))
+    }
+
+    pub(super) fn set_at(&mut self, at: Option<(usize, u32)>) {
+        (self.in_loop, self.turn) = match at {
+            Some((in_loop, turn)) => (small(in_loop), turn),
+            None => (NO_LOOP, 0),
+        };
+    }
+}
+
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(NO_LOOP)
 }
 
 /// Where a record's parent stands.
@@ -166,8 +193,8 @@ impl Index {
 
     /// Returns the loop of the main session that the record `uuid` stands in.
     pub(super) fn loop_of_record(&self, uuid: &str) -> Option<usize> {
-        let known = self.known.get(uuid).filter(|known| known.track == 0)?;
-        known.at.map(|(loop_no, _)| loop_no)
+        let known = self.known.get(uuid).filter(|known| known.track() == 0)?;
+        known.at().map(|(loop_no, _)| loop_no)
     }
 
     /// The track for what belongs to no record's own: the main one, unless the file so far is a
@@ -190,7 +217,7 @@ impl Index {
         }
         let found = match (&glance.agent, self.parent(glance)) {
             (Some(agent), _) => self.agent_tracks.get(agent).copied(),
-            (None, Some(known)) if known.track > 0 => Some(known.track),
+            (None, Some(known)) if known.track() > 0 => Some(known.track()),
             (None, _) if glance.speech != Some(Speech::Prompt) && self.tracks.len() > 1 => {
                 Some(self.tracks.len() - 1)
             }
@@ -222,7 +249,7 @@ impl Index {
     fn place_of_parent(&self, track: usize, glance: &Glance) -> Parent {
         match (&glance.parent, self.parent(glance)) {
             (None, _) => Parent::None,
-            (_, Some(known)) if known.track == track => match known.at {
+            (_, Some(known)) if known.track() == track => match known.at() {
                 Some((loop_no, turn)) => Parent::At(loop_no, turn),
                 None => Parent::Lead,
             },
@@ -235,16 +262,16 @@ impl Index {
     fn repeats(&mut self, track: usize, glance: &Glance) -> Option<u64> {
         let uuid = glance.uuid.as_ref()?;
         let earlier = self.known.get(uuid)?;
-        if earlier.digest != glance.digest || earlier.track != track {
+        if earlier.digest != glance.digest || earlier.track() != track {
             return None;
         }
         let line = earlier.line;
         let moved = match self.parent(glance) {
-            Some(parent) if parent.track == track && parent.line > line => parent.at,
+            Some(parent) if parent.track() == track && parent.line > line => parent.at(),
             _ => None,
         };
         if let (Some(at), Some(earlier)) = (moved, self.known.get_mut(uuid)) {
-            earlier.at = Some(at);
+            earlier.set_at(Some(at));
         }
         Some(line)
     }
@@ -257,12 +284,14 @@ impl Index {
         at: Option<(usize, u32)>,
     ) {
         if let Some(uuid) = &glance.uuid {
-            let known = Known {
-                track,
-                at,
+            let mut known = Known {
+                track: small(track),
+                in_loop: NO_LOOP,
+                turn: 0,
                 line: place.line,
                 digest: glance.digest,
             };
+            known.set_at(at);
             self.known.insert(uuid, known);
         }
     }

@@ -66,21 +66,28 @@ pub(super) struct Summary {
     pub(super) first_kept: Option<(usize, u32)>,
 }
 
-/// The records that one answer is joined from.
+/// The records that one answer is joined from. Most have one.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) turn: u32,
-    pub(super) places: Vec<Place>,
+    first: Option<(Place, Part)>,
+    more: Option<Box<More>>,
+}
+
+/// The records of an answer after the first.
+#[derive(Debug, Default)]
+struct More {
+    places: Vec<Place>,
     bytes: usize,
-    /// The first record.
-    first: Option<(u64, Part)>,
-    /// The first record of each content that differs from its.
+    /// The first record of each content that differs from that of the very first.
     parts: HashMap<u64, Part>,
 }
 
-/// Of a record with some content: the digest of its parent's id, and its line.
+/// What a record of an answer says and where it hangs.
 #[derive(Clone, Copy, Debug)]
 struct Part {
+    content: u64,
+    /// The digest of its parent's id.
     parent: Option<u64>,
     line: u64,
 }
@@ -89,41 +96,50 @@ impl Answer {
     pub(super) fn new(turn: u32) -> Self {
         Self {
             turn,
-            // Most answers have one record.
-            places: Vec::with_capacity(1),
-            bytes: 0,
             first: None,
-            parts: HashMap::new(),
+            more: None,
         }
+    }
+
+    /// Returns where the records stand, in order.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+        let more = self.more.iter().flat_map(|more| more.places.iter());
+        let first = self.first.iter().map(|(place, _)| place);
+        first.chain(more).copied()
     }
 
     /// Whether one more record can be joined: the answer is read as one.
     pub(super) fn takes(&self, place: Place) -> bool {
-        self.bytes + place.len <= MAX_RECORD_BYTES
+        let first = self.first.map_or(0, |(first, _)| first.len);
+        let more = self.more.as_ref().map_or(0, |more| more.bytes);
+        first + more + place.len <= MAX_RECORD_BYTES
     }
 
     pub(super) fn add(&mut self, glance: &Glance, place: Place) {
-        self.places.push(place);
-        self.bytes += place.len;
         let part = Part {
+            content: glance.digest,
             parent: parent_of(glance),
             line: place.line,
         };
-        match &self.first {
-            None => self.first = Some((glance.digest, part)),
-            Some((content, _)) if *content == glance.digest => {}
-            Some(_) => {
-                self.parts.entry(glance.digest).or_insert(part);
-            }
+        let Some((_, first)) = &self.first else {
+            self.first = Some((place, part));
+            return;
+        };
+        let more = self.more.get_or_insert_default();
+        more.places.push(place);
+        more.bytes += place.len;
+        if first.content != part.content {
+            more.parts.entry(part.content).or_insert(part);
         }
     }
 
     /// Returns the line of the record that says the same in the same place. (Blocks of one answer
     /// hang one on the other; one that was recorded twice hangs where it did, or nowhere.)
     pub(super) fn repeats(&self, glance: &Glance) -> Option<u64> {
-        let first = self.first.filter(|(content, _)| *content == glance.digest);
-        let first = first.map(|(_, part)| part);
-        let part = first.or_else(|| self.parts.get(&glance.digest).copied())?;
+        let first = self.first.as_ref().map(|(_, part)| part);
+        let first = first.filter(|part| part.content == glance.digest);
+        let more = || self.more.as_ref()?.parts.get(&glance.digest);
+        let part = first.or_else(more)?;
         (glance.parent.is_none() || part.parent == parent_of(glance)).then_some(part.line)
     }
 }
