@@ -8,10 +8,8 @@ use serde_json::json;
 use super::Result;
 use super::workload::Random;
 
-/// Bytes of a file, about.
-const FILE_BYTES: u64 = 8 << 20;
 /// Turns between two prompts.
-const TURNS: u32 = 8;
+pub const TURNS: u32 = 8;
 
 /// Returns the transcripts of a folder in the order of their names.
 pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -21,13 +19,13 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Writes transcripts of about so many bytes; returns how many it became.
-pub fn generate(folder: &Path, bytes: u64) -> Result<u64> {
+/// Writes transcripts of about so many bytes, each of about `each` bytes; returns how many it became.
+pub fn generate(folder: &Path, bytes: u64, each: u64) -> Result<u64> {
     std::fs::create_dir_all(folder)?;
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let mut written = 0;
     while written < bytes {
-        let session = format!("session-{:04}", written / FILE_BYTES);
+        let session = format!("session-{:04}", written / each);
         let file = std::fs::File::create(folder.join(format!("{session}.jsonl")))?;
         let mut transcript = Transcript {
             out: BufWriter::new(file),
@@ -36,7 +34,7 @@ pub fn generate(folder: &Path, bytes: u64) -> Result<u64> {
             records: 0,
             bytes: 0,
         };
-        while transcript.bytes < FILE_BYTES.min(bytes - written) {
+        while transcript.bytes < each.min(bytes - written) {
             transcript.exchange(&mut random)?;
         }
         transcript.out.flush()?;

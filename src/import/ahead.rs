@@ -1,11 +1,18 @@
-//! Reading ahead of the writer: a transcript is parsed on a thread of its own, so that parsing and
-//! writing share the work of an import.
+//! Reading ahead of the writer: a transcript is parsed on a thread of its own, which also makes the
+//! stored form of its messages, so that the writer is left with the rows. What is told, and in which
+//! order, does not depend on how far ahead the reader is.
 
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::{mem, panic, thread};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::{mem, panic};
 
-use super::{FoundCompaction, ImportError, Importer, SessionHead, Sink, Source};
+use super::matching::{Digest, Digests};
+use super::said::Said;
+use super::{FoundCompaction, ImportError, SessionHead, Sink};
 use crate::model::{AgentMessage, LoopId, LoopRecord};
+use crate::tokens::TokenCounter;
 
 /// A batch is handed over when it holds this much of records, in bytes …
 const BATCH_BYTES: usize = 128 << 10;
@@ -18,66 +25,122 @@ const WAITING: usize = 4;
 enum Call {
     Session(Box<SessionHead>),
     Loop(Box<LoopRecord>),
-    Message(LoopId, Box<AgentMessage>, Vec<u8>),
+    Message(LoopId, Said, Digest, usize),
     Compaction(Box<FoundCompaction>),
     Skip(Option<u64>, String),
 }
 
+/// A sink that is told of messages whose digests are made.
+pub(super) trait Listener: Sink {
+    /// Takes a message whose record has this digest and so many bytes.
+    fn said(
+        &mut self,
+        in_loop: LoopId,
+        said: Said,
+        origin: Digest,
+        bytes: usize,
+    ) -> Result<(), ImportError>;
+}
+
 impl Call {
-    fn tell(self, sink: &mut dyn Sink) -> Result<(), ImportError> {
+    fn tell(self, listener: &mut dyn Listener) -> Result<(), ImportError> {
         match self {
-            Self::Session(head) => sink.session(*head),
-            Self::Loop(record) => sink.begin_loop(*record),
-            Self::Message(loop_id, message, raw) => sink.message(&loop_id, *message, &raw),
-            Self::Compaction(found) => sink.compaction(*found),
+            Self::Session(head) => listener.session(*head),
+            Self::Loop(record) => listener.begin_loop(*record),
+            Self::Message(in_loop, said, origin, bytes) => {
+                listener.said(in_loop, said, origin, bytes)
+            }
+            Self::Compaction(found) => listener.compaction(*found),
             Self::Skip(line, reason) => {
-                sink.skip(line, reason);
+                listener.skip(line, reason);
                 Ok(())
             }
         }
     }
 }
 
-/// Imports a transcript: reads it on another thread and tells `sink` on this one, in order.
-///
-/// # Errors
-/// What the sink or the importer returns.
-pub(super) fn import(
-    importer: &dyn Importer,
-    source: &mut Source<'_>,
-    sink: &mut dyn Sink,
-) -> Result<(), ImportError> {
-    let (send, receive) = sync_channel::<Vec<Call>>(WAITING);
-    thread::scope(|scope| {
+/// Said by the writer when stored forms are not worth making: the session is known, or redacted.
+#[derive(Clone, Default)]
+pub(super) struct Plain(Arc<AtomicBool>);
+
+impl Plain {
+    /// One that was said already.
+    pub(super) fn said() -> Self {
+        let plain = Self::default();
+        plain.say();
+        plain
+    }
+
+    pub(super) fn say(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_said(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a reader needs to make digests and stored forms.
+#[derive(Clone)]
+pub(super) struct Forms<'a> {
+    pub(super) digests: Digests,
+    pub(super) counter: &'a dyn TokenCounter,
+    pub(super) plain: Plain,
+}
+
+/// A transcript that is being read on another thread.
+pub(super) struct Reading<'scope> {
+    calls: Receiver<Vec<Call>>,
+    reader: ScopedJoinHandle<'scope, Result<(), ImportError>>,
+}
+
+impl<'scope> Reading<'scope> {
+    /// Begins to run `read`.
+    pub(super) fn start(
+        scope: &'scope Scope<'scope, '_>,
+        forms: Forms<'scope>,
+        read: impl FnOnce(&mut dyn Sink) -> Result<(), ImportError> + Send + 'scope,
+    ) -> Self {
+        let (send, calls) = sync_channel(WAITING);
         let reader = scope.spawn(move || {
-            let mut ahead = Ahead::new(send);
-            let read = importer.import(source, &mut ahead);
-            ahead.hand_over().and(read)
+            let mut ahead = Ahead::new(send, forms);
+            let done = read(&mut ahead);
+            ahead.hand_over().and(done)
         });
-        let mut calls = receive.iter().flatten();
-        let told = calls.try_for_each(|call| call.tell(sink));
+        Self { calls, reader }
+    }
+
+    /// Tells `listener` on this thread what is read, in order.
+    ///
+    /// # Errors
+    /// What the listener or the importer returns.
+    pub(super) fn tell(self, listener: &mut dyn Listener) -> Result<(), ImportError> {
+        let mut calls = self.calls.iter().flatten();
+        let told = calls.try_for_each(|call| call.tell(listener));
         drop(calls);
         // Without this a reader that is ahead would wait for a writer that has given up.
-        drop(receive);
-        let read = match reader.join() {
+        drop(self.calls);
+        let read = match self.reader.join() {
             Ok(read) => read,
             Err(panicked) => panic::resume_unwind(panicked),
         };
         told.and(read)
-    })
+    }
 }
 
 /// The sink on the reader's side.
-struct Ahead {
+struct Ahead<'a> {
     send: SyncSender<Vec<Call>>,
+    forms: Forms<'a>,
     batch: Vec<Call>,
     bytes: usize,
 }
 
-impl Ahead {
-    fn new(send: SyncSender<Vec<Call>>) -> Self {
+impl<'a> Ahead<'a> {
+    fn new(send: SyncSender<Vec<Call>>, forms: Forms<'a>) -> Self {
         Self {
             send,
+            forms,
             batch: Vec::new(),
             bytes: 0,
         }
@@ -101,7 +164,7 @@ impl Ahead {
     }
 }
 
-impl Sink for Ahead {
+impl Sink for Ahead<'_> {
     fn session(&mut self, head: SessionHead) -> Result<(), ImportError> {
         self.push(Call::Session(Box::new(head)), 0)
     }
@@ -116,7 +179,12 @@ impl Sink for Ahead {
         message: AgentMessage,
         raw: &[u8],
     ) -> Result<(), ImportError> {
-        let call = Call::Message(loop_id.clone(), Box::new(message), raw.to_vec());
+        let origin = self.forms.digests.of(raw);
+        let said = match self.forms.plain.is_said() {
+            true => message.into(),
+            false => Said::ready(message, origin, self.forms.counter)?,
+        };
+        let call = Call::Message(loop_id.clone(), said, origin, raw.len());
         self.push(call, raw.len())
     }
 
@@ -134,36 +202,23 @@ impl Sink for Ahead {
 mod tests {
     use super::*;
     use crate::model::{LoopRecord, Message};
-    use std::io::Cursor;
-    use std::path::Path;
+    use crate::tokens::HeuristicTokenCounter;
 
     const MESSAGES: usize = 5_000;
 
-    /// Tells so many messages, and fails or panics at the end if its path says so.
-    struct Many;
-
-    impl Importer for Many {
-        fn format(&self) -> &'static str {
-            "many"
+    /// Tells so many messages, and fails or panics at the end if it is to.
+    fn read(end: &str, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let id = LoopId::new("l").unwrap();
+        sink.begin_loop(LoopRecord::new(id.clone(), None))?;
+        for number in 0..MESSAGES {
+            let message = Message::user(number.to_string()).into();
+            sink.message(&id, message, &vec![b'x'; number])?;
+            sink.skip(Some(number as u64), "odd".into());
         }
-
-        fn detect(&self, _: &Path, _: &[u8]) -> bool {
-            true
-        }
-
-        fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-            let id = LoopId::new("l").unwrap();
-            sink.begin_loop(LoopRecord::new(id.clone(), None))?;
-            for number in 0..MESSAGES {
-                let message = Message::user(number.to_string()).into();
-                sink.message(&id, message, &vec![b'x'; number])?;
-                sink.skip(Some(number as u64), "odd".into());
-            }
-            match source.path.to_str() {
-                Some("fails") => Err(ImportError::NoTranscript("it ends here".into())),
-                Some("panics") => panic!("out of order"),
-                _ => Ok(()),
-            }
+        match end {
+            "fails" => Err(ImportError::NoTranscript("it ends here".into())),
+            "panics" => panic!("out of order"),
+            _ => Ok(()),
         }
     }
 
@@ -171,6 +226,7 @@ mod tests {
     struct Notes {
         told: Vec<String>,
         most: usize,
+        plain: Plain,
     }
 
     impl Sink for Notes {
@@ -183,18 +239,8 @@ mod tests {
             Ok(())
         }
 
-        fn message(
-            &mut self,
-            _: &LoopId,
-            message: AgentMessage,
-            raw: &[u8],
-        ) -> Result<(), ImportError> {
-            if self.told.len() > self.most {
-                return Err(ImportError::Store("full".into()));
-            }
-            let texts = message.message().unwrap().texts().collect::<String>();
-            self.told.push(format!("{texts} {}", raw.len()));
-            Ok(())
+        fn message(&mut self, _: &LoopId, _: AgentMessage, _: &[u8]) -> Result<(), ImportError> {
+            Err(ImportError::Store("a message without its digest".into()))
         }
 
         fn compaction(&mut self, _: FoundCompaction) -> Result<(), ImportError> {
@@ -206,16 +252,42 @@ mod tests {
         }
     }
 
-    fn run(path: &str, most: usize) -> (Vec<String>, Result<(), ImportError>) {
+    impl Listener for Notes {
+        fn said(
+            &mut self,
+            _: LoopId,
+            said: Said,
+            _: Digest,
+            bytes: usize,
+        ) -> Result<(), ImportError> {
+            if self.told.len() > self.most {
+                return Err(ImportError::Store("full".into()));
+            }
+            if self.told.len() > MESSAGES {
+                self.plain.say();
+            }
+            let message = said.into_message()?;
+            let texts = message.message().unwrap().texts().collect::<String>();
+            self.told.push(format!("{texts} {bytes}"));
+            Ok(())
+        }
+    }
+
+    fn run(end: &str, most: usize) -> (Vec<String>, Result<(), ImportError>) {
+        let plain = Plain::default();
         let mut notes = Notes {
             told: Vec::new(),
             most,
+            plain: plain.clone(),
         };
-        let mut source = Source {
-            path: Path::new(path),
-            reader: &mut Cursor::new(Vec::new()),
+        let forms = Forms {
+            digests: Digests::default(),
+            counter: &HeuristicTokenCounter,
+            plain,
         };
-        let done = import(&Many, &mut source, &mut notes);
+        let done = std::thread::scope(|scope| {
+            Reading::start(scope, forms, |sink| read(end, sink)).tell(&mut notes)
+        });
         (notes.told, done)
     }
 

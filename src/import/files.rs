@@ -1,21 +1,22 @@
-//! Files and folders: which hold transcripts, and one transaction for each that does.
+//! Files and folders: which hold transcripts, and what came of each that does.
 
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Instant;
 
-use super::ahead;
 use super::head::head;
+use super::matching::Digests;
+use super::one_file::import_and_keep;
+use super::queue::{Opened, Queue};
 use super::report::ImportReport;
-use super::writer::{Origin, StoreSink};
-use super::{ImportError, Importer, Restore, Source, importers};
+use super::{ImportError, Importer, Source, importers};
 use crate::model::SessionId;
-use crate::store::source::{self, SourceError};
-use crate::store::{SessionStore, StoreError, StoreWrite};
+use crate::store::SessionStore;
 
 /// How much is read at once, in bytes.
-const BUFFER_BYTES: usize = 128 << 10;
+pub(super) const BUFFER_BYTES: usize = 128 << 10;
 /// How many reasons an error tells.
 const MAX_REASONS: usize = 5;
 
@@ -31,6 +32,12 @@ pub struct ImportOptions {
     /// Replace secrets by markers before anything is stored. The files themselves are not kept then:
     /// they hold the secrets.
     pub redact: bool,
+}
+
+impl ImportOptions {
+    pub(super) fn keeps_files(&self) -> bool {
+        !self.without_source && self.session.is_none()
+    }
 }
 
 /// Told before each file.
@@ -89,22 +96,26 @@ pub fn import_paths_with(
         mut report, found, ..
     } = search;
     let files = found.len() as u64;
-    for (file, transcript) in (1..).zip(&found) {
-        progress(Progress {
-            path: &transcript.path,
-            file,
-            files,
-            bytes: transcript.bytes,
-        });
-        match import_file(store, transcript, options) {
-            Ok(one) => report.merge(one),
-            Err(error) => {
-                report.skip(transcript.path.to_string_lossy(), None, told(&error));
+    let digests = digests_of(store)?;
+    thread::scope(|scope| {
+        let mut queue = Queue::new(scope, store.counter(), digests, &found, options);
+        for (file, transcript) in (1..).zip(&found) {
+            progress(Progress {
+                path: &transcript.path,
+                file,
+                files,
+                bytes: transcript.bytes,
+            });
+            match import_file(store, transcript, queue.next(), options) {
+                Ok(one) => report.merge(one),
+                Err(error) => {
+                    report.skip(transcript.path.to_string_lossy(), None, told(&error));
+                }
             }
+            report.files += 1;
+            report.bytes += transcript.bytes;
         }
-        report.files += 1;
-        report.bytes += transcript.bytes;
-    }
+    });
     report.seconds = begun.elapsed().as_secs_f64();
     if report.sessions.is_empty() {
         return Err(nothing_came_in(&report, options));
@@ -167,10 +178,10 @@ fn nothing_came_in(report: &ImportReport, options: &ImportOptions) -> ImportErro
 }
 
 /// A file to import.
-struct Transcript<'a> {
-    path: PathBuf,
-    bytes: u64,
-    importer: &'a dyn Importer,
+pub(super) struct Transcript<'a> {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) importer: &'a dyn Importer,
 }
 
 /// The search for transcripts.
@@ -312,9 +323,19 @@ pub(super) fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
+fn digests_of(store: &dyn SessionStore) -> Result<Digests, ImportError> {
+    let mut digests = Digests::default();
+    store.read(&mut |read| {
+        digests = Digests::new(read)?;
+        Ok(())
+    })?;
+    Ok(digests)
+}
+
 fn import_file(
     store: &dyn SessionStore,
     transcript: &Transcript<'_>,
+    ahead: Option<Opened<'_>>,
     options: &ImportOptions,
 ) -> Result<ImportReport, ImportError> {
     let path = &transcript.path;
@@ -326,97 +347,5 @@ fn import_file(
         path,
         reader: &mut BufReader::with_capacity(BUFFER_BYTES, file),
     };
-    import_and_keep(store, transcript.importer, &mut source, options)
-}
-
-/// Imports one transcript in one transaction; with `only`, just that session of it. The file itself
-/// is not kept.
-///
-/// The report tells of sessions, loops, turns, messages and what was skipped; it counts no files.
-///
-/// # Errors
-/// What the importer or the store returns; then nothing was written.
-pub fn import_source(
-    store: &dyn SessionStore,
-    importer: &dyn Importer,
-    source: &mut Source<'_>,
-    only: Option<SessionId>,
-) -> Result<ImportReport, ImportError> {
-    let options = ImportOptions {
-        session: only,
-        without_source: true,
-        ..ImportOptions::default()
-    };
-    import_and_keep(store, importer, source, &options)
-}
-
-fn import_and_keep(
-    store: &dyn SessionStore,
-    importer: &dyn Importer,
-    source: &mut Source<'_>,
-    options: &ImportOptions,
-) -> Result<ImportReport, ImportError> {
-    let only = &options.session;
-    let origin = Origin::new(importer.format(), source.path);
-    let mut result = None;
-    let written = store.write(&mut |write| {
-        let mut import = || -> Result<ImportReport, ImportError> {
-            if options.redact && importer.holds_rows() {
-                let why = "it holds what is stored, row by row, and is not redacted on its way; \
-                           import it without redaction, then `loopstore redact SESSION`";
-                return Err(ImportError::NoTranscript(why.into()));
-            }
-            let mut into = Restore::new(write, store.counter(), only.as_ref());
-            if let Some(restored) = importer.restore(source, &mut into) {
-                return restored.map(|()| into.finish());
-            }
-            let sink = StoreSink::new(write, store.counter(), origin.clone(), only.clone())?;
-            let mut sink = sink.redacting(options.redact);
-            ahead::import(importer, source, &mut sink)?;
-            let report = sink.finish()?;
-            if !options.without_source && only.is_none() && !report.sessions.is_empty() {
-                keep(write, source, importer.format(), &report.sessions)?;
-            }
-            Ok(report)
-        };
-        match result.insert(import()) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(StoreError::Invalid(error.to_string())),
-        }
-    });
-    match (written, result) {
-        (Ok(()), Some(result)) => result,
-        (Err(_), Some(Err(error))) => Err(error),
-        (Err(error), _) => Err(error.into()),
-        (Ok(()), None) => Err(ImportError::Store("the store did not run the write".into())),
-    }
-}
-
-/// Keeps the file for its sessions.
-fn keep(
-    write: &mut dyn StoreWrite,
-    source: &mut Source<'_>,
-    format: &str,
-    ids: &[SessionId],
-) -> Result<(), ImportError> {
-    let mut sessions = Vec::new();
-    for id in ids {
-        sessions.extend(write.session(id)?.map(|row| row.key));
-    }
-    for session in &sessions {
-        // The file holds what was taken out of the session.
-        if write.flags(*session)?.redacts {
-            return Ok(());
-        }
-    }
-    let whole = source.path.canonicalize();
-    let whole = whole.as_deref().unwrap_or(source.path).to_string_lossy();
-    let mut file = &mut *source.reader;
-    source::keep(write, &mut file, format, &whole, &sessions).map_err(|error| match error {
-        SourceError::Store(error) => error.into(),
-        SourceError::Io(error) => ImportError::Read {
-            path: source.path.to_owned(),
-            source: error,
-        },
-    })
+    import_and_keep(store, transcript.importer, &mut source, ahead, options)
 }

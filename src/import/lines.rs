@@ -6,6 +6,8 @@
 
 use std::io;
 
+use memchr::{memchr, memchr2};
+
 use super::{MAX_RECORD_BYTES, ReadSeek};
 use crate::model::MAX_JSON_DEPTH;
 
@@ -84,30 +86,77 @@ impl<'a> Lines<'a> {
 
     /// Returns the next value, `None` at the end of the file.
     pub(crate) fn next(&mut self) -> io::Result<Option<(Place, Found<'_>)>> {
+        Ok(match self.find()? {
+            Read::Line => Some(self.value()),
+            Read::TooLong => Some(self.too_long()),
+            Read::End => None,
+        })
+    }
+
+    /// Returns what `read` makes of the next line, `None` at the end of the file. It must fail on what
+    /// is not one JSON value; then the line is given as [`Lines::next`] does. So a line that is fine is
+    /// not looked through twice.
+    pub(crate) fn next_as<T, E>(
+        &mut self,
+        read: impl FnOnce(&str) -> Result<T, E>,
+    ) -> io::Result<Option<(Place, Result<T, Found<'_>>)>> {
+        Ok(match self.find()? {
+            Read::Line => Some(match self.whole(read) {
+                Some((place, made)) => (place, Ok(made)),
+                None => {
+                    let (place, found) = self.value();
+                    (place, Err(found))
+                }
+            }),
+            Read::TooLong => {
+                let (place, found) = self.too_long();
+                Some((place, Err(found)))
+            }
+            Read::End => None,
+        })
+    }
+
+    /// Goes to where something stands.
+    fn find(&mut self) -> io::Result<Read> {
         while self.rest().iter().all(u8::is_ascii_whitespace) {
             match self.read_line()? {
                 Read::Line => {}
-                Read::TooLong => {
-                    let place = Place {
-                        line: self.number,
-                        offset: self.start,
-                        len: 0,
-                    };
-                    let reason = format!("longer than {} bytes", self.limit);
-                    let cut = self.ended;
-                    return Ok(Some((
-                        place,
-                        Found::Unreadable {
-                            bytes: &[],
-                            reason,
-                            cut,
-                        },
-                    )));
-                }
-                Read::End => return Ok(None),
+                other => return Ok(other),
             }
         }
-        Ok(Some(self.value()))
+        Ok(Read::Line)
+    }
+
+    fn too_long(&self) -> (Place, Found<'_>) {
+        let place = Place {
+            line: self.number,
+            offset: self.start,
+            len: 0,
+        };
+        let found = Found::Unreadable {
+            bytes: &[],
+            reason: format!("longer than {} bytes", self.limit),
+            cut: self.ended,
+        };
+        (place, found)
+    }
+
+    /// Takes the rest of the line as one value, if `read` can.
+    fn whole<T, E>(&mut self, read: impl FnOnce(&str) -> Result<T, E>) -> Option<(Place, T)> {
+        let rest = std::str::from_utf8(self.rest()).ok()?;
+        let text = rest.trim_ascii();
+        if depth(text.as_bytes()) > self.depth {
+            return None;
+        }
+        let made = read(text).ok()?;
+        let from = self.cursor + rest.len() - rest.trim_ascii_start().len();
+        let place = Place {
+            line: self.number,
+            offset: self.start + from as u64,
+            len: text.len(),
+        };
+        self.cursor = self.line.len();
+        Some((place, made))
     }
 
     fn rest(&self) -> &[u8] {
@@ -167,7 +216,7 @@ impl<'a> Lines<'a> {
                 self.ended = true;
                 break;
             }
-            let end = buffer.iter().position(|&byte| byte == b'\n');
+            let end = memchr(b'\n', buffer);
             let part = &buffer[..end.unwrap_or(buffer.len())];
             too_long |= self.line.len() + part.len() > self.limit;
             if too_long {
@@ -213,14 +262,11 @@ fn read_value(bytes: &[u8]) -> Result<(usize, usize), String> {
 
 /// Returns how deep valid JSON nests.
 fn depth(json: &[u8]) -> usize {
-    let (mut depth, mut deepest) = (0usize, 0usize);
-    let (mut quoted, mut escaped) = (false, false);
-    for byte in json {
+    let (mut depth, mut deepest, mut at) = (0usize, 0usize, 0usize);
+    while let Some(byte) = json.get(at) {
+        at += 1;
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => quoted = !quoted,
-            _ if quoted => {}
+            b'"' => at = string_end(json, at),
             b'[' | b'{' => {
                 depth += 1;
                 deepest = deepest.max(depth);
@@ -230,6 +276,18 @@ fn depth(json: &[u8]) -> usize {
         }
     }
     deepest
+}
+
+/// Returns where the string ends whose text begins at `at`: strings are most of a record.
+fn string_end(json: &[u8], mut at: usize) -> usize {
+    while let Some(found) = json.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found + 1;
+        if json.get(at - 1) == Some(&b'"') {
+            return at;
+        }
+        at += 1;
+    }
+    json.len()
 }
 
 #[cfg(test)]
@@ -293,6 +351,42 @@ mod tests {
             ]
         );
         assert!(!found[0].2.ends_with("(cut)") && found[7].2.ends_with("(cut)"));
+    }
+
+    #[test]
+    fn lines_that_read_as_one_value_come_as_that_and_others_as_always() {
+        let read = |text: &str| serde_json::from_str::<Vec<u8>>(text);
+        let bytes = b"\xef\xbb\xbf[1]\n  [2, 3] \r\n[4][5]\n{}\n[[]]\n[6\n[\xff]\n\n[7]";
+        for limit in [100, 7] {
+            let (mut plain, mut made) = (Cursor::new(bytes), Cursor::new(bytes));
+            let mut plain = Lines::new(&mut plain).unwrap().with_limits(limit, 1);
+            let mut made = Lines::new(&mut made).unwrap().with_limits(limit, 1);
+            let mut all = Vec::new();
+            while let Some((place, found)) = plain.next().unwrap() {
+                let (made_place, made) = made.next_as(read).unwrap().unwrap();
+                assert_eq!(made_place, place);
+                match made {
+                    Ok(numbers) => {
+                        let text = match found {
+                            Found::Value(text) => text,
+                            Found::Unreadable { reason, .. } => panic!("{reason}"),
+                        };
+                        assert_eq!(read(text).unwrap(), numbers);
+                        all.extend(numbers);
+                    }
+                    Err(made) => assert_eq!(made, found),
+                }
+            }
+            assert!(made.next_as(read).unwrap().is_none());
+            assert_eq!(
+                all,
+                if limit == 100 {
+                    vec![1, 2, 3, 5, 7]
+                } else {
+                    vec![1, 5, 7]
+                }
+            );
+        }
     }
 
     #[test]

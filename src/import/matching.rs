@@ -20,6 +20,7 @@ pub(super) type Digest = [u8; 32];
 const REVISED: u8 = 0x80;
 
 /// Makes digests.
+#[derive(Clone, Default)]
 pub(super) struct Digests {
     key: Vec<u8>,
 }

@@ -36,14 +36,22 @@ impl<'a> Records<'a> {
 
     /// Reads one record.
     pub(super) fn bytes(&mut self, place: Place) -> Result<Vec<u8>, ImportError> {
+        let mut bytes = Vec::new();
+        self.read(place, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads one record behind what is in `bytes`.
+    pub(super) fn read(&mut self, place: Place, bytes: &mut Vec<u8>) -> Result<(), ImportError> {
         // A relative seek keeps what a buffered reader has read ahead.
         let distance = place.offset.wrapping_sub(self.at) as i64;
         let moved = self.reader.seek_relative(distance);
         self.checked(moved)?;
-        let mut bytes = vec![0; place.len];
-        let read = self.reader.read_exact(&mut bytes);
+        let from = bytes.len();
+        bytes.resize(from + place.len, 0);
+        let read = self.reader.read_exact(&mut bytes[from..]);
         self.checked(read)?;
         self.at = place.offset + place.len as u64;
-        Ok(bytes)
+        Ok(())
     }
 }

@@ -34,11 +34,7 @@ impl StoreSink<'_> {
         }
         if let Some(rest) = self.rest(key, seq, &message)? {
             self.report.added_messages += 1;
-            let new = NewMessage {
-                message: rest,
-                origin: Some(digest),
-            };
-            return self.queue(at, in_loop, new, 0);
+            return self.queue(at, in_loop, rest.into(), digest, 0);
         }
         let Ok(data) = data(seq, &message) else {
             let reason = format!("a changed message of loop `{in_loop}` nests too deeply");
@@ -46,11 +42,8 @@ impl StoreSink<'_> {
             return Ok(());
         };
         self.report.revised += 1;
-        let new = NewMessage {
-            message: AgentMessage::extension("revised", data),
-            origin: Some(digest),
-        };
-        self.queue(at, in_loop, new, 0)
+        let note = AgentMessage::extension("revised", data);
+        self.queue(at, in_loop, note.into(), digest, 0)
     }
 
     /// Returns what an answer of the last turn has grown by, as an answer of its own.

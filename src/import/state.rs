@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 
 use super::history::{history_fingerprint, shorten_history};
 use super::matching::Stored;
+use super::said::Said;
 use super::waiting::RecordKey;
 use super::{Origin, SessionHead};
 use crate::model::{
-    AgentMessage, GroupCursor, Json, LoopId, LoopRecord, LoopStatus, Message, Role, SessionId,
-    Time, Turn,
+    GroupCursor, Json, LoopId, LoopRecord, LoopStatus, Role, SessionId, Time, Turn,
 };
 use crate::store::{
     ImportRow, LoopKey, LoopMeta, LoopRow, LoopTotals, SessionKey, SessionRow, StoreError,
@@ -122,8 +122,8 @@ impl LoopState {
     }
 
     /// Counts the turns of the transcript.
-    pub(super) fn follow(&mut self, message: &AgentMessage) {
-        if message.role() != Role::Extension && self.cursor.begins(message.turn_index()) {
+    pub(super) fn follow(&mut self, said: &Said) {
+        if said.role() != Role::Extension && self.cursor.begins(said.turn_index()) {
             self.turns += 1;
         }
     }
@@ -259,11 +259,9 @@ impl SessionState {
     }
 
     /// Notes that a message is to be appended.
-    pub(super) fn appended(&mut self, message: &AgentMessage) {
+    pub(super) fn appended(&mut self, said: &Said) {
         self.is_changed = true;
-        self.newest = self
-            .newest
-            .max(message.message().and_then(Message::timestamp));
+        self.newest = self.newest.max(said.created_at());
     }
 
     /// Tells equal compactions apart by their order.

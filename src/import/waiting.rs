@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 
 use super::matching::{Digest, common_prefix, made_id};
+use super::said::Said;
 use super::writer::{Origin, StoreSink};
 use super::{FoundCompaction, ImportError, SessionHead};
-use crate::model::{AgentMessage, LoopId, LoopRecord, SessionId};
+use crate::model::{LoopId, LoopRecord, SessionId};
 use crate::store::StoreResult;
 
 /// A session without an id: what it is shows only when all of it is there.
@@ -27,7 +28,7 @@ pub(super) struct RecordKey {
 /// One call of the sink, kept until its session is complete.
 pub(super) enum Call {
     Loop(Box<LoopRecord>),
-    Message(LoopId, Box<AgentMessage>, Digest, usize),
+    Message(LoopId, Said, Digest, usize),
     Compaction(Box<FoundCompaction>),
 }
 
@@ -61,8 +62,8 @@ impl StoreSink<'_> {
                     }
                     self.loop_begins(*record)?;
                 }
-                Call::Message(in_loop, message, origin, bytes) => {
-                    self.take_message(&in_loop, *message, origin, bytes)?;
+                Call::Message(in_loop, said, origin, bytes) => {
+                    self.take_message(&in_loop, said, origin, bytes)?;
                 }
                 Call::Compaction(found) => self.found(*found)?,
             }

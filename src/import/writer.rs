@@ -8,15 +8,18 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use super::ahead::{Forms, Listener, Plain};
 use super::matching::{Digest, Digests, Stored};
 use super::places::Place;
 use super::report::ImportReport;
+use super::said::Said;
 use super::secrets::Secrets;
 use super::state::{Described, History, LoopState, SessionState};
 use super::waiting::{Call, RecordKey, Waiting};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
-use crate::store::append::{self, NewMessage};
+use crate::store::append;
+use crate::store::ready::Ready;
 use crate::store::{LoopKey, LoopRow, SessionKey, StoreResult, StoreWrite, session};
 use crate::tokens::TokenCounter;
 
@@ -57,7 +60,7 @@ impl Origin {
 /// Messages of one loop that are not written yet.
 struct Batch {
     in_loop: LoopKey,
-    messages: Vec<NewMessage>,
+    messages: Vec<Ready>,
     bytes: usize,
 }
 
@@ -78,6 +81,7 @@ pub struct StoreSink<'a> {
     pub(super) waiting: Option<Waiting>,
     pub(super) secrets: Secrets,
     batch: Option<Batch>,
+    plain: Plain,
 }
 
 impl<'a> StoreSink<'a> {
@@ -107,7 +111,23 @@ impl<'a> StoreSink<'a> {
             waiting: None,
             secrets,
             batch: None,
+            plain: Plain::default(),
         })
+    }
+
+    /// Says on `plain` when stored forms are not worth making ahead.
+    pub(super) fn saying(mut self, plain: Plain) -> Self {
+        self.plain = plain;
+        self
+    }
+
+    /// Returns what a reader ahead of this sink needs.
+    pub(super) fn forms(&self) -> Forms<'a> {
+        Forms {
+            digests: self.digests.clone(),
+            counter: self.counter,
+            plain: self.plain.clone(),
+        }
     }
 
     /// Writes what is left and says what came in.
@@ -172,6 +192,9 @@ impl<'a> StoreSink<'a> {
             None => {
                 let stored = self.write.session(&id)?;
                 let redacts = self.redact_head(stored.as_ref().map(|row| row.key), &mut head)?;
+                if redacts || stored.is_some() {
+                    self.plain.say();
+                }
                 let key = key.map(|mut key| {
                     if redacts {
                         key.key = self.secrets.name(&key.key);
@@ -237,8 +260,12 @@ impl<'a> StoreSink<'a> {
         }
         // The child's cut may be the parent's last turn.
         self.flush()?;
-        self.check_cut(session, record)?;
-        let key = session::create_loop(self.write, session, record)?;
+        let parent = match &record.parent_loop_id {
+            Some(id) => self.write.loop_by_id(session, id)?,
+            None => None,
+        };
+        self.check_cut(parent.as_ref(), record);
+        let key = session::add_loop(self.write, session, record, parent)?;
         self.sessions[at].is_changed = true;
         Ok(LoopState::new(key, Described::of(record)?))
     }
@@ -265,17 +292,14 @@ impl<'a> StoreSink<'a> {
     }
 
     /// Takes out a `parent_turn` that the parent does not have.
-    fn check_cut(&mut self, session: SessionKey, record: &mut LoopRecord) -> StoreResult<()> {
-        let (Some(parent), Some(cut)) = (&record.parent_loop_id, &record.parent_turn) else {
-            return Ok(());
-        };
-        let Some(parent) = self.write.loop_by_id(session, parent)? else {
-            return Ok(());
+    fn check_cut(&mut self, parent: Option<&LoopRow>, record: &mut LoopRecord) {
+        let (Some(parent), Some(cut)) = (parent, &record.parent_turn) else {
+            return;
         };
         let cut = cut.get();
         if cut == session::NO_TURN || u32::try_from(cut).is_ok_and(|cut| cut < parent.totals.turns)
         {
-            return Ok(());
+            return;
         }
         let reason = format!(
             "loop `{}` goes on from turn {cut} of `{}`, which has {} turns",
@@ -283,7 +307,6 @@ impl<'a> StoreSink<'a> {
         );
         self.report.skip(&self.from.path, None, reason);
         record.parent_turn = None;
-        Ok(())
     }
 
     /// Returns the key of a session, which is created if it is not there yet.
@@ -306,23 +329,23 @@ impl<'a> StoreSink<'a> {
     pub(super) fn take_message(
         &mut self,
         in_loop: &LoopId,
-        message: AgentMessage,
+        said: Said,
         origin: Digest,
         bytes: usize,
     ) -> Result<(), ImportError> {
         let Some(at) = self.session_at()? else {
             return Ok(());
         };
-        let message = match self.redacts(at) {
-            true => self.redact_message(message)?,
-            false => message,
+        let said = match self.redacts(at) {
+            true => self.redact_message(said.into_message()?)?.into(),
+            false => said,
         };
         let Some(state) = self.sessions[at].loops.get_mut(in_loop) else {
             let reason = format!("the importer found a message before its loop `{in_loop}`");
             return Err(ImportError::Store(reason));
         };
-        let is_note = message.role() == Role::Extension;
-        state.follow(&message);
+        let is_note = said.role() == Role::Extension;
+        state.follow(&said);
         self.report.messages += u64::from(!is_note);
         match self.place_of(at, in_loop, &origin)? {
             Place::Known => {
@@ -331,16 +354,13 @@ impl<'a> StoreSink<'a> {
             }
             Place::Changed(seq) => {
                 self.count_secrets(at);
+                let message = said.into_message()?;
                 return Ok(self.changed(at, in_loop, seq, message, origin)?);
             }
             Place::New => self.count_secrets(at),
         }
         self.report.added_messages += u64::from(!is_note);
-        let new = NewMessage {
-            message,
-            origin: Some(origin),
-        };
-        Ok(self.queue(at, in_loop, new, bytes)?)
+        Ok(self.queue(at, in_loop, said, origin, bytes)?)
     }
 
     pub(super) fn loop_key(&self, at: usize, in_loop: &LoopId) -> Option<LoopKey> {
@@ -351,13 +371,14 @@ impl<'a> StoreSink<'a> {
         &mut self,
         at: usize,
         in_loop: &LoopId,
-        new: NewMessage,
+        said: Said,
+        origin: Digest,
         bytes: usize,
     ) -> StoreResult<()> {
         let Some(key) = self.loop_key(at, in_loop) else {
             return Ok(());
         };
-        self.sessions[at].appended(&new.message);
+        self.sessions[at].appended(&said);
         if self
             .batch
             .as_ref()
@@ -370,7 +391,7 @@ impl<'a> StoreSink<'a> {
             messages: Vec::new(),
             bytes: 0,
         });
-        batch.messages.push(new);
+        batch.messages.push(said.into_ready(origin, self.counter)?);
         batch.bytes += bytes;
         if batch.messages.len() >= MAX_BATCH_MESSAGES || batch.bytes >= MAX_BATCH_BYTES {
             self.flush()?;
@@ -382,8 +403,8 @@ impl<'a> StoreSink<'a> {
         let Some(batch) = self.batch.take() else {
             return Ok(());
         };
-        self.reopen(batch.in_loop)?;
-        append::append(self.write, batch.in_loop, batch.messages, self.counter)?;
+        // It runs until the transcript ends, so that its last turn counts as in flight meanwhile.
+        append::append_ready(self.write, batch.in_loop, batch.messages)?;
         Ok(())
     }
 
@@ -450,6 +471,25 @@ impl<'a> StoreSink<'a> {
     }
 }
 
+impl Listener for StoreSink<'_> {
+    fn said(
+        &mut self,
+        in_loop: LoopId,
+        said: Said,
+        origin: Digest,
+        bytes: usize,
+    ) -> Result<(), ImportError> {
+        match &mut self.waiting {
+            Some(waiting) => {
+                let call = Call::Message(in_loop, said, origin, bytes);
+                waiting.calls.push(call);
+                Ok(())
+            }
+            None => self.take_message(&in_loop, said, origin, bytes),
+        }
+    }
+}
+
 impl Sink for StoreSink<'_> {
     fn session(&mut self, head: SessionHead) -> Result<(), ImportError> {
         self.settle()?;
@@ -480,15 +520,7 @@ impl Sink for StoreSink<'_> {
         raw: &[u8],
     ) -> Result<(), ImportError> {
         let origin = self.digests.of(raw);
-        match &mut self.waiting {
-            Some(waiting) => {
-                let message = Box::new(message);
-                let call = Call::Message(loop_id.clone(), message, origin, raw.len());
-                waiting.calls.push(call);
-                Ok(())
-            }
-            None => self.take_message(loop_id, message, origin, raw.len()),
-        }
+        self.said(loop_id.clone(), message.into(), origin, raw.len())
     }
 
     fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError> {

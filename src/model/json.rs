@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -44,8 +44,7 @@ impl Json {
 
     /// The JSON string `text`.
     pub fn string(text: &str) -> Self {
-        let quoted = serde_json::Value::String(text.to_owned()).to_string();
-        Self::parse(&quoted).unwrap_or_else(|_| Self::null())
+        serde_json::value::to_raw_value(text).map_or_else(|_| Self::null(), Self)
     }
 
     /// Returns the compact text.
@@ -114,7 +113,7 @@ fn compact(text: &str) -> Result<Option<String>, String> {
         match bytes[at] {
             b'"' => {
                 let (end, escaped) = string_end(bytes, at);
-                if escaped {
+                if escaped && !has_normal_escapes(&bytes[at..end]) {
                     let plain = normal_string(&text[at..end])?;
                     if plain != text[at..end] {
                         let out = out.get_or_insert_with(String::new);
@@ -160,6 +159,22 @@ fn string_end(bytes: &[u8], start: usize) -> (usize, bool) {
         at += 2;
     }
     (bytes.len(), escaped)
+}
+
+/// Whether every escape of a string is surely the one that writing it again gives. Most are, and
+/// this saves making the string anew only to compare it.
+fn has_normal_escapes(quoted: &[u8]) -> bool {
+    let mut rest = quoted;
+    while let Some(found) = memchr(b'\\', rest) {
+        if !matches!(
+            rest.get(found + 1),
+            Some(b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't')
+        ) {
+            return false;
+        }
+        rest = rest.get(found + 2..).unwrap_or_default();
+    }
+    true
 }
 
 fn normal_string(quoted: &str) -> Result<String, String> {
@@ -436,6 +451,24 @@ mod tests {
             text,
             r#"{"b":[1.0,1e5,12345678901234567890123],"a":"x é /"}"#
         );
+    }
+
+    #[test]
+    fn strings_are_as_writing_them_again_gives_them() {
+        let strings = [
+            r#""a\n\t\r\b\f\"\\""#,
+            r#""\/""#,
+            r#""\\/""#,
+            r#""\u000a\u001f\u001F\u0007\u007f""#,
+            r#""\\u000a \n\u00e9 \ud83d\ude00 \u0022""#,
+            r#""\n\\""#,
+        ];
+        for quoted in strings {
+            let plain: String = serde_json::from_str(quoted).unwrap();
+            let json = Json::parse(quoted).unwrap();
+            assert_eq!(json.as_str(), serde_json::to_string(&plain).unwrap());
+        }
+        assert!(Json::parse(r#""\n\ud800""#).is_err());
     }
 
     #[test]

@@ -9,9 +9,10 @@ use std::ops::{ControlFlow, Range};
 use super::codec;
 use super::error::{StoreError, StoreResult};
 use super::lease;
+use super::ready::Ready;
 use super::rows::{CallSite, LoopRow, MessageRow, Size, TurnRow};
 use super::{LoopKey, SessionRow, StoreRead, StoreWrite, Tick};
-use crate::model::{AgentMessage, Message, Role, Time};
+use crate::model::{AgentMessage, LoopStatus, Message, Role, Time};
 use crate::tokens::TokenCounter;
 
 /// A message to append, with the keyed digest of the record that it was imported from.
@@ -66,12 +67,36 @@ pub(crate) fn append_driven(
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
+    let ready = messages.into_iter().map(|new| Ready::of(new, counter));
     let row = write.loop_by_key(in_loop)?;
+    append_all(write, row, ready)
+}
+
+/// Appends messages that are in their stored form to a loop that nobody drives. One that has ended
+/// runs again.
+pub(crate) fn append_ready(
+    write: &mut dyn StoreWrite,
+    in_loop: LoopKey,
+    messages: Vec<Ready>,
+) -> StoreResult<Appended> {
+    lease::pass(write, in_loop, lease::now())?;
+    let mut row = write.loop_by_key(in_loop)?;
+    if row.status.is_ended() {
+        row.status = LoopStatus::Running;
+    }
+    append_all(write, row, messages.into_iter().map(Ok))
+}
+
+fn append_all(
+    write: &mut dyn StoreWrite,
+    row: LoopRow,
+    messages: impl Iterator<Item = StoreResult<Ready>>,
+) -> StoreResult<Appended> {
     let session = write.session_by_key(row.session)?;
     let from = row.totals.next_seq;
     let mut append = Append::begin(write, row, session)?;
     for message in messages {
-        append.push(write, message, counter)?;
+        append.push(write, message?)?;
     }
     append.finish(write, from)
 }
@@ -278,24 +303,22 @@ impl Append {
         })
     }
 
-    fn push(
-        &mut self,
-        write: &mut dyn StoreWrite,
-        new: NewMessage,
-        counter: &dyn TokenCounter,
-    ) -> StoreResult<()> {
-        let NewMessage { message, origin } = new;
-        if message.role() != Role::Extension {
-            self.enter_turn(write, &message)?;
-            self.follow_calls(write, &message)?;
+    fn push(&mut self, write: &mut dyn StoreWrite, new: Ready) -> StoreResult<()> {
+        if new.body.role != Role::Extension {
+            self.enter_turn(write, new.turn_index)?;
+            self.follow_calls(write, &new)?;
         }
         if !self.ticked {
             self.raise_tick();
         }
-        let created_at = message.message().and_then(crate::model::Message::timestamp);
-        let is_system = matches!(&message, AgentMessage::Extension(e) if e.kind == "system");
-        let (body, blobs) = codec::encode(message, counter)?;
-        self.count(&body, is_system, created_at);
+        self.count(&new.body, new.is_system, new.created_at);
+        let Ready {
+            body,
+            blobs,
+            origin,
+            created_at,
+            ..
+        } = new;
         let totals = &mut self.row.totals;
         totals.chain = codec::chain(&totals.chain, &body.digest);
         let row = MessageRow {
@@ -323,9 +346,8 @@ impl Append {
     fn enter_turn(
         &mut self,
         write: &mut dyn StoreWrite,
-        message: &AgentMessage,
+        turn_index: Option<i64>,
     ) -> StoreResult<()> {
-        let turn_index = message.turn_index();
         if !self.cursor.begins(turn_index) && self.turn.is_some() {
             return Ok(());
         }
@@ -348,21 +370,17 @@ impl Append {
     }
 
     /// Keeps track of calls without a result, and of results that answer another turn's call.
-    fn follow_calls(&mut self, read: &dyn StoreWrite, message: &AgentMessage) -> StoreResult<()> {
+    fn follow_calls(&mut self, read: &dyn StoreWrite, new: &Ready) -> StoreResult<()> {
         let Some(turn) = self.turn.as_mut() else {
             return Ok(());
         };
-        let Some(message) = message.message() else {
-            return Ok(());
-        };
         let calls = &mut self.row.totals.open_calls;
-        for call in message.tool_calls() {
-            calls.insert(call.id.clone(), turn.turn);
+        for id in &new.calls {
+            calls.insert(id.clone(), turn.turn);
         }
-        let Message::ToolResult(result) = message else {
+        let Some(id) = &new.answers else {
             return Ok(());
         };
-        let id = &result.tool_call_id;
         let site = match calls.remove(id) {
             Some(made) if made == turn.turn => None,
             Some(made) => Some(CallSite {

@@ -4,6 +4,8 @@
 //! message is SHA-256 over salt, role, head, the number of the text's block and the text, each
 //! with its length; the chain of a loop is SHA-256 over the chain before and the digest.
 
+use std::cell::RefCell;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
@@ -141,11 +143,20 @@ pub fn role_from_number(number: i64) -> StoreResult<Role> {
     }
 }
 
-/// Returns 16 random bytes.
+/// Returns 16 random bytes. The system is asked for many at once: a call of its own for each message
+/// is felt in an import.
 pub(crate) fn random_salt() -> StoreResult<[u8; 16]> {
-    let mut salt = [0; 16];
-    getrandom::fill(&mut salt).map_err(|error| StoreError::Other(error.to_string().into()))?;
-    Ok(salt)
+    thread_local!(static LEFT: RefCell<Vec<[u8; 16]>> = const { RefCell::new(Vec::new()) });
+    LEFT.with_borrow_mut(|left| {
+        if left.is_empty() {
+            let mut bytes = [0; 64 * 16];
+            let failed = |error: getrandom::Error| StoreError::Other(error.to_string().into());
+            getrandom::fill(&mut bytes).map_err(failed)?;
+            left.extend_from_slice(bytes.as_chunks().0);
+        }
+        left.pop()
+            .ok_or_else(|| StoreError::Other("no random bytes".into()))
+    })
 }
 
 /// Returns the size of a message as compact JSON.
@@ -174,13 +185,20 @@ pub(crate) fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
     if message.role() != Role::ToolResult {
         return None;
     }
-    let most = message
-        .message()?
-        .texts()
-        .map(|text| text.lines().count())
-        .max()
-        .unwrap_or(0);
+    let most = message.message()?.texts().map(lines).max().unwrap_or(0);
     Some(u32::try_from(most).unwrap_or(u32::MAX))
+}
+
+/// Returns how many lines `text.lines()` gives.
+fn lines(text: &str) -> u64 {
+    let is_open = !text.is_empty() && !text.ends_with('\n');
+    count(text.as_bytes(), |byte| byte == b'\n') + u64::from(is_open)
+}
+
+/// Counts bytes. The small inner sums become vector instructions.
+fn count(bytes: &[u8], counts: impl Fn(u8) -> bool) -> u64 {
+    let few = |few: &[u8]| few.iter().map(|byte| u8::from(counts(*byte))).sum::<u8>();
+    bytes.chunks(255).map(|chunk| u64::from(few(chunk))).sum()
 }
 
 fn take_text(content: &mut [Content]) -> Option<(u32, String)> {
@@ -207,12 +225,13 @@ fn has_images(message: &Message) -> bool {
 
 /// Returns the bytes of a text within JSON, without its quotes.
 fn escaped_bytes(text: &str) -> u64 {
-    let more = |byte: &u8| match byte {
-        b'"' | b'\\' | 0x08 | 0x09 | 0x0A | 0x0C | 0x0D => 1,
-        0x00..=0x1F => 5,
-        _ => 0,
-    };
-    text.len() as u64 + text.as_bytes().iter().map(more).sum::<u64>()
+    let bytes = text.as_bytes();
+    let escaped = count(bytes, |byte| {
+        (byte < 0x20) | (byte == b'"') | (byte == b'\\')
+    });
+    // `\u00XX` instead of `\n` and the like.
+    let is_long = |byte| (byte < 0x08) | (byte == 0x0B) | (byte > 0x0D) & (byte < 0x20);
+    bytes.len() as u64 + escaped + 4 * count(bytes, is_long)
 }
 
 /// Moves an image's data to a blob, if its base64 can be made again from the bytes.
@@ -306,6 +325,14 @@ mod tests {
             serde_json::to_string(&message).unwrap().len() as u64
         );
         (stored, blobs)
+    }
+
+    #[test]
+    fn lines_are_counted_as_rust_does() {
+        let long = "x\n".repeat(600);
+        for text in ["", "\n", "a", "a\n", "a\n\n", "\r\n\r", &long, &long[1..]] {
+            assert_eq!(lines(text), text.lines().count() as u64);
+        }
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub mod in_force;
 pub mod index;
 pub mod lease;
 pub mod lookup;
+pub(crate) mod packing;
+pub(crate) mod ready;
 pub mod receipt;
 pub mod removal;
 mod rows;

@@ -69,6 +69,19 @@ pub fn create_loop(
         Some(id) => write.loop_by_id(session, id)?,
         None => None,
     };
+    add_loop(write, session, record, parent)
+}
+
+/// Begins a loop that is not there yet, below its parent as it is now.
+///
+/// # Errors
+/// If `parent_turn` is beyond the parent's last turn.
+pub(crate) fn add_loop(
+    write: &mut dyn StoreWrite,
+    session: SessionKey,
+    record: &LoopRecord,
+    parent: Option<LoopRow>,
+) -> StoreResult<LoopKey> {
     let mut owner = write.session_by_key(session)?;
     owner.tick += 1;
     let mut row = LoopRow {

@@ -1,8 +1,8 @@
 //! Compactions in the first pass: a boundary, the summary after it, and what was kept whole.
 
-use super::index::Index;
+use super::index::{Index, Known};
 use super::record::Glance;
-use super::track::{Boundary, Step};
+use super::track::{Boundary, Step, Summary};
 use crate::import::lines::Place;
 
 impl Index {
@@ -23,8 +23,8 @@ impl Index {
         let first_kept = glance.preserved.uuids.iter().find_map(|uuid| {
             known
                 .get(uuid)
-                .filter(|known| known.track == track)
-                .and_then(|known| known.at)
+                .filter(|known| known.track() == track)
+                .and_then(Known::at)
         });
         let state = &mut self.tracks[track];
         state.current = Some(loop_no);
@@ -36,9 +36,9 @@ impl Index {
         });
         if let Some(tail) = &glance.preserved.tail
             && let Some(known) = self.known.get_mut(tail)
-            && known.track == track
+            && known.track() == track
         {
-            known.at = at;
+            known.set_at(at);
         }
         self.know(track, glance, place, at);
     }
@@ -62,9 +62,11 @@ impl Index {
             loop_no,
             Step::Summary {
                 loop_no,
-                boundary,
-                summary: place,
-                first_kept,
+                found: Box::new(Summary {
+                    boundary,
+                    summary: place,
+                    first_kept,
+                }),
             },
         );
         self.know(track, glance, place, at);

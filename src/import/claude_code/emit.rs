@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::content::Fields;
+use memchr::memmem;
+
+use super::content::{Fields, read};
 use super::index::Index;
 use super::messages::{answer, user_record};
-use super::track::{Step, Track};
+use super::track::{Step, Summary, Track};
 use crate::import::lines::Place;
 use crate::import::records::Records;
 use crate::import::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink, Source};
@@ -126,12 +128,7 @@ impl<'a> Emitter<'a> {
                 let raw = self.records.bytes(*place)?;
                 sink.message(&self.ids[*loop_no], note(&raw), &raw)
             }
-            Step::Summary {
-                loop_no,
-                boundary,
-                summary,
-                first_kept,
-            } => self.summary(*loop_no, *boundary, *summary, *first_kept, sink),
+            Step::Summary { loop_no, found } => self.summary(*loop_no, found, sink),
             Step::Cleared { loop_no, place } => self.cleared(*loop_no, *place, sink),
         }
     }
@@ -143,16 +140,17 @@ impl<'a> Emitter<'a> {
         number: usize,
         sink: &mut dyn Sink,
     ) -> Result<(), ImportError> {
-        let (mut raw, mut records) = (Vec::new(), Vec::new());
+        let (mut raw, mut ends) = (Vec::new(), Vec::new());
         let index = self.index;
-        for place in &index.answers[number].places {
-            let bytes = self.records.bytes(*place)?;
-            records.push(fields(&bytes));
+        for place in index.answers[number].places() {
             if !raw.is_empty() {
                 raw.push(b'\n');
             }
-            raw.extend(bytes);
+            let from = raw.len();
+            self.records.read(place, &mut raw)?;
+            ends.push(from..raw.len());
         }
+        let records = ends.into_iter().map(|part| fields(&raw[part])).collect();
         let loop_id = &self.ids[loop_no];
         sink.message(
             loop_id,
@@ -164,20 +162,20 @@ impl<'a> Emitter<'a> {
     fn summary(
         &mut self,
         loop_no: usize,
-        boundary: Option<Place>,
-        summary: Place,
-        first_kept: Option<(usize, u32)>,
+        found: &Summary,
         sink: &mut dyn Sink,
     ) -> Result<(), ImportError> {
-        let raw = self.records.bytes(summary)?;
-        let record = match boundary {
+        let raw = self.records.bytes(found.summary)?;
+        let record = match found.boundary {
             Some(boundary) => parse(&self.records.bytes(boundary)?),
             None => parse(&raw),
         };
         let said = user_record(fields(&raw), |_| None);
         let effect = FoundEffect::Summary {
             messages: said.results.into_iter().chain(said.text).collect(),
-            first_kept: first_kept.map(|(kept, turn)| (self.ids[kept].clone(), turn)),
+            first_kept: found
+                .first_kept
+                .map(|(kept, turn)| (self.ids[kept].clone(), turn)),
         };
         sink.compaction(self.found(loop_no, effect, record, "compactMetadata"))
     }
@@ -189,10 +187,10 @@ impl<'a> Emitter<'a> {
         sink: &mut dyn Sink,
     ) -> Result<(), ImportError> {
         let record = parse(&self.records.bytes(place)?);
-        let metadata = Fields::of(&record)
+        let metadata = Fields::parse(record.as_str())
             .get("microcompactMetadata")
             .map(Fields::of);
-        let ids = metadata.and_then(|metadata| metadata.get("compactedToolIds")?.read().ok());
+        let ids = metadata.and_then(|metadata| read(metadata.get("compactedToolIds")?));
         let effect = FoundEffect::ClearedResults {
             tool_call_ids: ids.unwrap_or_default(),
             placeholder: CLEARED.into(),
@@ -207,16 +205,16 @@ impl<'a> Emitter<'a> {
         record: Json,
         metadata: &str,
     ) -> FoundCompaction {
-        let fields = Fields::of(&record);
+        let fields = Fields::parse(record.as_str());
+        let metadata = fields.get(metadata).map(Fields::of);
+        let trigger = metadata.and_then(|metadata| metadata.text("trigger"));
+        let at = fields.text("timestamp").map(Time::from_text);
         FoundCompaction {
             loop_id: self.ids[loop_no].clone(),
             strategy: TOOL.into(),
-            trigger: fields
-                .get(metadata)
-                .map(Fields::of)
-                .and_then(|m| m.text("trigger")),
+            trigger,
             effect,
-            at: fields.text("timestamp").map(Time::from_text),
+            at,
             record,
         }
     }
@@ -250,8 +248,15 @@ fn parse(raw: &[u8]) -> Json {
         .unwrap_or_default()
 }
 
-fn fields(raw: &[u8]) -> Fields {
-    Fields::of(&parse(raw))
+/// Reads the fields of a record; one of which a value could not be kept has none.
+fn fields(raw: &[u8]) -> Fields<'_> {
+    let text = std::str::from_utf8(raw).unwrap_or_default();
+    // Only what is written as `\u` can be text to a JSON parser and none to Rust.
+    let is_odd = memmem::find(raw, b"\\u").is_some();
+    match is_odd && Json::parse(text).is_err() {
+        true => Fields::default(),
+        false => Fields::parse(text),
+    }
 }
 
 /// Keeps a record that no model sees: of the kind that its type says, whole.
@@ -262,7 +267,7 @@ fn note(raw: &[u8]) -> AgentMessage {
         let data = if record.is_null() { lossy } else { record };
         return AgentMessage::extension("unreadable", data);
     }
-    let kind = match Fields::of(&record)
+    let kind = match Fields::parse(record.as_str())
         .text("type")
         .filter(|kind| !kind.is_empty())
     {

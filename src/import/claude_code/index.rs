@@ -5,8 +5,10 @@
 //! the records seen so far; a parent that is missing, comes later or forms a cycle is none, and
 //! the record goes on where the transcript stands.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use super::by_id::ById;
 use super::record::{Glance, Kind, Speech};
 use super::track::{Answer, NewLoop, Step, Track};
 use crate::import::lines::Place;
@@ -15,11 +17,38 @@ use crate::model::ContinuationKind;
 /// What is known of a record that others may name as their parent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    pub(super) track: usize,
-    /// The loop and turn that it stands in; `None` before the first loop.
-    pub(super) at: Option<(usize, u32)>,
+    track: u32,
+    /// The loop that it stands in, [`NO_LOOP`] before the first one.
+    in_loop: u32,
+    turn: u32,
     line: u64,
     digest: u64,
+}
+
+/// There is one of these for each record, so loops and tracks are counted in half the bytes. No index
+/// of so many fits into memory.
+const NO_LOOP: u32 = u32::MAX;
+
+impl Known {
+    pub(super) fn track(&self) -> usize {
+        self.track as usize
+    }
+
+    /// Returns the loop and turn that it stands in; `None` before the first loop.
+    pub(super) fn at(&self) -> Option<(usize, u32)> {
+        (self.in_loop != NO_LOOP).then_some((self.in_loop as usize, self.turn))
+    }
+
+    pub(super) fn set_at(&mut self, at: Option<(usize, u32)>) {
+        (self.in_loop, self.turn) = match at {
+            Some((in_loop, turn)) => (small(in_loop), turn),
+            None => (NO_LOOP, 0),
+        };
+    }
+}
+
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(NO_LOOP)
 }
 
 /// Where a record's parent stands.
@@ -37,8 +66,7 @@ enum Parent {
 /// A call and where it stands.
 #[derive(Clone, Debug)]
 pub(super) struct KnownCall {
-    pub(super) name: String,
-    pub(super) id: String,
+    pub(super) name: Arc<str>,
     /// The loop in the main track; `None` for a call of a sub-agent.
     pub(super) main_loop: Option<usize>,
 }
@@ -51,10 +79,12 @@ pub(super) struct Index {
     pub(super) session: Option<String>,
     pub(super) title: Option<String>,
     stem: String,
-    pub(super) known: HashMap<String, Known>,
+    pub(super) known: ById<Known>,
     /// The last answer of each message id, with its track and loop.
-    messages: HashMap<String, (usize, usize, usize)>,
-    calls: HashMap<String, KnownCall>,
+    messages: ById<(usize, usize, usize)>,
+    calls: ById<KnownCall>,
+    /// The names of tools, each held once.
+    tools: HashSet<Arc<str>>,
     /// Calls by the digest of the prompt that they give a sub-agent; a used one is taken out.
     prompts: HashMap<u64, Vec<String>>,
     /// Sub-agents by id, and the call that started each.
@@ -72,9 +102,10 @@ impl Index {
             session: None,
             title: None,
             stem: stem.to_owned(),
-            known: HashMap::new(),
-            messages: HashMap::new(),
-            calls: HashMap::new(),
+            known: ById::default(),
+            messages: ById::default(),
+            calls: ById::default(),
+            tools: HashSet::new(),
             prompts: HashMap::new(),
             agents: HashMap::new(),
             agent_tracks: HashMap::new(),
@@ -125,7 +156,7 @@ impl Index {
             .titles
             .iter()
             .rev()
-            .find(|(leaf, _)| known.contains_key(leaf));
+            .find(|(leaf, _)| known.contains(leaf));
         self.title = about.map(|(_, title)| title.clone());
         let mut left = Vec::new();
         for track in &mut self.tracks {
@@ -143,14 +174,18 @@ impl Index {
 
     /// Returns the name of the tool that the call `id` calls.
     pub(super) fn tool_name(&self, id: &str) -> Option<&str> {
-        self.calls.get(id).map(|call| call.name.as_str())
+        self.calls.get(id).map(|call| &*call.name)
     }
 
-    /// Returns the call that started the sub-agent of this id or with this first prompt.
-    pub(super) fn spawning_call(&self, agent: Option<&str>, track: &Track) -> Option<&KnownCall> {
+    /// Returns the call that started the sub-agent of this id or with this first prompt, and its id.
+    pub(super) fn spawning_call<'a>(
+        &'a self,
+        agent: Option<&str>,
+        track: &'a Track,
+    ) -> Option<(&'a str, &'a KnownCall)> {
         let named = agent.and_then(|agent| self.agents.get(agent)?.as_ref());
         let prompted = || self.prompts.get(&track.first_prompt?)?.first();
-        let call = |id: Option<&String>| self.calls.get(id?);
+        let call = |id: Option<&'a String>| Some((id?.as_str(), self.calls.get(id?)?));
         call(named)
             .or_else(|| call(track.spawned_by.as_ref()))
             .or_else(|| call(prompted()))
@@ -158,8 +193,8 @@ impl Index {
 
     /// Returns the loop of the main session that the record `uuid` stands in.
     pub(super) fn loop_of_record(&self, uuid: &str) -> Option<usize> {
-        let known = self.known.get(uuid).filter(|known| known.track == 0)?;
-        known.at.map(|(loop_no, _)| loop_no)
+        let known = self.known.get(uuid).filter(|known| known.track() == 0)?;
+        known.at().map(|(loop_no, _)| loop_no)
     }
 
     /// The track for what belongs to no record's own: the main one, unless the file so far is a
@@ -182,7 +217,7 @@ impl Index {
         }
         let found = match (&glance.agent, self.parent(glance)) {
             (Some(agent), _) => self.agent_tracks.get(agent).copied(),
-            (None, Some(known)) if known.track > 0 => Some(known.track),
+            (None, Some(known)) if known.track() > 0 => Some(known.track()),
             (None, _) if glance.speech != Some(Speech::Prompt) && self.tracks.len() > 1 => {
                 Some(self.tracks.len() - 1)
             }
@@ -214,7 +249,7 @@ impl Index {
     fn place_of_parent(&self, track: usize, glance: &Glance) -> Parent {
         match (&glance.parent, self.parent(glance)) {
             (None, _) => Parent::None,
-            (_, Some(known)) if known.track == track => match known.at {
+            (_, Some(known)) if known.track() == track => match known.at() {
                 Some((loop_no, turn)) => Parent::At(loop_no, turn),
                 None => Parent::Lead,
             },
@@ -227,16 +262,16 @@ impl Index {
     fn repeats(&mut self, track: usize, glance: &Glance) -> Option<u64> {
         let uuid = glance.uuid.as_ref()?;
         let earlier = self.known.get(uuid)?;
-        if earlier.digest != glance.digest || earlier.track != track {
+        if earlier.digest != glance.digest || earlier.track() != track {
             return None;
         }
         let line = earlier.line;
         let moved = match self.parent(glance) {
-            Some(parent) if parent.track == track && parent.line > line => parent.at,
+            Some(parent) if parent.track() == track && parent.line > line => parent.at(),
             _ => None,
         };
         if let (Some(at), Some(earlier)) = (moved, self.known.get_mut(uuid)) {
-            earlier.at = Some(at);
+            earlier.set_at(Some(at));
         }
         Some(line)
     }
@@ -249,13 +284,15 @@ impl Index {
         at: Option<(usize, u32)>,
     ) {
         if let Some(uuid) = &glance.uuid {
-            let known = Known {
-                track,
-                at,
+            let mut known = Known {
+                track: small(track),
+                in_loop: NO_LOOP,
+                turn: 0,
                 line: place.line,
                 digest: glance.digest,
             };
-            self.known.insert(uuid.clone(), known);
+            known.set_at(at);
+            self.known.insert(uuid, known);
         }
     }
 
@@ -354,7 +391,7 @@ impl Index {
         );
         state.current = Some(loop_no);
         if let Some(id) = id {
-            self.messages.insert(id, (track, loop_no, answer));
+            self.messages.insert(&id, (track, loop_no, answer));
         }
         self.extend_answer(track, (loop_no, answer), glance, place);
         Ok(())
@@ -372,12 +409,9 @@ impl Index {
         self.tracks[track].loops[loop_no].joined(glance, turn);
         for call in &glance.calls {
             let main_loop = (track == 0).then_some(loop_no);
-            let known = KnownCall {
-                name: call.name.clone(),
-                id: call.id.clone(),
-                main_loop,
-            };
-            self.calls.insert(call.id.clone(), known);
+            let name = self.tool(&call.name);
+            let known = KnownCall { name, main_loop };
+            self.calls.insert(&call.id, known);
             if let Some(prompt) = call.prompt {
                 self.prompts
                     .entry(prompt)
@@ -386,6 +420,15 @@ impl Index {
             }
         }
         self.know(track, glance, place, Some((loop_no, turn)));
+    }
+
+    fn tool(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.tools.get(name) {
+            return known.clone();
+        }
+        let name: Arc<str> = name.into();
+        self.tools.insert(name.clone());
+        name
     }
 
     /// Returns the loop that a record goes to that is no prompt, and begins it if need be: where

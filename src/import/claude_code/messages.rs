@@ -1,6 +1,8 @@
 //! From records to the messages that they stand for.
 
-use super::content::{Fields, content, contents, stop_reason, usage};
+use serde_json::value::RawValue;
+
+use super::content::{Fields, content, contents, kept, list, read, stop_reason, usage};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Json, Message, Time, ToolResultMessage, UserMessage,
 };
@@ -18,7 +20,7 @@ pub(super) struct UserRecord {
 
 /// Reads a record in the user's name; `tool_name` finds the tool of a call.
 pub(super) fn user_record<'a>(
-    record: Fields,
+    record: Fields<'_>,
     tool_name: impl Fn(&str) -> Option<&'a str>,
 ) -> UserRecord {
     let timestamp = millis(&record);
@@ -26,7 +28,7 @@ pub(super) fn user_record<'a>(
     let mut results = Vec::new();
     let mut said = Vec::new();
     for block in blocks {
-        let fields = Fields::of(&block);
+        let fields = Fields::of(block);
         if fields.text("type").as_deref() == Some("tool_result") {
             results.push(tool_result(fields, &tool_name));
         } else {
@@ -36,15 +38,15 @@ pub(super) fn user_record<'a>(
     // Only the first message keeps it all; the others say which record they are from.
     let mut uuid = Fields::default();
     if let Some(name) = source.get("uuid") {
-        uuid.push("uuid", name.clone());
+        uuid.push("uuid", name);
     }
     let mut source = Some(source);
     let mut next_source = || source.take().unwrap_or_else(|| uuid.clone());
-    let with_rest = |(mut result, rest): (ToolResultMessage, Fields)| {
+    let with_rest = |(mut result, rest): (ToolResultMessage, Fields<'_>)| {
         result.timestamp = timestamp.map(Into::into);
         let mut own = next_source();
         if !rest.is_empty() {
-            own.push("block", rest.to_json());
+            own.add("block", rest.to_json());
         }
         with_source(Message::ToolResult(result), own)
     };
@@ -59,7 +61,7 @@ pub(super) fn user_record<'a>(
     UserRecord { results, text }
 }
 
-fn with_source(message: Message, source: Fields) -> AgentMessage {
+fn with_source(message: Message, source: Fields<'_>) -> AgentMessage {
     let mut message = AgentMessage::from(message);
     if !source.is_empty() {
         message.extra_mut().insert(SOURCE, source.to_json());
@@ -68,16 +70,16 @@ fn with_source(message: Message, source: Fields) -> AgentMessage {
 }
 
 /// Parts a user's record into its blocks and everything else.
-fn open(mut record: Fields) -> (Vec<Json>, Fields) {
+fn open(mut record: Fields<'_>) -> (Vec<&RawValue>, Fields<'_>) {
     let queued = record.get("attachment").map(Fields::of);
     let mut content = None;
     if let Some(mut queued) = queued.filter(|_| record.get("message").is_none()) {
         content = queued.remove("prompt");
         record.remove("attachment");
-        record.push("attachment", queued.to_json());
+        record.add("attachment", queued.to_json());
     } else if let Some(message) = record.remove("message") {
         record.remove("type");
-        let mut body = Fields::of(&message);
+        let mut body = Fields::of(message);
         content = if body.is_empty() {
             Some(message)
         } else {
@@ -85,17 +87,17 @@ fn open(mut record: Fields) -> (Vec<Json>, Fields) {
         };
         body.remove("role");
         if !body.is_empty() {
-            record.push("message", body.to_json());
+            record.add("message", body.to_json());
         }
     }
-    let content = content.unwrap_or_default();
-    (content.read().unwrap_or_else(|_| vec![content]), record)
+    let content = content.unwrap_or(RawValue::NULL);
+    (list(content).unwrap_or_else(|| vec![content]), record)
 }
 
-fn tool_result<'a>(
-    mut block: Fields,
+fn tool_result<'a, 'b>(
+    mut block: Fields<'b>,
     tool_name: impl Fn(&str) -> Option<&'a str>,
-) -> (ToolResultMessage, Fields) {
+) -> (ToolResultMessage, Fields<'b>) {
     let tool_call_id = block.text("tool_use_id").unwrap_or_default();
     let result = ToolResultMessage {
         tool_name: tool_name(&tool_call_id).unwrap_or_default().to_owned(),
@@ -111,30 +113,28 @@ fn tool_result<'a>(
 }
 
 /// Joins the records of one answer.
-pub(super) fn answer(records: Vec<Fields>) -> AgentMessage {
-    let bodies: Vec<Fields> = records.iter().map(body).collect();
+pub(super) fn answer(records: Vec<Fields<'_>>) -> AgentMessage {
+    let bodies: Vec<Fields<'_>> = records.iter().map(body).collect();
     let last = |key: &str| {
         bodies
             .iter()
             .rev()
             .filter_map(|body| body.get(key))
-            .find(|value| !value.is_null())
+            .find(|value| value.get() != "null")
     };
     let failed = records
         .iter()
         .any(|record| record.is_true("isApiErrorMessage"));
-    let found_usage = last("usage").cloned();
+    let found_usage = last("usage");
     let mut message = AssistantMessage {
         content: bodies
             .iter()
             .flat_map(|body| contents(body.get("content")))
             .collect(),
-        stop_reason: last("stop_reason")
-            .and_then(|word| word.read().ok())
-            .map(stop_reason),
-        model: last("model").and_then(|model| model.read().ok()),
+        stop_reason: last("stop_reason").and_then(read).map(stop_reason),
+        model: last("model").and_then(read),
         provider: Some("anthropic".into()),
-        usage: found_usage.as_ref().and_then(usage),
+        usage: found_usage.and_then(usage),
         timestamp: records.first().and_then(millis).map(Into::into),
         error_message: None,
     };
@@ -143,7 +143,7 @@ pub(super) fn answer(records: Vec<Fields>) -> AgentMessage {
         message.error_message = Some(text_of(&message.content));
     }
     let known = Known {
-        usage: found_usage,
+        usage: found_usage.map(kept),
         message: &message,
     };
     let mut sources: Vec<Json> = records
@@ -160,7 +160,7 @@ pub(super) fn answer(records: Vec<Fields>) -> AgentMessage {
     message
 }
 
-fn body(record: &Fields) -> Fields {
+fn body<'a>(record: &Fields<'a>) -> Fields<'a> {
     record.get("message").map(Fields::of).unwrap_or_default()
 }
 
@@ -183,7 +183,7 @@ struct Known<'a> {
 
 impl Known<'_> {
     /// Returns what a record says besides.
-    fn rest(&self, mut record: Fields, mut body: Fields) -> Json {
+    fn rest(&self, mut record: Fields<'_>, mut body: Fields<'_>) -> Json {
         record.remove("message");
         record.remove("type");
         for key in ["role", "content"] {
@@ -191,7 +191,8 @@ impl Known<'_> {
         }
         if body
             .get("usage")
-            .is_some_and(|own| own.is_null() || Some(own) == self.usage.as_ref())
+            .map(kept)
+            .is_some_and(|own| own.is_null() || Some(own) == self.usage)
             && self.message.usage.is_some()
         {
             body.remove("usage");
@@ -204,13 +205,13 @@ impl Known<'_> {
             body.remove("stop_reason");
         }
         if !body.is_empty() {
-            record.push("message", body.to_json());
+            record.add("message", body.to_json());
         }
         record.to_json()
     }
 }
 
-fn millis(record: &Fields) -> Option<i64> {
+fn millis(record: &Fields<'_>) -> Option<i64> {
     record
         .text("timestamp")
         .and_then(|text| Time::from_text(text).millis())

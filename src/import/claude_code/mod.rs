@@ -5,6 +5,7 @@
 //! tells the sink ([`emit`]). A human prompt begins a loop; an answer is joined from the records
 //! that share its `message.id`; sub-agents are sessions of their own.
 
+mod by_id;
 mod compacted;
 mod content;
 mod emit;
@@ -90,9 +91,12 @@ fn read_index(
     };
     let mut index = Index::new(&stem(path));
     let mut lines = Lines::new(reader).map_err(failed)?;
-    while let Some((place, found)) = lines.next().map_err(failed)? {
-        let problem = take(&mut index, place, found);
-        if let Err(reason) = problem {
+    while let Some((place, read)) = lines.next_as(record::glance).map_err(failed)? {
+        let taken = match read {
+            Ok(glance) => index.record(glance, place),
+            Err(found) => take(&mut index, place, found),
+        };
+        if let Err(reason) = taken {
             skip(place.line, reason);
         }
     }
@@ -102,6 +106,7 @@ fn read_index(
     Ok(index)
 }
 
+/// Takes what is no record on a line of its own.
 fn take(index: &mut Index, place: Place, found: Found<'_>) -> Result<(), String> {
     let (bytes_known, reason) = match found {
         Found::Value(text) => match record::glance(text) {
@@ -185,7 +190,7 @@ fn children(
         if let Some(call) = parent
             .as_ref()
             .and_then(|parent| parent.tool_call_id.as_ref())
-            && let Some(known) = known
+            && let Some((_, known)) = known
             && let Some(loop_no) = known.main_loop
         {
             let session = session_id(path, index, track);

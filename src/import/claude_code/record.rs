@@ -230,7 +230,7 @@ impl Glance {
     fn content(&mut self, content: Raw<'_>) -> bool {
         let mut hasher = DefaultHasher::new();
         let (mut texts, mut others, mut plain) = (Vec::new(), 0, None);
-        let items: Vec<Raw<'_>> = match content.read() {
+        let items: Vec<Raw<'_>> = match content.list() {
             Some(items) => items,
             None if content.text().is_some() => vec![content],
             None => Vec::new(),
@@ -275,7 +275,7 @@ fn hash_text(hasher: &mut DefaultHasher, text: &str) {
 }
 
 /// Digests a text to find it again within one import.
-fn digest_text(text: &str) -> u64 {
+pub(super) fn digest_text(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()

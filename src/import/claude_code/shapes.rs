@@ -99,9 +99,20 @@ impl<'a> Raw<'a> {
         serde_json::from_str(self.0?.get()).ok()
     }
 
+    /// Reads a list; `None` if it is none. A text is not even tried: why it is no list would be told
+    /// with all of it.
+    pub(super) fn list(self) -> Option<Vec<Self>> {
+        self.read_if('[')
+    }
+
+    fn read_if<T: Deserialize<'a>>(self, begins: char) -> Option<T> {
+        self.0.filter(|raw| raw.get().starts_with(begins))?;
+        self.read()
+    }
+
     /// Reads a string that is not empty.
     pub(super) fn text(self) -> Option<String> {
-        self.read::<String>().filter(|text| !text.is_empty())
+        self.read_if::<String>('"').filter(|text| !text.is_empty())
     }
 
     /// Whether the value is `true`.

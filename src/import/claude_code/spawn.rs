@@ -43,13 +43,13 @@ fn parent(path: &Path, index: &Index, main: &Index, track: &Track) -> ParentSpaw
     let compacting = agent.is_some_and(|agent| agent.starts_with(COMPACTING));
     let call = main.spawning_call(agent, track).filter(|_| !compacting);
     let hangs_on = || main.loop_of_record(track.first_parent.as_ref()?);
-    let loop_no = call.and_then(|call| call.main_loop).or_else(hangs_on);
+    let loop_no = call.and_then(|(_, call)| call.main_loop).or_else(hangs_on);
     let parent_loop = loop_no.and_then(|loop_no| main.tracks[0].loops.get(loop_no));
-    let tool = call.map_or("Task", |call| call.name.as_str());
+    let tool = call.map_or("Task", |(_, call)| &*call.name);
     ParentSpawnRef {
         parent_session_id: main_session(path, index),
         parent_loop_id: parent_loop.map(|info| loop_id(&info.id)),
-        tool_call_id: call.map(|call| call.id.clone()),
+        tool_call_id: call.map(|(id, _)| id.to_owned()),
         tool_name: (!compacting).then(|| tool.to_owned()),
         extra: Default::default(),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::record::{Glance, Speech};
+use super::record::{Glance, Speech, digest_text};
 use crate::import::MAX_RECORD_BYTES;
 use crate::import::lines::Place;
 use crate::model::{ContinuationKind, LoopStatus};
@@ -29,12 +29,7 @@ pub(super) enum Step {
     /// A record that no model sees.
     Note { loop_no: usize, place: Place },
     /// A compaction that left a summary.
-    Summary {
-        loop_no: usize,
-        boundary: Option<Place>,
-        summary: Place,
-        first_kept: Option<(usize, u32)>,
-    },
+    Summary { loop_no: usize, found: Box<Summary> },
     /// A compaction that emptied tool results.
     Cleared { loop_no: usize, place: Place },
 }
@@ -57,51 +52,100 @@ impl Step {
             Self::User { place, .. } | Self::Note { place, .. } | Self::Cleared { place, .. } => {
                 place.line
             }
-            Self::Summary { summary, .. } => summary.line,
+            Self::Summary { found, .. } => found.summary.line,
             Self::Answer { .. } => 0,
         }
     }
 }
 
-/// The records that one answer is joined from.
+/// Where a compaction and its summary stand. Rare, and kept apart so that a step is small.
+#[derive(Clone, Debug)]
+pub(super) struct Summary {
+    pub(super) boundary: Option<Place>,
+    pub(super) summary: Place,
+    pub(super) first_kept: Option<(usize, u32)>,
+}
+
+/// The records that one answer is joined from. Most have one.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) turn: u32,
-    pub(super) places: Vec<Place>,
+    first: Option<(Place, Part)>,
+    more: Option<Box<More>>,
+}
+
+/// The records of an answer after the first.
+#[derive(Debug, Default)]
+struct More {
+    places: Vec<Place>,
     bytes: usize,
-    /// Parent and line of the first record with each content.
-    parts: HashMap<u64, (Option<String>, u64)>,
+    /// The first record of each content that differs from that of the very first.
+    parts: HashMap<u64, Part>,
+}
+
+/// What a record of an answer says and where it hangs.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    content: u64,
+    /// The digest of its parent's id.
+    parent: Option<u64>,
+    line: u64,
 }
 
 impl Answer {
     pub(super) fn new(turn: u32) -> Self {
         Self {
             turn,
-            places: Vec::new(),
-            bytes: 0,
-            parts: HashMap::new(),
+            first: None,
+            more: None,
         }
+    }
+
+    /// Returns where the records stand, in order.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+        let more = self.more.iter().flat_map(|more| more.places.iter());
+        let first = self.first.iter().map(|(place, _)| place);
+        first.chain(more).copied()
     }
 
     /// Whether one more record can be joined: the answer is read as one.
     pub(super) fn takes(&self, place: Place) -> bool {
-        self.bytes + place.len <= MAX_RECORD_BYTES
+        let first = self.first.map_or(0, |(first, _)| first.len);
+        let more = self.more.as_ref().map_or(0, |more| more.bytes);
+        first + more + place.len <= MAX_RECORD_BYTES
     }
 
     pub(super) fn add(&mut self, glance: &Glance, place: Place) {
-        self.places.push(place);
-        self.bytes += place.len;
-        self.parts
-            .entry(glance.digest)
-            .or_insert_with(|| (glance.parent.clone(), place.line));
+        let part = Part {
+            content: glance.digest,
+            parent: parent_of(glance),
+            line: place.line,
+        };
+        let Some((_, first)) = &self.first else {
+            self.first = Some((place, part));
+            return;
+        };
+        let more = self.more.get_or_insert_default();
+        more.places.push(place);
+        more.bytes += place.len;
+        if first.content != part.content {
+            more.parts.entry(part.content).or_insert(part);
+        }
     }
 
     /// Returns the line of the record that says the same in the same place. (Blocks of one answer
     /// hang one on the other; one that was recorded twice hangs where it did, or nowhere.)
     pub(super) fn repeats(&self, glance: &Glance) -> Option<u64> {
-        let (parent, line) = self.parts.get(&glance.digest)?;
-        (glance.parent.is_none() || *parent == glance.parent).then_some(*line)
+        let first = self.first.as_ref().map(|(_, part)| part);
+        let first = first.filter(|part| part.content == glance.digest);
+        let more = || self.more.as_ref()?.parts.get(&glance.digest);
+        let part = first.or_else(more)?;
+        (glance.parent.is_none() || part.parent == parent_of(glance)).then_some(part.line)
     }
+}
+
+fn parent_of(glance: &Glance) -> Option<u64> {
+    glance.parent.as_deref().map(digest_text)
 }
 
 /// A compaction that waits for its summary.

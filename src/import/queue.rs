@@ -1,0 +1,118 @@
+//! The next files of an import are read while the writer is at work on one.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::BufReader;
+use std::thread::Scope;
+
+use super::ahead::{Forms, Plain, Reading};
+use super::files::{BUFFER_BYTES, ImportOptions, Transcript};
+use super::matching::Digests;
+use super::{ImportError, Importer, Sink, Source};
+use crate::store::packing::Packing;
+use crate::tokens::TokenCounter;
+
+/// Files that are read at once, at most …
+const MAX_FILES: usize = 3;
+/// … and their bytes: an importer may hold an index of its file. One file is always read.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// A file that is being read.
+pub(super) struct Opened<'scope> {
+    pub(super) reading: Reading<'scope>,
+    pub(super) plain: Plain,
+    /// Its parts, packed ahead; `None` if it is not kept.
+    pub(super) pieces: Option<Packing>,
+    bytes: u64,
+}
+
+/// The files of an import in order, the first of which are being read.
+pub(super) struct Queue<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    forms: Forms<'scope>,
+    options: &'scope ImportOptions,
+    waiting: std::slice::Iter<'scope, Transcript<'scope>>,
+    /// `None`: a file that is not read ahead.
+    open: VecDeque<Option<Opened<'scope>>>,
+}
+
+impl<'scope, 'env> Queue<'scope, 'env> {
+    pub(super) fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        counter: &'scope dyn TokenCounter,
+        digests: Digests,
+        files: &'scope [Transcript<'scope>],
+        options: &'scope ImportOptions,
+    ) -> Self {
+        let plain = Plain::default();
+        Self {
+            scope,
+            forms: Forms {
+                digests,
+                counter,
+                plain,
+            },
+            options,
+            waiting: files.iter(),
+            open: VecDeque::new(),
+        }
+    }
+
+    /// Returns the next file, and begins to read some of those after it. `None` for one that the
+    /// writer must read itself.
+    pub(super) fn next(&mut self) -> Option<Opened<'scope>> {
+        while let Some(file) = self.waiting.as_slice().first()
+            && self.has_room(file)
+        {
+            let opened = self.start(file);
+            self.open.push_back(opened);
+            self.waiting.next();
+        }
+        self.open.pop_front().flatten()
+    }
+
+    fn has_room(&self, file: &Transcript<'_>) -> bool {
+        let held = self.open.iter().flatten().map(|open| open.bytes);
+        self.open.is_empty()
+            || self.open.len() < MAX_FILES && held.sum::<u64>() + file.bytes <= MAX_BYTES
+    }
+
+    fn start(&self, file: &'scope Transcript<'scope>) -> Option<Opened<'scope>> {
+        let importer: &dyn Importer = file.importer;
+        if importer.holds_rows() {
+            return None;
+        }
+        let plain = match self.options.redact {
+            true => Plain::said(),
+            false => Plain::default(),
+        };
+        let forms = Forms {
+            plain: plain.clone(),
+            ..self.forms.clone()
+        };
+        let reading = Reading::start(self.scope, forms, |sink| read(file, sink));
+        let stop = plain.clone();
+        let keeps = self.options.keeps_files() && !self.options.redact;
+        // A file that cannot be opened is told of by who reads it.
+        let pieces = keeps.then(|| Packing::start(self.scope, &file.path, move || stop.is_said()));
+        Some(Opened {
+            reading,
+            plain,
+            pieces: pieces.and_then(Result::ok),
+            bytes: file.bytes,
+        })
+    }
+}
+
+fn read(file: &Transcript<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+    let path = &file.path;
+    let opened = File::open(path).map_err(|source| ImportError::Read {
+        path: path.clone(),
+        source,
+    })?;
+    let mut source = Source {
+        path,
+        reader: &mut BufReader::with_capacity(BUFFER_BYTES, opened),
+    };
+    file.importer.import(&mut source, sink)
+}

@@ -1,0 +1,81 @@
+//! A message on its way from the importer to the store.
+
+use super::matching::Digest;
+use crate::model::{AgentMessage, Message, Role};
+use crate::store::StoreResult;
+use crate::store::append::NewMessage;
+use crate::store::ready::Ready;
+use crate::tokens::TokenCounter;
+
+/// A message, in its stored form if the reader had no reason to think that it is known already.
+pub(super) enum Said {
+    Plain(Box<AgentMessage>),
+    Ready(Box<Ready>),
+}
+
+impl Said {
+    /// Makes the stored form.
+    pub(super) fn ready(
+        message: AgentMessage,
+        origin: Digest,
+        counter: &dyn TokenCounter,
+    ) -> StoreResult<Self> {
+        let origin = Some(origin);
+        let new = NewMessage { message, origin };
+        Ok(Self::Ready(Box::new(Ready::of(new, counter)?)))
+    }
+
+    pub(super) fn role(&self) -> Role {
+        match self {
+            Self::Plain(message) => message.role(),
+            Self::Ready(ready) => ready.role(),
+        }
+    }
+
+    /// Returns the turn that the source put it in.
+    pub(super) fn turn_index(&self) -> Option<i64> {
+        match self {
+            Self::Plain(message) => message.turn_index(),
+            Self::Ready(ready) => ready.turn_index(),
+        }
+    }
+
+    /// Returns milliseconds since the epoch.
+    pub(super) fn created_at(&self) -> Option<i64> {
+        match self {
+            Self::Plain(message) => message.message().and_then(Message::timestamp),
+            Self::Ready(ready) => ready.created_at(),
+        }
+    }
+
+    pub(super) fn into_message(self) -> StoreResult<AgentMessage> {
+        match self {
+            Self::Plain(message) => Ok(*message),
+            Self::Ready(ready) => ready.into_message(),
+        }
+    }
+
+    /// Returns the stored form, made from a record with this digest.
+    pub(super) fn into_ready(
+        self,
+        origin: Digest,
+        counter: &dyn TokenCounter,
+    ) -> StoreResult<Ready> {
+        match self {
+            Self::Ready(ready) => Ok(*ready),
+            Self::Plain(message) => {
+                let new = NewMessage {
+                    message: *message,
+                    origin: Some(origin),
+                };
+                Ready::of(new, counter)
+            }
+        }
+    }
+}
+
+impl From<AgentMessage> for Said {
+    fn from(message: AgentMessage) -> Self {
+        Self::Plain(Box::new(message))
+    }
+}

@@ -1,0 +1,137 @@
+//! Packing the parts of a file ahead of the writer: compressing them is as much work as all the rest
+//! of keeping a file, and needs no transaction.
+
+use std::fs::File;
+use std::io::{self, Seek as _, SeekFrom};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::Scope;
+
+use super::rows::SourcePiece;
+use super::source::{MAX_PART_BYTES, packed, read_some};
+
+/// Threads that share the parts of a large file …
+const WORKERS: usize = 2;
+/// … which is one of more parts than this.
+const FEW_PARTS: u64 = 4;
+/// Packed parts of each thread that wait for the writer at most.
+const WAITING: usize = 8;
+
+/// The packed parts of a file, in order.
+pub(crate) struct Packing {
+    /// Each worker packs every so many parts.
+    workers: Vec<Receiver<io::Result<SourcePiece>>>,
+    next: usize,
+}
+
+impl Packing {
+    /// Begins to pack the file at `path`; ends early when `stop` says so.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub(crate) fn start<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        path: &Path,
+        stop: impl Fn() -> bool + Clone + Send + 'scope,
+    ) -> io::Result<Self> {
+        let size = std::fs::metadata(path)?.len();
+        let count = match size > FEW_PARTS * MAX_PART_BYTES as u64 {
+            true => WORKERS,
+            false => 1,
+        };
+        let mut workers = Vec::new();
+        for first in 0..count {
+            let (send, receive) = sync_channel(WAITING);
+            let (mut file, stop) = (File::open(path)?, stop.clone());
+            scope.spawn(move || {
+                for number in (first as u64..).step_by(count) {
+                    let part = match stop() {
+                        true => return,
+                        false => part(&mut file, number).transpose(),
+                    };
+                    if part.is_none_or(|part| send.send(part).is_err()) {
+                        return;
+                    }
+                }
+            });
+            workers.push(receive);
+        }
+        Ok(Self { workers, next: 0 })
+    }
+}
+
+impl Iterator for Packing {
+    type Item = io::Result<SourcePiece>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let worker = self.workers.get(self.next % self.workers.len().max(1))?;
+        self.next += 1;
+        worker.recv().ok()
+    }
+}
+
+/// Packs one part, `None` behind the end of the file.
+fn part(file: &mut File, number: u64) -> io::Result<Option<SourcePiece>> {
+    file.seek(SeekFrom::Start(number * MAX_PART_BYTES as u64))?;
+    let data = read_some(file, MAX_PART_BYTES as u64)?;
+    (!data.is_empty()).then(|| packed(&data)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::model::{Session, SessionId};
+    use crate::store::source::{keep_packed, write_out};
+    use crate::store::{self, SessionStore as _, session, sqlite::SqliteStore};
+
+    /// Packs a file of so many bytes, lets it grow, keeps it, and returns whether all of it is there.
+    fn keeps_what_grew(bytes: usize, more: usize, stops_after: usize) -> bool {
+        let store = SqliteStore::in_memory().unwrap();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut text: Vec<u8> = (0..bytes).map(|at| (at / 1_000) as u8).collect();
+        file.write_all(&text).unwrap();
+        let pieces: Vec<_> = std::thread::scope(|scope| {
+            let packing = Packing::start(scope, file.path(), || false).unwrap();
+            packing.take(stops_after).collect()
+        });
+        file.write_all(&vec![b'x'; more]).unwrap();
+        text.resize(bytes + more, b'x');
+        let (mut out, mut pieces) = (Vec::new(), pieces.into_iter());
+        let new = Session::new(SessionId::new("s").unwrap(), "a");
+        let key = store::write(&store, |write| {
+            let key = session::create_session(write, &new, None, None)?;
+            let file = file.as_file_mut();
+            keep_packed(write, file, &mut pieces, "f", "path", &[key]).unwrap();
+            Ok(key)
+        });
+        let key = key.unwrap();
+        let written = &mut |read: &dyn store::StoreRead| {
+            let sources = read.sources(key)?;
+            write_out(read, &sources[0], &mut out).unwrap();
+            Ok(())
+        };
+        store.read(written).unwrap();
+        out == text
+    }
+
+    #[test]
+    fn what_a_file_grew_by_after_it_was_packed_is_kept_too() {
+        for bytes in [
+            0,
+            10,
+            MAX_PART_BYTES,
+            3 * MAX_PART_BYTES + 7,
+            5 * MAX_PART_BYTES + 7,
+        ] {
+            for (more, stops_after) in [(0, 99), (1, 99), (2 * MAX_PART_BYTES, 99), (5, 2), (5, 0)]
+            {
+                assert!(
+                    keeps_what_grew(bytes, more, stops_after),
+                    "{bytes} {more} {stops_after}"
+                );
+            }
+        }
+    }
+}

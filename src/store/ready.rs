@@ -1,0 +1,84 @@
+//! Messages in their stored form, with what an append must know of them.
+//!
+//! Making the stored form is most of the work of an append and needs no transaction: an import does
+//! it on the thread that reads.
+
+use super::StoreResult;
+use super::append::NewMessage;
+use super::codec;
+use super::rows::{Blob, StoredMessage};
+use crate::model::{AgentMessage, Message, Role};
+use crate::tokens::TokenCounter;
+
+/// A message that is ready to be written.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(super) body: StoredMessage,
+    pub(super) blobs: Vec<Blob>,
+    pub(super) origin: Option<[u8; 32]>,
+    /// The turn that its source put it in.
+    pub(super) turn_index: Option<i64>,
+    /// Milliseconds since the epoch.
+    pub(super) created_at: Option<i64>,
+    /// Whether it is a system prompt.
+    pub(super) is_system: bool,
+    /// Ids of the calls that it makes.
+    pub(super) calls: Vec<String>,
+    /// The id of the call that it answers.
+    pub(super) answers: Option<String>,
+}
+
+impl Ready {
+    /// Makes the stored form of a message.
+    ///
+    /// # Errors
+    /// As [`codec::encode`].
+    pub(crate) fn of(new: NewMessage, counter: &dyn TokenCounter) -> StoreResult<Self> {
+        let NewMessage { message, origin } = new;
+        let turn_index = message.turn_index();
+        let is_system = matches!(&message, AgentMessage::Extension(e) if e.kind == "system");
+        let (mut created_at, mut calls, mut answers) = (None, Vec::new(), None);
+        if let Some(inner) = message.message() {
+            created_at = inner.timestamp();
+            calls = inner.tool_calls().map(|call| call.id.clone()).collect();
+            if let Message::ToolResult(result) = inner {
+                answers = Some(result.tool_call_id.clone());
+            }
+        }
+        let (body, blobs) = codec::encode(message, counter)?;
+        Ok(Self {
+            body,
+            blobs,
+            origin,
+            turn_index,
+            created_at,
+            is_system,
+            calls,
+            answers,
+        })
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.body.role
+    }
+
+    pub(crate) fn turn_index(&self) -> Option<i64> {
+        self.turn_index
+    }
+
+    pub(crate) fn created_at(&self) -> Option<i64> {
+        self.created_at
+    }
+
+    /// Returns the message again.
+    ///
+    /// # Errors
+    /// If the stored form is no message, which is a mistake of this program.
+    pub(crate) fn into_message(self) -> StoreResult<AgentMessage> {
+        let blobs = self.blobs;
+        codec::decode(self.body, &mut |sha256| {
+            let blob = blobs.iter().find(|blob| blob.sha256 == *sha256);
+            Ok(blob.map(|blob| blob.data.clone()))
+        })
+    }
+}
