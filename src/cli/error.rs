@@ -70,14 +70,18 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
                 Some("a loopstore built with `--features tiktoken` has this counter")
             }
             OpenError::Other { .. } => Some(
-                "check that the file can be used and its folder written: SQLite keeps its log \
-                 beside the file, also for reading",
+                "check that the file and its folder can be written: SQLite keeps its log beside the \
+                 file",
             ),
             _ => None,
         };
     }
-    if let Some(ImportError::Read { .. }) = error.downcast_ref::<ImportError>() {
-        return Some("check the path and that the file may be read");
+    match error.downcast_ref::<ImportError>() {
+        Some(ImportError::Read { .. }) => {
+            return Some("check the path and that the file may be read");
+        }
+        Some(ImportError::Store(error)) => return hint_of_store(error),
+        _ => {}
     }
     match error.downcast_ref::<BackupError>() {
         Some(BackupError::Exists(_)) => Some("give another name, or --force to replace that file"),
@@ -91,6 +95,7 @@ fn hint_of_store(error: &StoreError) -> Option<&'static str> {
     match error {
         StoreError::ReadOnly => Some("make the file and its folder writable, or work on a copy"),
         StoreError::Full => Some("make room and run the command again"),
+        StoreError::Io(_) => Some("check the disk and that the files may be read and written"),
         _ => None,
     }
 }

@@ -59,7 +59,18 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
             source,
         })?;
     }
+    let is_new = app.db.symlink_metadata().is_err();
     let store = SqliteStore::open_with(&app.db, SqliteOptions::new().stored_counter())?;
+    let done = import(app, args, &store);
+    if done.is_err() && is_new {
+        // Left behind, an empty database would pass for one that is in use. What hinders this hindered
+        // the import, which is told.
+        let _ = store.remove_if_empty();
+    }
+    done
+}
+
+fn import(app: &mut App, args: &Args, store: &SqliteStore) -> Result<Done, CliError> {
     let options = ImportOptions {
         format: args.format.clone(),
         session: args.session.clone(),
@@ -67,10 +78,10 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         redact: args.redact,
     };
     if args.watch {
-        return watch::run(app, &store, &args.paths, options);
+        return watch::run(app, store, &args.paths, options);
     }
     let bar = progress::bar("{bar:30} {pos}/{len} files  {wide_msg}");
-    let result = import_paths(&store, &args.paths, &options, &mut |seen| {
+    let result = import_paths(store, &args.paths, &options, &mut |seen| {
         show(&bar, seen);
     });
     bar.finish_and_clear();

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use loopstore::SqliteStore;
 use loopstore::import::{Growth, ImportError, ImportOptions, ImportReport, Watch};
+use loopstore::{SqliteStore, StoreError};
 use serde::Serialize;
 
 use super::error::{CliError, told};
@@ -136,6 +136,10 @@ impl Telling<'_> {
 
     /// A file in a folder that is no transcript is no failure.
     fn failed(&mut self, growth: &Growth, error: &ImportError) -> Result<(), CliError> {
+        if let ImportError::Store(StoreError::Moved) = error {
+            // It does not come back.
+            return Err(StoreError::Moved.into());
+        }
         let is_named = self.named.contains(&growth.path);
         if matches!(error, ImportError::NoTranscript(_)) && !is_named {
             return Ok(());

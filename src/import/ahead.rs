@@ -159,7 +159,7 @@ impl<'a> Ahead<'a> {
         self.bytes = 0;
         let batch = mem::take(&mut self.batch);
         // The writer's own error is the one that is told.
-        let stopped = |_| ImportError::Store("the writer has stopped".into());
+        let stopped = |_| ImportError::Refused("the writer has stopped".into());
         self.send.send(batch).map_err(stopped)
     }
 }
@@ -240,7 +240,7 @@ mod tests {
         }
 
         fn message(&mut self, _: &LoopId, _: AgentMessage, _: &[u8]) -> Result<(), ImportError> {
-            Err(ImportError::Store("a message without its digest".into()))
+            Err(ImportError::Refused("a message without its digest".into()))
         }
 
         fn compaction(&mut self, _: FoundCompaction) -> Result<(), ImportError> {
@@ -261,7 +261,7 @@ mod tests {
             bytes: usize,
         ) -> Result<(), ImportError> {
             if self.told.len() > self.most {
-                return Err(ImportError::Store("full".into()));
+                return Err(ImportError::Refused("full".into()));
             }
             if self.told.len() > MESSAGES {
                 self.plain.say();

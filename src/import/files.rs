@@ -97,7 +97,7 @@ pub fn import_paths_with(
     } = search;
     let files = found.len() as u64;
     let digests = digests_of(store)?;
-    thread::scope(|scope| {
+    thread::scope(|scope| -> Result<(), ImportError> {
         let mut queue = Queue::new(scope, store.counter(), digests, &found, options);
         for (file, transcript) in (1..).zip(&found) {
             progress(Progress {
@@ -108,6 +108,7 @@ pub fn import_paths_with(
             });
             match import_file(store, transcript, queue.next(), options) {
                 Ok(one) => report.merge(one),
+                Err(error @ ImportError::Store(_)) => return Err(error),
                 Err(error) => {
                     report.skip(transcript.path.to_string_lossy(), None, told(&error));
                 }
@@ -115,7 +116,8 @@ pub fn import_paths_with(
             report.files += 1;
             report.bytes += transcript.bytes;
         }
-    });
+        Ok(())
+    })?;
     report.seconds = begun.elapsed().as_secs_f64();
     if report.sessions.is_empty() {
         return Err(nothing_came_in(&report, options));

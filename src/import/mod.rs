@@ -251,13 +251,23 @@ pub enum ImportError {
     /// The file holds no transcript of the format.
     #[error("{0}")]
     NoTranscript(String),
-    /// The store refused.
+    /// The store refuses what was found; another file may do.
     #[error("{0}")]
-    Store(String),
+    Refused(String),
+    /// The store cannot take anything now: the disk is full, say. The import ends there; what came in
+    /// before stays, and importing again goes on.
+    #[error(transparent)]
+    Store(crate::store::StoreError),
 }
 
 impl From<crate::store::StoreError> for ImportError {
     fn from(error: crate::store::StoreError) -> Self {
-        Self::Store(error.to_string())
+        use crate::store::StoreError as E;
+        match error {
+            E::Busy | E::Damaged(_) | E::ReadOnly | E::Moved | E::Full | E::Io(_) | E::Other(_) => {
+                Self::Store(error)
+            }
+            refused => Self::Refused(refused.to_string()),
+        }
     }
 }

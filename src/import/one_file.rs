@@ -84,7 +84,9 @@ pub(super) fn import_and_keep(
         (Ok(()), Some(result)) => result,
         (Err(_), Some(Err(error))) => Err(error),
         (Err(error), _) => Err(error.into()),
-        (Ok(()), None) => Err(ImportError::Store("the store did not run the write".into())),
+        (Ok(()), None) => Err(ImportError::Refused(
+            "the store did not run the write".into(),
+        )),
     }
 }
 

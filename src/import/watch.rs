@@ -39,6 +39,7 @@ pub struct Watch {
     options: ImportOptions,
     seen: HashMap<PathBuf, Stamp>,
     told: HashMap<PathBuf, Vec<Skipped>>,
+    failed: HashMap<PathBuf, String>,
 }
 
 impl Watch {
@@ -49,6 +50,7 @@ impl Watch {
             options,
             seen: HashMap::new(),
             told: HashMap::new(),
+            failed: HashMap::new(),
         }
     }
 
@@ -98,6 +100,16 @@ impl Watch {
         path: PathBuf,
         mut result: Result<ImportReport, ImportError>,
     ) -> Option<Growth> {
+        if let Err(error) = &result {
+            // What is tried at each look is told once.
+            let reason = error.to_string();
+            if self.failed.get(&path) == Some(&reason) {
+                return None;
+            }
+            self.failed.insert(path.clone(), reason);
+        } else {
+            self.failed.remove(&path);
+        }
         if let Ok(report) = &mut result {
             let told = self.told.entry(path.clone()).or_default();
             report.skipped.retain(|skipped| {

@@ -218,7 +218,7 @@ impl<'a> StoreSink<'a> {
             return Ok(self.current);
         }
         let reason = "the importer found a loop before its session";
-        Err(ImportError::Store(reason.into()))
+        Err(ImportError::Refused(reason.into()))
     }
 
     pub(super) fn loop_begins(&mut self, mut record: LoopRecord) -> Result<(), ImportError> {
@@ -342,7 +342,7 @@ impl<'a> StoreSink<'a> {
         };
         let Some(state) = self.sessions[at].loops.get_mut(in_loop) else {
             let reason = format!("the importer found a message before its loop `{in_loop}`");
-            return Err(ImportError::Store(reason));
+            return Err(ImportError::Refused(reason));
         };
         let is_note = said.role() == Role::Extension;
         state.follow(&said);
@@ -436,7 +436,7 @@ impl<'a> StoreSink<'a> {
                 "the importer found a compaction before its loop `{}`",
                 compaction.loop_id
             );
-            return Err(ImportError::Store(reason));
+            return Err(ImportError::Refused(reason));
         };
         let (in_loop, status) = (state.key, state.described.status.clone());
         let id = &session.head.session.session_id;

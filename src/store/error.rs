@@ -83,6 +83,15 @@ pub enum OpenError {
         /// The counter that it counts with.
         to: String,
     },
+    /// It is to be read in a folder that cannot be written, and not all of it is in the file.
+    #[error(
+        "{path}: the log beside the file holds what is not in it yet, and reading that needs a folder \
+         that can be written; copy the file together with its `-wal` and open the copy"
+    )]
+    LogUnread {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another program holds the database.
     #[error("the database is busy; try again when the other program is done")]
     Busy,
@@ -172,9 +181,21 @@ pub enum StoreError {
     /// The database is read-only.
     #[error("the database is read-only")]
     ReadOnly,
+    /// The file or its log was deleted, moved or replaced by another since it was opened, or written
+    /// where that seemed impossible.
+    #[error(
+        "the database's files are not those that were opened: they were deleted, moved, replaced or \
+         rewritten; open the database again"
+    )]
+    Moved,
     /// The disk is full.
     #[error("the disk is full; nothing of this write was kept")]
     Full,
+    /// The files cannot be reached, or the disk failed. What was to be written is not there for this
+    /// store, and writing may be tried again; only if the disk failed at the very end of a commit
+    /// *and* the process is then killed may the write be there after all, whole.
+    #[error("the database's files cannot be read or written: {0}")]
+    Io(#[source] Cause),
     /// Anything else.
     #[error("the database refused: {0}")]
     Other(#[source] Cause),

@@ -116,7 +116,7 @@ fn in_line(line: u64, error: ImportError) -> ImportError {
         ImportError::NoTranscript(reason) => {
             ImportError::NoTranscript(format!("line {line}: {reason}"))
         }
-        ImportError::Store(reason) => ImportError::Store(format!("line {line}: {reason}")),
-        read @ ImportError::Read { .. } => read,
+        ImportError::Refused(reason) => ImportError::Refused(format!("line {line}: {reason}")),
+        other @ (ImportError::Read { .. } | ImportError::Store(_)) => other,
     }
 }

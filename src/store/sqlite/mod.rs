@@ -11,6 +11,7 @@ mod index;
 mod listing;
 mod log;
 mod options;
+mod place;
 mod query;
 mod queue;
 mod read;
@@ -37,6 +38,7 @@ use super::error::{OpenError, StoreError, StoreResult};
 use super::scan::StoreScan;
 use super::{SessionStore, StoreRead, StoreWrite};
 use crate::tokens::TokenCounter;
+use place::Place;
 
 /// How many idle reading connections are kept.
 const MAX_IDLE_READERS: usize = 8;
@@ -44,6 +46,8 @@ const MAX_IDLE_READERS: usize = 8;
 /// A store in one SQLite database.
 pub struct SqliteStore {
     path: Option<PathBuf>,
+    /// `None`: in memory.
+    place: Option<Place>,
     options: SqliteOptions,
     /// Whoever writes stands in line before it locks the writer.
     queue: queue::Queue,
@@ -78,8 +82,13 @@ impl SqliteStore {
         let path = path.as_ref();
         let mut options = options;
         let writer = schema::open_file(path, &mut options)?;
+        let place = Place::of(path, options.still).map_err(|cause| OpenError::Other {
+            path: path.to_owned(),
+            cause: Box::new(cause),
+        })?;
         Ok(Self {
             path: Some(path.to_owned()),
+            place: Some(place),
             options,
             queue: queue::Queue::new(Some(path)),
             log: log::Log::new(Some(path)),
@@ -105,6 +114,7 @@ impl SqliteStore {
         let writer = schema::open_memory(&mut options)?;
         Ok(Self {
             path: None,
+            place: None,
             options,
             queue: queue::Queue::new(None),
             log: log::Log::new(None),
@@ -123,9 +133,10 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&mut Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let Some(path) = &self.path else {
+        let Some(place) = &self.place else {
             return work(&mut self.lock_writer());
         };
+        place.check()?;
         let idle = self
             .readers
             .lock()
@@ -133,13 +144,15 @@ impl SqliteStore {
             .pop();
         let mut connection = match idle {
             Some(connection) => connection,
-            None => schema::open_reader(path, &self.options).map_err(from_open)?,
+            None => schema::open_reader(place.file(), &self.options).map_err(from_open)?,
         };
         let result = work(&mut connection);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if readers.len() < MAX_IDLE_READERS {
             readers.push(connection);
         }
+        drop(readers);
+        place.check_still()?;
         result
     }
 
@@ -166,10 +179,42 @@ impl SqliteStore {
         let transaction = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(from_sqlite)?;
+        self.check_place()?;
         let done = work(&transaction)?;
         transaction.commit().map_err(from_sqlite)?;
         self.log.keep_short(&connection, self.options.busy_timeout);
         Ok(done)
+    }
+
+    /// Checks that what is written would be found again.
+    fn check_place(&self) -> StoreResult<()> {
+        self.place.as_ref().map_or(Ok(()), Place::check)
+    }
+
+    /// Removes the files of a database without sessions and receipts, as one that was just made for
+    /// something that failed; returns whether it did. Whoever has it open is told at the next
+    /// transaction.
+    ///
+    /// # Errors
+    /// If the database cannot be read, or its folder refuses.
+    pub fn remove_if_empty(self) -> StoreResult<bool> {
+        let Some(place) = &self.place else {
+            return Ok(false);
+        };
+        // Nobody can begin a session between the look and the removal.
+        self.transaction(|connection| {
+            let sql =
+                "SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM maintenance)";
+            let is_used: bool = connection
+                .query_row(sql, [], |row| row.get(0))
+                .map_err(from_sqlite)?;
+            if !is_used {
+                place
+                    .remove()
+                    .map_err(|error| StoreError::Io(Box::new(error)))?;
+            }
+            Ok(!is_used)
+        })
     }
 
     /// A panic of another thread rolled its transaction back; the connection is still good.
@@ -218,6 +263,7 @@ fn from_sqlite(error: rusqlite::Error) -> StoreError {
         Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Busy,
         Some(Code::ReadOnly) => StoreError::ReadOnly,
         Some(Code::DiskFull) => StoreError::Full,
+        Some(Code::SystemIoFailure | Code::CannotOpen) => StoreError::Io(Box::new(error)),
         Some(Code::DatabaseCorrupt | Code::NotADatabase) => StoreError::Damaged(message),
         Some(Code::ConstraintViolation) => StoreError::Invalid(message),
         _ if is_misfit(&error) => StoreError::Damaged(message),

@@ -27,6 +27,8 @@ pub struct SqliteOptions {
     pub(super) counter: Arc<dyn TokenCounter>,
     /// What to do with a database that was written with another counter.
     pub(super) other_counter: OtherCounter,
+    /// Found when opening: the folder cannot be written, and nobody writes the file.
+    pub(super) still: bool,
 }
 
 /// What opening does with a database that was written with another counter.
@@ -52,6 +54,7 @@ impl Default for SqliteOptions {
             allow_network: false,
             counter: Arc::new(HeuristicTokenCounter),
             other_counter: OtherCounter::Refuse,
+            still: false,
         }
     }
 }

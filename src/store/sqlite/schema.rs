@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::options::{Durability, OtherCounter, SqliteOptions};
+use super::place::{has_log, still_uri};
 use crate::store::error::{OpenError, StoreError, StoreResult};
 
 mod embedded {
@@ -38,6 +39,33 @@ const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// Opens the database at `path` for writing (or reading, if the options say so).
 pub(super) fn open_file(path: &Path, options: &mut SqliteOptions) -> Result<Connection, OpenError> {
     check_file(path, options)?;
+    options.still = false;
+    let mut connection = connect(path, options)?;
+    match prepare(&mut connection, options) {
+        Err(error) if options.read_only && lacks_its_log(&error) => open_still(path, options),
+        prepared => {
+            prepared.map_err(|error| opening(path, error))??;
+            Ok(connection)
+        }
+    }
+}
+
+/// Whether SQLite could not make the log and the lock file beside the database, which it wants for
+/// reading too.
+fn lacks_its_log(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
+}
+
+/// Opens a database in a folder that cannot be written. Without a log beside it nobody is writing the
+/// file, and all of it is in the file.
+fn open_still(path: &Path, options: &mut SqliteOptions) -> Result<Connection, OpenError> {
+    if has_log(path) {
+        return Err(OpenError::LogUnread {
+            path: path.to_owned(),
+        });
+    }
+    options.still = true;
     let mut connection = connect(path, options)?;
     prepare(&mut connection, options).map_err(|error| opening(path, error))??;
     Ok(connection)
@@ -66,10 +94,21 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError
     } else {
         OpenFlags::SQLITE_OPEN_READ_WRITE
     };
-    // Each connection has one user at a time, so SQLite's own mutexes are not needed. A path is
-    // never taken as a URI, whatever characters are in it.
-    Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-        .map_err(|error| opening(path, error))
+    // Each connection has one user at a time, so SQLite's own mutexes are not needed.
+    let access = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let unreached = |cause: std::io::Error| OpenError::Other {
+        path: path.to_owned(),
+        cause: Box::new(cause),
+    };
+    let opened = if options.still {
+        let uri = still_uri(path).map_err(unreached)?;
+        Connection::open_with_flags(uri, access | OpenFlags::SQLITE_OPEN_URI)
+    } else {
+        // In full, a path is never taken as a URI or as a database in memory, whatever it is called.
+        let path = std::path::absolute(path).map_err(unreached)?;
+        Connection::open_with_flags(path, access)
+    };
+    opened.map_err(|error| opening(path, error))
 }
 
 /// Looks at the file before SQLite does; creates it with mode 0600.
@@ -217,7 +256,10 @@ fn migrate(connection: &mut Connection, path: &Path, patience: Duration) -> Prep
     connection.pragma_update(None, "foreign_keys", false)?;
     let begun = Instant::now();
     loop {
-        let Err(error) = embedded::migrations::runner().run(connection) else {
+        // All in one transaction: one by one, refinery commits a migration and the note that it was
+        // applied apart, and whoever is killed between them leaves a file that never opens again.
+        let runner = embedded::migrations::runner().set_grouped(true);
+        let Err(error) = runner.run(connection) else {
             break;
         };
         // Another process may be migrating the same file: then its work will be found done.
@@ -225,7 +267,7 @@ fn migrate(connection: &mut Connection, path: &Path, patience: Duration) -> Prep
         if found >= format_version() {
             break;
         }
-        if begun.elapsed() > patience {
+        if begun.elapsed() > patience || is_hopeless(&error) {
             let cause = Box::new(error);
             return Ok(Err(OpenError::Other {
                 path: path.to_owned(),
@@ -248,6 +290,24 @@ fn migrate(connection: &mut Connection, path: &Path, patience: Duration) -> Prep
     connection.pragma_update(None, "user_version", format_version())?;
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(Ok(()))
+}
+
+/// Whether a migration failed for something that no other process will mend.
+fn is_hopeless(error: &refinery::Error) -> bool {
+    let cause = std::error::Error::source(error);
+    let cause = cause.and_then(|cause| cause.downcast_ref::<rusqlite::Error>());
+    let code = cause.and_then(rusqlite::Error::sqlite_error_code);
+    matches!(
+        code,
+        Some(
+            ErrorCode::SystemIoFailure
+                | ErrorCode::DiskFull
+                | ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::DatabaseCorrupt
+                | ErrorCode::OutOfMemory
+        )
+    )
 }
 
 /// Notes once what the database is written with.
