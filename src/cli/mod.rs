@@ -139,7 +139,10 @@ impl App {
         let open = || SqliteStore::open_with(&self.db, options());
         match open() {
             // Reading cannot bring an older file up to date; opening it for writing does.
-            Err(OpenError::Older { .. }) => self.open_to_write().and_then(|_| open()),
+            Err(older @ OpenError::Older { .. }) => match self.open_to_write() {
+                Err(OpenError::Other { .. }) => Err(older),
+                opened => opened.and_then(|_| open()),
+            },
             opened => opened,
         }
     }

@@ -62,19 +62,18 @@ impl WholeFile {
     /// Waits for the disk and gives the file its name.
     ///
     /// # Errors
-    /// If the disk or the rename fails; then nothing is left behind.
+    /// If the disk or the rename fails; then nothing is left behind. If only the folder cannot be
+    /// brought to the disk, the file is there, and it is not sure that its name outlasts a power loss.
     pub fn finish(mut self) -> io::Result<()> {
         let Some(beside) = &self.beside else {
             return self.file.flush();
         };
         self.file.sync_all()?;
+        let folder = folder_of(&self.target).map(File::open).transpose()?;
         std::fs::rename(beside, &self.target)?;
         self.beside = None;
         // The name is on the disk once its folder is.
-        match folder_of(&self.target) {
-            Some(folder) => File::open(folder)?.sync_all(),
-            None => Ok(()),
-        }
+        folder.map_or(Ok(()), |folder| folder.sync_all())
     }
 }
 
