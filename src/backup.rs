@@ -139,7 +139,7 @@ fn copy_and_check(
 pub fn is_part_of(path: &Path, database: &Path) -> bool {
     let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let (path, database) = (whole(path), whole(database));
-    let ends = ["", "-wal", "-shm", "-journal"];
+    let ends = ["", "-wal", "-shm", "-journal", "-queue"];
     ends.iter().any(|end| path == with_end(&database, end))
 }
 

@@ -38,8 +38,10 @@ fn run(shim: &Shim) -> Output {
 /// The last turn that was acknowledged.
 fn told(output: &Output) -> u32 {
     let said = String::from_utf8_lossy(&output.stdout);
-    let lines = said.lines().filter_map(|line| line.split("told ").nth(1));
-    lines.last().map_or(0, |number| number.parse().unwrap())
+    let mut lines = said.lines().filter_map(|line| line.split("told ").nth(1));
+    lines
+        .next_back()
+        .map_or(0, |number| number.parse().unwrap())
 }
 
 #[test]

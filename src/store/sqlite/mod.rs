@@ -88,10 +88,10 @@ impl SqliteStore {
         })?;
         Ok(Self {
             path: Some(path.to_owned()),
-            place: Some(place),
             options,
             queue: queue::Queue::new(Some(path)),
-            log: log::Log::new(Some(path)),
+            log: log::Log::new(Some(place.file())),
+            place: Some(place),
             writer: Mutex::new(writer),
             readers: Mutex::default(),
         })

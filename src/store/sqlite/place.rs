@@ -82,7 +82,7 @@ impl Place {
     /// If the folder refuses.
     pub(super) fn remove(&self) -> io::Result<()> {
         std::fs::remove_file(&self.file)?;
-        for end in ["-wal", "-shm"] {
+        for end in ["-wal", "-shm", "-queue"] {
             match std::fs::remove_file(with_end(&self.file, end)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
