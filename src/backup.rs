@@ -55,7 +55,8 @@ fn first_problem(report: &VerifyReport) -> String {
 /// another file.
 ///
 /// # Errors
-/// As [`BackupError`] says; then nothing of that name is there that was not before.
+/// As [`BackupError`] says; then nothing of that name is there that was not before, unless all that
+/// failed was to bring the folder to the disk.
 pub fn backup(
     store: &SqliteStore,
     to: &Path,
