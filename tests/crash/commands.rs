@@ -289,7 +289,7 @@ impl Trial {
     }
 
     /// Kills it at one call; somebody else may have the database open all the while.
-    fn kill(&self, at: u64, act: Act, is_shared: bool) {
+    fn kill(&self, kinds: i64, at: u64, act: Act, is_shared: bool) {
         let told = format!("{}, {act:?} {at} of {}", self.case.name, self.points);
         let (folder, file) = self.place();
         let other = is_shared.then(|| SqliteStore::open(&file).unwrap());
@@ -297,7 +297,7 @@ impl Trial {
             state(other);
         }
         let shim = Shim::on(folder.path());
-        shim.strike(calls::CHANGES, at, act);
+        shim.strike(kinds, at, act);
         let killed = self.run(&file, Some(&shim));
         assert!(
             killed.status.code().is_none() || is_shared,
@@ -338,7 +338,8 @@ fn kill(cases: Vec<Case>) {
         for kill in 0..kills {
             let place = (from + kill * all / kills) % all;
             let is_shared = trial.before.is_some() && kill % 2 == 1;
-            trial.kill(1 + place / 3, acts[(place % 3) as usize], is_shared);
+            let act = acts[(place % 3) as usize];
+            trial.kill(calls::CHANGES, 1 + place / 3, act, is_shared);
         }
         println!(
             "{}: {} steps, {kills} kills, {:?}",
@@ -358,6 +359,19 @@ fn some(wanted: impl Fn(usize) -> bool) {
 #[test]
 fn a_killed_command_leaves_each_session_as_it_was_or_as_it_is_to_be() {
     some(|at| at % 2 == 0);
+}
+
+#[test]
+fn a_migration_that_is_killed_between_its_commits_is_done_by_the_next_who_opens() {
+    let migrate = cases().into_iter().find(|case| case.name == "migrate");
+    let trial = Trial::new(migrate.unwrap());
+    let (folder, file) = trial.place();
+    let shim = Shim::on(folder.path());
+    shim.watch(calls::SYNC);
+    trial.run(&file, Some(&shim));
+    for sync in 1..=shim.rest() {
+        trial.kill(calls::SYNC, sync, Act::KillAfter, false);
+    }
 }
 
 #[test]

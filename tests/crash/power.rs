@@ -299,6 +299,32 @@ fn with_normal_durability_a_power_loss_costs_the_last_steps_and_none_before() {
     lose_power(Durability::Normal);
 }
 
+/// A migration and the note that it was applied come together.
+#[test]
+fn a_creation_that_is_cut_off_between_its_commits_opens_as_empty() {
+    let events = log_of(Durability::Full);
+    let (mut disk, mut random) = (Disk::default(), random(1));
+    let (mut syncs, empty) = (0, [State::new()]);
+    let creation = events
+        .iter()
+        .take_while(|event| !matches!(event, Event::Mark(_)));
+    for event in creation {
+        disk.play(event);
+        if !matches!(event, Event::Sync(_)) {
+            continue;
+        }
+        syncs += 1;
+        let loss = Loss {
+            told: format!("sync {syncs}"),
+            durability: Durability::Full,
+            acknowledged: 0,
+            states: &empty,
+        };
+        loss.check(&disk.after_loss(Unsynced::Lost, Unsynced::Lost, &mut random));
+    }
+    assert!(syncs > 5);
+}
+
 /// What stands in the file is what was written last: the checks above would find a disk that lies.
 #[test]
 fn a_disk_that_forgets_what_it_synced_is_found_out() {
