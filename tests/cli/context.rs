@@ -102,13 +102,13 @@ fn sections_of_a_block_have_headings() {
     stage.say("compact work --max-tokens 9000 --keep-recent 2");
     let said = stage.say("context work").out;
     let headings: Vec<&str> = said.lines().filter(|line| line.starts_with("──")).collect();
-    assert_snapshot!(headings.join("\n"), @"
-    ── loop ask, turns 0-2: summary (1 message, 75 tokens)
-    ── loop build, turns 0-5: summary (1 message, 82 tokens)
+    assert_snapshot!(headings.join("\n"), @r#"
+    ── loop ask, turns 0-2: summary (1 message, 56 tokens)
+    ── loop build, turns 0-5: summary (1 message, 62 tokens)
     ── loop test, turns 0-1: first turns, word for word (5 messages, 874 tokens)
     ── loop test, turns 2-11: summary (1 message, 92 tokens)
     ── loop test, turns 12-13: recent turns, long outputs cut (4 messages, 584 tokens)
-    ");
+    "#);
 }
 
 #[test]

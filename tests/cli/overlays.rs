@@ -72,9 +72,9 @@ fn history_shows_every_attempt_with_its_error() {
 fn a_diff_tells_turn_by_turn() {
     let stage = Stage::new();
     stage.say(TIGHT);
-    assert_snapshot!(stage.say("diff work"), @"
+    assert_snapshot!(stage.say("diff work"), @r#"
     from  before RUN: 10,012 tokens, 49 messages (turns: 23 raw)
-    to    now: 4,011 tokens, 28 messages (turns: 2 kept, 11 summarised, 10 truncated)
+    to    now: 3,953 tokens, 28 messages (turns: 2 kept, 11 summarised, 10 truncated)
 
     ask
       0-2        raw -> summarised
@@ -84,9 +84,9 @@ fn a_diff_tells_turn_by_turn() {
       0-1        raw -> kept
       2-3        raw -> summarised
       4-13       raw -> truncated
-    ");
+    "#);
     let found = stage.json("diff work --from raw --to now");
-    assert_eq!(found["tokens"], json!([10012, 4011]));
+    assert_eq!(found["tokens"], json!([10012, 3953]));
     assert_eq!(
         found["changes"][0],
         json!({"loop": "ask", "from_turn": 0, "to_turn": 2, "before": "raw", "after": "summarised"})
@@ -164,7 +164,7 @@ fn a_fork_becomes_the_current_loop() {
     );
     assert_eq!(stage.say("fork work --loop test --turn -1").code, 2);
     assert_snapshot!(stage.say("fork work --loop test --turn 13 --id last"), @"Loop last goes on from turn 13 of test; it is the current loop now.");
-    assert_eq!(stage.json("context work")["tokens"], 4011);
+    assert_eq!(stage.json("context work")["tokens"], 3953);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_recorded_context_leaves_a_manifest() {
     ];
     assert_eq!(
         stage.run(&sql).json(),
-        json!([{"loop_id": "test", "messages": 28, "tokens": 4011},
+        json!([{"loop_id": "test", "messages": 28, "tokens": 3953},
                {"loop_id": "ask", "messages": 5, "tokens": 883}])
     );
     stage.say("undo work");
