@@ -107,14 +107,16 @@ pub fn import_paths_with(
                 bytes: transcript.bytes,
             });
             match import_file(store, transcript, queue.next(), options) {
-                Ok(one) => report.merge(one),
+                Ok(one) => {
+                    report.merge(one);
+                    report.files += 1;
+                    report.bytes += transcript.bytes;
+                }
                 Err(error @ ImportError::Store(_)) => return Err(error),
                 Err(error) => {
                     report.skip(transcript.path.to_string_lossy(), None, told(&error));
                 }
             }
-            report.files += 1;
-            report.bytes += transcript.bytes;
         }
         Ok(())
     })?;

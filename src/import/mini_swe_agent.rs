@@ -18,7 +18,7 @@ use super::outline::Outline;
 use super::pieces::{Lines, Piece, Pieces};
 use super::thread::{Start, Thread};
 use super::values::{add_cost, object, text};
-use super::{ImportError, Importer, Sink, Source};
+use super::{ImportError, Importer, Sink, Source, holds_conversation};
 use crate::model::{Extra, LoopStatus, Role};
 
 /// How a run is told to end; its task says so.
@@ -49,7 +49,6 @@ impl Importer for MiniSweAgent {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let path = source.path;
         let mut runs = Runs {
             sink,
             loose: None,
@@ -61,13 +60,7 @@ impl Importer for MiniSweAgent {
             runs.piece(piece)?;
         }
         runs.end_loose()?;
-        match runs.told {
-            true => Ok(()),
-            false => Err(ImportError::NoTranscript(format!(
-                "{} holds no conversation",
-                path.display()
-            ))),
-        }
+        holds_conversation(runs.told)
     }
 }
 

@@ -236,6 +236,14 @@ pub trait Importer: Sync {
     }
 }
 
+/// Refuses a file in which nobody said anything.
+fn holds_conversation(does: bool) -> Result<(), ImportError> {
+    match does {
+        true => Ok(()),
+        false => Err(ImportError::NoTranscript("it holds no conversation".into())),
+    }
+}
+
 /// Why an import stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {

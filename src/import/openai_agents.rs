@@ -14,7 +14,9 @@ use serde_json::value::RawValue;
 use super::responses::{Item, answer, item};
 use super::thread::{Start, Thread};
 use super::values::session_id;
-use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, log_of};
+use super::{
+    Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation, log_of,
+};
 use crate::model::{AgentMessage, Content, Extra, Json, Message, Session, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::agents::{AgentFile, AgentItem, AgentSession};
@@ -40,19 +42,13 @@ impl Importer for OpenAiAgents {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let unusable = |reason: String| {
-            ImportError::NoTranscript(format!("{}: {reason}", source.path.display()))
-        };
-        let file = AgentFile::open(source.path).map_err(unusable)?;
-        let sessions = file.sessions().map_err(unusable)?;
+        let file = AgentFile::open(source.path).map_err(ImportError::NoTranscript)?;
+        let sessions = file.sessions().map_err(ImportError::NoTranscript)?;
         let mut told = false;
         for session in sessions {
             told |= self.session(&file, session, sink)?;
         }
-        match told {
-            true => Ok(()),
-            false => Err(unusable("it holds no conversation".into())),
-        }
+        holds_conversation(told)
     }
 }
 

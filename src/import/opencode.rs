@@ -17,7 +17,7 @@ use super::outline::Outline;
 use super::pieces::{Lines, Pieces};
 use super::thread::{Start, Thread};
 use super::values::{self, json, millis, note, object, read, rest, session_id, text};
-use super::{Identity, ImportError, Importer, SessionHead, Sink, Source};
+use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
 use crate::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopStatus, Message, ParentSpawnRef, Session,
     SessionId, Time,
@@ -41,7 +41,6 @@ impl Importer for OpenCode {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let path = source.path;
         let mut told = 0;
         let mut pieces = Pieces::new(source)?;
         while let Some(piece) = pieces.next()? {
@@ -50,13 +49,7 @@ impl Importer for OpenCode {
                 Err(reason) => sink.skip(Some(piece.line), reason.into()),
             }
         }
-        match told {
-            0 => Err(ImportError::NoTranscript(format!(
-                "{} holds no conversation",
-                path.display()
-            ))),
-            _ => Ok(()),
-        }
+        holds_conversation(told > 0)
     }
 }
 

@@ -28,7 +28,7 @@ use super::values::{
     add_cost, as_it_is, json, moment, note, object, rest, stop_reason, text, token_usage,
     with_thinking,
 };
-use super::{Identity, ImportError, Importer, Sink, Source};
+use super::{Identity, ImportError, Importer, Sink, Source, holds_conversation};
 use crate::model::{AgentMessage, Extra, Json, Message, Role, Time};
 
 /// What begins a tool's result that a model is shown as text.
@@ -54,18 +54,11 @@ impl Importer for OpenHands {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let path = source.path;
         let told = match begins(source)? {
             Begins::Events => events::import(source, sink)?,
             Begins::Log => logs(source, sink)?,
         };
-        match told {
-            true => Ok(()),
-            false => Err(ImportError::NoTranscript(format!(
-                "{} holds no conversation",
-                path.display()
-            ))),
-        }
+        holds_conversation(told)
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Skipped {
 /// What an import found and what of it was new.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ImportReport {
-    /// Files that were read.
+    /// Files of which something came in or was already there.
     pub files: u64,
     /// Sessions that came in or were already there, in the order of the transcripts.
     pub sessions: Vec<SessionId>,

@@ -19,7 +19,7 @@ use super::outline::Outline;
 use super::pieces::{Lines, Pieces};
 use super::thread::{Start, Thread};
 use super::values::{add_cost, json, note, object, read, text, usage, with_thinking};
-use super::{ImportError, Importer, Sink, Source};
+use super::{ImportError, Importer, Sink, Source, holds_conversation};
 use crate::model::{AgentMessage, AssistantMessage, Content, LoopStatus, Message, Role, Usage};
 
 /// Reads SWE-agent's trajectories.
@@ -45,7 +45,6 @@ impl Importer for SweAgent {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let path = source.path;
         let (mut told, mut nth) = (false, 0);
         let mut pieces = Pieces::new(source)?;
         while let Some(piece) = pieces.next()? {
@@ -55,13 +54,7 @@ impl Importer for SweAgent {
             }
             nth += 1;
         }
-        match told {
-            true => Ok(()),
-            false => Err(ImportError::NoTranscript(format!(
-                "{} holds no conversation",
-                path.display()
-            ))),
-        }
+        holds_conversation(told)
     }
 }
 

@@ -120,7 +120,7 @@ fn a_file_without_a_conversation_is_an_error() {
         let recorded = Recorder::of("s.jsonl", text.as_bytes());
         assert_eq!(
             recorded.error.as_deref(),
-            Some("s.jsonl holds no conversation"),
+            Some("it holds no conversation"),
             "{text}"
         );
         assert!(recorded.sessions.is_empty());

@@ -163,7 +163,7 @@ fn a_file_without_a_conversation_is_an_error_that_says_so() {
         ] {
             let recorded = Recorder::of(format, "s.jsonl", text.as_bytes());
             let error = recorded.error.unwrap_or_default();
-            assert_eq!(error, "s.jsonl holds no conversation", "{format}: {text}");
+            assert_eq!(error, "it holds no conversation", "{format}: {text}");
             assert!(recorded.sessions.is_empty());
         }
     }

@@ -11,7 +11,7 @@ use super::fields::{Fields, list};
 use super::outline::Outline;
 use super::pieces::{Lines, Pieces};
 use super::telling::{Telling, session};
-use super::{Identity, ImportError, Importer, SessionHead, Sink, Source};
+use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
 use crate::model::SessionId;
 
 /// The name of the tool, for agents.
@@ -39,7 +39,6 @@ impl Importer for Adk {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let path = source.path;
         let (mut nth, mut any) = (0_u64, false);
         let mut pieces = Pieces::new(source)?;
         while let Some(piece) = pieces.next()? {
@@ -51,13 +50,7 @@ impl Importer for Adk {
                 Err(reason) => sink.skip(Some(piece.line), (*reason).into()),
             }
         }
-        match any {
-            true => Ok(()),
-            false => Err(ImportError::NoTranscript(format!(
-                "{} holds no conversation",
-                path.display()
-            ))),
-        }
+        holds_conversation(any)
     }
 }
 

@@ -23,7 +23,9 @@ use self::emit::{Emitter, TOOL, child_ref};
 use self::index::Index;
 use self::track::Track;
 use super::lines::{Found, Lines, Place};
-use super::{Identity, ImportError, Importer, ReadSeek, SessionHead, Sink, Source};
+use super::{
+    Identity, ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation,
+};
 use crate::model::{ChildLoopRef, Json, ParentSpawnRef, Session, SessionId, Time};
 
 /// Reads the transcripts of Claude Code.
@@ -45,10 +47,7 @@ impl Importer for ClaudeCode {
         let path = source.path;
         let mut skip = |line, reason| sink.skip(Some(line), reason);
         let index = read_index(path, source.reader, &mut skip)?;
-        if index.tracks.iter().all(|track| track.loops.is_empty()) {
-            let reason = format!("{} holds no conversation", path.display());
-            return Err(ImportError::NoTranscript(reason));
-        }
+        holds_conversation(index.tracks.iter().any(|track| !track.loops.is_empty()))?;
         let parents = spawn::parents(path, &index);
         for number in 0..index.tracks.len() {
             let track = &index.tracks[number];

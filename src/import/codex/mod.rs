@@ -17,7 +17,7 @@ use super::fields::Fields;
 use super::lines::{Found, Lines, Place};
 use super::outline::Outline;
 use super::telling::{identity, session, started_by};
-use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source};
+use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
 use crate::model::Time;
 
 /// The name of the tool, for compactions and agents.
@@ -45,13 +45,7 @@ impl Importer for Codex {
         let mut skip = |line, reason| sink.skip(Some(line), reason);
         let index = read_index(path, source.reader, &mut skip)?;
         let head = head(path, &index);
-        match emit::tell(source, &index, head, sink)? {
-            true => Ok(()),
-            false => Err(ImportError::NoTranscript(format!(
-                "{} holds no conversation",
-                path.display()
-            ))),
-        }
+        holds_conversation(emit::tell(source, &index, head, sink)?)
     }
 }
 

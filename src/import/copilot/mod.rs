@@ -16,7 +16,9 @@ use super::fields::Fields;
 use super::lines::{Found, Lines, Place};
 use super::outline::Outline;
 use super::telling::{Telling, identity, session};
-use super::{FoundEffect, Identity, ImportError, Importer, SessionHead, Sink, Source};
+use super::{
+    FoundEffect, Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation,
+};
 use crate::model::{ChildLoopRef, Json, ParentSpawnRef, SessionId, Time};
 
 /// The name of the tool, for compactions and agents.
@@ -51,13 +53,7 @@ impl Importer for CopilotCli {
         while let Some((place, found)) = lines.next().map_err(|error| failed(path, error))? {
             reader.line(place, found, sink)?;
         }
-        match reader.finish(sink)? {
-            true => Ok(()),
-            false => Err(ImportError::NoTranscript(format!(
-                "{} holds no conversation",
-                path.display()
-            ))),
-        }
+        holds_conversation(reader.finish(sink)?)
     }
 }
 

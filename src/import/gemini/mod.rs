@@ -16,7 +16,7 @@ use super::lines::{Found, Lines, Place};
 use super::outline::Outline;
 use super::pieces::{self, Pieces};
 use super::records::Records;
-use super::{ImportError, Importer, Sink, Source};
+use super::{ImportError, Importer, Sink, Source, holds_conversation};
 
 /// The name of the tool, for agents.
 const TOOL: &str = "gemini-cli";
@@ -48,13 +48,7 @@ impl Importer for GeminiCli {
             true => document(source, &mut reader, sink)?,
             false => lines(source, &mut reader, sink)?,
         }
-        match reader.finish(sink)? {
-            true => Ok(()),
-            false => Err(ImportError::NoTranscript(format!(
-                "{} holds no conversation",
-                path.display()
-            ))),
-        }
+        holds_conversation(reader.finish(sink)?)
     }
 }
 

@@ -17,7 +17,7 @@ use super::fields::Fields;
 use super::lines::{Found, Lines, Place};
 use super::outline::Outline;
 use super::telling::{identity, session};
-use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source};
+use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
 use crate::model::Time;
 
 /// The name of the tool, for compactions and agents.
@@ -42,13 +42,7 @@ impl Importer for Pi {
         let mut skip = |line, reason| sink.skip(Some(line), reason);
         let entries = read_entries(path, source.reader, &mut skip)?;
         let head = head(path, &entries);
-        match emit::tell(source, &entries, head, sink)? {
-            true => Ok(()),
-            false => Err(ImportError::NoTranscript(format!(
-                "{} holds no conversation",
-                path.display()
-            ))),
-        }
+        holds_conversation(emit::tell(source, &entries, head, sink)?)
     }
 }
 
