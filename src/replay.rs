@@ -42,7 +42,7 @@ pub struct Change {
     pub tokens_after: u64,
     /// The order within the session.
     #[serde(skip)]
-    tick: Tick,
+    pub(crate) tick: Tick,
 }
 
 /// What happened to a compaction.
@@ -232,7 +232,7 @@ fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Stretc
 }
 
 /// Returns the compactions that count from the leaf and their flips, in order.
-fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Change>> {
+pub(crate) fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Change>> {
     let mut found = Vec::new();
     ForceWalk::new(read, leaf, View::default()).runs(&mut |walk, run| {
         let compacted = Change {

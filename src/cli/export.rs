@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::context::tell_mended;
 use super::error::CliError;
+use super::output::Counted;
 use super::{App, Done, select, text};
 
 /// How many files an error names.
@@ -176,19 +177,13 @@ fn to_file(
         return Err(failed(&"it is the database"));
     }
     let file = WholeFile::create(path).map_err(|error| failed(&error))?;
-    let mut out = Counted {
-        out: BufWriter::with_capacity(64 << 10, file),
-        bytes: 0,
-    };
+    let mut out = Counted::new(BufWriter::with_capacity(64 << 10, file));
     let mended = match write_what(store, session, what, &mut out) {
         Err(ExportError::Write(error)) => return Err(failed(&error)),
         written => written?,
     };
-    let bytes = out.bytes;
-    let file = out
-        .out
-        .into_inner()
-        .map_err(|error| failed(error.error()))?;
+    let (out, bytes) = out.into_parts();
+    let file = out.into_inner().map_err(|error| failed(error.error()))?;
     file.finish().map_err(|error| failed(&error))?;
     if app.json {
         app.out.json(&json!({"file": shown, "bytes": bytes}))?;
@@ -197,22 +192,4 @@ fn to_file(
         app.out.text(&format!("Wrote {size} to {shown}."))?;
     }
     Ok(mended)
-}
-
-/// Counts what is written.
-struct Counted<W> {
-    out: W,
-    bytes: u64,
-}
-
-impl<W: Write> Write for Counted<W> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.out.flush()
-    }
 }

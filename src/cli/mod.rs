@@ -32,6 +32,7 @@ mod recover;
 mod redact;
 mod redo;
 mod replay;
+mod report;
 mod search;
 mod select;
 mod sessions;
@@ -98,6 +99,7 @@ enum Command {
     Index(index::Args),
     Replay(replay::Args),
     Export(export::Args),
+    Report(report::Args),
     Sql(sql::Args),
     Stats(stats::Args),
     Verify(verify::Args),
@@ -204,6 +206,7 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Index(args) => index::run(app, args),
         Command::Replay(args) => replay::run(app, args),
         Command::Export(args) => export::run(app, args),
+        Command::Report(args) => report::run(app, args),
         Command::Sql(args) => sql::run(app, args),
         Command::Stats(args) => stats::run(app, args),
         Command::Verify(args) => verify::run(app, args),

@@ -98,6 +98,36 @@ pub fn write_file(app: &App, path: &Path, bytes: &[u8]) -> Result<(), CliError> 
     std::fs::write(path, bytes).map_err(|error| failed(&error))
 }
 
+/// Counts what is written.
+pub struct Counted<W> {
+    out: W,
+    bytes: u64,
+}
+
+impl<W> Counted<W> {
+    /// Nothing is written yet.
+    pub fn new(out: W) -> Self {
+        Self { out, bytes: 0 }
+    }
+
+    /// Returns what it writes to, and how many bytes were written.
+    pub fn into_parts(self) -> (W, u64) {
+        (self.out, self.bytes)
+    }
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
 /// Tells something on stderr. If nobody listens there, that is no error.
 pub fn note(lines: &str) {
     let _ = writeln!(io::stderr(), "{}", text::clean(lines));

@@ -33,6 +33,7 @@ use driven::Driven;
 pub use error::{RecordError, RecordResult};
 pub use event::{AgentEvent, LoopConfigSnapshot};
 pub use recover::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, recover};
+pub(crate) use usage::usage_below;
 pub use usage::{Price, Spent, UsageTree, usage_tree};
 
 /// Why a session exists.

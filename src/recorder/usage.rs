@@ -46,7 +46,7 @@ pub struct UsageTree {
 const MAX_DEPTH: usize = 64;
 
 impl Spent {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);
         self.cache_read = self.cache_read.saturating_add(other.cache_read);
@@ -56,7 +56,7 @@ impl Spent {
         self.cost += other.cost;
     }
 
-    fn of(row: UsageRow, price: Option<&Price<'_>>) -> Self {
+    pub(crate) fn of(row: UsageRow, price: Option<&Price<'_>>) -> Self {
         let mut spent = Self {
             input: row.input,
             output: row.output,
@@ -86,9 +86,18 @@ pub fn usage_tree(
         let root = read
             .session(session)?
             .ok_or_else(|| StoreError::NoSession(session.to_string()))?;
-        let mut seen = BTreeSet::from([root.key]);
-        tree_of(read, root.key, price, &mut seen, MAX_DEPTH)
+        usage_below(read, root.key, price)
     })
+}
+
+/// Sums what a session and those below it spent, as [`usage_tree`] does.
+pub(crate) fn usage_below(
+    read: &dyn StoreRead,
+    root: SessionKey,
+    price: Option<&Price<'_>>,
+) -> StoreResult<UsageTree> {
+    let mut seen = BTreeSet::from([root]);
+    tree_of(read, root, price, &mut seen, MAX_DEPTH)
 }
 
 fn tree_of(

@@ -1,0 +1,44 @@
+//! The page that lists the sessions of a database.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::{ReportLine, page};
+use crate::export::ExportError;
+use crate::model::Time;
+
+#[derive(Serialize)]
+struct Overview<'a> {
+    version: &'static str,
+    made_at: String,
+    database: &'a str,
+    sessions: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    file: &'a str,
+    #[serde(flatten)]
+    line: &'a ReportLine,
+}
+
+/// Writes a page that lists reports, each with the path of its file from there; `database` is what
+/// the page calls the database.
+///
+/// # Errors
+/// If `out` fails.
+pub fn write_overview(
+    database: &str,
+    reports: &[(String, ReportLine)],
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let sessions = reports.iter().map(|(file, line)| Row { file, line });
+    let overview = Overview {
+        version: env!("CARGO_PKG_VERSION"),
+        made_at: Time::now().as_str().to_owned(),
+        database,
+        sessions: sessions.collect(),
+    };
+    page::overview(&overview, out)
+}
