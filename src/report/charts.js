@@ -10,14 +10,17 @@ const STATES = {
   dropped: ['dropped', 'nothing of it is shown', .14],
   left_out: ['left out', 'before the loops that the context reaches back to', .06],
 };
-const MARGIN = {left: 46, right: 14};
+const MARGIN = {left: 46, right: 64};
+// What comes after the last turn: the size that the context has now.
+const AFTER = 12;
 
 class Charts {
   constructor(timeline, pick) {
     Object.assign(this, {timeline, pick, at: 0});
     this.curve = $('curve');
     this.ribbon = $('ribbon');
-    const redraw = new ResizeObserver(() => this.draw());
+    // Drawn in the next frame: a change of size within the observer would call it again.
+    const redraw = new ResizeObserver(() => requestAnimationFrame(() => this.draw()));
     redraw.observe(this.curve);
     addEventListener('beforeprint', () => this.draw());
     for (const box of [this.curve, this.ribbon]) {
@@ -105,10 +108,14 @@ class Charts {
         svg('text', {x: MARGIN.left - 6, y: y(value) + 4, 'text-anchor': 'end'}, short(value)));
     }
     const points = thin(this.points(tokens, changes).map(([turn, value]) => [this.x(turn), y(value)]));
+    const [[endX, endY]] = points.slice(-1);
+    points.push([endX + AFTER, endY]);
     const path = points.map(([px, py]) => `${px.toFixed(1)},${py.toFixed(1)}`).join('L');
     picture.append(
-      svg('path', {class: 'area', d: `M${this.x(0)},${base}L${path}L${points[points.length - 1][0].toFixed(1)},${base}Z`}),
+      svg('path', {class: 'area', d: `M${this.x(0)},${base}L${path}L${endX + AFTER},${base}Z`}),
       svg('path', {class: 'curve', d: `M${path}`}));
+    const last = this.timeline.now;
+    picture.append(svg('text', {class: 'now-label', x: endX + AFTER + 4, y: endY + 4}, short(last)));
     this.drawBudget(picture, inView, y);
     this.drawDrops(picture, changes, y);
     this.drawAxis(picture, base);
@@ -156,7 +163,7 @@ class Charts {
       const isLate = x > MARGIN.left + this.width - 60;
       if (x < free) continue;
       free = x + label.length * 7 + 14;
-      picture.append(svg('text', {class: 'drop-label', x: isLate ? x - 5 : x + 5, y: Math.min(y(change.before), y(change.after)) + 11, 'text-anchor': isLate ? 'end' : 'start'}, label));
+      picture.append(svg('text', {class: 'drop-label', x: isLate ? x - 6 : x + 6, y: (y(change.before) + y(change.after)) / 2 + 4, 'text-anchor': isLate ? 'end' : 'start'}, label));
     }
   }
 

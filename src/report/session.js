@@ -142,6 +142,8 @@ function reveal() {
   $('reader').focus({preventScroll: true});
 }
 
+// A long id in a place without room.
+const brief = id => id.length > 20 ? `${line(id.slice(0, 12))}…` : line(id);
 const turnName = (loop, turn) => `loop ${line(index.loops[loop].id)}, turn ${turn}`;
 
 // Shows a turn of any loop.
@@ -257,7 +259,7 @@ function timeline() {
   }
   const loops = index.chain.map(link => {
     const from = index.placeOf(link.loop, 0);
-    return {from, to: from + link.turns, label: line(index.loops[link.loop].id)};
+    return {from, to: from + link.turns, label: brief(index.loops[link.loop].id)};
   }).filter(loop => loop.from >= 0);
   const {tokens} = index.curve;
   const peak = tokens.reduce((a, b) => Math.max(a, b), 0);
@@ -269,7 +271,7 @@ function timeline() {
     const {loop, turn, state} = index.at(place);
     return `${turnName(loop, turn)}: ${STATES[state][0]} · ${count(index.loops[loop].turns[turn][1], 'token')} recorded · context then ${number(tokens[place])}`;
   };
-  charts = new Charts({states: index.states, tokens, changes, budgets, loops, summary, told}, pickTurn);
+  charts = new Charts({now: index.context.tokens, states: index.states, tokens, changes, budgets, loops, summary, told}, pickTurn);
   legend();
 }
 
@@ -356,7 +358,7 @@ function runs() {
     const blocks = blocksOf(at);
     for (const [block] of blocks) for (const [word, turns] of block.coverage) covered[word] = (covered[word] || 0) + turns;
     const buttons = blocks.map(([block, place]) => {
-      const button = el('button', {type: 'button'}, `${line(index.loops[block.loop].id)} #${block.generation}`);
+      const button = el('button', {type: 'button'}, `${brief(index.loops[block.loop].id)} #${block.generation}`);
       button.addEventListener('click', () => { showBlock(place); reveal(); });
       return button;
     });
