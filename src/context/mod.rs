@@ -30,7 +30,7 @@ pub use faults::{Fault, FaultKind, faults_of, introduced};
 pub(crate) use faults::{Pairing, goes_on};
 pub(crate) use manifest::{derive, was_replaced};
 pub use states::TurnState;
-pub(crate) use states::{LoopStates, turn_states};
+pub(crate) use states::{LoopStates, said_by, turn_states};
 
 /// A moment at which a context is read.
 #[derive(Clone, Debug, PartialEq, Eq)]

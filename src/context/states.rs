@@ -140,7 +140,7 @@ fn coverage_of(
 }
 
 /// Returns what one block's own rows say of each turn.
-fn said_by(rows: &[CoverageRow]) -> HashMap<LoopKey, HashMap<u32, Disposition>> {
+pub(crate) fn said_by(rows: &[CoverageRow]) -> HashMap<LoopKey, HashMap<u32, Disposition>> {
     let mut all: HashMap<LoopKey, HashMap<u32, Disposition>> = HashMap::new();
     for row in rows {
         let turns = all.entry(row.in_loop).or_default();

@@ -80,9 +80,15 @@ class Charts {
   mark(first, last) {
     this.picked = [first, last];
     this.at = first;
-    const pick = this.ribbon.querySelector('.pick');
-    if (pick) fill(pick, {x: this.x(first) - 1, width: Math.max(3, this.x(last + 1) - this.x(first)) + 2}, []);
+    this.frame();
     this.point(first);
+  }
+
+  frame() {
+    const pick = this.ribbon.querySelector('.pick');
+    if (!pick || !this.picked) return;
+    const [first, last] = this.picked;
+    fill(pick, {x: this.x(first) - 1, width: Math.max(3, this.x(last + 1) - this.x(first)) + 2}, []);
   }
 
   draw() {
@@ -90,8 +96,8 @@ class Charts {
     if (!this.count) return;
     this.drawCurve();
     this.drawRibbon();
-    if (this.picked) this.mark(...this.picked);
-    else this.point(this.at);
+    this.frame();
+    this.point(this.at);
   }
 
   drawCurve() {

@@ -11,6 +11,7 @@ use super::curve::{Curve, curve_of};
 use super::messages::{Found, places};
 use super::usage::{UsageLines, usage_of};
 use super::{ReportLine, ReportOptions};
+use crate::context::said_by;
 use crate::model::Time;
 use crate::store::in_force::{self, View};
 use crate::store::{
@@ -267,23 +268,13 @@ fn block_lines(
     Ok(lines)
 }
 
-/// Counts the turns of each disposition; one whose messages went two ways counts in both.
+/// Counts the turns of each disposition.
 fn covered(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<(&'static str, u64)>> {
-    let rows = read.coverage(block.key)?;
+    let said = said_by(&read.coverage(block.key)?);
     let count = |disposition: Disposition| {
-        let own = rows.iter().filter(|row| row.disposition == disposition);
-        let (mut count, mut last) = (0, None);
-        for row in own {
-            let Some((mut from, to)) = row.turns else {
-                continue;
-            };
-            if last == Some((row.in_loop, from)) {
-                from += 1;
-            }
-            count += u64::from((to + 1).saturating_sub(from));
-            last = Some((row.in_loop, to));
-        }
-        (disposition.as_str(), count)
+        let turns = said.values().flat_map(|turns| turns.values());
+        let own = turns.filter(|state| **state == disposition).count();
+        (disposition.as_str(), own as u64)
     };
     let counted = Disposition::ALL.into_iter().map(count);
     Ok(counted.filter(|(_, count)| *count > 0).collect())

@@ -26,6 +26,8 @@ const LINES: &[(&str, &str)] = &[
     ("export", "export work --format phi-core"),
     ("export", "export work --format openai"),
     ("export", "export work --format jsonl -o work.jsonl"),
+    ("report", "report work"),
+    ("report", "report --all -o pages"),
     ("sql", "sql SELECT/**/*/**/FROM/**/v_sessions"),
     ("stats", "stats"),
     ("verify", "verify"),

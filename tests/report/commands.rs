@@ -22,7 +22,11 @@ fn without_a_name_the_file_is_called_after_the_session() {
             "sessions": [{"session": "work", "file": "work.html", "bytes": bytes}]})
     );
     assert_eq!(mode(&stage, "work.html"), 0o600);
-    insta::assert_snapshot!(stage.say("report work"), @r"");
+    insta::assert_snapshot!(stage.say("report work"), @"
+    --- stderr
+    error: cannot write work.html: it is there already; give another name, or --force to replace it
+    --- exit 1
+    ");
     assert_eq!(stage.say("report work --force").code, 0);
     let page = std::fs::read_to_string(stage.path("work.html")).unwrap();
     assert_eq!(Page::read(page).index["session"]["id"], "work");
@@ -37,12 +41,46 @@ fn a_page_goes_to_stdout_where_that_is_asked() {
         .unwrap();
     let page = Page::read(String::from_utf8(output.stdout).unwrap());
     assert_eq!(page.index["session"]["id"], "work");
-    insta::assert_snapshot!(stage.say("report work -o - --json"), @r"");
-    insta::assert_snapshot!(stage.say("report --all"), @r"");
-    insta::assert_snapshot!(stage.say("report"), @r"");
-    insta::assert_snapshot!(stage.say("report --all -o -"), @r"");
-    insta::assert_snapshot!(stage.say("report nobody"), @r"");
-    insta::assert_snapshot!(stage.say("report work -o loopstore.db --force"), @r"");
+    insta::assert_snapshot!(stage.say("report work -o - --json"), @"
+    --- stderr
+    error: with --json the page needs a file: it is not one JSON document
+    --- exit 2
+    ");
+    insta::assert_snapshot!(stage.say("report --all"), @"
+    --- stderr
+    error: the following required arguments were not provided:
+      --output <FILE>
+
+    Usage: loopstore report --output <FILE> --all [SESSION]
+
+    For more information, try '--help'.
+    --- exit 2
+    ");
+    insta::assert_snapshot!(stage.say("report"), @"
+    --- stderr
+    error: the following required arguments were not provided:
+      <SESSION>
+
+    Usage: loopstore report <SESSION>
+
+    For more information, try '--help'.
+    --- exit 2
+    ");
+    insta::assert_snapshot!(stage.say("report --all -o -"), @"
+    --- stderr
+    error: --all writes a folder, not stdout
+    --- exit 2
+    ");
+    insta::assert_snapshot!(stage.say("report nobody"), @"
+    --- stderr
+    error: no session `nobody`; `loopstore sessions` lists them
+    --- exit 1
+    ");
+    insta::assert_snapshot!(stage.say("report work -o loopstore.db --force"), @"
+    --- stderr
+    error: cannot write loopstore.db: it is the database
+    --- exit 1
+    ");
 }
 
 #[test]
@@ -53,8 +91,16 @@ fn prices_that_are_none_are_refused_before_anything_is_written() {
         "{\"m\": {\"input\": -1, \"output\": 1}}",
     )
     .unwrap();
-    insta::assert_snapshot!(stage.say("report work --prices prices.json"), @r"");
-    insta::assert_snapshot!(stage.say("report work --prices none.json"), @r"");
+    insta::assert_snapshot!(stage.say("report work --prices prices.json"), @"
+    --- stderr
+    error: cannot read the prices in prices.json: a price of `m` is negative or no number
+    --- exit 1
+    ");
+    insta::assert_snapshot!(stage.say("report work --prices none.json"), @"
+    --- stderr
+    error: cannot read the prices in none.json: No such file or directory (os error 2)
+    --- exit 1
+    ");
     assert!(!stage.path("work.html").exists());
 }
 

@@ -26,6 +26,19 @@ fn no_errors(browser: &Browser) {
     assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
 }
 
+/// One browser for all: to start it takes longer than to use it.
+#[test]
+fn a_page_in_a_browser() {
+    let Some(mut browser) = Browser::open() else {
+        return;
+    };
+    shows_the_figures_and_a_turn_with_what_stands_for_it(&mut browser);
+    can_be_used_with_the_keyboard(&mut browser);
+    keeps_markup_as_text(&mut browser);
+    can_be_read_light_and_dark_wide_and_narrow(&mut browser);
+    opens_at_once_and_draws_what_is_in_sight(&mut browser);
+}
+
 fn compacted() -> Stage {
     let stage = Stage::new();
     assert_eq!(stage.say("compact work --max-tokens 9000").code, 0);
@@ -33,11 +46,7 @@ fn compacted() -> Stage {
     stage
 }
 
-#[test]
-fn a_page_shows_the_figures_and_a_turn_with_what_stands_for_it() {
-    let Some(mut browser) = Browser::open() else {
-        return;
-    };
+fn shows_the_figures_and_a_turn_with_what_stands_for_it(browser: &mut Browser) {
     let stage = compacted();
     browser.visit(&stage.path("work.html"));
     let work = SessionId::new("work").unwrap();
@@ -93,14 +102,10 @@ fn a_page_shows_the_figures_and_a_turn_with_what_stands_for_it() {
     browser.click("#whole");
     browser.wait("document.querySelector('#reader-what').textContent.startsWith('Block 1')");
     browser.picture("work");
-    no_errors(&browser);
+    no_errors(browser);
 }
 
-#[test]
-fn all_of_it_can_be_done_with_the_keyboard() {
-    let Some(mut browser) = Browser::open() else {
-        return;
-    };
+fn can_be_used_with_the_keyboard(browser: &mut Browser) {
     let stage = compacted();
     browser.visit(&stage.path("work.html"));
     browser.focus("#ribbon");
@@ -155,14 +160,10 @@ fn all_of_it_can_be_done_with_the_keyboard() {
     browser.press("End");
     browser.press("Enter");
     browser.wait("document.querySelector('#recorded .here b').textContent === 'assistant'");
-    no_errors(&browser);
+    no_errors(browser);
 }
 
-#[test]
-fn markup_in_a_transcript_stays_text() {
-    let Some(mut browser) = Browser::open() else {
-        return;
-    };
+fn keeps_markup_as_text(browser: &mut Browser) {
     let stage = Stage::empty();
     hostile(&stage);
     let json = stage.json("report --all -o pages");
@@ -176,6 +177,7 @@ fn markup_in_a_transcript_stays_text() {
     assert_eq!(browser.text("#sessions a"), shown);
     browser.visit(&stage.path("pages").join(file));
     assert_eq!(browser.text("#title"), shown);
+    browser.click("#tree .row");
     browser.wait("document.querySelectorAll('#recorded .message').length === 4");
     assert!(browser.text("#recorded").contains(&shown));
     assert!(browser.text("#calls").contains(&shown));
@@ -191,14 +193,10 @@ fn markup_in_a_transcript_stays_text() {
             .unwrap()
             .contains('\u{1b}')
     );
-    no_errors(&browser);
+    no_errors(browser);
 }
 
-#[test]
-fn it_can_be_read_light_and_dark_wide_and_narrow() {
-    let Some(mut browser) = Browser::open() else {
-        return;
-    };
+fn can_be_read_light_and_dark_wide_and_narrow(browser: &mut Browser) {
     let stage = compacted();
     let mut colours = Vec::new();
     for scheme in ["light", "dark"] {
@@ -219,14 +217,10 @@ fn it_can_be_read_light_and_dark_wide_and_narrow() {
         ));
         browser.picture(&format!("wide-{width}"));
     }
-    no_errors(&browser);
+    no_errors(browser);
 }
 
-#[test]
-fn a_long_session_opens_at_once_and_draws_what_is_in_sight() {
-    let Some(mut browser) = Browser::open() else {
-        return;
-    };
+fn opens_at_once_and_draws_what_is_in_sight(browser: &mut Browser) {
     let stage = Stage::empty();
     size::long(&stage, size::loops(), 50, 12);
     stage.say("compact long --max-tokens 20000");
@@ -256,5 +250,5 @@ fn a_long_session_opens_at_once_and_draws_what_is_in_sight() {
     browser.focus("#find");
     browser.write(&format!("turn 49 of: {} asks", size::loops() - 1));
     browser.wait("document.querySelector('#found').textContent === '1 message'");
-    no_errors(&browser);
+    no_errors(browser);
 }

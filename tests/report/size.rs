@@ -32,7 +32,7 @@ pub fn long(stage: &Stage, loops: u32, turns_each: u32, lines: u32) -> usize {
 /// How many loops; a full measurement takes 500, some 50,000 messages.
 pub fn loops() -> u32 {
     let given = std::env::var("LOOPSTORE_REPORT_LOOPS").ok();
-    given.and_then(|loops| loops.parse().ok()).unwrap_or(60)
+    given.and_then(|loops| loops.parse().ok()).unwrap_or(30)
 }
 
 #[test]
@@ -52,7 +52,9 @@ fn a_long_session_is_small_and_its_index_smaller() {
     let own = entries.iter().filter(|entry| entry.get("l").is_some());
     assert_eq!(own.count(), messages);
     let pieces = page.pieces();
-    let sizes = pieces.iter().map(|piece| serde_json::to_string(piece).unwrap().len());
+    let sizes = pieces
+        .iter()
+        .map(|piece| serde_json::to_string(piece).unwrap().len());
     let (whole, largest) = sizes.fold((0, 0), |(sum, most), size| (sum + size, most.max(size)));
     let index = serde_json::to_string(&page.index).unwrap().len();
     // A page is compressed, and of a message the index holds but a line of figures.
