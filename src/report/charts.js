@@ -194,8 +194,9 @@ class Charts {
       const x = this.x(begin.from);
       if (this.timeline.loops.length < this.width / 4) picture.append(svg('line', {class: 'grid', x1: x, x2: x, y1: band, y2: band + 5}));
       const room = this.x(begin.to) - x;
-      if (x < free || room < 34) continue;
-      const label = begin.label.slice(0, Math.floor(room / 7));
+      const fits = Math.floor(room / 7) - 1;
+      if (x < free || fits < Math.min(8, begin.label.length)) continue;
+      const label = begin.label.length <= fits ? begin.label : `${begin.label.slice(0, fits - 1)}…`;
       free = x + label.length * 7 + 6;
       picture.append(svg('text', {x: x + 2, y: band + 16}, label));
     }

@@ -2,7 +2,7 @@
 
 const COLUMNS = [
   ['session', 'text', row => (row.title || row.session).toLowerCase()],
-  ['last active (UTC)', '', row => row.last_active_at || ''],
+  ['last active (UTC)', 'time', row => row.last_active_at || ''],
   ['source', '', row => row.source || ''],
   ['loops', 'number', row => row.loops],
   ['turns', 'number', row => row.turns],

@@ -372,7 +372,7 @@ function runs() {
     ];
   });
   $('runs').append(table(`${count(rows.length, 'attempt')}, newest first; tokens and turns are those of the moment`, [
-    ['when (UTC)', ''], ['strategy', ''], ['outcome', 'text'], ['tokens before', 'number'], ['after', 'number'], ['removed', 'number'], ['turns', 'text'], ['took', 'number'], ['blocks', 'text'],
+    ['when (UTC)', 'time'], ['strategy', ''], ['outcome', 'text'], ['tokens before', 'number'], ['after', 'number'], ['removed', 'number'], ['turns', 'text'], ['took', 'number'], ['blocks', 'text'],
   ], rows.slice(0, 500)));
   if (rows.length > 500) $('runs').append(note(`${number(rows.length - 500)} older attempts are not listed.`));
 }

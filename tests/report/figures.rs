@@ -352,6 +352,51 @@ fn usage_is_that_of_the_view_and_costs_what_the_prices_say() {
 }
 
 #[test]
+fn a_sub_agent_stands_under_the_session_that_started_it() {
+    let stage = Stage::empty();
+    let store = stage.store();
+    let key = session(&store, "main", "Main");
+    let spec = |id| LoopSpec {
+        id,
+        parent: None,
+        kind: ContinuationKind::Initial,
+        status: LoopStatus::Completed,
+    };
+    let go = || AgentMessage::from(Message::user("go"));
+    add_loop(&store, key, spec("a"), vec![go(), spent("m", 100, None)]);
+    let mut helper = Session::new(SessionId::new("helper").unwrap(), "agent");
+    let spawn = json!({"parent_session_id": "main", "parent_loop_id": "a", "tool_name": "task"});
+    helper.parent_spawn_ref = serde_json::from_value(spawn).unwrap();
+    let helper = write(&store, |write| {
+        store::session::create_session(write, &helper, Some("A helper".into()), None)
+    });
+    add_loop(
+        &store,
+        helper.unwrap(),
+        spec("b"),
+        vec![go(), spent("m", 30, Some(1.5))],
+    );
+    let others = [(SessionId::new("helper").unwrap(), "helper.html".to_owned())];
+    let options = ReportOptions {
+        others: others.into(),
+        ..ReportOptions::default()
+    };
+    let tree = &Page::with(&store, "main", &options).index["usage"]["tree"];
+    let child = &tree["children"][0];
+    for (name, said) in [
+        ("title", "A helper"),
+        ("from_loop", "a"),
+        ("tool", "task"),
+        ("file", "helper.html"),
+    ] {
+        assert_eq!(child[name], said);
+    }
+    assert_eq!(tree["own"]["input"], 100);
+    assert_eq!(tree["total"]["input"], 130);
+    assert_eq!(tree["total"]["cost"], 1.5);
+}
+
+#[test]
 fn durations_are_known_where_both_times_are() {
     let stage = Stage::empty();
     let store = stage.store();
