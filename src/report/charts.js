@@ -29,6 +29,7 @@ class Charts {
       box.addEventListener('pointerleave', () => this.point(this.at));
     }
     this.ribbon.addEventListener('keydown', event => this.key(event));
+    this.draw();
   }
 
   get count() { return this.timeline.states.length; }
