@@ -15,7 +15,7 @@ const MAX: usize = 80;
 /// use loopstore::{SessionId, report::file_name};
 /// # fn main() -> Result<(), loopstore::InvalidId> {
 /// assert_eq!(file_name(&SessionId::new("work-1")?), "work-1.html");
-/// assert_eq!(file_name(&SessionId::new("../a b")?), "a-b-ef1a1872.html");
+/// assert_eq!(file_name(&SessionId::new("../a b")?), "a-b-2c2c791a.html");
 /// # Ok(())
 /// # }
 /// ```
