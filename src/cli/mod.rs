@@ -23,6 +23,8 @@ mod fork;
 mod history;
 mod import;
 mod index;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod output;
 mod pin;
 mod progress;
@@ -112,6 +114,8 @@ enum Command {
     Unpin(pin::UnpinArgs),
     Erase(erase::Args),
     Eval(eval::Args),
+    #[cfg(feature = "mcp")]
+    Mcp(mcp::Args),
     Completions(completions::Args),
 }
 
@@ -219,6 +223,8 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Unpin(args) => pin::run_unpin(app, args),
         Command::Erase(args) => erase::run(app, args),
         Command::Eval(args) => eval::run(app, args),
+        #[cfg(feature = "mcp")]
+        Command::Mcp(args) => mcp::run(app, args),
         Command::Completions(args) => completions::run(app, args),
     }
 }

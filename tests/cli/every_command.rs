@@ -48,6 +48,7 @@ const LINES: &[(&str, &str)] = &[
 const WITHOUT: &[(&str, &str)] = &[
     ("completions", "a shell reads it"),
     ("help", "people read it"),
+    ("mcp", "it speaks a protocol of its own; feature `mcp`"),
 ];
 
 /// Returns the commands as the program itself lists them.

@@ -1,0 +1,119 @@
+//! `loopstore mcp`
+
+mod tools;
+
+use loopstore::SqliteStore;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+    ServerConfig, Tool, ToolAnnotations,
+};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler, ServiceExt};
+
+use self::tools::{Recall, TOOLS};
+use super::error::CliError;
+use super::{App, Done, select};
+
+/// Serve tools with which an agent looks up what was compacted away, over the Model Context Protocol
+///
+/// An MCP client starts this command and talks with it on stdin and stdout. The tools only read:
+/// `search_history`, `expand`, `context_overview` and `compaction_history`. They see one session,
+/// unless all are allowed.
+#[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("scope").required(true)))]
+pub struct Args {
+    /// The session that the tools may read: its id or the beginning of it.
+    #[arg(group = "scope")]
+    session: Option<String>,
+    /// Let them read every session of the database.
+    #[arg(long, group = "scope")]
+    all: bool,
+    /// The most that one answer may be, in tokens of four bytes; longer ones come page by page.
+    #[arg(long, value_name = "N", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(200..))]
+    max_tokens: u64,
+}
+
+/// Serves until the client closes the connection.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let store = app.open_to_read()?;
+    let session = match &args.session {
+        Some(given) => Some(select::session(&store, given)?.session_id),
+        None => None,
+    };
+    let recall = Recall {
+        session,
+        most: usize::try_from(args.max_tokens.saturating_mul(4)).unwrap_or(usize::MAX),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    runtime.block_on(serve(Server { store, recall }))?;
+    Ok(Done::Well)
+}
+
+async fn serve(server: Server) -> Result<(), CliError> {
+    let running = server.serve(rmcp::transport::stdio()).await;
+    let ended = running.map_err(failed)?.waiting().await;
+    ended.map_err(failed)?;
+    Ok(())
+}
+
+fn failed(error: impl std::error::Error + 'static) -> CliError {
+    CliError::Failed(Box::new(error))
+}
+
+struct Server {
+    store: SqliteStore,
+    recall: Recall,
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let tools = ServerCapabilities::builder().enable_tools().build();
+        ServerConfig::new(tools)
+            .with_server_info(Implementation::new("loopstore", env!("CARGO_PKG_VERSION")))
+            .with_instructions(
+                "What a compaction replaced by a summary is still stored, word for word. \
+                 search_history finds it, expand reads the turns, context_overview tells what the \
+                 context is made of now.",
+            )
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let all = self.recall.session.is_none();
+        let tools = TOOLS.iter().map(|tool| {
+            let schema = match tool.schema(all) {
+                serde_json::Value::Object(schema) => schema,
+                _ => JsonObject::new(),
+            };
+            let hints = ToolAnnotations::new().read_only(true).open_world(false);
+            Tool::new(tool.name, tool.about, schema).with_annotations(hints)
+        });
+        Ok(ListToolsResult::with_all_items(tools.collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = TOOLS.iter().find(|tool| tool.name == request.name) else {
+            let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
+            let detail = format!("no such tool; there are {}", names.join(", "));
+            return Err(ErrorData::invalid_params(detail, None));
+        };
+        let given = request.arguments.unwrap_or_default();
+        // What a model asked for wrongly it is told, so that it can ask again.
+        let result = match self.recall.call(&self.store, tool, given) {
+            Ok(answer) => CallToolResult::success(vec![ContentBlock::text(answer)]),
+            Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
+        };
+        Ok(result.into())
+    }
+}
