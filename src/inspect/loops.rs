@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::calls::CallBook;
-use super::report::{ProblemKind, short};
+use super::report::{ProblemKind, Subject, short};
 use super::sessions::Scope;
 use super::stored::{check_digest, decoded};
 use super::turns::{Turn, check_turn};
@@ -88,6 +88,7 @@ impl Walk<'_, '_> {
     fn unreadable(&mut self, seq: u32, detail: &str) {
         let place = format!("{}, message {seq}", self.place);
         let kind = ProblemKind::Unreadable;
+        self.verify.found.subject = Subject::Message(self.row.key, seq);
         self.verify.found.add(kind, place, detail);
         self.gap();
         self.totals.next_seq = seq.saturating_add(1);
@@ -105,6 +106,7 @@ impl Walk<'_, '_> {
 
     fn message(&mut self, row: MessageRow) -> StoreResult<()> {
         self.verify.found.checked.messages += 1;
+        self.verify.found.subject = Subject::Message(self.row.key, row.seq);
         let place = format!("{}, message {}", self.place, row.seq);
         if row.seq != self.totals.next_seq {
             let (from, to) = (self.totals.next_seq, row.seq);
@@ -251,6 +253,7 @@ impl Walk<'_, '_> {
         let Some(mut turn) = self.turn.take() else {
             return Ok(());
         };
+        self.verify.found.subject = Subject::Loop(self.row.key);
         turn.knows_calls = self.is_whole;
         let (place, before) = (&self.place, self.before.take());
         self.before = check_turn(self.verify, &self.row, place, turn, before)?;
@@ -259,6 +262,7 @@ impl Walk<'_, '_> {
 
     /// Compares the totals of the loop.
     fn finish(&mut self) -> StoreResult<()> {
+        self.verify.found.subject = Subject::Loop(self.row.key);
         let next = self.verify.scan.next_turn(self.row.key, self.totals.turns);
         if let Some(Some(turn)) = self.verify.found.readable(&self.place, next)? {
             let place = format!("{}, turn {turn}", self.place);

@@ -17,6 +17,7 @@ mod queue;
 mod read;
 mod recount;
 mod removal;
+pub(crate) mod salvage;
 mod scan;
 mod schema;
 mod source;
