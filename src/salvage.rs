@@ -16,7 +16,7 @@ use crate::backup::{BackupError, checked_copy};
 use crate::inspect::Checked;
 use crate::store::OpenError;
 use crate::store::sqlite::salvage::{LostRows, counter_of, place_of};
-use crate::store::sqlite::{SqliteOptions, SqliteStore};
+use crate::store::sqlite::{Durability, SqliteOptions, SqliteStore};
 use crate::tokens::{HeuristicTokenCounter, TokenCounter, counter_named};
 
 /// Something that could not be taken over.
@@ -63,6 +63,8 @@ pub fn salvage(database: &Path, to: &Path, force: bool) -> Result<SalvageReport,
     let (bytes, kept) = checked_copy(Some(database), to, force, &mut |beside| {
         let options = SqliteOptions::new()
             .counter(counter.clone())
+            // The whole file is brought to the disk before it gets its name.
+            .durability(Durability::Normal)
             .allow_network(true);
         let store = SqliteStore::open_with(beside, options)
             .map_err(|error| crate::store::StoreError::Other(Box::new(error)))?;

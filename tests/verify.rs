@@ -316,7 +316,9 @@ fn each_damage_is_found_where_it_is() {
 fn each_damage_is_salvaged_around() {
     let stage = Stage::new();
     let to = stage.folder.path().join("salvaged.db");
-    for (sql, ..) in DAMAGES {
+    // Each takes a while; `LOOPSTORE_FLIPS` tries them all.
+    let is_long = std::env::var_os("LOOPSTORE_FLIPS").is_some();
+    for (sql, ..) in DAMAGES.iter().step_by(if is_long { 1 } else { 6 }) {
         let copy = stage.copy("damaged.db");
         tamper(&copy, sql);
         let before = std::fs::read(&copy).unwrap();
