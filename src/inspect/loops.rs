@@ -110,11 +110,17 @@ impl Walk<'_, '_> {
         let place = format!("{}, message {}", self.place, row.seq);
         if row.seq != self.totals.next_seq {
             let (from, to) = (self.totals.next_seq, row.seq);
-            let detail = format!("messages {from} to {} are missing before it", to - 1);
+            let detail = match to.checked_sub(1) {
+                Some(last) if last >= from => {
+                    format!("messages {from} to {last} are missing before it")
+                }
+                // A page of the table stands in another one's place.
+                _ => format!("it comes after message {}", from.saturating_sub(1)),
+            };
             self.verify.found.add(ProblemKind::Sequence, &place, detail);
             self.gap();
         }
-        self.totals.next_seq = row.seq.saturating_add(1);
+        self.totals.next_seq = self.totals.next_seq.max(row.seq.saturating_add(1));
         self.check_chain(&row, &place)?;
         self.check_tick(&row, &place);
         let said = self.said(&row, &place)?;
