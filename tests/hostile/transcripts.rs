@@ -64,7 +64,7 @@ fn import(store: &SqliteStore, path: &Path, bytes: &[u8]) -> bool {
     let mut came_in = false;
     for importer in importers() {
         let is_own = importer.detect(path, head);
-        if !is_own && bytes.len() % 8 > 0 {
+        if !is_own && !bytes.len().is_multiple_of(8) {
             continue;
         }
         let mut reader = Cursor::new(bytes.to_vec());

@@ -113,10 +113,7 @@ impl Mending<'_, '_> {
         self.lose("loop", &problem.place, reason);
         let meta = match is_own {
             true => meta,
-            false => {
-                let parent = row.parent_loop_id.clone();
-                to_json(&LoopRecord::new(row.loop_id.clone(), parent))?
-            }
+            false => to_json(&LoopRecord::new(row.loop_id, row.parent_loop_id))?,
         };
         let history = history.filter(|_| history_is_json);
         self.mender
