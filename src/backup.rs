@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::export::WholeFile;
-use crate::inspect::{VerifyReport, verify};
+use crate::inspect::{Checked, VerifyReport, verify};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::{OpenError, StoreError, StoreResult};
 
@@ -63,9 +63,10 @@ pub fn backup(
     force: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64, BackupError> {
-    checked_copy(store, to, force, &mut |beside| {
+    checked_copy(store.path(), to, force, &mut |beside| {
         store.copy_to(beside, progress)
     })
+    .map(|(bytes, _)| bytes)
 }
 
 /// Makes a copy as [`backup`] does, without the room that deleted rows left behind. It takes longer,
@@ -74,24 +75,25 @@ pub fn backup(
 /// # Errors
 /// As [`backup`].
 pub fn compact_backup(store: &SqliteStore, to: &Path, force: bool) -> Result<u64, BackupError> {
-    checked_copy(store, to, force, &mut |beside| store.vacuum_into(beside))
+    checked_copy(store.path(), to, force, &mut |beside| {
+        store.vacuum_into(beside)
+    })
+    .map(|(bytes, _)| bytes)
 }
 
-/// Makes a copy beside its place, checks it and gives it its name.
-fn checked_copy(
-    store: &SqliteStore,
+/// Makes a copy beside its place, checks it and gives it its name. Returns its size in bytes and
+/// what it holds.
+pub(crate) fn checked_copy(
+    database: Option<&Path>,
     to: &Path,
     force: bool,
     copy: &mut dyn FnMut(&Path) -> StoreResult<()>,
-) -> Result<u64, BackupError> {
+) -> Result<(u64, Checked), BackupError> {
     let failed = |source| BackupError::Write {
         path: to.to_owned(),
         source,
     };
-    if store
-        .path()
-        .is_some_and(|database| is_part_of(to, database))
-    {
+    if database.is_some_and(|database| is_part_of(to, database)) {
         return Err(BackupError::IsTheDatabase(to.to_owned()));
     }
     if !force && to.symlink_metadata().is_ok() {
@@ -106,20 +108,20 @@ fn checked_copy(
     let Some(beside) = file.beside().map(Path::to_owned) else {
         return Err(BackupError::NoFile(to.to_owned()));
     };
-    let bytes = copy_and_check(&beside, copy);
+    let made = copy_and_check(&beside, copy);
     for end in ["-wal", "-shm", "-journal"] {
         // Left only if something failed.
         let _ = std::fs::remove_file(with_end(&beside, end));
     }
-    let bytes = bytes?;
+    let made = made?;
     file.finish().map_err(failed)?;
-    Ok(bytes)
+    Ok(made)
 }
 
 fn copy_and_check(
     to: &Path,
     copy: &mut dyn FnMut(&Path) -> StoreResult<()>,
-) -> Result<u64, BackupError> {
+) -> Result<(u64, Checked), BackupError> {
     copy(to)?;
     let options = SqliteOptions::new()
         .stored_counter()
@@ -129,7 +131,7 @@ fn copy_and_check(
     if !report.ok {
         return Err(BackupError::Damaged(Box::new(report)));
     }
-    let size = std::fs::metadata(to).map(|found| found.len());
+    let size = std::fs::metadata(to).map(|found| (found.len(), report.checked));
     size.map_err(|source| BackupError::Write {
         path: to.to_owned(),
         source,

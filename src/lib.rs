@@ -35,8 +35,9 @@
 //! [`store`] the contract and its backends (the only home of SQL), [`compaction`] the plan and the
 //! strategies, [`orchestrate`] joins them to a store, [`context`] what the next model call sees,
 //! [`import`], [`recorder`], [`export`] and [`replay`] ways in and out, [`inspect`] and
-//! [`search`](mod@search) ways to look, [`report`] a session as one page, [`redact`] and [`retention`] what is not kept,
-//! [`backup`](mod@backup) copies all of it. `ARCHITECTURE.md` draws
+//! [`search`](mod@search) ways to look, [`report`] a session as one page, [`redact`] and
+//! [`retention`] what is not kept, [`backup`](mod@backup) copies all of it, [`salvage`](mod@salvage)
+//! what a damage left. `ARCHITECTURE.md` draws
 //! the map. With the feature `tokio`, `AsyncStore` is the same from async code; with `phi-core`,
 //! `phi` holds adapters for that crate.
 
@@ -65,6 +66,7 @@ pub mod redact;
 pub mod replay;
 pub mod report;
 pub mod retention;
+pub mod salvage;
 pub mod search;
 pub mod store;
 pub mod tokens;

@@ -9,6 +9,7 @@ use histories::{History, Random, answer, loop_id, open, result, user};
 use loopstore::context::AsOf;
 use loopstore::inspect::{Problem, ProblemKind as Kind, VerifyReport, verify};
 use loopstore::model::{AgentMessage, Content, Json};
+use loopstore::salvage::salvage;
 use loopstore::{BuildOptions, OpenError, SessionId, SqliteStore, build_context_from_session};
 
 #[test]
@@ -308,6 +309,26 @@ fn each_damage_is_found_where_it_is() {
         }
     }
     assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+/// Rows of the two sessions are lost, never whole sessions, and the new database is whole.
+#[test]
+fn each_damage_is_salvaged_around() {
+    let stage = Stage::new();
+    let to = stage.folder.path().join("salvaged.db");
+    // Each takes a while; `LOOPSTORE_FLIPS` tries them all.
+    let is_long = std::env::var_os("LOOPSTORE_FLIPS").is_some();
+    for (sql, ..) in DAMAGES.iter().step_by(if is_long { 1 } else { 6 }) {
+        let copy = stage.copy("damaged.db");
+        tamper(&copy, sql);
+        let before = std::fs::read(&copy).unwrap();
+        let report = salvage(&copy, &to, true).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let found = verify(&open(&to)).unwrap();
+        assert!(found.ok, "{sql}: {:#?}", found.problems);
+        assert_eq!(std::fs::read(&copy).unwrap(), before, "{sql}");
+        assert_eq!(report.kept, found.checked, "{sql}");
+        assert!(report.kept.messages >= 20, "{sql}: {report:#?}");
+    }
 }
 
 #[test]

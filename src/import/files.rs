@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
@@ -86,6 +87,7 @@ pub fn import_paths_with(
     let mut search = Search {
         importers: chosen(importers, options)?,
         is_forced: options.format.is_some(),
+        own: own_files(store),
         report: ImportReport::default(),
         found: Vec::new(),
     };
@@ -192,6 +194,8 @@ pub(super) struct Transcript<'a> {
 struct Search<'a> {
     importers: Vec<&'a dyn Importer>,
     is_forced: bool,
+    /// Device and inode of the files of the store itself, which must not be opened here.
+    own: Vec<(u64, u64)>,
     report: ImportReport,
     found: Vec<Transcript<'a>>,
 }
@@ -210,6 +214,11 @@ impl<'a> Search<'a> {
         if !data.is_file() {
             let reason = format!("{} is neither a file nor a folder", path.display());
             return Err(ImportError::NoTranscript(reason));
+        }
+        if self.is_own(&data) {
+            let reason = "it belongs to the database that is imported into";
+            self.report.skip(path.to_string_lossy(), None, reason);
+            return Ok(());
         }
         if data.len() == 0 {
             self.report
@@ -280,7 +289,7 @@ impl<'a> Search<'a> {
             }
             return Ok(());
         }
-        if !data.is_file() {
+        if !data.is_file() || self.is_own(&data) {
             return Ok(());
         }
         if data.len() == 0 {
@@ -293,6 +302,10 @@ impl<'a> Search<'a> {
             None => self.report.unknown_files += 1,
         }
         Ok(())
+    }
+
+    fn is_own(&self, data: &std::fs::Metadata) -> bool {
+        self.own.contains(&(data.dev(), data.ino()))
     }
 
     fn unreadable(&mut self, path: &Path, error: &std::io::Error) {
@@ -312,6 +325,13 @@ impl<'a> Search<'a> {
             importer,
         });
     }
+}
+
+/// Returns device and inode of the files of a store, also where a link leads to one.
+fn own_files(store: &dyn SessionStore) -> Vec<(u64, u64)> {
+    let files = store.files();
+    let data = files.iter().filter_map(|path| path.metadata().ok());
+    data.map(|data| (data.dev(), data.ino())).collect()
 }
 
 /// Returns the entries of a folder in the order of their names, hidden ones left out.

@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::report::{ProblemKind, short};
+use super::report::{ProblemKind, Subject, short};
 use super::verify::Verify;
 use crate::store::StoreResult;
 
@@ -21,6 +21,7 @@ pub(super) fn check(verify: &mut Verify<'_>) -> StoreResult<()> {
 
 fn check_blob(verify: &mut Verify<'_>, key: i64) -> StoreResult<()> {
     verify.found.checked.blobs += 1;
+    verify.found.subject = Subject::Blob(key);
     let place = format!("blob {key}");
     let row = verify.scan.blob_row(key);
     let Some(row) = verify.found.readable(&place, row)? else {

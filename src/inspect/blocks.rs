@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::coverage::{self, Replaced};
 use super::pairs;
-use super::report::{ProblemKind, short};
+use super::report::{ProblemKind, Subject, short};
 use super::sessions::Scope;
 use super::stored::{check_digest, decoded};
 use super::verify::Verify;
@@ -60,6 +60,7 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &Scope, key: LoopKey) -> Sto
     let mut newest = 0;
     for key in keys {
         verify.found.checked.blocks += 1;
+        verify.found.subject = Subject::Block(key);
         let row = verify.scan.block_and_digest(key);
         let at = format!("{place}, block with key {}", key.0);
         let Some((row, stored)) = verify.found.readable(at, row)? else {
@@ -76,6 +77,7 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &Scope, key: LoopKey) -> Sto
     }
     let generation = &in_loop.totals.generation;
     let found = &mut verify.found;
+    found.subject = Subject::Loop(in_loop.key);
     found.compare(ProblemKind::Total, place, "generation", generation, &newest);
     Ok(())
 }

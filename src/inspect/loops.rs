@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::calls::CallBook;
-use super::report::{ProblemKind, short};
+use super::report::{ProblemKind, Subject, short};
 use super::sessions::Scope;
 use super::stored::{check_digest, decoded};
 use super::turns::{Turn, check_turn};
@@ -88,6 +88,7 @@ impl Walk<'_, '_> {
     fn unreadable(&mut self, seq: u32, detail: &str) {
         let place = format!("{}, message {seq}", self.place);
         let kind = ProblemKind::Unreadable;
+        self.verify.found.subject = Subject::Message(self.row.key, seq);
         self.verify.found.add(kind, place, detail);
         self.gap();
         self.totals.next_seq = seq.saturating_add(1);
@@ -105,14 +106,21 @@ impl Walk<'_, '_> {
 
     fn message(&mut self, row: MessageRow) -> StoreResult<()> {
         self.verify.found.checked.messages += 1;
+        self.verify.found.subject = Subject::Message(self.row.key, row.seq);
         let place = format!("{}, message {}", self.place, row.seq);
         if row.seq != self.totals.next_seq {
             let (from, to) = (self.totals.next_seq, row.seq);
-            let detail = format!("messages {from} to {} are missing before it", to - 1);
+            let detail = match to.checked_sub(1) {
+                Some(last) if last >= from => {
+                    format!("messages {from} to {last} are missing before it")
+                }
+                // A page of the table stands in another one's place.
+                _ => format!("it comes after message {}", from.saturating_sub(1)),
+            };
             self.verify.found.add(ProblemKind::Sequence, &place, detail);
             self.gap();
         }
-        self.totals.next_seq = row.seq.saturating_add(1);
+        self.totals.next_seq = self.totals.next_seq.max(row.seq.saturating_add(1));
         self.check_chain(&row, &place)?;
         self.check_tick(&row, &place);
         let said = self.said(&row, &place)?;
@@ -251,6 +259,7 @@ impl Walk<'_, '_> {
         let Some(mut turn) = self.turn.take() else {
             return Ok(());
         };
+        self.verify.found.subject = Subject::Loop(self.row.key);
         turn.knows_calls = self.is_whole;
         let (place, before) = (&self.place, self.before.take());
         self.before = check_turn(self.verify, &self.row, place, turn, before)?;
@@ -259,6 +268,7 @@ impl Walk<'_, '_> {
 
     /// Compares the totals of the loop.
     fn finish(&mut self) -> StoreResult<()> {
+        self.verify.found.subject = Subject::Loop(self.row.key);
         let next = self.verify.scan.next_turn(self.row.key, self.totals.turns);
         if let Some(Some(turn)) = self.verify.found.readable(&self.place, next)? {
             let place = format!("{}, turn {turn}", self.place);

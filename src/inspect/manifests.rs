@@ -1,6 +1,6 @@
 //! Manifests: each is derived again from what had happened at its moment.
 
-use super::report::{ProblemKind, short};
+use super::report::{ProblemKind, Subject, short};
 use super::sessions::Scope;
 use super::verify::Verify;
 use crate::context::{derive, was_replaced};
@@ -18,6 +18,7 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &Scope) -> StoreResult<()> {
 
 fn check_manifest(verify: &mut Verify<'_>, scope: &Scope, key: ManifestKey) -> StoreResult<()> {
     verify.found.checked.manifests += 1;
+    verify.found.subject = Subject::Manifest(key);
     let place = format!("{}, manifest with key {}", scope.place, key.0);
     let row = verify.scan.manifest_and_digest(key);
     let Some((row, stored)) = verify.found.readable(&place, row)? else {

@@ -25,6 +25,7 @@ mod verify;
 pub use diff::{ContextDiff, DiffRequest, DiffSide, Rewritten, TurnChange, diff, diff_contexts};
 pub use expand::{BlobBytes, Expanded, blob, expand};
 pub use replaced::{BlockName, BlockSection, Covered, Replaced, replaced};
+pub(crate) use report::Subject;
 pub use report::{Checked, Problem, ProblemKind, VerifyReport};
 pub use verify::verify;
-pub(crate) use verify::verify_session;
+pub(crate) use verify::{Part, faults, verify_session};

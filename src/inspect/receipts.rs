@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::report::ProblemKind;
+use super::report::{ProblemKind, Subject};
 use super::verify::Verify;
 use crate::model::{LoopId, Session, SessionId};
 use crate::store::receipt::{Receipt, is_genuine};
@@ -17,6 +17,7 @@ pub(super) fn check(verify: &mut Verify<'_>) -> StoreResult<Vec<ReceiptRow>> {
     let rows = verify.found.readable("receipts", rows)?.unwrap_or_default();
     for row in &rows {
         verify.found.checked.receipts += 1;
+        verify.found.subject = Subject::Receipt(row.key);
         let place = format!("receipt {}", row.key);
         if row.closed_at.is_none() {
             let detail = format!(

@@ -4,7 +4,9 @@ use std::fmt::Display;
 
 use serde::Serialize;
 
-use crate::store::{StoreError, StoreResult};
+use crate::store::{
+    BlockKey, FlipKey, LoopKey, ManifestKey, RunKey, SessionKey, SourceKey, StoreError, StoreResult,
+};
 
 /// More problems than this are only counted: a database of which every row is damaged must not
 /// fill the memory.
@@ -124,13 +126,35 @@ pub struct VerifyReport {
     pub explained: Vec<String>,
 }
 
+/// The row that a problem is found at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
+    /// The file, or what belongs to no session.
+    #[default]
+    Database,
+    Receipt(i64),
+    Session(SessionKey),
+    Loop(LoopKey),
+    Message(LoopKey, u32),
+    Run(RunKey),
+    Flip(FlipKey),
+    Block(BlockKey),
+    Manifest(ManifestKey),
+    Blob(i64),
+    Source(SourceKey),
+}
+
 /// Collects problems while everything is read.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
+    /// The row that is looked at.
+    pub(super) subject: Subject,
     pub(super) checked: Checked,
     pub(super) index: Vec<String>,
     pub(super) explained: Vec<String>,
     problems: Vec<Problem>,
+    /// Where each of them is.
+    subjects: Vec<Subject>,
     more: u64,
 }
 
@@ -140,11 +164,17 @@ impl Findings {
             self.more += 1;
             return;
         }
+        self.subjects.push(self.subject);
         self.problems.push(Problem {
             kind,
             place: place.to_string(),
             detail: detail.to_string(),
         });
+    }
+
+    /// Returns what was found, with the row of each.
+    pub(super) fn into_faults(self) -> Vec<(Subject, Problem)> {
+        self.subjects.into_iter().zip(self.problems).collect()
     }
 
     /// Adds a problem if what is stored is not what follows from the rest.

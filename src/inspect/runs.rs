@@ -1,6 +1,6 @@
 //! Runs, undos and redos.
 
-use super::report::{ProblemKind, short};
+use super::report::{ProblemKind, Subject, short};
 use super::sessions::Scope;
 use super::verify::Verify;
 use crate::store::{FlipKey, Outcome, Point, RunKey, RunRow, StoreResult, digest};
@@ -22,6 +22,7 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<(
 
 fn check_run(verify: &mut Verify<'_>, scope: &mut Scope, key: RunKey) -> StoreResult<()> {
     verify.found.checked.runs += 1;
+    verify.found.subject = Subject::Run(key);
     let place = format!("{}, run with key {}", scope.place, key.0);
     let row = verify.scan.run_and_digest(key);
     let Some((row, stored)) = verify.found.readable(&place, row)? else {
@@ -91,6 +92,7 @@ fn check_blocks(verify: &mut Verify<'_>, place: &str, row: &RunRow) -> StoreResu
 
 fn check_flip(verify: &mut Verify<'_>, scope: &mut Scope, key: FlipKey) -> StoreResult<()> {
     verify.found.checked.flips += 1;
+    verify.found.subject = Subject::Flip(key);
     let place = format!("{}, flip {}", scope.place, key.0);
     let row = verify.scan.flip_and_digest(key);
     let Some((row, stored)) = verify.found.readable(&place, row)? else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::report::ProblemKind;
+use super::report::{ProblemKind, Subject};
 use super::verify::Verify;
 use super::{blocks, loops, manifests, runs};
 use crate::model::{LoopRecord, Session};
@@ -44,6 +44,7 @@ pub(super) fn check(verify: &mut Verify<'_>) -> StoreResult<()> {
 
 pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreResult<()> {
     verify.found.checked.sessions += 1;
+    verify.found.subject = Subject::Session(key);
     let row = verify.scan.session_by_key(key);
     let row = verify
         .found
@@ -107,6 +108,7 @@ fn check_loop(
     before: Tick,
 ) -> StoreResult<Tick> {
     verify.found.checked.loops += 1;
+    verify.found.subject = Subject::Loop(key);
     let row = verify.scan.loop_by_key(key);
     let place = format!("{}, loop with key {}", scope.place, key.0);
     let Some(row) = verify.found.readable(place, row)? else {

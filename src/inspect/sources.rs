@@ -1,6 +1,6 @@
 //! Kept source files: each has the parts that were kept, and each part is what its name says.
 
-use super::report::ProblemKind;
+use super::report::{ProblemKind, Subject};
 use super::verify::Verify;
 use crate::store::source::{SourceError, write_out};
 use crate::store::{SourceKey, StoreError, StoreResult};
@@ -17,6 +17,7 @@ pub(super) fn check(verify: &mut Verify<'_>) -> StoreResult<()> {
 
 fn check_source(verify: &mut Verify<'_>, key: SourceKey) -> StoreResult<()> {
     verify.found.checked.sources += 1;
+    verify.found.subject = Subject::Source(key);
     let place = format!("source {}", key.0);
     let row = verify.scan.source_row(key);
     let Some(row) = verify.found.readable(&place, row)? else {

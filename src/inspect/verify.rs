@@ -3,7 +3,7 @@
 //! Everything is read in one snapshot, session by session and loop by loop; of a loop only the
 //! message at hand, the turn that it is in and the calls without a result are held in memory.
 
-use super::report::{Findings, ProblemKind, VerifyReport};
+use super::report::{Findings, Problem, ProblemKind, Subject, VerifyReport};
 use super::{blobs, receipts, sessions, sources};
 use crate::store::scan::StoreScan;
 use crate::store::sqlite::SqliteStore;
@@ -100,6 +100,40 @@ pub(crate) fn verify_session(
     };
     sessions::check_session(&mut verify, session)?;
     Ok(verify.found.into_report())
+}
+
+/// Which part of a database is looked at for faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Receipts,
+    Blobs,
+    Session(SessionKey),
+    Sources,
+}
+
+/// Checks a part of a database as [`verify`] does, and says of each problem at which row it is.
+///
+/// # Errors
+/// If the store cannot be read for another reason than damage.
+pub(crate) fn faults(
+    scan: &dyn StoreScan,
+    counter: &dyn TokenCounter,
+    part: Part,
+) -> StoreResult<Vec<(Subject, Problem)>> {
+    let receipts = scan.receipts()?;
+    let mut verify = Verify {
+        scan,
+        counter,
+        receipts: &receipts,
+        found: Findings::default(),
+    };
+    match part {
+        Part::Receipts => receipts::check(&mut verify).map(drop)?,
+        Part::Blobs => blobs::check(&mut verify)?,
+        Part::Session(key) => sessions::check_session(&mut verify, key)?,
+        Part::Sources => sources::check(&mut verify)?,
+    }
+    Ok(verify.found.into_faults())
 }
 
 /// Takes over what the backend says of itself.

@@ -462,6 +462,68 @@ impl Append {
     }
 }
 
+/// Derives the turns and totals of a loop again, message by message, from rows that are there.
+pub(crate) struct Retell {
+    append: Append,
+}
+
+impl Retell {
+    /// Begins with a loop whose turns are gone.
+    pub(crate) fn begin(mut row: LoopRow, session: SessionRow) -> Self {
+        row.totals = super::LoopTotals {
+            generation: row.totals.generation,
+            // A block may have sealed more than the turns that are complete.
+            sealed_seq: row.totals.sealed_seq,
+            ..Default::default()
+        };
+        Self {
+            append: Append {
+                row,
+                session,
+                turn: None,
+                cursor: crate::model::GroupCursor::default(),
+                dirty: false,
+                ticked: true,
+            },
+        }
+    }
+
+    /// Takes the next message and returns its row with what follows from the messages before.
+    pub(crate) fn push(
+        &mut self,
+        write: &mut dyn StoreWrite,
+        row: MessageRow,
+        message: &AgentMessage,
+    ) -> StoreResult<MessageRow> {
+        let append = &mut self.append;
+        let told = Ready::stored(message, row.body.clone());
+        if told.role() != Role::Extension {
+            append.enter_turn(write, told.turn_index)?;
+            append.follow_calls(write, &told)?;
+        }
+        append.session.tick = row.tick;
+        append.count(&told.body, told.is_system, told.created_at);
+        let totals = &mut append.row.totals;
+        totals.chain = codec::chain(&totals.chain, &row.body.digest);
+        totals.next_seq = row.seq.saturating_add(1);
+        Ok(MessageRow {
+            turn: totals.turns.checked_sub(1),
+            created_at: told.created_at,
+            chain: totals.chain,
+            ..row
+        })
+    }
+
+    /// Writes the last turn and the totals.
+    pub(crate) fn finish(mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
+        self.append.flush(write)?;
+        let totals = &mut self.append.row.totals;
+        totals.sealed_seq = totals.sealed_seq.min(totals.next_seq);
+        seal_with(&mut self.append.row, self.append.turn.as_ref());
+        write.update_loop(&self.append.row)
+    }
+}
+
 /// Finds the call `id` in the loops before: among their unanswered ones, or among those that were
 /// answered only after this chain had left the loop.
 fn call_above(read: &dyn StoreWrite, row: &LoopRow, id: &str) -> StoreResult<Option<CallSite>> {

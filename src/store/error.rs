@@ -20,6 +20,14 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// The path is a symbolic link.
+    #[error("{path}: this is a link to {to}; name that file itself")]
+    Link {
+        /// The link.
+        path: PathBuf,
+        /// The file that it leads to.
+        to: PathBuf,
+    },
     /// A later version wrote it.
     #[error(
         "{path}: written by a newer loopstore (format {found}, this program reads up to {known}); \

@@ -66,6 +66,12 @@ pub trait SessionStore: Send + Sync {
 
     /// Returns the token counter that the database is written with.
     fn counter(&self) -> &dyn crate::tokens::TokenCounter;
+
+    /// Returns the files that the store keeps open, and may not be opened by anybody else in this
+    /// process: closing one would drop the store's locks. Empty if there are none.
+    fn files(&self) -> Vec<std::path::PathBuf> {
+        Vec::new()
+    }
 }
 
 /// What can be read within one snapshot.

@@ -35,8 +35,24 @@ impl Ready {
     /// As [`codec::encode`].
     pub(crate) fn of(new: NewMessage, counter: &dyn TokenCounter) -> StoreResult<Self> {
         let NewMessage { message, origin } = new;
+        let put = Self::around(&message);
+        let (body, blobs) = codec::encode(message, counter)?;
+        Ok(Self {
+            blobs,
+            origin,
+            ..put(body)
+        })
+    }
+
+    /// Takes the stored form of a message that is there already.
+    pub(super) fn stored(message: &AgentMessage, body: StoredMessage) -> Self {
+        Self::around(message)(body)
+    }
+
+    /// Reads what an append must know of a message; the stored form is put to it.
+    fn around(message: &AgentMessage) -> impl FnOnce(StoredMessage) -> Self + use<> {
         let turn_index = message.turn_index();
-        let is_system = matches!(&message, AgentMessage::Extension(e) if e.kind == "system");
+        let is_system = matches!(message, AgentMessage::Extension(e) if e.kind == "system");
         let (mut created_at, mut calls, mut answers) = (None, Vec::new(), None);
         if let Some(inner) = message.message() {
             created_at = inner.timestamp();
@@ -45,17 +61,16 @@ impl Ready {
                 answers = Some(result.tool_call_id.clone());
             }
         }
-        let (body, blobs) = codec::encode(message, counter)?;
-        Ok(Self {
+        move |body| Self {
             body,
-            blobs,
-            origin,
+            blobs: Vec::new(),
+            origin: None,
             turn_index,
             created_at,
             is_system,
             calls,
             answers,
-        })
+        }
     }
 
     pub(crate) fn role(&self) -> Role {

@@ -17,6 +17,7 @@ mod queue;
 mod read;
 mod recount;
 mod removal;
+pub(crate) mod salvage;
 mod scan;
 mod schema;
 mod source;
@@ -79,8 +80,8 @@ impl SqliteStore {
     /// # Errors
     /// As [`SqliteStore::open`].
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
-        let path = path.as_ref();
         let mut options = options;
+        let path = &*schema::real_path(path.as_ref(), &options)?;
         let writer = schema::open_file(path, &mut options)?;
         let place = Place::of(path, options.still).map_err(|cause| OpenError::Other {
             path: path.to_owned(),
@@ -244,6 +245,16 @@ impl SessionStore for SqliteStore {
 
     fn counter(&self) -> &dyn TokenCounter {
         &*self.options.counter
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let Some(place) = &self.place else {
+            return Vec::new();
+        };
+        let ends = ["", "-wal", "-shm", "-journal", "-queue"];
+        ends.iter()
+            .map(|end| place::with_end(place.file(), end))
+            .collect()
     }
 }
 

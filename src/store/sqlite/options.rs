@@ -24,6 +24,7 @@ pub struct SqliteOptions {
     pub(super) create: bool,
     pub(super) cache_kib: u32,
     pub(super) allow_network: bool,
+    pub(super) follow_links: bool,
     pub(super) counter: Arc<dyn TokenCounter>,
     /// What to do with a database that was written with another counter.
     pub(super) other_counter: OtherCounter,
@@ -52,6 +53,7 @@ impl Default for SqliteOptions {
             create: true,
             cache_kib: 8192,
             allow_network: false,
+            follow_links: false,
             counter: Arc::new(HeuristicTokenCounter),
             other_counter: OtherCounter::Refuse,
             still: false,
@@ -68,6 +70,7 @@ impl std::fmt::Debug for SqliteOptions {
             .field("create", &self.create)
             .field("cache_kib", &self.cache_kib)
             .field("allow_network", &self.allow_network)
+            .field("follow_links", &self.follow_links)
             .field("counter", &self.counter.name())
             .finish()
     }
@@ -118,6 +121,14 @@ impl SqliteOptions {
     #[must_use]
     pub fn allow_network(mut self, allow: bool) -> Self {
         self.allow_network = allow;
+        self
+    }
+
+    /// Follows a symbolic link that stands in the place of the database. By default it is refused:
+    /// whoever can make links in the folder could turn what is recorded to another file.
+    #[must_use]
+    pub fn follow_links(mut self, follow: bool) -> Self {
+        self.follow_links = follow;
         self
     }
 

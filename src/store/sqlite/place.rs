@@ -112,7 +112,7 @@ fn log_of(path: &Path) -> PathBuf {
     with_end(path, "-wal")
 }
 
-fn with_end(path: &Path, end: &str) -> PathBuf {
+pub(super) fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     name.into()

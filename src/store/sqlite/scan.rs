@@ -9,7 +9,7 @@ use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table, the condition on its row `t`.
-const STRAYS: [(&str, &str, &str); 9] = [
+pub(super) const STRAYS: [(&str, &str, &str); 9] = [
     (
         "messages",
         "id",

@@ -4,9 +4,7 @@
 //! and a case to `tests/migrations.rs` that fills the old version
 //! and reads it back.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -34,11 +32,9 @@ pub fn format_version() -> i64 {
 /// `LOOP` in ASCII: tells a loopstore database from any other SQLite file.
 const APPLICATION_ID: i64 = 0x4C4F_4F50;
 
-const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
-
-/// Opens the database at `path` for writing (or reading, if the options say so).
+/// Opens the database at `path`, as [`real_path`] gave it, for writing (or reading, if the options say
+/// so). A file that is no database SQLite itself refuses.
 pub(super) fn open_file(path: &Path, options: &mut SqliteOptions) -> Result<Connection, OpenError> {
-    check_file(path, options)?;
     options.still = false;
     let mut connection = connect(path, options)?;
     match prepare(&mut connection, options) {
@@ -111,49 +107,77 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError
     opened.map_err(|error| opening(path, error))
 }
 
-/// Looks at the file before SQLite does; creates it with mode 0600.
-fn check_file(path: &Path, options: &SqliteOptions) -> Result<(), OpenError> {
+/// Looks at the place before SQLite does, and returns the real path of the file; creates it with mode
+/// 0600.
+///
+/// The file is never opened here. A process loses its locks on a file when it closes any descriptor of
+/// it, also those of its other connections; another process could then delete the log under them.
+pub(super) fn real_path(path: &Path, options: &SqliteOptions) -> Result<PathBuf, OpenError> {
     let other = |cause: std::io::Error| OpenError::Other {
         path: path.to_owned(),
         cause: Box::new(cause),
     };
-    let mut file = match File::open(path) {
-        Ok(file) => file,
+    let real = match std::fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => real_of_link(path, options)?,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if !options.create || options.read_only {
                 return Err(OpenError::Missing {
                     path: path.to_owned(),
                 });
             }
-            let created = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(path);
-            return match created {
-                Ok(_) => check_file_system(path, options),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-                Err(error) => Err(other(error)),
-            };
+            create(path).map_err(other)?;
+            path.to_owned()
         }
-        Err(error) => return Err(other(error)),
+        found => found.map(|_| path.to_owned()).map_err(other)?,
     };
-    if file.metadata().map_err(other)?.is_dir() {
+    let found = real.metadata().map_err(other)?;
+    // SQLite takes a file of one byte for an empty one.
+    if !found.is_file() || found.len() == 1 {
         return Err(OpenError::NotADatabase {
             path: path.to_owned(),
         });
     }
-    let mut head = Vec::new();
-    file.by_ref()
-        .take(16)
-        .read_to_end(&mut head)
-        .map_err(other)?;
-    if !head.is_empty() && head != SQLITE_MAGIC {
-        return Err(OpenError::NotADatabase {
+    check_file_system(&real, options)?;
+    Ok(real)
+}
+
+fn real_of_link(path: &Path, options: &SqliteOptions) -> Result<PathBuf, OpenError> {
+    let real = path.canonicalize();
+    match real {
+        Ok(real) if options.follow_links => Ok(real),
+        Ok(to) => Err(OpenError::Link {
             path: path.to_owned(),
-        });
+            to,
+        }),
+        Err(_) => Err(OpenError::Missing {
+            path: path.to_owned(),
+        }),
     }
-    check_file_system(path, options)
+}
+
+/// Makes an empty file, if another process does not do it first.
+fn create(path: &Path) -> std::io::Result<()> {
+    // Where it can be made without a descriptor there is none to close.
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let mode = Mode::RUSR | Mode::WUSR;
+        match mknodat(CWD, path, FileType::RegularFile, mode, 0) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => return Ok(()),
+            // Some file systems make files only by opening them.
+            Err(rustix::io::Errno::PERM | rustix::io::Errno::INVAL) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut new = std::fs::OpenOptions::new();
+    let created = std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600)
+        .write(true)
+        .create_new(true)
+        .open(path);
+    match created {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses network file systems: their locks do not keep two writers apart.

@@ -1,0 +1,123 @@
+//! What is readable of a damaged database, in a new one that is whole.
+//!
+//! The rows are taken over as they are, under the same keys, so digests, ticks and names stay. Then
+//! the new database is asked what `verify` asks, and what does not fit together is removed from it:
+//! a loop ends before its first message that is missing or not what its digest says, a run goes with
+//! all its blocks if one of them is not whole, a loop whose parent is gone begins a chain of its own.
+//! What follows from the messages (turns, totals) is derived again. Nothing is written to the source.
+
+mod mending;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::backup::{BackupError, checked_copy};
+use crate::inspect::Checked;
+use crate::store::OpenError;
+use crate::store::sqlite::salvage::{LostRows, counter_of, place_of};
+use crate::store::sqlite::{Durability, SqliteOptions, SqliteStore};
+use crate::tokens::{HeuristicTokenCounter, TokenCounter, counter_named};
+
+/// Something that could not be taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// What it is: `message`, `loop`, `run`; for rows of other tables the table's name.
+    pub kind: String,
+    /// Where: `session S, loop L, messages 3 to 9`.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a salvage brought over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SalvageReport {
+    /// Whether nothing was lost.
+    pub ok: bool,
+    /// How many rows of each kind the new database has.
+    pub kept: Checked,
+    /// What was lost. Rows that vanished without a trace cannot be named.
+    pub lost: Vec<Lost>,
+    /// The size of the new database in bytes.
+    pub bytes: u64,
+}
+
+/// Writes what can be read of the database at `database` to a new one at `to`, which passes
+/// [`verify`](crate::inspect::verify). With `force` it takes the place of another file.
+///
+/// # Errors
+/// If not even the names of the tables can be read, or `to` cannot be written; then nothing of that
+/// name is there that was not before.
+pub fn salvage(database: &Path, to: &Path, force: bool) -> Result<SalvageReport, BackupError> {
+    let database = &*place_of(database)?;
+    let counter = match counter_of(database)? {
+        None => std::sync::Arc::new(HeuristicTokenCounter),
+        Some(name) => counter_named(&name).ok_or_else(|| OpenError::Counter {
+            given: HeuristicTokenCounter.name().to_owned(),
+            stored: name,
+        })?,
+    };
+    let mut lost = Vec::new();
+    let (bytes, kept) = checked_copy(Some(database), to, force, &mut |beside| {
+        let options = SqliteOptions::new()
+            .counter(counter.clone())
+            // The whole file is brought to the disk before it gets its name.
+            .durability(Durability::Normal)
+            .allow_network(true);
+        let store = SqliteStore::open_with(beside, options)
+            .map_err(|error| crate::store::StoreError::Other(Box::new(error)))?;
+        let mut mended = Vec::new();
+        let unread = store.take_over(database, &mut |mender| {
+            mended = mending::mend(mender, &*counter)?;
+            Ok(())
+        })?;
+        lost = unread.iter().map(Lost::of).chain(mended).collect();
+        Ok(())
+    })?;
+    Ok(SalvageReport {
+        ok: lost.is_empty(),
+        kept,
+        lost,
+        bytes,
+    })
+}
+
+impl Lost {
+    /// Tells of rows by their keys: those of messages and turns hold their loop.
+    fn of(rows: &LostRows) -> Self {
+        let kind = match rows.table.as_str() {
+            "messages" => "message",
+            "turns" => "turn",
+            "loops" => "loop",
+            "sessions" => "session",
+            "runs" => "run",
+            "flips" => "flip",
+            "blocks" => "block",
+            "manifests" => "manifest",
+            "notes" => "note",
+            "blobs" => "blob",
+            "started_calls" => "call",
+            other => other,
+        };
+        let packed = |key: i64| format!("loop with key {}, {kind} {}", key >> 32, key as u32);
+        let one = |key: i64| match kind {
+            "message" | "turn" | "note" => packed(key),
+            _ => format!("{kind} with key {key}"),
+        };
+        let place = match rows.keys {
+            None => format!("table {}", rows.table),
+            Some((first, last)) if first == last => one(first),
+            Some((i64::MIN, i64::MAX)) => format!("table {}, any row", rows.table),
+            Some((i64::MIN, last)) => format!("anything up to {}", one(last)),
+            Some((first, i64::MAX)) => format!("anything from {} on", one(first)),
+            Some((first, last)) => format!("anything from {} to {}", one(first), one(last)),
+        };
+        Self {
+            kind: kind.to_owned(),
+            place,
+            reason: rows.reason.clone(),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Input that nobody meant: transcripts mutated byte by byte and value by value, words of the small
+//! languages, JSON of the model. Nothing panics, nothing hangs, and what came in is sound.
+//!
+//! `LOOPSTORE_INPUTS=10000000` tries so many.
+
+#[path = "../histories/mod.rs"]
+mod histories;
+mod mutate;
+mod transcripts;
+mod words;
+
+use std::time::{Duration, Instant};
+
+/// Longer than this no input may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many inputs are tried of each kind.
+fn inputs(by_default: u64) -> u64 {
+    let given = std::env::var("LOOPSTORE_INPUTS").ok();
+    given.map_or(by_default, |n| n.parse().unwrap())
+}
+
+/// Names an input if it makes the test fail or takes too long.
+struct Tried {
+    name: String,
+    begun: Instant,
+}
+
+impl Tried {
+    fn new(name: String) -> Self {
+        let begun = Instant::now();
+        Self { name, begun }
+    }
+}
+
+impl Drop for Tried {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the input: {}", self.name);
+            return;
+        }
+        let took = self.begun.elapsed();
+        assert!(took < PATIENCE, "{} took {took:?}", self.name);
+    }
+}
