@@ -7,6 +7,9 @@
 //! whatever they are, up to some thousandths. A compiler or a processor of another kind may need a new
 //! baseline: `LOOPSTORE_BASELINE=write cargo bench --bench instructions`.
 
+#[allow(dead_code)]
+#[path = "../import/transcripts.rs"]
+mod transcripts;
 #[path = "../workload/mod.rs"]
 mod workload;
 
@@ -27,6 +30,7 @@ const PATHS: [&str; 5] = ["append", "build", "compact", "import", "trigger"];
 /// How many times the baseline a path may need.
 const BOUND: f64 = 1.05;
 
+type Result<T> = Outcome<T>;
 /// Thousands of instructions of each path.
 type Counts = BTreeMap<String, u64>;
 
@@ -46,10 +50,10 @@ fn session(folder: &Path, turns: &mut Turns) -> Outcome<Recorded> {
 }
 
 fn path(name: &str, folder: &Path) -> Outcome<()> {
-    let mut turns = Turns::new(7);
     if name == "import" {
-        return import(folder, &mut turns);
+        return import(folder);
     }
+    let mut turns = Turns::new(7);
     let mut recorded = session(folder, &mut turns)?;
     match name {
         "append" => {
@@ -85,39 +89,17 @@ fn path(name: &str, folder: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Imports a chat of the same messages. The threads that read ahead are counted too.
-fn import(folder: &Path, turns: &mut Turns) -> Outcome<()> {
-    let mut lines = String::new();
-    for turn in 0..40 {
-        for message in turns.next_turn() {
-            let message = message.message();
-            let texts: String = message.into_iter().flat_map(Message::texts).collect();
-            let role = if matches!(message, Some(Message::User(_))) {
-                "user"
-            } else {
-                "assistant"
-            };
-            let second = turn % 60;
-            let record = serde_json::json!({
-                "type": role, "uuid": format!("u{}", lines.len()), "sessionId": "s",
-                "timestamp": format!("2026-01-01T00:00:{second:02}.000Z"), "cwd": "/work",
-                "version": "2.1.0", "message": { "role": role, "content": texts },
-            });
-            lines.push_str(&record.to_string());
-            lines.push('\n');
-        }
-    }
-    let file = folder.join("s.jsonl");
-    std::fs::write(&file, lines)?;
+/// Imports a transcript.
+fn import(folder: &Path) -> Outcome<()> {
+    let files = folder.join("transcripts");
+    transcripts::generate(&files, 300_000, 300_000)?;
     let store = SqliteStore::open(folder.join("imported.db"))?;
     let options = ImportOptions::default();
-    measured(&mut || {
-        let report = import_paths(&store, &[file.clone()], &options, &mut |_| ())?;
-        match report.skipped.first() {
-            None => Ok(()),
-            Some(skipped) => Err(skipped.reason.clone().into()),
-        }
-    })
+    let report = import_paths(&store, &[files], &options, &mut |_| ())?;
+    match report.skipped.first() {
+        None => Ok(()),
+        Some(skipped) => Err(skipped.reason.clone().into()),
+    }
 }
 
 /// Runs a path under callgrind; returns thousands of instructions.
@@ -125,7 +107,9 @@ fn count(name: &str) -> Outcome<u64> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("counts");
     let process = Command::new("valgrind")
-        .args(["--tool=callgrind", "--toggle-collect=*measured*", "-q"])
+        .args(["--tool=callgrind", "-q"])
+        // An import works on several threads: there all is counted, from the program's start.
+        .args((name != "import").then_some("--toggle-collect=*measured*"))
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(std::env::current_exe()?)
         .arg(folder.path())
