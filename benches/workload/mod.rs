@@ -78,6 +78,8 @@ pub struct Agent {
     pub store: SqliteStore,
     pub session: SessionId,
     pub random: Random,
+    /// Tokens of each message.
+    pub said: std::cell::RefCell<Vec<u64>>,
 }
 
 impl Agent {
@@ -96,6 +98,7 @@ impl Agent {
             store,
             session: id,
             random: Random(0x9E37_79B9_7F4A_7C15),
+            said: Default::default(),
         })
     }
 
@@ -113,10 +116,12 @@ impl Agent {
     }
 
     pub fn append(&self, messages: Vec<Message>, turn: u32) -> Result<(), StoreError> {
-        let place = || TurnId::new("l", turn);
-        let messages = messages
-            .into_iter()
-            .map(|m| AgentMessage::from(m).in_turn(place()).into());
+        let place = |message| AgentMessage::from(message).in_turn(TurnId::new("l", turn));
+        let messages: Vec<AgentMessage> = messages.into_iter().map(place).collect();
+        self.said
+            .borrow_mut()
+            .extend(messages.iter().map(message_tokens));
+        let messages = messages.into_iter().map(Into::into);
         loopstore::store::write(&self.store, |write| {
             let Some(row) = write.session(&self.session)? else {
                 return Err(StoreError::NoSession(self.session.to_string()));

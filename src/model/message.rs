@@ -5,6 +5,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::json::{Extra, Int, Json, json_object};
+use super::usual;
 
 json_object! {
     /// The turn that a message says it belongs to, as its source counted.
@@ -205,72 +206,10 @@ impl<'de> Deserialize<'de> for Content {
     }
 }
 
-/// A block of a known type that has all of its fields and no other: nearly every one. It is read in one
-/// pass, where one that may be anything is read three times.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Usual<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(default, deserialize_with = "given")]
-    text: Option<String>,
-    #[serde(default, deserialize_with = "given")]
-    thinking: Option<String>,
-    #[serde(default, deserialize_with = "given")]
-    signature: Option<String>,
-    #[serde(default, deserialize_with = "given")]
-    id: Option<String>,
-    #[serde(default, deserialize_with = "given")]
-    name: Option<String>,
-    #[serde(default, deserialize_with = "given")]
-    arguments: Option<Json>,
-}
-
-/// A field that is there; `null` is a value like others.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(from).map(Some)
-}
-
-impl Usual<'_> {
-    fn read(json: &str) -> Option<Content> {
-        let block: Usual<'_> = serde_json::from_str(json).ok()?;
-        match block {
-            Usual {
-                kind: "text",
-                text: Some(text),
-                thinking: None,
-                signature: None,
-                id: None,
-                name: None,
-                arguments: None,
-            } => Some(Content::text(text)),
-            Usual {
-                kind: "thinking",
-                thinking: Some(thinking),
-                signature,
-                text: None,
-                id: None,
-                name: None,
-                arguments: None,
-            } => Some(Content::thinking(thinking, signature)),
-            Usual {
-                kind: "toolCall",
-                id: Some(id),
-                name: Some(name),
-                arguments: Some(arguments),
-                text: None,
-                thinking: None,
-                signature: None,
-            } => Some(Content::tool_call(id, name, arguments)),
-            _ => None,
-        }
-    }
-}
-
 impl Content {
     /// Reads a block; one of a known type with other fields than it should have is kept as it is.
     fn from_json(raw: Json) -> Self {
-        if let Some(content) = Usual::read(raw.as_str()) {
+        if let Some(content) = usual::block(raw.as_str()) {
             return content;
         }
         #[derive(Deserialize)]

@@ -1,6 +1,6 @@
 //! Reading rows.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
@@ -63,55 +63,73 @@ pub(super) const MANIFEST_COLUMNS: &str = "key, manifest_id, session, loop, tick
 pub(super) type StoredPart = (i64, String, Option<i64>, Option<u32>, Option<u32>, u64);
 
 /// A row read by column name, with damage reported instead of passed on.
-///
-/// SQLite hands out names as C strings, and to look through those of a row for each value was a third of a
-/// build. So the column after the last one read is tried first: a statement that selects its columns
-/// in the order in which they are read costs one comparison for each.
 pub(super) struct Fields<'r, 's> {
     row: &'r Row<'s>,
-    next: Cell<usize>,
+    places: &'r Places,
 }
 
-impl<'r, 's> Fields<'r, 's> {
-    fn new(row: &'r Row<'s>) -> Self {
-        let next = Cell::new(0);
-        Self { row, next }
+/// Where the columns of a query stand.
+///
+/// SQLite hands out names as C strings, and to look through those of a row for each value was a third of
+/// a build. So the first row notes what was asked for in which order, and the others find it by that.
+#[derive(Default)]
+struct Places {
+    known: RefCell<Vec<(&'static str, usize)>>,
+    /// How many values were asked of this row.
+    asked: Cell<usize>,
+}
+
+impl Places {
+    /// Returns the place of a column, if the row before was asked for it at this point.
+    fn known(&self, column: &'static str) -> Option<usize> {
+        let known = self.known.borrow();
+        let (name, at) = known.get(self.asked.get())?;
+        std::ptr::eq(*name, column).then_some(*at)
+    }
+
+    /// Looks a column up. Most statements select in the order in which is read: the one after the last
+    /// is tried first.
+    fn find(&self, row: &Row<'_>, column: &'static str) -> rusqlite::Result<usize> {
+        let statement = row.as_ref();
+        let mut known = self.known.borrow_mut();
+        known.truncate(self.asked.get());
+        let next = known.last().map_or(0, |(_, at)| at + 1);
+        let is_next = statement.column_name(next).is_ok_and(|name| name == column);
+        let at = match is_next {
+            true => next,
+            false => statement.column_index(column)?,
+        };
+        known.push((column, at));
+        Ok(at)
     }
 }
 
 impl Fields<'_, '_> {
-    pub(super) fn get<T: FromSql>(&self, column: &str) -> StoreResult<T> {
-        let next = self.next.get();
-        let name = self.row.as_ref().column_name(next);
-        let value = if name.is_ok_and(|name| name == column) {
-            self.next.set(next + 1);
-            self.row.get(next)
-        } else {
-            self.get_elsewhere(column)
+    pub(super) fn get<T: FromSql>(&self, column: &'static str) -> StoreResult<T> {
+        let places = self.places;
+        let at = match places.known(column) {
+            Some(at) => Ok(at),
+            None => places.find(self.row, column),
         };
+        places.asked.set(places.asked.get() + 1);
+        let value = at.and_then(|at| self.row.get(at));
         value.map_err(|error| match error {
             rusqlite::Error::SqliteFailure(..) => from_sqlite(error),
             _ => StoreError::Damaged(error.to_string()),
         })
     }
 
-    fn get_elsewhere<T: FromSql>(&self, column: &str) -> rusqlite::Result<T> {
-        let at = self.row.as_ref().column_index(column)?;
-        self.next.set(at + 1);
-        self.row.get(at)
-    }
-
-    pub(super) fn unsigned(&self, column: &str) -> StoreResult<u64> {
+    pub(super) fn unsigned(&self, column: &'static str) -> StoreResult<u64> {
         let value: i64 = self.get(column)?;
         u64::try_from(value).map_err(|_| StoreError::Damaged(format!("{column} is {value}")))
     }
 
-    pub(super) fn small(&self, column: &str) -> StoreResult<u32> {
+    pub(super) fn small(&self, column: &'static str) -> StoreResult<u32> {
         let value: i64 = self.get(column)?;
         u32::try_from(value).map_err(|_| StoreError::Damaged(format!("{column} is {value}")))
     }
 
-    pub(super) fn maybe_small(&self, column: &str) -> StoreResult<Option<u32>> {
+    pub(super) fn maybe_small(&self, column: &'static str) -> StoreResult<Option<u32>> {
         let value: Option<i64> = self.get(column)?;
         value
             .map(u32::try_from)
@@ -119,7 +137,7 @@ impl Fields<'_, '_> {
             .map_err(|_| StoreError::Damaged(format!("{column} is {value:?}")))
     }
 
-    fn turns(&self, first: &str, last: &str) -> StoreResult<Option<Turns>> {
+    fn turns(&self, first: &'static str, last: &'static str) -> StoreResult<Option<Turns>> {
         Ok(match (self.maybe_small(first)?, self.maybe_small(last)?) {
             (Some(first), Some(last)) => Some(Turns { first, last }),
             _ => None,
@@ -257,13 +275,14 @@ fn message_size(row: &Fields<'_, '_>) -> StoreResult<MessageSize> {
 }
 
 pub(super) fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
-    let size = |tokens: &str, bytes: &str, messages: &str| -> StoreResult<Size> {
-        Ok(Size {
-            tokens: row.unsigned(tokens)?,
-            bytes: row.unsigned(bytes)?,
-            messages: row.unsigned(messages)?,
-        })
-    };
+    let size =
+        |tokens: &'static str, bytes: &'static str, messages: &'static str| -> StoreResult<Size> {
+            Ok(Size {
+                tokens: row.unsigned(tokens)?,
+                bytes: row.unsigned(bytes)?,
+                messages: row.unsigned(messages)?,
+            })
+        };
     let outcome: String = row.get("outcome")?;
     Ok(RunRow {
         key: RunKey(row.get("key")?),
@@ -355,7 +374,7 @@ fn block_message(row: &Fields<'_, '_>) -> StoreResult<BlockMessage> {
 }
 
 fn coverage_row(row: &Fields<'_, '_>) -> StoreResult<CoverageRow> {
-    let pair = |from: &str, to: &str| -> StoreResult<Option<(u32, u32)>> {
+    let pair = |from: &'static str, to: &'static str| -> StoreResult<Option<(u32, u32)>> {
         Ok(row.turns(from, to)?.map(|range| (range.first, range.last)))
     };
     let disposition: String = row.get("disposition")?;
@@ -407,8 +426,10 @@ impl Reader<'_> {
     ) -> StoreResult<()> {
         let mut statement = self.connection.prepare_cached(sql).map_err(from_sqlite)?;
         let mut rows = statement.query(params).map_err(from_sqlite)?;
+        let places = &Places::default();
         while let Some(row) = rows.next().map_err(from_sqlite)? {
-            if visit(from_row(&Fields::new(row))?)?.is_break() {
+            places.asked.set(0);
+            if visit(from_row(&Fields { row, places })?)?.is_break() {
                 break;
             }
         }
