@@ -236,6 +236,9 @@ fn bytes_of(value: &Value) -> &[u8] {
     }
 }
 
+/// Called with each message as it is stored: its JSON, and its text with the number of its block.
+type Visit<'a> = dyn FnMut(&str, Option<(usize, &str)>) -> Outcome<()> + 'a;
+
 /// Reads a store's own file.
 pub struct Reader(Connection);
 
@@ -248,10 +251,7 @@ impl Reader {
 
     /// Hands on each message of the session's context as it is stored: JSON, and a text with the number
     /// of its block.
-    fn stored(
-        &self,
-        visit: &mut dyn FnMut(&str, Option<(usize, &str)>) -> Outcome<()>,
-    ) -> Outcome<()> {
+    fn stored(&self, visit: &mut Visit<'_>) -> Outcome<()> {
         let read = self.0.unchecked_transaction()?;
         let mut chain = read.prepare_cached(
             "WITH RECURSIVE chain (loop) AS (
