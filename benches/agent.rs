@@ -1,9 +1,12 @@
 //! A simulated agent that asks for its context before each call: `cargo bench --bench agent`.
 //!
-//! 3,000 turns over 200 loops with a window of 32,000 tokens. It must never see more than its
-//! window nor a request that a provider refuses, compact at most once in 20 turns, and a
-//! compaction must not cost more late in the session than early. Then chains of more and more
-//! loops: the second compaction of each costs what is new, not what is there.
+//! 1,200 turns (`LOOPSTORE_TURNS=3000` for more) in loops of 15 with a window of 32,000 tokens. It must
+//! never see more than its window nor a request that a provider refuses, compact at most once in 20
+//! turns, and a compaction must not cost more late in the session than early. Then chains of more and
+//! more loops: the second compaction of each costs what is new, not what is there.
+//!
+//! It also tells how much of a call a provider's prompt cache knows: the share of its tokens that are
+//! byte for byte the beginning of the call before, beside `one-liner` and plain truncation.
 
 mod workload;
 
@@ -16,8 +19,13 @@ use loopstore::*;
 use workload::{Agent, judge, median};
 
 const TURNS: u32 = 15;
-const LOOPS: usize = 200;
 const WINDOW: u64 = 32_000;
+
+fn loops() -> usize {
+    let given = std::env::var("LOOPSTORE_TURNS").ok();
+    let turns = given.and_then(|n| n.parse().ok()).unwrap_or(1_200);
+    turns / TURNS as usize
+}
 
 struct Figures {
     calls: u32,
@@ -26,9 +34,61 @@ struct Figures {
     /// When, counted in turns, and how long.
     compactions: Vec<(u32, Duration)>,
     builds: Vec<Duration>,
+    cached: Cached,
 }
 
-fn live(agent: &mut Agent) -> Result<Figures, Box<dyn std::error::Error>> {
+/// How much of the calls a prompt cache knows.
+#[derive(Default)]
+struct Cached {
+    before: Vec<String>,
+    known: u64,
+    all: u64,
+}
+
+impl Cached {
+    fn call(&mut self, context: &Context) -> Result<(), Box<dyn std::error::Error>> {
+        let mut now = Vec::new();
+        let mut is_prefix = true;
+        for (at, message) in context.messages.iter().enumerate() {
+            let json = serde_json::to_string(message)?;
+            let tokens = message_tokens(message);
+            is_prefix &= self.before.get(at) == Some(&json);
+            self.known += if is_prefix { tokens } else { 0 };
+            self.all += tokens;
+            now.push(json);
+        }
+        self.before = now;
+        Ok(())
+    }
+
+    fn share(&self) -> f64 {
+        100.0 * self.known as f64 / self.all as f64
+    }
+}
+
+/// Returns the share for calls that get the last messages that fit: once the window is full, each call
+/// begins with another one.
+fn share_of_truncation(agent: &Agent) -> f64 {
+    let said = agent.said.borrow();
+    let (mut first, mut known, mut all) = (0, 0, 0);
+    let mut tokens = 0;
+    for (end, new) in said.iter().enumerate() {
+        let (before, old) = (tokens, first);
+        tokens += new;
+        while tokens > WINDOW && first < end {
+            tokens -= said[first];
+            first += 1;
+        }
+        known += if first == old { before } else { 0 };
+        all += tokens;
+    }
+    100.0 * known as f64 / all as f64
+}
+
+fn live(
+    agent: &mut Agent,
+    config: &CompactionConfig,
+) -> Result<Figures, Box<dyn std::error::Error>> {
     let window = ContextConfig {
         max_context_tokens: WINDOW,
         ..ContextConfig::default()
@@ -39,20 +99,21 @@ fn live(agent: &mut Agent) -> Result<Figures, Box<dyn std::error::Error>> {
         refused: 0,
         compactions: Vec::new(),
         builds: Vec::new(),
+        cached: Cached::default(),
     };
-    for at in 0..LOOPS {
+    for at in 0..loops() {
         agent.start(at)?;
         for turn in 0..TURNS {
             if turn % 8 == 0 {
                 let prompt = Message::user(agent.random.text(120));
                 agent.append(vec![prompt], turn)?;
             }
-            let compactor =
-                Compactor::new(&agent.store, CompactionConfig::default(), window.clone());
+            let compactor = Compactor::new(&agent.store, config.clone(), window.clone());
             let begun = Instant::now();
             let next = compactor.maybe_compact(&agent.session, None)?;
             let took = begun.elapsed();
             figures.calls += 1;
+            figures.cached.call(&next.context)?;
             figures.largest = figures.largest.max(next.context.tokens);
             let committed = |r: &CompactReport| r.outcome == CompactOutcome::Committed;
             if next.reports.iter().any(committed) {
@@ -100,7 +161,7 @@ fn second_compaction(loops: usize) -> Result<f64, Box<dyn std::error::Error>> {
 fn run() -> Result<bool, Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let mut agent = Agent::new(&folder.path().join("agent.db"))?;
-    let figures = live(&mut agent)?;
+    let figures = live(&mut agent, &CompactionConfig::default())?;
     let quarter = figures.calls / 4;
     let of = |range: std::ops::Range<u32>| {
         let within = figures
@@ -111,8 +172,9 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     };
     let (early, late) = (of(quarter..2 * quarter), of(3 * quarter..figures.calls + 1));
     println!(
-        "{} calls over {LOOPS} loops, window {WINDOW}",
-        figures.calls
+        "{} calls over {} loops, window {WINDOW}",
+        figures.calls,
+        loops()
     );
     println!(
         "{} compactions, {early:.2} ms early, {late:.2} ms late",
@@ -133,9 +195,22 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     let share = figures.compactions.len() as f64 * 20.0 / f64::from(figures.calls);
     judge("compactions in 20 turns", share, 1.0, &mut met);
     judge("late compaction / early", late / early, 1.25, &mut met);
-    let (short, long) = (second_compaction(100)?, second_compaction(10_000)?);
-    println!("next compaction of a chain: 100 loops {short:.2} ms, 10,000 loops {long:.2} ms");
-    judge("10,000 loops / 100", long / short, 1.25, &mut met);
+    let mut other = Agent::new(&folder.path().join("one-liner.db"))?;
+    let one_liner = CompactionConfig {
+        block_strategy: std::sync::Arc::new(DefaultBlockCompaction),
+        ..CompactionConfig::default()
+    };
+    let one_liner = live(&mut other, &one_liner)?.cached.share();
+    println!(
+        "tokens that the call before began with too: digest {:.1} %, one-liner {one_liner:.1} %, \
+         plain truncation {:.1} %",
+        figures.cached.share(),
+        share_of_truncation(&agent)
+    );
+    let many = 50 * loops().min(200);
+    let (short, long) = (second_compaction(100)?, second_compaction(many)?);
+    println!("next compaction of a chain: 100 loops {short:.2} ms, {many} loops {long:.2} ms");
+    judge("many loops / 100", long / short, 1.25, &mut met);
     Ok(met)
 }
 

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rusqlite::{CachedStatement, Connection, Transaction, TransactionBehavior, params};
-use sha2::{Digest, Sha256};
 
 use super::Result;
 use super::transcripts::TURNS;
+use super::workload::digests::{Salts, sha256};
 
 /// Lines of a loop: a prompt, then an answer and its result in each turn.
 const LOOP: i64 = 1 + 2 * TURNS as i64;
@@ -67,8 +67,7 @@ struct Loop<'a> {
     tokens: i64,
     bytes: i64,
     chain: [u8; 32],
-    /// Random bytes for salts.
-    salts: Vec<u8>,
+    salts: Salts,
 }
 
 fn import_file(write: &Transaction<'_>, session: i64, file: &Path) -> Result<()> {
@@ -93,7 +92,7 @@ fn import_file(write: &Transaction<'_>, session: i64, file: &Path) -> Result<()>
         tokens: 0,
         bytes: 0,
         chain: [0; 32],
-        salts: Vec::new(),
+        salts: Salts::default(),
     };
     let mut lines = BufReader::with_capacity(128 << 10, File::open(file)?);
     let mut line = String::new();
@@ -124,23 +123,11 @@ impl Loop<'_> {
         if begins {
             self.tick += 1;
         }
-        let salt = self.salt()?;
+        let salt = self.salts.next_salt()?;
         // The key of a database comes first.
-        let origin: [u8; 32] = Sha256::new()
-            .chain_update([7; 32])
-            .chain_update(line)
-            .finalize()
-            .into();
-        let digest: [u8; 32] = Sha256::new()
-            .chain_update(salt)
-            .chain_update(line)
-            .finalize()
-            .into();
-        self.chain = Sha256::new()
-            .chain_update(self.chain)
-            .chain_update(digest)
-            .finalize()
-            .into();
+        let origin = sha256(&[&[7; 32], line.as_bytes()]);
+        let digest = sha256(&[&salt, line.as_bytes()]);
+        self.chain = sha256(&[&self.chain, &digest]);
         let size = i64::try_from(line.len())?;
         (self.tokens, self.bytes) = (self.tokens + size / 4, self.bytes + size);
         let head = &line[..line.len().min(HEAD_BYTES)];
@@ -204,16 +191,5 @@ impl Loop<'_> {
         (self.messages, self.tokens, self.bytes) = (0, 0, 0);
         self.chain = [0; 32];
         Ok(())
-    }
-
-    fn salt(&mut self) -> Result<[u8; 16]> {
-        if self.salts.is_empty() {
-            self.salts.resize(4096, 0);
-            getrandom::fill(&mut self.salts).map_err(|error| error.to_string())?;
-        }
-        let at = self.salts.len() - 16;
-        let salt = self.salts[at..].try_into()?;
-        self.salts.truncate(at);
-        Ok(salt)
     }
 }

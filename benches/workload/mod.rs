@@ -1,11 +1,29 @@
 //! What benchmarks share: a generator of a tool-using agent's messages, and how figures are judged.
 #![allow(dead_code)]
 
+pub mod digests;
+pub mod growth;
+pub mod store;
+pub mod turns;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loopstore::store::{self, append, session};
+use loopstore::store::{append, session};
 use loopstore::*;
+
+/// What a benchmark does, or why it could not.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Whether a short run is wanted (`LOOPSTORE_QUICK`).
+pub fn is_quick() -> bool {
+    std::env::var_os("LOOPSTORE_QUICK").is_some()
+}
+
+/// Whether a long run is wanted (`LOOPSTORE_LONG`).
+pub fn is_long() -> bool {
+    std::env::var_os("LOOPSTORE_LONG").is_some()
+}
 
 /// A small deterministic generator (xorshift).
 pub struct Random(pub u64);
@@ -60,6 +78,8 @@ pub struct Agent {
     pub store: SqliteStore,
     pub session: SessionId,
     pub random: Random,
+    /// Tokens of each message.
+    pub said: std::cell::RefCell<Vec<u64>>,
 }
 
 impl Agent {
@@ -71,13 +91,14 @@ impl Agent {
     pub fn named(file: &std::path::Path, name: &str) -> Result<Self, Box<dyn std::error::Error>> {
         let store = SqliteStore::open(file)?;
         let id = SessionId::new(name)?;
-        store::write(&store, |write| {
+        loopstore::store::write(&store, |write| {
             session::create_session(write, &Session::new(id.clone(), "agent"), None, None)
         })?;
         Ok(Self {
             store,
             session: id,
             random: Random(0x9E37_79B9_7F4A_7C15),
+            said: Default::default(),
         })
     }
 
@@ -85,7 +106,7 @@ impl Agent {
         let id = |at: usize| LoopId::new(format!("loop-{at}"));
         let parent = at.checked_sub(1).map(id).transpose()?;
         let record = LoopRecord::new(id(at)?, parent);
-        store::write(&self.store, |write| {
+        loopstore::store::write(&self.store, |write| {
             let Some(row) = write.session(&self.session)? else {
                 return Err(StoreError::NoSession(self.session.to_string()));
             };
@@ -95,11 +116,13 @@ impl Agent {
     }
 
     pub fn append(&self, messages: Vec<Message>, turn: u32) -> Result<(), StoreError> {
-        let place = || TurnId::new("l", turn);
-        let messages = messages
-            .into_iter()
-            .map(|m| AgentMessage::from(m).in_turn(place()).into());
-        store::write(&self.store, |write| {
+        let place = |message| AgentMessage::from(message).in_turn(TurnId::new("l", turn));
+        let messages: Vec<AgentMessage> = messages.into_iter().map(place).collect();
+        self.said
+            .borrow_mut()
+            .extend(messages.iter().map(message_tokens));
+        let messages = messages.into_iter().map(Into::into);
+        loopstore::store::write(&self.store, |write| {
             let Some(row) = write.session(&self.session)? else {
                 return Err(StoreError::NoSession(self.session.to_string()));
             };

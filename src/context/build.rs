@@ -14,14 +14,16 @@ use crate::store::{
     StoreResult, StoredMessage, Turns,
 };
 
-/// Reads the context of a chain, and what it is made of.
+/// Reads the context of a chain and, if that is wanted, what it is made of.
 pub(crate) fn build(
     read: &dyn StoreRead,
     session: &SessionId,
     leaf: &LoopRow,
     chain: &Chain,
+    with_outline: bool,
 ) -> StoreResult<(Context, Outline)> {
     let mut builder = Builder::new(read, session.clone(), leaf.loop_id.clone());
+    builder.with_outline = with_outline;
     for link in chain.links.iter().skip(chain.start) {
         builder.add_loop(link)?;
     }
@@ -44,7 +46,7 @@ pub(super) fn outline_of<'a>(
     let mut outline = Outline::default();
     for link in links {
         let mut builder = Builder::new(read, SessionId::generate(), link.row.loop_id.clone());
-        builder.only_outline = true;
+        (builder.with_outline, builder.only_outline) = (true, true);
         builder.outline = outline;
         builder.add_loop(link)?;
         outline = builder.outline;
@@ -94,6 +96,7 @@ struct Builder<'a> {
     /// Of each message: the turn of the original, `None` for one of a summary.
     turns: Vec<Option<u32>>,
     outline: Outline,
+    with_outline: bool,
     /// The messages themselves are not wanted.
     only_outline: bool,
 }
@@ -125,6 +128,7 @@ impl<'a> Builder<'a> {
             context,
             turns: Vec::new(),
             outline: Outline::default(),
+            with_outline: false,
             only_outline: false,
         }
     }
@@ -246,8 +250,10 @@ impl Builder<'_> {
         place: Place,
     ) -> StoreResult<()> {
         let Place { block, seq, turn } = place;
-        self.outline
-            .add(link.row.key, part.section, block, seq, &stored);
+        if self.with_outline {
+            let section = part.section;
+            self.outline.add(link.row.key, section, block, seq, &stored);
+        }
         if self.only_outline {
             return Ok(());
         }

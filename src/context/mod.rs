@@ -208,7 +208,7 @@ pub fn build_context_from_session(
         )?;
         needed = too_large(chain.size(), options);
         if needed.is_none() {
-            let (context, outline) = build(read, session, &leaf, &chain)?;
+            let (context, outline) = build(read, session, &leaf, &chain, options.record)?;
             let moment = Moment {
                 session: owner.key,
                 leaf: leaf.key,
@@ -216,7 +216,8 @@ pub fn build_context_from_session(
                 older_loops: &plan.config.older_loops.to_string(),
                 counter: store.counter().name(),
             };
-            built = Some((context, row_of(&moment, outline)));
+            let manifest = options.record.then(|| row_of(&moment, outline));
+            built = Some((context, manifest));
         }
         Ok(())
     })?;
@@ -225,7 +226,7 @@ pub fn build_context_from_session(
     }
     let none = || StoreError::Invalid("the store did not run the read".into());
     let (mut context, manifest) = built.ok_or_else(none)?;
-    if options.record {
+    if let Some(manifest) = manifest {
         store.write(&mut |write| write.insert_manifest(&manifest).map(|_| ()))?;
         context.manifest = Some(manifest.manifest_id);
     }

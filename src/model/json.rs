@@ -4,6 +4,7 @@
 //! fields). `Extra` is what the objects of the interchange form carry besides their known fields,
 //! so that reading and writing a document gives it back. `json_object!` declares such an object.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use memchr::{memchr, memchr2};
@@ -292,6 +293,28 @@ impl Extra {
     }
 }
 
+/// The key of a field, borrowed where the text allows it: `Cow` itself always makes a copy.
+pub(crate) struct Key<'a>(pub(crate) Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Key<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Borrowed(key)))
+            }
+            fn visit_str<E>(self, key: &str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Owned(key.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -348,14 +371,14 @@ macro_rules! json_object {
                     ) -> Result<$name, A::Error> {
                         $( let mut $field: Option<$ty> = None; )*
                         let mut extra = $crate::model::json::Extra::default();
-                        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-                            match key.as_ref() {
+                        while let Some(key) = map.next_key::<$crate::model::json::Key<'de>>()? {
+                            match &*key.0 {
                                 $( $key => $crate::model::json::json_object!(
                                     @read $kind map, extra, $field, $key, $ty
                                 ), )*
                                 _ => {
                                     let value = map.next_value()?;
-                                    extra.insert(key, value);
+                                    extra.insert(key.0, value);
                                 }
                             }
                         }

@@ -5,6 +5,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::json::{Extra, Int, Json, json_object};
+use super::usual;
 
 json_object! {
     /// The turn that a message says it belongs to, as its source counted.
@@ -208,6 +209,9 @@ impl<'de> Deserialize<'de> for Content {
 impl Content {
     /// Reads a block; one of a known type with other fields than it should have is kept as it is.
     fn from_json(raw: Json) -> Self {
+        if let Some(content) = usual::block(raw.as_str()) {
+            return content;
+        }
         #[derive(Deserialize)]
         struct Tag {
             r#type: Option<String>,
@@ -567,6 +571,9 @@ impl WireMessage {
 
     /// Returns the unknown fields together with known ones that this role has no place for.
     fn leftover(self) -> Extra {
+        if self.is_spent() {
+            return self.extra;
+        }
         let mut extra = self.extra.clone();
         let rest = Self {
             role: String::new(),
@@ -581,6 +588,26 @@ impl WireMessage {
             }
         }
         extra
+    }
+
+    /// Whether every known field was taken out.
+    fn is_spent(&self) -> bool {
+        let texts = [
+            &self.stop_reason,
+            &self.model,
+            &self.provider,
+            &self.tool_call_id,
+            &self.tool_name,
+            &self.error_message,
+            &self.kind,
+        ];
+        texts.iter().all(|text| text.is_none())
+            && self.content.is_none()
+            && self.usage.is_none()
+            && self.is_error.is_none()
+            && self.timestamp.is_none()
+            && self.turn_id.is_none()
+            && self.data.is_none()
     }
 
     fn from_message(message: &AgentMessage) -> WireRef<'_> {

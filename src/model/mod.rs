@@ -10,6 +10,7 @@ mod message;
 mod session;
 mod time;
 mod turn_map;
+pub(crate) mod usual;
 
 pub use block::{CompactedSection, CompactionBlock, TurnRange};
 pub use ids::{InvalidId, LoopId, SessionId};

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::{StoreError, StoreResult};
 use super::rows::{Blob, StoredMessage};
-use crate::model::{AgentMessage, Content, Image, Json, Message, Role};
+use crate::model::{AgentMessage, Content, Image, Json, Message, Role, usual};
 use crate::tokens::TokenCounter;
 
 /// Texts shorter than this stay in the JSON: parsing them costs less than another column.
@@ -74,8 +74,11 @@ pub fn decode(stored: StoredMessage, blob: &mut FindBlob<'_>) -> StoreResult<Age
     let Some(head) = stored.head else {
         return Ok(AgentMessage::extension("removed", Json::null()));
     };
-    let mut message: AgentMessage = serde_json::from_str(&head)
-        .map_err(|error| StoreError::Damaged(format!("a message is no message: {error}")))?;
+    let mut message = match usual::message(&head) {
+        Some(message) => message,
+        None => serde_json::from_str(&head)
+            .map_err(|error| StoreError::Damaged(format!("a message is no message: {error}")))?,
+    };
     if let Some(inner) = message.message_mut() {
         let content = inner.content_mut();
         if let (Some(at), Some(text)) = (stored.text_block, stored.text) {

@@ -11,6 +11,8 @@
 //! renews as before. A clock that goes forward may free a lease early; the token then keeps the
 //! old holder from writing.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use super::error::{StoreError, StoreResult};
 use super::{LoopKey, StoreRead, StoreWrite};
 use crate::model::Time;
@@ -74,7 +76,11 @@ pub enum Taking {
 
 /// Returns milliseconds since the epoch.
 pub(crate) fn now() -> i64 {
-    Time::now().millis().unwrap_or_default()
+    // Every append asks: no text is made of it and read again.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
 }
 
 /// Takes the lease of a loop for `ttl` milliseconds, if nobody holds it.

@@ -47,7 +47,7 @@ fn note(row: &Fields<'_, '_>) -> StoreResult<Note> {
 
 fn usage_row(row: &Fields<'_, '_>) -> StoreResult<UsageRow> {
     // What others reported may be anything; a cast saturates.
-    let sum = |column: &str| row.get::<f64>(column).map(|sum| sum as u64);
+    let sum = |column: &'static str| row.get::<f64>(column).map(|sum| sum as u64);
     Ok(UsageRow {
         loop_id: row.get("loop_id")?,
         model: row.get("model")?,

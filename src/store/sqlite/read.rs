@@ -1,5 +1,6 @@
 //! Reading rows.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
@@ -36,20 +37,21 @@ fn span(owner: i64, range: &Range<u32>) -> Option<(i64, i64)> {
 const SESSION: &str = "SELECT key, session_id, agent_id, title, created_at, last_active_at,
     current_loop, tick, source, meta FROM sessions";
 
-const LOOP_COLUMNS: &str = "l.key, l.session, l.loop_id, l.parent, l.parent_loop_id, l.parent_turn,
-    l.kind, l.status, l.started_at, l.ended_at, l.tick, l.next_seq, l.sealed_seq, l.turns,
-    l.complete, l.messages, l.tokens, l.bytes, l.system_tokens, l.generation, l.last_turn_index,
-    l.open_calls, l.chain";
+// Columns stand in the order in which `loop_row` and its like read them.
+const LOOP_COLUMNS: &str = "l.open_calls, l.parent_loop_id, l.key, l.session, l.loop_id, l.parent,
+    l.parent_turn, l.kind, l.status, l.started_at, l.ended_at, l.tick, l.next_seq, l.sealed_seq,
+    l.turns, l.complete, l.messages, l.tokens, l.bytes, l.system_tokens, l.generation,
+    l.last_turn_index, l.chain";
 
 const TURN: &str = "SELECT id, first_seq, messages, prompts, tokens, bytes, turn_index, answered,
     answers, tick, started_at, ended_at FROM turns";
 
-pub(super) const RUN_COLUMNS: &str = "key, session, run_id, loop, turns, tick, trigger, strategy,
-    round, outcome, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
+pub(super) const RUN_COLUMNS: &str = "outcome, key, session, run_id, loop, turns, tick, trigger,
+    strategy, round, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
     bytes_before, bytes_after, messages_before, messages_after, started_at, duration_ms, config,
     usage, plan, record, events";
 
-pub(super) const BLOCK_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.kind, b.extends,
+pub(super) const BLOCK_COLUMNS: &str = "b.kind, b.key, b.loop, b.generation, b.run, b.extends,
     b.first_start, b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end,
     b.through, b.tokens_covered, b.tokens_block, b.bytes_block, b.messages_block, b.strategy,
     b.shaping, b.created_at, b.extra";
@@ -61,27 +63,73 @@ pub(super) const MANIFEST_COLUMNS: &str = "key, manifest_id, session, loop, tick
 pub(super) type StoredPart = (i64, String, Option<i64>, Option<u32>, Option<u32>, u64);
 
 /// A row read by column name, with damage reported instead of passed on.
-pub(super) struct Fields<'r, 's>(pub(super) &'r Row<'s>);
+pub(super) struct Fields<'r, 's> {
+    row: &'r Row<'s>,
+    places: &'r Places,
+}
+
+/// Where the columns of a query stand.
+///
+/// SQLite hands out names as C strings, and to look through those of a row for each value was a third of
+/// a build. So the first row notes what was asked for in which order, and the others find it by that.
+#[derive(Default)]
+struct Places {
+    known: RefCell<Vec<(&'static str, usize)>>,
+    /// How many values were asked of this row.
+    asked: Cell<usize>,
+}
+
+impl Places {
+    /// Returns the place of a column, if the row before was asked for it at this point.
+    fn known(&self, column: &'static str) -> Option<usize> {
+        let known = self.known.borrow();
+        let (name, at) = known.get(self.asked.get())?;
+        std::ptr::eq(*name, column).then_some(*at)
+    }
+
+    /// Looks a column up. Most statements select in the order in which is read: the one after the last
+    /// is tried first.
+    fn find(&self, row: &Row<'_>, column: &'static str) -> rusqlite::Result<usize> {
+        let statement = row.as_ref();
+        let mut known = self.known.borrow_mut();
+        known.truncate(self.asked.get());
+        let next = known.last().map_or(0, |(_, at)| at + 1);
+        let is_next = statement.column_name(next).is_ok_and(|name| name == column);
+        let at = match is_next {
+            true => next,
+            false => statement.column_index(column)?,
+        };
+        known.push((column, at));
+        Ok(at)
+    }
+}
 
 impl Fields<'_, '_> {
-    pub(super) fn get<T: FromSql>(&self, column: &str) -> StoreResult<T> {
-        self.0.get(column).map_err(|error| match error {
+    pub(super) fn get<T: FromSql>(&self, column: &'static str) -> StoreResult<T> {
+        let places = self.places;
+        let at = match places.known(column) {
+            Some(at) => Ok(at),
+            None => places.find(self.row, column),
+        };
+        places.asked.set(places.asked.get() + 1);
+        let value = at.and_then(|at| self.row.get(at));
+        value.map_err(|error| match error {
             rusqlite::Error::SqliteFailure(..) => from_sqlite(error),
             _ => StoreError::Damaged(error.to_string()),
         })
     }
 
-    pub(super) fn unsigned(&self, column: &str) -> StoreResult<u64> {
+    pub(super) fn unsigned(&self, column: &'static str) -> StoreResult<u64> {
         let value: i64 = self.get(column)?;
         u64::try_from(value).map_err(|_| StoreError::Damaged(format!("{column} is {value}")))
     }
 
-    pub(super) fn small(&self, column: &str) -> StoreResult<u32> {
+    pub(super) fn small(&self, column: &'static str) -> StoreResult<u32> {
         let value: i64 = self.get(column)?;
         u32::try_from(value).map_err(|_| StoreError::Damaged(format!("{column} is {value}")))
     }
 
-    pub(super) fn maybe_small(&self, column: &str) -> StoreResult<Option<u32>> {
+    pub(super) fn maybe_small(&self, column: &'static str) -> StoreResult<Option<u32>> {
         let value: Option<i64> = self.get(column)?;
         value
             .map(u32::try_from)
@@ -89,7 +137,7 @@ impl Fields<'_, '_> {
             .map_err(|_| StoreError::Damaged(format!("{column} is {value:?}")))
     }
 
-    fn turns(&self, first: &str, last: &str) -> StoreResult<Option<Turns>> {
+    fn turns(&self, first: &'static str, last: &'static str) -> StoreResult<Option<Turns>> {
         Ok(match (self.maybe_small(first)?, self.maybe_small(last)?) {
             (Some(first), Some(last)) => Some(Turns { first, last }),
             _ => None,
@@ -227,13 +275,14 @@ fn message_size(row: &Fields<'_, '_>) -> StoreResult<MessageSize> {
 }
 
 pub(super) fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
-    let size = |tokens: &str, bytes: &str, messages: &str| -> StoreResult<Size> {
-        Ok(Size {
-            tokens: row.unsigned(tokens)?,
-            bytes: row.unsigned(bytes)?,
-            messages: row.unsigned(messages)?,
-        })
-    };
+    let size =
+        |tokens: &'static str, bytes: &'static str, messages: &'static str| -> StoreResult<Size> {
+            Ok(Size {
+                tokens: row.unsigned(tokens)?,
+                bytes: row.unsigned(bytes)?,
+                messages: row.unsigned(messages)?,
+            })
+        };
     let outcome: String = row.get("outcome")?;
     Ok(RunRow {
         key: RunKey(row.get("key")?),
@@ -325,7 +374,7 @@ fn block_message(row: &Fields<'_, '_>) -> StoreResult<BlockMessage> {
 }
 
 fn coverage_row(row: &Fields<'_, '_>) -> StoreResult<CoverageRow> {
-    let pair = |from: &str, to: &str| -> StoreResult<Option<(u32, u32)>> {
+    let pair = |from: &'static str, to: &'static str| -> StoreResult<Option<(u32, u32)>> {
         Ok(row.turns(from, to)?.map(|range| (range.first, range.last)))
     };
     let disposition: String = row.get("disposition")?;
@@ -377,8 +426,10 @@ impl Reader<'_> {
     ) -> StoreResult<()> {
         let mut statement = self.connection.prepare_cached(sql).map_err(from_sqlite)?;
         let mut rows = statement.query(params).map_err(from_sqlite)?;
+        let places = &Places::default();
         while let Some(row) = rows.next().map_err(from_sqlite)? {
-            if visit(from_row(&Fields(row))?)?.is_break() {
+            places.asked.set(0);
+            if visit(from_row(&Fields { row, places })?)?.is_break() {
                 break;
             }
         }
@@ -522,8 +573,8 @@ impl StoreRead for Reader<'_> {
             return Ok(());
         };
         self.each(
-            "SELECT id, turn, role, tick, tokens, bytes, lines, created_at, body_block, origin,
-                 salt, digest, chain, head, body
+            "SELECT lines, id, turn, tick, role, tokens, bytes, body_block, salt, digest, head,
+                 body, created_at, origin, chain
              FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             [first, last],
             message_row,
@@ -653,7 +704,7 @@ impl StoreRead for Reader<'_> {
 
     fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>> {
         self.all(
-            "SELECT section, replaces, role, tokens, bytes, body_block, salt, digest, head, body
+            "SELECT role, tokens, bytes, body_block, salt, digest, head, body, section, replaces
              FROM block_messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             [packed(block.0, 0), packed(block.0, u32::MAX)],
             block_message,

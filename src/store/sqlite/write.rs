@@ -133,6 +133,26 @@ impl StoreWrite for Reader<'_> {
     }
 
     fn update_session(&mut self, row: &SessionRow) -> StoreResult<()> {
+        // What an append changes. Writing `meta` again would parse it again too, for an index.
+        let only_went_on = self.run(
+            "UPDATE sessions SET last_active_at = ?5, current_loop = ?6, tick = ?7
+             WHERE key = ?1 AND agent_id IS ?2 AND title IS ?3 AND created_at IS ?4
+                 AND source IS ?8 AND meta = ?9",
+            params![
+                row.key.0,
+                row.agent_id,
+                row.title,
+                row.created_at,
+                row.last_active_at,
+                row.current_loop.map(|key| key.0),
+                row.tick,
+                row.source,
+                row.meta,
+            ],
+        )?;
+        if only_went_on == 1 {
+            return Ok(());
+        }
         self.run(
             "UPDATE sessions SET agent_id = ?2, title = ?3, created_at = ?4, last_active_at = ?5,
                  current_loop = ?6, tick = ?7, source = ?8, meta = ?9
@@ -178,31 +198,45 @@ impl StoreWrite for Reader<'_> {
 
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()> {
         let totals = &row.totals;
+        let values = params![
+            row.key.0,
+            row.kind,
+            LoopStatus::as_str(&row.status),
+            row.started_at,
+            row.ended_at,
+            totals.next_seq,
+            totals.sealed_seq,
+            totals.turns,
+            totals.complete,
+            signed(totals.messages)?,
+            signed(totals.tokens)?,
+            signed(totals.bytes)?,
+            signed(totals.system_tokens)?,
+            totals.generation,
+            totals.last_turn_index,
+            open_calls(totals)?,
+            totals.chain,
+        ];
+        // What an append changes. Writing the status again would take the loop out of an index and
+        // put it back.
+        let only_went_on = self.run(
+            "UPDATE loops SET next_seq = ?6, sealed_seq = ?7, turns = ?8, complete = ?9,
+                 messages = ?10, tokens = ?11, bytes = ?12, system_tokens = ?13,
+                 last_turn_index = ?15, open_calls = ?16, chain = ?17
+             WHERE key = ?1 AND kind = ?2 AND status = ?3 AND started_at IS ?4 AND ended_at IS ?5
+                 AND generation = ?14",
+            values,
+        )?;
+        if only_went_on == 1 {
+            return Ok(());
+        }
         self.run(
             "UPDATE loops SET kind = ?2, status = ?3, started_at = ?4, ended_at = ?5,
                  next_seq = ?6, sealed_seq = ?7, turns = ?8, complete = ?9, messages = ?10,
                  tokens = ?11, bytes = ?12, system_tokens = ?13, generation = ?14,
                  last_turn_index = ?15, open_calls = ?16, chain = ?17
              WHERE key = ?1",
-            params![
-                row.key.0,
-                row.kind,
-                LoopStatus::as_str(&row.status),
-                row.started_at,
-                row.ended_at,
-                totals.next_seq,
-                totals.sealed_seq,
-                totals.turns,
-                totals.complete,
-                signed(totals.messages)?,
-                signed(totals.tokens)?,
-                signed(totals.bytes)?,
-                signed(totals.system_tokens)?,
-                totals.generation,
-                totals.last_turn_index,
-                open_calls(totals)?,
-                totals.chain,
-            ],
+            values,
         )?;
         Ok(())
     }

@@ -1,0 +1,361 @@
+//! The hot paths beside the bare ceiling, in one run: `cargo bench --bench ceiling`.
+//!
+//! The ceiling (`bare.rs`) puts the same bytes through plain rusqlite: the same tables, rows, counters,
+//! digests and indexes, prepared statements, no model, no triggers. Both sides go on in turns, turn by
+//! turn or build by build, so that a machine that becomes slower does so for both. Only the ratios mean
+//! anything. `LOOPSTORE_QUICK=1` is a short run, `LOOPSTORE_LONG=1` goes on to a million messages.
+
+mod bare;
+mod plain;
+
+#[path = "../workload/mod.rs"]
+mod workload;
+
+use std::fs::File;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bare::{Bare, Form, Reader};
+use loopstore::store::{self, StoreRead, StoreResult, StoreWrite};
+use loopstore::*;
+use plain::{Plain, timed};
+use workload::growth::{self, Aged};
+use workload::store::Recorded;
+use workload::turns::{Turns, of_messages};
+use workload::{Outcome, is_long, is_quick, judge, median};
+
+/// How many turns are appended, and how often all else is done.
+fn rounds() -> usize {
+    if is_quick() { 60 } else { 400 }
+}
+
+/// Ours against one or two others, turn by turn.
+struct Race {
+    ours: Vec<Duration>,
+    bare: Vec<Duration>,
+    lines: Vec<Duration>,
+}
+
+/// Appends the same turns to a store, to a bare database and to a file of JSON lines.
+fn append(folder: &Path, durability: Durability, form: Form) -> Outcome<Race> {
+    let word = if durability == Durability::Full {
+        "full"
+    } else {
+        "normal"
+    };
+    let file = |name: &str| folder.join(format!("{name}-{word}"));
+    let mut ours = Recorded::create(&file("ours"), durability)?;
+    let mut bare = Bare::create(&file("bare"), &file("ours"), word, form)?;
+    let mut lines = File::create(file("lines"))?;
+    let mut race = Race {
+        ours: Vec::new(),
+        bare: Vec::new(),
+        lines: Vec::new(),
+    };
+    let mut turns = Turns::new(1);
+    for _ in 0..rounds() {
+        if turns.begins() {
+            ours.start()?;
+            bare.start()?;
+        }
+        let turn = turns.next_turn();
+        let plain: Vec<Plain> = turn.iter().map(Plain::of).collect::<Outcome<_>>()?;
+        let copy = plain.clone();
+        race.lines.push(timed(|| write_lines(&mut lines, &copy))?.0);
+        race.ours.push(ours.append(turn)?);
+        race.bare.push(timed(|| bare.append(plain))?.0);
+    }
+    Ok(race)
+}
+
+/// Appends lines, and waits for the disk.
+fn write_lines(file: &mut File, turn: &[Plain]) -> Outcome<()> {
+    let mut bytes = Vec::new();
+    for message in turn {
+        serde_json::to_writer(&mut bytes, message)?;
+        bytes.push(b'\n');
+    }
+    file.write_all(&bytes)?;
+    Ok(file.sync_data()?)
+}
+
+fn appends(folder: &Path, met: &mut bool) -> Outcome<()> {
+    let race = append(folder, Durability::Full, Form::Packed)?;
+    let [ours, bare, lines] = [&race.ours, &race.bare, &race.lines].map(|of| middle(of));
+    println!("append, FULL: {ours:.3} ms, packed {bare:.3}, JSON lines {lines:.3}");
+    judge("1 append FULL / packed", ours / bare, 1.25, met);
+    judge("1 append FULL / JSON lines", ours / lines, 1.05, met);
+    let race = append(folder, Durability::Normal, Form::Split)?;
+    let (ours, bare) = (middle(&race.ours), middle(&race.bare));
+    println!("append, NORMAL: {ours:.3} ms, split {bare:.3}");
+    judge("2 append NORMAL / split", ours / bare, 1.4, met);
+    let mut sorted = race.ours;
+    sorted.sort();
+    let late = sorted[sorted.len() * 99 / 100].as_secs_f64() * 1e3;
+    judge("2 append NORMAL, p99 / median", late / ours, 10.0, met);
+    Ok(())
+}
+
+fn middle(times: &[Duration]) -> f64 {
+    median(times.iter().copied())
+}
+
+/// A session whose context is the last 40 turns and the summaries of three loops.
+fn session(file: &Path) -> Outcome<Recorded> {
+    let mut ours = Recorded::create(file, Durability::Normal)?;
+    let mut turns = Turns::new(2);
+    let kept = 40;
+    let all = 3 * workload::turns::IN_A_LOOP + kept;
+    ours.fill((0..all).map(|_| turns.next_turn()).collect())?;
+    let config = CompactionConfig {
+        keep_recent: KeepRecent::Turns(kept),
+        recent_window: RecentWindow::CurrentLoop,
+        ..CompactionConfig::default()
+    };
+    ours.compact(config, CompactTrigger::Length)?;
+    Ok(ours)
+}
+
+/// Reads what the context is made of, and parses nothing.
+fn raw(ours: &Recorded) -> Outcome<Vec<(String, String)>> {
+    let mut messages = Vec::new();
+    store::read(&ours.store, |read| {
+        let owner = read.session(&ours.session)?;
+        let leaf = owner.and_then(|owner| owner.current_loop);
+        let leaf = leaf.ok_or_else(|| StoreError::Invalid("no loop".into()))?;
+        let chain = store::in_force::chain(read, leaf, Default::default())?;
+        let mut keep = |stored: store::StoredMessage| {
+            let (head, text) = (stored.head, stored.text);
+            messages.push((head.unwrap_or_default(), text.unwrap_or_default()));
+        };
+        for link in chain {
+            let block = link.block.filter(|block| block.layout.recent.is_none());
+            if let Some(block) = block {
+                let own = read.block_messages(block.key)?;
+                own.into_iter().filter_map(|m| m.body).for_each(&mut keep);
+                continue;
+            }
+            read.messages(link.row.key, 0..link.end_seq, &mut |row| {
+                keep(row.body);
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(())
+    })?;
+    Ok(messages)
+}
+
+fn builds(folder: &Path, met: &mut bool) -> Outcome<()> {
+    let file = folder.join("build");
+    let ours = session(&file)?;
+    let bare = Reader::open(&file)?;
+    let mut times: [Vec<Duration>; 7] = Default::default();
+    for _ in 0..rounds() {
+        let (took, context) = timed(|| ours.build())?;
+        let (bare_took, messages) = timed(|| bare.build())?;
+        same(context.messages.len(), messages.len())?;
+        let (raw_took, messages) = timed(|| raw(&ours))?;
+        let (bytes_took, bytes) = timed(|| bare.raw())?;
+        same(messages.len(), bytes.len())?;
+        let (total_took, ()) = timed(|| total(&ours))?;
+        for (times, took) in times
+            .iter_mut()
+            .zip([took, bare_took, raw_took, bytes_took, total_took])
+        {
+            times.push(took);
+        }
+    }
+    let (bytes, messages) = (ours.build()?.bytes, ours.build()?.messages.len());
+    drop((ours, bare));
+    for _ in 0..rounds() / 4 {
+        times[5].push(cold(&file, || {
+            Recorded::of(open(&file)?, id()?).build().map(|_| ())
+        })?);
+        times[6].push(cold(&file, || Reader::open(&file)?.build().map(|_| ()))?);
+    }
+    let [build, split, raw, alone, total, cold, cold_split] = times.map(|times| middle(&times));
+    println!(
+        "build of {messages} messages, {} KB: {build:.3} ms, split {split:.3}; raw {raw:.3}, bytes \
+         {alone:.3}; cold {cold:.3}, split {cold_split:.3}",
+        bytes / 1_000
+    );
+    judge("4 build, parsed / split", build / split, 1.3, met);
+    judge("5 build, raw / bytes alone", raw / alone, 1.5, met);
+    judge(
+        "10 open and build, cold / split",
+        cold / cold_split,
+        1.3,
+        met,
+    );
+    judge("13 token total of a context, us", total * 1e3, 15.0, met);
+    Ok(())
+}
+
+fn id() -> Outcome<SessionId> {
+    Ok(SessionId::new("session")?)
+}
+
+fn open(file: &Path) -> Outcome<SqliteStore> {
+    let options = SqliteOptions::new().durability(Durability::Normal);
+    Ok(SqliteStore::open_with(file, options)?)
+}
+
+fn same(ours: usize, bare: usize) -> Outcome<()> {
+    match ours == bare {
+        true => Ok(()),
+        false => Err(format!("{ours} messages, the ceiling reads {bare}").into()),
+    }
+}
+
+/// Asks the trigger, which does not fire: what the context has is all that is read.
+fn total(ours: &Recorded) -> Outcome<()> {
+    let window = ContextConfig {
+        max_context_tokens: 1 << 40,
+        ..ContextConfig::default()
+    };
+    let request = CompactRequest {
+        window,
+        ..CompactRequest::default()
+    };
+    let report = compact_session_loops(&ours.store, &ours.session, &request)?;
+    match report.outcome == orchestrate::CompactOutcome::NotNeeded {
+        true => Ok(()),
+        false => Err("the trigger fired".into()),
+    }
+}
+
+/// Runs `work` after the system forgot the file.
+fn cold(file: &Path, work: impl FnOnce() -> Outcome<()>) -> Outcome<Duration> {
+    let opened = File::open(file)?;
+    opened.sync_all()?;
+    rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed)?;
+    Ok(timed(work)?.0)
+}
+
+/// A store that says how long its last write took, in nanoseconds.
+struct Watched<'a>(&'a SqliteStore, AtomicU64);
+
+impl SessionStore for Watched<'_> {
+    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
+        self.0.read(work)
+    }
+
+    fn write(
+        &self,
+        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        let begun = Instant::now();
+        self.0.write(work)?;
+        let took = begun.elapsed().as_nanos() as u64;
+        self.1.store(took, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn counter(&self) -> &dyn TokenCounter {
+        self.0.counter()
+    }
+}
+
+/// Compacts again and again, and writes the same rows to the bare database.
+fn compactions(folder: &Path, met: &mut bool) -> Outcome<()> {
+    let (file, bare_file) = (folder.join("compact"), folder.join("compact-bare"));
+    let mut ours = session(&file)?;
+    let mut bare = Bare::create(&bare_file, &file, "normal", Form::Split)?;
+    bare.start()?;
+    let reader = Reader::open(&file)?;
+    let request = CompactRequest {
+        trigger: CompactTrigger::Length,
+        ..CompactRequest::default()
+    };
+    let mut turns = Turns::new(4);
+    let (mut times, mut bare_times) = (Vec::new(), Vec::new());
+    for _ in 0..rounds() / 4 {
+        ours.fill((0..12).map(|_| turns.next_turn()).collect())?;
+        let before = reader.newest()?;
+        let watched = Watched(&ours.store, AtomicU64::new(0));
+        let report = compact_session_loops(&watched, &ours.session, &request)?;
+        if report.outcome != orchestrate::CompactOutcome::Committed {
+            return Err(format!("not compacted: {report:?}").into());
+        }
+        times.push(Duration::from_nanos(watched.1.into_inner()));
+        let rows = reader.since(&before)?;
+        bare_times.push(timed(|| bare.insert(&rows))?.0);
+    }
+    let (write, alone) = (middle(&times), middle(&bare_times));
+    println!("compaction write: {write:.3} ms, the same rows {alone:.3}");
+    judge("7 compaction write / same rows", write / alone, 1.3, met);
+    Ok(())
+}
+
+/// What does not depend on how much there is.
+fn growth(folder: &Path, met: &mut bool) -> Outcome<()> {
+    let (few, many) = match (is_quick(), is_long()) {
+        (true, _) => (1_000, 10_000),
+        (false, true) => (10_000, 1_000_000),
+        (false, false) => (10_000, 100_000),
+    };
+    let rounds = if is_quick() { 8 } else { 24 };
+    let mut young = Aged::giant(&folder.join("young"), few)?;
+    let mut old = Aged::giant(&folder.join("old"), many)?;
+    let ratios = growth::compare(&mut young, &mut old, rounds)?;
+    println!("{few} and {many} messages");
+    judge("3 append, many messages / few", ratios.append, 1.2, met);
+    judge("6 build, many messages / few", ratios.build, 1.15, met);
+    judge(
+        "7 compaction, many messages / few",
+        ratios.compact,
+        1.2,
+        met,
+    );
+    let loops = if is_quick() { 1_000 } else { 10_000 };
+    let few = Aged::of_loops(&folder.join("few-loops"), 8)?;
+    let many = Aged::of_loops(&folder.join("loops"), loops)?;
+    let ratio = growth::builds(&few, &many, rounds)?;
+    judge("6 build, many loops / few", ratio, 1.15, met);
+    let once = Aged::of_generations(&folder.join("once"), 1)?;
+    let often = Aged::of_generations(&folder.join("often"), 200)?;
+    let ratio = growth::builds(&once, &often, rounds)?;
+    judge("6 build, 200 generations / 1", ratio, 1.15, met);
+    Ok(())
+}
+
+/// How large the database is beside the JSON lines of the same messages.
+fn size(folder: &Path, met: &mut bool) -> Outcome<()> {
+    let file = folder.join("size");
+    let mut turns = Turns::new(5);
+    let turns = of_messages(&mut turns, 10_000);
+    let mut lines = 0;
+    for message in turns.iter().flatten() {
+        lines += serde_json::to_string(message)?.len() + 1;
+    }
+    let mut ours = Recorded::create(&file, Durability::Normal)?;
+    ours.fill(turns)?;
+    drop(ours);
+    let stored = std::fs::metadata(&file)?.len();
+    judge(
+        "9 size / JSON lines",
+        stored as f64 / lines as f64,
+        1.08,
+        met,
+    );
+    Ok(())
+}
+
+fn run() -> Outcome<bool> {
+    let folder = tempfile::tempdir()?;
+    let mut met = true;
+    appends(folder.path(), &mut met)?;
+    builds(folder.path(), &mut met)?;
+    compactions(folder.path(), &mut met)?;
+    size(folder.path(), &mut met)?;
+    growth(folder.path(), &mut met)?;
+    Ok(met)
+}
+
+fn main() -> ExitCode {
+    workload::exit(run())
+}

@@ -1,0 +1,171 @@
+//! Instructions of the hot paths, counted by valgrind: `cargo bench --bench instructions`.
+//!
+//! Times differ from run to run, instructions hardly: a path that needs over 5 % more than
+//! `baseline.toml` says is slower by something that somebody wrote. Each path runs in a process of its
+//! own under callgrind, which counts only while `measured` runs. What is counted is given: the messages,
+//! their order, the number of rounds. Salts, ids and hash seeds are random, but their bytes cost the same
+//! whatever they are, up to some thousandths. A compiler or a processor of another kind may need a new
+//! baseline: `LOOPSTORE_BASELINE=write cargo bench --bench instructions`.
+
+#[allow(dead_code)]
+#[path = "../import/transcripts.rs"]
+mod transcripts;
+#[path = "../workload/mod.rs"]
+mod workload;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use loopstore::import::{ImportOptions, import_paths};
+use loopstore::*;
+use workload::store::Recorded;
+use workload::turns::Turns;
+use workload::{Outcome, judge};
+
+/// Says to a process which path to run; the folder follows as an argument.
+const PATH: &str = "LOOPSTORE_BENCH_PATH";
+const BASELINE: &str = "benches/instructions/baseline.toml";
+const PATHS: [&str; 5] = ["append", "build", "compact", "import", "trigger"];
+/// How many times the baseline a path may need.
+const BOUND: f64 = 1.05;
+
+type Result<T> = Outcome<T>;
+/// Thousands of instructions of each path.
+type Counts = BTreeMap<String, u64>;
+
+/// Only what runs within is counted.
+#[inline(never)]
+fn measured(work: &mut dyn FnMut() -> Outcome<()>) -> Outcome<()> {
+    std::hint::black_box(work())
+}
+
+/// A session of a loop and a half, of which the first is compacted.
+fn session(folder: &Path, turns: &mut Turns) -> Outcome<Recorded> {
+    let mut recorded = Recorded::create(&folder.join("some.db"), Durability::Normal)?;
+    recorded.fill((0..96).map(|_| turns.next_turn()).collect())?;
+    recorded.compact(CompactionConfig::default(), CompactTrigger::Length)?;
+    recorded.fill((0..40).map(|_| turns.next_turn()).collect())?;
+    Ok(recorded)
+}
+
+fn path(name: &str, folder: &Path) -> Outcome<()> {
+    if name == "import" {
+        return import(folder);
+    }
+    let mut turns = Turns::new(7);
+    let mut recorded = session(folder, &mut turns)?;
+    match name {
+        "append" => {
+            let next: Vec<_> = (0..20).map(|_| turns.next_turn()).collect();
+            for turn in next {
+                let mut turn = Some(turn);
+                measured(&mut || {
+                    recorded.append(turn.take().unwrap_or_default())?;
+                    Ok(())
+                })?;
+            }
+        }
+        "build" => {
+            // The first one opens a connection.
+            recorded.build()?;
+            measured(&mut || (0..5).try_for_each(|_| recorded.build().map(|_| ())))?;
+        }
+        "compact" => {
+            let config = CompactionConfig::default();
+            measured(&mut || recorded.compact(config.clone(), CompactTrigger::Length))?;
+        }
+        "trigger" => {
+            let request = CompactRequest::default();
+            measured(&mut || {
+                for _ in 0..20 {
+                    compact_session_loops(&recorded.store, &recorded.session, &request)?;
+                }
+                Ok(())
+            })?;
+        }
+        other => return Err(format!("no path `{other}`").into()),
+    }
+    Ok(())
+}
+
+/// Imports a transcript.
+fn import(folder: &Path) -> Outcome<()> {
+    let files = folder.join("transcripts");
+    transcripts::generate(&files, 300_000, 300_000)?;
+    let store = SqliteStore::open(folder.join("imported.db"))?;
+    let options = ImportOptions::default();
+    let report = import_paths(&store, &[files], &options, &mut |_| ())?;
+    match report.skipped.first() {
+        None => Ok(()),
+        Some(skipped) => Err(skipped.reason.clone().into()),
+    }
+}
+
+/// Runs a path under callgrind; returns thousands of instructions.
+fn count(name: &str) -> Outcome<u64> {
+    let folder = tempfile::tempdir()?;
+    let out = folder.path().join("counts");
+    let process = Command::new("valgrind")
+        .args(["--tool=callgrind", "-q"])
+        // An import works on several threads: there all is counted, from the program's start.
+        .args((name != "import").then_some("--toggle-collect=*measured*"))
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(std::env::current_exe()?)
+        .arg(folder.path())
+        .env(PATH, name)
+        .stdin(Stdio::null())
+        .status();
+    let process = process.map_err(|error| format!("valgrind is needed: {error}"))?;
+    if !process.success() {
+        return Err(format!("{name} failed").into());
+    }
+    let text = std::fs::read_to_string(&out)?;
+    let total = |line: &str| {
+        let line = line
+            .strip_prefix("totals:")
+            .or_else(|| line.strip_prefix("summary:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    let counts = text.lines().filter_map(total);
+    let most = counts.max().filter(|count| *count > 0);
+    Ok(most.ok_or("callgrind counted nothing")? / 1_000)
+}
+
+fn run() -> Outcome<bool> {
+    if let Ok(name) = std::env::var(PATH) {
+        let folder = std::env::args_os().nth(1).ok_or("no folder")?;
+        path(&name, Path::new(&folder))?;
+        return Ok(true);
+    }
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(BASELINE);
+    let baseline: Counts = match std::fs::read_to_string(&file) {
+        Ok(text) => toml::from_str(&text)?,
+        Err(_) => Counts::new(),
+    };
+    let is_new = std::env::var("LOOPSTORE_BASELINE").is_ok_and(|word| word == "write");
+    let (mut counts, mut met) = (Counts::new(), true);
+    for name in PATHS {
+        let thousands = count(name)?;
+        println!("{name}: {thousands} thousand instructions");
+        if let (Some(before), false) = (baseline.get(name), is_new) {
+            let ratio = thousands as f64 / *before as f64;
+            judge(&format!("{name} / baseline"), ratio, BOUND, &mut met);
+        } else if !is_new {
+            return Err(format!("{BASELINE} says nothing of {name}").into());
+        }
+        counts.insert(name.to_owned(), thousands);
+    }
+    if is_new {
+        let mut text = String::from("# Thousands of instructions; written by the benchmark.\n");
+        for (name, thousands) in counts {
+            text.push_str(&format!("{name} = {thousands}\n"));
+        }
+        std::fs::write(&file, text)?;
+    }
+    Ok(met)
+}
+
+fn main() -> ExitCode {
+    workload::exit(run())
+}

@@ -1,0 +1,127 @@
+//! Peak memory of what goes through a lot: `cargo bench --bench memory`.
+//!
+//! Each task runs in a process of its own over one giant session of 20,000 messages, 70 MB
+//! (`LOOPSTORE_MESSAGES` for another number), and says the most memory that it ever had. What a task
+//! returns counts; what it goes through must not. A search, an export in lines, an import and a
+//! verification stay under a bound whatever there is; a build may hold its context three times.
+
+#[path = "../workload/mod.rs"]
+mod workload;
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use loopstore::export::{ExportForm, export};
+use loopstore::import::{ImportOptions, import_paths};
+use loopstore::inspect::verify;
+use loopstore::search::{SearchQuery, index, search};
+use loopstore::*;
+use workload::turns::{Turns, of_messages};
+use workload::{Outcome, judge, peak_memory, store::Recorded};
+
+/// Says to a process what to do; the folder follows as an argument.
+const TASK: &str = "LOOPSTORE_BENCH_TASK";
+const TASKS: [&str; 6] = ["nothing", "build", "search", "export", "import", "verify"];
+/// MiB beyond those of a process that does nothing.
+const BOUND: f64 = 100.0;
+
+fn messages() -> usize {
+    let given = std::env::var("LOOPSTORE_MESSAGES").ok();
+    given.and_then(|n| n.parse().ok()).unwrap_or(20_000)
+}
+
+fn id() -> Outcome<SessionId> {
+    Ok(SessionId::new("session")?)
+}
+
+/// Does one task in this process; returns the bytes that it gave back.
+fn task(name: &str, folder: &Path) -> Outcome<u64> {
+    let lines = folder.join("lines").join("session.jsonl");
+    if name == "import" {
+        let store = SqliteStore::open(folder.join("imported.db"))?;
+        let options = ImportOptions::default();
+        let report = import_paths(&store, &[lines], &options, &mut |_| ())?;
+        return match report.skipped.first() {
+            None => Ok(0),
+            Some(skipped) => Err(skipped.reason.clone().into()),
+        };
+    }
+    let store = SqliteStore::open(folder.join("giant.db"))?;
+    match name {
+        "build" => {
+            let raw = BuildOptions::default();
+            return Ok(build_context_from_session(&store, &id()?, &raw)?.bytes);
+        }
+        "search" => {
+            index(&store, &mut |_| ())?;
+            search(&store, &SearchQuery::new("quick mod_7"))?;
+        }
+        "export" => {
+            let mut out = std::io::BufWriter::new(std::fs::File::create(lines)?);
+            export(&store, &id()?, None, ExportForm::Lines, &mut out)?;
+        }
+        "verify" => {
+            let report = verify(&store)?;
+            if let Some(problem) = report.problems.first() {
+                return Err(format!("{problem:?}").into());
+            }
+        }
+        _ => {}
+    }
+    Ok(0)
+}
+
+/// Runs a task in a process; returns its peak in MiB, and what it gave back.
+fn peak(name: &str, folder: &Path) -> Outcome<(f64, f64)> {
+    let process = Command::new(std::env::current_exe()?)
+        .arg(folder)
+        .env(TASK, name)
+        .stderr(Stdio::inherit())
+        .output()?;
+    let text = String::from_utf8(process.stdout)?;
+    let (peak, bytes) = text.trim().split_once(' ').ok_or("a task failed")?;
+    Ok((peak.parse()?, bytes.parse::<f64>()? / f64::from(1 << 20)))
+}
+
+fn run() -> Outcome<bool> {
+    if let Ok(name) = std::env::var(TASK) {
+        let folder = std::env::args_os().nth(1).ok_or("no folder")?;
+        let bytes = task(&name, Path::new(&folder))?;
+        println!("{} {bytes}", peak_memory());
+        return Ok(true);
+    }
+    let folder = tempfile::tempdir()?;
+    std::fs::create_dir(folder.path().join("lines"))?;
+    let mut turns = Turns::new(6);
+    let file = folder.path().join("giant.db");
+    let mut giant = Recorded::create(&file, Durability::Normal)?;
+    for _ in 0..20 {
+        giant.fill(of_messages(&mut turns, messages() / 20))?;
+    }
+    drop(giant);
+    let size = std::fs::metadata(&file)?.len() as f64 / f64::from(1 << 20);
+    println!("one session, {size:.0} MiB");
+    let (mut met, mut nothing) = (true, 0.0);
+    for name in TASKS {
+        let (peak, returned) = peak(name, folder.path())?;
+        if name == "nothing" {
+            nothing = peak;
+        }
+        let bound = if name == "build" {
+            3.0 * returned
+        } else {
+            BOUND
+        };
+        judge(
+            &format!("{name}, MiB"),
+            peak - nothing,
+            bound.ceil(),
+            &mut met,
+        );
+    }
+    Ok(met)
+}
+
+fn main() -> ExitCode {
+    workload::exit(run())
+}
