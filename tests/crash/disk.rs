@@ -98,6 +98,8 @@ impl Disk {
             self.open.insert(fd, None);
             return;
         }
+        // A file that is made without being opened is not seen before it is.
+        let is_new = is_new || !self.names.contains_key(name);
         if is_new {
             self.inodes.push(Inode::default());
             self.rename(Rename::Add(name.to_owned(), self.inodes.len() - 1));
