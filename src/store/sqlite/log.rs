@@ -6,11 +6,12 @@
 //! find all in the database and leave the log alone.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+
+use super::place::with_end;
 
 /// From how many bytes on the log is long.
 const LONG: u64 = 32 << 20;
@@ -28,13 +29,8 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn new(database: Option<&Path>) -> Self {
-        let log = |database: &Path| {
-            let mut name = database.as_os_str().to_owned();
-            name.push("-wal");
-            name.into()
-        };
         Self {
-            path: database.map(log),
+            path: database.map(|database| with_end(database, "-wal")),
             next_try: Mutex::new(Instant::now()),
         }
     }

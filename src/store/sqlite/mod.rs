@@ -175,7 +175,7 @@ impl SqliteStore {
 
     /// Runs `work` in a write transaction on the bare connection.
     fn transaction<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
-        let _place = self.queue.enter(self.options.busy_timeout)?;
+        let _ticket = self.queue.enter(self.options.busy_timeout)?;
         let mut connection = self.lock_writer();
         let transaction = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)

@@ -17,6 +17,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::place::with_end;
 use crate::store::error::{StoreError, StoreResult};
 
 /// How long a process may keep the lock while others wait.
@@ -40,7 +41,7 @@ struct Line {
 }
 
 /// The right to write; lets the next one in when it is dropped.
-pub(super) struct Place<'q> {
+pub(super) struct Ticket<'q> {
     queue: &'q Queue,
     number: u64,
 }
@@ -59,14 +60,14 @@ impl Queue {
     ///
     /// # Errors
     /// [`StoreError::Busy`] if that takes longer than `timeout`.
-    pub(super) fn enter(&self, timeout: Duration) -> StoreResult<Place<'_>> {
+    pub(super) fn enter(&self, timeout: Duration) -> StoreResult<Ticket<'_>> {
         let deadline = Instant::now() + timeout;
         let mut line = locked(&self.line);
         let number = line.next;
         line.next += 1;
         line.waiting.push_back(number);
         // From here on whatever ends this function leaves the line.
-        let place = Place {
+        let ticket = Ticket {
             queue: self,
             number,
         };
@@ -80,11 +81,11 @@ impl Queue {
         }
         drop(line);
         locked(&self.lock).take(deadline)?;
-        Ok(place)
+        Ok(ticket)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         let mut line = locked(&self.queue.line);
         if line.waiting.front() == Some(&self.number) {
@@ -181,11 +182,7 @@ impl ProcessLock {
 fn queue_file(database: &Path) -> PathBuf {
     // As SQLite names its log: beside the file that a link leads to.
     let real = database.canonicalize();
-    let mut name = real
-        .unwrap_or_else(|_| database.to_owned())
-        .into_os_string();
-    name.push("-queue");
-    name.into()
+    with_end(real.as_deref().unwrap_or(database), "-queue")
 }
 
 fn open(path: &Path) -> std::io::Result<File> {

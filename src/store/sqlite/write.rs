@@ -133,22 +133,23 @@ impl StoreWrite for Reader<'_> {
     }
 
     fn update_session(&mut self, row: &SessionRow) -> StoreResult<()> {
+        let values = params![
+            row.key.0,
+            row.agent_id,
+            row.title,
+            row.created_at,
+            row.last_active_at,
+            row.current_loop.map(|key| key.0),
+            row.tick,
+            row.source,
+            row.meta,
+        ];
         // What an append changes. Writing `meta` again would parse it again too, for an index.
         let only_went_on = self.run(
             "UPDATE sessions SET last_active_at = ?5, current_loop = ?6, tick = ?7
              WHERE key = ?1 AND agent_id IS ?2 AND title IS ?3 AND created_at IS ?4
                  AND source IS ?8 AND meta = ?9",
-            params![
-                row.key.0,
-                row.agent_id,
-                row.title,
-                row.created_at,
-                row.last_active_at,
-                row.current_loop.map(|key| key.0),
-                row.tick,
-                row.source,
-                row.meta,
-            ],
+            values,
         )?;
         if only_went_on == 1 {
             return Ok(());
@@ -157,17 +158,7 @@ impl StoreWrite for Reader<'_> {
             "UPDATE sessions SET agent_id = ?2, title = ?3, created_at = ?4, last_active_at = ?5,
                  current_loop = ?6, tick = ?7, source = ?8, meta = ?9
              WHERE key = ?1",
-            params![
-                row.key.0,
-                row.agent_id,
-                row.title,
-                row.created_at,
-                row.last_active_at,
-                row.current_loop.map(|key| key.0),
-                row.tick,
-                row.source,
-                row.meta,
-            ],
+            values,
         )?;
         Ok(())
     }
