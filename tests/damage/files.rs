@@ -1,7 +1,7 @@
 //! What keeps the files from damage: their locks are not dropped, links are not followed, nobody else
 //! may read them.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use loopstore::export::WholeFile;
@@ -12,16 +12,24 @@ use crate::histories::{Random, open};
 use crate::stage::{beside, tell};
 
 /// Returns how many locks this process holds on a file.
+///
+/// `/proc/locks` would not do: it is read in pieces, and a lock that another process gives up meanwhile
+/// makes it skip one.
 #[cfg(target_os = "linux")]
 fn locks(path: &Path) -> usize {
-    let inode = format!(":{}", path.metadata().unwrap().ino());
-    let own = std::process::id().to_string();
-    let all = std::fs::read_to_string("/proc/locks").unwrap();
-    let is_own = |line: &&str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        words.contains(&"POSIX") && words.contains(&&*own) && words[5].ends_with(&inode)
-    };
-    all.lines().filter(is_own).count()
+    let path = path.canonicalize().unwrap();
+    let mut held = 0;
+    for descriptor in std::fs::read_dir("/proc/self/fd").unwrap() {
+        let descriptor = descriptor.unwrap();
+        // Another test of this process may have closed it.
+        let is_of_file = std::fs::read_link(descriptor.path()).is_ok_and(|file| file == path);
+        let facts = Path::new("/proc/self/fdinfo").join(descriptor.file_name());
+        if is_of_file && let Ok(facts) = std::fs::read_to_string(facts) {
+            let is_lock = |line: &&str| line.starts_with("lock:") && line.contains("POSIX");
+            held += facts.lines().filter(is_lock).count();
+        }
+    }
+    held
 }
 
 /// A process that closes any descriptor of a file loses its locks on it. Then another one may take the
