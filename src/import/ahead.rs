@@ -18,8 +18,9 @@ use crate::tokens::TokenCounter;
 const BATCH_BYTES: usize = 128 << 10;
 /// … or so many of them.
 const BATCH_CALLS: usize = 64;
-/// Batches that wait for the writer at most: little memory, however large the transcript.
-const WAITING: usize = 4;
+/// Batches that wait for the writer at most: little memory, however large the transcript, and enough to
+/// go on with while it waits for the disk.
+const WAITING: usize = 16;
 
 /// One call of a sink.
 enum Call {

@@ -81,7 +81,7 @@ pub(super) struct Index {
     stem: String,
     pub(super) known: ById<Known>,
     /// The last answer of each message id, with its track and loop.
-    messages: ById<(usize, usize, usize)>,
+    messages: ById<[u32; 3]>,
     calls: ById<KnownCall>,
     /// The names of tools, each held once.
     tools: HashSet<Arc<str>>,
@@ -170,6 +170,12 @@ impl Index {
         }
         left.sort_unstable();
         left
+    }
+
+    /// Gives back what only the first pass and [`Index::loop_of_record`] need: most of the memory.
+    pub(super) fn forget_records(&mut self) {
+        self.known = ById::default();
+        self.messages = ById::default();
     }
 
     /// Returns the name of the tool that the call `id` calls.
@@ -363,7 +369,8 @@ impl Index {
     fn assistant(&mut self, track: usize, glance: &Glance, place: Place) -> Result<(), String> {
         let id = glance.message_id.clone().or_else(|| glance.uuid.clone());
         let known = id.as_ref().and_then(|id| self.messages.get(id)).copied();
-        if let Some((in_track, loop_no, answer)) = known.filter(|known| known.0 == track) {
+        let known = known.map(|numbers| numbers.map(|number| number as usize));
+        if let Some([in_track, loop_no, answer]) = known.filter(|known| known[0] == track) {
             if let Some(line) = self.answers[answer].repeats(glance) {
                 let at = Some((loop_no, self.answers[answer].turn));
                 self.know(track, glance, place, at);
@@ -391,7 +398,8 @@ impl Index {
         );
         state.current = Some(loop_no);
         if let Some(id) = id {
-            self.messages.insert(&id, (track, loop_no, answer));
+            let numbers = [track, loop_no, answer].map(small);
+            self.messages.insert(&id, numbers);
         }
         self.extend_answer(track, (loop_no, answer), glance, place);
         Ok(())

@@ -46,9 +46,10 @@ impl Importer for ClaudeCode {
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let path = source.path;
         let mut skip = |line, reason| sink.skip(Some(line), reason);
-        let index = read_index(path, source.reader, &mut skip)?;
+        let mut index = read_index(path, source.reader, &mut skip)?;
         holds_conversation(index.tracks.iter().any(|track| !track.loops.is_empty()))?;
         let parents = spawn::parents(path, &index);
+        index.forget_records();
         for number in 0..index.tracks.len() {
             let track = &index.tracks[number];
             if track.loops.is_empty() {

@@ -1,20 +1,28 @@
 //! Keeping the write-ahead log short.
 //!
-//! SQLite moves the log into the database whenever it has grown by 1,000 pages, but begins it anew only
-//! at a moment when nobody reads from it. Between readers that never leave such a moment it would
-//! grow without end. So where it has become long, a writer waits a little for the readers, who then
-//! find all in the database and leave the log alone.
+//! What stands in the log has to be moved into the database one day, which costs as much as writing it
+//! did. SQLite lets a committing writer do that; here a thread of its own does, which is begun when the
+//! log has first grown by so many pages.
+//!
+//! The log begins anew only where all of it is moved and nobody reads from it. Between writers
+//! and readers that never leave such a moment it would grow without end. So where it has become long, a
+//! writer moves what is left and waits a little for the readers, who then find all in the database and
+//! leave the log alone.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::place::with_end;
-
-/// From how many bytes on the log is long.
-const LONG: u64 = 32 << 20;
+/// How many new pages are worth moving, as SQLite has it.
+const WORTH_MOVING: u32 = 1_000;
+/// From how many bytes on the log is long …
+pub(super) const LONG_BYTES: u32 = 32 << 20;
+/// … and of how many pages.
+const LONG: u32 = LONG_BYTES / super::schema::PAGE_BYTES;
 /// How long a writer waits for readers.
 const WAIT: Duration = Duration::from_millis(40);
 /// How long it lets them be after that was in vain: somebody reads for longer.
@@ -22,35 +30,136 @@ const PAUSE: Duration = Duration::from_millis(400);
 
 /// The log of one database.
 pub(super) struct Log {
-    /// `None`: the database is in memory.
-    path: Option<PathBuf>,
-    next_try: Mutex<Instant>,
+    /// Pages in it after the last commit of this store.
+    pages: Arc<AtomicU32>,
+    /// Held by whoever moves pages: SQLite refuses a second one at once.
+    moving: Arc<Mutex<()>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Pages when the mover was last woken.
+    woken_at: u32,
+    mover: Option<Mover>,
+    next_try: Instant,
 }
 
 impl Log {
-    pub(super) fn new(database: Option<&Path>) -> Self {
-        Self {
-            path: database.map(|database| with_end(database, "-wal")),
-            next_try: Mutex::new(Instant::now()),
+    /// Takes the log of this writer over from SQLite.
+    pub(super) fn of(writer: &mut Connection) -> rusqlite::Result<Self> {
+        let pages = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&pages);
+        writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
+            counted.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(Self {
+            pages,
+            moving: Arc::default(),
+            state: Mutex::new(State {
+                woken_at: 0,
+                mover: None,
+                next_try: Instant::now(),
+            }),
+        })
+    }
+
+    /// Keeps the log short; after a commit, by its writer. `timeout` is that connection's own, `open`
+    /// opens another one.
+    pub(super) fn committed<E>(
+        &self,
+        writer: &Connection,
+        timeout: Duration,
+        open: impl FnOnce() -> Result<Connection, E>,
+    ) {
+        let pages = self.pages.load(Ordering::Relaxed);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if pages >= LONG && Instant::now() >= state.next_try {
+            self.begin_anew(writer, timeout, pages, &mut state);
+        }
+        // It has begun anew since.
+        if pages < state.woken_at {
+            state.woken_at = 0;
+        }
+        if pages < state.woken_at + WORTH_MOVING {
+            return;
+        }
+        state.woken_at = pages;
+        if state.mover.is_none() {
+            state.mover = open().ok().and_then(|own| self.mover(own));
+        }
+        if let Some(mover) = &state.mover {
+            mover.wake();
         }
     }
 
-    /// Empties the log if it is long and its readers allow it; after a commit, by its writer.
-    /// `timeout` is the connection's own.
-    pub(super) fn keep_short(&self, connection: &Connection, timeout: Duration) {
-        let Some(path) = &self.path else { return };
-        if std::fs::metadata(path).map_or(0, |log| log.len()) < LONG {
-            return;
+    /// Lets the next commit begin the log anew, if its readers allow it.
+    fn begin_anew(&self, writer: &Connection, timeout: Duration, pages: u32, state: &mut State) {
+        let _moving = match self.moving.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // It is being moved; but a mover that falls behind is waited for.
+            Err(TryLockError::WouldBlock) if pages < 2 * LONG => return,
+            Err(TryLockError::WouldBlock) => self.alone(),
+        };
+        // The commit stands whatever comes of this: a log that stays long is moved later.
+        let mut is_busy = true;
+        if writer.busy_timeout(WAIT).is_ok() {
+            let sql = "PRAGMA wal_checkpoint(RESTART)";
+            is_busy = writer.query_row(sql, [], |row| row.get(0)).unwrap_or(true);
         }
-        let mut next_try = self.next_try.lock().unwrap_or_else(PoisonError::into_inner);
-        if Instant::now() < *next_try {
-            return;
+        let _ = writer.busy_timeout(timeout);
+        if is_busy {
+            state.next_try = Instant::now() + PAUSE;
         }
-        // The commit stands whatever comes of this: a log that stays long is emptied later.
-        if connection.busy_timeout(WAIT).is_ok() {
-            let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+
+    /// Waits until nobody else of this store moves pages, and keeps it so.
+    pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mover(&self, connection: Connection) -> Option<Mover> {
+        let (wake, woken) = sync_channel(1);
+        let moving = Arc::clone(&self.moving);
+        let thread = std::thread::Builder::new().name("loopstore-log".into());
+        let thread = thread.spawn(move || move_pages(&connection, &woken, &moving));
+        Some(Mover {
+            wake: Some(wake),
+            thread: Some(thread.ok()?),
+        })
+    }
+}
+
+/// Moves what readers and writers allow whenever it is woken, until the other end is gone.
+fn move_pages(connection: &Connection, woken: &Receiver<()>, moving: &Mutex<()>) {
+    for () in woken {
+        let _alone = moving.lock().unwrap_or_else(PoisonError::into_inner);
+        // What fails here fails again where the writer moves pages, or at its next commit.
+        let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    }
+}
+
+/// The thread that moves pages; ends with the store.
+struct Mover {
+    wake: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Mover {
+    fn wake(&self) {
+        if let Some(wake) = &self.wake {
+            // One that is awake looks again anyway.
+            let _ = wake.try_send(());
         }
-        let _ = connection.busy_timeout(timeout);
-        *next_try = Instant::now() + PAUSE;
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.wake = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }

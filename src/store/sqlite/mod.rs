@@ -82,7 +82,7 @@ impl SqliteStore {
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
         let mut options = options;
         let path = &*schema::real_path(path.as_ref(), &options)?;
-        let writer = schema::open_file(path, &mut options)?;
+        let mut writer = schema::open_file(path, &mut options)?;
         let place = Place::of(path, options.still).map_err(|cause| OpenError::Other {
             path: path.to_owned(),
             cause: Box::new(cause),
@@ -91,7 +91,7 @@ impl SqliteStore {
             path: Some(path.to_owned()),
             options,
             queue: queue::Queue::new(Some(path)),
-            log: log::Log::new(Some(place.file())),
+            log: log::Log::of(&mut writer).map_err(|error| schema::opening(path, error))?,
             place: Some(place),
             writer: Mutex::new(writer),
             readers: Mutex::default(),
@@ -112,13 +112,14 @@ impl SqliteStore {
     /// If SQLite cannot be set up.
     pub fn in_memory_with(options: SqliteOptions) -> Result<Self, OpenError> {
         let mut options = options;
-        let writer = schema::open_memory(&mut options)?;
+        let mut writer = schema::open_memory(&mut options)?;
+        let log = log::Log::of(&mut writer);
         Ok(Self {
             path: None,
             place: None,
             options,
             queue: queue::Queue::new(None),
-            log: log::Log::new(None),
+            log: log.map_err(|error| schema::opening(Path::new(":memory:"), error))?,
             writer: Mutex::new(writer),
             readers: Mutex::default(),
         })
@@ -183,7 +184,11 @@ impl SqliteStore {
         self.check_place()?;
         let done = work(&transaction)?;
         transaction.commit().map_err(from_sqlite)?;
-        self.log.keep_short(&connection, self.options.busy_timeout);
+        if let Some(place) = &self.place {
+            let open = || schema::open_reader(place.file(), &self.options);
+            let timeout = self.options.busy_timeout;
+            self.log.committed(&connection, timeout, open);
+        }
         Ok(done)
     }
 

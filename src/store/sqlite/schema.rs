@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::log;
 use super::options::{Durability, OtherCounter, SqliteOptions};
 use super::place::{has_log, still_uri};
 use crate::store::error::{OpenError, StoreError, StoreResult};
@@ -32,6 +33,10 @@ pub fn format_version() -> i64 {
 
 /// `LOOP` in ASCII: tells a loopstore database from any other SQLite file.
 const APPLICATION_ID: i64 = 0x4C4F_4F50;
+
+/// The size of a page: builds and imports read and write fewer of this size than of SQLite's own. Only
+/// an empty file takes it.
+pub(super) const PAGE_BYTES: u32 = 8 << 10;
 
 /// Opens the database at `path`, as [`real_path`] gave it, for writing (or reading, if the options say
 /// so). A file that is no database SQLite itself refuses.
@@ -226,6 +231,8 @@ fn set_pragmas(connection: &Connection, options: &SqliteOptions) -> rusqlite::Re
         Durability::Normal => "normal",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
+    // A log that grew longer beside a reader is cut when it begins anew.
+    connection.pragma_update_and_check(None, "journal_size_limit", log::LONG_BYTES, |_| Ok(()))?;
     connection.set_prepared_statement_cache_capacity(128);
     // Else SQLite looks at the values bound to a statement, and where another one might allow a better
     // plan prepares it anew: two thirds of what a trigger costs. Keys and ranges have but one good plan.
@@ -265,8 +272,7 @@ fn prepare(connection: &mut Connection, options: &mut SqliteOptions) -> Prepared
         });
     }
     if found < format_version() {
-        // 8 KB pages: builds and imports read and write fewer of them. Only an empty file takes it.
-        connection.pragma_update(None, "page_size", 8192)?;
+        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
         // Readers do not stop the writer, nor the writer readers.
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -470,7 +476,7 @@ pub(super) fn check_still_counts_with(connection: &Connection, name: &str) -> St
     )))
 }
 
-fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
+pub(super) fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::Busy,

@@ -41,12 +41,12 @@ impl SqliteStore {
         self.transaction(merge_index)?;
         let place = self.queue.enter(self.options.busy_timeout)?;
         let connection = self.lock_writer();
+        let alone = self.log.alone();
         rewrite(&connection)?;
         if !empty_log(&connection)? {
             return Ok(Scrubbed::InLog);
         }
-        drop(connection);
-        drop(place);
+        drop((alone, connection, place));
         self.transaction(|connection| {
             let reader = Reader { connection };
             let sql = "DELETE FROM store_meta WHERE name = ?1 AND value = ?2";
