@@ -163,3 +163,102 @@ impl Drop for Mover {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::store::sqlite::place::with_end;
+
+    /// A writer of large rows.
+    struct Stage {
+        _folder: tempfile::TempDir,
+        file: PathBuf,
+        log: Log,
+        writer: Connection,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("loopstore.db");
+            let mut writer = Connection::open(&file).unwrap();
+            writer
+                .execute_batch(
+                    "PRAGMA page_size = 8192; PRAGMA journal_mode = wal; CREATE TABLE t (x);",
+                )
+                .unwrap();
+            let log = Log::of(&mut writer).unwrap();
+            Self {
+                _folder: folder,
+                file,
+                log,
+                writer,
+            }
+        }
+
+        fn commit(&self, bytes: u32) {
+            let sql = "INSERT INTO t VALUES (zeroblob(?1))";
+            self.writer.execute(sql, [bytes]).unwrap();
+            let open = || Connection::open(&self.file);
+            self.log
+                .committed(&self.writer, Duration::from_secs(5), open);
+        }
+
+        fn has_mover(&self) -> bool {
+            self.log.state.lock().unwrap().mover.is_some()
+        }
+
+        fn bytes(&self, end: &str) -> u64 {
+            with_end(&self.file, end).metadata().unwrap().len()
+        }
+    }
+
+    #[test]
+    fn a_long_log_is_moved_without_the_writer() {
+        let stage = Stage::new();
+        stage.commit(1 << 20);
+        assert!(!stage.has_mover(), "a thread for so little");
+        assert!(stage.bytes("") < 1 << 20);
+
+        stage.commit(8 << 20);
+        let begun = Instant::now();
+        while stage.bytes("") < 8 << 20 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "nobody moves it");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(stage.log.alone());
+        // All of it is moved, so the next commit stands at its beginning.
+        stage.commit(1 << 10);
+        assert!(stage.log.pages.load(Ordering::Relaxed) < 100);
+    }
+
+    #[test]
+    fn the_log_stays_short_below_a_writer_that_never_stops() {
+        let stage = Stage::new();
+        for _ in 0..200 {
+            stage.commit(1 << 20);
+            assert!(stage.bytes("-wal") < 2 * u64::from(LONG_BYTES) + (4 << 20));
+        }
+    }
+
+    #[test]
+    fn a_reader_makes_it_longer_until_it_has_gone() {
+        let stage = Stage::new();
+        let reader = Connection::open(&stage.file).unwrap();
+        reader
+            .execute_batch("BEGIN; SELECT count(*) FROM t")
+            .unwrap();
+        for _ in 0..40 {
+            stage.commit(1 << 20);
+        }
+        assert!(stage.bytes("-wal") > u64::from(LONG_BYTES));
+
+        reader.execute_batch("COMMIT").unwrap();
+        std::thread::sleep(PAUSE);
+        stage.commit(1 << 10);
+        stage.commit(1 << 10);
+        assert!(stage.log.pages.load(Ordering::Relaxed) < 100);
+    }
+}
