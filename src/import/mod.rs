@@ -46,6 +46,7 @@ mod said;
 mod secrets;
 pub(crate) mod state;
 pub(crate) mod stored_lines;
+mod surrogates;
 mod swe_agent;
 mod telling;
 mod thread;

@@ -8,6 +8,7 @@
 //!
 //! Events ([`events`]) are one session a file.
 
+mod condensed;
 mod events;
 mod said;
 

@@ -29,6 +29,13 @@ struct Site {
     turn: u32,
 }
 
+/// What a loop holds until it is told.
+enum Held {
+    Message(AgentMessage, Vec<u8>),
+    /// One after which the loop goes on.
+    Compaction(Box<FoundCompaction>),
+}
+
 /// One session.
 pub(super) struct Thread<'a> {
     pub(super) sink: &'a mut dyn Sink,
@@ -43,7 +50,7 @@ pub(super) struct Thread<'a> {
     status: Option<LoopStatus>,
     /// Tokens of the loop as a whole.
     pub(super) usage: Option<Usage>,
-    messages: Vec<(AgentMessage, Vec<u8>)>,
+    held: Vec<Held>,
     compaction: Option<FoundCompaction>,
     turn: u32,
     prompted: bool,
@@ -69,7 +76,7 @@ impl<'a> Thread<'a> {
             children: Vec::new(),
             status: None,
             usage: None,
-            messages: Vec::new(),
+            held: Vec::new(),
             compaction: None,
             turn: 0,
             prompted: false,
@@ -92,8 +99,11 @@ impl<'a> Thread<'a> {
     }
 
     fn holds_more_than_notes(&self) -> bool {
-        let said = |(message, _): &(AgentMessage, Vec<u8>)| message.role() != Role::Extension;
-        self.compaction.is_some() || self.messages.iter().any(said)
+        let said = |held: &Held| match held {
+            Held::Message(message, _) => message.role() != Role::Extension,
+            Held::Compaction(_) => true,
+        };
+        self.compaction.is_some() || self.held.iter().any(said)
     }
 
     /// Adds a message of the user that the next answer is for.
@@ -212,6 +222,42 @@ impl<'a> Thread<'a> {
         Ok(())
     }
 
+    /// Adds a compaction after which the loop goes on: what stands before `first_kept` gave way to
+    /// `messages`.
+    pub(super) fn condensed(
+        &mut self,
+        strategy: &str,
+        messages: Vec<AgentMessage>,
+        first_kept: Option<(LoopId, u32)>,
+        at: Option<Time>,
+        record: Json,
+    ) -> Result<(), ImportError> {
+        self.after_compaction()?;
+        let found = FoundCompaction {
+            loop_id: self.id()?,
+            strategy: strategy.into(),
+            trigger: None,
+            effect: FoundEffect::Summary {
+                messages,
+                first_kept,
+            },
+            at,
+            record,
+        };
+        self.held.push(Held::Compaction(Box::new(found)));
+        Ok(())
+    }
+
+    /// Returns loop and turn of what was said last.
+    pub(super) fn last_site(&self) -> Result<(LoopId, u32), ImportError> {
+        let turn = self.held.iter().rev().find_map(|held| match held {
+            Held::Message(message, _) => message.turn_index(),
+            Held::Compaction(_) => None,
+        });
+        let turn = turn.and_then(|turn| u32::try_from(turn).ok());
+        Ok((self.id()?, turn.unwrap_or(self.turn)))
+    }
+
     /// A loop ends with its compaction: what comes after it is another one.
     fn after_compaction(&mut self) -> Result<(), ImportError> {
         match self.compaction {
@@ -248,7 +294,7 @@ impl<'a> Thread<'a> {
             Ok(id) => message.in_turn(TurnId::new(id.as_str(), turn)),
             Err(_) => message,
         };
-        self.messages.push((message, raw.to_vec()));
+        self.held.push(Held::Message(message, raw.to_vec()));
     }
 
     fn id(&self) -> Result<LoopId, ImportError> {
@@ -265,7 +311,7 @@ impl<'a> Thread<'a> {
     }
 
     fn flush(&mut self, last: bool) -> Result<(), ImportError> {
-        if self.messages.is_empty() && self.compaction.is_none() {
+        if self.held.is_empty() && self.compaction.is_none() {
             return Ok(());
         }
         if let Some(head) = self.head.take() {
@@ -273,10 +319,7 @@ impl<'a> Thread<'a> {
         }
         let record = self.record(last)?;
         let id = record.loop_id.clone();
-        self.sink.begin_loop(record)?;
-        for (message, raw) in std::mem::take(&mut self.messages) {
-            self.sink.message(&id, message, &raw)?;
-        }
+        self.tell_held(record)?;
         if let Some(found) = self.compaction.take() {
             self.sink.compaction(found)?;
         }
@@ -285,6 +328,26 @@ impl<'a> Thread<'a> {
         (self.turn, self.prompted, self.answered) = (0, false, false);
         (self.goes_on, self.ended) = (false, None);
         Ok(())
+    }
+
+    fn tell_held(&mut self, record: LoopRecord) -> Result<(), ImportError> {
+        let held = std::mem::take(&mut self.held);
+        let goes_on = |held: &Held| matches!(held, Held::Compaction(_));
+        // While a loop runs, its last turn counts as in flight: a compaction leaves that alone.
+        let ended = held.iter().any(goes_on).then(|| record.clone());
+        let status = match ended {
+            Some(_) => LoopStatus::Running,
+            None => record.status.clone(),
+        };
+        let id = record.loop_id.clone();
+        self.sink.begin_loop(LoopRecord { status, ..record })?;
+        for held in held {
+            match held {
+                Held::Message(message, raw) => self.sink.message(&id, message, &raw)?,
+                Held::Compaction(found) => self.sink.compaction(*found)?,
+            }
+        }
+        ended.map_or(Ok(()), |record| self.sink.begin_loop(record))
     }
 
     fn record(&mut self, last: bool) -> Result<LoopRecord, ImportError> {

@@ -49,6 +49,17 @@ fn unreadable_lines_are_reported_and_kept_unless_the_file_ends_in_them() {
 }
 
 #[test]
+fn half_an_emoji_costs_one_character() {
+    let recorded = import(&[
+        user("p", "null", r"he\ud83dllo"),
+        answer("a", "p", "m", r"hi \ud83d\ude00 \ude00"),
+    ]);
+    assert_eq!(recorded.skips(), [""; 0]);
+    let expected = "session s\n  loop p Initial Completed\n    0 user he\u{fffd}llo\n    0 assistant hi \u{1f600} \u{fffd}\n";
+    assert_eq!(recorded.outline(), expected);
+}
+
+#[test]
 fn a_huge_record_is_passed_over() {
     let head = format!(
         "{}\n{{\"type\":\"user\",\"x\":\"",

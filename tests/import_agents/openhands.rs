@@ -172,6 +172,101 @@ fn events_that_grow_add_only_what_is_new() {
     assert_eq!(import(&OpenHands, &list).sessions[0].messages().count(), 9);
 }
 
+/// A prompt, so many actions with their observations, and a condensation that forgets some events.
+fn condensed(actions: usize, forgotten: &[&str], summary: Value) -> String {
+    let mut lines = vec![json!({
+        "id": "u", "timestamp": "2026-02-02T02:40:00", "source": "user", "kind": "MessageEvent",
+        "llm_message": {"role": "user", "content": [{"type": "text", "text": "Light it."}]},
+    })];
+    for n in 1..=actions {
+        let call = format!("t{n}");
+        lines.push(json!({
+            "id": format!("a{n}"), "timestamp": "2026-02-02T02:41:00", "source": "agent",
+            "kind": "ActionEvent", "llm_response_id": format!("r{n}"), "thought": [],
+            "tool_name": "terminal", "tool_call_id": call,
+            "tool_call": {"id": call, "name": "terminal", "arguments": "{}"},
+        }));
+        lines.push(json!({
+            "id": format!("o{n}"), "timestamp": "2026-02-02T02:41:01", "source": "environment",
+            "kind": "ObservationEvent", "tool_name": "terminal", "tool_call_id": call,
+            "observation": {"content": [{"type": "text", "text": format!("seen {n}")}]},
+        }));
+        if n + 1 == actions {
+            lines.push(json!({
+                "id": "c", "timestamp": "2026-02-02T02:42:00", "source": "environment",
+                "kind": "Condensation", "forgotten_event_ids": forgotten, "summary": summary,
+            }));
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// The texts of the context of the only session, and what its history says.
+fn context_of(store: &SqliteStore, report: &loopstore::import::ImportReport) -> (String, String) {
+    let context = loopstore::build_context_from_session(
+        store,
+        &report.sessions[0],
+        &loopstore::BuildOptions::default(),
+    );
+    let shown: Vec<String> = context
+        .unwrap()
+        .messages
+        .iter()
+        .filter_map(|message| message.message())
+        .map(|message| message.texts().collect::<Vec<_>>().join("|"))
+        .collect();
+    let runs = store
+        .query("SELECT strategy, outcome FROM v_compaction_runs")
+        .unwrap();
+    (shown.join("; "), format!("{:?}", runs.rows))
+}
+
+#[test]
+fn a_condensation_is_a_run_at_its_place() {
+    let store = SqliteStore::in_memory().unwrap();
+    let lines = condensed(4, &["a1", "o1", "a2", "o2"], json!("It was dark."));
+    let report = import_bytes(&store, "s.jsonl", lines.as_bytes()).unwrap();
+    check_store(&store, &report.sessions);
+    let (shown, runs) = context_of(&store, &report);
+    assert_snapshot!(shown, @r#"
+    Light it.; It was dark.; ; seen 3; ; seen 4
+    "#);
+    assert_snapshot!(runs, @r#"
+    [["openhands", "committed"]]
+    "#);
+
+    let before = state(&store);
+    let again = import_bytes(&store, "s.jsonl", lines.as_bytes()).unwrap();
+    assert_eq!((again.added_messages, again.revised), (0, 0));
+    assert_eq!(state(&store), before);
+    assert_eq!(context_of(&store, &report).1, runs, "the run came in twice");
+}
+
+#[test]
+fn a_condensation_without_a_summary_or_of_unknown_events_loses_nothing() {
+    for (forgotten, summary, wanted) in [
+        (&["a1", "o1"][..], Value::Null, "no summary"),
+        (&["gone", "a2"], json!(["no text"]), "no text"),
+        (&["gone"], json!("It was dark."), "unknown events"),
+        (&[], json!("It was dark."), "none"),
+        (
+            &["u", "a1", "o1", "a2", "o2", "a3", "o3"],
+            json!("Dark."),
+            "all",
+        ),
+    ] {
+        let store = SqliteStore::in_memory().unwrap();
+        let lines = condensed(4, forgotten, summary);
+        let report = import_bytes(&store, "s.jsonl", lines.as_bytes()).unwrap();
+        check_store(&store, &report.sessions);
+        assert_eq!(report.messages, 9, "{wanted}");
+        let said = texts(&store);
+        for n in 1..=4 {
+            assert!(said.contains(&format!("seen {n}")), "{wanted}: {said}");
+        }
+    }
+}
+
 #[test]
 fn damage_is_told_and_never_panics() {
     let paths: Vec<PathBuf> = [EVENTS, LOGS[1]].map(fixture).into();

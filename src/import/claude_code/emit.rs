@@ -1,8 +1,7 @@
 //! The second pass: reads the records again, one message at a time, and tells the sink.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-
-use memchr::memmem;
 
 use super::content::{Fields, read};
 use super::index::Index;
@@ -10,6 +9,7 @@ use super::messages::{answer, user_record};
 use super::track::{Step, Summary, Track};
 use crate::import::lines::Place;
 use crate::import::records::Records;
+use crate::import::surrogates::replace_lone;
 use crate::import::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink, Source};
 use crate::model::{
     AgentMessage, ChildLoopRef, Json, LoopId, LoopRecord, LoopStatus, SessionId, Time, TurnId,
@@ -107,7 +107,7 @@ impl<'a> Emitter<'a> {
             } => {
                 let raw = self.records.bytes(*place)?;
                 let index = self.index;
-                let said = user_record(fields(&raw), |call| index.tool_name(call));
+                let said = user_record(Fields::parse(&text(&raw)), |call| index.tool_name(call));
                 let loop_id = &self.ids[*loop_no];
                 for result in said.results {
                     let turn_id = TurnId::new(loop_id.as_str(), *turn);
@@ -150,7 +150,8 @@ impl<'a> Emitter<'a> {
             self.records.read(place, &mut raw)?;
             ends.push(from..raw.len());
         }
-        let records = ends.into_iter().map(|part| fields(&raw[part])).collect();
+        let texts: Vec<_> = ends.into_iter().map(|part| text(&raw[part])).collect();
+        let records = texts.iter().map(|text| Fields::parse(text)).collect();
         let loop_id = &self.ids[loop_no];
         sink.message(
             loop_id,
@@ -170,7 +171,7 @@ impl<'a> Emitter<'a> {
             Some(boundary) => parse(&self.records.bytes(boundary)?),
             None => parse(&raw),
         };
-        let said = user_record(fields(&raw), |_| None);
+        let said = user_record(Fields::parse(&text(&raw)), |_| None);
         let effect = FoundEffect::Summary {
             messages: said.results.into_iter().chain(said.text).collect(),
             first_kept: found
@@ -242,21 +243,13 @@ pub(super) fn loop_id(id: &str) -> LoopId {
 }
 
 fn parse(raw: &[u8]) -> Json {
-    std::str::from_utf8(raw)
-        .ok()
-        .and_then(|text| Json::parse(text).ok())
-        .unwrap_or_default()
+    Json::parse(&text(raw)).unwrap_or_default()
 }
 
-/// Reads the fields of a record; one of which a value could not be kept has none.
-fn fields(raw: &[u8]) -> Fields<'_> {
-    let text = std::str::from_utf8(raw).unwrap_or_default();
-    // Only what is written as `\u` can be text to a JSON parser and none to Rust.
-    let is_odd = memmem::find(raw, b"\\u").is_some();
-    match is_odd && Json::parse(text).is_err() {
-        true => Fields::default(),
-        false => Fields::parse(text),
-    }
+/// Returns the text of a record.
+fn text(raw: &[u8]) -> Cow<'_, str> {
+    // The first pass took no other.
+    replace_lone(std::str::from_utf8(raw).unwrap_or_default())
 }
 
 /// Keeps a record that no model sees: of the kind that its type says, whole.

@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Deserialize;
 
+use super::super::surrogates::replace_lone;
 use super::shapes::{Block, Body, Head, Metadata, Raw};
 
 /// Texts that Claude Code writes in the user's name and that are no prompts.
@@ -113,7 +114,8 @@ pub(super) fn glance(json: &str) -> Result<Glance, String> {
     if !json.starts_with('{') {
         return Err("not a JSON object".into());
     }
-    let head: Head<'_> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let json = replace_lone(json);
+    let head: Head<'_> = serde_json::from_str(&json).map_err(|error| error.to_string())?;
     let mut glance = Glance {
         uuid: head.uuid.text(),
         parent: head.parent_uuid.text(),

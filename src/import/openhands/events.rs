@@ -1,7 +1,8 @@
 //! The events of OpenHands' SDK: one JSON object a line, or a list of them.
 //!
 //! A message of the user begins a loop. Actions of one response are one turn; an observation is the
-//! result of its action. Everything else is a note.
+//! result of its action. A condensation ([`condensed`](super::condensed)) is a compaction. Everything
+//! else is a note.
 
 use std::io::BufRead;
 
@@ -18,6 +19,7 @@ use super::super::values::{
     with_thinking,
 };
 use super::super::{ImportError, Sink, Source};
+use super::condensed::Told;
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, LoopStatus, Message, Time, ToolCall,
     ToolResultMessage, UserMessage,
@@ -30,6 +32,7 @@ pub(super) fn import(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<boo
         nth: 0,
         response: None,
         status: None,
+        told: Told::default(),
     };
     let path = source.path;
     let failed = |source| ImportError::Read {
@@ -67,6 +70,7 @@ struct Events<'a> {
     response: Option<String>,
     /// The last state that was told.
     status: Option<String>,
+    told: Told,
 }
 
 impl Events<'_> {
@@ -93,12 +97,19 @@ impl Events<'_> {
             return Ok(Err("its kind is missing or no text".into()));
         };
         let before = self.response.take();
+        let id = text(&fields, "id");
         match kind.as_str() {
             "ActionEvent" => self.action(fields, raw, before)?,
             "MessageEvent" => self.message(fields, raw, record)?,
             "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent" => {
-                self.thread
-                    .result(observation(&kind, fields), raw.as_bytes())?;
+                let message = observation(&kind, fields);
+                self.told.says(&message, raw.len());
+                self.thread.result(message, raw.as_bytes())?;
+                self.told.stands(id, self.thread.last_site()?);
+            }
+            "Condensation" => {
+                self.told
+                    .condensation(&fields, raw, record, &mut self.thread)?;
             }
             "SystemPromptEvent" => self.thread.note(system(fields), raw.as_bytes())?,
             kind => {
@@ -119,7 +130,7 @@ impl Events<'_> {
         raw: &str,
         before: Option<String>,
     ) -> Result<(), ImportError> {
-        let response = text(&fields, "llm_response_id");
+        let (id, response) = (text(&fields, "id"), text(&fields, "llm_response_id"));
         let mut content: Vec<Content> = parts(fields.take("thought"));
         content.extend(call(&mut fields, self.nth));
         let message = AssistantMessage {
@@ -132,10 +143,13 @@ impl Events<'_> {
         let message = with_source(message, rest(&fields));
         let goes_on = response.is_some() && response == before;
         self.response = response;
+        self.told.says(&message, raw.len());
         match goes_on {
-            true => self.thread.more(message, raw.as_bytes()),
-            false => self.thread.answer(message, raw.as_bytes(), true),
+            true => self.thread.more(message, raw.as_bytes())?,
+            false => self.thread.answer(message, raw.as_bytes(), true)?,
         }
+        self.told.stands(id, self.thread.last_site()?);
+        Ok(())
     }
 
     fn message(
@@ -144,6 +158,7 @@ impl Events<'_> {
         raw: &str,
         record: Json,
     ) -> Result<(), ImportError> {
+        let id = text(&fields, "id");
         let mut said = object(&fields, "llm_message");
         let at = moment(&fields, "timestamp");
         let millis = millis(&fields);
@@ -175,7 +190,10 @@ impl Events<'_> {
                 })?;
             }
             let message = with_source(Message::User(message).into(), source);
-            return self.thread.prompt(message, raw.as_bytes());
+            self.told.says(&message, raw.len());
+            self.thread.prompt(message, raw.as_bytes())?;
+            self.told.stands(id, self.thread.last_site()?);
+            return Ok(());
         }
         let message = AssistantMessage {
             content,
@@ -183,8 +201,11 @@ impl Events<'_> {
             ..AssistantMessage::default()
         };
         let message = with_thinking(Message::Assistant(message).into(), &said);
-        self.thread
-            .answer(with_source(message, source), raw.as_bytes(), false)
+        let message = with_source(message, source);
+        self.told.says(&message, raw.len());
+        self.thread.answer(message, raw.as_bytes(), false)?;
+        self.told.stands(id, self.thread.last_site()?);
+        Ok(())
     }
 
     fn end(mut self) -> Result<bool, ImportError> {

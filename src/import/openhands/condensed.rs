@@ -1,0 +1,74 @@
+//! Condensations: OpenHands names the events that a model is not shown any more, and puts a summary in
+//! place of the first of them.
+
+use std::collections::HashSet;
+
+use super::super::fields::Fields;
+use super::super::thread::Thread;
+use super::super::values::{moment, note, read, text};
+use super::super::{ImportError, Importer as _};
+use super::OpenHands;
+use crate::model::{AgentMessage, Json, LoopId, Message};
+
+/// Of the first events so many are held: they stay before the summary …
+const MAX_HEAD: usize = 8;
+/// … unless they are long, in bytes.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+
+/// The events that a model was shown, in their order.
+#[derive(Default)]
+pub(super) struct Told {
+    events: Vec<Event>,
+    /// What the first of them say.
+    head: Vec<AgentMessage>,
+    head_bytes: usize,
+    /// Ids of those that it is not shown any more.
+    forgotten: HashSet<String>,
+}
+
+struct Event {
+    id: String,
+    site: (LoopId, u32),
+}
+
+impl Told {
+    /// Holds what an event says if it is one of the first; `bytes` is its length.
+    pub(super) fn says(&mut self, message: &AgentMessage, bytes: usize) {
+        self.head_bytes = self.head_bytes.saturating_add(bytes);
+        if self.head.len() < MAX_HEAD && self.head_bytes <= MAX_HEAD_BYTES {
+            self.head.push(message.clone());
+        }
+    }
+
+    /// Notes where an event stands.
+    pub(super) fn stands(&mut self, id: Option<String>, site: (LoopId, u32)) {
+        let id = id.unwrap_or_default();
+        self.events.push(Event { id, site });
+    }
+
+    /// Tells a condensation; one that forgets no event of the file is a note.
+    pub(super) fn condensation(
+        &mut self,
+        fields: &Fields<'_>,
+        raw: &str,
+        record: Json,
+        thread: &mut Thread<'_>,
+    ) -> Result<(), ImportError> {
+        let ids: Option<Vec<String>> = read(fields, "forgotten_event_ids");
+        self.forgotten.extend(ids.unwrap_or_default());
+        let is_forgotten = |event: &Event| self.forgotten.contains(&event.id);
+        let first = self.events.iter().position(is_forgotten);
+        let last = self.events.iter().rposition(is_forgotten);
+        let (Some(first), Some(last)) = (first, last) else {
+            return thread.note(note("Condensation", record), raw.as_bytes());
+        };
+        let summary = text(fields, "summary").filter(|summary| !summary.is_empty());
+        let before = self.head.iter().take(first).cloned();
+        let messages = before
+            .chain(summary.map(|summary| Message::user(summary).into()))
+            .collect();
+        let kept = self.events.get(last + 1).map(|event| event.site.clone());
+        let at = moment(fields, "timestamp");
+        thread.condensed(OpenHands.format(), messages, kept, at, record)
+    }
+}
