@@ -146,7 +146,7 @@ impl Agent<'_> {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub fn main() -> Result<(), Box<dyn Error>> {
     let store = SqliteStore::in_memory()?;
     let (session, loop_id) = (SessionId::new("bills")?, LoopId::new("bills.1")?);
     let mut bank = Bank::default();

@@ -81,12 +81,12 @@ pub use context::{
 pub use model::*;
 pub use orchestrate::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
-    CompactionStarted, Hooks, Verdict, compact_session_loops, redo, undo,
+    CompactionStarted, FlipReport, FlipRequest, Hooks, Verdict, compact_session_loops, redo, undo,
 };
 pub use recorder::{
     AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
 };
 pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};
-pub use store::{OpenError, SessionStore, StoreError};
+pub use store::{OpenError, SessionStore, StoreError, Turns};
 pub use tokens::*;

@@ -1,0 +1,63 @@
+//! A summariser of one's own behind the strategy `summarize`: here a function, elsewhere a local model.
+//! `cargo run --example own_summariser`.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopstore::import::{ImportOptions, import_paths};
+use loopstore::*;
+
+struct Local;
+
+impl Summarizer for Local {
+    fn name(&self) -> &str {
+        "local"
+    }
+
+    fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
+        println!(
+            "asked for about {} tokens, given {} bytes",
+            request.asked_tokens,
+            request.prompt.len()
+        );
+        Ok(SummaryAnswer {
+            text: "## Goal\nA kite.\n\n## Done\nTwo kites were looked at; one is red.".into(),
+            model: Some("made-up".into()),
+            usage: None,
+            duration: Duration::from_millis(3),
+        })
+    }
+}
+
+pub fn main() -> Result<(), Box<dyn Error>> {
+    let transcript = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let transcript = transcript.join("tests/fixtures/claude-code/kite-1.jsonl");
+    let store = SqliteStore::in_memory()?;
+    import_paths(
+        &store,
+        &[transcript],
+        &ImportOptions::default(),
+        &mut |_| {},
+    )?;
+    let id = SessionId::new("kite-1")?;
+    let request = CompactRequest {
+        config: CompactionConfig {
+            keep_first_turns: 0,
+            keep_recent: KeepRecent::Turns(1),
+            // An answer that cannot be used falls back to the digest, and the audit row says why.
+            block_strategy: Arc::new(SummarizeCompaction::new(Arc::new(Local))),
+            ..CompactionConfig::default()
+        },
+        window: ContextConfig {
+            max_context_tokens: 250,
+            ..ContextConfig::default()
+        },
+        ..CompactRequest::default()
+    };
+    let report = compact_session_loops(&store, &id, &request)?;
+    println!("{} -> {} tokens", report.before.tokens, report.after.tokens);
+    assert!(report.after.tokens < report.before.tokens);
+    Ok(())
+}
