@@ -87,6 +87,8 @@ pub use recorder::{
     AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
 };
 pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
+#[cfg(feature = "postgres")]
+pub use store::postgres::{PostgresOptions, PostgresStore};
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};
 pub use store::{OpenError, SessionStore, StoreError};
 pub use tokens::*;

@@ -16,6 +16,8 @@ pub mod index;
 pub mod lease;
 pub mod lookup;
 pub(crate) mod packing;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub(crate) mod ready;
 pub mod receipt;
 pub mod removal;

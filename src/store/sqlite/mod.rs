@@ -33,6 +33,8 @@ pub use options::{Durability, SqliteOptions};
 pub use query::{QueryLimits, QueryRows, Record, Stats};
 pub use recount::{RecountError, RecountProgress, RecountReport, recount};
 pub use removal::Scrubbed;
+#[cfg(feature = "postgres")]
+pub(in crate::store) use removal::content;
 pub use schema::format_version;
 
 use super::error::{OpenError, StoreError, StoreResult};
