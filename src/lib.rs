@@ -90,5 +90,5 @@ pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
 #[cfg(feature = "postgres")]
 pub use store::postgres::{PostgresOptions, PostgresStore};
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};
-pub use store::{OpenError, SessionStore, StoreError};
+pub use store::{Database, OpenError, SessionStore, StoreError};
 pub use tokens::*;

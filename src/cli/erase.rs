@@ -32,7 +32,7 @@ pub struct Args {
 /// Erases the session and tells what went.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
-    let session = match select::session(&store, &args.session) {
+    let session = match select::session(&*store, &args.session) {
         Ok(row) => row.session_id,
         // It may be gone already and only its bytes left.
         Err(StoreError::NoSession(given)) => {
@@ -42,7 +42,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     };
     confirm(args.yes, &format!("Erase session {session} for good?"))?;
     let report = retention::erase(
-        &store,
+        &*store,
         &EraseRequest {
             session,
             reason: args.reason.clone(),

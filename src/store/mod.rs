@@ -8,6 +8,7 @@
 
 pub mod append;
 pub mod codec;
+pub(crate) mod database;
 pub mod digest;
 mod driving;
 mod error;
@@ -29,6 +30,7 @@ pub mod sqlite;
 
 use std::ops::{ControlFlow, Range};
 
+pub use database::Database;
 pub use driving::{CallRow, Note, UsageRow};
 pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use lease::{Lease, LeaseRow};

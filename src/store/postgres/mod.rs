@@ -14,8 +14,10 @@ mod errors;
 mod index;
 mod keys;
 mod link;
+mod listing;
 mod options;
 mod pool;
+mod query;
 mod read;
 mod removal;
 mod row;
@@ -29,7 +31,6 @@ pub use options::PostgresOptions;
 pub use url::is_address;
 
 use super::error::{OpenError, StoreError, StoreResult};
-use super::scan::StoreScan;
 use super::{SessionStore, StoreRead, StoreWrite};
 use crate::tokens::TokenCounter;
 use door::Door;
@@ -88,14 +89,6 @@ impl PostgresStore {
     /// Returns hosts and name of the database, without user and password.
     pub fn place(&self) -> &str {
         &self.place
-    }
-
-    /// Runs `work` on one snapshot in which every row can be looked at.
-    pub(crate) fn scan<T>(
-        &self,
-        work: impl FnOnce(&dyn StoreScan) -> StoreResult<T>,
-    ) -> StoreResult<T> {
-        self.snapshot(|door| work(door))
     }
 
     fn snapshot<T>(&self, work: impl FnOnce(&Door<'_>) -> StoreResult<T>) -> StoreResult<T> {

@@ -190,3 +190,16 @@ fn check_counter(
         _ => Err(OpenError::Counter { stored, given }),
     }
 }
+
+/// Returns the tables, views, functions and triggers that the migrations make, as `KIND name`.
+pub(super) fn objects() -> Vec<String> {
+    let known = embedded::migrations::runner();
+    let scripts = known.get_migrations().iter().filter_map(|one| one.sql());
+    let made = scripts.flat_map(str::lines).filter_map(|line| {
+        let (kind, rest) = line.strip_prefix("CREATE ")?.split_once(' ')?;
+        let name = rest.split([' ', '(']).next()?;
+        let is_told = matches!(kind, "TABLE" | "VIEW" | "FUNCTION" | "TRIGGER");
+        is_told.then(|| format!("{kind} {name}"))
+    });
+    made.collect()
+}

@@ -29,6 +29,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, TransactionBehavior};
 
 pub use listing::SessionView;
+#[cfg(feature = "postgres")]
+pub(in crate::store) use listing::{view_of, with_flips};
 pub use options::{Durability, SqliteOptions};
 pub use query::{QueryLimits, QueryRows, Record, Stats};
 pub use recount::{RecountError, RecountProgress, RecountReport, recount};
