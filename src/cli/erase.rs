@@ -66,6 +66,13 @@ pub fn left(leftover: Leftover, command: &str) -> Done {
         Leftover::InFile => {
             "its bytes are still in the database file: other programs wrote all the time"
         }
+        Leftover::OnServer => {
+            note(
+                "it is in no row any more; the server's log and backups, and pages that it has not used \
+                 again, may still hold bytes of it",
+            );
+            return Done::Well;
+        }
     };
     note(&format!(
         "error: {what}\nhint: run `loopstore {command}` again when they are done"

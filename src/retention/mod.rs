@@ -39,6 +39,8 @@ pub enum Leftover {
     /// Some are in the file, because other programs wrote all the time. The same command takes them
     /// away.
     InFile,
+    /// Some may be on the server, in pages that it has not used again, in its log and its backups.
+    OnServer,
 }
 
 /// Scrubs the file; what cannot be done now is told.
@@ -46,6 +48,7 @@ fn scrub(store: &dyn Database) -> StoreResult<Leftover> {
     match store.scrub() {
         Ok(Scrubbed::Clean | Scrubbed::Done) => Ok(Leftover::None),
         Ok(Scrubbed::InLog) => Ok(Leftover::InLog),
+        Ok(Scrubbed::OnServer) => Ok(Leftover::OnServer),
         Err(StoreError::Busy) => Ok(Leftover::InFile),
         Err(error) => Err(error),
     }

@@ -91,14 +91,19 @@ impl Database for PostgresStore {
         self.transaction(|door| work(door))
     }
 
-    /// What was removed is in no row any more; where the server keeps older bytes (its log, pages that
-    /// are not used again yet, backups) is for whoever runs it.
+    /// Lets the server use the place of removed rows again. What its log, its backups and pages that are
+    /// not used again still hold is for whoever runs it.
     fn scrub(&self) -> StoreResult<Scrubbed> {
         let marked = self.rows("SELECT 1 FROM store_meta WHERE name = 'scrub'", &[])?;
-        Ok(match marked.rows.is_empty() {
-            true => Scrubbed::Clean,
-            false => Scrubbed::InLog,
-        })
+        if marked.rows.is_empty() {
+            return Ok(Scrubbed::Clean);
+        }
+        self.alone(
+            "VACUUM sessions, loops, messages, blobs, runs, blocks, block_messages, notes,
+                 started_calls, imports, sources, source_pieces, message_words",
+        )?;
+        self.transaction(|door| door.tell("DELETE FROM store_meta WHERE name = 'scrub'", &[]))?;
+        Ok(Scrubbed::OnServer)
     }
 
     fn integrity_problems(&self) -> StoreResult<Vec<String>> {

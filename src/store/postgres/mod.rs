@@ -111,6 +111,11 @@ impl PostgresStore {
         Ok(done)
     }
 
+    /// Runs a statement outside of any transaction.
+    fn alone(&self, sql: &str) -> StoreResult<()> {
+        self.pool.begin(sql).map(drop)
+    }
+
     fn begin(&self, sql: &str) -> StoreResult<Transaction<'_>> {
         Ok(Transaction {
             taken: self.pool.begin(sql)?,
