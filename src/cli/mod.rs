@@ -35,6 +35,8 @@ mod redact;
 mod redo;
 mod replay;
 mod report;
+#[cfg(feature = "postgres")]
+mod schema;
 mod search;
 mod select;
 mod server;
@@ -117,6 +119,8 @@ enum Command {
     Eval(eval::Args),
     #[cfg(feature = "mcp")]
     Mcp(mcp::Args),
+    #[cfg(feature = "postgres")]
+    Schema(schema::Args),
     Completions(completions::Args),
 }
 
@@ -262,6 +266,8 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Eval(args) => eval::run(app, args),
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => mcp::run(app, args),
+        #[cfg(feature = "postgres")]
+        Command::Schema(args) => schema::run(app, args),
         Command::Completions(args) => completions::run(app, args),
     }
 }

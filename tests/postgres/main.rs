@@ -10,4 +10,5 @@ mod histories;
 mod random;
 mod refusals;
 mod server;
+mod shards;
 mod views;

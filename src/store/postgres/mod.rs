@@ -8,6 +8,7 @@
 //! again here: the write may be there. Nor is a write that others interrupted, as its closure has run
 //! once and may have told somebody what it read.
 
+mod ddl;
 mod door;
 mod driving;
 mod errors;
@@ -27,6 +28,7 @@ mod source;
 mod url;
 mod write;
 
+pub use ddl::{BY_SESSION, Engine, schema};
 pub use options::PostgresOptions;
 pub use url::is_address;
 

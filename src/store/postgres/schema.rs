@@ -26,12 +26,7 @@ const MIGRATION_LOCK: i64 = 0x4C4F_4F50;
 
 /// Returns the newest format that this version reads and writes: the number of its last migration.
 pub(super) fn format_version() -> i64 {
-    let known = embedded::migrations::runner();
-    let versions = known.get_migrations().iter();
-    versions
-        .map(|migration| i64::from(migration.version()))
-        .max()
-        .unwrap_or(0)
+    migrations().last().map_or(0, |script| script.version)
 }
 
 fn other(address: &Address, cause: impl std::fmt::Display) -> OpenError {
@@ -78,6 +73,8 @@ pub(super) fn prepare(
     }
     if found < known {
         migrate(client, address)?;
+    }
+    if !options.read_only {
         write_meta(client, options).map_err(|error| other(address, told(&error)))?;
     }
     check_counter(client, address, options)
@@ -145,6 +142,10 @@ fn cause_of(error: &refinery::Error) -> String {
 
 /// Notes once what the database is written with.
 fn write_meta(client: &mut Client, options: &PostgresOptions) -> Result<(), ::postgres::Error> {
+    let noted: i64 = client.query_one("SELECT count(*) FROM store_meta", &[])?.get(0);
+    if noted >= 3 {
+        return Ok(());
+    }
     let mut key = [0u8; 32];
     // Without random numbers no message could be stored either.
     let has_key = getrandom::fill(&mut key).is_ok();
@@ -193,13 +194,38 @@ fn check_counter(
 
 /// Returns the tables, views, functions and triggers that the migrations make, as `KIND name`.
 pub(super) fn objects() -> Vec<String> {
-    let known = embedded::migrations::runner();
-    let scripts = known.get_migrations().iter().filter_map(|one| one.sql());
-    let made = scripts.flat_map(str::lines).filter_map(|line| {
+    let scripts = migrations();
+    let lines = scripts.iter().flat_map(|script| script.sql.lines());
+    let made = lines.filter_map(|line| {
         let (kind, rest) = line.strip_prefix("CREATE ")?.split_once(' ')?;
         let name = rest.split([' ', '(']).next()?;
         let is_told = matches!(kind, "TABLE" | "VIEW" | "FUNCTION" | "TRIGGER");
         is_told.then(|| format!("{kind} {name}"))
     });
     made.collect()
+}
+
+/// A migration as it is embedded.
+pub(super) struct Script {
+    pub(super) version: i64,
+    pub(super) name: String,
+    pub(super) checksum: u64,
+    pub(super) sql: String,
+}
+
+/// Returns the migrations in order.
+pub(super) fn migrations() -> Vec<Script> {
+    let known = embedded::migrations::runner();
+    let mut scripts: Vec<Script> = known
+        .get_migrations()
+        .iter()
+        .map(|one| Script {
+            version: i64::from(one.version()),
+            name: one.name().to_owned(),
+            checksum: one.checksum(),
+            sql: one.sql().unwrap_or_default().to_owned(),
+        })
+        .collect();
+    scripts.sort_by_key(|script| script.version);
+    scripts
 }
