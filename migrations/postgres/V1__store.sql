@@ -574,10 +574,11 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
         OR loopstore_is_open(which)
 $$;
 
+-- LOOP is a word of PL/pgSQL, so that the column stands in quotes.
 CREATE FUNCTION loopstore_message_goes() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    IF NOT loopstore_may_go(OLD.session, OLD.loop, OLD.seq) THEN
+    IF NOT loopstore_may_go(OLD.session, OLD."loop", OLD.seq) THEN
         RAISE EXCEPTION 'a sealed message is never deleted' USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN OLD;
@@ -587,7 +588,7 @@ $$;
 CREATE FUNCTION loopstore_turn_goes() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    IF NOT loopstore_may_go(OLD.session, OLD.loop, OLD.first_seq) THEN
+    IF NOT loopstore_may_go(OLD.session, OLD."loop", OLD.first_seq) THEN
         RAISE EXCEPTION 'a sealed turn is never deleted' USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN OLD;

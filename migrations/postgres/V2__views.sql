@@ -8,31 +8,27 @@
 -- No row may make a view fail. What others wrote as JSON goes through the functions below; numbers
 -- that others chose are added as DOUBLE PRECISION, which does not overflow.
 
--- JSON as it stands, NULL if it is none.
+-- JSON as it stands, NULL if it is none. In JSON that says what PostgreSQL cannot hold (U+0000, half a
+-- pair of UTF-16) that becomes U+FFFD: no function of its own would take it.
 CREATE FUNCTION loopstore_json(given TEXT) RETURNS JSON LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    RETURN given::JSON;
+    IF strpos(given, '\u') = 0 THEN
+        RETURN given::JSON;
+    END IF;
+    BEGIN
+        PERFORM given::JSONB;
+        RETURN given::JSON;
+    EXCEPTION WHEN OTHERS THEN
+        RETURN regexp_replace(given, '\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})', '\\ufffd', 'g')::JSON;
+    END;
 EXCEPTION WHEN OTHERS THEN
     RETURN NULL;
 END
 $$;
 
--- A value of JSON as text, strings without their quotes. What PostgreSQL cannot hold (U+0000, half a
--- pair of UTF-16) becomes U+FFFD.
-CREATE FUNCTION loopstore_text(given JSON) RETURNS TEXT LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    IF strpos(given::TEXT, '\u') = 0 THEN
-        RETURN given #>> '{}';
-    END IF;
-    BEGIN
-        RETURN given #>> '{}';
-    EXCEPTION WHEN OTHERS THEN
-        RETURN regexp_replace(given::TEXT, '\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})', '\\ufffd', 'g')::JSON
-            #>> '{}';
-    END;
-EXCEPTION WHEN OTHERS THEN
-    RETURN NULL;
-END
+-- A value of JSON as text, strings without their quotes.
+CREATE FUNCTION loopstore_text(given JSON) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
+    SELECT given #>> '{}'
 $$;
 
 -- The value of a key, NULL if there is none or the JSON is no object.

@@ -94,7 +94,7 @@ fn verify_tells_what_was_changed_behind_the_triggers() {
         .unwrap();
     let report = loopstore::inspect::verify(&store).unwrap();
     let told = format!("{:?}", report.problems);
-    for part in ["the trigger runs_stay", "the trigger flips_stay", "seq 0", "3"] {
+    for part in ["the trigger runs_stay", "the trigger flips_stay", "message 0", "messages 3 to 3"] {
         assert!(told.contains(part), "{part}: {told}");
     }
 }

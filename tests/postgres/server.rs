@@ -160,6 +160,13 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        self.shell.wait().unwrap();
+    }
+}
+
 /// Returns the server of this test program, `None` (and says so) where PostgreSQL is not installed.
 pub fn server() -> Option<&'static Server> {
     static SERVER: OnceLock<Option<Server>> = OnceLock::new();

@@ -5,8 +5,8 @@ use loopstore::*;
 
 /// The views, and what of them differs from run to run.
 const VIEWS: [(&str, &[&str]); 13] = [
-    ("v_sessions", &[]),
-    ("v_loops", &[]),
+    ("v_sessions", &["created_at", "last_active_at"]),
+    ("v_loops", &["started_at", "ended_at"]),
     ("v_turns", &[]),
     ("v_messages", &[]),
     ("v_tool_calls", &[]),
