@@ -8,7 +8,7 @@ use loopstore::orchestrate::{BlockReport, CompactOutcome};
 use loopstore::store::{Disposition, Turns};
 use loopstore::{
     CompactReport, CompactRequest, CompactTrigger, CompactionConfig, CompactionScope,
-    ContextConfig, KeepRecent, OlderLoops, RecentWindow, Database, compact_session_loops,
+    ContextConfig, Database, KeepRecent, OlderLoops, RecentWindow, compact_session_loops,
 };
 
 use super::error::CliError;

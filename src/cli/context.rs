@@ -7,7 +7,7 @@ use loopstore::context::Part;
 use loopstore::context::{Fault, system_tokens};
 use loopstore::export::provider::{Mending, MendingKind, Provider, provider_messages};
 use loopstore::{
-    AgentMessage, BuildOptions, CompactionScope, Context, LoopId, OlderLoops, Database,
+    AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops,
     build_context_from_session,
 };
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use loopstore::inspect::{self, BlockName, BlockSection, Replaced};
 use loopstore::store::{SessionRow, StoreError};
-use loopstore::{LoopId, Database};
+use loopstore::{Database, LoopId};
 
 use super::expand::Args;
 use super::{select, text};

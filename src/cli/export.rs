@@ -8,7 +8,7 @@ use loopstore::backup::is_part_of;
 use loopstore::export::provider::{Mending, Provider};
 use loopstore::export::{ExportError, ExportForm, WholeFile, export, export_source, sources};
 use loopstore::store::{SessionRow, SourceRow};
-use loopstore::{LoopId, Database};
+use loopstore::{Database, LoopId};
 use serde_json::json;
 
 use super::context::tell_mended;

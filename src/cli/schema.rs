@@ -1,6 +1,6 @@
 //! `loopstore schema`
 
-use loopstore::store::postgres::{Engine, schema};
+use loopstore::store::postgres::{Engine, grants, schema};
 
 use super::error::CliError;
 use super::{App, Done};
@@ -18,6 +18,9 @@ pub struct Args {
     /// Partition the tables by the hash of the session into so many parts (plain).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     partitions: u32,
+    /// Print instead what lets this role append and compact, and change or remove nothing.
+    #[arg(long, value_name = "ROLE", conflicts_with_all = ["engine", "partitions"])]
+    grant_to: Option<String>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -40,7 +43,10 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         }
         Kind::Citus => Engine::Citus,
     };
-    let script = schema(engine);
+    let script = match &args.grant_to {
+        Some(role) => grants(role),
+        None => schema(engine),
+    };
     match app.json {
         true => app.out.json(&serde_json::json!({"sql": script}))?,
         false => app.out.text(script.trim_end())?,

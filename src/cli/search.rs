@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use loopstore::search::{QueryError, SearchError, SearchHit, SearchQuery, SearchResults, Snippet};
 use loopstore::store::Disposition;
-use loopstore::{Role, Database, Time};
+use loopstore::{Database, Role, Time};
 
 use super::error::CliError;
 use super::{App, Done, index, select, text};

@@ -2,7 +2,7 @@
 
 use loopstore::context::AsOf;
 use loopstore::store::{self, RunRow, SessionRow, StoreRead, StoreResult, lookup};
-use loopstore::{LoopId, Database};
+use loopstore::{Database, LoopId};
 
 /// Returns the session whose id is or begins with `given`.
 pub fn session(store: &dyn Database, given: &str) -> StoreResult<SessionRow> {

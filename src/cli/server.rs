@@ -42,8 +42,9 @@ pub fn open(address: &str, access: Access) -> Result<Box<dyn Database>, OpenErro
 #[cfg(not(feature = "postgres"))]
 pub fn open(_address: &str, _access: Access) -> Result<Box<dyn Database>, OpenError> {
     Err(OpenError::Address {
-        detail: "this loopstore knows files only; one built with `--features postgres` knows servers"
-            .into(),
+        detail:
+            "this loopstore knows files only; one built with `--features postgres` knows servers"
+                .into(),
     })
 }
 
@@ -54,7 +55,10 @@ mod tests {
     #[test]
     fn a_place_is_shown_without_user_password_and_options() {
         for (address, shown) in [
-            ("postgres://me:pa@ss/w0rd@host:5432/db?password=x", "postgres://host:5432/db"),
+            (
+                "postgres://me:pa@ss/w0rd@host:5432/db?password=x",
+                "postgres://host:5432/db",
+            ),
             ("postgresql://host/db", "postgres://host/db"),
             ("postgres://me@%2Ftmp%2Fx/db", "postgres://%2Ftmp%2Fx/db"),
         ] {

@@ -9,7 +9,8 @@ use crate::model::{SessionId, Time};
 use crate::store::receipt::{Open, Receipt};
 use crate::store::removal::StoreRemove;
 use crate::store::{
-    Database, ReceiptRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, database, lease,
+    Database, ReceiptRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, database,
+    lease,
 };
 
 /// What is to be erased.

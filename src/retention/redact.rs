@@ -18,8 +18,7 @@ use crate::store::receipt::{MessageDigest, Open, Receipt};
 use crate::store::removal::{StoreRemove, TextCell, TextForm};
 use crate::store::scan::MessagePlace;
 use crate::store::{
-    Database, database,
-    LoopRow, SessionKey, StoreError, StoreResult, StoredMessage, decode, index,
+    Database, LoopRow, SessionKey, StoreError, StoreResult, StoredMessage, database, decode, index,
 };
 use crate::tokens::TokenCounter;
 

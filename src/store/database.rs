@@ -3,11 +3,11 @@
 //! The command line, `verify` and removal work on any [`Database`]; what needs a file asks for
 //! [`Database::as_sqlite`].
 
+use super::SessionStore;
 use super::error::StoreResult;
 use super::removal::StoreRemove;
 use super::scan::StoreScan;
 use super::sqlite::{QueryLimits, QueryRows, Record, Scrubbed, SessionView, SqliteStore, Stats};
-use super::SessionStore;
 use crate::model::SessionId;
 
 /// A database of sessions that can be asked in SQL.

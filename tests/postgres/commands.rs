@@ -59,9 +59,26 @@ fn settled(value: &mut Value) {
         Value::Object(fields) => {
             for (name, value) in fields.iter_mut() {
                 let differs = [
-                    "run", "run_id", "duration_ms", "seconds", "started_at", "created_at", "at",
-                    "path", "file_bytes", "wal_bytes", "recorded_at", "manifest_id", "score",
-                    "receipt", "leftover", "pinned_at", "last_active_at", "database", "from", "to",
+                    "run",
+                    "run_id",
+                    "duration_ms",
+                    "seconds",
+                    "started_at",
+                    "created_at",
+                    "at",
+                    "path",
+                    "file_bytes",
+                    "wal_bytes",
+                    "recorded_at",
+                    "manifest_id",
+                    "score",
+                    "receipt",
+                    "leftover",
+                    "pinned_at",
+                    "last_active_at",
+                    "database",
+                    "from",
+                    "to",
                 ];
                 if differs.contains(&name.as_str()) && !value.is_array() {
                     *value = Value::Null;
@@ -94,7 +111,11 @@ impl Both<'_> {
             .output()
             .unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
     }
 
     /// Runs a command on both; returns what it said, which must be the same.
@@ -102,7 +123,10 @@ impl Both<'_> {
         let args = [args, &["--json"]].concat();
         let mut said = [0, 1].map(|which| {
             let (code, out, err) = self.output(which, &args);
-            assert!(!err.contains(PASSWORD) && !out.contains(PASSWORD), "{args:?}");
+            assert!(
+                !err.contains(PASSWORD) && !out.contains(PASSWORD),
+                "{args:?}"
+            );
             let value: Value = serde_json::from_str(&out)
                 .unwrap_or_else(|_| panic!("{args:?} on {which}: {code:?} {out} {err}"));
             (code, value)
@@ -131,7 +155,9 @@ impl Both<'_> {
 
 #[test]
 fn every_command_says_the_same_on_both_backends() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("pair.jsonl"), transcript()).unwrap();
     let file = folder.path().join("loopstore.db");
@@ -182,7 +208,10 @@ fn every_command_says_the_same_on_both_backends() {
         &["pin", "pair"],
         &["unpin", "pair"],
         &["sql", "SELECT session_id, turns, messages FROM v_sessions"],
-        &["sql", "SELECT loop_id, turn, tool_name, arguments, result_seq, is_error FROM v_tool_calls ORDER BY call_seq, loop_id"],
+        &[
+            "sql",
+            "SELECT loop_id, turn, tool_name, arguments, result_seq, is_error FROM v_tool_calls ORDER BY call_seq, loop_id",
+        ],
         &["sql", "SELECT * FROM v_usage ORDER BY loop_id"],
         &["prune", "--keep-last", "5", "--dry-run"],
         &["redact", "pair", "--yes"],
@@ -192,7 +221,10 @@ fn every_command_says_the_same_on_both_backends() {
     for format in ["openai", "anthropic", "markdown"] {
         both.text(&["export", "pair", "--format", format]);
     }
-    both.text(&["sql", "SELECT role, text, payload FROM v_messages ORDER BY loop_id, seq"]);
+    both.text(&[
+        "sql",
+        "SELECT role, text, payload FROM v_messages ORDER BY loop_id, seq",
+    ]);
     both.json(&["erase", "pair", "--yes"]);
     assert_eq!(both.json(&["sessions"]), serde_json::json!([]));
     assert_eq!(both.json(&["verify"])["ok"], true);
@@ -200,7 +232,9 @@ fn every_command_says_the_same_on_both_backends() {
 
 #[test]
 fn what_cannot_be_done_on_a_server_is_told_and_a_password_never() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let said = |address: &str, args: &[&str]| {
         let output = Command::cargo_bin("loopstore")

@@ -2,6 +2,7 @@
 
 use loopstore::model::*;
 use loopstore::store::append::append;
+use loopstore::store::postgres::grants;
 use loopstore::store::{self, StoreRead};
 use loopstore::*;
 use postgres::Client;
@@ -16,7 +17,13 @@ fn compacted() -> Option<(PostgresStore, Client)> {
     let store = PostgresStore::open(&server.address(&name)).unwrap();
     let mut history = History::new(&store, "s");
     for turn in 0..6 {
-        history.append(0, vec![user("please", turn), answer(&"words ".repeat(40), &[], turn)]);
+        history.append(
+            0,
+            vec![
+                user("please", turn),
+                answer(&"words ".repeat(40), &[], turn),
+            ],
+        );
     }
     assert_eq!(history.compact(0, (1, 1), false)["outcome"], "committed");
     assert!(history.flip(0, false));
@@ -71,10 +78,71 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
     }
     // Counts depend on the counter and may be written again.
     let mut transaction = client.transaction().unwrap();
-    transaction.batch_execute("UPDATE messages SET tokens = 0").unwrap();
+    transaction
+        .batch_execute("UPDATE messages SET tokens = 0")
+        .unwrap();
     drop(transaction);
     let report = loopstore::inspect::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
+}
+
+#[test]
+fn a_role_that_may_append_and_compact_may_change_and_remove_nothing() {
+    let Some((owner, mut client)) = compacted() else {
+        return;
+    };
+    let role = format!("writer of {}", owner.place().rsplit('/').next().unwrap());
+    let sql = format!(
+        "CREATE ROLE \"{role}\" LOGIN PASSWORD '{}'; {}",
+        server::PASSWORD,
+        grants(&role)
+    );
+    client.batch_execute(&sql).unwrap();
+    let (place, user) = (owner.place(), role.replace(' ', "%20"));
+    let address = place.replace("postgres://", &format!("postgres://{user}@"));
+    let address = address.replace(
+        server::server().unwrap().folder.to_str().unwrap(),
+        &server::server()
+            .unwrap()
+            .folder
+            .to_str()
+            .unwrap()
+            .replace('/', "%2F"),
+    );
+    let store = PostgresStore::open(&address).unwrap();
+    let mut history = History::new(&store, "own");
+    for turn in 0..6 {
+        let text = "words ".repeat(40);
+        history.append(0, vec![user_says(turn), answer(&text, &[], turn)]);
+    }
+    assert_eq!(history.compact(0, (1, 1), false)["outcome"], "committed");
+    assert!(history.flip(0, false) && history.flip(0, true));
+    loopstore::search::index(&store, &mut |_| {}).unwrap();
+    let mut client = Client::connect(&address, postgres::NoTls).unwrap();
+    for sql in [
+        "UPDATE messages SET tokens = 0",
+        "UPDATE runs SET error = NULL",
+        "UPDATE blocks SET through = 0",
+        "DELETE FROM runs",
+        "DELETE FROM sessions",
+        "TRUNCATE messages",
+        "INSERT INTO maintenance SELECT session, (session << 23) + 1, 'erase', '', NULL, '' FROM sessions",
+        "ALTER TABLE messages DISABLE TRIGGER ALL",
+        "DROP TRIGGER messages_no_delete ON messages",
+        "SET session_replication_role = replica",
+        "UPDATE store_meta SET value = ''",
+        "INSERT INTO store_meta VALUES ('recount', '')",
+    ] {
+        let error = client.batch_execute(sql).expect_err(sql);
+        let code = error.code().map(|code| code.code().to_owned());
+        assert_eq!(code.as_deref(), Some("42501"), "{sql}: {error:?}");
+    }
+    let sealed = client.batch_execute("DELETE FROM messages").unwrap_err();
+    assert_eq!(sealed.code().unwrap().code(), "23001");
+}
+
+fn user_says(turn: u32) -> AgentMessage {
+    user("please", turn)
 }
 
 #[test]
@@ -94,14 +162,21 @@ fn verify_tells_what_was_changed_behind_the_triggers() {
         .unwrap();
     let report = loopstore::inspect::verify(&store).unwrap();
     let told = format!("{:?}", report.problems);
-    for part in ["the trigger runs_stay", "the trigger flips_stay", "message 0", "messages 3 to 3"] {
+    for part in [
+        "the trigger runs_stay",
+        "the trigger flips_stay",
+        "message 0",
+        "messages 3 to 3",
+    ] {
         assert!(told.contains(part), "{part}: {told}");
     }
 }
 
 #[test]
 fn texts_with_zeros_and_odd_json_are_kept_word_for_word_and_break_no_view() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let store = PostgresStore::open(&server.address(&server.prepared())).unwrap();
     let history = History::new(&store, "s");
     let odd = [
@@ -118,9 +193,17 @@ fn texts_with_zeros_and_odd_json_are_kept_word_for_word_and_break_no_view() {
     let context =
         build_context_from_session(&store, &history.session, &BuildOptions::default()).unwrap();
     assert_eq!(texts(&context.messages), texts(&messages));
-    for view in ["v_messages", "v_turns", "v_usage", "v_tool_calls", "v_context"] {
+    for view in [
+        "v_messages",
+        "v_turns",
+        "v_usage",
+        "v_tool_calls",
+        "v_context",
+    ] {
         let limits = loopstore::store::sqlite::QueryLimits::default();
-        store.query_within(&format!("SELECT * FROM {view}"), limits).unwrap();
+        store
+            .query_within(&format!("SELECT * FROM {view}"), limits)
+            .unwrap();
     }
     let report = loopstore::inspect::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
@@ -128,7 +211,9 @@ fn texts_with_zeros_and_odd_json_are_kept_word_for_word_and_break_no_view() {
 
 #[test]
 fn sessions_are_written_side_by_side_and_one_session_in_turn() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let options = PostgresOptions::new().connections(16);
     let store = PostgresStore::open_with(&server.address(&server.prepared()), options).unwrap();
     let loops: Vec<_> = (0..2)
@@ -154,7 +239,9 @@ fn sessions_are_written_side_by_side_and_one_session_in_turn() {
         write.loop_by_key(loops[0])?;
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
-                store::write(&store, |write| write.loop_by_key(loops[1]).map(|row| row.totals))
+                store::write(&store, |write| {
+                    write.loop_by_key(loops[1]).map(|row| row.totals)
+                })
             });
             let totals = other.join().unwrap().unwrap();
             assert_eq!((totals.next_seq, totals.turns), (40, 20));

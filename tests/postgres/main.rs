@@ -4,6 +4,7 @@
 //! The promises of the contract are in `tests/store_conformance.rs`, stamped onto both.
 
 mod commands;
+mod failover;
 mod guarded;
 #[path = "../histories/mod.rs"]
 mod histories;

@@ -53,7 +53,11 @@ fn play(postgres: &dyn Database, seed: u64) {
         );
     }
     let [(one, _), (two, _)] = &twins;
-    assert_eq!(contexts(&sqlite, one), contexts(postgres, two), "seed {seed}");
+    assert_eq!(
+        contexts(&sqlite, one),
+        contexts(postgres, two),
+        "seed {seed}"
+    );
     views::compare(&sqlite, postgres, &one.session);
 }
 

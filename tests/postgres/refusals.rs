@@ -17,7 +17,9 @@ fn opening(address: &str) -> OpenError {
 
 #[test]
 fn what_keeps_a_database_from_opening_is_told_without_the_password() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let name = server.prepared();
     let tcp = server.tcp_address(&name);
     drop(PostgresStore::open(&tcp).unwrap());
@@ -50,7 +52,14 @@ fn what_keeps_a_database_from_opening_is_told_without_the_password() {
     });
     assert_eq!(
         kinds,
-        ["refused", "no database", "unreachable", "unreachable", "address", "missing"],
+        [
+            "refused",
+            "no database",
+            "unreachable",
+            "unreachable",
+            "address",
+            "missing"
+        ],
         "{errors:?}"
     );
     for error in &errors {
@@ -60,14 +69,39 @@ fn what_keeps_a_database_from_opening_is_told_without_the_password() {
 }
 
 #[test]
+fn a_server_that_says_nothing_is_given_up_and_the_next_one_asked() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let name = server.prepared();
+    let error = opening(&format!(
+        "postgres://me@127.0.0.1:{port}/{name}?connect_timeout=1"
+    ));
+    assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
+    let folder = server.folder.to_str().unwrap().replace('/', "%2F");
+    let both = format!(
+        "postgres://postgres@127.0.0.1:{port},{folder}:{}/{name}?connect_timeout=1",
+        server.port
+    );
+    History::new(&PostgresStore::open(&both).unwrap(), "s");
+}
+
+#[test]
 fn a_newer_format_and_another_counter_are_refused() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let name = server.prepared();
     let mut client = server.client(&name);
     client
         .batch_execute("UPDATE store_meta SET value = 'other' WHERE name = 'token_counter'")
         .unwrap();
-    assert!(matches!(opening(&server.address(&name)), OpenError::Counter { .. }));
+    assert!(matches!(
+        opening(&server.address(&name)),
+        OpenError::Counter { .. }
+    ));
     client
         .batch_execute(
             "INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
@@ -75,12 +109,17 @@ fn a_newer_format_and_another_counter_are_refused() {
         )
         .unwrap();
     let error = opening(&server.address(&name));
-    assert!(matches!(error, OpenError::Newer { found: 999, .. }), "{error}");
+    assert!(
+        matches!(error, OpenError::Newer { found: 999, .. }),
+        "{error}"
+    );
 }
 
 #[test]
 fn two_that_make_the_tables_at_once_both_succeed() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let address = server.address(&server.database());
     std::thread::scope(|scope| {
         let opened: Vec<_> = (0..3)
@@ -94,9 +133,14 @@ fn two_that_make_the_tables_at_once_both_succeed() {
 
 #[test]
 fn a_pool_without_a_free_connection_and_a_slow_statement_are_told() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let name = server.prepared();
-    let address = format!("{}?options=-c%20statement_timeout%3D300", server.address(&name));
+    let address = format!(
+        "{}?options=-c%20statement_timeout%3D300",
+        server.address(&name)
+    );
     let options = PostgresOptions::new()
         .connections(1)
         .patience(Duration::from_millis(100));
@@ -109,17 +153,22 @@ fn a_pool_without_a_free_connection_and_a_slow_statement_are_told() {
             Ok(other.join().unwrap())
         })
         .unwrap();
-        assert!(matches!(crowded, Err(StoreError::Crowded(1))), "{crowded:?}");
+        assert!(
+            matches!(crowded, Err(StoreError::Crowded(1))),
+            "{crowded:?}"
+        );
     });
     // Somebody else holds what this write needs.
     let mut client = server.client(&name);
     let mut lock = client.transaction().unwrap();
-    lock.batch_execute("SELECT 1 FROM sessions FOR UPDATE").unwrap();
+    lock.batch_execute("SELECT 1 FROM sessions FOR UPDATE")
+        .unwrap();
     let held = store::write(&store, |write| write.loop_by_key(in_loop).map(drop));
     assert!(matches!(held, Err(StoreError::Busy)), "{held:?}");
     lock.rollback().unwrap();
     let mut lock = client.transaction().unwrap();
-    lock.batch_execute("LOCK TABLE loops IN ACCESS EXCLUSIVE MODE").unwrap();
+    lock.batch_execute("LOCK TABLE loops IN ACCESS EXCLUSIVE MODE")
+        .unwrap();
     let patient = PostgresOptions::new().patience(Duration::from_secs(30));
     let patient = PostgresStore::open_with(&address, patient).unwrap();
     let slow = store::write(&patient, |write| write.loop_by_key(in_loop).map(drop));
@@ -130,7 +179,9 @@ fn a_pool_without_a_free_connection_and_a_slow_statement_are_told() {
 
 #[test]
 fn a_lost_connection_loses_the_write_and_the_next_one_connects_again() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let name = server.prepared();
     let store = PostgresStore::open(&server.address(&name)).unwrap();
     let history = History::new(&store, "s");
@@ -158,13 +209,18 @@ fn a_lost_connection_loses_the_write_and_the_next_one_connects_again() {
         cut();
         Ok(())
     });
-    assert!(matches!(unknown, Err(StoreError::Unconfirmed(_))), "{unknown:?}");
+    assert!(
+        matches!(unknown, Err(StoreError::Unconfirmed(_))),
+        "{unknown:?}"
+    );
     assert_eq!(history.row(0).totals.next_seq, 2);
 }
 
 #[test]
 fn a_store_goes_on_when_its_server_comes_back_and_knows_several_hosts() {
-    let Some(bin) = server::programs() else { return };
+    let Some(bin) = server::programs() else {
+        return;
+    };
     let own = Server::start(&bin);
     let name = own.database();
     let folder = own.folder.to_str().unwrap().replace('/', "%2F");

@@ -74,9 +74,15 @@ pub fn as_owner(program: impl AsRef<std::ffi::OsStr>) -> Command {
     }
     let has = |name: &str| {
         let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-        users.lines().any(|line| line.starts_with(&format!("{name}:")))
+        users
+            .lines()
+            .any(|line| line.starts_with(&format!("{name}:")))
     };
-    let user = if has("postgres") { "postgres" } else { "nobody" };
+    let user = if has("postgres") {
+        "postgres"
+    } else {
+        "nobody"
+    };
     let mut command = Command::new("setpriv");
     command
         .args([&format!("--reuid={user}"), "--init-groups"])

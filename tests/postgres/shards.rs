@@ -85,7 +85,9 @@ fn plans(log: &str) -> Vec<(String, BTreeSet<u32>)> {
 
 #[test]
 fn each_statement_of_the_hot_path_touches_one_partition() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let name = server.database();
     let script = schema(Engine::Plain { partitions: 4 });
     server.client(&name).batch_execute(&script).unwrap();
@@ -101,7 +103,10 @@ fn each_statement_of_the_hot_path_touches_one_partition() {
     }
     let log = log();
     let plans = plans(&log[before..]);
-    let of_partitions: Vec<_> = plans.iter().filter(|(_, parts)| !parts.is_empty()).collect();
+    let of_partitions: Vec<_> = plans
+        .iter()
+        .filter(|(_, parts)| !parts.is_empty())
+        .collect();
     assert!(of_partitions.len() > 100, "{} plans", of_partitions.len());
     for (plan, parts) in of_partitions {
         // What is marked as never executed was not touched.
@@ -113,18 +118,24 @@ fn each_statement_of_the_hot_path_touches_one_partition() {
 
 /// Whether all but one of the partitions of a plan were never executed.
 fn touched_one(plan: &str) -> bool {
-    let lines = plan.lines().filter(|line| line.contains("_p") && line.contains("->"));
+    let lines = plan
+        .lines()
+        .filter(|line| line.contains("_p") && line.contains("->"));
     let touched = lines.filter(|line| !line.contains("never executed"));
     let part = |line: &str| {
         let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
-        words.filter_map(|word| word.rsplit_once("_p")?.1.parse::<u32>().ok()).next()
+        words
+            .filter_map(|word| word.rsplit_once("_p")?.1.parse::<u32>().ok())
+            .next()
     };
     touched.filter_map(part).collect::<BTreeSet<u32>>().len() <= 1
 }
 
 #[test]
 fn the_printed_schema_is_the_one_that_the_store_makes() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let name = server.database();
     let script = schema(Engine::Plain { partitions: 1 });
     server.client(&name).batch_execute(&script).unwrap();

@@ -11,7 +11,10 @@ const VIEWS: [(&str, &[&str]); 13] = [
     ("v_messages", &[]),
     ("v_tool_calls", &[]),
     ("v_chain", &[]),
-    ("v_compaction_runs", &["run_id", "started_at", "duration_ms"]),
+    (
+        "v_compaction_runs",
+        &["run_id", "started_at", "duration_ms"],
+    ),
     ("v_compaction_blocks", &["run_id", "created_at"]),
     ("v_coverage", &[]),
     ("v_context", &[]),
@@ -30,7 +33,9 @@ fn rows(store: &dyn Database, view: usize, session: &SessionId) -> (Vec<String>,
         .records()
         .iter()
         .map(|record| {
-            let told = record.iter().filter(|(column, _)| !differs.contains(column));
+            let told = record
+                .iter()
+                .filter(|(column, _)| !differs.contains(column));
             told.map(|(column, value)| format!("{column}={}", value.as_str()))
                 .collect::<Vec<_>>()
                 .join("|")

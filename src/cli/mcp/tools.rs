@@ -3,7 +3,7 @@
 use loopstore::search::{SearchQuery, search};
 use loopstore::store::sqlite::Record;
 use loopstore::{
-    BuildOptions, LoopId, Role, SessionId, Database, build_context_from_session, inspect,
+    BuildOptions, Database, LoopId, Role, SessionId, build_context_from_session, inspect,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

@@ -62,7 +62,9 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', T
     );
     for (number, migration) in (0..).zip(migrations()) {
         let sql = match engine {
-            Engine::Plain { partitions } if partitions > 1 => partitioned(&migration.sql, partitions),
+            Engine::Plain { partitions } if partitions > 1 => {
+                partitioned(&migration.sql, partitions)
+            }
             Engine::Citus if number == 0 => distributed(&migration.sql),
             _ => migration.sql.clone(),
         };
@@ -72,6 +74,29 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', T
     script.push_str(&history());
     script.push_str("\nCOMMIT;\n");
     script
+}
+
+/// Tables of which a recorder writes some columns again: totals, clocks, leases and marks.
+const UPDATED: &str = "sessions, loops, turns, session_flags, leases, started_calls, sources, \
+    indexed_loops, indexed_sessions, index_state, message_words";
+
+/// Tables of which rows go again: what is not sealed, notes of a loop that ended, and the index.
+const EMPTIED: &str = "messages, turns, blob_refs, redactions, notes, source_parts, source_pieces, \
+    message_words, indexed_loops, indexed_sessions, index_state";
+
+/// Returns what lets a role append and compact, and change nothing: it may not write over a message,
+/// block or run, and not open the receipt without which nothing may be removed.
+pub fn grants(role: &str) -> String {
+    let role = format!("\"{}\"", role.replace('"', "\"\""));
+    format!(
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role};
+GRANT INSERT ON {}, session_names, sources, source_pieces, source_parts, index_state TO {role};
+REVOKE INSERT ON maintenance FROM {role};
+GRANT UPDATE ON {UPDATED} TO {role};
+GRANT DELETE ON {EMPTIED} TO {role};
+",
+        BY_SESSION.join(", ")
+    )
 }
 
 /// Notes the migrations, so that the store takes the tables for those of this format.
@@ -102,7 +127,10 @@ fn after_tables(sql: &str, end: &str, mut then: impl FnMut(&str) -> String) -> S
     let mut table = None;
     for line in sql.lines() {
         if let Some(rest) = line.strip_prefix("CREATE TABLE ") {
-            table = rest.split(' ').next().filter(|name| BY_SESSION.contains(name));
+            table = rest
+                .split(' ')
+                .next()
+                .filter(|name| BY_SESSION.contains(name));
         }
         match table {
             Some(name) if line == ");" => {
@@ -183,7 +211,10 @@ mod tests {
             );
         }
         let script = schema(Engine::Plain { partitions: 4 });
-        assert_eq!(script.matches("PARTITION BY HASH (session)").count(), BY_SESSION.len());
+        assert_eq!(
+            script.matches("PARTITION BY HASH (session)").count(),
+            BY_SESSION.len()
+        );
         assert_eq!(script.matches("PARTITION OF").count(), 4 * BY_SESSION.len());
         let script = schema(Engine::Citus);
         let count = script.matches("create_distributed_table(").count();

@@ -49,11 +49,19 @@ fn quoted(word: &str) -> String {
 
 /// Returns the words of a phrase as a query of vectors.
 fn words_of(phrase: &Phrase) -> String {
-    let words: Vec<&str> = phrase.words.iter().flat_map(|word| word.split_whitespace()).collect();
+    let words: Vec<&str> = phrase
+        .words
+        .iter()
+        .flat_map(|word| word.split_whitespace())
+        .collect();
     let last = words.len().saturating_sub(1);
     let word = |(at, word): (usize, &&str)| {
         let is_open = phrase.is_prefix && at == last;
-        format!("{}{}", quoted(shortened(word)), if is_open { ":*" } else { "" })
+        format!(
+            "{}{}",
+            quoted(shortened(word)),
+            if is_open { ":*" } else { "" }
+        )
     };
     let words: Vec<String> = words.iter().enumerate().map(word).collect();
     match words.is_empty() {
@@ -107,7 +115,8 @@ impl Conditions {
             texts: Vec::new(),
         };
         let vector = all.value(vector_query(query));
-        all.sql.push(format!("w.lexemes @@ {vector}::TEXT::TSQUERY"));
+        all.sql
+            .push(format!("w.lexemes @@ {vector}::TEXT::TSQUERY"));
         for phrases in &query.all {
             let any = all.any(phrases);
             all.sql.push(any);
@@ -228,8 +237,7 @@ impl Door<'_> {
         let session = filter.session.map(|key| key.0);
         let role = filter.role.map(|role| i64::from(role_number(role)));
         let most = i64::from(MOST_MATCHES);
-        let mut params: Vec<Param<'_>> =
-            vec![&session, &role, &filter.since, &filter.until, &most];
+        let mut params: Vec<Param<'_>> = vec![&session, &role, &filter.since, &filter.until, &most];
         params.extend(conditions.texts.iter().map(|text| text as Param<'_>));
         for row in self.all_of_any(&sql, &params, found)? {
             if visit(row)?.is_break() {

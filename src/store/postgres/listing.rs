@@ -1,8 +1,8 @@
 //! The rows of the views in the order in which people read them, checks of the database's own, and
 //! what the command line needs beside the two doors.
 
-use super::schema::objects;
 use super::PostgresStore;
+use super::schema::objects;
 use crate::model::SessionId;
 use crate::store::database::Database;
 use crate::store::error::StoreResult;

@@ -28,7 +28,7 @@ mod source;
 mod url;
 mod write;
 
-pub use ddl::{BY_SESSION, Engine, schema};
+pub use ddl::{BY_SESSION, Engine, grants, schema};
 pub use options::PostgresOptions;
 pub use url::is_address;
 
@@ -75,7 +75,7 @@ impl PostgresStore {
     /// As [`PostgresStore::open`].
     pub fn open_with(address: &str, options: PostgresOptions) -> Result<Self, OpenError> {
         let mut options = options;
-        let address = Address::parse(address)?;
+        let address = Address::parse(address, !options.read_only)?;
         let mut link = schema::connect(&address, &options)?;
         schema::prepare(&mut link, &address, &mut options)?;
         let place = address.place.clone();

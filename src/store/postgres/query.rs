@@ -104,7 +104,10 @@ fn rows(
 ) -> StoreResult<QueryRows> {
     let client = link.client();
     let time = limits.time.unwrap_or(Duration::ZERO).as_millis();
-    let patience = format!("SET LOCAL statement_timeout = {}", time.min(i32::MAX as u128));
+    let patience = format!(
+        "SET LOCAL statement_timeout = {}",
+        time.min(i32::MAX as u128)
+    );
     client.batch_execute(&patience).map_err(refused)?;
     let sql = sql.trim_end().trim_end_matches(';');
     let declare = format!("DECLARE loopstore_query NO SCROLL CURSOR FOR {sql}\n");
@@ -115,7 +118,10 @@ fn rows(
         .map_err(refused)?;
     let columns = columns.columns();
     let mut found = QueryRows {
-        columns: columns.iter().map(|column| column.name().to_owned()).collect(),
+        columns: columns
+            .iter()
+            .map(|column| column.name().to_owned())
+            .collect(),
         rows: Vec::new(),
         is_cut: false,
     };
@@ -153,7 +159,10 @@ fn json(kind: &Type, text: Option<&str>) -> Json {
     match *kind {
         Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => {
             let number = text.parse::<i64>();
-            number.map_or_else(|_| Json::string(text), |number| Json::of(&number).unwrap_or_default())
+            number.map_or_else(
+                |_| Json::string(text),
+                |number| Json::of(&number).unwrap_or_default(),
+            )
         }
         Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC => match text.parse::<f64>() {
             Ok(number) if kind == &Type::NUMERIC && !text.contains('.') => {

@@ -60,8 +60,9 @@ impl StoreRead for Door<'_> {
     }
 
     fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
-        let sql =
-            format!("{SESSION} ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.session DESC");
+        let sql = format!(
+            "{SESSION} ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.session DESC"
+        );
         self.all_of_any(&sql, &[], session_row)
     }
 
@@ -123,7 +124,12 @@ impl StoreRead for Door<'_> {
         let session = session_of(in_loop.0);
         let sql = format!("{TURN} WHERE session = $1 AND loop = $2 AND turn = $3");
         let params = [session, in_loop.0, i64::from(turn)];
-        self.first(session, &sql, &[&params[0], &params[1], &params[2]], turn_row)
+        self.first(
+            session,
+            &sql,
+            &[&params[0], &params[1], &params[2]],
+            turn_row,
+        )
     }
 
     fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
@@ -225,7 +231,8 @@ impl StoreRead for Door<'_> {
     }
 
     fn blob_names(&self, first: &[u8; 32], last: &[u8; 32]) -> StoreResult<Vec<[u8; 32]>> {
-        let sql = "SELECT DISTINCT sha256 FROM blobs WHERE sha256 BETWEEN $1 AND $2 ORDER BY sha256";
+        let sql =
+            "SELECT DISTINCT sha256 FROM blobs WHERE sha256 BETWEEN $1 AND $2 ORDER BY sha256";
         self.all_of_any(sql, &[&&first[..], &&last[..]], |row| row.bytes("sha256"))
     }
 
@@ -307,7 +314,8 @@ impl StoreRead for Door<'_> {
 
     fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>> {
         let session = session_of(block.0);
-        let sql = "SELECT role, tokens, bytes, body_block, salt, digest, head, body, escaped, section,
+        let sql =
+            "SELECT role, tokens, bytes, body_block, salt, digest, head, body, escaped, section,
                  replaces
              FROM block_messages WHERE session = $1 AND block = $2 ORDER BY ordinal";
         self.all(session, sql, &[&session, &block.0], block_message)

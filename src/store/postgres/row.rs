@@ -43,10 +43,7 @@ impl Fields<'_> {
             .map_err(|_| StoreError::Damaged(format!("{column} is {value:?}")))
     }
 
-    pub(super) fn maybe_bytes<const N: usize>(
-        &self,
-        column: &str,
-    ) -> StoreResult<Option<[u8; N]>> {
+    pub(super) fn maybe_bytes<const N: usize>(&self, column: &str) -> StoreResult<Option<[u8; N]>> {
         let value: Option<&[u8]> = self.get(column)?;
         let fits = |bytes: &[u8]| {
             let length = bytes.len();
@@ -78,7 +75,8 @@ impl Fields<'_> {
     }
 }
 
-pub(super) const SESSION: &str = "SELECT s.session, s.session_id, s.agent_id, s.title, s.created_at,
+pub(super) const SESSION: &str =
+    "SELECT s.session, s.session_id, s.agent_id, s.title, s.created_at,
     s.last_active_at, s.current_loop, s.tick, s.source, s.meta FROM sessions s";
 
 pub(super) fn session_row(row: &Fields<'_>) -> StoreResult<SessionRow> {
@@ -153,7 +151,8 @@ pub(super) fn call_sites(row: &Fields<'_>) -> StoreResult<Vec<CallSite>> {
     Ok(pairs.into_iter().map(site).collect())
 }
 
-pub(super) const TURN: &str = "SELECT turn, first_seq, messages, prompts, tokens, bytes, turn_index,
+pub(super) const TURN: &str =
+    "SELECT turn, first_seq, messages, prompts, tokens, bytes, turn_index,
     answered, answers, tick, started_at, ended_at FROM turns";
 
 pub(super) fn turn_row(row: &Fields<'_>) -> StoreResult<TurnRow> {
@@ -289,8 +288,7 @@ pub(super) fn run_row(row: &Fields<'_>) -> StoreResult<RunRow> {
     })
 }
 
-pub(super) const FLIP: &str =
-    "SELECT run, kind, loop, turns, tick, at, reason, digest FROM flips";
+pub(super) const FLIP: &str = "SELECT run, kind, loop, turns, tick, at, reason, digest FROM flips";
 
 pub(super) fn flip_row(row: &Fields<'_>) -> StoreResult<FlipRow> {
     Ok(FlipRow {

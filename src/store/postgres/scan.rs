@@ -139,7 +139,8 @@ impl StoreScan for Door<'_> {
 
     fn block_keys(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockKey>> {
         let session = session_of(in_loop.0);
-        let sql = "SELECT key FROM blocks WHERE session = $1 AND loop = $2 ORDER BY generation, key";
+        let sql =
+            "SELECT key FROM blocks WHERE session = $1 AND loop = $2 ORDER BY generation, key";
         self.all(session, sql, &[&session, &in_loop.0], |row| {
             Ok(BlockKey(row.get("key")?))
         })
@@ -162,7 +163,8 @@ impl StoreScan for Door<'_> {
 
     fn manifest_and_digest(&self, key: ManifestKey) -> StoreResult<(ManifestRow, [u8; 32])> {
         let session = session_of(key.0);
-        let sql = format!("SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 AND key = $2");
+        let sql =
+            format!("SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 AND key = $2");
         let row = self.first(session, &sql, &[&session, &key.0], |row| {
             with_digest(row, manifest_row)
         })?;
@@ -256,9 +258,8 @@ impl StoreScan for Door<'_> {
         let mut found = Vec::new();
         for (table, name, condition) in STRAYS {
             let sql = format!("SELECT {name} AS name FROM {table} t WHERE {condition} LIMIT $1");
-            let names = self.all_of_any(&sql, &[&i64::from(limit)], |row| {
-                row.get::<String>("name")
-            })?;
+            let names =
+                self.all_of_any(&sql, &[&i64::from(limit)], |row| row.get::<String>("name"))?;
             found.extend(names.iter().map(|name| format!("{table}, row {name}")));
         }
         Ok(found)

@@ -123,7 +123,8 @@ fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError> {
     client.batch_execute(&lock).map_err(failed)?;
     // The functions keep the search path that they are made with; named last, temporary tables cannot
     // stand in for those of the store.
-    let sql = "SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', FALSE)";
+    let sql =
+        "SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', FALSE)";
     client.query_one(sql, &[]).map_err(failed)?;
     let done = embedded::migrations::runner()
         .set_grouped(true)
@@ -142,7 +143,9 @@ fn cause_of(error: &refinery::Error) -> String {
 
 /// Notes once what the database is written with.
 fn write_meta(client: &mut Client, options: &PostgresOptions) -> Result<(), ::postgres::Error> {
-    let noted: i64 = client.query_one("SELECT count(*) FROM store_meta", &[])?.get(0);
+    let noted: i64 = client
+        .query_one("SELECT count(*) FROM store_meta", &[])?
+        .get(0);
     if noted >= 3 {
         return Ok(());
     }

@@ -35,7 +35,8 @@ impl Door<'_> {
     }
 
     pub(super) fn source(&self, key: SourceKey) -> StoreResult<SourceRow> {
-        let row = self.first_of_any(&format!("{SOURCE} WHERE s.key = $1"), &[&key.0], source_row)?;
+        let row =
+            self.first_of_any(&format!("{SOURCE} WHERE s.key = $1"), &[&key.0], source_row)?;
         row.ok_or_else(|| StoreError::Damaged(format!("source {} is missing", key.0)))
     }
 

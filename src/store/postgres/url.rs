@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use ::postgres::config::{Host, SslMode, TargetSessionAttrs};
+use ::postgres::{Client, Config, NoTls};
 use native_tls::{Certificate, TlsConnector};
-use ::postgres::config::{Host, SslMode};
-use ::postgres::{Config, NoTls};
 use postgres_native_tls::MakeTlsConnector;
 
 use super::link::Link;
@@ -18,7 +18,8 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where a database is and how it is reached.
 pub(super) struct Address {
-    config: Config,
+    /// One for each host: each is given up by itself.
+    hosts: Vec<Config>,
     tls: Option<MakeTlsConnector>,
     /// Hosts, ports and name, without user and password.
     pub(super) place: String,
@@ -43,7 +44,7 @@ impl Address {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(super) fn parse(text: &str) -> Result<Self, OpenError> {
+    pub(super) fn parse(text: &str, writes: bool) -> Result<Self, OpenError> {
         let (text, mode, root) = without_tls(text)?;
         let parsed: Result<Config, _> = text.parse();
         // The error names the key that was wrong, never a value.
@@ -62,22 +63,121 @@ impl Address {
         }
         let tls = connector(&mut config, mode.as_deref(), root.as_deref())?;
         let place = place_of(&config);
-        Ok(Self { config, tls, place })
+        let count = config.get_hosts().len().max(config.get_hostaddrs().len());
+        // Of several servers one takes writes: the others follow it.
+        if writes && count > 1 && config.get_target_session_attrs() == TargetSessionAttrs::Any {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        let hosts = (0..count).map(|at| host_of(&config, at)).collect();
+        Ok(Self { hosts, tls, place })
     }
 
-    /// Makes a connection.
+    /// Makes a connection to the first host that lets it in.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If no server can be reached in time, or the last one refuses.
     pub(super) fn connect(&self) -> Result<Link, OpenError> {
-        let client = match &self.tls {
-            Some(tls) => self.config.connect(tls.clone()),
-            None => self.config.connect(NoTls),
-        };
-        client
-            .map(Link::new)
-            .map_err(|error| super::errors::from_connecting(&self.place, error))
+        let mut last = None;
+        for host in &self.hosts {
+            match self.connect_to(host) {
+                Ok(client) => return Ok(Link::new(client)),
+                // What one server of a cluster does not know no other one does.
+                Err(error @ (OpenError::Refused { .. } | OpenError::NoDatabase { .. })) => {
+                    return Err(error);
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| unreadable("it names no host")))
     }
+
+    /// Connects on a thread of its own: the driver has a limit for the socket, none for a server that
+    /// takes the connection and then says nothing.
+    fn connect_to(&self, host: &Config) -> Result<Client, OpenError> {
+        let limit = host
+            .get_connect_timeout()
+            .copied()
+            .unwrap_or(CONNECT_TIMEOUT);
+        let (tell, hear) = std::sync::mpsc::channel();
+        let (host, tls) = (host.clone(), self.tls.clone());
+        let unreachable = |detail: String| OpenError::Unreachable {
+            place: self.place.clone(),
+            detail,
+        };
+        std::thread::Builder::new()
+            .name("loopstore connects".into())
+            .spawn(move || {
+                // Nobody waits any more if this takes too long.
+                let _ = tell.send(match tls {
+                    Some(tls) => host.connect(tls),
+                    None => host.connect(NoTls),
+                });
+            })
+            .map_err(|error| unreachable(error.to_string()))?;
+        match hear.recv_timeout(limit) {
+            Ok(client) => {
+                client.map_err(|error| super::errors::from_connecting(&self.place, error))
+            }
+            Err(_) => Err(unreachable(format!(
+                "it did not answer in {} s",
+                limit.as_secs()
+            ))),
+        }
+    }
+}
+
+/// Returns what reaches one host of several.
+fn host_of(config: &Config, at: usize) -> Config {
+    let mut one = Config::new();
+    match config.get_hosts().get(at) {
+        Some(Host::Tcp(name)) => {
+            one.host(name);
+        }
+        Some(Host::Unix(path)) => {
+            one.host_path(path);
+        }
+        None => {}
+    }
+    if let Some(address) = config.get_hostaddrs().get(at) {
+        one.hostaddr(*address);
+    }
+    match config.get_ports() {
+        [port] => {
+            one.port(*port);
+        }
+        ports => {
+            if let Some(port) = ports.get(at) {
+                one.port(*port);
+            }
+        }
+    }
+    if let Some(user) = config.get_user() {
+        one.user(user);
+    }
+    if let Some(password) = config.get_password() {
+        one.password(password);
+    }
+    if let Some(name) = config.get_dbname() {
+        one.dbname(name);
+    }
+    if let Some(options) = config.get_options() {
+        one.options(options);
+    }
+    if let Some(name) = config.get_application_name() {
+        one.application_name(name);
+    }
+    if let Some(limit) = config.get_connect_timeout() {
+        one.connect_timeout(*limit);
+    }
+    if let Some(limit) = config.get_tcp_user_timeout() {
+        one.tcp_user_timeout(*limit);
+    }
+    one.ssl_mode(config.get_ssl_mode())
+        .keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle())
+        .target_session_attrs(config.get_target_session_attrs())
+        .channel_binding(config.get_channel_binding());
+    one
 }
 
 /// Takes `sslmode` and `sslrootcert` out of an address: the driver knows less of them.
@@ -171,7 +271,11 @@ fn place_of(config: &Config) -> String {
     };
     let mut hosts: Vec<String> = config.get_hosts().iter().enumerate().map(named).collect();
     if hosts.is_empty() {
-        hosts = config.get_hostaddrs().iter().map(ToString::to_string).collect();
+        hosts = config
+            .get_hostaddrs()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
     }
     let name = config.get_dbname().unwrap_or_default();
     format!("postgres://{}/{name}", hosts.join(","))
@@ -182,7 +286,7 @@ mod tests {
     use super::*;
 
     fn place(text: &str) -> String {
-        Address::parse(text).unwrap().place
+        Address::parse(text, true).unwrap().place
     }
 
     #[test]
@@ -208,14 +312,17 @@ mod tests {
             "postgres://me:s3cret@host/agents?connect_timeout=s3cret",
             "postgres://me:s3cret%zz@host:1:2/%",
         ] {
-            let Err(error) = Address::parse(text) else {
+            let Err(error) = Address::parse(text, true) else {
                 continue;
             };
             assert!(matches!(error, OpenError::Address { .. }));
             let told = format!("{error} {error:?}");
-            assert!(!told.contains("s3cret@") && !told.contains(":s3cret"), "{told}");
+            assert!(
+                !told.contains("s3cret@") && !told.contains(":s3cret"),
+                "{told}"
+            );
         }
-        assert!(Address::parse("postgres://me:s3cret@host/agents?sslmode=never").is_err());
-        assert!(Address::parse("postgres://me@host:port/agents").is_err());
+        assert!(Address::parse("postgres://me:s3cret@host/agents?sslmode=never", true).is_err());
+        assert!(Address::parse("postgres://me@host:port/agents", true).is_err());
     }
 }

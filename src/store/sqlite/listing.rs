@@ -102,7 +102,10 @@ fn with_blocks(loops: Vec<Record>, blocks: &[Record]) -> Vec<(Record, Vec<Record
 }
 
 /// Gives each run its undos and redos.
-pub(in crate::store) fn with_flips(runs: &QueryRows, flips: &QueryRows) -> StoreResult<Vec<Record>> {
+pub(in crate::store) fn with_flips(
+    runs: &QueryRows,
+    flips: &QueryRows,
+) -> StoreResult<Vec<Record>> {
     let flips = flips.records();
     let mut records = runs.records();
     for record in &mut records {
