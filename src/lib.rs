@@ -39,7 +39,7 @@
 //! [`retention`] what is not kept, [`backup`](mod@backup) copies all of it, [`salvage`](mod@salvage)
 //! what a damage left. `ARCHITECTURE.md` draws
 //! the map. With the feature `tokio`, `AsyncStore` is the same from async code; with `phi-core`,
-//! `phi` holds adapters for that crate.
+//! `phi` holds adapters for that crate; with `postgres`, `PostgresStore` keeps sessions on a server.
 
 #![warn(missing_docs)]
 #![cfg_attr(
