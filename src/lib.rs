@@ -39,7 +39,7 @@
 //! [`retention`] what is not kept, [`backup`](mod@backup) copies all of it, [`salvage`](mod@salvage)
 //! what a damage left. `ARCHITECTURE.md` draws
 //! the map. With the feature `tokio`, `AsyncStore` is the same from async code; with `phi-core`,
-//! `phi` holds adapters for that crate.
+//! `phi` holds adapters for that crate; with `postgres`, `PostgresStore` keeps sessions on a server.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -87,6 +87,8 @@ pub use recorder::{
     AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
 };
 pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
+#[cfg(feature = "postgres")]
+pub use store::postgres::{PostgresOptions, PostgresStore};
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};
-pub use store::{OpenError, SessionStore, StoreError, Turns};
+pub use store::{Database, OpenError, SessionStore, StoreError, Turns};
 pub use tokens::*;

@@ -3,6 +3,9 @@
 //! A sentence added to `SessionStore`, `StoreRead` or `StoreWrite` arrives with a case here.
 
 mod histories;
+#[cfg(feature = "postgres")]
+#[path = "postgres/server.rs"]
+mod server;
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,6 +37,16 @@ macro_rules! promises {
             fn $promise() {
                 let folder = tempfile::tempdir().unwrap();
                 super::$promise(&super::open(&folder.path().join("agent.db")));
+            })*
+        }
+
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[test]
+            fn $promise() {
+                if let Some(store) = super::server::store() {
+                    super::$promise(&store);
+                }
             })*
         }
     };

@@ -33,7 +33,12 @@ pub struct Args {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let begun = Instant::now();
     let store = app.open_to_read()?;
-    let made = copy(&store, args);
+    let Some(store) = store.as_sqlite() else {
+        return Err(CliError::Usage(
+            "backup copies a file; a database on a server is copied with its own `pg_dump`".into(),
+        ));
+    };
+    let made = copy(store, args);
     let seconds = begun.elapsed().as_secs_f64();
     let told = |ok: bool, bytes: Option<u64>| {
         let file = ok.then(|| args.to.display().to_string());

@@ -8,7 +8,7 @@ use loopstore::orchestrate::{BlockReport, CompactOutcome};
 use loopstore::store::{Disposition, Turns};
 use loopstore::{
     CompactReport, CompactRequest, CompactTrigger, CompactionConfig, CompactionScope,
-    ContextConfig, KeepRecent, OlderLoops, RecentWindow, SqliteStore, compact_session_loops,
+    ContextConfig, Database, KeepRecent, OlderLoops, RecentWindow, compact_session_loops,
 };
 
 use super::error::CliError;
@@ -127,9 +127,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     } else {
         app.open_to_write()?
     };
-    let session = select::session(&store, &args.session)?;
-    let request = args.request(&store, &session)?;
-    let report = compact_session_loops(&store, &session.session_id, &request)?;
+    let session = select::session(&*store, &args.session)?;
+    let request = args.request(&*store, &session)?;
+    let report = compact_session_loops(&*store, &session.session_id, &request)?;
     if app.json {
         app.out.json(&report)?;
     } else {
@@ -149,7 +149,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 impl Args {
     fn request(
         &self,
-        store: &SqliteStore,
+        store: &dyn Database,
         session: &loopstore::store::SessionRow,
     ) -> Result<CompactRequest, CliError> {
         let leaf = select::loop_id(store, session, self.in_loop.as_deref())?;

@@ -7,7 +7,7 @@ use loopstore::context::Part;
 use loopstore::context::{Fault, system_tokens};
 use loopstore::export::provider::{Mending, MendingKind, Provider, provider_messages};
 use loopstore::{
-    AgentMessage, BuildOptions, CompactionScope, Context, LoopId, OlderLoops, SqliteStore,
+    AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops,
     build_context_from_session,
 };
 use serde::Serialize;
@@ -83,7 +83,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         true => app.open_to_write()?,
         false => app.open_to_read()?,
     };
-    let context = build(&store, args)?;
+    let context = build(&*store, args)?;
     if let (Some(manifest), true) = (&context.manifest, format != Format::Json) {
         note(&format!("Manifest {manifest} recorded."));
     }
@@ -96,7 +96,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn build(store: &SqliteStore, args: &Args) -> Result<Context, CliError> {
+fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
     let session = select::session(store, &args.session)?;
     let mut leaf = select::loop_id(store, &session, args.in_loop.as_deref())?;
     let mut as_of = None;

@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 use loopstore::context::TurnState;
 use loopstore::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts};
 use loopstore::store::{Disposition, SessionRow};
-use loopstore::{Context, SqliteStore};
+use loopstore::{Context, Database};
 use similar::{ChangeTag, TextDiff};
 
 use super::error::CliError;
@@ -55,7 +55,7 @@ impl std::str::FromStr for Given {
 }
 
 impl Given {
-    fn side(&self, store: &SqliteStore, session: &SessionRow) -> Result<DiffSide, CliError> {
+    fn side(&self, store: &dyn Database, session: &SessionRow) -> Result<DiffSide, CliError> {
         Ok(match self {
             Self::Raw => DiffSide::Raw,
             Self::Now => DiffSide::Now,
@@ -71,21 +71,21 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         return Err(CliError::Usage(text.into()));
     }
     let store = app.open_to_read()?;
-    let session = select::session(&store, &args.session)?;
+    let session = select::session(&*store, &args.session)?;
     let side = |given: &Option<Given>| {
-        let side = |given: &Given| given.side(&store, &session);
+        let side = |given: &Given| given.side(&*store, &session);
         given.as_ref().map(side).transpose()
     };
     let request = DiffRequest {
         from: side(&args.from)?,
         to: side(&args.to)?,
-        leaf: select::loop_id(&store, &session, args.in_loop.as_deref())?,
+        leaf: select::loop_id(&*store, &session, args.in_loop.as_deref())?,
     };
-    let found = diff(&store, &session.session_id, &request)?;
+    let found = diff(&*store, &session.session_id, &request)?;
     if app.json {
         app.out.json(&found)?;
     } else if args.text {
-        let contexts = diff_contexts(&store, &session.session_id, &request)?;
+        let contexts = diff_contexts(&*store, &session.session_id, &request)?;
         print_lines(app, &found, &contexts)?;
     } else {
         print_changes(app, &found)?;

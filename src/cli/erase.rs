@@ -32,7 +32,7 @@ pub struct Args {
 /// Erases the session and tells what went.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
-    let session = match select::session(&store, &args.session) {
+    let session = match select::session(&*store, &args.session) {
         Ok(row) => row.session_id,
         // It may be gone already and only its bytes left.
         Err(StoreError::NoSession(given)) => {
@@ -42,7 +42,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     };
     confirm(args.yes, &format!("Erase session {session} for good?"))?;
     let report = retention::erase(
-        &store,
+        &*store,
         &EraseRequest {
             session,
             reason: args.reason.clone(),
@@ -65,6 +65,13 @@ pub fn left(leftover: Leftover, command: &str) -> Done {
         }
         Leftover::InFile => {
             "its bytes are still in the database file: other programs wrote all the time"
+        }
+        Leftover::OnServer => {
+            note(
+                "it is in no row any more; the server's log and backups, and pages that it has not used \
+                 again, may still hold bytes of it",
+            );
+            return Done::Well;
         }
     };
     note(&format!(

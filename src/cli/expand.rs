@@ -76,9 +76,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 
 fn print_turns(app: &mut App, args: &Args, session: &str) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
-    let session = select::session(&store, session)?;
-    let mut in_loop = select::loop_id(&store, &session, args.in_loop.as_deref())?;
-    let block = expand_block::find(&store, &session, in_loop.as_ref(), args)?;
+    let session = select::session(&*store, session)?;
+    let mut in_loop = select::loop_id(&*store, &session, args.in_loop.as_deref())?;
+    let block = expand_block::find(&*store, &session, in_loop.as_ref(), args)?;
     let turns = match &block {
         Some(block) => block.turns,
         None => range(args.turns.as_deref().unwrap_or_default())?,
@@ -87,7 +87,7 @@ fn print_turns(app: &mut App, args: &Args, session: &str) -> Result<Done, CliErr
         in_loop = Some(block.loop_id.clone());
     }
     let id = &session.session_id;
-    let expanded = inspect::expand(&store, id, in_loop.as_ref(), turns, args.max_tokens)?;
+    let expanded = inspect::expand(&*store, id, in_loop.as_ref(), turns, args.max_tokens)?;
     if app.json {
         app.out.json(&Told { block, expanded })?;
         return Ok(Done::Well);
@@ -108,7 +108,7 @@ fn print_turns(app: &mut App, args: &Args, session: &str) -> Result<Done, CliErr
 }
 
 fn write_blob(app: &mut App, id: &str, file: Option<&Path>) -> Result<Done, CliError> {
-    let blob = inspect::blob(&app.open_to_read()?, id)?;
+    let blob = inspect::blob(&*app.open_to_read()?, id)?;
     let bytes = blob.data.len() as u64;
     if let Some(file) = file {
         write_file(app, file, &blob.data)?;

@@ -2,7 +2,7 @@
 
 use loopstore::inspect::{self, BlockName, BlockSection, Replaced};
 use loopstore::store::{SessionRow, StoreError};
-use loopstore::{LoopId, SqliteStore};
+use loopstore::{Database, LoopId};
 
 use super::expand::Args;
 use super::{select, text};
@@ -20,7 +20,7 @@ pub enum Section {
 
 /// Returns what the block that is named replaced; `None` if none is named.
 pub fn find(
-    store: &SqliteStore,
+    store: &dyn Database,
     session: &SessionRow,
     in_loop: Option<&LoopId>,
     args: &Args,

@@ -8,7 +8,7 @@ use loopstore::backup::is_part_of;
 use loopstore::export::provider::{Mending, Provider};
 use loopstore::export::{ExportError, ExportForm, WholeFile, export, export_source, sources};
 use loopstore::store::{SessionRow, SourceRow};
-use loopstore::{LoopId, SqliteStore};
+use loopstore::{Database, LoopId};
 use serde_json::json;
 
 use super::context::tell_mended;
@@ -71,11 +71,11 @@ enum What {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     check(app, args)?;
     let store = app.open_to_read()?;
-    let session = select::session(&store, &args.session)?;
-    let what = what(&store, &session, args)?;
+    let session = select::session(&*store, &args.session)?;
+    let what = what(&*store, &session, args)?;
     let mended = match &args.output {
-        None => write_what(&store, &session, &what, app.out.writer())?,
-        Some(path) => to_file(app, &store, &session, &what, path)?,
+        None => write_what(&*store, &session, &what, app.out.writer())?,
+        Some(path) => to_file(app, &*store, &session, &what, path)?,
     };
     tell_mended(&mended);
     Ok(Done::Well)
@@ -100,7 +100,7 @@ fn check(app: &App, args: &Args) -> Result<(), CliError> {
     Ok(())
 }
 
-fn what(store: &SqliteStore, session: &SessionRow, args: &Args) -> Result<What, CliError> {
+fn what(store: &dyn Database, session: &SessionRow, args: &Args) -> Result<What, CliError> {
     let form = match args.format {
         Format::PhiCore => ExportForm::PhiCore,
         Format::Openai => ExportForm::Request(Provider::OpenAi),
@@ -151,7 +151,7 @@ fn chosen(
 }
 
 fn write_what(
-    store: &SqliteStore,
+    store: &dyn Database,
     session: &SessionRow,
     what: &What,
     out: &mut dyn Write,
@@ -164,7 +164,7 @@ fn write_what(
 
 fn to_file(
     app: &mut App,
-    store: &SqliteStore,
+    store: &dyn Database,
     session: &SessionRow,
     what: &What,
     path: &Path,

@@ -48,13 +48,13 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         None => LoopId::generate(),
     };
     let store = app.open_to_write()?;
-    let session = select::session(&store, &args.session)?;
+    let session = select::session(&*store, &args.session)?;
     let fork = Fork {
         loop_id: id.clone(),
         turn: args.turn,
         tag: args.tag.clone(),
     };
-    let parent_loop = store::write(&store, |write| {
+    let parent_loop = store::write(&*store, |write| {
         let parent = lookup::loop_of(write.as_read(), session.key, &args.in_loop)?;
         session::fork(write, parent.key, &fork)?;
         Ok::<_, StoreError>(parent.loop_id)

@@ -18,7 +18,7 @@ pub struct Args {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = match &args.session {
-        Some(given) => Some(select::session(&store, given)?.session_id),
+        Some(given) => Some(select::session(&*store, given)?.session_id),
         None => None,
     };
     let runs = store.run_rows(session.as_ref())?;

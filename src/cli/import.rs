@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use loopstore::import::{
     ImportError, ImportOptions, ImportReport, Progress, Skipped, import_paths, importers,
 };
-use loopstore::{SessionId, SqliteOptions, SqliteStore};
+use loopstore::{Database, SessionId, SqliteOptions, SqliteStore};
 
 use super::error::CliError;
 use super::output::note;
@@ -59,6 +59,10 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
             source,
         })?;
     }
+    if app.address().is_some() {
+        let store = app.open_or_create()?;
+        return import(app, args, &*store);
+    }
     let is_new = app.db.symlink_metadata().is_err();
     let store = SqliteStore::open_with(&app.db, SqliteOptions::new().stored_counter())?;
     let done = import(app, args, &store);
@@ -70,7 +74,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     done
 }
 
-fn import(app: &mut App, args: &Args, store: &SqliteStore) -> Result<Done, CliError> {
+fn import(app: &mut App, args: &Args, store: &dyn Database) -> Result<Done, CliError> {
     let options = ImportOptions {
         format: args.format.clone(),
         session: args.session.clone(),

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use loopstore::SqliteStore;
+use loopstore::Database;
 use loopstore::search::{self, Indexed};
 
 use super::error::CliError;
@@ -25,9 +25,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let bar = bar();
     let mut progress = |far: Indexed| show(&bar, far);
     let done = if args.rebuild {
-        search::rebuild_index(&store, &mut progress)
+        search::rebuild_index(&*store, &mut progress)
     } else {
-        search::index(&store, &mut progress)
+        search::index(&*store, &mut progress)
     };
     bar.finish_and_clear();
     let far = done?;
@@ -44,7 +44,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 }
 
 /// Lets the index catch up where somebody sees how far it is. What goes wrong, the search tells.
-pub fn catch_up_with_bar(store: &SqliteStore) {
+pub fn catch_up_with_bar(store: &dyn Database) {
     let bar = bar();
     if !bar.is_hidden() {
         let _ = search::index(store, &mut |far| show(&bar, far));

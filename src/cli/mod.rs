@@ -35,8 +35,11 @@ mod redact;
 mod redo;
 mod replay;
 mod report;
+#[cfg(feature = "postgres")]
+mod schema;
 mod search;
 mod select;
+mod server;
 mod sessions;
 mod show;
 mod show_tree;
@@ -52,7 +55,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use loopstore::{OpenError, SqliteOptions, SqliteStore};
+use loopstore::{Database, OpenError, SqliteOptions, SqliteStore};
 
 use error::CliError;
 use output::Out;
@@ -64,11 +67,11 @@ use output::Out;
 #[derive(Parser)]
 #[command(name = "loopstore", version, max_term_width = 100)]
 struct Cli {
-    /// The database.
+    /// The database: a file, or `postgres://USER@HOST:PORT/NAME`.
     #[arg(
         long,
         global = true,
-        value_name = "PATH",
+        value_name = "PATH|URL",
         env = "LOOPSTORE_DB",
         hide_env_values = true,
         default_value = "loopstore.db"
@@ -116,6 +119,8 @@ enum Command {
     Eval(eval::Args),
     #[cfg(feature = "mcp")]
     Mcp(mcp::Args),
+    #[cfg(feature = "postgres")]
+    Schema(schema::Args),
     Completions(completions::Args),
 }
 
@@ -140,12 +145,19 @@ struct App {
 impl App {
     /// Opens the database for reading, with the token counter that it was written with; it must be
     /// there.
-    fn open_to_read(&self) -> Result<SqliteStore, OpenError> {
+    fn open_to_read(&self) -> Result<Box<dyn Database>, OpenError> {
+        if let Some(address) = self.address() {
+            return server::open(address, server::Access::Read);
+        }
+        Ok(Box::new(self.open_file_to_read()?))
+    }
+
+    fn open_file_to_read(&self) -> Result<SqliteStore, OpenError> {
         let options = || SqliteOptions::new().stored_counter().read_only(true);
         let open = || SqliteStore::open_with(&self.db, options());
         match open() {
             // Reading cannot bring an older file up to date; opening it for writing does.
-            Err(older @ OpenError::Older { .. }) => match self.open_to_write() {
+            Err(older @ OpenError::Older { .. }) => match self.open_file_to_write() {
                 Err(OpenError::Other { .. }) => Err(older),
                 opened => opened.and_then(|_| open()),
             },
@@ -155,7 +167,36 @@ impl App {
 
     /// Opens the database for writing, with the token counter that it was written with; it must be
     /// there.
-    fn open_to_write(&self) -> Result<SqliteStore, OpenError> {
+    fn open_to_write(&self) -> Result<Box<dyn Database>, OpenError> {
+        if let Some(address) = self.address() {
+            return server::open(address, server::Access::Write);
+        }
+        Ok(Box::new(self.open_file_to_write()?))
+    }
+
+    /// Opens the database for writing, and creates it if it is not there.
+    fn open_or_create(&self) -> Result<Box<dyn Database>, OpenError> {
+        if let Some(address) = self.address() {
+            return server::open(address, server::Access::Create);
+        }
+        let options = SqliteOptions::new().stored_counter();
+        Ok(Box::new(SqliteStore::open_with(&self.db, options)?))
+    }
+
+    /// Returns the address of a server, if that is what `--db` names.
+    fn address(&self) -> Option<&str> {
+        self.db.to_str().filter(|text| server::is_address(text))
+    }
+
+    /// Returns the database as it may be shown: an address may hold a password.
+    fn place(&self) -> String {
+        match self.address() {
+            Some(address) => server::place(address),
+            None => self.db.display().to_string(),
+        }
+    }
+
+    fn open_file_to_write(&self) -> Result<SqliteStore, OpenError> {
         let options = SqliteOptions::new().stored_counter().create(false);
         SqliteStore::open_with(&self.db, options)
     }
@@ -225,6 +266,8 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Eval(args) => eval::run(app, args),
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => mcp::run(app, args),
+        #[cfg(feature = "postgres")]
+        Command::Schema(args) => schema::run(app, args),
         Command::Completions(args) => completions::run(app, args),
     }
 }

@@ -38,8 +38,8 @@ pub fn run_unpin(app: &mut App, args: &UnpinArgs) -> Result<Done, CliError> {
 
 fn pin(app: &mut App, given: &str, pinned: bool) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
-    let session = select::session(&store, given)?.session_id;
-    let pinned_at = set_pinned(&store, &session, pinned)?;
+    let session = select::session(&*store, given)?.session_id;
+    let pinned_at = set_pinned(&*store, &session, pinned)?;
     if app.json {
         app.out.json(&Pinned {
             session: session.as_str(),

@@ -76,14 +76,14 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         reason: args.reason.clone(),
         dry_run: true,
     };
-    let mut report = retention::prune(&store, &request)?;
+    let mut report = retention::prune(&*store, &request)?;
     if !args.dry_run {
         if !report.pruned.is_empty() {
             let sessions = text::count(report.pruned.len() as u64, "session");
             confirm(args.yes, &format!("Remove {sessions} for good?"))?;
         }
         let dry_run = false;
-        report = retention::prune(&store, &PruneRequest { dry_run, ..request })?;
+        report = retention::prune(&*store, &PruneRequest { dry_run, ..request })?;
     }
     match app.json {
         true => app.out.json(&report)?,

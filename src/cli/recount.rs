@@ -34,6 +34,11 @@ fn known(given: &str) -> Result<String, String> {
 
 /// Counts and tells how much.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    if app.address().is_some() {
+        return Err(CliError::Usage(
+            "recount works on a file, not on a server yet".into(),
+        ));
+    }
     let name = args.counter.clone().unwrap_or_else(|| unfinished(app));
     let counter = counter_named(&name)
         .ok_or_else(|| CliError::Usage(format!("no counter `{}`", text::line(&name))))?;

@@ -30,13 +30,13 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         true => app.open_to_read()?,
         false => app.open_to_write()?,
     };
-    let find = |given: &String| select::session(&store, given).map(|row| row.session_id);
+    let find = |given: &String| select::session(&*store, given).map(|row| row.session_id);
     let request = RecoverRequest {
         session: args.session.as_ref().map(find).transpose()?,
         all: args.all,
         dry_run: args.dry_run,
     };
-    let report = recorder::recover(&store, &request)?;
+    let report = recorder::recover(&*store, &request)?;
     if app.json {
         app.out.json(&report)?;
     } else {

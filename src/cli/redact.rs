@@ -28,10 +28,10 @@ pub struct Args {
 /// Redacts the session and tells what was found.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
-    let session = select::session(&store, &args.session)?.session_id;
+    let session = select::session(&*store, &args.session)?.session_id;
     let question = format!("Replace the secrets in session {session} for good?");
     confirm(args.yes, &question)?;
-    let report = retention::redact_session(&store, &session, args.reason.as_deref())?;
+    let report = retention::redact_session(&*store, &session, args.reason.as_deref())?;
     match app.json {
         true => app.out.json(&report)?,
         false => app.out.text(&told(&report))?,

@@ -60,10 +60,10 @@ fn seconds(given: &str) -> Result<f64, String> {
 /// Replays the session.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
-    let session = select::session(&store, &args.session)?;
-    let leaf = select::loop_id(&store, &session, args.in_loop.as_deref())?;
+    let session = select::session(&*store, &args.session)?;
+    let leaf = select::loop_id(&*store, &session, args.in_loop.as_deref())?;
     let wants_contexts = args.contexts || args.provider.is_some();
-    let replay = Replay::new(&store, &session.session_id, leaf.as_ref())?;
+    let replay = Replay::new(&*store, &session.session_id, leaf.as_ref())?;
     let mut player = Player {
         app,
         pace: Pace::of(args, wants_waiting),

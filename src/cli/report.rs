@@ -10,7 +10,7 @@ use loopstore::export::{ExportError, WholeFile};
 use loopstore::report::{
     Prices, ReportLine, ReportOptions, file_name, write_overview, write_report,
 };
-use loopstore::{SessionId, SqliteStore, store};
+use loopstore::{Database, SessionId, store};
 use serde_json::json;
 
 use super::error::CliError;
@@ -61,8 +61,8 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let prices = args.prices.as_deref().map(prices).transpose()?;
     let store = app.open_to_read()?;
     match &args.session {
-        Some(session) => one(app, &store, session, prices, args)?,
-        None => all(app, &store, prices, args)?,
+        Some(session) => one(app, &*store, session, prices, args)?,
+        None => all(app, &*store, prices, args)?,
     }
     Ok(Done::Well)
 }
@@ -78,7 +78,7 @@ fn prices(path: &Path) -> Result<Prices, CliError> {
 
 fn one(
     app: &mut App,
-    store: &SqliteStore,
+    store: &dyn Database,
     given: &str,
     prices: Option<Prices>,
     args: &Args,
@@ -117,7 +117,7 @@ fn one(
 
 fn all(
     app: &mut App,
-    store: &SqliteStore,
+    store: &dyn Database,
     prices: Option<Prices>,
     args: &Args,
 ) -> Result<(), CliError> {
@@ -159,7 +159,7 @@ fn all(
         .iter()
         .map(|w| (w.file.clone(), w.line.clone()))
         .collect();
-    let database = app.db.display().to_string();
+    let database = app.place();
     let (bytes, ()) = to_file(&index, |out| write_overview(&database, &rows, out))?;
     let total = bytes + written.iter().map(|w| w.bytes).sum::<u64>();
     tell(app, &index.display().to_string(), total, &written)

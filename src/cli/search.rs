@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use loopstore::search::{QueryError, SearchError, SearchHit, SearchQuery, SearchResults, Snippet};
 use loopstore::store::Disposition;
-use loopstore::{Role, SqliteStore, Time};
+use loopstore::{Database, Role, Time};
 
 use super::error::CliError;
 use super::{App, Done, index, select, text};
@@ -60,9 +60,9 @@ enum RoleName {
 /// Searches and lists the hits.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = open(app)?;
-    let query = query(&store, args)?;
-    index::catch_up_with_bar(&store);
-    let results = loopstore::search(&store, &query)?;
+    let query = query(&*store, args)?;
+    index::catch_up_with_bar(&*store);
+    let results = loopstore::search(&*store, &query)?;
     if app.json {
         app.out.json(&results)?;
         return Ok(Done::Well);
@@ -79,14 +79,14 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 
 /// Opens the database for writing, so that the index can catch up; where that cannot be, for
 /// reading.
-fn open(app: &App) -> Result<SqliteStore, CliError> {
+fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
     match app.open_to_write() {
         Err(loopstore::OpenError::Other { .. }) => Ok(app.open_to_read()?),
         opened => Ok(opened?),
     }
 }
 
-fn query(store: &SqliteStore, args: &Args) -> Result<SearchQuery, CliError> {
+fn query(store: &dyn Database, args: &Args) -> Result<SearchQuery, CliError> {
     let mut query = SearchQuery::new(&*args.query);
     if let Some(given) = &args.session {
         query.session = Some(select::session(store, given)?.session_id);

@@ -2,16 +2,16 @@
 
 use loopstore::context::AsOf;
 use loopstore::store::{self, RunRow, SessionRow, StoreRead, StoreResult, lookup};
-use loopstore::{LoopId, SqliteStore};
+use loopstore::{Database, LoopId};
 
 /// Returns the session whose id is or begins with `given`.
-pub fn session(store: &SqliteStore, given: &str) -> StoreResult<SessionRow> {
+pub fn session(store: &dyn Database, given: &str) -> StoreResult<SessionRow> {
     store::read(store, |read| lookup::session(read, given))
 }
 
 /// Returns the loop whose id is or begins with `given`, if one was given.
 pub fn loop_id(
-    store: &SqliteStore,
+    store: &dyn Database,
     session: &SessionRow,
     given: Option<&str>,
 ) -> StoreResult<Option<LoopId>> {
@@ -25,7 +25,7 @@ pub fn loop_id(
 
 /// Returns the run whose id is or begins with `given`, if one was given.
 pub fn run_id(
-    store: &SqliteStore,
+    store: &dyn Database,
     session: &SessionRow,
     given: Option<&str>,
 ) -> StoreResult<Option<String>> {
@@ -64,7 +64,7 @@ impl std::str::FromStr for Moment {
 
 /// Returns the moment, and the loop that it is read from.
 pub fn moment(
-    store: &SqliteStore,
+    store: &dyn Database,
     session: &SessionRow,
     given: &Moment,
 ) -> StoreResult<(AsOf, LoopId)> {

@@ -18,7 +18,7 @@ pub struct Args {
 /// Prints the session.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
-    let session = select::session(&store, &args.session)?;
+    let session = select::session(&*store, &args.session)?;
     let view = store.session_view(&session.session_id)?;
     if app.json {
         app.out.json(&Told(&view))?;

@@ -34,7 +34,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         rows: args.max_rows,
         time: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),
     };
-    let rows = app.open_to_read()?.query_within(&args.query, &[], limits)?;
+    let rows = app.open_to_read()?.query_within(&args.query, limits)?;
     if rows.is_cut {
         note("there are more rows; --max-rows gives more of them");
     }

@@ -20,7 +20,7 @@ struct Told {
 /// Prints the figures.
 pub fn run(app: &mut App, _: &Args) -> Result<Done, CliError> {
     let told = Told {
-        path: app.db.display().to_string(),
+        path: app.place(),
         stats: app.open_to_read()?.stats()?,
     };
     if app.json {

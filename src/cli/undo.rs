@@ -38,16 +38,16 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 /// Undoes or redoes a run and tells what that did.
 pub fn flip(app: &mut App, args: &FlipArgs, redo: bool) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
-    let session = select::session(&store, &args.session)?;
+    let session = select::session(&*store, &args.session)?;
     let request = FlipRequest {
-        leaf: select::loop_id(&store, &session, args.in_loop.as_deref())?,
-        run: select::run_id(&store, &session, args.run.as_deref())?,
+        leaf: select::loop_id(&*store, &session, args.in_loop.as_deref())?,
+        run: select::run_id(&*store, &session, args.run.as_deref())?,
         reason: args.reason.clone(),
     };
     let report = if redo {
-        loopstore::redo(&store, &session.session_id, &request)?
+        loopstore::redo(&*store, &session.session_id, &request)?
     } else {
-        loopstore::undo(&store, &session.session_id, &request)?
+        loopstore::undo(&*store, &session.session_id, &request)?
     };
     if app.json {
         app.out.json(&report)?;

@@ -39,7 +39,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         return print_salvaged(app, to, &report);
     }
     let report = match app.open_to_read() {
-        Ok(store) => verify(&store),
+        Ok(store) => verify(&*store),
         Err(OpenError::Damaged { detail, .. }) => Err(StoreError::Damaged(detail)),
         Err(error) => return Err(error.into()),
     };

@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use loopstore::import::{Growth, ImportError, ImportOptions, ImportReport, Watch};
-use loopstore::{SqliteStore, StoreError};
+use loopstore::{Database, StoreError};
 use serde::Serialize;
 
 use super::error::{CliError, told};
@@ -39,7 +39,7 @@ enum Line<'a> {
 /// Follows the paths and tells what came in.
 pub fn run(
     app: &mut App,
-    store: &SqliteStore,
+    store: &dyn Database,
     paths: &[PathBuf],
     options: ImportOptions,
 ) -> Result<Done, CliError> {

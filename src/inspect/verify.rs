@@ -6,8 +6,7 @@
 use super::report::{Findings, Problem, ProblemKind, Subject, VerifyReport};
 use super::{blobs, receipts, sessions, sources};
 use crate::store::scan::StoreScan;
-use crate::store::sqlite::SqliteStore;
-use crate::store::{ReceiptRow, SessionKey, SessionStore, StoreError, StoreResult};
+use crate::store::{Database, ReceiptRow, SessionKey, StoreError, StoreResult, database};
 use crate::tokens::TokenCounter;
 
 /// How many rows that belong to nothing are named of each table.
@@ -45,7 +44,7 @@ impl Verify<'_> {
 /// assert!(report.ok, "{:?}", report.problems);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn verify(store: &SqliteStore) -> StoreResult<VerifyReport> {
+pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
     let mut found = Findings::default();
     own_checks(&mut found, ProblemKind::Sqlite, store.integrity_problems())?;
     own_checks(&mut found, ProblemKind::Schema, store.schema_problems())?;
@@ -54,7 +53,7 @@ pub fn verify(store: &SqliteStore) -> StoreResult<VerifyReport> {
         lines => lines?,
     };
     let mut kept = Some(found);
-    let scanned = store.scan(|scan| {
+    let scanned = database::scan(store, |scan| {
         let mut verify = Verify {
             scan,
             counter: store.counter(),

@@ -8,8 +8,10 @@ use super::{Leftover, scrub};
 use crate::model::{SessionId, Time};
 use crate::store::receipt::{Open, Receipt};
 use crate::store::removal::StoreRemove;
-use crate::store::sqlite::SqliteStore;
-use crate::store::{ReceiptRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, lease};
+use crate::store::{
+    Database, ReceiptRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, database,
+    lease,
+};
 
 /// What is to be erased.
 #[derive(Clone, Debug)]
@@ -52,9 +54,9 @@ pub struct EraseReport {
 /// # Errors
 /// [`StoreError::LeaseHeld`] if somebody drives one of its loops, [`StoreError::NoSession`] if there is
 /// no such session and no receipt of one, or if the store refuses. Then nothing was erased.
-pub fn erase(store: &SqliteStore, request: &EraseRequest) -> StoreResult<EraseReport> {
+pub fn erase(store: &dyn Database, request: &EraseRequest) -> StoreResult<EraseReport> {
     let reason = request.reason.as_deref();
-    let (key, receipt, was_erased) = store.removing(|write| {
+    let (key, receipt, was_erased) = database::removing(store, |write| {
         let Some(row) = write.session(&request.session)? else {
             let (key, receipt) = erased_before(write, &request.session)?;
             return Ok((key, receipt, true));

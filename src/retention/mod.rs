@@ -19,8 +19,8 @@ mod sizes;
 use serde::Serialize;
 
 use crate::model::{SessionId, Time};
-use crate::store::sqlite::{Scrubbed, SqliteStore};
-use crate::store::{self, StoreError, StoreResult};
+use crate::store::sqlite::Scrubbed;
+use crate::store::{self, Database, StoreError, StoreResult};
 
 pub use crate::store::receipt::{LoopDigest, MessageDigest, Receipt, is_genuine};
 pub use erase::{EraseReport, EraseRequest, erase};
@@ -39,13 +39,16 @@ pub enum Leftover {
     /// Some are in the file, because other programs wrote all the time. The same command takes them
     /// away.
     InFile,
+    /// Some may be on the server, in pages that it has not used again, in its log and its backups.
+    OnServer,
 }
 
 /// Scrubs the file; what cannot be done now is told.
-fn scrub(store: &SqliteStore) -> StoreResult<Leftover> {
+fn scrub(store: &dyn Database) -> StoreResult<Leftover> {
     match store.scrub() {
         Ok(Scrubbed::Clean | Scrubbed::Done) => Ok(Leftover::None),
         Ok(Scrubbed::InLog) => Ok(Leftover::InLog),
+        Ok(Scrubbed::OnServer) => Ok(Leftover::OnServer),
         Err(StoreError::Busy) => Ok(Leftover::InFile),
         Err(error) => Err(error),
     }
@@ -55,7 +58,7 @@ fn scrub(store: &SqliteStore) -> StoreResult<Leftover> {
 ///
 /// # Errors
 /// If the database cannot be read or written.
-pub fn finish(store: &SqliteStore) -> StoreResult<Leftover> {
+pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
     scrub(store)
 }
 
@@ -64,7 +67,7 @@ pub fn finish(store: &SqliteStore) -> StoreResult<Leftover> {
 /// # Errors
 /// If there is no such session, or the store refuses.
 pub fn set_pinned(
-    store: &SqliteStore,
+    store: &dyn Database,
     session: &SessionId,
     pinned: bool,
 ) -> StoreResult<Option<String>> {

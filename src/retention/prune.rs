@@ -12,8 +12,9 @@ use super::erase::remove;
 use super::{Leftover, scrub};
 use crate::model::{SessionId, Time};
 use crate::store::scan::StoreScan;
-use crate::store::sqlite::SqliteStore;
-use crate::store::{LoopRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, lease};
+use crate::store::{
+    Database, LoopRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, database, lease,
+};
 
 /// A loop that is pending or running without a driver counts as open for this long after something
 /// last happened in its session, in milliseconds.
@@ -99,12 +100,12 @@ pub struct PruneReport {
 /// # Errors
 /// If neither an age nor a number is given, or the store refuses; groups that went before are gone
 /// then, and the next call goes on.
-pub fn prune(store: &SqliteStore, request: &PruneRequest) -> StoreResult<PruneReport> {
+pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneReport> {
     if request.older_than.is_none() && request.keep_last.is_none() {
         let why = "pruning needs an age, or how many sessions to keep";
         return Err(StoreError::Invalid(why.into()));
     }
-    let plan = store.scan(|scan| Plan::of(scan, request))?;
+    let plan = database::scan(store, |scan| Plan::of(scan, request))?;
     let mut report = PruneReport {
         dry_run: request.dry_run,
         pruned: Vec::new(),
@@ -311,14 +312,14 @@ fn tell(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Pruned> {
 
 /// Removes sessions that hang together, in one transaction, unless something happened to one of them.
 fn prune_group(
-    store: &SqliteStore,
+    store: &dyn Database,
     group: Group,
     request: &PruneRequest,
     report: &mut PruneReport,
 ) -> StoreResult<()> {
     let reason = request.reason.as_deref();
     let ids: Vec<SessionId> = group.iter().map(|(_, told)| told.session.clone()).collect();
-    let removed = store.removing(|write| {
+    let removed = database::removing(store, |write| {
         for (row, _) in &group {
             let now = write.session(&row.session_id)?;
             if now.as_ref() != Some(row) || stays(write.as_read(), row)?.is_some() {

@@ -17,9 +17,8 @@ use crate::store::codec::{self, hex};
 use crate::store::receipt::{MessageDigest, Open, Receipt};
 use crate::store::removal::{StoreRemove, TextCell, TextForm};
 use crate::store::scan::MessagePlace;
-use crate::store::sqlite::SqliteStore;
 use crate::store::{
-    LoopRow, SessionKey, SessionStore, StoreError, StoreResult, StoredMessage, decode, index,
+    Database, LoopRow, SessionKey, StoreError, StoreResult, StoredMessage, database, decode, index,
 };
 use crate::tokens::TokenCounter;
 
@@ -50,11 +49,11 @@ pub struct RedactReport {
 /// # Errors
 /// If there is no such session, if it is damaged, or if the store refuses. Then nothing was changed.
 pub fn redact_session(
-    store: &SqliteStore,
+    store: &dyn Database,
     session: &SessionId,
     reason: Option<&str>,
 ) -> StoreResult<RedactReport> {
-    let mut report = store.removing(|write| {
+    let mut report = database::removing(store, |write| {
         let row = write
             .session(session)?
             .ok_or_else(|| StoreError::NoSession(session.to_string()))?;

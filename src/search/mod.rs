@@ -157,7 +157,13 @@ pub fn search(store: &dyn SessionStore, query: &SearchQuery) -> Result<SearchRes
     let words = parse_query(&query.text)?;
     match index(store, &mut |_| {}) {
         // What is not indexed is looked through.
-        Err(StoreError::ReadOnly | StoreError::Busy | StoreError::Full | StoreError::Io(_)) => {}
+        Err(
+            StoreError::ReadOnly
+            | StoreError::Busy
+            | StoreError::Interrupted
+            | StoreError::Full
+            | StoreError::Io(_),
+        ) => {}
         done => {
             done?;
         }

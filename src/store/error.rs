@@ -103,6 +103,60 @@ pub enum OpenError {
     /// Another program holds the database.
     #[error("the database is busy; try again when the other program is done")]
     Busy,
+    /// The address of a database server cannot be read.
+    #[error(
+        "the address of the database cannot be read: {detail}; it looks like \
+         postgres://USER:PASSWORD@HOST:5432/NAME"
+    )]
+    Address {
+        /// What is wrong, without the values in it.
+        detail: String,
+    },
+    /// The server cannot be reached.
+    #[error(
+        "{place}: the server cannot be reached ({detail}); check host and port, and that it runs"
+    )]
+    Unreachable {
+        /// Hosts and name, without user and password.
+        place: String,
+        /// What the connection said.
+        detail: String,
+    },
+    /// The server does not let this user in.
+    #[error(
+        "{place}: the server does not let this user in ({detail}); check user and password, and what \
+         pg_hba.conf allows"
+    )]
+    Refused {
+        /// Hosts and name.
+        place: String,
+        /// What the server said.
+        detail: String,
+    },
+    /// The server has no such database.
+    #[error("{place}: the server has no database of this name; create it with `createdb`")]
+    NoDatabase {
+        /// Hosts and name.
+        place: String,
+    },
+    /// The server is too old.
+    #[error("{place}: this is PostgreSQL {found}; loopstore needs {oldest} or later")]
+    OldServer {
+        /// Hosts and name.
+        place: String,
+        /// Its version.
+        found: i64,
+        /// The oldest that will do.
+        oldest: i64,
+    },
+    /// The server refuses what opening needs.
+    #[error("{place}: cannot open the database: {detail}")]
+    Server {
+        /// Hosts and name.
+        place: String,
+        /// What the server said.
+        detail: String,
+    },
     /// Anything else.
     #[error("{path}: cannot open the database: {cause}")]
     Other {
@@ -204,6 +258,33 @@ pub enum StoreError {
     /// *and* the process is then killed may the write be there after all, whole.
     #[error("the database's files cannot be read or written: {0}")]
     Io(#[source] Cause),
+    /// The server cannot be reached, or the connection to it broke; nothing of a write was kept.
+    #[error(
+        "the connection to the database is lost ({0}); nothing of this was kept, try again when the \
+         server is back"
+    )]
+    Connection(#[source] Cause),
+    /// The connection broke while a write was being committed. It may be there, whole.
+    #[error(
+        "the connection to the database was lost during a commit ({0}); look whether it is there \
+         before you write it again"
+    )]
+    Unconfirmed(#[source] Cause),
+    /// Other writers came between; the database asks to run the transaction again.
+    #[error("other writers came between, and nothing of this was kept; try again")]
+    Interrupted,
+    /// A statement took longer than the server allows.
+    #[error(
+        "the server stopped a statement that took longer than its statement_timeout; nothing of \
+         this was kept"
+    )]
+    TimedOut,
+    /// All connections are in use.
+    #[error(
+        "all {0} connections to the database are in use, and none became free in time; try again, \
+         or allow more"
+    )]
+    Crowded(usize),
     /// Anything else.
     #[error("the database refused: {0}")]
     Other(#[source] Cause),

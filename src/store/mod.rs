@@ -8,6 +8,7 @@
 
 pub mod append;
 pub mod codec;
+pub(crate) mod database;
 pub mod digest;
 mod driving;
 mod error;
@@ -16,6 +17,8 @@ pub mod index;
 pub mod lease;
 pub mod lookup;
 pub(crate) mod packing;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub(crate) mod ready;
 pub mod receipt;
 pub mod removal;
@@ -27,6 +30,7 @@ pub mod sqlite;
 
 use std::ops::{ControlFlow, Range};
 
+pub use database::Database;
 pub use driving::{CallRow, Note, UsageRow};
 pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use lease::{Lease, LeaseRow};

@@ -48,6 +48,7 @@ const LINES: &[(&str, &str)] = &[
 const WITHOUT: &[(&str, &str)] = &[
     ("completions", "a shell reads it"),
     ("help", "people read it"),
+    ("schema", "psql reads it; feature `postgres`"),
     ("mcp", "it speaks a protocol of its own; feature `mcp`"),
 ];
 

@@ -2,7 +2,7 @@
 
 mod tools;
 
-use loopstore::SqliteStore;
+use loopstore::Database;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
@@ -38,7 +38,7 @@ pub struct Args {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = match &args.session {
-        Some(given) => Some(select::session(&store, given)?.session_id),
+        Some(given) => Some(select::session(&*store, given)?.session_id),
         None => None,
     };
     let recall = Recall {
@@ -65,7 +65,7 @@ fn failed(error: impl std::error::Error + 'static) -> CliError {
 }
 
 struct Server {
-    store: SqliteStore,
+    store: Box<dyn Database>,
     recall: Recall,
 }
 
@@ -110,7 +110,7 @@ impl ServerHandler for Server {
         };
         let given = request.arguments.unwrap_or_default();
         // What a model asked for wrongly it is told, so that it can ask again.
-        let result = match self.recall.call(&self.store, tool, given) {
+        let result = match self.recall.call(&*self.store, tool, given) {
             Ok(answer) => CallToolResult::success(vec![ContentBlock::text(answer)]),
             Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
         };

@@ -3,7 +3,7 @@
 use loopstore::search::{SearchQuery, search};
 use loopstore::store::sqlite::Record;
 use loopstore::{
-    BuildOptions, LoopId, Role, SessionId, SqliteStore, build_context_from_session, inspect,
+    BuildOptions, Database, LoopId, Role, SessionId, build_context_from_session, inspect,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -26,7 +26,7 @@ pub struct ToolSpec {
     /// The properties of its arguments, as JSON, and which it needs.
     properties: &'static str,
     required: &'static [&'static str],
-    answer: fn(&Recall, &SqliteStore, &SessionId, Given) -> Result<String, String>,
+    answer: fn(&Recall, &dyn Database, &SessionId, Given) -> Result<String, String>,
 }
 
 /// All of them.
@@ -156,7 +156,7 @@ impl Recall {
     /// Answers a call, or tells what is wrong with it.
     pub fn call(
         &self,
-        store: &SqliteStore,
+        store: &dyn Database,
         tool: &ToolSpec,
         mut given: Given,
     ) -> Result<String, String> {
@@ -172,7 +172,7 @@ impl Recall {
 
     fn search(
         &self,
-        store: &SqliteStore,
+        store: &dyn Database,
         session: &SessionId,
         given: Given,
     ) -> Result<String, String> {
@@ -198,7 +198,7 @@ impl Recall {
 
     fn expand(
         &self,
-        store: &SqliteStore,
+        store: &dyn Database,
         session: &SessionId,
         given: Given,
     ) -> Result<String, String> {
@@ -229,7 +229,7 @@ impl Recall {
 
     fn overview(
         &self,
-        store: &SqliteStore,
+        store: &dyn Database,
         session: &SessionId,
         given: Given,
     ) -> Result<String, String> {
@@ -247,7 +247,7 @@ impl Recall {
 
     fn history(
         &self,
-        store: &SqliteStore,
+        store: &dyn Database,
         session: &SessionId,
         given: Given,
     ) -> Result<String, String> {
@@ -312,7 +312,7 @@ fn told(error: impl std::fmt::Display) -> String {
 }
 
 fn loop_of(
-    store: &SqliteStore,
+    store: &dyn Database,
     session: &SessionId,
     given: Option<&str>,
 ) -> Result<Option<LoopId>, String> {

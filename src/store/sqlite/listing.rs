@@ -60,7 +60,7 @@ impl SqliteStore {
     pub fn session_view(&self, session: &SessionId) -> StoreResult<SessionView> {
         let id = [session.as_str()];
         self.snapshot(|connection| {
-            let all = |sql| Ok::<_, StoreError>(rows(connection, sql, &id)?.records());
+            let all = |sql| rows(connection, sql, &id);
             let found = all("SELECT * FROM v_sessions WHERE session_id = ?1")?;
             let loops = all(
                 "SELECT v.* FROM v_loops v JOIN sessions s USING (session_id)
@@ -69,13 +69,23 @@ impl SqliteStore {
             )?;
             let blocks = all("SELECT * FROM v_compaction_blocks WHERE session_id = ?1
                  ORDER BY loop_id, generation")?;
-            let missing = || StoreError::NoSession(session.to_string());
-            Ok(SessionView {
-                session: found.into_iter().next().ok_or_else(missing)?,
-                loops: with_blocks(loops, &blocks),
-            })
+            view_of(session, &found, &loops, &blocks)
         })
     }
+}
+
+/// Puts the rows of a session together.
+pub(in crate::store) fn view_of(
+    session: &SessionId,
+    found: &QueryRows,
+    loops: &QueryRows,
+    blocks: &QueryRows,
+) -> StoreResult<SessionView> {
+    let missing = || StoreError::NoSession(session.to_string());
+    Ok(SessionView {
+        session: found.records().into_iter().next().ok_or_else(missing)?,
+        loops: with_blocks(loops.records(), &blocks.records()),
+    })
 }
 
 fn with_blocks(loops: Vec<Record>, blocks: &[Record]) -> Vec<(Record, Vec<Record>)> {
@@ -91,7 +101,11 @@ fn with_blocks(loops: Vec<Record>, blocks: &[Record]) -> Vec<(Record, Vec<Record
         .collect()
 }
 
-fn with_flips(runs: &QueryRows, flips: &QueryRows) -> StoreResult<Vec<Record>> {
+/// Gives each run its undos and redos.
+pub(in crate::store) fn with_flips(
+    runs: &QueryRows,
+    flips: &QueryRows,
+) -> StoreResult<Vec<Record>> {
     let flips = flips.records();
     let mut records = runs.records();
     for record in &mut records {

@@ -29,10 +29,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, TransactionBehavior};
 
 pub use listing::SessionView;
+#[cfg(feature = "postgres")]
+pub(in crate::store) use listing::{view_of, with_flips};
 pub use options::{Durability, SqliteOptions};
 pub use query::{QueryLimits, QueryRows, Record, Stats};
 pub use recount::{RecountError, RecountProgress, RecountReport, recount};
 pub use removal::Scrubbed;
+#[cfg(feature = "postgres")]
+pub(in crate::store) use removal::content;
 pub use schema::format_version;
 
 use super::error::{OpenError, StoreError, StoreResult};

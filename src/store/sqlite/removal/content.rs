@@ -253,7 +253,7 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 98] = [
 ];
 
 /// Returns the texts of a table: column, how it is read, and its name.
-pub(super) fn texts(table: &str) -> impl Iterator<Item = (&'static str, TextForm)> {
+pub(in crate::store) fn texts(table: &str) -> impl Iterator<Item = (&'static str, TextForm)> {
     let name = table.to_owned();
     COLUMNS
         .iter()
@@ -261,6 +261,24 @@ pub(super) fn texts(table: &str) -> impl Iterator<Item = (&'static str, TextForm
             Content(form) if *of == name => Some((*column, *form)),
             _ => None,
         })
+}
+
+/// Returns the names of the tables, those that others refer to last.
+#[cfg(feature = "postgres")]
+pub(in crate::store) fn table_names() -> impl Iterator<Item = &'static str> {
+    TABLES.iter().map(|table| table.name)
+}
+
+/// Returns `table.column`.
+pub(in crate::store) fn place_of(table: &str, column: &str) -> &'static str {
+    static PLACES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+    let places = PLACES.get_or_init(|| {
+        let all = COLUMNS.iter();
+        all.map(|(table, column, _)| format!("{table}.{column}"))
+            .collect()
+    });
+    let is_it = |place: &&String| place.split_once('.') == Some((table, column));
+    places.iter().find(is_it).map_or("", String::as_str)
 }
 
 /// Returns a table.

@@ -1,6 +1,6 @@
 //! Removing content: the rows of a session, their texts, and in the end their bytes.
 
-mod content;
+pub(in crate::store) mod content;
 mod scrub;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use crate::store::{
     BlockKey, BlockRow, FlipKey, RunKey, SessionFlags, SessionKey, SourceKey, StoreRead,
     StoredMessage, digest,
 };
-use content::{TABLES, Table};
+use content::{TABLES, Table, place_of};
 pub use scrub::Scrubbed;
 
 /// Texts whose digest is derived anew when they change.
@@ -189,18 +189,6 @@ impl Reader<'_> {
         }
         .map(|_| ())
     }
-}
-
-/// Returns `table.column`.
-fn place_of(table: &str, column: &str) -> &'static str {
-    static PLACES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-    let places = PLACES.get_or_init(|| {
-        let all = content::COLUMNS.iter();
-        all.map(|(table, column, _)| format!("{table}.{column}"))
-            .collect()
-    });
-    let is_it = |place: &&String| place.split_once('.') == Some((table, column));
-    places.iter().find(is_it).map_or("", String::as_str)
 }
 
 impl StoreRemove for Reader<'_> {

@@ -26,6 +26,9 @@ pub enum Scrubbed {
     Done,
     /// They are gone from the file, and still in its log: somebody reads an older state.
     InLog,
+    /// They are in no row; a server may have them in pages that it has not used again, in its log and in
+    /// its backups.
+    OnServer,
 }
 
 impl SqliteStore {

@@ -1,0 +1,68 @@
+//! `--db postgres://…`: a database on a server.
+
+use loopstore::{Database, OpenError};
+
+/// What a command does with the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It only reads.
+    Read,
+    /// It writes what is there.
+    Write,
+    /// It makes the tables if they are not there.
+    Create,
+}
+
+/// Whether a text names a database on a server.
+pub fn is_address(text: &str) -> bool {
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
+}
+
+/// Returns an address without what stands before the host and after the name.
+pub fn place(address: &str) -> String {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    // A password may hold an @ itself.
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    format!("postgres://{rest}")
+}
+
+/// Opens a database on a server, with the token counter that it was written with.
+#[cfg(feature = "postgres")]
+pub fn open(address: &str, access: Access) -> Result<Box<dyn Database>, OpenError> {
+    use loopstore::{PostgresOptions, PostgresStore};
+    let options = PostgresOptions::new()
+        .stored_counter()
+        .read_only(access == Access::Read)
+        .create(access == Access::Create);
+    Ok(Box::new(PostgresStore::open_with(address, options)?))
+}
+
+/// Tells that this program knows no servers.
+#[cfg(not(feature = "postgres"))]
+pub fn open(_address: &str, _access: Access) -> Result<Box<dyn Database>, OpenError> {
+    Err(OpenError::Address {
+        detail:
+            "this loopstore knows files only; one built with `--features postgres` knows servers"
+                .into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_shown_without_user_password_and_options() {
+        for (address, shown) in [
+            (
+                "postgres://me:pa@ss/w0rd@host:5432/db?password=x",
+                "postgres://host:5432/db",
+            ),
+            ("postgresql://host/db", "postgres://host/db"),
+            ("postgres://me@%2Ftmp%2Fx/db", "postgres://%2Ftmp%2Fx/db"),
+        ] {
+            assert_eq!(place(address), shown);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a backend can do beside the two doors: questions in SQL, figures, checks of its own.
+//!
+//! The command line, `verify` and removal work on any [`Database`]; what needs a file asks for
+//! [`Database::as_sqlite`].
+
+use super::SessionStore;
+use super::error::StoreResult;
+use super::removal::StoreRemove;
+use super::scan::StoreScan;
+use super::sqlite::{QueryLimits, QueryRows, Record, Scrubbed, SessionView, SqliteStore, Stats};
+use crate::model::SessionId;
+
+/// A database of sessions that can be asked in SQL.
+pub trait Database: SessionStore {
+    /// Returns where it is, without user and password.
+    fn place(&self) -> String;
+
+    /// Returns the store if it is a SQLite file or in memory.
+    fn as_sqlite(&self) -> Option<&SqliteStore> {
+        None
+    }
+
+    /// Runs one query that can only read, within limits, and returns its rows.
+    ///
+    /// # Errors
+    /// If the query is no single reading statement, takes too long, or the backend refuses it.
+    fn query_within(&self, sql: &str, limits: QueryLimits) -> StoreResult<QueryRows>;
+
+    /// Returns the rows of `v_sessions`, last active first.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    fn session_rows(&self) -> StoreResult<Vec<Record>>;
+
+    /// Returns the rows of `v_compaction_runs`, newest first, each with its undos and redos as
+    /// `flips`: of one session or of all.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>>;
+
+    /// Returns a session with its loops and blocks.
+    ///
+    /// # Errors
+    /// If the session is not there, or the database cannot be read.
+    fn session_view(&self, session: &SessionId) -> StoreResult<SessionView>;
+
+    /// Returns figures of the database.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    fn stats(&self) -> StoreResult<Stats>;
+
+    /// Runs `work` on one snapshot in which every row can be looked at.
+    ///
+    /// # Errors
+    /// What `work` returns, or the backend's own failure.
+    fn scan(&self, work: &mut dyn FnMut(&dyn StoreScan) -> StoreResult<()>) -> StoreResult<()>;
+
+    /// Runs `work` in a write transaction in which content can be removed.
+    ///
+    /// # Errors
+    /// What `work` returns, or the backend's own failure; then nothing was removed.
+    fn removing(
+        &self,
+        work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
+    ) -> StoreResult<()>;
+
+    /// Takes what was removed out of the files too, as far as the backend can.
+    ///
+    /// # Errors
+    /// If the backend refuses; it can be tried again.
+    fn scrub(&self) -> StoreResult<Scrubbed>;
+
+    /// Returns what the backend's own checks find.
+    ///
+    /// # Errors
+    /// If the database cannot be read at all.
+    fn integrity_problems(&self) -> StoreResult<Vec<String>>;
+
+    /// Returns which tables, triggers and views are not those of this format.
+    ///
+    /// # Errors
+    /// If the database cannot be read at all.
+    fn schema_problems(&self) -> StoreResult<Vec<String>>;
+
+    /// Returns what is wrong with the search index.
+    ///
+    /// # Errors
+    /// If the database cannot be read at all.
+    fn index_problems(&self) -> StoreResult<Vec<String>>;
+}
+
+/// Runs `work` on one snapshot of `store` in which every row can be looked at.
+pub(crate) fn scan<T>(
+    store: &dyn Database,
+    work: impl FnOnce(&dyn StoreScan) -> StoreResult<T>,
+) -> StoreResult<T> {
+    let (mut work, mut result) = (Some(work), None);
+    store.scan(&mut |scan| {
+        if let Some(work) = work.take() {
+            result = Some(work(scan)?);
+        }
+        Ok(())
+    })?;
+    result.ok_or_else(|| super::StoreError::Invalid("the store did not run the scan".into()))
+}
+
+/// Runs `work` in a write transaction of `store` in which content can be removed.
+pub(crate) fn removing<T>(
+    store: &dyn Database,
+    work: impl FnOnce(&mut dyn StoreRemove) -> StoreResult<T>,
+) -> StoreResult<T> {
+    let (mut work, mut result) = (Some(work), None);
+    store.removing(&mut |write| {
+        if let Some(work) = work.take() {
+            result = Some(work(write)?);
+        }
+        Ok(())
+    })?;
+    result.ok_or_else(|| super::StoreError::Invalid("the store did not run the removal".into()))
+}
+
+impl Database for SqliteStore {
+    fn place(&self) -> String {
+        let path = self.path().map(|path| path.display().to_string());
+        path.unwrap_or_else(|| ":memory:".into())
+    }
+
+    fn as_sqlite(&self) -> Option<&SqliteStore> {
+        Some(self)
+    }
+
+    fn query_within(&self, sql: &str, limits: QueryLimits) -> StoreResult<QueryRows> {
+        self.query_within(sql, &[], limits)
+    }
+
+    fn session_rows(&self) -> StoreResult<Vec<Record>> {
+        self.session_rows()
+    }
+
+    fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {
+        self.run_rows(session)
+    }
+
+    fn session_view(&self, session: &SessionId) -> StoreResult<SessionView> {
+        self.session_view(session)
+    }
+
+    fn stats(&self) -> StoreResult<Stats> {
+        self.stats()
+    }
+
+    fn scan(&self, work: &mut dyn FnMut(&dyn StoreScan) -> StoreResult<()>) -> StoreResult<()> {
+        self.scan(|scan| work(scan))
+    }
+
+    fn removing(
+        &self,
+        work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        self.removing(|write| work(write))
+    }
+
+    fn scrub(&self) -> StoreResult<Scrubbed> {
+        self.scrub()
+    }
+
+    fn integrity_problems(&self) -> StoreResult<Vec<String>> {
+        self.integrity_problems()
+    }
+
+    fn schema_problems(&self) -> StoreResult<Vec<String>> {
+        self.schema_problems()
+    }
+
+    fn index_problems(&self) -> StoreResult<Vec<String>> {
+        self.index_problems()
+    }
+}

@@ -1,0 +1,223 @@
+//! The schema as an operator runs it: plain, partitioned, or distributed by Citus.
+//!
+//! The store makes plain tables itself. Partitions and distribution are the operator's choice and are
+//! made before the store first opens the database; the script also notes which migrations it stands
+//! for.
+
+use super::schema::migrations;
+
+/// What the tables are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// One PostgreSQL server, each table partitioned by the hash of its session into so many parts; 1:
+    /// not partitioned.
+    Plain {
+        /// How many parts.
+        partitions: u32,
+    },
+    /// Citus: each table distributed by its session, all in one place for a session.
+    Citus,
+}
+
+/// The tables that are partitioned or distributed by their session, those that others refer to first.
+pub const BY_SESSION: [&str; 23] = [
+    "sessions",
+    "loops",
+    "turns",
+    "messages",
+    "blobs",
+    "blob_refs",
+    "runs",
+    "flips",
+    "blocks",
+    "block_messages",
+    "coverage",
+    "manifests",
+    "imports",
+    "maintenance",
+    "redactions",
+    "session_flags",
+    "leases",
+    "started_calls",
+    "notes",
+    "source_sessions",
+    "message_words",
+    "indexed_loops",
+    "indexed_sessions",
+];
+
+/// The tables of kept files, and what they are distributed by.
+const BY_SOURCE: [(&str, &str); 3] = [
+    ("sources", "key"),
+    ("source_pieces", "source"),
+    ("source_parts", "source"),
+];
+
+/// Returns the script that makes the tables.
+pub fn schema(engine: Engine) -> String {
+    let mut script = String::from(
+        "BEGIN;
+-- The functions keep this path: temporary tables cannot stand in for those of the store.
+SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', TRUE);\n\n",
+    );
+    for (number, migration) in (0..).zip(migrations()) {
+        let sql = match engine {
+            Engine::Plain { partitions } if partitions > 1 => {
+                partitioned(&migration.sql, partitions)
+            }
+            Engine::Citus if number == 0 => distributed(&migration.sql),
+            _ => migration.sql.clone(),
+        };
+        script.push_str(sql.trim_end());
+        script.push_str("\n\n");
+    }
+    script.push_str(&history());
+    script.push_str("\nCOMMIT;\n");
+    script
+}
+
+/// Tables of which a recorder writes some columns again: totals, clocks, leases and marks.
+const UPDATED: &str = "sessions, loops, turns, session_flags, leases, started_calls, sources, \
+    indexed_loops, indexed_sessions, index_state, message_words";
+
+/// Tables of which rows go again: what is not sealed, notes of a loop that ended, and the index.
+const EMPTIED: &str = "messages, turns, blob_refs, redactions, notes, source_parts, source_pieces, \
+    message_words, indexed_loops, indexed_sessions, index_state";
+
+/// Returns what lets a role append and compact, and change nothing: it may not write over a message,
+/// block or run, and not open the receipt without which nothing may be removed.
+pub fn grants(role: &str) -> String {
+    let role = format!("\"{}\"", role.replace('"', "\"\""));
+    format!(
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role};
+GRANT INSERT ON {}, session_names, sources, source_pieces, source_parts, index_state TO {role};
+REVOKE INSERT ON maintenance FROM {role};
+GRANT UPDATE ON {UPDATED} TO {role};
+GRANT DELETE ON {EMPTIED} TO {role};
+",
+        BY_SESSION.join(", ")
+    )
+}
+
+/// Notes the migrations, so that the store takes the tables for those of this format.
+fn history() -> String {
+    let mut sql = String::from(
+        "CREATE TABLE IF NOT EXISTS refinery_schema_history (
+    version INT4 PRIMARY KEY, name VARCHAR(255), applied_on VARCHAR(255), checksum VARCHAR(255)
+);
+INSERT INTO refinery_schema_history (version, name, applied_on, checksum) VALUES\n",
+    );
+    let rows: Vec<String> = migrations()
+        .iter()
+        .map(|one| {
+            format!(
+                "    ({}, '{}', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), '{}')",
+                one.version, one.name, one.checksum
+            )
+        })
+        .collect();
+    sql.push_str(&rows.join(",\n"));
+    sql.push_str(";\n");
+    sql
+}
+
+/// Puts something behind the statement that makes each table by session.
+fn after_tables(sql: &str, end: &str, mut then: impl FnMut(&str) -> String) -> String {
+    let mut out = String::with_capacity(sql.len() + 4_096);
+    let mut table = None;
+    for line in sql.lines() {
+        if let Some(rest) = line.strip_prefix("CREATE TABLE ") {
+            table = rest
+                .split(' ')
+                .next()
+                .filter(|name| BY_SESSION.contains(name));
+        }
+        match table {
+            Some(name) if line == ");" => {
+                out.push_str(end);
+                out.push('\n');
+                out.push_str(&then(name));
+                table = None;
+            }
+            _ => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+fn partitioned(sql: &str, partitions: u32) -> String {
+    after_tables(sql, ") PARTITION BY HASH (session);", |name| {
+        let part = |number| {
+            format!(
+                "CREATE TABLE {name}_p{number} PARTITION OF {name}
+    FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number});\n"
+            )
+        };
+        (0..partitions).map(part).collect()
+    })
+}
+
+/// Distributes each table when it is made, before references and triggers come to it.
+fn distributed(sql: &str) -> String {
+    let made = after_tables(sql, ");", |name| {
+        let beside = match name {
+            "sessions" => "",
+            _ => ", colocate_with => 'sessions'",
+        };
+        format!("SELECT create_distributed_table('{name}', 'session'{beside});\n")
+    });
+    let mut out = String::from(
+        "-- The triggers look at rows of their own session only, which lie on the same node.
+SET citus.enable_unsafe_triggers = on;\n\n",
+    );
+    out.push_str(&made);
+    out.push_str("\nSELECT create_reference_table('store_meta');\n");
+    out.push_str("SELECT create_reference_table('index_state');\n");
+    out.push_str("SELECT create_distributed_table('session_names', 'session_id', colocate_with => 'none');\n");
+    for (name, column) in BY_SOURCE {
+        let beside = if name == "sources" { "none" } else { "sources" };
+        out.push_str(&format!(
+            "SELECT create_distributed_table('{name}', '{column}', colocate_with => '{beside}');\n"
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tables that are by something else than their session.
+    const OTHERS: [&str; 6] = [
+        "store_meta",
+        "session_names",
+        "sources",
+        "source_pieces",
+        "source_parts",
+        "index_state",
+    ];
+
+    #[test]
+    fn every_table_is_by_session_or_has_a_reason() {
+        let known = super::super::schema::objects();
+        let tables = known.iter().filter_map(|name| name.strip_prefix("TABLE "));
+        for table in tables {
+            assert!(
+                BY_SESSION.contains(&table) != OTHERS.contains(&table),
+                "{table}"
+            );
+        }
+        let script = schema(Engine::Plain { partitions: 4 });
+        assert_eq!(
+            script.matches("PARTITION BY HASH (session)").count(),
+            BY_SESSION.len()
+        );
+        assert_eq!(script.matches("PARTITION OF").count(), 4 * BY_SESSION.len());
+        let script = schema(Engine::Citus);
+        let count = script.matches("create_distributed_table(").count();
+        assert_eq!(count, BY_SESSION.len() + 1 + BY_SOURCE.len());
+    }
+}

@@ -1,0 +1,361 @@
+//! The index of messages: the words of each as text and as a TSVECTOR.
+//!
+//! The vector only finds where a phrase can be; whether it is there, the text tells. A vector alone
+//! would not do: it knows no place beyond the 16,383rd word of a message, nor more than 256 places of
+//! one word. Words are split and folded already, and no parser or dictionary of PostgreSQL touches
+//! them.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::door::Door;
+use super::keys::session_of;
+use super::link::Param;
+use super::row::Fields;
+use crate::store::codec::role_number;
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::index::{
+    IndexEntry, IndexFilter, IndexQuery, IndexState, MOST_MATCHES, Match, Phrase,
+};
+use crate::store::{LoopKey, SessionKey, StoreRead, Visit};
+
+/// Words are told apart by so many bytes in a vector, which takes none of 2 KB.
+const MAX_WORD: usize = 256;
+
+/// Bytes of all different words of a message in a vector, which takes no MiB.
+const MAX_WORDS: usize = 500_000;
+
+/// Stands for all words of a message that has too many of them.
+const ANY: &str = "\u{1}";
+
+/// Returns a word as it stands in a vector.
+fn shortened(word: &str) -> &str {
+    &word[..word.floor_char_boundary(MAX_WORD)]
+}
+
+/// Returns the different words of a text.
+fn lexemes(words: &str) -> Vec<&str> {
+    let all: BTreeSet<&str> = words.split_whitespace().map(shortened).collect();
+    match all.iter().map(|word| word.len()).sum::<usize>() > MAX_WORDS {
+        true => vec![ANY],
+        false => all.into_iter().collect(),
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let safe = word.replace('\\', "\\\\").replace('\'', "''");
+    format!("'{safe}'")
+}
+
+/// Returns the words of a phrase as a query of vectors.
+fn words_of(phrase: &Phrase) -> String {
+    let words: Vec<&str> = phrase
+        .words
+        .iter()
+        .flat_map(|word| word.split_whitespace())
+        .collect();
+    let last = words.len().saturating_sub(1);
+    let word = |(at, word): (usize, &&str)| {
+        let is_open = phrase.is_prefix && at == last;
+        format!(
+            "{}{}",
+            quoted(shortened(word)),
+            if is_open { ":*" } else { "" }
+        )
+    };
+    let words: Vec<String> = words.iter().enumerate().map(word).collect();
+    match words.is_empty() {
+        // A phrase of nothing but spaces is in no message.
+        true => "'\u{2}'".to_owned(),
+        false => format!("({})", words.join(" & ")),
+    }
+}
+
+/// Returns where a phrase can be.
+fn vector_query(query: &IndexQuery) -> String {
+    let any = |phrases: &Vec<Phrase>| {
+        let words: Vec<String> = phrases.iter().map(words_of).collect();
+        format!("({})", words.join(" | "))
+    };
+    let all: Vec<String> = query.all.iter().map(any).collect();
+    format!("({}) | {}", all.join(" & "), quoted(ANY))
+}
+
+/// Returns a phrase as it stands in a text.
+fn text_of(phrase: &Phrase) -> String {
+    let end = if phrase.is_prefix { "" } else { " " };
+    format!(" {}{end}", phrase.words.join(" "))
+}
+
+/// The conditions of a query and their values.
+struct Conditions {
+    sql: Vec<String>,
+    texts: Vec<String>,
+}
+
+impl Conditions {
+    /// Adds a value; returns how it is named in SQL.
+    fn value(&mut self, text: String) -> String {
+        self.texts.push(text);
+        // The first five are those of the filter.
+        format!("${}", self.texts.len() + 5)
+    }
+
+    fn any(&mut self, phrases: &[Phrase]) -> String {
+        let found: Vec<String> = phrases
+            .iter()
+            .map(|phrase| format!("strpos(w.words, {}) > 0", self.value(text_of(phrase))))
+            .collect();
+        format!("({})", found.join(" OR "))
+    }
+
+    fn of(query: &IndexQuery, filter: &IndexFilter) -> Self {
+        let mut all = Self {
+            sql: Vec::new(),
+            texts: Vec::new(),
+        };
+        let vector = all.value(vector_query(query));
+        all.sql
+            .push(format!("w.lexemes @@ {vector}::TEXT::TSQUERY"));
+        for phrases in &query.all {
+            let any = all.any(phrases);
+            all.sql.push(any);
+        }
+        if !query.none.is_empty() {
+            let none = all.any(&query.none);
+            all.sql.push(format!("NOT {none}"));
+        }
+        if let Some(tool) = &filter.tool {
+            let tool = all.value(tool.clone());
+            all.sql.push(format!("{tool} = ANY (w.tools)"));
+        }
+        all
+    }
+
+    /// How often the phrases are there, in the measure of the length of the text: what is said often
+    /// counts more, but ever less.
+    fn score(&mut self, query: &IndexQuery) -> String {
+        let terms: Vec<String> = query
+            .all
+            .iter()
+            .flatten()
+            .map(|phrase| {
+                let text = self.value(text_of(phrase));
+                format!(
+                    "((length(w.words) - length(replace(w.words, {text}, '')))::FLOAT8
+                     / length({text}))"
+                )
+            })
+            .collect();
+        let often = terms.join(" + ");
+        format!("(({often}) / ({often} + 0.3 + 0.9 * length(w.words) / 2000.0))")
+    }
+}
+
+fn found(row: &Fields<'_>) -> StoreResult<Match> {
+    Ok(Match {
+        in_loop: LoopKey(row.get("loop")?),
+        seq: row.small("seq")?,
+        session: SessionKey(row.get("session")?),
+        tick: row.get("tick")?,
+        score: row.get("score")?,
+    })
+}
+
+impl Door<'_> {
+    pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
+        let state = self.first_of_any(
+            "SELECT (SELECT version FROM index_state) AS version,
+                 coalesce(sum(l.next_seq), 0)::BIGINT AS total,
+                 coalesce(sum(least(coalesce(i.indexed_seq, 0), l.next_seq)), 0)::BIGINT AS indexed
+             FROM loops l LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key",
+            &[],
+            |row| {
+                Ok(IndexState {
+                    version: row.maybe_small("version")?,
+                    indexed: row.unsigned("indexed")?,
+                    total: row.unsigned("total")?,
+                })
+            },
+        )?;
+        Ok(state.unwrap_or_default())
+    }
+
+    pub(super) fn read_unindexed(&self) -> StoreResult<Vec<LoopKey>> {
+        // Where the tick of a session is the noted one, no loop is looked at.
+        self.all_of_any(
+            "SELECT l.key
+             FROM sessions s LEFT JOIN indexed_sessions n ON n.session = s.session
+                 JOIN loops l ON l.session = s.session
+                 LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key
+             WHERE n.tick IS DISTINCT FROM s.tick AND l.next_seq > coalesce(i.indexed_seq, 0)
+             ORDER BY l.key",
+            &[],
+            |row| Ok(LoopKey(row.get("key")?)),
+        )
+    }
+
+    pub(super) fn read_unindexed_seqs(&self, in_loop: LoopKey) -> StoreResult<Range<u32>> {
+        let session = session_of(in_loop.0);
+        let seqs = self.first(
+            session,
+            "SELECT coalesce(i.indexed_seq, 0) AS first, l.next_seq AS after
+             FROM loops l LEFT JOIN indexed_loops i ON i.session = $1 AND i.loop = l.key
+             WHERE l.session = $1 AND l.key = $2",
+            &[&session, &in_loop.0],
+            |row| Ok(row.small("first")?..row.small("after")?),
+        )?;
+        Ok(seqs.unwrap_or(0..0))
+    }
+
+    pub(super) fn find_in_index(
+        &self,
+        query: &IndexQuery,
+        filter: &IndexFilter,
+        visit: &mut Visit<'_, Match>,
+    ) -> StoreResult<()> {
+        if query.all.is_empty() || query.all.iter().any(Vec::is_empty) {
+            let why = "an index cannot be asked for messages without a word";
+            return Err(StoreError::Invalid(why.into()));
+        }
+        let mut conditions = Conditions::of(query, filter);
+        let score = conditions.score(query);
+        // A row beyond the mark is none of this loop's messages.
+        let sql = format!(
+            "SELECT w.session, w.loop, w.seq, m.tick, {score} AS score
+             FROM message_words w
+                 JOIN messages m ON m.session = w.session AND m.loop = w.loop AND m.seq = w.seq
+                 JOIN indexed_loops i ON i.session = w.session AND i.loop = w.loop
+             WHERE w.seq < i.indexed_seq
+                 AND ($1::BIGINT IS NULL OR w.session = $1) AND ($2::BIGINT IS NULL OR m.role = $2)
+                 AND ($3::BIGINT IS NULL OR m.created_at >= $3)
+                 AND ($4::BIGINT IS NULL OR m.created_at <= $4)
+                 AND {}
+             ORDER BY w.session DESC, w.loop DESC, w.seq DESC LIMIT $5",
+            conditions.sql.join(" AND ")
+        );
+        let session = filter.session.map(|key| key.0);
+        let role = filter.role.map(|role| i64::from(role_number(role)));
+        let most = i64::from(MOST_MATCHES);
+        let mut params: Vec<Param<'_>> = vec![&session, &role, &filter.since, &filter.until, &most];
+        params.extend(conditions.texts.iter().map(|text| text as Param<'_>));
+        for row in self.all_of_any(&sql, &params, found)? {
+            if visit(row)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_index(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        entries: &[IndexEntry],
+    ) -> StoreResult<()> {
+        let open = self.unindexed_seqs(in_loop)?;
+        if seqs.start != open.start || seqs.end > open.end || seqs.start > seqs.end {
+            return Err(StoreError::Invalid(format!(
+                "messages {seqs:?} cannot be indexed: {open:?} are to be indexed next"
+            )));
+        }
+        if let Some(entry) = entries.iter().find(|entry| !seqs.contains(&entry.seq)) {
+            let why = format!("message {} is not among {seqs:?}", entry.seq);
+            return Err(StoreError::Invalid(why));
+        }
+        let session = session_of(in_loop.0);
+        for entry in entries {
+            let words = entry.words.replace('\0', " ");
+            self.run(
+                session,
+                "INSERT INTO message_words (session, loop, seq, words, lexemes, tools)
+                 VALUES ($1, $2, $3, $4, array_to_tsvector($5::TEXT[]), $6)",
+                &[
+                    &session,
+                    &in_loop.0,
+                    &i64::from(entry.seq),
+                    &format!(" {words} "),
+                    &lexemes(&words),
+                    &entry.tools,
+                ],
+            )?;
+        }
+        self.run(
+            session,
+            "INSERT INTO indexed_loops (session, loop, indexed_seq) VALUES ($1, $2, $3)
+             ON CONFLICT (session, loop) DO UPDATE SET indexed_seq = excluded.indexed_seq",
+            &[&session, &in_loop.0, &i64::from(seqs.end)],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn remove_from_index(&self, in_loop: LoopKey, from: u32) -> StoreResult<()> {
+        let session = session_of(in_loop.0);
+        let params: [Param<'_>; 3] = [&session, &in_loop.0, &i64::from(from)];
+        let sql = "UPDATE indexed_loops SET indexed_seq = $3
+             WHERE session = $1 AND loop = $2 AND indexed_seq > $3";
+        if self.run(session, sql, &params)? == 0 {
+            return Ok(());
+        }
+        let sql = "DELETE FROM message_words WHERE session = $1 AND loop = $2 AND seq >= $3";
+        self.run(session, sql, &params)?;
+        let sql = "DELETE FROM indexed_sessions WHERE session = $1";
+        self.run(session, sql, &[&session]).map(drop)
+    }
+
+    pub(super) fn write_settled(&self) -> StoreResult<()> {
+        self.tell(
+            "INSERT INTO indexed_sessions (session, tick)
+             SELECT s.session, s.tick FROM sessions s
+                 LEFT JOIN indexed_sessions n ON n.session = s.session
+             WHERE n.tick IS DISTINCT FROM s.tick AND NOT EXISTS (
+                 SELECT 1 FROM loops l
+                     LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key
+                 WHERE l.session = s.session AND l.next_seq > coalesce(i.indexed_seq, 0)
+             )
+             ORDER BY s.session
+             ON CONFLICT (session) DO UPDATE SET tick = excluded.tick",
+            &[],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn empty_index(&self, version: u32) -> StoreResult<()> {
+        for table in [
+            "message_words",
+            "indexed_loops",
+            "indexed_sessions",
+            "index_state",
+        ] {
+            self.tell(&format!("DELETE FROM {table}"), &[])?;
+        }
+        self.tell(
+            "INSERT INTO index_state (key, version) VALUES (1, $1)",
+            &[&i64::from(version)],
+        )?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_fit_a_vector_however_long_and_many_they_are() {
+        let long = "é".repeat(5_000);
+        assert!(shortened(&long).len() <= MAX_WORD);
+        assert_eq!(lexemes(" b a  b "), ["a", "b"]);
+        let many: Vec<String> = (0..200_000).map(|number| number.to_string()).collect();
+        assert_eq!(lexemes(&many.join(" ")), [ANY]);
+    }
+
+    #[test]
+    fn nothing_of_the_language_of_queries_is_passed_on() {
+        let phrase = Phrase {
+            words: vec!["it's".into(), "a\\b".into(), "&|!".into()],
+            is_prefix: true,
+        };
+        assert_eq!(words_of(&phrase), r"('it''s' & 'a\\b' & '&|!':*)");
+    }
+}

@@ -1,0 +1,156 @@
+//! Connections that are kept for the next transaction.
+//!
+//! A small pool of its own: `r2d2` was last released in 2022, and what is needed is a list, a limit
+//! and a clock. A connection that the server closed while it was idle is found by the first statement
+//! of the next transaction, before anything was promised, and replaced.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::errors::{from_postgres, is_lost};
+use super::link::Link;
+use super::options::PostgresOptions;
+use super::schema;
+use super::url::Address;
+use crate::store::error::{OpenError, StoreError, StoreResult};
+
+/// The connections of a store.
+pub(super) struct Pool {
+    address: Address,
+    options: PostgresOptions,
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<Link>,
+    /// Connections that are in use.
+    out: usize,
+}
+
+/// A connection that goes back to its pool.
+pub(super) struct Taken<'a> {
+    pool: &'a Pool,
+    /// `None`: it is of no use any more.
+    link: Option<Link>,
+}
+
+impl Pool {
+    pub(super) fn new(address: Address, options: PostgresOptions) -> Self {
+        Self {
+            address,
+            options,
+            state: Mutex::default(),
+            freed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a connection on which `first` has been run, as that which begins a transaction.
+    ///
+    /// # Errors
+    /// [`StoreError::Crowded`] if none becomes free in time; what connecting gives.
+    pub(super) fn begin(&self, first: &str) -> StoreResult<Taken<'_>> {
+        loop {
+            let (mut taken, is_new) = self.take()?;
+            let Some(link) = &mut taken.link else {
+                continue;
+            };
+            match link.batch(first) {
+                Ok(()) => return Ok(taken),
+                Err(error) => {
+                    let lost = is_lost(&error);
+                    if lost {
+                        taken.link = None;
+                    }
+                    if is_new || !lost {
+                        return Err(from_postgres(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a connection, and tells whether it was just made.
+    fn take(&self) -> StoreResult<(Taken<'_>, bool)> {
+        let until = Instant::now() + self.options.patience;
+        let most = self.options.connections.max(1);
+        let mut state = self.lock();
+        while state.out >= most {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(StoreError::Crowded(most));
+            }
+            let waited = self.freed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.out += 1;
+        let idle = std::iter::from_fn(|| state.idle.pop()).find(|link| !link.is_closed());
+        drop(state);
+        let mut taken = Taken {
+            pool: self,
+            link: idle,
+        };
+        if taken.link.is_some() {
+            return Ok((taken, false));
+        }
+        let link = schema::connect(&self.address, &self.options);
+        taken.link = Some(link.map_err(from_open)?);
+        Ok((taken, true))
+    }
+
+    /// Keeps a connection for later.
+    pub(super) fn keep(&self, link: Link) {
+        self.lock().idle.push(link);
+    }
+}
+
+/// A server that was there when the store was opened is only away.
+pub(super) fn from_open(error: OpenError) -> StoreError {
+    match error {
+        OpenError::Unreachable { detail, .. } => StoreError::Connection(detail.into()),
+        other => StoreError::Other(Box::new(other)),
+    }
+}
+
+impl Taken<'_> {
+    /// The connection.
+    pub(super) fn link(&mut self) -> StoreResult<&mut Link> {
+        let lost = || StoreError::Connection("it was closed".into());
+        self.link.as_mut().ok_or_else(lost)
+    }
+
+    /// Throws the connection away.
+    pub(super) fn discard(&mut self) {
+        self.link = None;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut state = self.pool.lock();
+        state.out -= 1;
+        match self.link.take() {
+            Some(link) if !link.is_closed() => state.idle.push(link),
+            gone => {
+                drop(state);
+                drop(gone);
+            }
+        }
+        self.pool.freed.notify_one();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let idle = std::mem::take(&mut self.lock().idle);
+        // A connection says goodbye on a runtime of its own, which async code refuses on its threads.
+        let _ = std::thread::Builder::new()
+            .spawn(move || drop(idle))
+            .map(std::thread::JoinHandle::join);
+    }
+}

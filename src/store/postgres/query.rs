@@ -1,0 +1,178 @@
+//! Questions in SQL: read-only, and figures of the database.
+//!
+//! A question is declared as a cursor in a transaction that only reads: a cursor takes nothing but a
+//! query, and its rows come as text in pages.
+
+use std::time::Duration;
+
+use ::postgres::SimpleQueryMessage;
+use ::postgres::types::Type;
+
+use super::errors::{is_lost, told};
+use super::link::{Link, Param};
+use super::{BEGIN_READ, PostgresStore};
+use crate::model::Json;
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::sqlite::{QueryLimits, QueryRows, Stats};
+
+/// How many rows are fetched at a time.
+const PAGE: usize = 1_000;
+
+impl PostgresStore {
+    /// Runs one query that can only read, within limits, and returns its rows. Values of types that
+    /// JSON has not stand as text, bytes as hexadecimal text.
+    ///
+    /// # Errors
+    /// If the query is no single reading statement, takes too long, or the server refuses it.
+    pub fn query_within(&self, sql: &str, limits: QueryLimits) -> StoreResult<QueryRows> {
+        self.asked(sql, &[], limits)
+    }
+
+    /// Runs a query as [`PostgresStore::query_within`] does, with values for `$1`, `$2` ….
+    pub(super) fn asked(
+        &self,
+        sql: &str,
+        values: &[&str],
+        limits: QueryLimits,
+    ) -> StoreResult<QueryRows> {
+        let mut transaction = self.begin(BEGIN_READ)?;
+        let done = rows(transaction.taken.link()?, sql, values, limits);
+        transaction.roll_back();
+        done
+    }
+
+    /// Returns figures of the database; its size is that of all that is in it.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn stats(&self) -> StoreResult<Stats> {
+        let sql = "SELECT (SELECT count(*) FROM sessions) AS sessions, count(*) AS loops,
+                 coalesce(sum(turns), 0)::BIGINT AS turns,
+                 coalesce(sum(messages), 0)::BIGINT AS messages,
+                 coalesce(sum(next_seq - messages), 0)::BIGINT AS extensions,
+                 coalesce(sum(tokens), 0)::BIGINT AS tokens,
+                 coalesce(sum(bytes), 0)::BIGINT AS bytes,
+                 (SELECT count(*) FROM runs) AS runs, (SELECT count(*) FROM blocks) AS blocks,
+                 (SELECT count(DISTINCT sha256) FROM blobs) AS blobs,
+                 (SELECT coalesce(sum(b.bytes), 0)::BIGINT
+                  FROM (SELECT DISTINCT sha256, bytes FROM blobs) b) AS blob_bytes,
+                 pg_database_size(current_database()) AS file_bytes
+             FROM loops";
+        let stats = self.snapshot(|door| {
+            door.first_of_any(sql, &[], |row| {
+                Ok(Stats {
+                    sessions: row.get("sessions")?,
+                    loops: row.get("loops")?,
+                    turns: row.get("turns")?,
+                    messages: row.get("messages")?,
+                    extensions: row.get("extensions")?,
+                    tokens: row.get("tokens")?,
+                    bytes: row.get("bytes")?,
+                    runs: row.get("runs")?,
+                    blocks: row.get("blocks")?,
+                    blobs: row.get("blobs")?,
+                    blob_bytes: row.get("blob_bytes")?,
+                    file_bytes: row.get("file_bytes")?,
+                    wal_bytes: 0,
+                })
+            })
+        })?;
+        stats.ok_or_else(|| StoreError::Damaged("there are no figures".into()))
+    }
+}
+
+fn refused(error: ::postgres::Error) -> StoreError {
+    if is_lost(&error) {
+        return StoreError::Connection(told(&error).into());
+    }
+    let code = error.code().map_or("", |code| code.code());
+    StoreError::Invalid(match code {
+        "57014" => "the query took too long and was stopped".into(),
+        // No query, several of them, or one that writes.
+        "25006" | "42601" if told(&error).contains("multiple commands") || code == "25006" => {
+            "only reading is allowed here: one SELECT".into()
+        }
+        _ => format!("the query failed: {}", told(&error)),
+    })
+}
+
+fn rows(
+    link: &mut Link,
+    sql: &str,
+    values: &[&str],
+    limits: QueryLimits,
+) -> StoreResult<QueryRows> {
+    let client = link.client();
+    let time = limits.time.unwrap_or(Duration::ZERO).as_millis();
+    let patience = format!(
+        "SET LOCAL statement_timeout = {}",
+        time.min(i32::MAX as u128)
+    );
+    client.batch_execute(&patience).map_err(refused)?;
+    let sql = sql.trim_end().trim_end_matches(';');
+    let declare = format!("DECLARE loopstore_query NO SCROLL CURSOR FOR {sql}\n");
+    let params: Vec<Param<'_>> = values.iter().map(|value| value as Param<'_>).collect();
+    client.execute(&declare, &params).map_err(refused)?;
+    let columns = client
+        .prepare("FETCH FORWARD 1 FROM loopstore_query")
+        .map_err(refused)?;
+    let columns = columns.columns();
+    let mut found = QueryRows {
+        columns: columns
+            .iter()
+            .map(|column| column.name().to_owned())
+            .collect(),
+        rows: Vec::new(),
+        is_cut: false,
+    };
+    loop {
+        let fetch = format!("FETCH FORWARD {PAGE} FROM loopstore_query");
+        let page = client.simple_query(&fetch).map_err(refused)?;
+        let page: Vec<_> = page.iter().filter_map(row_of).collect();
+        for row in &page {
+            if limits.rows.is_some_and(|most| found.rows.len() >= most) {
+                found.is_cut = true;
+                return Ok(found);
+            }
+            let values = columns.iter().enumerate();
+            let values = values.map(|(at, column)| json(column.type_(), row.get(at)));
+            found.rows.push(values.collect());
+        }
+        if page.len() < PAGE {
+            return Ok(found);
+        }
+    }
+}
+
+fn row_of(message: &SimpleQueryMessage) -> Option<&::postgres::SimpleQueryRow> {
+    match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    }
+}
+
+/// Returns a value that came as text.
+fn json(kind: &Type, text: Option<&str>) -> Json {
+    let Some(text) = text else {
+        return Json::null();
+    };
+    match *kind {
+        Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => {
+            let number = text.parse::<i64>();
+            number.map_or_else(
+                |_| Json::string(text),
+                |number| Json::of(&number).unwrap_or_default(),
+            )
+        }
+        Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC => match text.parse::<f64>() {
+            Ok(number) if kind == &Type::NUMERIC && !text.contains('.') => {
+                Json::parse(text).unwrap_or_else(|_| Json::of(&number).unwrap_or_default())
+            }
+            Ok(number) => Json::of(&number).unwrap_or_default(),
+            Err(_) => Json::string(text),
+        },
+        Type::BOOL => Json::of(&(text == "t")).unwrap_or_default(),
+        Type::BYTEA => Json::string(text.strip_prefix("\\x").unwrap_or(text)),
+        _ => Json::string(text),
+    }
+}

@@ -1,0 +1,449 @@
+//! Reading rows. Each query names the session, which the client takes from the key that it has; only
+//! lists over all sessions, names and imports do not.
+
+use std::ops::{ControlFlow, Range};
+
+use super::door::{Door, paged};
+use super::keys::session_of;
+use super::link::Param;
+use super::row::*;
+use crate::model::{LoopId, SessionId};
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
+use crate::store::*;
+
+/// Rows that are fetched at a time where a caller may stop, and of those that are large.
+const PAGE: i64 = 64;
+const SMALL_PAGE: i64 = 1024;
+
+pub(super) fn missing(what: &str, key: i64) -> StoreError {
+    StoreError::Damaged(format!("{what} {key} is missing"))
+}
+
+impl Door<'_> {
+    /// Returns the loops of a chain from `leaf` on, at most a page of them.
+    fn links(&self, leaf: LoopKey) -> StoreResult<Vec<LoopRow>> {
+        // The rows come as the recursion makes them, and the limit ends it. Keys that fall from child
+        // to parent cannot go round in a circle.
+        let sql = format!(
+            "WITH RECURSIVE chain AS (
+                 SELECT l.* FROM loops l WHERE l.session = $1 AND l.key = $2
+                 UNION ALL
+                 SELECT l.* FROM chain c JOIN loops l
+                     ON l.session = $1 AND l.key = c.parent AND l.key < c.key
+             )
+             SELECT {LOOP_COLUMNS} FROM chain l LIMIT {PAGE}"
+        );
+        let session = session_of(leaf.0);
+        self.all(session, &sql, &[&session, &leaf.0], loop_row)
+    }
+
+    fn name_of(&self, id: &SessionId) -> StoreResult<Option<i64>> {
+        let sql = "SELECT session FROM session_names WHERE session_id = $1";
+        self.first_of_any(sql, &[&id.as_str()], |row| row.get("session"))
+    }
+}
+
+impl StoreRead for Door<'_> {
+    fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {
+        let mut found = self.name_of(id)?;
+        if found.is_none() && self.writes() {
+            // Who finds no session may be about to begin it.
+            self.lock_name(&["session", id.as_str()])?;
+            found = self.name_of(id)?;
+        }
+        let Some(key) = found else {
+            return Ok(None);
+        };
+        let sql = format!("{SESSION} WHERE s.session = $1");
+        self.first(key, &sql, &[&key], session_row)
+    }
+
+    fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
+        let sql = format!(
+            "{SESSION} ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.session DESC"
+        );
+        self.all_of_any(&sql, &[], session_row)
+    }
+
+    fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
+        let sql = format!("{SESSION} WHERE s.session = $1");
+        self.first(key.0, &sql, &[&key.0], session_row)?
+            .ok_or_else(|| missing("session", key.0))
+    }
+
+    fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>> {
+        let sql =
+            format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 AND l.loop_id = $2");
+        self.first(session.0, &sql, &[&session.0, &id.as_str()], loop_row)
+    }
+
+    fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow> {
+        let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 AND l.key = $2");
+        let session = session_of(key.0);
+        self.first(session, &sql, &[&session, &key.0], loop_row)?
+            .ok_or_else(|| missing("loop", key.0))
+    }
+
+    fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
+        let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 ORDER BY l.key");
+        self.all(session.0, &sql, &[&session.0], loop_row)
+    }
+
+    fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta> {
+        let session = session_of(key.0);
+        let sql = "SELECT meta, history FROM loops WHERE session = $1 AND key = $2";
+        let meta = self.first(session, sql, &[&session, &key.0], |row| {
+            Ok(LoopMeta {
+                meta: row.get("meta")?,
+                history: row.get("history")?,
+            })
+        })?;
+        meta.ok_or_else(|| missing("loop", key.0))
+    }
+
+    fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()> {
+        let mut next = Some(leaf);
+        while let Some(leaf) = next {
+            let links = self.links(leaf)?;
+            let is_end = (links.len() as i64) < PAGE;
+            next = match links.last() {
+                Some(last) if !is_end => last.parent.filter(|parent| *parent < last.key),
+                _ => None,
+            };
+            for row in links {
+                if let ControlFlow::Break(()) = visit(row)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
+        let session = session_of(in_loop.0);
+        let sql = format!("{TURN} WHERE session = $1 AND loop = $2 AND turn = $3");
+        let params = [session, in_loop.0, i64::from(turn)];
+        self.first(
+            session,
+            &sql,
+            &[&params[0], &params[1], &params[2]],
+            turn_row,
+        )
+    }
+
+    fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
+        let session = session_of(in_loop.0);
+        let (from, to) = (i64::from(turns.start), i64::from(turns.end));
+        let sql = format!(
+            "{TURN} WHERE session = $1 AND loop = $2 AND turn >= $3 AND turn < $4 ORDER BY turn"
+        );
+        self.all(session, &sql, &[&session, &in_loop.0, &from, &to], turn_row)
+    }
+
+    fn answers(
+        &self,
+        in_loop: LoopKey,
+        turns: Range<u32>,
+    ) -> StoreResult<Vec<(u32, Vec<CallSite>)>> {
+        let session = session_of(in_loop.0);
+        let (from, to) = (i64::from(turns.start), i64::from(turns.end));
+        let sql = "SELECT turn, answers FROM turns
+             WHERE session = $1 AND loop = $2 AND turn >= $3 AND turn < $4 AND answers IS NOT NULL
+             ORDER BY turn";
+        self.all(session, sql, &[&session, &in_loop.0, &from, &to], |row| {
+            Ok((row.small("turn")?, call_sites(row)?))
+        })
+    }
+
+    fn messages(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut Visit<'_, MessageRow>,
+    ) -> StoreResult<()> {
+        let session = session_of(in_loop.0);
+        let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
+        let sql = format!(
+            "{MESSAGE} WHERE session = $1 AND loop = $2 AND seq >= $3 AND seq < $4
+             ORDER BY seq LIMIT {PAGE}"
+        );
+        paged(
+            PAGE,
+            |row: &MessageRow| i64::from(row.seq),
+            |after| {
+                let from = after.map_or(first, |after| after + 1);
+                let params: [Param<'_>; 4] = [&session, &in_loop.0, &from, &end];
+                self.all(session, &sql, &params, message_row)
+            },
+            visit,
+        )
+    }
+
+    fn sizes(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut Visit<'_, MessageSize>,
+    ) -> StoreResult<()> {
+        let session = session_of(in_loop.0);
+        let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
+        let sql = format!(
+            "SELECT seq, turn, role, tokens, bytes, lines FROM messages
+             WHERE session = $1 AND loop = $2 AND seq >= $3 AND seq < $4
+             ORDER BY seq LIMIT {SMALL_PAGE}"
+        );
+        paged(
+            SMALL_PAGE,
+            |row: &MessageSize| i64::from(row.seq),
+            |after| {
+                let from = after.map_or(first, |after| after + 1);
+                let params: [Param<'_>; 4] = [&session, &in_loop.0, &from, &end];
+                self.all(session, &sql, &params, message_size)
+            },
+            visit,
+        )
+    }
+
+    fn length_at(&self, in_loop: LoopKey, tick: Tick) -> StoreResult<u32> {
+        // Ticks rise with the sequence: the newest message that is old enough ends the search.
+        let session = session_of(in_loop.0);
+        let sql = "SELECT seq FROM messages WHERE session = $1 AND loop = $2 AND tick <= $3
+             ORDER BY seq DESC LIMIT 1";
+        let last = self.first(session, sql, &[&session, &in_loop.0, &tick], |row| {
+            row.small("seq")
+        })?;
+        Ok(last.map_or(0, |seq| seq + 1))
+    }
+
+    fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+        // Every session has its own copy: the one that is just being read has what it shows.
+        for session in self.seen().into_iter().take(1) {
+            let sql = "SELECT data FROM blobs WHERE session = $1 AND sha256 = $2";
+            let params: [Param<'_>; 2] = [&session, &&sha256[..]];
+            let data = self.first_of_any(sql, &params, |row| row.get("data"))?;
+            if data.is_some() {
+                return Ok(data);
+            }
+        }
+        let sql = "SELECT data FROM blobs WHERE sha256 = $1 LIMIT 1";
+        self.first_of_any(sql, &[&&sha256[..]], |row| row.get("data"))
+    }
+
+    fn blob_names(&self, first: &[u8; 32], last: &[u8; 32]) -> StoreResult<Vec<[u8; 32]>> {
+        let sql =
+            "SELECT DISTINCT sha256 FROM blobs WHERE sha256 BETWEEN $1 AND $2 ORDER BY sha256";
+        self.all_of_any(sql, &[&&first[..], &&last[..]], |row| row.bytes("sha256"))
+    }
+
+    fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
+        let session = session_of(in_loop.0);
+        let sql = format!(
+            "SELECT {BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick
+             FROM blocks b JOIN runs r ON r.session = $1 AND r.key = b.run
+             WHERE b.session = $1 AND b.loop = $2 AND b.generation < $3
+                 AND r.outcome = 'committed'
+             ORDER BY b.generation DESC LIMIT {PAGE}"
+        );
+        paged(
+            PAGE,
+            |found: &Generation| i64::from(found.block.generation),
+            |after| {
+                let before = after.unwrap_or(i64::MAX);
+                self.all(session, &sql, &[&session, &in_loop.0, &before], generation)
+            },
+            visit,
+        )
+    }
+
+    fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
+        let session = session_of(run.0);
+        let sql = format!("{FLIP} WHERE session = $1 AND run = $2 ORDER BY tick, key");
+        self.all(session, &sql, &[&session, &run.0], flip_row)
+    }
+
+    fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()> {
+        let sql = format!(
+            "SELECT {RUN_COLUMNS} FROM runs
+             WHERE session = $1 AND (tick, key) < ($2, $3)
+             ORDER BY tick DESC, key DESC LIMIT {PAGE}"
+        );
+        paged(
+            PAGE,
+            |run: &RunRow| (run.tick, run.key.0),
+            |after| {
+                let (tick, key) = after.unwrap_or((i64::MAX, i64::MAX));
+                self.all(session.0, &sql, &[&session.0, &tick, &key], run_row)
+            },
+            visit,
+        )
+    }
+
+    fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
+        let session = session_of(key.0);
+        let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE session = $1 AND key = $2");
+        self.first(session, &sql, &[&session, &key.0], run_row)?
+            .ok_or_else(|| missing("run", key.0))
+    }
+
+    fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>> {
+        let session = session_of(run.0);
+        let sql = format!(
+            "SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.session = $1 AND b.run = $2
+             ORDER BY b.loop, b.key"
+        );
+        self.all(session, &sql, &[&session, &run.0], block_row)
+    }
+
+    fn blocks_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockRow>> {
+        let session = session_of(in_loop.0);
+        let sql = format!(
+            "SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.session = $1 AND b.loop = $2
+             ORDER BY b.generation"
+        );
+        self.all(session, &sql, &[&session, &in_loop.0], block_row)
+    }
+
+    fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
+        let session = session_of(key.0);
+        let sql =
+            format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.session = $1 AND b.key = $2");
+        self.first(session, &sql, &[&session, &key.0], block_row)?
+            .ok_or_else(|| missing("block", key.0))
+    }
+
+    fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>> {
+        let session = session_of(block.0);
+        let sql =
+            "SELECT role, tokens, bytes, body_block, salt, digest, head, body, escaped, section,
+                 replaces
+             FROM block_messages WHERE session = $1 AND block = $2 ORDER BY ordinal";
+        self.all(session, sql, &[&session, &block.0], block_message)
+    }
+
+    fn coverage(&self, block: BlockKey) -> StoreResult<Vec<CoverageRow>> {
+        let session = session_of(block.0);
+        let sql = "SELECT loop, from_seq, to_seq, from_turn, to_turn, disposition
+             FROM coverage WHERE session = $1 AND block = $2 ORDER BY ordinal";
+        self.all(session, sql, &[&session, &block.0], coverage_row)
+    }
+
+    fn manifests(
+        &self,
+        session: SessionKey,
+        visit: &mut Visit<'_, ManifestRow>,
+    ) -> StoreResult<()> {
+        let sql = format!(
+            "SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 AND key < $2
+             ORDER BY key DESC LIMIT {PAGE}"
+        );
+        paged(
+            PAGE,
+            |row: &ManifestRow| row.key.0,
+            |after| {
+                let before = after.unwrap_or(i64::MAX);
+                self.all(session.0, &sql, &[&session.0, &before], manifest_row)
+            },
+            visit,
+        )
+    }
+
+    fn import_key(&self) -> StoreResult<Vec<u8>> {
+        let sql = "SELECT value FROM store_meta WHERE name = 'import_key'";
+        let hex = self.first_of_any(sql, &[], |row| row.get::<String>("value"))?;
+        let key = hex.as_deref().and_then(crate::store::codec::unhex);
+        key.map(Vec::from)
+            .ok_or_else(|| StoreError::Damaged("the import key is missing".into()))
+    }
+
+    fn imported(
+        &self,
+        format: &str,
+        file_name: &str,
+        record_key: &str,
+    ) -> StoreResult<Vec<SessionKey>> {
+        // Who finds no session may be about to begin it.
+        self.lock_name(&["import", format, file_name, record_key])?;
+        let sql = "SELECT DISTINCT session FROM imports
+             WHERE format = $1 AND file_name = $2 AND record_key = $3 ORDER BY session";
+        self.all_of_any(sql, &[&format, &file_name, &record_key], |row| {
+            Ok(SessionKey(row.get("session")?))
+        })
+    }
+
+    fn index_state(&self) -> StoreResult<IndexState> {
+        self.read_index_state()
+    }
+
+    fn unindexed(&self) -> StoreResult<Vec<LoopKey>> {
+        self.read_unindexed()
+    }
+
+    fn unindexed_seqs(&self, in_loop: LoopKey) -> StoreResult<Range<u32>> {
+        self.read_unindexed_seqs(in_loop)
+    }
+
+    fn find(
+        &self,
+        query: &IndexQuery,
+        filter: &IndexFilter,
+        visit: &mut Visit<'_, Match>,
+    ) -> StoreResult<()> {
+        self.find_in_index(query, filter, visit)
+    }
+
+    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
+        self.sources_of(session)
+    }
+
+    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
+        self.parts_of(source)
+    }
+
+    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+        self.piece(sha256)
+    }
+
+    fn lease(&self, in_loop: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        self.read_lease(in_loop)
+    }
+
+    fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
+        self.read_loops_at_work(session)
+    }
+
+    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
+        self.read_open_calls(session)
+    }
+
+    fn calls(&self, in_loop: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
+        self.read_calls(in_loop, call_id)
+    }
+
+    fn calls_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<CallRow>> {
+        self.read_calls_of_loop(in_loop)
+    }
+
+    fn notes(&self, in_loop: LoopKey) -> StoreResult<Vec<Note>> {
+        self.read_notes(in_loop)
+    }
+
+    fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
+        self.read_usage(session)
+    }
+
+    fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
+        self.read_started_by(session)
+    }
+
+    fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
+        let sql = "SELECT pinned_at, redacts FROM session_flags WHERE session = $1";
+        let flags = self.first(session.0, sql, &[&session.0], |row| {
+            Ok(SessionFlags {
+                pinned_at: row.get("pinned_at")?,
+                redacts: row.get("redacts")?,
+            })
+        })?;
+        Ok(flags.unwrap_or_default())
+    }
+}

@@ -1,0 +1,356 @@
+//! Removing content: the rows of a session and their texts.
+//!
+//! Every table has its session, so nothing needs to be known of a table but its name; what its columns
+//! hold is listed once for all backends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::door::Door;
+use super::keys::{before_first, session_of};
+use super::link::Param;
+use super::row::escaped;
+use super::scan::owner_of;
+use super::write::signed;
+use crate::model::Time;
+use crate::store::codec::role_number;
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::removal::*;
+use crate::store::scan::{MessagePlace, StoreScan};
+use crate::store::sqlite::content::{place_of, table_names, texts};
+use crate::store::{
+    BlockKey, BlockRow, FlipKey, RunKey, SessionKey, SourceKey, StoreRead, StoredMessage, digest,
+};
+
+/// Texts whose digest is derived anew when they change.
+const DIGESTED: [&str; 3] = ["runs", "flips", "blocks"];
+
+fn damaged(what: &str, key: i64) -> StoreError {
+    StoreError::Damaged(format!("{what} {key} is not what was stored"))
+}
+
+/// A text that stands in a row: where the row is, its key if digests hang on it, and the text.
+struct Cell {
+    place: String,
+    key: i64,
+    text: String,
+}
+
+impl Door<'_> {
+    fn cells(&self, table: &str, column: &str, session: SessionKey) -> StoreResult<Vec<Cell>> {
+        let key = if DIGESTED.contains(&table) {
+            "key"
+        } else {
+            "0::BIGINT"
+        };
+        let sql = format!(
+            "SELECT ctid::TEXT AS place, {key} AS key, {column} AS text FROM {table}
+             WHERE session = $1 AND {column} IS NOT NULL ORDER BY ctid"
+        );
+        self.all(session.0, &sql, &[&session.0], |row| {
+            Ok(Cell {
+                place: row.get("place")?,
+                key: row.get("key")?,
+                text: row.get("text")?,
+            })
+        })
+    }
+
+    /// Checks that the digest of a row fits, or derives it anew.
+    fn digest_of(&self, table: &str, key: i64, renew: bool) -> StoreResult<()> {
+        let (stored, derived) = match table {
+            "runs" => {
+                let (row, stored) = self.run_and_digest(RunKey(key))?;
+                (stored, digest::run(&row))
+            }
+            "flips" => {
+                let (row, stored) = self.flip_and_digest(FlipKey(key))?;
+                (stored, digest::flip(&row))
+            }
+            "blocks" => {
+                let (row, stored) = self.block_and_digest(BlockKey(key))?;
+                let messages = self.block_messages(row.key)?;
+                let coverage = self.coverage(row.key)?;
+                (stored, digest::block(&row, &messages, &coverage))
+            }
+            _ => return Ok(()),
+        };
+        if stored == derived {
+            return Ok(());
+        }
+        if !renew {
+            return Err(damaged(table, key));
+        }
+        let session = session_of(key);
+        let sql = format!("UPDATE {table} SET digest = $3 WHERE session = $1 AND key = $2");
+        self.run(session, &sql, &[&session, &key, &&derived[..]])
+            .map(drop)
+    }
+
+    fn change_column(
+        &self,
+        table: &'static str,
+        (column, form): (&'static str, TextForm),
+        session: SessionKey,
+        change: &mut dyn FnMut(TextCell<'_>) -> StoreResult<Option<String>>,
+        touched: &mut BTreeSet<i64>,
+    ) -> StoreResult<u64> {
+        let place = place_of(table, column);
+        let mut changed = 0;
+        for cell in self.cells(table, column, session)? {
+            let text = &cell.text;
+            let Some(new) = change(TextCell { place, form, text })? else {
+                continue;
+            };
+            if DIGESTED.contains(&table) && touched.insert(cell.key) {
+                self.digest_of(table, cell.key, false)?;
+            }
+            let sql = format!(
+                "UPDATE {table} SET {column} = $3 WHERE session = $1 AND ctid = $2::TEXT::TID"
+            );
+            self.run(session.0, &sql, &[&session.0, &cell.place, &new])?;
+            changed += 1;
+        }
+        Ok(changed)
+    }
+
+    fn remove_rows_of(&self, table: &str, session: SessionKey) -> StoreResult<u64> {
+        let sql = format!("DELETE FROM {table} WHERE session = $1");
+        self.run(session.0, &sql, &[&session.0])
+    }
+
+    /// Removes the blobs of a session; returns how many no other session has, and how many another
+    /// one has too.
+    fn remove_blobs(&self, session: SessionKey) -> StoreResult<(u64, u64)> {
+        let sql = "SELECT count(*) AS n FROM blobs b WHERE b.session = $1 AND EXISTS (
+                 SELECT 1 FROM blobs o WHERE o.sha256 = b.sha256 AND o.session <> $1
+             )";
+        let shared = self.first(session.0, sql, &[&session.0], |row| row.unsigned("n"))?;
+        let gone = self.remove_rows_of("blobs", session)?;
+        let shared = shared.unwrap_or(0);
+        Ok((gone.saturating_sub(shared), shared))
+    }
+
+    /// Counts the parts of a kept file that another one has too.
+    fn shared_parts(&self, source: SourceKey) -> StoreResult<u64> {
+        let sql = "SELECT count(*) AS n FROM source_parts p WHERE p.source = $1 AND EXISTS (
+                 SELECT 1 FROM source_pieces o WHERE o.sha256 = p.sha256 AND o.source <> $1
+             )";
+        let count = self.first_of_any(sql, &[&source.0], |row| row.unsigned("n"))?;
+        Ok(count.unwrap_or(0))
+    }
+
+    fn update_message(&self, place: MessagePlace, new: &StoredMessage) -> StoreResult<()> {
+        let owner = owner_of(place);
+        let session = session_of(owner.key);
+        let (table, of, number, lines) = match place {
+            MessagePlace::InLoop(..) => ("messages", "loop", "seq", ", lines = $11"),
+            MessagePlace::InBlock(..) => ("block_messages", "block", "ordinal", ""),
+        };
+        // The role is written again: it is what tells a message from a dropped one.
+        let sql = format!(
+            "UPDATE {table} SET head = $4, body = $5, escaped = $6, body_block = $7, tokens = $8,
+                 bytes = $9, role = $10, salt = NULL{lines}
+             WHERE session = $1 AND {of} = $2 AND {number} = $3"
+        );
+        let safe = escaped(new.text.as_deref());
+        let text = safe.as_deref().or(new.text.as_deref());
+        let is_escaped = safe.is_some();
+        let (block, many) = (new.text_block.map(i64::from), new.lines.map(i64::from));
+        let (tokens, bytes) = (signed(new.tokens)?, signed(new.bytes)?);
+        let role = i64::from(role_number(new.role));
+        let mut params: Vec<Param<'_>> = vec![
+            &session,
+            &owner.key,
+            &owner.number,
+            &new.head,
+            &text,
+            &is_escaped,
+            &block,
+            &tokens,
+            &bytes,
+            &role,
+        ];
+        if !lines.is_empty() {
+            params.push(&many);
+        }
+        self.run(session, &sql, &params).map(drop)
+    }
+}
+
+impl StoreRemove for Door<'_> {
+    fn open_receipt(
+        &mut self,
+        session: SessionKey,
+        kind: &str,
+        opened_at: &str,
+    ) -> StoreResult<i64> {
+        self.key(
+            session.0,
+            "INSERT INTO maintenance (session, key, kind, opened_at, detail)
+             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM maintenance
+                     WHERE session = $1::BIGINT), $3, $4, '{}')
+             RETURNING key",
+            &[&session.0, &before_first(session.0), &kind, &opened_at],
+        )
+    }
+
+    fn close_receipt(&mut self, key: i64, detail: &str) -> StoreResult<()> {
+        let session = session_of(key);
+        self.run(
+            session,
+            "UPDATE maintenance SET closed_at = $3, detail = $4 WHERE session = $1 AND key = $2",
+            &[&session, &key, &Time::now().as_str(), &detail],
+        )?;
+        Ok(())
+    }
+
+    fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved> {
+        for table in ["message_words", "indexed_loops", "indexed_sessions"] {
+            self.remove_rows_of(table, session)?;
+        }
+        let mut removed = SessionRemoved {
+            rows: BTreeMap::new(),
+            shared_blobs: 0,
+        };
+        for table in table_names() {
+            if table == "sessions" {
+                let (gone, shared) = self.remove_blobs(session)?;
+                removed.shared_blobs = shared;
+                if gone > 0 {
+                    removed.rows.insert("blobs", gone);
+                }
+                self.remove_rows_of("session_names", session)?;
+            }
+            let gone = self.remove_rows_of(table, session)?;
+            if gone > 0 {
+                removed.rows.insert(table, gone);
+            }
+        }
+        Ok(removed)
+    }
+
+    fn remove_sources(&mut self, session: SessionKey) -> StoreResult<SourcesRemoved> {
+        let mut removed = SourcesRemoved::default();
+        for source in self.sources(session)? {
+            let others = self.all(
+                session.0,
+                "SELECT session FROM source_sessions WHERE source = $1 AND session <> $2",
+                &[&source.key.0, &session.0],
+                |row| Ok(SessionKey(row.get("session")?)),
+            )?;
+            removed.others.extend(others);
+            removed.shared_parts += self.shared_parts(source.key)?;
+            for sql in [
+                "DELETE FROM source_parts WHERE source = $1",
+                "DELETE FROM source_pieces WHERE source = $1",
+                "DELETE FROM source_sessions WHERE source = $1",
+                "DELETE FROM sources WHERE key = $1",
+            ] {
+                self.tell(sql, &[&source.key.0])?;
+            }
+            removed.sources.push((source.key, source.digest));
+        }
+        removed.others.sort();
+        removed.others.dedup();
+        Ok(removed)
+    }
+
+    fn texts(
+        &self,
+        session: SessionKey,
+        visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        for table in table_names() {
+            for (column, form) in texts(table) {
+                let place = place_of(table, column);
+                for cell in self.cells(table, column, session)? {
+                    let text = &cell.text;
+                    visit(TextCell { place, form, text })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn change_texts(
+        &mut self,
+        session: SessionKey,
+        change: &mut dyn FnMut(TextCell<'_>) -> StoreResult<Option<String>>,
+    ) -> StoreResult<TextsChanged> {
+        let mut all = TextsChanged::default();
+        for table in table_names() {
+            let mut touched = BTreeSet::new();
+            for text in texts(table) {
+                let changed = self.change_column(table, text, session, change, &mut touched)?;
+                if changed > 0 {
+                    all.counts.insert(place_of(table, text.0), changed);
+                }
+            }
+            for key in touched {
+                self.digest_of(table, key, true)?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn redact_message(
+        &mut self,
+        place: MessagePlace,
+        new: &StoredMessage,
+        receipt: i64,
+    ) -> StoreResult<()> {
+        let Some(salt) = new.salt else {
+            return Err(StoreError::Invalid(
+                "a redacted message needs a salt".into(),
+            ));
+        };
+        self.update_message(place, new)?;
+        let owner = owner_of(place);
+        let session = session_of(owner.key);
+        self.run(
+            session,
+            "INSERT INTO redactions (session, owner, number, in_block, receipt, salt, digest)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)
+             ON CONFLICT (session, owner, number, in_block) DO UPDATE SET
+                 receipt = excluded.receipt, salt = excluded.salt, digest = excluded.digest",
+            &[
+                &session,
+                &owner.key,
+                &owner.number,
+                &owner.in_block,
+                &receipt,
+                &&salt[..],
+                &&new.digest[..],
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()> {
+        let key = block.key.0;
+        let session = session_of(key);
+        self.digest_of("blocks", key, false)?;
+        self.run(
+            session,
+            "UPDATE blocks SET tokens_covered = $3, tokens_block = $4, bytes_block = $5
+             WHERE session = $1 AND key = $2",
+            &[
+                &session,
+                &key,
+                &signed(block.tokens_covered)?,
+                &signed(block.size.tokens)?,
+                &signed(block.size.bytes)?,
+            ],
+        )?;
+        self.digest_of("blocks", key, true)
+    }
+
+    fn note_scrub(&mut self) -> StoreResult<()> {
+        self.tell(
+            "INSERT INTO store_meta (name, value) VALUES ('scrub', $1)
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            &[&uuid::Uuid::now_v7().to_string()],
+        )?;
+        Ok(())
+    }
+}

@@ -1,0 +1,267 @@
+//! Reading everything, row by row, for `verify`.
+
+use super::door::Door;
+use super::keys::session_of;
+use super::link::Param;
+use super::read::missing;
+use super::row::*;
+use super::write::Owner;
+use crate::store::error::StoreResult;
+use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
+use crate::store::*;
+
+/// Rows that belong to nothing, which no foreign key finds: a table, how its row `t` is named, the
+/// condition.
+const STRAYS: [(&str, &str, &str); 6] = [
+    (
+        "blob_refs",
+        "t.owner || '/' || t.number",
+        "CASE WHEN t.in_block
+             THEN NOT EXISTS (SELECT 1 FROM blocks WHERE session = t.session AND key = t.owner)
+             ELSE NOT EXISTS (SELECT 1 FROM messages
+                 WHERE session = t.session AND loop = t.owner AND seq = t.number) END",
+    ),
+    (
+        "redactions",
+        "t.owner || '/' || t.number",
+        "CASE WHEN t.in_block
+             THEN NOT EXISTS (SELECT 1 FROM block_messages
+                 WHERE session = t.session AND block = t.owner AND ordinal = t.number)
+             ELSE NOT EXISTS (SELECT 1 FROM messages
+                 WHERE session = t.session AND loop = t.owner AND seq = t.number) END",
+    ),
+    (
+        "session_names",
+        "t.session_id",
+        "NOT EXISTS (SELECT 1 FROM sessions
+             WHERE session = t.session AND session_id = t.session_id)",
+    ),
+    (
+        "source_sessions",
+        "t.session || '/' || t.source",
+        "NOT EXISTS (SELECT 1 FROM sessions WHERE session = t.session)
+         OR NOT EXISTS (SELECT 1 FROM sources WHERE key = t.source)",
+    ),
+    (
+        "source_pieces",
+        "encode(t.sha256, 'hex')",
+        "NOT EXISTS (SELECT 1 FROM source_parts
+             WHERE source = t.source AND sha256 = t.sha256)",
+    ),
+    (
+        "block_messages",
+        "t.block || '/' || t.ordinal",
+        "role IS NULL AND (tokens <> 0 OR bytes <> 0 OR body_block IS NOT NULL
+             OR salt IS NOT NULL OR digest <> decode(repeat('00', 32), 'hex')
+             OR head IS NOT NULL OR body IS NOT NULL)",
+    ),
+];
+
+fn with_digest<T>(
+    row: &Fields<'_>,
+    from_row: fn(&Fields<'_>) -> StoreResult<T>,
+) -> StoreResult<(T, [u8; 32])> {
+    Ok((from_row(row)?, row.bytes("digest")?))
+}
+
+impl Door<'_> {
+    /// Returns keys that a query over a session gives; $2 may be a key of what it is about.
+    fn keys<T>(&self, sql: &str, of: i64, key: fn(i64) -> T) -> StoreResult<Vec<T>> {
+        let keys = self.all(of, sql, &[&of], |row| row.get::<i64>("key"))?;
+        Ok(keys.into_iter().map(key).collect())
+    }
+
+    fn next_of(&self, sql: &str, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+        let session = session_of(in_loop.0);
+        let params: [Param<'_>; 3] = [&session, &in_loop.0, &i64::from(from)];
+        self.first(session, sql, &params, |row| row.small("next"))
+    }
+}
+
+/// Returns the key of a message among the redacted ones.
+pub(super) fn owner_of(place: MessagePlace) -> Owner {
+    match place {
+        MessagePlace::InLoop(in_loop, seq) => Owner::message(in_loop, seq),
+        MessagePlace::InBlock(block, ordinal) => Owner::block(block, ordinal),
+    }
+}
+
+impl StoreScan for Door<'_> {
+    fn session_keys(&self) -> StoreResult<Vec<SessionKey>> {
+        let sql = "SELECT session FROM sessions ORDER BY session";
+        self.all_of_any(sql, &[], |row| Ok(SessionKey(row.get("session")?)))
+    }
+
+    fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>> {
+        let sql = "SELECT key FROM loops WHERE session = $1 ORDER BY key";
+        self.keys(sql, session.0, LoopKey)
+    }
+
+    fn next_message(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+        let sql = "SELECT seq AS next FROM messages
+             WHERE session = $1 AND loop = $2 AND seq >= $3 ORDER BY seq LIMIT 1";
+        self.next_of(sql, in_loop, from)
+    }
+
+    fn next_turn(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+        let sql = "SELECT turn AS next FROM turns
+             WHERE session = $1 AND loop = $2 AND turn >= $3 ORDER BY turn LIMIT 1";
+        self.next_of(sql, in_loop, from)
+    }
+
+    fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>> {
+        let sql = "SELECT key FROM runs WHERE session = $1 ORDER BY tick, key";
+        self.keys(sql, session.0, RunKey)
+    }
+
+    fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, [u8; 32])> {
+        let session = session_of(key.0);
+        let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE session = $1 AND key = $2");
+        let row = self.first(session, &sql, &[&session, &key.0], |row| {
+            with_digest(row, run_row)
+        })?;
+        row.ok_or_else(|| missing("run", key.0))
+    }
+
+    fn flip_keys(&self, session: SessionKey) -> StoreResult<Vec<FlipKey>> {
+        let sql = "SELECT key FROM flips WHERE session = $1 ORDER BY tick, key";
+        self.keys(sql, session.0, FlipKey)
+    }
+
+    fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])> {
+        let session = session_of(key.0);
+        let sql = format!("{FLIP} WHERE session = $1 AND key = $2");
+        let row = self.first(session, &sql, &[&session, &key.0], |row| {
+            with_digest(row, flip_row)
+        })?;
+        row.ok_or_else(|| missing("flip", key.0))
+    }
+
+    fn block_keys(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockKey>> {
+        let session = session_of(in_loop.0);
+        let sql =
+            "SELECT key FROM blocks WHERE session = $1 AND loop = $2 ORDER BY generation, key";
+        self.all(session, sql, &[&session, &in_loop.0], |row| {
+            Ok(BlockKey(row.get("key")?))
+        })
+    }
+
+    fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])> {
+        let session = session_of(key.0);
+        let sql =
+            format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.session = $1 AND b.key = $2");
+        let row = self.first(session, &sql, &[&session, &key.0], |row| {
+            with_digest(row, block_row)
+        })?;
+        row.ok_or_else(|| missing("block", key.0))
+    }
+
+    fn manifest_keys(&self, session: SessionKey) -> StoreResult<Vec<ManifestKey>> {
+        let sql = "SELECT key FROM manifests WHERE session = $1 ORDER BY key";
+        self.keys(sql, session.0, ManifestKey)
+    }
+
+    fn manifest_and_digest(&self, key: ManifestKey) -> StoreResult<(ManifestRow, [u8; 32])> {
+        let session = session_of(key.0);
+        let sql =
+            format!("SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 AND key = $2");
+        let row = self.first(session, &sql, &[&session, &key.0], |row| {
+            with_digest(row, manifest_row)
+        })?;
+        row.ok_or_else(|| missing("manifest", key.0))
+    }
+
+    fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
+        let owner = match owner {
+            BlobOwner::Message(in_loop, seq) => Owner::message(in_loop, seq),
+            BlobOwner::Block(block) => Owner::block(block, 0),
+        };
+        let session = session_of(owner.key);
+        let sql = "SELECT b.sha256 FROM blob_refs r
+                 JOIN blobs b ON b.session = $1 AND b.key = r.blob
+             WHERE r.session = $1 AND r.owner = $2 AND r.number = $3 AND r.in_block = $4";
+        let params: [Param<'_>; 4] = [&session, &owner.key, &owner.number, &owner.in_block];
+        self.all(session, sql, &params, |row| row.bytes("sha256"))
+    }
+
+    fn next_blob(&self, after: i64) -> StoreResult<Option<i64>> {
+        let sql = "SELECT key FROM blobs WHERE (session, key) > ($1, $2)
+             ORDER BY session, key LIMIT 1";
+        let params: [Param<'_>; 2] = [&session_of(after), &after];
+        self.first_of_any(sql, &params, |row| row.get("key"))
+    }
+
+    fn blob_row(&self, key: i64) -> StoreResult<StoredBlob> {
+        let session = session_of(key);
+        let sql = "SELECT sha256, bytes, data FROM blobs WHERE session = $1 AND key = $2";
+        let row = self.first(session, sql, &[&session, &key], |row| {
+            Ok(StoredBlob {
+                sha256: row.bytes("sha256")?,
+                bytes: row.unsigned("bytes")?,
+                data: row.get("data")?,
+            })
+        })?;
+        row.ok_or_else(|| missing("blob", key))
+    }
+
+    fn source_keys(&self) -> StoreResult<Vec<SourceKey>> {
+        self.source_keys_of_all()
+    }
+
+    fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow> {
+        self.source(key)
+    }
+
+    fn redaction(&self, place: MessagePlace) -> StoreResult<Option<Redaction>> {
+        let owner = owner_of(place);
+        let session = session_of(owner.key);
+        let sql = "SELECT receipt, salt, digest FROM redactions
+             WHERE session = $1 AND owner = $2 AND number = $3 AND in_block = $4";
+        let params: [Param<'_>; 4] = [&session, &owner.key, &owner.number, &owner.in_block];
+        self.first(session, sql, &params, |row| {
+            Ok(Redaction {
+                receipt: row.get("receipt")?,
+                salt: row.bytes("salt")?,
+                digest: row.bytes("digest")?,
+            })
+        })
+    }
+
+    fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>> {
+        let sql = "SELECT DISTINCT c.session AS child, p.session AS parent
+             FROM loops c JOIN loops p ON p.loop_id = c.parent_loop_id
+             WHERE c.parent IS NULL AND c.parent_loop_id IS NOT NULL AND p.session <> c.session";
+        self.all_of_any(sql, &[], |row| {
+            Ok((
+                SessionKey(row.get("child")?),
+                SessionKey(row.get("parent")?),
+            ))
+        })
+    }
+
+    fn receipts(&self) -> StoreResult<Vec<ReceiptRow>> {
+        let sql = "SELECT key, session, kind, opened_at, closed_at, detail FROM maintenance
+             ORDER BY opened_at COLLATE \"C\", key";
+        self.all_of_any(sql, &[], |row| {
+            Ok(ReceiptRow {
+                key: row.get("key")?,
+                session: SessionKey(row.get("session")?),
+                kind: row.get("kind")?,
+                opened_at: row.get("opened_at")?,
+                closed_at: row.get("closed_at")?,
+                detail: row.get("detail")?,
+            })
+        })
+    }
+
+    fn strays(&self, limit: u32) -> StoreResult<Vec<String>> {
+        let mut found = Vec::new();
+        for (table, name, condition) in STRAYS {
+            let sql = format!("SELECT {name} AS name FROM {table} t WHERE {condition} LIMIT $1");
+            let names =
+                self.all_of_any(&sql, &[&i64::from(limit)], |row| row.get::<String>("name"))?;
+            found.extend(names.iter().map(|name| format!("{table}, row {name}")));
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,234 @@
+//! Opening: what the server is, its settings, the migrations.
+//!
+//! To change the schema, add `migrations/postgres/V<n>__<what>.sql` (a shipped file never changes).
+
+use std::path::PathBuf;
+
+use ::postgres::Client;
+
+use super::errors::{from_connecting, told};
+use super::link::Link;
+use super::options::PostgresOptions;
+use super::url::Address;
+use crate::model::Time;
+use crate::store::codec::hex;
+use crate::store::error::OpenError;
+
+mod embedded {
+    refinery::embed_migrations!("migrations/postgres");
+}
+
+/// The oldest server whose triggers on partitioned tables are those that the schema needs.
+const OLDEST: i64 = 14;
+
+/// The key of the lock under which the tables are made: `LOOP` in ASCII.
+const MIGRATION_LOCK: i64 = 0x4C4F_4F50;
+
+/// Returns the newest format that this version reads and writes: the number of its last migration.
+pub(super) fn format_version() -> i64 {
+    migrations().last().map_or(0, |script| script.version)
+}
+
+fn other(address: &Address, cause: impl std::fmt::Display) -> OpenError {
+    OpenError::Server {
+        place: address.place.clone(),
+        detail: cause.to_string(),
+    }
+}
+
+/// Connects and sets what each connection needs.
+pub(super) fn connect(address: &Address, options: &PostgresOptions) -> Result<Link, OpenError> {
+    let mut link = address.connect()?;
+    let patience = options.patience.as_millis().clamp(1, i32::MAX as u128);
+    // A commit that was acknowledged is on disk: a server may be told to forget that, a session not.
+    let settings = format!(
+        "SET lock_timeout = {patience};
+         SELECT set_config('synchronous_commit', 'on', FALSE)
+         WHERE current_setting('synchronous_commit') = 'off'"
+    );
+    link.batch(&settings)
+        .map_err(|error| from_connecting(&address.place, error))?;
+    Ok(link)
+}
+
+/// Looks at the server, makes the tables where there are none or brings them up to date, and refuses
+/// those of a newer version.
+pub(super) fn prepare(
+    link: &mut Link,
+    address: &Address,
+    options: &mut PostgresOptions,
+) -> Result<(), OpenError> {
+    let client = link.client();
+    check_server(client, address)?;
+    let (found, known) = (format_of(client, address)?, format_version());
+    let path = PathBuf::from(&address.place);
+    if found > known {
+        return Err(OpenError::Newer { path, found, known });
+    }
+    if found == 0 && (options.read_only || !options.create) {
+        return Err(OpenError::Missing { path });
+    }
+    if found < known && options.read_only {
+        return Err(OpenError::Older { path, found, known });
+    }
+    if found < known {
+        migrate(client, address)?;
+    }
+    if !options.read_only {
+        write_meta(client, options).map_err(|error| other(address, told(&error)))?;
+    }
+    check_counter(client, address, options)
+}
+
+fn check_server(client: &mut Client, address: &Address) -> Result<(), OpenError> {
+    let sql = "SELECT current_setting('server_version_num')::BIGINT / 10000,
+        current_setting('server_encoding')";
+    let row = client
+        .query_one(sql, &[])
+        .map_err(|error| from_connecting(&address.place, error))?;
+    let (version, encoding): (i64, String) = (row.get(0), row.get(1));
+    if version < OLDEST {
+        return Err(OpenError::OldServer {
+            place: address.place.clone(),
+            found: version,
+            oldest: OLDEST,
+        });
+    }
+    match encoding.as_str() {
+        "UTF8" => Ok(()),
+        other_encoding => Err(other(
+            address,
+            format!("its texts are in {other_encoding}; loopstore needs a database in UTF8"),
+        )),
+    }
+}
+
+/// Returns the number of the last migration that was applied, 0 if there are no tables.
+fn format_of(client: &mut Client, address: &Address) -> Result<i64, OpenError> {
+    let failed = |error: ::postgres::Error| other(address, told(&error));
+    let sql = "SELECT to_regclass('refinery_schema_history') IS NOT NULL
+        AND to_regclass('store_meta') IS NOT NULL";
+    let is_there: bool = client.query_one(sql, &[]).map_err(failed)?.get(0);
+    if !is_there {
+        return Ok(0);
+    }
+    let sql = "SELECT coalesce(max(version), 0)::BIGINT FROM refinery_schema_history";
+    Ok(client.query_one(sql, &[]).map_err(failed)?.get(0))
+}
+
+/// Runs the migrations in one transaction, one process at a time.
+fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError> {
+    let failed = |error: ::postgres::Error| other(address, told(&error));
+    let lock = format!("SELECT pg_advisory_lock({MIGRATION_LOCK})");
+    client.batch_execute(&lock).map_err(failed)?;
+    // The functions keep the search path that they are made with; named last, temporary tables cannot
+    // stand in for those of the store.
+    let sql =
+        "SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', FALSE)";
+    client.query_one(sql, &[]).map_err(failed)?;
+    let done = embedded::migrations::runner()
+        .set_grouped(true)
+        .run(client)
+        .map_err(|error| other(address, cause_of(&error)));
+    let reset = format!("RESET search_path; SELECT pg_advisory_unlock({MIGRATION_LOCK})");
+    client.batch_execute(&reset).map_err(failed)?;
+    done.map(drop)
+}
+
+fn cause_of(error: &refinery::Error) -> String {
+    let cause = std::error::Error::source(error);
+    let cause = cause.and_then(|cause| cause.downcast_ref::<::postgres::Error>());
+    cause.map_or_else(|| error.to_string(), told)
+}
+
+/// Notes once what the database is written with.
+fn write_meta(client: &mut Client, options: &PostgresOptions) -> Result<(), ::postgres::Error> {
+    let noted: i64 = client
+        .query_one("SELECT count(*) FROM store_meta", &[])?
+        .get(0);
+    if noted >= 3 {
+        return Ok(());
+    }
+    let mut key = [0u8; 32];
+    // Without random numbers no message could be stored either.
+    let has_key = getrandom::fill(&mut key).is_ok();
+    let values = [
+        ("token_counter", options.counter.name().to_owned()),
+        ("import_key", hex(&key)),
+        ("created_at", Time::now().as_str().to_owned()),
+    ];
+    for (name, value) in values.iter().filter(|_| has_key) {
+        client.execute(
+            "INSERT INTO store_meta (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+            &[name, value],
+        )?;
+    }
+    Ok(())
+}
+
+/// Compares the counter that the database is written with and the one that it is opened with.
+fn check_counter(
+    client: &mut Client,
+    address: &Address,
+    options: &mut PostgresOptions,
+) -> Result<(), OpenError> {
+    let sql = "SELECT value FROM store_meta WHERE name = 'token_counter'";
+    let row = client
+        .query_opt(sql, &[])
+        .map_err(|error| other(address, told(&error)))?;
+    let stored: String = row
+        .map(|row| row.get(0))
+        .ok_or_else(|| OpenError::Damaged {
+            path: PathBuf::from(&address.place),
+            detail: "its token counter is not noted".into(),
+        })?;
+    let given = options.counter.name().to_owned();
+    if stored == given {
+        return Ok(());
+    }
+    match crate::tokens::counter_named(&stored) {
+        Some(counter) if options.takes_stored => {
+            options.counter = counter;
+            Ok(())
+        }
+        _ => Err(OpenError::Counter { stored, given }),
+    }
+}
+
+/// Returns the tables, views, functions and triggers that the migrations make, as `KIND name`.
+pub(super) fn objects() -> Vec<String> {
+    let scripts = migrations();
+    let lines = scripts.iter().flat_map(|script| script.sql.lines());
+    let made = lines.filter_map(|line| {
+        let (kind, rest) = line.strip_prefix("CREATE ")?.split_once(' ')?;
+        let name = rest.split([' ', '(']).next()?;
+        let is_told = matches!(kind, "TABLE" | "VIEW" | "FUNCTION" | "TRIGGER");
+        is_told.then(|| format!("{kind} {name}"))
+    });
+    made.collect()
+}
+
+/// A migration as it is embedded.
+pub(super) struct Script {
+    pub(super) version: i64,
+    pub(super) name: String,
+    pub(super) checksum: u64,
+    pub(super) sql: String,
+}
+
+/// Returns the migrations in order.
+pub(super) fn migrations() -> Vec<Script> {
+    let known = embedded::migrations::runner();
+    let mut scripts: Vec<Script> = known
+        .get_migrations()
+        .iter()
+        .map(|one| Script {
+            version: i64::from(one.version()),
+            name: one.name().to_owned(),
+            checksum: one.checksum(),
+            sql: one.sql().unwrap_or_default().to_owned(),
+        })
+        .collect();
+    scripts.sort_by_key(|script| script.version);
+    scripts
+}

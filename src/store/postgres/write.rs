@@ -1,0 +1,686 @@
+//! Writing rows. The rules stand above; here each function is one statement or a few.
+
+use std::ops::Range;
+
+use super::door::Door;
+use super::keys::{BIRTH, before_first, session_of};
+use super::link::Param;
+use super::row::{StoredPart, escaped};
+use crate::model::{LoopStatus, Time};
+use crate::store::codec::{role_number, to_json};
+use crate::store::digest;
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::index::IndexEntry;
+use crate::store::*;
+
+/// How many keys are tried for a session or a file before its birth is given up.
+const MAX_TRIES: i64 = 10_000;
+
+pub(super) fn signed(number: u64) -> StoreResult<i64> {
+    i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
+}
+
+fn wide(number: Option<u32>) -> Option<i64> {
+    number.map(i64::from)
+}
+
+fn open_calls(totals: &LoopTotals) -> StoreResult<Option<String>> {
+    if totals.open_calls.is_empty() {
+        return Ok(None);
+    }
+    to_json(&totals.open_calls).map(Some)
+}
+
+fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
+    if sites.is_empty() {
+        return Ok(None);
+    }
+    let pairs: Vec<(i64, u32)> = sites
+        .iter()
+        .map(|site| (site.in_loop.0, site.turn))
+        .collect();
+    to_json(&pairs).map(Some)
+}
+
+fn stored_part(part: &ManifestPart) -> StoredPart {
+    (
+        part.in_loop.0,
+        part.section.clone(),
+        part.block.map(|block| block.0),
+        part.seqs.map(|(from, _)| from),
+        part.seqs.map(|(_, to)| to),
+        part.messages,
+    )
+}
+
+/// Returns the session that started this one, as its `meta` tells.
+fn started_by(meta: &str) -> Option<String> {
+    let meta: serde_json::Value = serde_json::from_str(meta).ok()?;
+    let parent = meta.get("parent_spawn_ref")?.get("parent_session_id")?;
+    parent.as_str().map(str::to_owned)
+}
+
+/// Who shows a blob, or is what is left of a redaction: loop and sequence, or block and ordinal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owner {
+    pub(super) key: i64,
+    pub(super) number: i64,
+    pub(super) in_block: bool,
+}
+
+impl Owner {
+    pub(super) fn message(in_loop: LoopKey, seq: u32) -> Self {
+        Self {
+            key: in_loop.0,
+            number: i64::from(seq),
+            in_block: false,
+        }
+    }
+
+    pub(super) fn block(block: BlockKey, ordinal: u32) -> Self {
+        Self {
+            key: block.0,
+            number: i64::from(ordinal),
+            in_block: true,
+        }
+    }
+}
+
+impl Door<'_> {
+    /// Returns milliseconds since the birth of all keys, by the server's clock.
+    pub(super) fn birth(&self) -> StoreResult<i64> {
+        let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT - $1 AS now";
+        let now = self.first_of_any(sql, &[&BIRTH], |row| row.get("now"))?;
+        Ok(now.unwrap_or(1).max(1))
+    }
+
+    fn refer_to_blobs(&self, owner: Owner, blobs: &[Blob]) -> StoreResult<()> {
+        let session = session_of(owner.key);
+        for blob in blobs {
+            let name = &blob.sha256[..];
+            let bytes = signed(blob.data.len() as u64)?;
+            self.run(
+                session,
+                "INSERT INTO blobs (session, key, sha256, bytes, data)
+                 VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM blobs
+                     WHERE session = $1::BIGINT), $3, $4, $5)
+                 ON CONFLICT (session, sha256) DO NOTHING",
+                &[&session, &before_first(session), &name, &bytes, &blob.data],
+            )?;
+            self.run(
+                session,
+                "INSERT INTO blob_refs (session, owner, number, in_block, blob)
+                 SELECT session, $3, $4, $5, key FROM blobs WHERE session = $1 AND sha256 = $2
+                 ON CONFLICT DO NOTHING",
+                &[&session, &name, &owner.key, &owner.number, &owner.in_block],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Stores a session under the first key that is free, and returns it.
+    fn store_session(&self, row: &SessionRow) -> StoreResult<i64> {
+        let birth = self.birth()?;
+        for key in birth..birth + MAX_TRIES {
+            // A receipt names its session by the key, which is never given again.
+            let stored = self.tell(
+                "INSERT INTO sessions (session, session_id, agent_id, title, created_at,
+                     last_active_at, current_loop, tick, source, started_by, meta)
+                 SELECT $1::BIGINT, $2::TEXT, $3::TEXT, $4::TEXT, $5::TEXT, $6::TEXT, $7::BIGINT,
+                     $8::BIGINT, $9::TEXT, $10::TEXT, $11::TEXT
+                 WHERE NOT EXISTS (SELECT 1 FROM maintenance WHERE session = $1::BIGINT)
+                 ON CONFLICT (session) DO NOTHING",
+                &[
+                    &key,
+                    &row.session_id.as_str(),
+                    &row.agent_id,
+                    &row.title,
+                    &row.created_at,
+                    &row.last_active_at,
+                    &row.current_loop.map(|key| key.0),
+                    &row.tick,
+                    &row.source,
+                    &started_by(&row.meta),
+                    &row.meta,
+                ],
+            )?;
+            if stored == 1 {
+                return Ok(key);
+            }
+        }
+        Err(StoreError::Busy)
+    }
+}
+
+impl StoreWrite for Door<'_> {
+    fn as_read(&self) -> &dyn StoreRead {
+        self
+    }
+
+    fn as_scan(&self) -> &dyn scan::StoreScan {
+        self
+    }
+
+    fn as_remove(&mut self) -> &mut dyn removal::StoreRemove {
+        self
+    }
+
+    fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
+        let key = self.store_session(row)?;
+        self.owns(key);
+        self.tell(
+            "INSERT INTO session_names (session_id, session) VALUES ($1, $2)",
+            &[&row.session_id.as_str(), &key],
+        )?;
+        Ok(SessionKey(key))
+    }
+
+    fn update_session(&mut self, row: &SessionRow) -> StoreResult<()> {
+        // A value that is the same stays where it is stored.
+        self.run(
+            row.key.0,
+            "UPDATE sessions SET agent_id = $2, title = $3, created_at = $4, last_active_at = $5,
+                 current_loop = $6, tick = $7, source = $8, started_by = $9,
+                 meta = CASE WHEN meta = $10 THEN meta ELSE $10 END
+             WHERE session = $1",
+            &[
+                &row.key.0,
+                &row.agent_id,
+                &row.title,
+                &row.created_at,
+                &row.last_active_at,
+                &row.current_loop.map(|key| key.0),
+                &row.tick,
+                &row.source,
+                &started_by(&row.meta),
+                &row.meta,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
+        let session = row.session.0;
+        let parent = row.parent.map(|key| key.0);
+        let key = self.key(
+            session,
+            "INSERT INTO loops (session, key, loop_id, parent, parent_loop_id, parent_turn, kind,
+                 status, started_at, ended_at, tick, chain, meta, history)
+             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM loops
+                     WHERE session = $1::BIGINT),
+                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+             RETURNING key",
+            &[
+                &session,
+                &before_first(session),
+                &row.loop_id.as_str(),
+                // A parent in another session is only named.
+                &parent.filter(|key| session_of(*key) == session),
+                &row.parent_loop_id.as_ref().map(|id| id.as_str()),
+                &wide(row.parent_turn),
+                &row.kind,
+                &row.status.as_str(),
+                &row.started_at,
+                &row.ended_at,
+                &row.tick,
+                &&row.totals.chain[..],
+                &meta.meta,
+                &meta.history,
+            ],
+        )?;
+        Ok(LoopKey(key))
+    }
+
+    fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()> {
+        let totals = &row.totals;
+        self.run(
+            row.session.0,
+            "UPDATE loops SET kind = $3, status = $4, started_at = $5, ended_at = $6,
+                 next_seq = $7, sealed_seq = $8, turns = $9, complete = $10, messages = $11,
+                 tokens = $12, bytes = $13, system_tokens = $14, generation = $15,
+                 last_turn_index = $16, open_calls = $17, chain = $18
+             WHERE session = $1 AND key = $2",
+            &[
+                &row.session.0,
+                &row.key.0,
+                &row.kind,
+                &LoopStatus::as_str(&row.status),
+                &row.started_at,
+                &row.ended_at,
+                &i64::from(totals.next_seq),
+                &i64::from(totals.sealed_seq),
+                &i64::from(totals.turns),
+                &i64::from(totals.complete),
+                &signed(totals.messages)?,
+                &signed(totals.tokens)?,
+                &signed(totals.bytes)?,
+                &signed(totals.system_tokens)?,
+                &i64::from(totals.generation),
+                &totals.last_turn_index,
+                &open_calls(totals)?,
+                &&totals.chain[..],
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()> {
+        let session = session_of(key.0);
+        self.run(
+            session,
+            "UPDATE loops SET meta = $3, history = $4 WHERE session = $1 AND key = $2",
+            &[&session, &key.0, &meta.meta, &meta.history],
+        )?;
+        Ok(())
+    }
+
+    fn insert_message(
+        &mut self,
+        in_loop: LoopKey,
+        row: &MessageRow,
+        blobs: &[Blob],
+    ) -> StoreResult<()> {
+        let session = session_of(in_loop.0);
+        let body = &row.body;
+        let safe = escaped(body.text.as_deref());
+        self.run(
+            session,
+            "INSERT INTO messages (session, loop, seq, turn, role, tick, tokens, bytes, lines,
+                 created_at, body_block, origin, salt, digest, chain, head, body, escaped)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
+            &[
+                &session,
+                &in_loop.0,
+                &i64::from(row.seq),
+                &wide(row.turn),
+                &i64::from(role_number(body.role)),
+                &row.tick,
+                &signed(body.tokens)?,
+                &signed(body.bytes)?,
+                &wide(body.lines),
+                &row.created_at,
+                &wide(body.text_block),
+                &row.origin.as_ref().map(|origin| &origin[..]),
+                &body.salt.as_ref().map(|salt| &salt[..]),
+                &&body.digest[..],
+                &&row.chain[..],
+                &body.head,
+                &safe.as_ref().or(body.text.as_ref()),
+                &safe.is_some(),
+            ],
+        )?;
+        self.refer_to_blobs(Owner::message(in_loop, row.seq), blobs)
+    }
+
+    fn remove_unsealed(&mut self, in_loop: LoopKey, seq: u32, turn: u32) -> StoreResult<()> {
+        self.remove_from_index(in_loop, seq)?;
+        let session = session_of(in_loop.0);
+        let (seq, turn) = (i64::from(seq), i64::from(turn));
+        for sql in [
+            "DELETE FROM blob_refs
+             WHERE session = $1 AND owner = $2 AND number >= $3 AND NOT in_block",
+            "DELETE FROM redactions
+             WHERE session = $1 AND owner = $2 AND number >= $3 AND NOT in_block",
+            "DELETE FROM messages WHERE session = $1 AND loop = $2 AND seq >= $3",
+        ] {
+            self.run(session, sql, &[&session, &in_loop.0, &seq])?;
+        }
+        let sql = "DELETE FROM turns WHERE session = $1 AND loop = $2 AND turn >= $3";
+        self.run(session, sql, &[&session, &in_loop.0, &turn])?;
+        Ok(())
+    }
+
+    fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()> {
+        let session = session_of(in_loop.0);
+        self.run(
+            session,
+            // Where a turn began and its index are written again too, so that the trigger refuses
+            // others.
+            "INSERT INTO turns (session, loop, turn, first_seq, messages, prompts, tokens, bytes,
+                 turn_index, answered, answers, tick, started_at, ended_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+             ON CONFLICT (session, loop, turn) DO UPDATE SET first_seq = excluded.first_seq,
+                 messages = excluded.messages, prompts = excluded.prompts,
+                 tokens = excluded.tokens, bytes = excluded.bytes,
+                 turn_index = excluded.turn_index, answered = excluded.answered,
+                 answers = excluded.answers, tick = excluded.tick,
+                 started_at = excluded.started_at, ended_at = excluded.ended_at",
+            &[
+                &session,
+                &in_loop.0,
+                &i64::from(row.turn),
+                &i64::from(row.first_seq),
+                &signed(row.messages)?,
+                &signed(row.prompts)?,
+                &signed(row.tokens)?,
+                &signed(row.bytes)?,
+                &row.turn_index,
+                &row.answered,
+                &answers(&row.answers)?,
+                &row.tick,
+                &row.started_at,
+                &row.ended_at,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
+        let session = row.session.0;
+        let key = self.key(
+            session,
+            "INSERT INTO runs (session, key, run_id, loop, turns, tick, trigger, strategy, round,
+                 outcome, fallback, error, scope, older_loops, counter, tokens_before,
+                 tokens_after, bytes_before, bytes_after, messages_before, messages_after,
+                 started_at, duration_ms, config, usage, plan, record, events, digest)
+             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM runs
+                     WHERE session = $1::BIGINT),
+                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+                 $21, $22, $23, $24, $25, $26, $27, $28, $29)
+             RETURNING key",
+            &[
+                &session,
+                &before_first(session),
+                &row.run_id,
+                &row.point.in_loop.0,
+                &i64::from(row.point.turns),
+                &row.tick,
+                &row.trigger,
+                &row.strategy,
+                &i64::from(row.round),
+                &row.outcome.as_str(),
+                &row.fallback,
+                &row.error,
+                &row.scope,
+                &row.older_loops,
+                &row.counter,
+                &signed(row.before.tokens)?,
+                &signed(row.after.tokens)?,
+                &signed(row.before.bytes)?,
+                &signed(row.after.bytes)?,
+                &signed(row.before.messages)?,
+                &signed(row.after.messages)?,
+                &row.started_at,
+                &signed(row.duration_ms)?,
+                &row.config,
+                &row.usage,
+                &&row.plan[..],
+                &row.record,
+                &row.events,
+                &&digest::run(row)[..],
+            ],
+        )?;
+        Ok(RunKey(key))
+    }
+
+    fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
+        let row = &block.row;
+        let (layout, session) = (&row.layout, session_of(row.in_loop.0));
+        let key = self.key(
+            session,
+            "INSERT INTO blocks (session, key, loop, generation, run, kind, extends, first_start,
+                 first_end, compacted_start, compacted_end, recent_start, recent_end, through,
+                 tokens_covered, tokens_block, bytes_block, messages_block, strategy, shaping,
+                 created_at, extra, digest)
+             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM blocks
+                     WHERE session = $1::BIGINT),
+                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+                 $21, $22, $23)
+             RETURNING key",
+            &[
+                &session,
+                &before_first(session),
+                &row.in_loop.0,
+                &i64::from(row.generation),
+                &row.run.0,
+                &row.kind.as_str(),
+                &row.extends.map(|block| block.0),
+                &wide(layout.first.map(|turns| turns.first)),
+                &wide(layout.first.map(|turns| turns.last)),
+                &wide(layout.compacted.map(|turns| turns.first)),
+                &wide(layout.compacted.map(|turns| turns.last)),
+                &wide(layout.recent.map(|turns| turns.first)),
+                &wide(layout.recent.map(|turns| turns.last)),
+                &i64::from(row.through),
+                &signed(row.tokens_covered)?,
+                &signed(row.size.tokens)?,
+                &signed(row.size.bytes)?,
+                &signed(row.size.messages)?,
+                &row.strategy,
+                &row.shaping,
+                &row.created_at,
+                &row.extra,
+                &&digest::block(row, &block.messages, &block.coverage)[..],
+            ],
+        )?;
+        for (ordinal, message) in (0i64..).zip(&block.messages) {
+            self.insert_block_message(key, ordinal, message)?;
+        }
+        self.insert_coverage(key, &block.coverage)?;
+        self.refer_to_blobs(Owner::block(BlockKey(key), 0), &block.blobs)?;
+        Ok(BlockKey(key))
+    }
+
+    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
+        self.run(
+            session.0,
+            "INSERT INTO flips (session, key, run, kind, loop, turns, tick, at, reason, digest)
+             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM flips
+                     WHERE session = $1::BIGINT),
+                 $3, $4, $5, $6, $7, $8, $9, $10)",
+            &[
+                &session.0,
+                &before_first(session.0),
+                &row.run.0,
+                &if row.redo { "redo" } else { "undo" },
+                &row.point.in_loop.0,
+                &i64::from(row.point.turns),
+                &row.tick,
+                &row.at,
+                &row.reason,
+                &&digest::flip(row)[..],
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
+        let parts: Vec<StoredPart> = row.parts.iter().map(stored_part).collect();
+        let session = row.session.0;
+        let key = self.key(
+            session,
+            "INSERT INTO manifests (session, key, manifest_id, loop, tick, recorded_at, older_loops,
+                 parts, messages, tokens, bytes, counter, sha256, digest)
+             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM manifests
+                     WHERE session = $1::BIGINT),
+                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+             RETURNING key",
+            &[
+                &session,
+                &before_first(session),
+                &row.manifest_id,
+                &row.leaf.0,
+                &row.tick,
+                &row.recorded_at,
+                &row.older_loops,
+                &to_json(&parts)?,
+                &signed(row.size.messages)?,
+                &signed(row.size.tokens)?,
+                &signed(row.size.bytes)?,
+                &row.counter,
+                &&row.sha256[..],
+                &&digest::manifest(row)[..],
+            ],
+        )?;
+        Ok(ManifestKey(key))
+    }
+
+    fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
+        self.run(
+            session.0,
+            "INSERT INTO imports (session, number, format, path, file_name, record_key, imported_at)
+             VALUES ($1, (SELECT coalesce(max(number), 0) + 1 FROM imports
+                     WHERE session = $1::BIGINT),
+                 $2, $3, $4, $5, $6)",
+            &[
+                &session.0,
+                &from.format,
+                &from.path,
+                &from.file_name,
+                &from.record_key,
+                &Time::now().as_str(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn index(
+        &mut self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        entries: &[IndexEntry],
+    ) -> StoreResult<()> {
+        self.write_index(in_loop, seqs, entries)
+    }
+
+    fn unindex(&mut self, in_loop: LoopKey, from: u32) -> StoreResult<()> {
+        self.remove_from_index(in_loop, from)
+    }
+
+    fn settle_index(&mut self) -> StoreResult<()> {
+        self.write_settled()
+    }
+
+    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
+        self.empty_index(version)
+    }
+
+    fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey> {
+        self.add_source(row)
+    }
+
+    fn update_source(&mut self, row: &SourceRow) -> StoreResult<()> {
+        self.change_source(row)
+    }
+
+    fn link_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()> {
+        self.add_source_link(session, source)
+    }
+
+    fn put_source_part(
+        &mut self,
+        source: SourceKey,
+        number: u32,
+        piece: &SourcePiece,
+    ) -> StoreResult<()> {
+        self.add_source_part(source, number, piece)
+    }
+
+    fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()> {
+        self.drop_source_parts(source, number)
+    }
+
+    fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()> {
+        self.write_lease(row)
+    }
+
+    fn insert_call(&mut self, row: &CallRow) -> StoreResult<()> {
+        self.write_call(row)
+    }
+
+    fn update_call(&mut self, row: &CallRow) -> StoreResult<()> {
+        self.write_call_again(row)
+    }
+
+    fn insert_note(&mut self, in_loop: LoopKey, note: &Note) -> StoreResult<()> {
+        self.write_note(in_loop, note)
+    }
+
+    fn remove_notes(&mut self, in_loop: LoopKey) -> StoreResult<()> {
+        self.delete_notes(in_loop)
+    }
+
+    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
+        self.run(
+            session.0,
+            "INSERT INTO session_flags (session, pinned_at, redacts) VALUES ($1, $2, $3)
+             ON CONFLICT (session) DO UPDATE SET pinned_at = excluded.pinned_at,
+                 redacts = excluded.redacts",
+            &[&session.0, &flags.pinned_at, &flags.redacts],
+        )?;
+        Ok(())
+    }
+}
+
+impl Door<'_> {
+    fn insert_block_message(
+        &self,
+        block: i64,
+        ordinal: i64,
+        message: &BlockMessage,
+    ) -> StoreResult<()> {
+        let section: i64 = match message.section {
+            Section::Compacted => 1,
+            Section::Recent => 2,
+        };
+        let (session, body) = (session_of(block), message.body.as_ref());
+        let text = body.and_then(|body| body.text.as_deref());
+        let safe = escaped(text);
+        self.run(
+            session,
+            "INSERT INTO block_messages (session, block, ordinal, section, replaces, role, tokens,
+                 bytes, body_block, salt, digest, head, body, escaped)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+            &[
+                &session,
+                &block,
+                &ordinal,
+                &section,
+                &wide(message.replaces),
+                &body.map(|body| i64::from(role_number(body.role))),
+                &signed(body.map_or(0, |body| body.tokens))?,
+                &signed(body.map_or(0, |body| body.bytes))?,
+                &wide(body.and_then(|body| body.text_block)),
+                &body.and_then(|body| body.salt.as_ref().map(|salt| &salt[..])),
+                &&body.map_or([0; 32], |body| body.digest)[..],
+                &body.and_then(|body| body.head.as_deref()),
+                &safe.as_deref().or(text),
+                &safe.is_some(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Adds the coverage of a block in one statement.
+    fn insert_coverage(&self, block: i64, rows: &[CoverageRow]) -> StoreResult<()> {
+        let session = session_of(block);
+        let column = |value: fn(&CoverageRow) -> Option<u32>| -> Vec<Option<i64>> {
+            rows.iter().map(|row| wide(value(row))).collect()
+        };
+        let loops: Vec<i64> = rows.iter().map(|row| row.in_loop.0).collect();
+        let words: Vec<&str> = rows.iter().map(|row| row.disposition.as_str()).collect();
+        let params: [Param<'_>; 8] = [
+            &session,
+            &block,
+            &loops,
+            &column(|row| row.seqs.map(|(from, _)| from)),
+            &column(|row| row.seqs.map(|(_, to)| to)),
+            &column(|row| row.turns.map(|(from, _)| from)),
+            &column(|row| row.turns.map(|(_, to)| to)),
+            &words,
+        ];
+        self.run(
+            session,
+            "INSERT INTO coverage (session, block, ordinal, loop, from_seq, to_seq, from_turn,
+                 to_turn, disposition)
+             SELECT $1, $2, r.ordinal - 1, r.loop, r.from_seq, r.to_seq, r.from_turn, r.to_turn,
+                 r.disposition
+             FROM unnest($3::BIGINT[], $4::BIGINT[], $5::BIGINT[], $6::BIGINT[], $7::BIGINT[],
+                     $8::TEXT[])
+                 WITH ORDINALITY
+                 AS r (loop, from_seq, to_seq, from_turn, to_turn, disposition, ordinal)",
+            &params,
+        )?;
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! Every command on both backends: the same JSON but for what differs from run to run.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+use super::server::{self, PASSWORD};
+
+/// A transcript of two prompts with tool calls, in the form of Claude Code.
+fn transcript() -> String {
+    let mut lines = Vec::new();
+    let mut before = Value::Null;
+    let mut line = |mut value: Value| {
+        value["parentUuid"] = std::mem::replace(&mut before, value["uuid"].clone());
+        lines.push(value.to_string());
+    };
+    for turn in 0..14 {
+        let at = |second: u32| format!("2026-01-05T09:{turn:02}:{second:02}.000Z");
+        let id = |name: &str| format!("{name}-{turn}");
+        if turn % 5 == 0 {
+            line(serde_json::json!({
+                "type": "user", "uuid": id("u"), "sessionId": "pair", "timestamp": at(0),
+                "message": {"role": "user", "content": format!("Please mend part {turn} of the parser")}
+            }));
+        }
+        line(serde_json::json!({
+            "type": "assistant", "uuid": id("a"), "sessionId": "pair", "timestamp": at(1),
+            "message": {
+                "role": "assistant", "model": "a-model", "id": id("m"),
+                "content": [
+                    {"type": "text", "text": format!("Step {turn}: I read the file. ").repeat(12)},
+                    {"type": "tool_use", "id": id("call"), "name": "Read", "input": {"path": format!("src/part_{turn}.rs")}}
+                ],
+                "usage": {"input_tokens": 100 + turn, "output_tokens": 20, "cache_read_input_tokens": 7}
+            }
+        }));
+        line(serde_json::json!({
+            "type": "user", "uuid": id("r"), "sessionId": "pair", "timestamp": at(2),
+            "message": {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": id("call"), "content": format!("fn part_{turn}() {{}}\n").repeat(30)}
+            ]}
+        }));
+    }
+    lines.join("\n") + "\n"
+}
+
+struct Both<'a> {
+    folder: &'a Path,
+    /// The databases: a file and an address.
+    databases: [String; 2],
+    /// Run ids in the order in which they came, for each.
+    runs: [Vec<String>; 2],
+}
+
+/// Replaces what differs from run to run.
+fn settled(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut() {
+                let differs = [
+                    "run",
+                    "run_id",
+                    "duration_ms",
+                    "seconds",
+                    "started_at",
+                    "created_at",
+                    "at",
+                    "path",
+                    "file_bytes",
+                    "wal_bytes",
+                    "recorded_at",
+                    "manifest_id",
+                    "score",
+                    "receipt",
+                    "leftover",
+                    "pinned_at",
+                    "last_active_at",
+                    "database",
+                    "from",
+                    "to",
+                ];
+                if differs.contains(&name.as_str()) && !value.is_array() {
+                    *value = Value::Null;
+                } else {
+                    settled(value);
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(settled),
+        _ => {}
+    }
+}
+
+impl Both<'_> {
+    fn output(&self, which: usize, args: &[&str]) -> (Option<i32>, String, String) {
+        // The runs have ids of their own.
+        let args: Vec<String> = args
+            .iter()
+            .map(|arg| match arg.strip_prefix("RUN") {
+                Some(number) => self.runs[which][number.parse::<usize>().unwrap()].clone(),
+                None => (*arg).to_owned(),
+            })
+            .collect();
+        let output = Command::cargo_bin("loopstore")
+            .unwrap()
+            .current_dir(self.folder)
+            .args(&args)
+            .env("LOOPSTORE_DB", &self.databases[which])
+            .env("COLUMNS", "110")
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    }
+
+    /// Runs a command on both; returns what it said, which must be the same.
+    fn json(&mut self, args: &[&str]) -> Value {
+        let args = [args, &["--json"]].concat();
+        let mut said = [0, 1].map(|which| {
+            let (code, out, err) = self.output(which, &args);
+            assert!(
+                !err.contains(PASSWORD) && !out.contains(PASSWORD),
+                "{args:?}"
+            );
+            let value: Value = serde_json::from_str(&out)
+                .unwrap_or_else(|_| panic!("{args:?} on {which}: {code:?} {out} {err}"));
+            (code, value)
+        });
+        for (which, (_, value)) in said.iter_mut().enumerate() {
+            if let Some(run) = value["run"].as_str() {
+                self.runs[which].push(run.to_owned());
+            }
+            settled(value);
+            // Each ranks by a rule of its own.
+            if let Some(Value::Array(hits)) = value.get_mut("hits") {
+                hits.sort_by_key(ToString::to_string);
+            }
+        }
+        let [one, two] = said;
+        assert_eq!(one, two, "{args:?}");
+        one.1
+    }
+
+    /// Runs a command on both that says text.
+    fn text(&self, args: &[&str]) {
+        let [one, two] = [0, 1].map(|which| self.output(which, args));
+        assert_eq!(one, two, "{args:?}");
+    }
+}
+
+#[test]
+fn every_command_says_the_same_on_both_backends() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("pair.jsonl"), transcript()).unwrap();
+    let file = folder.path().join("loopstore.db");
+    let mut both = Both {
+        folder: folder.path(),
+        databases: [
+            file.to_str().unwrap().to_owned(),
+            server.tcp_address(&server.database()),
+        ],
+        runs: [Vec::new(), Vec::new()],
+    };
+    both.json(&["import", "pair.jsonl"]);
+    both.json(&["import", "pair.jsonl"]);
+    // A block says when it was made, which differs.
+    for format in ["phi-core", "original"] {
+        both.text(&["export", "pair", "--format", format]);
+    }
+    let compacted = both.json(&["compact", "pair", "--max-tokens", "2000", "--force"]);
+    assert_eq!(compacted["outcome"], "committed");
+    let loops = both.json(&["show", "pair"]);
+    let leaf = loops["loops"].as_array().unwrap().last().unwrap()["loop_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let turn = format!("{leaf}:1");
+    for args in [
+        &["sessions"] as &[&str],
+        &["show", "pair"],
+        &["context", "pair"],
+        &["context", "pair", "--format", "openai"],
+        &["context", "pair", "--format", "anthropic"],
+        &["context", "pair", "--as-of", &turn],
+        &["context", "pair", "--as-of", "RUN0"],
+        &["history", "pair"],
+        &["history"],
+        &["diff", "pair"],
+        &["undo", "pair"],
+        &["history", "pair"],
+        &["redo", "pair"],
+        &["search", "parser"],
+        &["search", "part_3"],
+        &["index"],
+        &["expand", "pair", "--loop", &leaf, "--turns", "0..1"],
+        &["replay", "pair", "--instant"],
+        &["stats"],
+        &["verify"],
+        &["recover", "pair"],
+        &["pin", "pair"],
+        &["unpin", "pair"],
+        &["sql", "SELECT session_id, turns, messages FROM v_sessions"],
+        &[
+            "sql",
+            "SELECT loop_id, turn, tool_name, arguments, result_seq, is_error FROM v_tool_calls ORDER BY call_seq, loop_id",
+        ],
+        &["sql", "SELECT * FROM v_usage ORDER BY loop_id"],
+        &["prune", "--keep-last", "5", "--dry-run"],
+        &["redact", "pair", "--yes"],
+    ] {
+        both.json(args);
+    }
+    for format in ["openai", "anthropic", "markdown"] {
+        both.text(&["export", "pair", "--format", format]);
+    }
+    both.text(&[
+        "sql",
+        "SELECT role, text, payload FROM v_messages ORDER BY loop_id, seq",
+    ]);
+    both.json(&["erase", "pair", "--yes"]);
+    assert_eq!(both.json(&["sessions"]), serde_json::json!([]));
+    assert_eq!(both.json(&["verify"])["ok"], true);
+}
+
+#[test]
+fn what_cannot_be_done_on_a_server_is_told_and_a_password_never() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let said = |address: &str, args: &[&str]| {
+        let output = Command::cargo_bin("loopstore")
+            .unwrap()
+            .current_dir(folder.path())
+            .args(args)
+            .args(["--db", address])
+            .output()
+            .unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(!text.contains(PASSWORD), "{text}");
+        (output.status.code(), text)
+    };
+    let address = server.tcp_address(&server.prepared());
+    for args in [&["backup", "copy.db"] as &[&str], &["recount"]] {
+        let (code, text) = said(&address, args);
+        assert_eq!(code, Some(2), "{text}");
+    }
+    let (code, text) = said(&server.tcp_address("nowhere"), &["sessions"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("createdb"), "{text}");
+    let (code, _) = said(&address, &["sql", "DELETE FROM messages"]);
+    assert_eq!(code, Some(1));
+    for sql in [
+        "SELECT 1; DELETE FROM store_meta",
+        "COMMIT",
+        "WITH gone AS (DELETE FROM store_meta RETURNING 1) SELECT * FROM gone",
+        "SET TRANSACTION READ WRITE",
+        "EXPLAIN ANALYZE DELETE FROM store_meta",
+    ] {
+        let (code, text) = said(&address, &["sql", sql]);
+        assert_eq!(code, Some(1), "{sql}: {text}");
+    }
+    let (_, text) = said(&address, &["stats"]);
+    assert!(text.contains("postgres://127.0.0.1"), "{text}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

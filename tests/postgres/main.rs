@@ -1,0 +1,15 @@
+//! The PostgreSQL backend beside SQLite: the same histories, commands and views, and what a server can
+//! do that a file cannot.
+//!
+//! The promises of the contract are in `tests/store_conformance.rs`, stamped onto both.
+
+mod commands;
+mod failover;
+mod guarded;
+#[path = "../histories/mod.rs"]
+mod histories;
+mod random;
+mod refusals;
+mod server;
+mod shards;
+mod views;

@@ -1,0 +1,253 @@
+//! What a server refuses, and what happens when it goes away.
+
+use std::time::Duration;
+
+use loopstore::store;
+use loopstore::*;
+
+use super::histories::{History, user};
+use super::server::{self, PASSWORD, Server, free_port};
+
+fn opening(address: &str) -> OpenError {
+    match PostgresStore::open(address) {
+        Ok(_) => panic!("it opened"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn what_keeps_a_database_from_opening_is_told_without_the_password() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let name = server.prepared();
+    let tcp = server.tcp_address(&name);
+    drop(PostgresStore::open(&tcp).unwrap());
+    let wrong = tcp.replace(PASSWORD, "not-s3cret");
+    let missing = server.tcp_address("nowhere");
+    let away = tcp.replace(&server.port.to_string(), &free_port().to_string());
+    let tls = format!("{tcp}?sslmode=require");
+    let read_only = PostgresStore::open_with(
+        &server.tcp_address(&server.database()),
+        PostgresOptions::new().read_only(true),
+    );
+    let Err(empty) = read_only else {
+        panic!("it opened")
+    };
+    let errors = [
+        opening(&wrong),
+        opening(&missing),
+        opening(&away),
+        opening(&tls),
+        opening("postgres://me:s3cret@"),
+        empty,
+    ];
+    let kinds = errors.each_ref().map(|error| match error {
+        OpenError::Refused { .. } => "refused",
+        OpenError::NoDatabase { .. } => "no database",
+        OpenError::Unreachable { .. } => "unreachable",
+        OpenError::Address { .. } => "address",
+        OpenError::Missing { .. } => "missing",
+        _ => "other",
+    });
+    assert_eq!(
+        kinds,
+        [
+            "refused",
+            "no database",
+            "unreachable",
+            "unreachable",
+            "address",
+            "missing"
+        ],
+        "{errors:?}"
+    );
+    for error in &errors {
+        let told = format!("{error} {error:?}");
+        assert!(!told.contains("s3cret"), "{told}");
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing_is_given_up_and_the_next_one_asked() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let name = server.prepared();
+    let error = opening(&format!(
+        "postgres://me@127.0.0.1:{port}/{name}?connect_timeout=1"
+    ));
+    assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
+    let folder = server.folder.to_str().unwrap().replace('/', "%2F");
+    let both = format!(
+        "postgres://postgres@127.0.0.1:{port},{folder}:{}/{name}?connect_timeout=1",
+        server.port
+    );
+    History::new(&PostgresStore::open(&both).unwrap(), "s");
+}
+
+#[test]
+fn a_newer_format_and_another_counter_are_refused() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let name = server.prepared();
+    let mut client = server.client(&name);
+    client
+        .batch_execute("UPDATE store_meta SET value = 'other' WHERE name = 'token_counter'")
+        .unwrap();
+    assert!(matches!(
+        opening(&server.address(&name)),
+        OpenError::Counter { .. }
+    ));
+    client
+        .batch_execute(
+            "INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
+             SELECT 999, name, applied_on, checksum FROM refinery_schema_history LIMIT 1",
+        )
+        .unwrap();
+    let error = opening(&server.address(&name));
+    assert!(
+        matches!(error, OpenError::Newer { found: 999, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn two_that_make_the_tables_at_once_both_succeed() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let address = server.address(&server.database());
+    std::thread::scope(|scope| {
+        let opened: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| PostgresStore::open(&address).map(drop)))
+            .collect();
+        for one in opened {
+            one.join().unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_pool_without_a_free_connection_and_a_slow_statement_are_told() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let name = server.prepared();
+    let address = format!(
+        "{}?options=-c%20statement_timeout%3D300",
+        server.address(&name)
+    );
+    let options = PostgresOptions::new()
+        .connections(1)
+        .patience(Duration::from_millis(100));
+    let store = PostgresStore::open_with(&address, options).unwrap();
+    let in_loop = History::new(&store, "s").row(0).key;
+    std::thread::scope(|scope| {
+        let crowded = store::read(&store, |read| {
+            read.loop_by_key(in_loop)?;
+            let other = scope.spawn(|| store::read(&store, |read| read.sessions()).map(drop));
+            Ok(other.join().unwrap())
+        })
+        .unwrap();
+        assert!(
+            matches!(crowded, Err(StoreError::Crowded(1))),
+            "{crowded:?}"
+        );
+    });
+    // Somebody else holds what this write needs.
+    let mut client = server.client(&name);
+    let mut lock = client.transaction().unwrap();
+    lock.batch_execute("SELECT 1 FROM sessions FOR UPDATE")
+        .unwrap();
+    let held = store::write(&store, |write| write.loop_by_key(in_loop).map(drop));
+    assert!(matches!(held, Err(StoreError::Busy)), "{held:?}");
+    lock.rollback().unwrap();
+    let mut lock = client.transaction().unwrap();
+    lock.batch_execute("LOCK TABLE loops IN ACCESS EXCLUSIVE MODE")
+        .unwrap();
+    let patient = PostgresOptions::new().patience(Duration::from_secs(30));
+    let patient = PostgresStore::open_with(&address, patient).unwrap();
+    let slow = store::write(&patient, |write| write.loop_by_key(in_loop).map(drop));
+    assert!(matches!(slow, Err(StoreError::TimedOut)), "{slow:?}");
+    lock.rollback().unwrap();
+    store::write(&store, |write| write.loop_by_key(in_loop).map(drop)).unwrap();
+}
+
+#[test]
+fn a_lost_connection_loses_the_write_and_the_next_one_connects_again() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let name = server.prepared();
+    let store = PostgresStore::open(&server.address(&name)).unwrap();
+    let history = History::new(&store, "s");
+    let in_loop = history.row(0).key;
+    let mut client = server.client("postgres");
+    let mut cut = move || {
+        let sql = format!(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'"
+        );
+        client.query(&sql, &[]).unwrap();
+    };
+    let lost = store::write(&store, |write| {
+        write.loop_by_key(in_loop)?;
+        cut();
+        write.loop_by_key(in_loop).map(drop)
+    });
+    assert!(matches!(lost, Err(StoreError::Connection(_))), "{lost:?}");
+    history.append(0, vec![user("hello", 0)]);
+    // What was idle when the server cut it is found before anything is promised.
+    cut();
+    history.append(0, vec![user("again", 1)]);
+    // At the very end nobody knows.
+    let unknown = store::write(&store, |write| {
+        write.loop_by_key(in_loop)?;
+        cut();
+        Ok(())
+    });
+    assert!(
+        matches!(unknown, Err(StoreError::Unconfirmed(_))),
+        "{unknown:?}"
+    );
+    assert_eq!(history.row(0).totals.next_seq, 2);
+}
+
+#[test]
+fn a_store_goes_on_when_its_server_comes_back_and_knows_several_hosts() {
+    let Some(bin) = server::programs() else {
+        return;
+    };
+    let own = Server::start(&bin);
+    let name = own.database();
+    let folder = own.folder.to_str().unwrap().replace('/', "%2F");
+    let nobody = free_port();
+    let address = format!(
+        "postgres://postgres@127.0.0.1:{nobody},{folder}:{}/{name}?connect_timeout=2",
+        own.port
+    );
+    let store = PostgresStore::open(&address).unwrap();
+    let history = History::new(&store, "s");
+    history.append(0, vec![user("hello", 0)]);
+    drop(own);
+    let gone = store::read(&store, |read| read.sessions());
+    assert!(matches!(gone, Err(StoreError::Connection(_))), "{gone:?}");
+    let told = format!("{:?}", gone.err());
+    assert!(!told.contains("s3cret"), "{told}");
+}
+
+#[test]
+fn a_transaction_that_goes_on_after_a_refusal_is_not_committed() {
+    let Some(store) = server::store() else { return };
+    let row = History::new(&store, "s").row(0);
+    let done = store::write(&store, |write| {
+        let session = write.session_by_key(row.session)?;
+        // The caller puts the refusal aside.
+        let _ = write.insert_session(&session);
+        Ok(())
+    });
+    assert!(matches!(done, Err(StoreError::Invalid(_))), "{done:?}");
+}

@@ -1,0 +1,146 @@
+//! Tables partitioned by session: each statement of the hot path touches one partition.
+//!
+//! `auto_explain` writes the plan of every statement that the store sends, and of those that
+//! references and triggers send for it, into the server's log.
+
+use std::collections::BTreeSet;
+
+use loopstore::store::postgres::{BY_SESSION, Engine, schema};
+use loopstore::store::{self, lease};
+use loopstore::*;
+
+use super::histories::{History, answer, result, user};
+use super::server;
+
+fn turn(turn: u32) -> Vec<AgentMessage> {
+    let call = format!("call-{turn}");
+    vec![
+        user("please", turn),
+        answer(&"words ".repeat(40), &[&call], turn),
+        result(
+            &call,
+            vec![
+                Content::text("line\n".repeat(40)),
+                Content::image("aGVsbG8=", "image/png"),
+            ],
+            turn,
+        ),
+    ]
+}
+
+/// Appends, builds, compacts, takes back, forks and holds a lease.
+fn work(store: &PostgresStore, id: &str) {
+    let mut history = History::new(store, id);
+    for number in 0..8 {
+        history.append(0, turn(number));
+    }
+    history.start_loop(Some(0), Some(4));
+    history.append(1, turn(9));
+    assert_eq!(history.compact(0, (1, 1), false)["outcome"], "committed");
+    history.compact(1, (1, 1), true);
+    assert!(history.flip(0, false));
+    assert!(history.flip(0, true));
+    for at in 0..2 {
+        let options = BuildOptions {
+            leaf: Some(super::histories::loop_id(at)),
+            ..BuildOptions::default()
+        };
+        build_context_from_session(store, &history.session, &options).unwrap();
+    }
+    let key = history.row(0).key;
+    store::write(store, |write| {
+        let lease::Taking::Taken(lease) = lease::take(write, key, "me", 1_000, 0)? else {
+            panic!("it is free");
+        };
+        lease::hold(write, &lease, 1)?;
+        lease::release(write, &lease, 2)
+    })
+    .unwrap();
+}
+
+/// Returns the plans that the log tells of partitioned tables: a statement, and the partitions that it
+/// touches by their numbers.
+fn plans(log: &str) -> Vec<(String, BTreeSet<u32>)> {
+    let mut plans: Vec<String> = Vec::new();
+    for line in log.lines() {
+        match plans.last_mut() {
+            Some(plan) if line.starts_with('\t') => {
+                plan.push('\n');
+                plan.push_str(line);
+            }
+            _ => plans.push(line.to_owned()),
+        }
+    }
+    let touched = |plan: &String| {
+        let words = plan.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        let part = words.filter_map(|word| {
+            let (table, number) = word.rsplit_once("_p")?;
+            BY_SESSION.contains(&table).then(|| number.parse().ok())?
+        });
+        part.collect::<BTreeSet<u32>>()
+    };
+    let told = plans.iter().filter(|plan| plan.contains("Query Text:"));
+    told.map(|plan| (plan.clone(), touched(plan))).collect()
+}
+
+#[test]
+fn each_statement_of_the_hot_path_touches_one_partition() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let name = server.database();
+    let script = schema(Engine::Plain { partitions: 4 });
+    server.client(&name).batch_execute(&script).unwrap();
+    let explain = "-c%20session_preload_libraries%3Dauto_explain\
+        %20-c%20auto_explain.log_min_duration%3D0%20-c%20auto_explain.log_nested_statements%3Don\
+        %20-c%20auto_explain.log_analyze%3Don%20-c%20auto_explain.log_timing%3Doff";
+    let address = format!("{}?options={explain}", server.address(&name));
+    let store = PostgresStore::open(&address).unwrap();
+    let log = || std::fs::read_to_string(server.folder.join("log")).unwrap();
+    let before = log().len();
+    for number in 0..3 {
+        work(&store, &format!("session-{number}"));
+    }
+    let log = log();
+    let plans = plans(&log[before..]);
+    let of_partitions: Vec<_> = plans
+        .iter()
+        .filter(|(_, parts)| !parts.is_empty())
+        .collect();
+    assert!(of_partitions.len() > 100, "{} plans", of_partitions.len());
+    for (plan, parts) in of_partitions {
+        // What is marked as never executed was not touched.
+        assert!(parts.len() == 1 || touched_one(plan), "{parts:?}\n{plan}");
+    }
+    let report = loopstore::inspect::verify(&store).unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+}
+
+/// Whether all but one of the partitions of a plan were never executed.
+fn touched_one(plan: &str) -> bool {
+    let lines = plan
+        .lines()
+        .filter(|line| line.contains("_p") && line.contains("->"));
+    let touched = lines.filter(|line| !line.contains("never executed"));
+    let part = |line: &str| {
+        let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        words
+            .filter_map(|word| word.rsplit_once("_p")?.1.parse::<u32>().ok())
+            .next()
+    };
+    touched.filter_map(part).collect::<BTreeSet<u32>>().len() <= 1
+}
+
+#[test]
+fn the_printed_schema_is_the_one_that_the_store_makes() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let name = server.database();
+    let script = schema(Engine::Plain { partitions: 1 });
+    server.client(&name).batch_execute(&script).unwrap();
+    let store = PostgresStore::open(&server.address(&name)).unwrap();
+    work(&store, "session");
+    let report = loopstore::inspect::verify(&store).unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+}

@@ -1,0 +1,58 @@
+//! Every view on both backends.
+
+use loopstore::store::sqlite::QueryLimits;
+use loopstore::*;
+
+/// The views, and what of them differs from run to run.
+const VIEWS: [(&str, &[&str]); 13] = [
+    ("v_sessions", &["created_at", "last_active_at"]),
+    ("v_loops", &["started_at", "ended_at"]),
+    ("v_turns", &[]),
+    ("v_messages", &[]),
+    ("v_tool_calls", &[]),
+    ("v_chain", &[]),
+    (
+        "v_compaction_runs",
+        &["run_id", "started_at", "duration_ms"],
+    ),
+    ("v_compaction_blocks", &["run_id", "created_at"]),
+    ("v_coverage", &[]),
+    ("v_context", &[]),
+    ("v_usage", &[]),
+    ("v_session_tree", &[]),
+    ("v_manifests", &["manifest_id", "recorded_at"]),
+];
+
+/// Returns the rows of a view for a session, each as text; their order is that of the text.
+fn rows(store: &dyn Database, view: usize, session: &SessionId) -> (Vec<String>, Vec<String>) {
+    let (name, differs) = VIEWS[view];
+    let id = session.as_str().replace('\'', "''");
+    let sql = format!("SELECT * FROM {name} WHERE session_id = '{id}'");
+    let found = store.query_within(&sql, QueryLimits::default()).unwrap();
+    let mut rows: Vec<String> = found
+        .records()
+        .iter()
+        .map(|record| {
+            let told = record
+                .iter()
+                .filter(|(column, _)| !differs.contains(column));
+            told.map(|(column, value)| format!("{column}={}", value.as_str()))
+                .collect::<Vec<_>>()
+                .join("|")
+        })
+        .collect();
+    rows.sort();
+    (found.columns, rows)
+}
+
+/// Compares the rows of every view for a session.
+pub fn compare(sqlite: &dyn Database, postgres: &dyn Database, session: &SessionId) {
+    for view in 0..VIEWS.len() {
+        let (one, two) = (rows(sqlite, view, session), rows(postgres, view, session));
+        assert_eq!(one.0, two.0, "columns of {}", VIEWS[view].0);
+        for (at, (one, two)) in one.1.iter().zip(&two.1).enumerate() {
+            assert_eq!(one, two, "row {at} of {}", VIEWS[view].0);
+        }
+        assert_eq!(one.1.len(), two.1.len(), "rows of {}", VIEWS[view].0);
+    }
+}
