@@ -50,6 +50,8 @@
 #[cfg(feature = "tokio")]
 mod async_store;
 pub mod backup;
+#[doc(hidden)]
+pub mod broken;
 pub mod compaction;
 mod compactor;
 pub mod context;
@@ -88,5 +90,5 @@ pub use recorder::{
 };
 pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};
-pub use store::{OpenError, SessionStore, StoreError, Turns};
+pub use store::{Key, KeyError, OpenError, SessionStore, StoreError, Turns};
 pub use tokens::*;

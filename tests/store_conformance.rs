@@ -3,6 +3,7 @@
 //! A sentence added to `SessionStore`, `StoreRead` or `StoreWrite` arrives with a case here.
 
 mod histories;
+mod keyed;
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::{StoreError, StoreResult};
 use super::rows::{Blob, StoredMessage};
+use crate::broken;
 use crate::model::{AgentMessage, Content, Image, Json, Message, Role, usual};
 use crate::tokens::TokenCounter;
 
@@ -45,6 +46,7 @@ pub fn encode(
         text = take_text(content);
     }
     let head = to_json(&message)?;
+    broken::panic_at(head.len() + text.as_ref().map_or(0, |(_, text)| text.len()));
     // The text stands in the JSON between quotes that the head has already.
     let of_text = text.as_ref().map_or(0, |(_, text)| escaped_bytes(text));
     let bytes = whole.unwrap_or(head.len() as u64 + of_text);

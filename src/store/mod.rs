@@ -13,6 +13,7 @@ mod driving;
 mod error;
 pub mod in_force;
 pub mod index;
+mod key;
 pub mod lease;
 pub mod lookup;
 pub(crate) mod packing;
@@ -29,6 +30,7 @@ use std::ops::{ControlFlow, Range};
 
 pub use driving::{CallRow, Note, UsageRow};
 pub use error::{Cause, OpenError, StoreError, StoreResult};
+pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseRow};
 pub use rows::*;
 

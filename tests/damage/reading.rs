@@ -28,7 +28,7 @@ pub struct Found {
 
 pub fn read(path: &Path) -> Found {
     let begun = Instant::now();
-    let store = match SqliteStore::open(path) {
+    let store = match crate::keyed::open(path) {
         Ok(store) => store,
         Err(error) => {
             return Found {

@@ -5,7 +5,12 @@
 
 #[path = "../histories/mod.rs"]
 mod histories;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod mutate;
+#[path = "../proof/mod.rs"]
+mod proof;
+mod terminal;
 mod transcripts;
 mod words;
 
@@ -13,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Longer than this no input may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How the harness is run at length.
+const INPUTS: &str = "LOOPSTORE_INPUTS=10000000 cargo test --test hostile";
 
 /// How many inputs are tried of each kind.
 fn inputs(by_default: u64) -> u64 {

@@ -218,7 +218,7 @@ fn a_changed_receipt_is_found() {
     plain(&store, "s");
     erase(&store, &request("s")).unwrap();
     drop(store);
-    let connection = rusqlite::Connection::open(stage.file()).unwrap();
+    let connection = crate::keyed::raw(stage.file()).unwrap();
     connection
         .execute_batch(
             "DROP TRIGGER maintenance_only_closes;

@@ -141,7 +141,7 @@ fn a_damaged_message_is_not_redacted_and_a_changed_redaction_is_found() {
     );
     drop(store);
     let break_in = |sql: &str| {
-        let connection = rusqlite::Connection::open(stage.file()).unwrap();
+        let connection = crate::keyed::raw(stage.file()).unwrap();
         let old: String = connection
             .query_row(
                 "SELECT sql FROM sqlite_schema WHERE name = 'messages_no_update'",

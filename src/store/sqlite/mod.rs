@@ -7,6 +7,7 @@
 pub(crate) mod agents;
 mod backup;
 mod driving;
+mod encryption;
 mod index;
 mod listing;
 mod log;
@@ -37,7 +38,8 @@ pub use schema::format_version;
 
 use super::error::{OpenError, StoreError, StoreResult};
 use super::scan::StoreScan;
-use super::{SessionStore, StoreRead, StoreWrite};
+use super::{Key, SessionStore, StoreRead, StoreWrite};
+use crate::broken::{self, Fault};
 use crate::tokens::TokenCounter;
 use place::Place;
 
@@ -130,6 +132,11 @@ impl SqliteStore {
         self.path.as_deref()
     }
 
+    /// Returns the key with which the file is encrypted.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.options.key.as_ref()
+    }
+
     /// Runs `work` on a connection that can only read; in memory, on the writer's.
     fn with_reader<T>(
         &self,
@@ -183,6 +190,9 @@ impl SqliteStore {
             .map_err(from_sqlite)?;
         self.check_place()?;
         let done = work(&transaction)?;
+        if broken::has(Fault::LostWrite) && transaction.total_changes().is_multiple_of(5) {
+            return Ok(done);
+        }
         transaction.commit().map_err(from_sqlite)?;
         if let Some(place) = &self.place {
             let open = || schema::open_reader(place.file(), &self.options);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::encryption::{opening_with, unlock};
 use super::log;
 use super::options::{Durability, OtherCounter, SqliteOptions};
 use super::place::{has_log, still_uri};
@@ -46,7 +47,7 @@ pub(super) fn open_file(path: &Path, options: &mut SqliteOptions) -> Result<Conn
     match prepare(&mut connection, options) {
         Err(error) if options.read_only && lacks_its_log(&error) => open_still(path, options),
         prepared => {
-            prepared.map_err(|error| opening(path, error))??;
+            prepared.map_err(|error| opening_with(path, options, error))??;
             Ok(connection)
         }
     }
@@ -69,7 +70,7 @@ fn open_still(path: &Path, options: &mut SqliteOptions) -> Result<Connection, Op
     }
     options.still = true;
     let mut connection = connect(path, options)?;
-    prepare(&mut connection, options).map_err(|error| opening(path, error))??;
+    prepare(&mut connection, options).map_err(|error| opening_with(path, options, error))??;
     Ok(connection)
 }
 
@@ -86,11 +87,11 @@ pub(super) fn open_reader(path: &Path, options: &SqliteOptions) -> Result<Connec
     let connection = connect(path, options)?;
     set_pragmas(&connection, options)
         .and_then(|()| connection.pragma_update(None, "query_only", true))
-        .map_err(|error| opening(path, error))?;
+        .map_err(|error| opening_with(path, options, error))?;
     Ok(connection)
 }
 
-fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
     let access = if options.read_only {
         OpenFlags::SQLITE_OPEN_READ_ONLY
     } else {
@@ -110,7 +111,9 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError
         let path = std::path::absolute(path).map_err(unreached)?;
         Connection::open_with_flags(path, access)
     };
-    opened.map_err(|error| opening(path, error))
+    let connection = opened.map_err(|error| opening(path, error))?;
+    unlock(&connection, options.key.as_ref())?;
+    Ok(connection)
 }
 
 /// Looks at the place before SQLite does, and returns the real path of the file; creates it with mode
@@ -476,6 +479,7 @@ pub(super) fn check_still_counts_with(connection: &Connection, name: &str) -> St
     )))
 }
 
+/// Sorts an error of opening by what the caller can do.
 pub(super) fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
