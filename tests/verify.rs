@@ -323,8 +323,8 @@ fn each_damage_is_salvaged_around() {
         let copy = stage.copy("damaged.db");
         tamper(&copy, sql);
         let before = std::fs::read(&copy).unwrap();
-        let report =
-            salvage(&copy, None, &to, true).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let report = salvage(&copy, keyed::key().as_ref(), &to, true)
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
         let found = verify(&open(&to)).unwrap();
         assert!(found.ok, "{sql}: {:#?}", found.problems);
         assert_eq!(std::fs::read(&copy).unwrap(), before, "{sql}");
@@ -385,6 +385,34 @@ fn a_redacted_message_with_its_receipt_is_whole() {
 }
 
 #[test]
+fn a_build_that_checks_refuses_a_message_that_was_changed() {
+    let stage = Stage::new();
+    let copy = stage.copy("changed.db");
+    let build = |check: bool| {
+        let options = BuildOptions {
+            leaf: Some(loop_id(2)),
+            check,
+            ..BuildOptions::default()
+        };
+        let session = SessionId::new("s").unwrap();
+        build_context_from_session(&open(&copy), &session, &options)
+    };
+    let whole = serde_json::to_string(&build(true).unwrap().messages).unwrap();
+    tamper(
+        &copy,
+        "UPDATE messages SET body = replace(body, 'sentence', 'sentance') WHERE id = (1 << 32) | 2",
+    );
+    // Reading alone does not tell.
+    let changed = serde_json::to_string(&build(false).unwrap().messages).unwrap();
+    assert_ne!(whole, changed);
+    let refused = build(true).unwrap_err().to_string();
+    assert!(
+        refused.contains("message 2 of loop loop-0 is not what its digest says"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_missing_trigger_is_a_problem() {
     let stage = Stage::new();
     let copy = stage.copy("undefended.db");
@@ -430,6 +458,9 @@ fn the_report_is_the_json_that_scripts_rely_on() {
 
 #[test]
 fn a_flipped_bit_in_a_text_is_always_found() {
+    if keyed::leaves_out("a_flipped_bit_in_a_text_is_always_found") {
+        return;
+    }
     let stage = Stage::new();
     let whole = std::fs::read(&stage.file).unwrap();
     let needle = LONG.as_bytes();
@@ -484,6 +515,9 @@ fn answers(store: &SqliteStore) -> Result<BTreeSet<String>, String> {
 
 #[test]
 fn a_bit_flipped_anywhere_is_never_a_silent_wrong_answer() {
+    if keyed::leaves_out("a_bit_flipped_anywhere_is_never_a_silent_wrong_answer") {
+        return;
+    }
     let stage = Stage::new();
     let whole = std::fs::read(&stage.file).unwrap();
     let right = answers(&open(&stage.file)).unwrap();

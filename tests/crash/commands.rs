@@ -346,8 +346,7 @@ fn kill(cases: Vec<Case>) {
             trial.points,
             begun.elapsed()
         );
-        let kind = format!("`{}` killed", trial.case.name);
-        crate::proof::tally(&kind, kills, crate::killed::KILLS);
+        crate::proof::tally("command that writes, killed", kills, crate::killed::KILLS);
     }
 }
 

@@ -308,9 +308,8 @@ fn try_troubles(shim: &Shim, operation: &Operation, salt: u64) {
         operation.name,
         begun.elapsed()
     );
-    let kind = format!("EIO, full disk, lost permission in {}", operation.name);
     let command = "LOOPSTORE_FAULTS=500 cargo test --test crash";
-    crate::proof::tally(&kind, tried, command);
+    crate::proof::tally("EIO, full disk or lost permission", tried, command);
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn a_killed_writer_loses_no_turn_that_it_acknowledged() {
         assert_whole(&store, &case);
     }
     println!("append: {points} steps, {kills} kills");
-    crate::proof::tally("appending process killed", kills, KILLS);
+    crate::proof::tally("process that appends, killed", kills, KILLS);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod encryption;
 mod index;
 mod listing;
 mod log;
+mod old_format;
 mod options;
 mod place;
 mod query;
@@ -25,6 +26,7 @@ mod source;
 mod write;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, TransactionBehavior};
@@ -56,6 +58,8 @@ pub struct SqliteStore {
     queue: queue::Queue,
     log: log::Log,
     writer: Mutex<Connection>,
+    /// The writer is to be opened anew.
+    is_spoiled: AtomicBool,
     readers: Mutex<Vec<Connection>>,
 }
 
@@ -96,6 +100,7 @@ impl SqliteStore {
             log: log::Log::of(&mut writer).map_err(|error| schema::opening(path, error))?,
             place: Some(place),
             writer: Mutex::new(writer),
+            is_spoiled: AtomicBool::new(false),
             readers: Mutex::default(),
         })
     }
@@ -123,6 +128,7 @@ impl SqliteStore {
             queue: queue::Queue::new(None),
             log: log.map_err(|error| schema::opening(Path::new(":memory:"), error))?,
             writer: Mutex::new(writer),
+            is_spoiled: AtomicBool::new(false),
             readers: Mutex::default(),
         })
     }
@@ -156,6 +162,9 @@ impl SqliteStore {
             None => schema::open_reader(place.file(), &self.options).map_err(from_open)?,
         };
         let result = work(&mut connection);
+        if result.as_ref().is_err_and(|error| self.spoils(error)) {
+            return result;
+        }
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if readers.len() < MAX_IDLE_READERS {
             readers.push(connection);
@@ -185,6 +194,26 @@ impl SqliteStore {
     fn transaction<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
         let _ticket = self.queue.enter(self.options.busy_timeout)?;
         let mut connection = self.lock_writer();
+        if let Some(place) = &self.place
+            && self.is_spoiled.load(Ordering::Relaxed)
+        {
+            let mut new = schema::open_again(place.file(), &self.options).map_err(from_open)?;
+            self.log.count(&mut new).map_err(from_sqlite)?;
+            *connection = new;
+            self.is_spoiled.store(false, Ordering::Relaxed);
+        }
+        let done = self.transaction_on(&mut connection, work);
+        if done.as_ref().is_err_and(|error| self.spoils(error)) {
+            self.is_spoiled.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
+    fn transaction_on<T>(
+        &self,
+        connection: &mut Connection,
+        work: impl FnOnce(&Connection) -> StoreResult<T>,
+    ) -> StoreResult<T> {
         let transaction = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(from_sqlite)?;
@@ -197,9 +226,17 @@ impl SqliteStore {
         if let Some(place) = &self.place {
             let open = || schema::open_reader(place.file(), &self.options);
             let timeout = self.options.busy_timeout;
-            self.log.committed(&connection, timeout, open);
+            self.log.committed(connection, timeout, open);
         }
         Ok(done)
+    }
+
+    /// Whether a connection is of no use after this error: one that could not decrypt a page, be it only
+    /// that the disk failed once, refuses everything from then on.
+    fn spoils(&self, error: &StoreError) -> bool {
+        use StoreError as E;
+        let is_of_reading = matches!(error, E::Damaged(_) | E::Io(_) | E::Other(_));
+        is_of_reading && self.options.key.is_some()
     }
 
     /// Checks that what is written would be found again.
