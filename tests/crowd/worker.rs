@@ -46,7 +46,7 @@ fn a_process_that_only_writes() {
     let number = std::env::var("LOOPSTORE_CROWD_NUMBER").unwrap();
     let store = open(Path::new(&file));
     let mut member = Member::new(&store, Path::new(&file), number.parse().unwrap());
-    let end = Instant::now() + Duration::from_millis(800);
+    let end = Instant::now() + Duration::from_millis(600);
     while Instant::now() < end {
         member.append();
     }

@@ -91,6 +91,19 @@ pub fn open(path: impl AsRef<Path>) -> Result<SqliteStore, OpenError> {
     SqliteStore::open_with(path, options())
 }
 
+/// Attaches another such database as `today`.
+pub fn attach_today(connection: &Connection, path: &Path) {
+    let path = path.to_str().unwrap();
+    match digits() {
+        Some(digits) => {
+            let key = format!("x'{digits}'");
+            connection.execute("ATTACH ?1 AS today KEY ?2", [path, &key])
+        }
+        None => connection.execute("ATTACH ?1 AS today", [path]),
+    }
+    .unwrap();
+}
+
 /// Opens a database without the store.
 pub fn raw(path: impl AsRef<Path>) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;

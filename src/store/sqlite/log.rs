@@ -23,6 +23,8 @@ const WORTH_MOVING: u32 = 1_000;
 pub(super) const LONG_BYTES: u32 = 32 << 20;
 /// … and of how many pages.
 const LONG: u32 = LONG_BYTES / super::schema::PAGE_BYTES;
+/// From how many pages on a writer leaves all moving to the mover: it would take seconds.
+const MANY: u32 = 4 * LONG;
 /// How long a writer waits for readers.
 const WAIT: Duration = Duration::from_millis(40);
 /// How long it lets them be after that was in vain: somebody reads for longer.
@@ -116,7 +118,7 @@ impl Log {
             },
         };
         // What a long reader left behind takes seconds to move, while which nobody could write.
-        if self.left.load(Ordering::Relaxed) > LONG {
+        if self.left.load(Ordering::Relaxed) > MANY {
             state.mover.iter().for_each(Mover::wake);
             state.next_try = Instant::now() + PAUSE;
             return;
@@ -164,20 +166,18 @@ impl Log {
 }
 
 /// Moves what readers and writers allow whenever it is woken, until the other end is gone.
-fn move_pages(
-    connection: &Connection,
-    woken: &Receiver<()>,
-    moving: &Mutex<()>,
-    left: &AtomicU32,
-) {
+fn move_pages(connection: &Connection, woken: &Receiver<()>, moving: &Mutex<()>, left: &AtomicU32) {
     for () in woken {
         let _alone = moving.lock().unwrap_or_else(PoisonError::into_inner);
         // What fails here fails again where the writer moves pages, or at its next commit.
         let moved = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-            let (all, moved): (i64, i64) = (row.get(1)?, row.get(2)?);
-            Ok(u32::try_from(all - moved).unwrap_or(0))
+            let (is_busy, all, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            // Another process moves them: then it is not known how many are left.
+            Ok((!is_busy).then(|| u32::try_from(all - moved).unwrap_or(0)))
         });
-        left.store(moved.unwrap_or(0), Ordering::Relaxed);
+        if let Ok(Some(now)) = moved {
+            left.store(now, Ordering::Relaxed);
+        }
     }
 }
 
@@ -301,5 +301,28 @@ mod tests {
         stage.commit(1 << 10);
         stage.commit(1 << 10);
         assert!(stage.log.pages.load(Ordering::Relaxed) < 100);
+    }
+
+    #[test]
+    fn what_a_reader_left_is_moved_by_the_mover_if_it_is_much() {
+        let stage = Stage::new();
+        (0..40).for_each(|_| stage.commit(1 << 20));
+        let pages = stage.log.pages.load(Ordering::Relaxed);
+        stage.log.left.store(u32::MAX, Ordering::Relaxed);
+        std::thread::sleep(PAUSE);
+        stage.log.state.lock().unwrap().next_try = Instant::now();
+        stage.log.pages.store(pages.max(LONG), Ordering::Relaxed);
+        let writer = &stage.writer;
+        let none = || Err::<Connection, ()>(());
+        stage.log.committed(writer, Duration::from_secs(5), none);
+        let end = Instant::now() + Duration::from_secs(10);
+        while stage.log.left.load(Ordering::Relaxed) > MANY {
+            assert!(Instant::now() < end);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(PAUSE);
+        stage.commit(1 << 10);
+        stage.commit(1 << 10);
+        assert!(stage.log.pages.load(Ordering::Relaxed) < LONG);
     }
 }
