@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::export::WholeFile;
 use crate::inspect::{Checked, VerifyReport, verify};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
-use crate::store::{OpenError, StoreError, StoreResult};
+use crate::store::{Key, OpenError, StoreError, StoreResult};
 
 /// Why there is no copy.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ pub fn backup(
     force: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64, BackupError> {
-    checked_copy(store.path(), to, force, &mut |beside| {
+    checked_copy(store.path(), store.key(), to, force, &mut |beside| {
         store.copy_to(beside, progress)
     })
     .map(|(bytes, _)| bytes)
@@ -75,7 +75,7 @@ pub fn backup(
 /// # Errors
 /// As [`backup`].
 pub fn compact_backup(store: &SqliteStore, to: &Path, force: bool) -> Result<u64, BackupError> {
-    checked_copy(store.path(), to, force, &mut |beside| {
+    checked_copy(store.path(), store.key(), to, force, &mut |beside| {
         store.vacuum_into(beside)
     })
     .map(|(bytes, _)| bytes)
@@ -85,6 +85,7 @@ pub fn compact_backup(store: &SqliteStore, to: &Path, force: bool) -> Result<u64
 /// what it holds.
 pub(crate) fn checked_copy(
     database: Option<&Path>,
+    key: Option<&Key>,
     to: &Path,
     force: bool,
     copy: &mut dyn FnMut(&Path) -> StoreResult<()>,
@@ -108,7 +109,7 @@ pub(crate) fn checked_copy(
     let Some(beside) = file.beside().map(Path::to_owned) else {
         return Err(BackupError::NoFile(to.to_owned()));
     };
-    let made = copy_and_check(&beside, copy);
+    let made = copy_and_check(&beside, key, copy);
     for end in ["-wal", "-shm", "-journal"] {
         // Left only if something failed.
         let _ = std::fs::remove_file(with_end(&beside, end));
@@ -120,13 +121,15 @@ pub(crate) fn checked_copy(
 
 fn copy_and_check(
     to: &Path,
+    key: Option<&Key>,
     copy: &mut dyn FnMut(&Path) -> StoreResult<()>,
 ) -> Result<(u64, Checked), BackupError> {
     copy(to)?;
     let options = SqliteOptions::new()
         .stored_counter()
         .create(false)
-        .allow_network(true);
+        .allow_network(true)
+        .maybe_key(key);
     let report = verify(&SqliteStore::open_with(to, options)?)?;
     if !report.ok {
         return Err(BackupError::Damaged(Box::new(report)));

@@ -50,6 +50,8 @@
 #[cfg(feature = "tokio")]
 mod async_store;
 pub mod backup;
+#[doc(hidden)]
+pub mod broken;
 pub mod compaction;
 mod compactor;
 pub mod context;
@@ -90,5 +92,5 @@ pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
 #[cfg(feature = "postgres")]
 pub use store::postgres::{PostgresOptions, PostgresStore};
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};
-pub use store::{Database, OpenError, SessionStore, StoreError, Turns};
+pub use store::{Database, Key, KeyError, OpenError, SessionStore, StoreError, Turns};
 pub use tokens::*;

@@ -14,9 +14,9 @@ use serde::Serialize;
 
 use crate::backup::{BackupError, checked_copy};
 use crate::inspect::Checked;
-use crate::store::OpenError;
 use crate::store::sqlite::salvage::{LostRows, counter_of, place_of};
 use crate::store::sqlite::{Durability, SqliteOptions, SqliteStore};
+use crate::store::{Key, OpenError};
 use crate::tokens::{HeuristicTokenCounter, TokenCounter, counter_named};
 
 /// Something that could not be taken over.
@@ -45,14 +45,20 @@ pub struct SalvageReport {
 }
 
 /// Writes what can be read of the database at `database` to a new one at `to`, which passes
-/// [`verify`](crate::inspect::verify). With `force` it takes the place of another file.
+/// [`verify`](crate::inspect::verify). With `force` it takes the place of another file. `key` is that
+/// of an encrypted database; the new one has it too.
 ///
 /// # Errors
 /// If not even the names of the tables can be read, or `to` cannot be written; then nothing of that
 /// name is there that was not before.
-pub fn salvage(database: &Path, to: &Path, force: bool) -> Result<SalvageReport, BackupError> {
+pub fn salvage(
+    database: &Path,
+    key: Option<&Key>,
+    to: &Path,
+    force: bool,
+) -> Result<SalvageReport, BackupError> {
     let database = &*place_of(database)?;
-    let counter = match counter_of(database)? {
+    let counter = match counter_of(database, key)? {
         None => std::sync::Arc::new(HeuristicTokenCounter),
         Some(name) => counter_named(&name).ok_or_else(|| OpenError::Counter {
             given: HeuristicTokenCounter.name().to_owned(),
@@ -60,12 +66,13 @@ pub fn salvage(database: &Path, to: &Path, force: bool) -> Result<SalvageReport,
         })?,
     };
     let mut lost = Vec::new();
-    let (bytes, kept) = checked_copy(Some(database), to, force, &mut |beside| {
+    let (bytes, kept) = checked_copy(Some(database), key, to, force, &mut |beside| {
         let options = SqliteOptions::new()
             .counter(counter.clone())
             // The whole file is brought to the disk before it gets its name.
             .durability(Durability::Normal)
-            .allow_network(true);
+            .allow_network(true)
+            .maybe_key(key);
         let store = SqliteStore::open_with(beside, options)
             .map_err(|error| crate::store::StoreError::Other(Box::new(error)))?;
         let mut mended = Vec::new();

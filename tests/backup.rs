@@ -1,6 +1,7 @@
 //! A backup is whole, of one moment, and never half there.
 
 mod histories;
+mod keyed;
 
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,7 +32,7 @@ fn fill(store: &SqliteStore, turns: u32) -> History<'_> {
 }
 
 fn messages(path: &Path) -> i64 {
-    let store = SqliteStore::open(path).unwrap();
+    let store = keyed::open(path).unwrap();
     let rows = store.query("SELECT count(*) FROM v_messages").unwrap();
     rows.rows[0][0].read().unwrap()
 }
@@ -40,7 +41,7 @@ fn messages(path: &Path) -> i64 {
 fn a_copy_made_while_a_writer_appends_is_one_moment() {
     let (work, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = work.path().join("a.db");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = keyed::open(&path).unwrap();
     let history = fill(&store, 400);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -52,7 +53,7 @@ fn a_copy_made_while_a_writer_appends_is_one_moment() {
             }
         });
         // Another process would open the file anew.
-        let reader = SqliteStore::open(&path).unwrap();
+        let reader = keyed::open(&path).unwrap();
         let mut last = 0;
         for at in 0..5 {
             let to = copies.path().join(format!("{at}.db"));
@@ -71,7 +72,7 @@ fn a_copy_made_while_a_writer_appends_is_one_moment() {
         done.store(true, Ordering::Relaxed);
     });
     let copy = copies.path().join("4.db");
-    assert!(verify(&SqliteStore::open(&copy).unwrap()).unwrap().ok);
+    assert!(verify(&keyed::open(&copy).unwrap()).unwrap().ok);
     let mode = std::fs::metadata(&copy).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let only: Vec<_> = (0..5).map(|at| format!("{at}.db")).collect();
@@ -81,7 +82,7 @@ fn a_copy_made_while_a_writer_appends_is_one_moment() {
 #[test]
 fn a_copy_that_is_cut_off_leaves_nothing_of_its_name() {
     let (work, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let store = SqliteStore::open(work.path().join("a.db")).unwrap();
+    let store = keyed::open(work.path().join("a.db")).unwrap();
     fill(&store, 50);
     let to = copies.path().join("copy.db");
     for old in [None, Some("old")] {
@@ -101,7 +102,7 @@ fn a_copy_that_is_cut_off_leaves_nothing_of_its_name() {
 fn nothing_is_written_over_by_mistake() {
     let work = tempfile::tempdir().unwrap();
     let path = work.path().join("a.db");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = keyed::open(&path).unwrap();
     fill(&store, 2);
     let before = std::fs::read(&path).unwrap();
     let link = work.path().join("link.db");
@@ -136,17 +137,17 @@ fn nothing_is_written_over_by_mistake() {
 fn a_damaged_database_does_not_replace_an_earlier_backup() {
     let work = tempfile::tempdir().unwrap();
     let (path, to) = (work.path().join("a.db"), work.path().join("copy.db"));
-    fill(&SqliteStore::open(&path).unwrap(), 3);
-    let store = SqliteStore::open(&path).unwrap();
+    fill(&keyed::open(&path).unwrap(), 3);
+    let store = keyed::open(&path).unwrap();
     backup(&store, &to, false, &mut |_, _| {}).unwrap();
     drop(store);
     let good = std::fs::read(&to).unwrap();
-    let connection = rusqlite::Connection::open(&path).unwrap();
+    let connection = keyed::raw(&path).unwrap();
     connection
         .execute_batch("UPDATE turns SET tokens = tokens + 1")
         .unwrap();
     drop(connection);
-    let store = SqliteStore::open(&path).unwrap();
+    let store = keyed::open(&path).unwrap();
     let error = backup(&store, &to, true, &mut |_, _| {}).unwrap_err();
     let BackupError::Damaged(report) = error else {
         panic!("{error}")
@@ -157,6 +158,9 @@ fn a_damaged_database_does_not_replace_an_earlier_backup() {
 
 #[test]
 fn a_database_in_memory_can_be_saved() {
+    if keyed::leaves_out("a_database_in_memory_can_be_saved") {
+        return;
+    }
     let work = tempfile::tempdir().unwrap();
     let to = work.path().join("copy.db");
     let store = SqliteStore::in_memory().unwrap();
@@ -167,7 +171,7 @@ fn a_database_in_memory_can_be_saved() {
 
 /// Returns a message's JSON of each row, in order.
 fn said(path: &Path) -> Vec<String> {
-    let store = SqliteStore::open(path).unwrap();
+    let store = keyed::open(path).unwrap();
     let rows = store
         .query("SELECT payload, tokens FROM v_messages ORDER BY session_id, loop_id, seq")
         .unwrap();
@@ -182,10 +186,10 @@ fn a_compact_copy_holds_the_same_and_less_room() {
         work.path().join("plain.db"),
         work.path().join("compact.db"),
     );
-    let store = SqliteStore::open(&path).unwrap();
+    let store = keyed::open(&path).unwrap();
     fill(&store, 40);
     // What was deleted leaves free pages.
-    let connection = rusqlite::Connection::open(&path).unwrap();
+    let connection = keyed::raw(&path).unwrap();
     connection
         .execute_batch(
             "CREATE TABLE filler (data BLOB);
@@ -199,7 +203,7 @@ fn a_compact_copy_holds_the_same_and_less_room() {
     let bytes = compact_backup(&store, &compact, false).unwrap();
     assert_eq!(bytes, std::fs::metadata(&compact).unwrap().len());
     assert!(bytes + 900_000 < whole, "{bytes} of {whole}");
-    let checked = |path: &Path| verify(&SqliteStore::open(path).unwrap()).unwrap();
+    let checked = |path: &Path| verify(&keyed::open(path).unwrap()).unwrap();
     assert_eq!(checked(&compact), checked(&path));
     assert!(checked(&compact).ok);
     assert_eq!(said(&compact), said(&path));
@@ -219,7 +223,7 @@ fn a_compact_copy_holds_the_same_and_less_room() {
 fn a_compact_copy_made_while_a_writer_appends_is_one_moment() {
     let work = tempfile::tempdir().unwrap();
     let path = work.path().join("a.db");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = keyed::open(&path).unwrap();
     let history = fill(&store, 200);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -230,7 +234,7 @@ fn a_compact_copy_made_while_a_writer_appends_is_one_moment() {
                 turn += 1;
             }
         });
-        let reader = SqliteStore::open(&path).unwrap();
+        let reader = keyed::open(&path).unwrap();
         for at in 0..3 {
             let to = work.path().join(format!("{at}-copy.db"));
             compact_backup(&reader, &to, false).unwrap();
@@ -243,6 +247,9 @@ fn a_compact_copy_made_while_a_writer_appends_is_one_moment() {
 
 #[test]
 fn a_database_in_memory_can_be_saved_compact() {
+    if keyed::leaves_out("a_database_in_memory_can_be_saved_compact") {
+        return;
+    }
     let work = tempfile::tempdir().unwrap();
     let to = work.path().join("copy.db");
     let store = SqliteStore::in_memory().unwrap();

@@ -1,5 +1,7 @@
 //! Compactions under way: races, turns that come meanwhile, strategies of third parties.
 
+mod keyed;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -172,7 +174,7 @@ fn child_compacts_when_told() {
         return;
     };
     let folder = Path::new(&path).parent().unwrap().to_owned();
-    let store = SqliteStore::open(&path).unwrap();
+    let store = keyed::open(&path).unwrap();
     let me = format!("{}.ready", std::process::id());
     let strategy = meanwhile(move || {
         std::fs::write(folder.join(&me), "").unwrap();
@@ -193,7 +195,7 @@ fn child_compacts_when_told() {
 fn two_processes_on_one_chain_leave_one_commit_and_one_conflict() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("race.db");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = keyed::open(&path).unwrap();
     start(&store, "a", None, 0..6);
     let children: Vec<_> = (0..2)
         .map(|_| {

@@ -1,6 +1,7 @@
 //! What is written out can be read again: sessions come back as they were, files byte for byte.
 
 mod histories;
+mod keyed;
 mod recording;
 
 use std::path::{Path, PathBuf};
@@ -279,7 +280,7 @@ fn lines(from: usize, to: usize) -> String {
 fn a_file_that_grows_is_given_back_whole_and_stored_once() {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("a.db"), folder.path().join("runs.jsonl"));
-    let store = SqliteStore::open(&path).unwrap();
+    let store = keyed::open(&path).unwrap();
     let mut ids = Vec::new();
     for end in [3, 4, 5, 900, 901, 1800] {
         std::fs::write(&file, lines(0, end)).unwrap();
@@ -297,7 +298,7 @@ fn a_file_that_grows_is_given_back_whole_and_stored_once() {
     for id in [&ids[0], &ids[900], &ids[1799]] {
         assert_eq!(kept(&store, id)[0], lines(0, 1800).into_bytes());
     }
-    let connection = rusqlite::Connection::open(&path).unwrap();
+    let connection = keyed::raw(&path).unwrap();
     let whole: i64 = connection
         .query_row("SELECT sum(bytes) FROM source_pieces", [], |row| row.get(0))
         .unwrap();
@@ -354,7 +355,7 @@ fn a_damaged_part_is_an_error_and_a_finding() {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("a.db"), folder.path().join("runs.jsonl"));
     std::fs::write(&file, lines(0, 3)).unwrap();
-    let id = import(&SqliteStore::open(&path).unwrap(), &file)
+    let id = import(&keyed::open(&path).unwrap(), &file)
         .sessions
         .remove(0);
     for (sql, name) in [
@@ -367,7 +368,7 @@ fn a_damaged_part_is_an_error_and_a_finding() {
     ] {
         let damaged = folder.path().join("damaged.db");
         std::fs::copy(&path, &damaged).unwrap();
-        let connection = rusqlite::Connection::open(&damaged).unwrap();
+        let connection = keyed::raw(&damaged).unwrap();
         let update = "DROP TRIGGER source_pieces_no_update";
         connection
             .execute_batch(&format!("{update}; {sql}"))
@@ -379,7 +380,7 @@ BEGIN
 END";
         connection.execute_batch(trigger).unwrap();
         drop(connection);
-        let store = SqliteStore::open(&damaged).unwrap();
+        let store = keyed::open(&damaged).unwrap();
         let row = sources(&store, &id).unwrap().remove(0);
         let error = export_source(&store, &row, &mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains(name), "{sql}: {error}");

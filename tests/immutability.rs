@@ -2,6 +2,7 @@
 //! of this crate and has foreign keys off.
 
 mod histories;
+mod keyed;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,7 @@
 //! Old files open, newer and strange ones are refused with an error that says which they are.
 
 mod histories;
+mod keyed;
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use loopstore::inspect::verify;
 use loopstore::model::{Content, SessionId};
 use loopstore::search::{SearchQuery, search};
 use loopstore::store;
-use loopstore::{BuildOptions, OpenError, SqliteOptions, SqliteStore, build_context_from_session};
+use loopstore::{BuildOptions, OpenError, SqliteStore, build_context_from_session};
 use refinery::Target;
 use rusqlite::Connection;
 
@@ -27,7 +28,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn schema(file: &Path) -> Vec<(String, String, Option<String>)> {
-    let connection = Connection::open(file).unwrap();
+    let connection = keyed::raw(file).unwrap();
     let mut statement = connection
         .prepare("SELECT type, name, sql FROM sqlite_schema ORDER BY type, name")
         .unwrap();
@@ -37,7 +38,7 @@ fn schema(file: &Path) -> Vec<(String, String, Option<String>)> {
 
 /// Makes a file as version `version` made it.
 fn make_old(file: &Path, version: i32) -> Connection {
-    let mut connection = Connection::open(file).unwrap();
+    let mut connection = keyed::raw(file).unwrap();
     connection
         .pragma_update(None, "application_id", APPLICATION_ID)
         .unwrap();
@@ -54,8 +55,7 @@ fn make_old(file: &Path, version: i32) -> Connection {
 /// Rows as the first version wrote them: a session, a forked loop, a block, an undone run, a blob.
 /// They are copied from a file of today table by table, with the columns of that version.
 fn fill(old: &Connection, today: &Path) {
-    old.execute("ATTACH ?1 AS today", [today.to_str().unwrap()])
-        .unwrap();
+    keyed::attach_today(old, today);
     note_digests_without_events(old, today);
     let tables: Vec<String> = old
         .prepare("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'refinery%' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'message_index%'")
@@ -166,7 +166,7 @@ fn a_file_of_each_old_version_opens_with_all_that_it_holds() {
         assert_eq!(found(&store, "please"), 6, "version {version}");
         drop(store);
         assert_eq!(schema(&file), schema(&today), "version {version}");
-        let connection = Connection::open(&file).unwrap();
+        let connection = keyed::raw(&file).unwrap();
         let found: i64 = connection
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .unwrap();
@@ -179,19 +179,19 @@ fn a_newer_file_is_refused_and_left_alone() {
     let (_folder, file) = folder();
     tell(&file);
     let newer = loopstore::store::sqlite::format_version() + 1;
-    let connection = Connection::open(&file).unwrap();
+    let connection = keyed::raw(&file).unwrap();
     connection
         .pragma_update(None, "user_version", newer)
         .unwrap();
     drop(connection);
     let before = std::fs::read(&file).unwrap();
-    match SqliteStore::open(&file) {
+    match keyed::open(&file) {
         Err(OpenError::Newer { found, known, .. }) => {
             assert_eq!((found, known), (newer, newer - 1));
         }
         other => panic!("{:?}", other.err()),
     }
-    let options = SqliteOptions::new().read_only(true);
+    let options = keyed::options().read_only(true);
     let reading = SqliteStore::open_with(&file, options);
     assert!(matches!(reading, Err(OpenError::Newer { .. })));
     assert_eq!(std::fs::read(&file).unwrap(), before);
@@ -199,7 +199,7 @@ fn a_newer_file_is_refused_and_left_alone() {
 
 /// Opens a file that holds nothing yet, and uses it.
 fn opens_empty(file: &Path, case: &str) {
-    let store = SqliteStore::open(file).unwrap_or_else(|error| panic!("{case}: {error}"));
+    let store = keyed::open(file).unwrap_or_else(|error| panic!("{case}: {error}"));
     let sessions = store::read(&store, |read| read.sessions()).unwrap();
     assert!(sessions.is_empty(), "{case}");
     assert!(verify(&store).unwrap().ok, "{case}");
@@ -231,7 +231,7 @@ fn a_file_whose_creation_was_cut_off_opens_as_empty() {
     for (case, sql) in stages {
         let (_folder, file) = folder();
         std::fs::write(&file, []).unwrap();
-        let connection = Connection::open(&file).unwrap();
+        let connection = keyed::raw(&file).unwrap();
         connection.execute_batch(sql).unwrap();
         drop(connection);
         opens_empty(&file, case);
@@ -241,8 +241,8 @@ fn a_file_whose_creation_was_cut_off_opens_as_empty() {
 #[test]
 fn a_file_cut_off_between_the_migrations_and_their_mark_opens_as_empty() {
     let (_folder, file) = folder();
-    drop(SqliteStore::open(&file).unwrap());
-    let connection = Connection::open(&file).unwrap();
+    drop(keyed::open(&file).unwrap());
+    let connection = keyed::raw(&file).unwrap();
     connection.pragma_update(None, "user_version", 0).unwrap();
     drop(connection);
     opens_empty(&file, "no mark");
@@ -263,18 +263,18 @@ fn other_files_are_no_loopstore_databases() {
     let short = folder.path().join("short.txt");
     std::fs::write(&short, "x").unwrap();
     let other = folder.path().join("other.db");
-    let connection = Connection::open(&other).unwrap();
+    let connection = keyed::raw(&other).unwrap();
     connection.execute_batch("CREATE TABLE t (a)").unwrap();
     drop(connection);
     let named = folder.path().join("named.db");
-    let connection = Connection::open(&named).unwrap();
+    let connection = keyed::raw(&named).unwrap();
     connection
         .execute_batch("PRAGMA application_id = 77; CREATE TABLE t (a)")
         .unwrap();
     drop(connection);
     for path in [&text, &short, &other, &named, &folder.path().to_owned()] {
         let before = std::fs::read(path).ok();
-        let refused = SqliteStore::open(path);
+        let refused = keyed::open(path);
         let is_typed = matches!(refused, Err(OpenError::NotADatabase { .. }));
         assert!(is_typed, "{}: {:?}", path.display(), refused.err());
         assert_eq!(std::fs::read(path).ok(), before, "{}", path.display());
@@ -289,10 +289,10 @@ fn a_file_that_is_not_there_is_missing_where_it_must_be() {
         assert!(matches!(refused, Err(OpenError::Missing { .. })));
         assert!(!file.exists());
     };
-    missing(SqliteOptions::new().create(false));
-    missing(SqliteOptions::new().read_only(true));
+    missing(keyed::options().create(false));
+    missing(keyed::options().read_only(true));
     let nowhere = folder.path().join("no folder").join("agent.db");
-    let refused = SqliteStore::open(nowhere);
+    let refused = keyed::open(nowhere);
     assert!(refused.is_err());
 }
 
@@ -317,7 +317,7 @@ fn a_truncated_file_is_damaged_wherever_it_ends() {
         let _ = std::fs::remove_file(folder.path().join("cut.db-wal"));
         let _ = std::fs::remove_file(folder.path().join("cut.db-shm"));
         std::fs::write(&cut, &whole[..length]).unwrap();
-        match SqliteStore::open(&cut) {
+        match keyed::open(&cut) {
             Err(OpenError::Damaged { .. } | OpenError::NotADatabase { .. }) => {}
             Err(error) => panic!("{length} bytes: {error:?}"),
             Ok(store) => {
@@ -332,12 +332,12 @@ fn a_truncated_file_is_damaged_wherever_it_ends() {
 fn an_older_file_is_not_read_as_if_it_were_new() {
     let (_folder, file) = folder();
     drop(make_old(&file, 1));
-    let read_only = || SqliteStore::open_with(&file, SqliteOptions::new().read_only(true));
+    let read_only = || SqliteStore::open_with(&file, keyed::options().read_only(true));
     match read_only() {
         Err(OpenError::Older { found, known, .. }) => assert!(found == 1 && known > 1),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("the views of today are not in it"),
     }
-    drop(SqliteStore::open(&file).unwrap());
+    drop(keyed::open(&file).unwrap());
     assert!(read_only().is_ok());
 }

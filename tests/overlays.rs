@@ -2,6 +2,7 @@
 //! show differently, and manifests.
 
 mod histories;
+mod keyed;
 
 use histories::{History, Random, answer, loop_id, result, user};
 use loopstore::context::BuildError;

@@ -56,3 +56,42 @@ fn the_example_is_the_one_that_is_compiled() {
     assert!(!compiled.is_empty());
     assert_eq!(code(README, "```rust"), compiled);
 }
+
+/// What the long runs noted in the file that `LOOPSTORE_TALLY` names, as rows of a table; what has the
+/// same name is added up.
+fn tally(noted: &str) -> String {
+    let mut rows: Vec<(&str, u64, String)> = Vec::new();
+    for line in noted.lines() {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let [kind, trials, losses, wrong, panics, command] = cells[..] else {
+            panic!("{line}");
+        };
+        let trials: u64 = trials.parse().unwrap();
+        match rows.iter_mut().find(|(known, ..)| *known == kind) {
+            Some((_, sum, _)) => *sum += trials,
+            None => {
+                let rest = format!("{losses} | {wrong} | {panics} | `{command}`");
+                rows.push((kind, trials, rest));
+            }
+        }
+    }
+    let head = "| fault | trials | losses | wrong answers | panics | command |\n\
+                | --- | --- | --- | --- | --- | --- |\n";
+    let row =
+        |(kind, trials, rest): &(&str, u64, String)| format!("| {kind} | {trials} | {rest} |\n");
+    head.to_owned() + &rows.iter().map(row).collect::<String>()
+}
+
+/// Without `LOOPSTORE_TALLY` it checks that there is a place for the table.
+#[test]
+fn the_tally_of_the_long_runs_stands_in_the_readme() {
+    const MARKS: (&str, &str) = ("<!-- tally -->\n", "<!-- end of tally -->\n");
+    let (before, rest) = README.split_once(MARKS.0).unwrap();
+    let (table, after) = rest.split_once(MARKS.1).unwrap();
+    assert!(table.starts_with("| fault | trials |"), "{table}");
+    if let Ok(noted) = std::env::var("LOOPSTORE_TALLY") {
+        let noted = std::fs::read_to_string(noted).unwrap();
+        let text = [before, MARKS.0, &tally(&noted), MARKS.1, after].concat();
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), text).unwrap();
+    }
+}

@@ -2,6 +2,7 @@
 //! goes on where it stopped.
 
 mod histories;
+mod keyed;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -30,7 +31,7 @@ fn letters() -> SqliteOptions {
 }
 
 fn with(counter: Arc<dyn TokenCounter>) -> SqliteOptions {
-    let options = SqliteOptions::new().durability(Durability::Normal);
+    let options = keyed::options().durability(Durability::Normal);
     options.counter(counter)
 }
 
@@ -55,7 +56,7 @@ const REST: &str = "
     ORDER BY 1";
 
 fn rows(path: &Path, sql: &str) -> Vec<String> {
-    let connection = rusqlite::Connection::open(path).unwrap();
+    let connection = keyed::raw(path).unwrap();
     let mut statement = connection.prepare(sql).unwrap();
     let columns = statement.column_count();
     let line = |row: &rusqlite::Row<'_>| {
@@ -211,7 +212,7 @@ fn nothing_but_the_counts_of_a_block_can_be_written() {
         history(&path, *seed) > 0
     });
     assert!(seed.is_some());
-    let connection = rusqlite::Connection::open(&path).unwrap();
+    let connection = keyed::raw(&path).unwrap();
     let mut columns = connection
         .prepare("SELECT name FROM pragma_table_info('blocks')")
         .unwrap();

@@ -2,6 +2,7 @@
 //! gave at that moment.
 
 mod histories;
+mod keyed;
 
 use histories::{History, Random, answer, loop_id, result, user};
 use loopstore::context::AsOf;

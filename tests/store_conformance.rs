@@ -3,6 +3,7 @@
 //! A sentence added to `SessionStore`, `StoreRead` or `StoreWrite` arrives with a case here.
 
 mod histories;
+mod keyed;
 #[cfg(feature = "postgres")]
 #[path = "postgres/server.rs"]
 mod server;

@@ -54,6 +54,9 @@ pub struct Args {
     /// Leave a manifest: a row that says which messages these were; `verify` checks it later.
     #[arg(long)]
     record: bool,
+    /// Compare each message with its digest, as `verify` does; one that does not fit is an error.
+    #[arg(long)]
+    check: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -119,6 +122,7 @@ fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
         older_loops: args.older_loops,
         scope: args.scope,
         record: args.record,
+        check: args.check,
     };
     Ok(build_context_from_session(store, id, &options)?)
 }

@@ -68,7 +68,7 @@ impl From<Context> for Shown {
 
 /// Plays the story and prints it.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let store = open(args)?;
+    let store = open(app, args)?;
     let story = play(&store, args)?;
     if app.json {
         app.out.json(&story)?;
@@ -78,7 +78,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn open(args: &Args) -> Result<SqliteStore, CliError> {
+fn open(app: &App, args: &Args) -> Result<SqliteStore, CliError> {
     let Some(path) = &args.keep else {
         return Ok(SqliteStore::in_memory()?);
     };
@@ -89,7 +89,7 @@ fn open(args: &Args) -> Result<SqliteStore, CliError> {
         );
         return Err(CliError::Failed(text.into()));
     }
-    Ok(SqliteStore::open(path)?)
+    Ok(SqliteStore::open_with(path, app.options())?)
 }
 
 fn play(store: &SqliteStore, args: &Args) -> Result<Story, CliError> {

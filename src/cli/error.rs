@@ -66,6 +66,17 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
             OpenError::NotADatabase { .. } => {
                 Some("name the database with --db, or create one with `loopstore import`")
             }
+            OpenError::NotEncrypted { .. } => Some(
+                "leave --key-fd, --key-env and --key-command away, and unset LOOPSTORE_KEY_ENV and \
+                 LOOPSTORE_KEY_COMMAND",
+            ),
+            OpenError::KeyMissing { .. } => {
+                Some("give the key with --key-fd, --key-env or --key-command")
+            }
+            OpenError::WrongKey { .. } => {
+                Some("check which key it is; without the right one nothing can be read")
+            }
+            OpenError::NoEncryption => Some("build loopstore with `--features sqlcipher`"),
             OpenError::Counter { stored, .. } if stored.starts_with("tiktoken:") => {
                 Some("a loopstore built with `--features tiktoken` has this counter")
             }

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use loopstore::import::{
     ImportError, ImportOptions, ImportReport, Progress, Skipped, import_paths, importers,
 };
-use loopstore::{Database, SessionId, SqliteOptions, SqliteStore};
+use loopstore::{Database, SessionId, SqliteStore};
 
 use super::error::CliError;
 use super::output::note;
@@ -64,7 +64,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         return import(app, args, &*store);
     }
     let is_new = app.db.symlink_metadata().is_err();
-    let store = SqliteStore::open_with(&app.db, SqliteOptions::new().stored_counter())?;
+    let store = SqliteStore::open_with(&app.db, app.options().stored_counter())?;
     let done = import(app, args, &store);
     if done.is_err() && is_new {
         // Left behind, an empty database would pass for one that is in use. What hinders this hindered

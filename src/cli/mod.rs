@@ -23,6 +23,7 @@ mod fork;
 mod history;
 mod import;
 mod index;
+mod key;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod output;
@@ -55,7 +56,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use loopstore::{Database, OpenError, SqliteOptions, SqliteStore};
+use loopstore::{Database, Key, OpenError, SqliteOptions, SqliteStore};
 
 use error::CliError;
 use output::Out;
@@ -81,6 +82,9 @@ struct Cli {
     /// Print one JSON document on stdout.
     #[arg(long, global = true)]
     json: bool,
+
+    #[command(flatten)]
+    key: key::KeyArgs,
 
     #[command(subcommand)]
     command: Command,
@@ -138,6 +142,8 @@ enum Done {
 /// What every command has at hand.
 struct App {
     db: PathBuf,
+    /// The key with which the database is encrypted.
+    key: Option<Key>,
     json: bool,
     out: Out,
 }
@@ -153,7 +159,7 @@ impl App {
     }
 
     fn open_file_to_read(&self) -> Result<SqliteStore, OpenError> {
-        let options = || SqliteOptions::new().stored_counter().read_only(true);
+        let options = || self.options().stored_counter().read_only(true);
         let open = || SqliteStore::open_with(&self.db, options());
         match open() {
             // Reading cannot bring an older file up to date; opening it for writing does.
@@ -179,7 +185,7 @@ impl App {
         if let Some(address) = self.address() {
             return server::open(address, server::Access::Create);
         }
-        let options = SqliteOptions::new().stored_counter();
+        let options = self.options().stored_counter();
         Ok(Box::new(SqliteStore::open_with(&self.db, options)?))
     }
 
@@ -197,8 +203,16 @@ impl App {
     }
 
     fn open_file_to_write(&self) -> Result<SqliteStore, OpenError> {
-        let options = SqliteOptions::new().stored_counter().create(false);
+        let options = self.options().stored_counter().create(false);
         SqliteStore::open_with(&self.db, options)
+    }
+
+    /// Returns the options that every opening of the database has.
+    fn options(&self) -> SqliteOptions {
+        match &self.key {
+            Some(key) => SqliteOptions::new().key(key.clone()),
+            None => SqliteOptions::new(),
+        }
     }
 }
 
@@ -216,8 +230,17 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    #[cfg(debug_assertions)]
+    if let Ok(fault) = std::env::var("LOOPSTORE_BROKEN") {
+        loopstore::broken::build_in(&fault);
+    }
+    let key = match cli.key.read() {
+        Ok(key) => key,
+        Err(error) => return error.report(),
+    };
     let mut app = App {
         db: cli.db,
+        key,
         json: cli.json,
         out: Out::new(),
     };

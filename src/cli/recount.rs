@@ -1,7 +1,7 @@
 //! `loopstore recount`
 
 use loopstore::store::sqlite::{RecountProgress, RecountReport, recount};
-use loopstore::{COUNTERS, OpenError, SqliteOptions, counter_named};
+use loopstore::{COUNTERS, OpenError, counter_named};
 
 use super::error::CliError;
 use super::{App, Done, progress, text};
@@ -42,7 +42,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let name = args.counter.clone().unwrap_or_else(|| unfinished(app));
     let counter = counter_named(&name)
         .ok_or_else(|| CliError::Usage(format!("no counter `{}`", text::line(&name))))?;
-    let options = SqliteOptions::new().counter(counter);
+    let options = app.options().counter(counter);
     let bar = progress::bar("{bar:30} {pos}/{len} messages  {wide_msg}");
     let show = &mut |seen: RecountProgress| {
         bar.set_length(seen.all_messages);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use loopstore::Time;
+use loopstore::broken::{self, Fault};
 use unicode_width::UnicodeWidthChar;
 
 /// Whether a character could steer a terminal or make a line read otherwise than it is stored.
@@ -15,7 +16,7 @@ fn is_unsafe(c: char) -> bool {
 
 /// Returns the text with control characters shown as `\u{1b}`; lines and tabs stay.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unsafe) {
+    if !text.contains(is_unsafe) || broken::has(Fault::RawEscape) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);

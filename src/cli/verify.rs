@@ -35,7 +35,7 @@ pub struct Args {
 /// Verifies the database.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     if let Some(to) = &args.salvage {
-        let report = salvage(&app.db, to, args.force)?;
+        let report = salvage(&app.db, app.key.as_ref(), to, args.force)?;
         return print_salvaged(app, to, &report);
     }
     let report = match app.open_to_read() {

@@ -5,13 +5,13 @@ use std::ops::{ControlFlow, Range};
 
 use super::chain::Chain;
 use super::manifest::Outline;
-use super::{Context, Part, PartSection, faults_of};
+use super::{BuildOptions, Context, Part, PartSection, faults_of};
 use crate::compaction::{Shown, seqs_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::store::in_force::Link;
 use crate::store::{
-    self, BlockKey, BlockKind, BlockMessage, BlockRow, LoopRow, NewBlock, Section, StoreRead,
-    StoreResult, StoredMessage, Turns,
+    self, BlockKey, BlockKind, BlockMessage, BlockRow, LoopRow, NewBlock, Section, StoreError,
+    StoreRead, StoreResult, StoredMessage, Turns, codec,
 };
 
 /// Reads the context of a chain and, if that is wanted, what it is made of.
@@ -20,10 +20,10 @@ pub(crate) fn build(
     session: &SessionId,
     leaf: &LoopRow,
     chain: &Chain,
-    with_outline: bool,
+    options: &BuildOptions,
 ) -> StoreResult<(Context, Outline)> {
     let mut builder = Builder::new(read, session.clone(), leaf.loop_id.clone());
-    builder.with_outline = with_outline;
+    (builder.with_outline, builder.check) = (options.record, options.check);
     for link in chain.links.iter().skip(chain.start) {
         builder.add_loop(link)?;
     }
@@ -97,8 +97,21 @@ struct Builder<'a> {
     turns: Vec<Option<u32>>,
     outline: Outline,
     with_outline: bool,
+    /// Each message is compared with its digest.
+    check: bool,
     /// The messages themselves are not wanted.
     only_outline: bool,
+}
+
+fn not_its_digest(link: &Link, place: Place) -> StoreError {
+    let of = match place.seq {
+        Some(seq) => format!("message {seq}"),
+        None => "a summary".to_owned(),
+    };
+    let in_loop = &link.row.loop_id;
+    StoreError::Damaged(format!(
+        "{of} of loop {in_loop} is not what its digest says"
+    ))
 }
 
 /// Where a message comes from.
@@ -129,6 +142,7 @@ impl<'a> Builder<'a> {
             turns: Vec::new(),
             outline: Outline::default(),
             with_outline: false,
+            check: false,
             only_outline: false,
         }
     }
@@ -256,6 +270,9 @@ impl Builder<'_> {
         }
         if self.only_outline {
             return Ok(());
+        }
+        if self.check && !codec::fits_digest(&stored) {
+            return Err(not_its_digest(link, place));
         }
         self.turns.push(turn);
         part.messages += 1;

@@ -132,7 +132,8 @@ pub fn diff_contexts(
         let owner = session_of(read, session)?;
         let context = |side: &Side| {
             let chain = side.chain(read)?;
-            build(read, session, &side.leaf, &chain, false).map(|(context, _)| context)
+            build(read, session, &side.leaf, &chain, &BuildOptions::default())
+                .map(|(context, _)| context)
         };
         let [before, after] = sides(read, &owner, request)?;
         Ok([context(&before)?, context(&after)?])

@@ -20,6 +20,27 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// A key was given for a database that is not encrypted.
+    #[error("{path}: this database is not encrypted; open it without a key")]
+    NotEncrypted {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is encrypted, or no database; no key was given.
+    #[error("{path}: this is an encrypted database, or none at all; it takes a key to tell")]
+    KeyMissing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The key does not fit the file.
+    #[error("{path}: the key does not fit; or this is no database, or its beginning is damaged")]
+    WrongKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A key was given, and this program cannot encrypt.
+    #[error("this program was built without encryption; it takes the feature `sqlcipher`")]
+    NoEncryption,
     /// The path is a symbolic link.
     #[error("{path}: this is a link to {to}; name that file itself")]
     Link {

@@ -14,6 +14,7 @@ mod driving;
 mod error;
 pub mod in_force;
 pub mod index;
+mod key;
 pub mod lease;
 pub mod lookup;
 pub(crate) mod packing;
@@ -33,6 +34,7 @@ use std::ops::{ControlFlow, Range};
 pub use database::Database;
 pub use driving::{CallRow, Note, UsageRow};
 pub use error::{Cause, OpenError, StoreError, StoreResult};
+pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseRow};
 pub use rows::*;
 

@@ -4,6 +4,8 @@
 mod compactor;
 #[path = "../histories/mod.rs"]
 mod histories;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod ladder;
 mod random;
 mod stage;

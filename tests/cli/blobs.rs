@@ -82,7 +82,7 @@ fn an_unknown_image_is_said() {
 #[test]
 fn a_damaged_image_is_never_passed_off() {
     let stage = Stage::new();
-    let connection = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
+    let connection = crate::keyed::raw(stage.path("loopstore.db")).unwrap();
     connection
         .execute_batch("DROP TRIGGER blobs_no_update")
         .unwrap();

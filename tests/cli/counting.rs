@@ -24,7 +24,7 @@ impl TokenCounter for Letters {
 /// A folder with a database that counts letters.
 fn letters() -> Stage {
     let stage = Stage::empty();
-    let options = SqliteOptions::new().counter(Arc::new(Letters));
+    let options = crate::keyed::options().counter(Arc::new(Letters));
     let store = SqliteStore::open_with(stage.path("loopstore.db"), options).unwrap();
     let key = session(&store, "work", "Counted otherwise");
     let spec = LoopSpec {
@@ -90,7 +90,7 @@ fn a_recount_makes_it_readable() {
 fn a_recount_that_was_cut_off_is_finished() {
     let stage = Stage::new();
     let before = stage.json("sessions");
-    let connection = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
+    let connection = crate::keyed::raw(stage.path("loopstore.db")).unwrap();
     let sql = "INSERT INTO store_meta (name, value) VALUES ('recount', '{\"to\":\"heuristic\"}')";
     connection.execute(sql, []).unwrap();
     drop(connection);
@@ -128,7 +128,7 @@ fn a_tokenizer_that_was_not_built_in_says_how_to_get_it() {
     let said = stage.say("recount --counter tiktoken:o200k_base");
     assert_eq!(said.code, 2);
     assert!(said.err.contains("`--features tiktoken`"), "{said}");
-    let connection = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
+    let connection = crate::keyed::raw(stage.path("loopstore.db")).unwrap();
     let sql = "UPDATE store_meta SET value = 'tiktoken:o200k_base' WHERE name = 'token_counter'";
     connection.execute(sql, []).unwrap();
     drop(connection);

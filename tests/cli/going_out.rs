@@ -491,7 +491,7 @@ fn a_backup_is_made_and_checked() {
     error: cannot write none/copy.db: No such file or directory (os error 2)
     --- exit 1
     ");
-    let connection = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
+    let connection = crate::keyed::raw(stage.path("loopstore.db")).unwrap();
     connection
         .execute_batch("UPDATE turns SET tokens = tokens + 1")
         .unwrap();

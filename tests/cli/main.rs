@@ -10,6 +10,8 @@ mod context;
 mod counting;
 mod every_command;
 mod going_out;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod measuring;
 mod overlays;
 mod provider;

@@ -69,7 +69,7 @@ fn other_files_are_no_database() {
 #[test]
 fn a_newer_database_is_refused() {
     let stage = Stage::new();
-    let connection = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
+    let connection = crate::keyed::raw(stage.path("loopstore.db")).unwrap();
     connection.pragma_update(None, "user_version", 999).unwrap();
     drop(connection);
     let said = stage.say("sessions");
@@ -282,7 +282,7 @@ fn verify_finds_no_damage_in_a_sound_database() {
 #[test]
 fn verify_exits_with_3_if_there_is_damage() {
     let stage = Stage::new();
-    let connection = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
+    let connection = crate::keyed::raw(stage.path("loopstore.db")).unwrap();
     connection
         .execute_batch(
             "PRAGMA writable_schema = 1;
@@ -290,7 +290,7 @@ fn verify_exits_with_3_if_there_is_damage() {
         )
         .unwrap();
     drop(connection);
-    let connection = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
+    let connection = crate::keyed::raw(stage.path("loopstore.db")).unwrap();
     connection
         .execute(
             "UPDATE messages SET body = body || '!' WHERE body LIKE 'line 1%'",

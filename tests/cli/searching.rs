@@ -194,7 +194,7 @@ fn an_index_is_brought_up_to_date_and_made_anew() {
         stage.json("index --rebuild"),
         json!({"indexed": 63, "total": 63})
     );
-    let shell = rusqlite::Connection::open(stage.path("loopstore.db")).unwrap();
+    let shell = crate::keyed::raw(stage.path("loopstore.db")).unwrap();
     shell.execute("DELETE FROM message_index_data", []).unwrap();
     assert_snapshot!(stage.say("search turn"), @r#"
     --- stderr

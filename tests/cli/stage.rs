@@ -62,7 +62,7 @@ impl Stage {
     }
 
     pub fn store(&self) -> SqliteStore {
-        SqliteStore::open(self.path("loopstore.db")).unwrap()
+        crate::keyed::open(self.path("loopstore.db")).unwrap()
     }
 
     pub fn command(&self, args: &[&str]) -> Command {

@@ -6,7 +6,6 @@ use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt as _;
 use loopstore::search::{SearchQuery, search};
-use loopstore::*;
 
 use crate::shim::{Act, Shim, calls};
 use crate::stage::*;
@@ -179,7 +178,7 @@ pub fn old() -> Vec<u8> {
     let folder = folder();
     let (file, today) = (folder.path().join("old.db"), folder.path().join("today.db"));
     std::fs::write(&today, compacted(0)).unwrap();
-    let mut old = rusqlite::Connection::open(&file).unwrap();
+    let mut old = crate::keyed::raw(&file).unwrap();
     old.execute_batch("PRAGMA page_size = 8192; PRAGMA application_id = 0x4C4F4F50")
         .unwrap();
     let to = refinery::Target::Version(5);
@@ -195,8 +194,7 @@ pub fn old() -> Vec<u8> {
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    old.execute("ATTACH ?1 AS today", [today.to_str().unwrap()])
-        .unwrap();
+    crate::keyed::attach_today(&old, &today);
     for (table, columns) in columns {
         let copy =
             format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM today.{table}");
@@ -210,14 +208,14 @@ pub fn old() -> Vec<u8> {
 
 /// The copy is whole; what was cut off before it had its name does not count.
 fn is_copied(folder: &Path) {
-    let copy = SqliteStore::open(folder.join("copy.db")).unwrap();
+    let copy = crate::keyed::open(folder.join("copy.db")).unwrap();
     assert_whole(&copy, "the copy");
     assert_eq!(state(&copy).len(), 2);
 }
 
 /// Not a byte of it is left.
 fn no_secret(folder: &Path) {
-    let store = SqliteStore::open(folder.join("a.db")).unwrap();
+    let store = crate::keyed::open(folder.join("a.db")).unwrap();
     assert!(!store.needs_scrub().unwrap());
     drop(store);
     let bytes = std::fs::read(folder.join("a.db")).unwrap();
@@ -226,7 +224,7 @@ fn no_secret(folder: &Path) {
 }
 
 fn is_indexed(folder: &Path) {
-    let store = SqliteStore::open(folder.join("a.db")).unwrap();
+    let store = crate::keyed::open(folder.join("a.db")).unwrap();
     let hits = search(&store, &SearchQuery::new("prompt")).unwrap().hits;
     let said = "SELECT count(*) FROM v_messages WHERE text LIKE 'prompt%'";
     let said: usize = store.query(said).unwrap().rows[0][0].read().unwrap();
@@ -257,14 +255,14 @@ impl Trial {
             // An older file would be brought up to date by looking at it.
             let other = folder.path().join("other.db");
             std::fs::copy(&file, &other).unwrap();
-            trial.states.0 = state(&SqliteStore::open(other).unwrap());
+            trial.states.0 = state(&crate::keyed::open(other).unwrap());
         }
         let shim = Shim::on(folder.path());
         shim.watch(calls::CHANGES);
         let done = trial.run(&file, Some(&shim));
         assert!(done.status.success(), "{}: {done:?}", trial.case.name);
         trial.points = shim.rest();
-        trial.states.1 = state(&SqliteStore::open(&file).unwrap());
+        trial.states.1 = state(&crate::keyed::open(&file).unwrap());
         (trial.case.after)(folder.path());
         trial
     }
@@ -292,7 +290,7 @@ impl Trial {
     fn kill(&self, kinds: i64, at: u64, act: Act, is_shared: bool) {
         let told = format!("{}, {act:?} {at} of {}", self.case.name, self.points);
         let (folder, file) = self.place();
-        let other = is_shared.then(|| SqliteStore::open(&file).unwrap());
+        let other = is_shared.then(|| crate::keyed::open(&file).unwrap());
         if let Some(other) = &other {
             state(other);
         }
@@ -303,7 +301,7 @@ impl Trial {
             killed.status.code().is_none() || is_shared,
             "{told}: {killed:?}"
         );
-        let store = other.unwrap_or_else(|| SqliteStore::open(&file).unwrap());
+        let store = other.unwrap_or_else(|| crate::keyed::open(&file).unwrap());
         assert_whole(&store, &told);
         let now = state(&store);
         let (before, after) = &self.states;
@@ -347,6 +345,7 @@ fn kill(cases: Vec<Case>) {
             trial.points,
             begun.elapsed()
         );
+        crate::proof::tally("command that writes, killed", kills, crate::killed::KILLS);
     }
 }
 

@@ -129,7 +129,7 @@ fn told() -> Vec<u8> {
 }
 
 fn open(_: Option<&SqliteStore>, file: &Path) -> Result<(), Why> {
-    let opened = SqliteStore::open(file);
+    let opened = crate::keyed::open(file);
     opened.map(drop).map_err(|error| why_not_opened(&error))
 }
 
@@ -199,7 +199,7 @@ impl Trial<'_> {
         let case = format!("{}, {trouble:?} at {at}", self.operation.name);
         let (kinds, act, lasting) = trouble;
         let file = self.place();
-        let store = (!self.operation.opens).then(|| SqliteStore::open(&file).unwrap());
+        let store = (!self.operation.opens).then(|| crate::keyed::open(&file).unwrap());
         match lasting {
             true => self.shim.strike_from(kinds, at, act),
             false => self.shim.strike(kinds, at, act),
@@ -218,13 +218,13 @@ impl Trial<'_> {
     /// goes on.
     fn check(&self, case: &str, store: Option<SqliteStore>, file: &Path, is_done: bool) {
         let store = store.unwrap_or_else(|| {
-            SqliteStore::open(file).unwrap_or_else(|error| panic!("{case}: {error:?}"))
+            crate::keyed::open(file).unwrap_or_else(|error| panic!("{case}: {error:?}"))
         });
         let now = state(&store);
         let copy = file.with_file_name("copy.db");
         if copy.exists() {
             // It has its name only if it is whole.
-            let copy = SqliteStore::open(&copy).unwrap();
+            let copy = crate::keyed::open(&copy).unwrap();
             assert_whole(&copy, case);
             assert!(state(&copy) == self.before, "{case}");
         }
@@ -246,7 +246,7 @@ impl Trial<'_> {
         }
         let now = state(&store);
         drop(store);
-        let store = SqliteStore::open(file).unwrap();
+        let store = crate::keyed::open(file).unwrap();
         assert!(state(&store) == now, "{case}: after closing");
         assert_whole(&store, case);
     }
@@ -272,7 +272,7 @@ impl Trial<'_> {
             after: State::new(),
         };
         let file = trial.place();
-        let store = SqliteStore::open(&file).unwrap();
+        let store = crate::keyed::open(&file).unwrap();
         trial.before = state(&store);
         (operation.run)(Some(&store), &file).unwrap();
         trial.after = state(&store);
@@ -281,7 +281,7 @@ impl Trial<'_> {
 
     fn calls(&self, kinds: i64) -> u64 {
         let file = self.place();
-        let store = (!self.operation.opens).then(|| SqliteStore::open(&file).unwrap());
+        let store = (!self.operation.opens).then(|| crate::keyed::open(&file).unwrap());
         self.shim.watch(kinds);
         (self.operation.run)(store.as_ref(), &file).unwrap();
         self.shim.rest()
@@ -308,6 +308,8 @@ fn try_troubles(shim: &Shim, operation: &Operation, salt: u64) {
         operation.name,
         begun.elapsed()
     );
+    let command = "LOOPSTORE_FAULTS=500 cargo test --test crash";
+    crate::proof::tally("EIO, full disk or lost permission", tried, command);
 }
 
 #[test]

@@ -10,6 +10,9 @@ use crate::stage::*;
 
 const TURNS: u32 = 5;
 
+/// How the harness is run at length.
+pub const KILLS: &str = "LOOPSTORE_KILLS=1000 cargo test --test crash";
+
 /// How many turns the second loop has; it begins with one.
 fn turns(store: &SqliteStore) -> u32 {
     let sql = "SELECT turns FROM v_loops WHERE loop_id = 'loop-1'";
@@ -23,7 +26,7 @@ fn a_process_that_appends() {
         return;
     }
     let shim = Shim::of_this_process().unwrap();
-    let store = SqliteStore::open(shim.folder().join("a.db")).unwrap();
+    let store = crate::keyed::open(shim.folder().join("a.db")).unwrap();
     for number in turns(&store)..TURNS {
         append(&store, number).unwrap();
         println!("told {number}");
@@ -53,7 +56,7 @@ fn a_killed_writer_loses_no_turn_that_it_acknowledged() {
     });
     let whole = folder();
     std::fs::write(whole.path().join("a.db"), &unkilled).unwrap();
-    let expected = state(&SqliteStore::open(whole.path().join("a.db")).unwrap());
+    let expected = state(&crate::keyed::open(whole.path().join("a.db")).unwrap());
     let place = || {
         let folder = folder();
         std::fs::write(folder.path().join("a.db"), &bytes).unwrap();
@@ -77,7 +80,7 @@ fn a_killed_writer_loses_no_turn_that_it_acknowledged() {
         let output = run(&shim);
         let case = format!("{act:?} {point} of {points}");
         assert_eq!(output.status.code(), None, "{case}: {output:?}");
-        let store = SqliteStore::open(folder.path().join("a.db")).unwrap();
+        let store = crate::keyed::open(folder.path().join("a.db")).unwrap();
         assert_whole(&store, &case);
         let (told, found) = (told(&output), turns(&store) - 1);
         // One may have been committed and not told yet.
@@ -89,9 +92,17 @@ fn a_killed_writer_loses_no_turn_that_it_acknowledged() {
         shim.rest();
         let output = run(&shim);
         assert!(output.status.success(), "{case}: {output:?}");
-        let store = SqliteStore::open(folder.path().join("a.db")).unwrap();
+        let store = crate::keyed::open(folder.path().join("a.db")).unwrap();
         assert!(state(&store) == expected, "{case}");
         assert_whole(&store, &case);
     }
     println!("append: {points} steps, {kills} kills");
+    crate::proof::tally("process that appends, killed", kills, KILLS);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_turn_in_two_transactions_is_found_out() {
+    let test = "killed::a_killed_writer_loses_no_turn_that_it_acknowledged";
+    crate::proof::catches(test, "split-transaction", &[], "Kill");
 }

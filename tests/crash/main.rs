@@ -13,8 +13,12 @@ mod histories;
 mod commands;
 mod disk;
 mod faults;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod killed;
 mod places;
 mod power;
+#[path = "../proof/mod.rs"]
+mod proof;
 mod shim;
 mod stage;

@@ -99,7 +99,7 @@ fn commands_that_read_work_where_nothing_can_be_written() {
 #[test]
 fn what_stands_in_a_log_only_is_not_left_out_in_silence() {
     let (folder, file) = place();
-    let store = SqliteStore::open(&file).unwrap();
+    let store = crate::keyed::open(&file).unwrap();
     append(&store, 1).unwrap();
     // As a process that was killed leaves it.
     let left = crate::stage::folder();
@@ -114,7 +114,7 @@ fn what_stands_in_a_log_only_is_not_left_out_in_silence() {
     let mut command = loopstore(&moved, "sessions");
     shim.dress(&mut command);
     insta::assert_snapshot!(complaint(&command.output().unwrap(), left.path()), @"error: FOLDER/a.db: the log beside the file holds what is not in it yet, and reading that needs a folder that can be written; copy the file together with its `-wal` and open the copy");
-    let store = SqliteStore::open(&moved).unwrap();
+    let store = crate::keyed::open(&moved).unwrap();
     assert_whole(&store, "where it can be written");
 }
 
@@ -159,7 +159,7 @@ fn a_store_that_only_reads_notices_that_somebody_writes_after_all() {
     let file = shim.folder().join("a.db");
     std::fs::write(&file, told()).unwrap();
     shim.set_read_only(true);
-    let reader = SqliteStore::open_with(&file, SqliteOptions::new().read_only(true)).unwrap();
+    let reader = SqliteStore::open_with(&file, crate::keyed::options().read_only(true)).unwrap();
     assert_eq!(
         search(&reader, &SearchQuery::new("prompt"))
             .unwrap()
@@ -170,14 +170,14 @@ fn a_store_that_only_reads_notices_that_somebody_writes_after_all() {
     assert_whole(&reader, "read only");
     shim.set_read_only(false);
     let before = state(&reader);
-    let writer = SqliteStore::open(&file).unwrap();
+    let writer = crate::keyed::open(&file).unwrap();
     // Nothing has changed yet.
     assert!(state(&reader) == before);
     append(&writer, 1).unwrap();
     assert!(matches!(reader.query("SELECT 1"), Err(StoreError::Moved)));
     drop(writer);
     assert!(matches!(reader.query("SELECT 1"), Err(StoreError::Moved)));
-    let reader = SqliteStore::open_with(&file, SqliteOptions::new().read_only(true)).unwrap();
+    let reader = SqliteStore::open_with(&file, crate::keyed::options().read_only(true)).unwrap();
     assert!(state(&reader) != before);
 }
 
@@ -188,7 +188,7 @@ fn is_moved<T: std::fmt::Debug>(done: Result<T, StoreError>, case: &str) {
 /// Does something to the files of an open store; then nothing may be written to nowhere.
 fn moved(case: &str, harm: fn(&Path), mend: fn(&Path)) {
     let (folder, file) = place();
-    let store = SqliteStore::open(&file).unwrap();
+    let store = crate::keyed::open(&file).unwrap();
     append(&store, 1).unwrap();
     let before = state(&store);
     let files = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
@@ -202,7 +202,7 @@ fn moved(case: &str, harm: fn(&Path), mend: fn(&Path)) {
     append(&store, 2).unwrap();
     assert_whole(&store, case);
     drop(store);
-    let store = SqliteStore::open(&file).unwrap();
+    let store = crate::keyed::open(&file).unwrap();
     assert!(state(&store) != before, "{case}");
     assert_whole(&store, case);
     drop(folder);
@@ -253,7 +253,7 @@ fn a_store_stays_where_it_is_when_the_process_goes_elsewhere() {
     };
     std::env::set_current_dir(shim.folder()).unwrap();
     std::fs::write("a.db", told()).unwrap();
-    let store = SqliteStore::open("a.db").unwrap();
+    let store = crate::keyed::open("a.db").unwrap();
     std::env::set_current_dir("/").unwrap();
     append(&store, 1).unwrap();
     assert_whole(&store, "elsewhere");
@@ -275,11 +275,11 @@ fn a_name_is_a_name_whatever_it_looks_like() {
     ];
     for name in names {
         std::fs::write(name, told()).unwrap();
-        let store = SqliteStore::open(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let store = crate::keyed::open(name).unwrap_or_else(|error| panic!("{name}: {error}"));
         append(&store, 1).unwrap();
         drop(store);
         shim.set_read_only(true);
-        let store = SqliteStore::open_with(name, SqliteOptions::new().read_only(true));
+        let store = SqliteStore::open_with(name, crate::keyed::options().read_only(true));
         let store = store.unwrap_or_else(|error| panic!("{name}: {error}"));
         let turns = store.query("SELECT turns FROM v_sessions").unwrap();
         assert_eq!(turns.rows[0][0].as_str(), "8", "{name}");
@@ -292,7 +292,7 @@ fn a_name_is_a_name_whatever_it_looks_like() {
 #[test]
 fn an_import_that_may_not_make_the_file_larger_says_so_and_goes_on_later() {
     let (folder, file) = place();
-    let before = state(&SqliteStore::open(&file).unwrap());
+    let before = state(&crate::keyed::open(&file).unwrap());
     let import = |limit: u64| {
         let script = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\"");
         let mut command = Command::new("bash");
@@ -308,7 +308,7 @@ fn an_import_that_may_not_make_the_file_larger_says_so_and_goes_on_later() {
     error: the database's files cannot be read or written: disk I/O error: Error code 778: disk I/O error
     hint: check the disk and that the files may be read and written
     ");
-    let store = SqliteStore::open(&file).unwrap();
+    let store = crate::keyed::open(&file).unwrap();
     assert!(state(&store) == before);
     assert_whole(&store, "limited");
     assert!(import(1 << 20).status.success());
@@ -320,9 +320,9 @@ fn an_import_that_may_not_make_the_file_larger_says_so_and_goes_on_later() {
 fn a_store_that_waited_too_long_is_busy_and_then_usable() {
     let (_folder, file) = place();
     let patience = Duration::from_millis(60);
-    let options = || SqliteOptions::new().busy_timeout(patience);
+    let options = || crate::keyed::options().busy_timeout(patience);
     let store = SqliteStore::open_with(&file, options()).unwrap();
-    let other = rusqlite::Connection::open(&file).unwrap();
+    let other = crate::keyed::raw(&file).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let begun = Instant::now();
     assert!(matches!(append(&store, 1), Err(StoreError::Busy)));
@@ -338,9 +338,9 @@ fn a_store_that_waited_too_long_is_busy_and_then_usable() {
 #[test]
 fn what_a_watch_could_not_store_is_told_once_and_tried_again() {
     let (_folder, file) = place();
-    let options = SqliteOptions::new().busy_timeout(Duration::from_millis(20));
+    let options = crate::keyed::options().busy_timeout(Duration::from_millis(20));
     let store = SqliteStore::open_with(&file, options).unwrap();
-    let other = rusqlite::Connection::open(&file).unwrap();
+    let other = crate::keyed::raw(&file).unwrap();
     let path = fixture("openai-chat/messages.json");
     let mut watch = Watch::new(vec![path], ImportOptions::default());
     let mut look = || {
@@ -373,7 +373,7 @@ fn an_import_of_many_files_ends_where_the_disk_is_full() {
     let import = |store: &SqliteStore, paths: &[PathBuf]| {
         import_paths(store, paths, &ImportOptions::default(), &mut |_| {})
     };
-    let open = |name: &str| SqliteStore::open(shim.folder().join(name)).unwrap();
+    let open = |name: &str| crate::keyed::open(shim.folder().join(name)).unwrap();
     let first = open("first.db");
     shim.watch(calls::WRITE);
     import(&first, &paths[..1]).unwrap();
@@ -394,8 +394,8 @@ fn an_import_of_many_files_ends_where_the_disk_is_full() {
 fn an_older_file_that_somebody_writes_is_busy_and_then_opens() {
     let (_folder, file) = place();
     std::fs::write(&file, crate::commands::old()).unwrap();
-    let options = || SqliteOptions::new().busy_timeout(Duration::from_millis(60));
-    let other = rusqlite::Connection::open(&file).unwrap();
+    let options = || crate::keyed::options().busy_timeout(Duration::from_millis(60));
+    let other = crate::keyed::raw(&file).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refused = SqliteStore::open_with(&file, options());
     assert!(
@@ -416,7 +416,7 @@ fn a_clock_that_goes_back_changes_no_order_and_holds_no_lease() {
     };
     let file = shim.folder().join("a.db");
     std::fs::write(&file, told()).unwrap();
-    let store = SqliteStore::open(&file).unwrap();
+    let store = crate::keyed::open(&file).unwrap();
     const DAY: i64 = 86_400;
     for (number, clock) in [(1, 0), (2, -400 * DAY), (3, DAY), (4, -DAY)] {
         shim.set_clock(clock);
@@ -478,7 +478,7 @@ fn an_import_that_fails_leaves_nothing_that_was_not_there() {
     import();
     assert_eq!(names(), 1);
     // One that was there stays, also an empty one.
-    drop(SqliteStore::open(&file).unwrap());
+    drop(crate::keyed::open(&file).unwrap());
     let before = size(&file);
     import();
     assert_eq!(size(&file), before);
@@ -489,8 +489,8 @@ fn a_database_is_only_removed_while_it_is_empty_and_whoever_has_it_open_is_told(
     let folder = folder();
     let file = folder.path().join("a.db");
     let (maker, other) = (
-        SqliteStore::open(&file).unwrap(),
-        SqliteStore::open(&file).unwrap(),
+        crate::keyed::open(&file).unwrap(),
+        crate::keyed::open(&file).unwrap(),
     );
     assert!(maker.remove_if_empty().unwrap());
     let begin = |store: &SqliteStore| {
@@ -503,12 +503,12 @@ fn a_database_is_only_removed_while_it_is_empty_and_whoever_has_it_open_is_told(
     drop(other);
     assert_eq!(databases(folder.path()), 0);
     let (maker, other) = (
-        SqliteStore::open(&file).unwrap(),
-        SqliteStore::open(&file).unwrap(),
+        crate::keyed::open(&file).unwrap(),
+        crate::keyed::open(&file).unwrap(),
     );
     begin(&other).unwrap();
     assert!(!maker.remove_if_empty().unwrap());
     drop(other);
-    let sessions = SqliteStore::open(&file).unwrap().stats().unwrap().sessions;
+    let sessions = crate::keyed::open(&file).unwrap().stats().unwrap().sessions;
     assert_eq!(sessions, 1);
 }

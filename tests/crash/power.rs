@@ -82,7 +82,7 @@ impl Player {
     }
 
     fn store(&mut self) -> &SqliteStore {
-        let options = SqliteOptions::new().durability(self.durability);
+        let options = crate::keyed::options().durability(self.durability);
         let open = || SqliteStore::open_with(&self.file, options).unwrap();
         self.store.get_or_insert_with(open)
     }
@@ -100,7 +100,7 @@ impl Player {
     }
 
     fn checkpoint(&self, how: &str) {
-        let connection = rusqlite::Connection::open(&self.file).unwrap();
+        let connection = crate::keyed::raw(&self.file).unwrap();
         let level = match self.durability {
             Durability::Full => "FULL",
             Durability::Normal => "NORMAL",
@@ -212,7 +212,7 @@ impl Loss<'_> {
 
     fn check_database(&self, file: &Path) {
         let store =
-            SqliteStore::open(file).unwrap_or_else(|error| panic!("{}: {error:?}", self.told));
+            crate::keyed::open(file).unwrap_or_else(|error| panic!("{}: {error:?}", self.told));
         assert_whole(&store, &self.told);
         let now = state(&store);
         // The step that was cut off may be there, too.
@@ -241,7 +241,7 @@ impl Loss<'_> {
             assert!(self.acknowledged <= at, "{}: no copy", self.told);
             return;
         }
-        let copy = SqliteStore::open(copy).unwrap();
+        let copy = crate::keyed::open(copy).unwrap();
         assert_whole(&copy, &self.told);
         assert!(state(&copy) == self.states[at], "{}", self.told);
     }
@@ -287,6 +287,9 @@ fn lose_power(durability: Durability) {
         "{durability:?}: {moments} moments, {losses} losses, {:?}",
         begun.elapsed()
     );
+    let kind = format!("power loss, `Durability::{durability:?}`");
+    let command = "LOOPSTORE_LOSSES=2000 cargo test --test crash";
+    crate::proof::tally(&kind, losses, command);
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub fn tell<'a>(store: &'a SqliteStore, id: &str) -> History<'a> {
 pub fn bytes_of(make: impl FnOnce(&SqliteStore)) -> Vec<u8> {
     let folder = folder();
     let file = folder.path().join("a.db");
-    let store = SqliteStore::open(&file).unwrap();
+    let store = crate::keyed::open(&file).unwrap();
     make(&store);
     drop(store);
     std::fs::read(file).unwrap()

@@ -6,6 +6,10 @@
 
 #[path = "../histories/mod.rs"]
 mod histories;
+#[path = "../keyed/mod.rs"]
+mod keyed;
+#[path = "../proof/mod.rs"]
+mod proof;
 mod worker;
 
 use std::io::Read;
@@ -66,6 +70,8 @@ fn what_many_were_told_is_stored_is_there_and_nobody_is_refused() {
     let mut took: Vec<u64> = workers.into_iter().flat_map(finish).collect();
     took.sort_unstable();
     assert!(took.len() > PROCESSES, "{took:?}");
+    let command = "LOOPSTORE_LOAD_SECONDS=600 cargo test --test crowd";
+    proof::tally("turn appended in a crowd", took.len() as u64, command);
     let at = |share: usize| Duration::from_micros(took[(took.len() - 1) * share / 100]);
     let length = std::fs::metadata(&log).map_or(0, |log| log.len());
     println!(
@@ -79,6 +85,54 @@ fn what_many_were_told_is_stored_is_there_and_nobody_is_refused() {
     let report = verify(&store).unwrap();
     assert!(report.ok, "{:#?}", report.problems);
     assert!(report.index.is_empty(), "{:?}", report.index);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_commit_that_is_acknowledged_and_not_made_is_found_out() {
+    let test = "what_many_were_told_is_stored_is_there_and_nobody_is_refused";
+    proof::catches(test, "lost-write", &[], "panicked");
+}
+
+/// The longest that one of four processes may wait for its turn to write, where all of them write all
+/// the time. In line it is a sixth of this; without a line it is two to ten times this.
+const PATIENCE: Duration = Duration::from_millis(120);
+
+/// Lets four processes write at once, and returns how long the longest append took.
+fn longest_of_four(file: &Path) -> Duration {
+    let start = |number: usize| {
+        let test = "worker::a_process_that_only_writes";
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env("LOOPSTORE_CROWD", file)
+            .env("LOOPSTORE_CROWD_NUMBER", number.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let writers: Vec<Child> = (0..4).map(start).collect();
+    let took = writers.into_iter().flat_map(finish);
+    Duration::from_micros(took.max().unwrap())
+}
+
+#[test]
+fn nobody_waits_long_while_four_write_all_the_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let round = |number: u32| {
+        let file = folder.path().join(format!("four-{number}.db"));
+        drop(open(&file));
+        longest_of_four(&file)
+    };
+    // A machine that is busy with something else may be slow now and then.
+    let longest = (0..4).map(round).find(|longest| *longest < PATIENCE);
+    assert!(longest.is_some(), "four times longer than {PATIENCE:?}");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn writers_that_do_not_queue_are_found_out() {
+    let test = "nobody_waits_long_while_four_write_all_the_time";
+    proof::catches(test, "unfair-queue", &[], "panicked at tests/crowd/main.rs");
 }
 
 /// A reader that stays holds the log; once it is gone the log is short again.

@@ -38,6 +38,24 @@ fn a_worker_process() {
     assert!(files < MOST_FILES, "{files} open files");
 }
 
+#[test]
+fn a_process_that_only_writes() {
+    let Some(file) = std::env::var_os("LOOPSTORE_CROWD") else {
+        return;
+    };
+    let number = std::env::var("LOOPSTORE_CROWD_NUMBER").unwrap();
+    let store = open(Path::new(&file));
+    let mut member = Member::new(&store, Path::new(&file), number.parse().unwrap());
+    let end = Instant::now() + Duration::from_millis(600);
+    while Instant::now() < end {
+        member.append();
+    }
+    member.check();
+    for took in member.took {
+        println!("\ntook {}", took.as_micros());
+    }
+}
+
 /// The most memory that this process ever had, in KiB.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

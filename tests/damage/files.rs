@@ -6,7 +6,7 @@ use std::path::Path;
 
 use loopstore::export::WholeFile;
 use loopstore::import::{ImportOptions, import_paths};
-use loopstore::{OpenError, SqliteOptions, SqliteStore};
+use loopstore::{OpenError, SqliteStore};
 
 use crate::histories::{Random, open};
 use crate::stage::{beside, tell};
@@ -45,7 +45,7 @@ fn neither_opening_nor_importing_drops_the_locks_of_an_open_store() {
     let before = (locks(&file), locks(&shm));
     assert!(before.0 > 0 && before.1 > 0, "{before:?}");
 
-    drop(SqliteStore::open(&file).unwrap());
+    drop(crate::keyed::open(&file).unwrap());
     assert_eq!((locks(&file), locks(&shm)), before, "a second store");
 
     let line = r#"{"messages":[{"role":"user","content":"hello"}]}"#;
@@ -83,13 +83,13 @@ fn a_link_in_place_of_the_database_is_not_followed() {
     drop(open(&real));
     let link = folder.path().join("loopstore.db");
     symlink(&real, &link).unwrap();
-    let Err(OpenError::Link { path, to }) = SqliteStore::open(&link) else {
+    let Err(OpenError::Link { path, to }) = crate::keyed::open(&link) else {
         panic!("it was opened");
     };
     assert_eq!(path, link);
     assert_eq!(to, real.canonicalize().unwrap());
 
-    let options = SqliteOptions::new().follow_links(true);
+    let options = crate::keyed::options().follow_links(true);
     let store = SqliteStore::open_with(&link, options).unwrap();
     assert!(beside(&real, "-wal").exists());
     assert!(!beside(&link, "-wal").exists());
@@ -99,7 +99,7 @@ fn a_link_in_place_of_the_database_is_not_followed() {
     let nowhere = folder.path().join("nowhere.db");
     symlink(folder.path().join("none.db"), &nowhere).unwrap();
     for follow in [false, true] {
-        let options = SqliteOptions::new().follow_links(follow);
+        let options = crate::keyed::options().follow_links(follow);
         let opened = SqliteStore::open_with(&nowhere, options);
         assert!(matches!(opened, Err(OpenError::Missing { .. })));
         assert!(!folder.path().join("none.db").exists());
@@ -107,7 +107,7 @@ fn a_link_in_place_of_the_database_is_not_followed() {
     // A link among the folders above is a place like any other.
     let way = folder.path().join("way");
     symlink(folder.path(), &way).unwrap();
-    SqliteStore::open(way.join("real.db")).unwrap();
+    crate::keyed::open(way.join("real.db")).unwrap();
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn nobody_else_may_read_what_is_written() {
         folder.path().join("export.jsonl"),
     );
     loopstore::backup::backup(&store, &backup, false, &mut |_, _| {}).unwrap();
-    loopstore::salvage::salvage(&file, &salvaged, false).unwrap();
+    loopstore::salvage::salvage(&file, None, &salvaged, false).unwrap();
     WholeFile::create(&export).unwrap().finish().unwrap();
     let mut seen = Vec::new();
     for entry in std::fs::read_dir(folder.path()).unwrap() {

@@ -4,7 +4,11 @@
 mod files;
 #[path = "../histories/mod.rs"]
 mod histories;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod pages;
+#[path = "../proof/mod.rs"]
+mod proof;
 mod reading;
 mod salvaging;
 mod stage;

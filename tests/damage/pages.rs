@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use loopstore::OpenError;
 use loopstore::inspect::verify;
 use loopstore::salvage::salvage;
-use loopstore::{OpenError, SqliteStore};
 
 use crate::histories::{Random, open};
 use crate::reading::{Answers, answers, read, wrong};
 use crate::stage::{Stage, beside, tell};
 
 const PAGE: usize = 512;
+
+/// How the harness is run at length.
+const FLIPS: &str = "LOOPSTORE_FLIPS=300 cargo test --test damage";
 
 /// How often each kind of damage is done to each kind of page.
 fn times() -> u64 {
@@ -54,7 +57,7 @@ fn check(stage: &Stage, bytes: &[u8], right: &Answers, what: &str) {
 fn check_file(stage: &Stage, path: &Path, right: &[&Answers], what: &str) {
     // Before anything is opened for writing: a salvage reads the file as it is.
     let to = stage.folder.path().join("salvaged.db");
-    match salvage(path, &to, true) {
+    match salvage(path, None, &to, true) {
         Ok(report) => {
             let found = verify(&open(&to)).unwrap();
             assert!(found.ok, "{what}: {:#?}", found.problems);
@@ -87,6 +90,7 @@ fn a_damaged_page_is_an_error_or_named() {
     assert!(right.values().all(Result::is_ok), "{right:#?}");
     let whole = std::fs::read(&stage.file).unwrap();
     let kinds = kinds(&whole);
+    let mut trials = 0;
     for kind in [
         "header",
         "free",
@@ -119,8 +123,39 @@ fn a_damaged_page_is_an_error_or_named() {
             swapped[at..at + PAGE].copy_from_slice(&whole[other * PAGE..(other + 1) * PAGE]);
             swapped[other * PAGE..(other + 1) * PAGE].copy_from_slice(&whole[at..at + PAGE]);
             check(&stage, &swapped, &right, &named("swapped"));
+            trials += 3;
         }
     }
+    crate::proof::tally("page flipped, emptied or swapped", trials, FLIPS);
+}
+
+/// What fits everything around it but its digest.
+#[test]
+fn a_letter_that_changed_is_named() {
+    let stage = Stage::new();
+    let right = answers(&open(&stage.file));
+    let whole = std::fs::read(&stage.file).unwrap();
+    let text = b"please look at the kite number";
+    let places: Vec<usize> = (0..whole.len() - text.len())
+        .filter(|at| whole[*at..].starts_with(text))
+        .collect();
+    assert!(places.len() > 20, "{places:?}");
+    for seed in 0..times() {
+        let mut random = Random::new(seed);
+        let at = places[random.below(places.len() as u64) as usize];
+        let at = at + random.below(6) as usize;
+        let mut changed = whole.clone();
+        changed[at] ^= 1;
+        check(&stage, &changed, &right, &format!("a letter at {at}"));
+    }
+    crate::proof::tally("letter of a text changed", times(), FLIPS);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_digest_that_nobody_compares_is_found_out() {
+    let test = "pages::a_letter_that_changed_is_named";
+    crate::proof::catches(test, "unchecked-digest", &[], "`verify` finds nothing");
 }
 
 #[test]
@@ -199,7 +234,7 @@ fn a_log_of_something_else_is_not_believed() {
     let theirs = answers(&store);
     drop(store);
     let later = std::fs::read(&other).unwrap();
-    let grown = answers(&SqliteStore::open(&other).unwrap());
+    let grown = answers(&crate::keyed::open(&other).unwrap());
     for (what, bytes) in [("of a copy", &whole), ("old", &later)] {
         let path = stage.put("damaged.db", bytes);
         std::fs::write(beside(&path, "-wal"), &log).unwrap();

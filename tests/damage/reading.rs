@@ -28,7 +28,7 @@ pub struct Found {
 
 pub fn read(path: &Path) -> Found {
     let begun = Instant::now();
-    let store = match SqliteStore::open(path) {
+    let store = match crate::keyed::open(path) {
         Ok(store) => store,
         Err(error) => {
             return Found {
@@ -107,6 +107,7 @@ fn of_session(store: &SqliteStore, session: &str, answers: &mut Answers) {
 }
 
 /// Returns the commands that gave another answer than the right one, and no error.
+#[allow(dead_code)]
 pub fn wrong(right: &Answers, found: &Answers) -> Vec<String> {
     let differs = |(name, answer): &(&String, &Result<String, String>)| {
         answer.is_ok() && right.get(*name) != Some(*answer)

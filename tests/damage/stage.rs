@@ -77,7 +77,7 @@ pub fn tell(store: &SqliteStore, session: &str, random: &mut Random) {
 
 /// Writes the file anew with small pages, so that each tree has inner pages, and leaves free ones.
 fn make_small(file: &Path) {
-    let connection = rusqlite::Connection::open(file).unwrap();
+    let connection = crate::keyed::raw(file).unwrap();
     connection
         .execute_batch(
             "PRAGMA journal_mode = delete; PRAGMA page_size = 512; VACUUM;

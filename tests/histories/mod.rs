@@ -10,7 +10,7 @@ use loopstore::orchestrate::FlipRequest;
 use loopstore::store::append::{self, NewMessage};
 use loopstore::store::{self, session};
 use loopstore::{
-    CompactRequest, Durability, HeuristicTokenCounter, SessionStore, SqliteOptions, SqliteStore,
+    CompactRequest, Durability, HeuristicTokenCounter, SessionStore, SqliteStore,
     compact_session_loops,
 };
 
@@ -40,7 +40,7 @@ impl Random {
 
 /// Opens a file that need not survive a power loss.
 pub fn open(path: &Path) -> SqliteStore {
-    let options = SqliteOptions::new().durability(Durability::Normal);
+    let options = crate::keyed::options().durability(Durability::Normal);
     SqliteStore::open_with(path, options).unwrap()
 }
 

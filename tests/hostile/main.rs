@@ -5,14 +5,35 @@
 
 #[path = "../histories/mod.rs"]
 mod histories;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod mutate;
+#[path = "../proof/mod.rs"]
+mod proof;
+#[path = "../damage/reading.rs"]
+mod reading;
+mod rows;
+mod terminal;
 mod transcripts;
 mod words;
 
 use std::time::{Duration, Instant};
 
+use peak_alloc::PeakAlloc;
+
 /// Longer than this no input may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Counts the memory of this program, but for that of SQLite.
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+/// More memory than this no input may take, beside that of the other tests of this program: the largest
+/// texts have 70 KB, and a database 3 MB at a place.
+const MOST_MEMORY: usize = 256 << 20;
+
+/// How the harness is run at length.
+const INPUTS: &str = "LOOPSTORE_INPUTS=10000000 cargo test --test hostile";
 
 /// How many inputs are tried of each kind.
 fn inputs(by_default: u64) -> u64 {
@@ -29,6 +50,7 @@ struct Tried {
 impl Tried {
     fn new(name: String) -> Self {
         let begun = Instant::now();
+        MEMORY.reset_peak_usage();
         Self { name, begun }
     }
 }
@@ -41,5 +63,7 @@ impl Drop for Tried {
         }
         let took = self.begun.elapsed();
         assert!(took < PATIENCE, "{} took {took:?}", self.name);
+        let most = MEMORY.peak_usage();
+        assert!(most < MOST_MEMORY, "{} took {most} bytes", self.name);
     }
 }

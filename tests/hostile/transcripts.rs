@@ -35,6 +35,7 @@ const FILES_PER_STORE: u64 = 60;
 
 #[test]
 fn mutated_transcripts_are_imported_or_refused() {
+    crate::proof::build_in();
     let fixtures: Vec<(PathBuf, Vec<u8>)> = fixtures()
         .into_iter()
         .map(|path| (path.clone(), std::fs::read(path).unwrap()))
@@ -55,6 +56,14 @@ fn mutated_transcripts_are_imported_or_refused() {
         assert!(report.ok, "batch {batch}: {:#?}", report.problems);
     }
     assert!(came_in > wanted / 10, "{came_in}: the test tests nothing");
+    crate::proof::tally("mutated transcript", wanted, crate::INPUTS);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_panic_is_found_out() {
+    let test = "transcripts::mutated_transcripts_are_imported_or_refused";
+    crate::proof::catches(test, "panic", &[], "a fault that is built in");
 }
 
 /// Imports bytes with the importer that takes them for its own; each other one may be forced on them

@@ -106,6 +106,7 @@ fn any_query_finds_something_or_is_refused() {
         Ok(())
     });
     tried.unwrap();
+    crate::proof::tally("search query", inputs(150), crate::INPUTS);
 }
 
 #[test]
@@ -134,13 +135,14 @@ fn any_json_of_the_model_is_read_or_refused() {
         );
     }
     assert!(read > 100, "{read}: the test tests nothing");
+    crate::proof::tally("mutated JSON of the model", inputs(1500), crate::INPUTS);
 }
 
 /// Languages that only the command line speaks: each word is taken, refused or not found.
 #[test]
 fn no_word_on_the_command_line_ends_it_in_a_panic() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(folder.path().join("loopstore.db")).unwrap();
+    let store = crate::keyed::open(folder.path().join("loopstore.db")).unwrap();
     let mut history = History::new(&store, "s");
     (0..8).for_each(|_| history.step(&mut Random::new(4)));
     drop(store);

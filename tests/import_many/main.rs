@@ -1,13 +1,15 @@
 //! Many files at once: the next ones are read while the writer is at work on one, and nobody may be
 //! able to tell.
 
+#[path = "../keyed/mod.rs"]
+mod keyed;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::store::{read, source};
 use loopstore::{SessionId, SqliteStore};
-use rusqlite::Connection;
 use rusqlite::types::Value;
 use serde_json::json;
 
@@ -26,7 +28,7 @@ const ROWS: [&str; 6] = [
 ];
 
 fn rows(db: &Path) -> Vec<Vec<Value>> {
-    let connection = Connection::open(db).unwrap();
+    let connection = crate::keyed::raw(db).unwrap();
     let mut all = Vec::new();
     for sql in ROWS {
         let mut statement = connection.prepare(sql).unwrap();
@@ -111,8 +113,8 @@ fn many_files_come_in_as_if_they_came_one_by_one() {
     let files = files(&transcripts);
     let (one, all) = (folder.path().join("one.db"), folder.path().join("all.db"));
     let (by_one, at_once) = (
-        SqliteStore::open(&one).unwrap(),
-        SqliteStore::open(&all).unwrap(),
+        crate::keyed::open(&one).unwrap(),
+        crate::keyed::open(&all).unwrap(),
     );
     let mut told = ImportReport::default();
     for file in &files {
@@ -165,7 +167,7 @@ fn kept(store: &SqliteStore, session: &str) -> Vec<u8> {
 #[test]
 fn a_file_of_many_parts_is_kept_byte_for_byte_and_so_is_what_it_grows_by() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(folder.path().join("a.db")).unwrap();
+    let store = crate::keyed::open(folder.path().join("a.db")).unwrap();
     let mut text = transcript("long", 60, 80_000);
     assert!(text.len() > 4 << 20);
     let path = write(folder.path(), "long.jsonl", &text);

@@ -3,6 +3,8 @@
 
 #[path = "../histories/mod.rs"]
 mod histories;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

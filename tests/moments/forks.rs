@@ -10,7 +10,7 @@ use crate::histories::{History, answer, loop_id, open, user};
 
 /// Returns every table with the number of its rows.
 fn tables(store: &SqliteStore) -> Vec<(String, i64)> {
-    let connection = rusqlite::Connection::open(store.path().unwrap()).unwrap();
+    let connection = crate::keyed::raw(store.path().unwrap()).unwrap();
     let mut names = connection
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
         .unwrap();

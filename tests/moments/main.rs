@@ -6,3 +6,5 @@ mod forks;
 #[path = "../histories/mod.rs"]
 mod histories;
 mod in_flight;
+#[path = "../keyed/mod.rs"]
+mod keyed;

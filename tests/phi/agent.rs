@@ -200,7 +200,7 @@ fn an_agent_is_recorded_compacted_dropped_and_resumed() {
             1 + 3 + 2 + 1,
             "prompt, three calls and results, answer"
         );
-        let verified = inspect::verify(&SqliteStore::open(&path).unwrap()).unwrap();
+        let verified = inspect::verify(&crate::keyed::open(&path).unwrap()).unwrap();
         assert!(verified.ok, "{:?}", verified.problems);
     });
 }

@@ -125,13 +125,13 @@ fn what_another_log_wrote_is_not_overwritten() {
 fn a_locked_database_is_told_and_written_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.db");
-    let options = SqliteOptions::new().busy_timeout(std::time::Duration::from_millis(20));
+    let options = crate::keyed::options().busy_timeout(std::time::Duration::from_millis(20));
     let store = AsyncStore::new(SqliteStore::open_with(&path, options).unwrap());
     runtime().block_on(async {
         let log = PhiEventLog::new(store);
         log.append("s", event(1)).await.unwrap();
         log.flush("s").await.unwrap();
-        let other = rusqlite::Connection::open(&path).unwrap();
+        let other = crate::keyed::raw(&path).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         log.append("s", event(2)).await.unwrap();
         log.append("s", event(3)).await.unwrap();

@@ -4,6 +4,8 @@ mod agent;
 mod defects;
 mod differential;
 mod event_log;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod sessions;
 mod stage;
 mod strategies;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use loopstore::{AsyncStore, Durability, SqliteOptions, SqliteStore};
+use loopstore::{AsyncStore, Durability, SqliteStore};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
@@ -17,7 +17,7 @@ pub fn in_memory() -> AsyncStore {
 
 /// Opens a file that need not survive a power loss.
 pub fn open(path: &Path) -> AsyncStore {
-    let options = SqliteOptions::new().durability(Durability::Normal);
+    let options = crate::keyed::options().durability(Durability::Normal);
     AsyncStore::new(SqliteStore::open_with(path, options).unwrap())
 }
 

@@ -8,6 +8,8 @@ mod failover;
 mod guarded;
 #[path = "../histories/mod.rs"]
 mod histories;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod random;
 mod refusals;
 mod server;

@@ -187,7 +187,7 @@ fn a_driver_process() {
         return;
     };
     let name = std::env::var("LOOPSTORE_LOOP").unwrap();
-    let store = SqliteStore::open(file).unwrap();
+    let store = crate::keyed::open(file).unwrap();
     let mut options = RecorderOptions::default();
     if name == "fought" {
         options.ttl = std::time::Duration::from_millis(30);
@@ -238,7 +238,7 @@ fn fight(store: &SqliteStore, options: RecorderOptions) {
 fn eight_processes_drive_eight_loops_and_two_fight_for_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agent.db");
-    let store = SqliteStore::open(&file).unwrap();
+    let store = crate::keyed::open(&file).unwrap();
     let mut first = SessionRecorder::new(&store, RecorderOptions::default());
     record_all(&mut first, vec![start("fought")]);
     first.let_go(&id("fought")).unwrap();

@@ -49,7 +49,7 @@ fn a_player_process() {
     let Some(file) = std::env::var_os("LOOPSTORE_PLAY") else {
         return;
     };
-    let store = SqliteStore::open(file).unwrap();
+    let store = crate::keyed::open(file).unwrap();
     play(&store, &mut |line| {
         println!("\ntold {line}");
         std::io::stdout().flush().unwrap();
@@ -90,7 +90,7 @@ fn a_killed_recorder_loses_no_turn_that_ended_and_no_call_that_started() {
         let file = folder.path().join("agent.db");
         // Steps that share no factor with the length reach every event in time.
         let heard = killed_after(&file, 1 + kill * 7 % length);
-        let store = SqliteStore::open(&file).unwrap();
+        let store = crate::keyed::open(&file).unwrap();
         check(&store, &heard);
         let request = RecoverRequest {
             all: true,

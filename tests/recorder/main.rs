@@ -2,6 +2,8 @@
 
 mod drivers;
 mod events;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod killed;
 mod links;
 mod model;

@@ -6,6 +6,8 @@ mod histories;
 mod commands;
 mod erasing;
 mod incoming;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod killed;
 mod pruning;
 mod redacting;

@@ -5,6 +5,8 @@ mod browser;
 mod commands;
 mod figures;
 mod hostile;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod page;
 mod shown;
 mod size;

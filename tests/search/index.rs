@@ -9,8 +9,7 @@ use loopstore::search::{SearchError, SearchQuery, index, rebuild_index, search};
 use loopstore::store::append::{self, NewMessage};
 use loopstore::store::index::{remove_loop, remove_session};
 use loopstore::store::{self, SessionStore};
-use loopstore::{Durability, HeuristicTokenCounter, SqliteOptions, SqliteStore, StoreError};
-use rusqlite::Connection;
+use loopstore::{Durability, HeuristicTokenCounter, SqliteStore, StoreError};
 
 use crate::found;
 use crate::histories::{History, answer, open, user};
@@ -71,7 +70,7 @@ fn recording_does_not_touch_the_index() {
     assert_eq!(indexed(&store), (0, 2));
     assert_eq!(found(&store, "kite"), ["loop-0:0"]);
     let tables = || {
-        let connection = Connection::open(&file).unwrap();
+        let connection = crate::keyed::raw(&file).unwrap();
         let sum = |table: &str| -> (i64, i64) {
             let sql = format!("SELECT count(*), coalesce(sum(length(block)), 0) FROM {table}");
             connection
@@ -141,7 +140,7 @@ fn erased_content_is_not_found_even_if_its_words_were_left_behind() {
         vec![user("a secret kite", 0), answer("a plain kite", &[], 0)],
     );
     assert_eq!(found(&store, "secret"), ["loop-0:0"]);
-    let shell = Connection::open(&file).unwrap();
+    let shell = crate::keyed::raw(&file).unwrap();
     let maintain = "INSERT INTO maintenance (session, kind, opened_at, detail)
         SELECT key, 'redact', '2026-01-01', '' FROM sessions";
     shell.execute(maintain, []).unwrap();
@@ -173,7 +172,8 @@ fn a_store_that_cannot_be_written_finds_the_same() {
     let (_folder, file) = in_folder();
     let store = open(&file);
     let history = History::new(&store, "s");
-    let read_only = || SqliteStore::open_with(&file, SqliteOptions::new().read_only(true)).unwrap();
+    let read_only =
+        || SqliteStore::open_with(&file, crate::keyed::options().read_only(true)).unwrap();
     let go_on = |turns: std::ops::Range<u32>| {
         for turn in turns {
             let text = ["a kite", "two kites", "red kite kite", "none"][turn as usize % 4];
@@ -235,7 +235,7 @@ fn others_record_while_an_index_catches_up() {
         .map(|turn| user(&format!("kite {turn} ").repeat(9), turn))
         .collect();
     history.append(0, many);
-    let impatient = SqliteOptions::new()
+    let impatient = crate::keyed::options()
         .durability(Durability::Normal)
         .busy_timeout(std::time::Duration::from_secs(2));
     let other = SqliteStore::open_with(&file, impatient).unwrap();
@@ -298,7 +298,7 @@ fn damaged(file: &Path, how: &str, calls: &[&str]) -> SqliteStore {
     history.append(0, vec![user("a draft", 1), answer("so", calls, 1)]);
     assert_eq!(found(&store, "kite"), ["loop-0:0"]);
     drop(store);
-    Connection::open(file).unwrap().execute_batch(how).unwrap();
+    crate::keyed::raw(file).unwrap().execute_batch(how).unwrap();
     open(file)
 }
 
@@ -339,6 +339,9 @@ fn a_damaged_index_keeps_nobody_from_recording() {
 
 #[test]
 fn a_plain_shell_can_read_a_file_with_an_index() {
+    if crate::keyed::leaves_out("a_plain_shell_can_read_a_file_with_an_index") {
+        return;
+    }
     let (_folder, file) = in_folder();
     let store = open(&file);
     let history = History::new(&store, "s");

@@ -5,6 +5,8 @@ mod histories;
 
 mod finding;
 mod index;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod random;
 mod reference;
 

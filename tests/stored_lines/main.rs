@@ -5,6 +5,8 @@ mod histories;
 
 mod bad;
 mod growth;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod recorded;
 mod same;
 mod stage;

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "http")]
 mod http;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod stage;
 
 use std::sync::{Arc, Mutex};

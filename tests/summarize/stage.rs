@@ -107,7 +107,7 @@ pub fn turns_in(store: &SqliteStore, in_loop: LoopKey, count: u32) {
 }
 
 pub fn open(path: &std::path::Path) -> SqliteStore {
-    let options = SqliteOptions::new().durability(Durability::Normal);
+    let options = crate::keyed::options().durability(Durability::Normal);
     SqliteStore::open_with(path, options).unwrap()
 }
 

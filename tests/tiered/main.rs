@@ -2,6 +2,8 @@
 //! that they come from.
 
 mod histories;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod origin;
 
 use loopstore::compaction::{

@@ -8,6 +8,8 @@ mod copilot;
 mod damaged;
 mod formats;
 mod gemini;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod pi;
 mod real;
 mod recorder;

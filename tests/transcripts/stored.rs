@@ -160,7 +160,7 @@ fn a_file_that_grows_line_by_line_stays_sound() {
 fn the_file_itself_comes_out_byte_for_byte() {
     for (format, path) in fixtures() {
         let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(folder.path().join("a.db")).unwrap();
+        let store = crate::keyed::open(folder.path().join("a.db")).unwrap();
         let paths = [path.clone().into()];
         let options = ImportOptions::default();
         let report = import_paths(&store, &paths, &options, &mut |_| {}).unwrap();

@@ -7,6 +7,8 @@ mod check;
 mod faulty;
 #[path = "../histories/mod.rs"]
 mod histories;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod messages;
 mod sessions;
 mod strategies;

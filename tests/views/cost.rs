@@ -1,6 +1,6 @@
 //! What a query over the views costs: steps of SQLite's machine, and the plans behind them.
 
-use rusqlite::{Connection, StatementStatus};
+use rusqlite::StatementStatus;
 
 use loopstore::store::BlockKind;
 
@@ -8,7 +8,7 @@ use crate::stage::{BlockOf, Stage};
 
 /// Returns the rows of a query and the steps that it took.
 fn steps(stage: &Stage, sql: &str) -> (usize, i64) {
-    let connection = Connection::open(&stage.path).unwrap();
+    let connection = crate::keyed::raw(&stage.path).unwrap();
     let mut statement = connection.prepare(sql).unwrap();
     let mut rows = statement.query([]).unwrap();
     let mut count = 0;

@@ -2,6 +2,8 @@
 
 mod content;
 mod cost;
+#[path = "../keyed/mod.rs"]
+mod keyed;
 mod overlays;
 mod random;
 mod stage;

@@ -11,7 +11,7 @@ use loopstore::store::{
 };
 use loopstore::{
     AgentMessage, Durability, HeuristicTokenCounter, LoopId, LoopRecord, LoopStatus, Session,
-    SessionId, SqliteOptions, SqliteStore, Time,
+    SessionId, SqliteStore, Time,
 };
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ impl Stage {
     pub fn new(session_id: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("views.db");
-        let options = SqliteOptions::new().durability(Durability::Normal);
+        let options = crate::keyed::options().durability(Durability::Normal);
         let store = SqliteStore::open_with(&path, options).unwrap();
         let mut head = Session::new(SessionId::new(session_id).unwrap(), "agent");
         head.created_at = time("2026-01-01T00:00:00Z");
@@ -152,7 +152,7 @@ impl Stage {
 
     /// Changes rows behind the store's back, as maintenance does.
     pub fn maintain(&self, sql: &str) {
-        let connection = rusqlite::Connection::open(&self.path).unwrap();
+        let connection = crate::keyed::raw(&self.path).unwrap();
         connection
             .execute_batch(&format!(
                 "INSERT INTO maintenance (session, kind, opened_at, detail)

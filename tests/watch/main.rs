@@ -1,13 +1,15 @@
 //! `import --watch` as a process of its own: what grows comes in, until it is told to stop.
 #![cfg(all(feature = "cli", unix))]
 
+#[path = "../keyed/mod.rs"]
+mod keyed;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use loopstore::SqliteStore;
 use serde_json::Value;
 
 /// A program that watches the folder `logs`.
@@ -103,7 +105,7 @@ fn answer(uuid: &str, parent: &str, text: &str) -> String {
 }
 
 fn texts(folder: &tempfile::TempDir) -> String {
-    let store = SqliteStore::open(folder.path().join("loopstore.db")).unwrap();
+    let store = crate::keyed::open(folder.path().join("loopstore.db")).unwrap();
     let rows = store
         .query("SELECT session_id, text FROM v_messages ORDER BY 1, seq")
         .unwrap()

@@ -5,7 +5,9 @@ use std::path::Path;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
-use super::{SqliteStore, from_sqlite};
+use super::encryption::unlock;
+use super::schema::connect;
+use super::{SqliteStore, from_open, from_sqlite};
 use crate::store::error::{StoreError, StoreResult};
 
 /// How many pages are copied between two reports.
@@ -27,6 +29,7 @@ impl SqliteStore {
                 .query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
                 .map_err(from_sqlite)?;
             let mut copy = Connection::open(to).map_err(from_sqlite)?;
+            unlock(&copy, self.options.key.as_ref()).map_err(from_open)?;
             copy_pages(connection, &mut copy, progress)?;
             copy.close().map_err(|(_, error)| from_sqlite(error))
         })
@@ -38,6 +41,9 @@ impl SqliteStore {
     /// # Errors
     /// As [`SqliteStore::copy_to`].
     pub fn vacuum_into(&self, to: &Path) -> StoreResult<()> {
+        if self.options.key.is_some() {
+            return self.copy_and_vacuum(to);
+        }
         let to = to.to_str().ok_or_else(|| {
             StoreError::Invalid(format!(
                 "{} is not UTF-8, which this copy takes",
@@ -55,6 +61,17 @@ impl SqliteStore {
             may_write(!was).map_err(from_sqlite)?;
             copied.map(|_| ()).map_err(from_sqlite)
         })
+    }
+
+    /// Copies all pages and then rewrites the copy: of an encrypted database `VACUUM INTO` takes over
+    /// the key, but not the size of the pages.
+    fn copy_and_vacuum(&self, to: &Path) -> StoreResult<()> {
+        self.copy_to(to, &mut |_, _| ())?;
+        let options = self.options.clone().read_only(false);
+        let copy = connect(to, &options).map_err(from_open)?;
+        copy.execute_batch("PRAGMA temp_store = memory; VACUUM")
+            .map_err(from_sqlite)?;
+        copy.close().map_err(|(_, error)| from_sqlite(error))
     }
 }
 

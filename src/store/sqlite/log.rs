@@ -23,15 +23,21 @@ const WORTH_MOVING: u32 = 1_000;
 pub(super) const LONG_BYTES: u32 = 32 << 20;
 /// … and of how many pages.
 const LONG: u32 = LONG_BYTES / super::schema::PAGE_BYTES;
+/// From how many pages on a writer leaves all moving to the mover: it would take seconds.
+const MANY: u32 = 4 * LONG;
 /// How long a writer waits for readers.
 const WAIT: Duration = Duration::from_millis(40);
 /// How long it lets them be after that was in vain: somebody reads for longer.
 const PAUSE: Duration = Duration::from_millis(400);
+/// How long it waits for a mover that has fallen behind. Others wait for the writer meanwhile.
+const BEHIND: Duration = Duration::from_millis(200);
 
 /// The log of one database.
 pub(super) struct Log {
     /// Pages in it after the last commit of this store.
     pages: Arc<AtomicU32>,
+    /// Pages that the mover could not move when it last tried, as somebody reads what was there before.
+    left: Arc<AtomicU32>,
     /// Held by whoever moves pages: SQLite refuses a second one at once.
     moving: Arc<Mutex<()>>,
     state: Mutex<State>,
@@ -47,21 +53,27 @@ struct State {
 impl Log {
     /// Takes the log of this writer over from SQLite.
     pub(super) fn of(writer: &mut Connection) -> rusqlite::Result<Self> {
-        let pages = Arc::new(AtomicU32::new(0));
-        let counted = Arc::clone(&pages);
-        writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            counted.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
-            Ok(())
-        }))?;
-        Ok(Self {
-            pages,
+        let log = Self {
+            pages: Arc::default(),
+            left: Arc::default(),
             moving: Arc::default(),
             state: Mutex::new(State {
                 woken_at: 0,
                 mover: None,
                 next_try: Instant::now(),
             }),
-        })
+        };
+        log.count(writer)?;
+        Ok(log)
+    }
+
+    /// Counts the pages that this writer puts into the log.
+    pub(super) fn count(&self, writer: &mut Connection) -> rusqlite::Result<()> {
+        let counted = Arc::clone(&self.pages);
+        writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
+            counted.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))
     }
 
     /// Keeps the log short; after a commit, by its writer. `timeout` is that connection's own, `open`
@@ -100,8 +112,17 @@ impl Log {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // It is being moved; but a mover that falls behind is waited for.
             Err(TryLockError::WouldBlock) if pages < 2 * LONG => return,
-            Err(TryLockError::WouldBlock) => self.alone(),
+            Err(TryLockError::WouldBlock) => match self.alone_within(BEHIND) {
+                Some(alone) => alone,
+                None => return,
+            },
         };
+        // What a long reader left behind takes seconds to move, while which nobody could write.
+        if self.left.load(Ordering::Relaxed) > MANY {
+            state.mover.iter().for_each(Mover::wake);
+            state.next_try = Instant::now() + PAUSE;
+            return;
+        }
         // The commit stands whatever comes of this: a log that stays long is moved later.
         let mut is_busy = true;
         if writer.busy_timeout(WAIT).is_ok() {
@@ -114,6 +135,19 @@ impl Log {
         }
     }
 
+    /// Does the same as [`Log::alone`], but not for longer than this.
+    fn alone_within(&self, patience: Duration) -> Option<MutexGuard<'_, ()>> {
+        let end = Instant::now() + patience;
+        loop {
+            match self.moving.try_lock() {
+                Ok(alone) => return Some(alone),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if Instant::now() >= end => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
     /// Waits until nobody else of this store moves pages, and keeps it so.
     pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
@@ -121,9 +155,9 @@ impl Log {
 
     fn mover(&self, connection: Connection) -> Option<Mover> {
         let (wake, woken) = sync_channel(1);
-        let moving = Arc::clone(&self.moving);
+        let (moving, left) = (Arc::clone(&self.moving), Arc::clone(&self.left));
         let thread = std::thread::Builder::new().name("loopstore-log".into());
-        let thread = thread.spawn(move || move_pages(&connection, &woken, &moving));
+        let thread = thread.spawn(move || move_pages(&connection, &woken, &moving, &left));
         Some(Mover {
             wake: Some(wake),
             thread: Some(thread.ok()?),
@@ -132,11 +166,18 @@ impl Log {
 }
 
 /// Moves what readers and writers allow whenever it is woken, until the other end is gone.
-fn move_pages(connection: &Connection, woken: &Receiver<()>, moving: &Mutex<()>) {
+fn move_pages(connection: &Connection, woken: &Receiver<()>, moving: &Mutex<()>, left: &AtomicU32) {
     for () in woken {
         let _alone = moving.lock().unwrap_or_else(PoisonError::into_inner);
         // What fails here fails again where the writer moves pages, or at its next commit.
-        let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        let moved = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+            let (is_busy, all, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            // Another process moves them: then it is not known how many are left.
+            Ok((!is_busy).then(|| u32::try_from(all - moved).unwrap_or(0)))
+        });
+        if let Ok(Some(now)) = moved {
+            left.store(now, Ordering::Relaxed);
+        }
     }
 }
 
@@ -260,5 +301,28 @@ mod tests {
         stage.commit(1 << 10);
         stage.commit(1 << 10);
         assert!(stage.log.pages.load(Ordering::Relaxed) < 100);
+    }
+
+    #[test]
+    fn what_a_reader_left_is_moved_by_the_mover_if_it_is_much() {
+        let stage = Stage::new();
+        (0..40).for_each(|_| stage.commit(1 << 20));
+        let pages = stage.log.pages.load(Ordering::Relaxed);
+        stage.log.left.store(u32::MAX, Ordering::Relaxed);
+        std::thread::sleep(PAUSE);
+        stage.log.state.lock().unwrap().next_try = Instant::now();
+        stage.log.pages.store(pages.max(LONG), Ordering::Relaxed);
+        let writer = &stage.writer;
+        let none = || Err::<Connection, ()>(());
+        stage.log.committed(writer, Duration::from_secs(5), none);
+        let end = Instant::now() + Duration::from_secs(10);
+        while stage.log.left.load(Ordering::Relaxed) > MANY {
+            assert!(Instant::now() < end);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(PAUSE);
+        stage.commit(1 << 10);
+        stage.commit(1 << 10);
+        assert!(stage.log.pages.load(Ordering::Relaxed) < LONG);
     }
 }

@@ -7,9 +7,11 @@
 pub(crate) mod agents;
 mod backup;
 mod driving;
+mod encryption;
 mod index;
 mod listing;
 mod log;
+mod old_format;
 mod options;
 mod place;
 mod query;
@@ -24,6 +26,7 @@ mod source;
 mod write;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, TransactionBehavior};
@@ -41,7 +44,8 @@ pub use schema::format_version;
 
 use super::error::{OpenError, StoreError, StoreResult};
 use super::scan::StoreScan;
-use super::{SessionStore, StoreRead, StoreWrite};
+use super::{Key, SessionStore, StoreRead, StoreWrite};
+use crate::broken::{self, Fault};
 use crate::tokens::TokenCounter;
 use place::Place;
 
@@ -58,6 +62,8 @@ pub struct SqliteStore {
     queue: queue::Queue,
     log: log::Log,
     writer: Mutex<Connection>,
+    /// The writer is to be opened anew.
+    is_spoiled: AtomicBool,
     readers: Mutex<Vec<Connection>>,
 }
 
@@ -98,6 +104,7 @@ impl SqliteStore {
             log: log::Log::of(&mut writer).map_err(|error| schema::opening(path, error))?,
             place: Some(place),
             writer: Mutex::new(writer),
+            is_spoiled: AtomicBool::new(false),
             readers: Mutex::default(),
         })
     }
@@ -125,6 +132,7 @@ impl SqliteStore {
             queue: queue::Queue::new(None),
             log: log.map_err(|error| schema::opening(Path::new(":memory:"), error))?,
             writer: Mutex::new(writer),
+            is_spoiled: AtomicBool::new(false),
             readers: Mutex::default(),
         })
     }
@@ -132,6 +140,11 @@ impl SqliteStore {
     /// Returns the file, `None` for a database in memory.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// Returns the key with which the file is encrypted.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.options.key.as_ref()
     }
 
     /// Runs `work` on a connection that can only read; in memory, on the writer's.
@@ -153,6 +166,9 @@ impl SqliteStore {
             None => schema::open_reader(place.file(), &self.options).map_err(from_open)?,
         };
         let result = work(&mut connection);
+        if result.as_ref().is_err_and(|error| self.spoils(error)) {
+            return result;
+        }
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if readers.len() < MAX_IDLE_READERS {
             readers.push(connection);
@@ -182,18 +198,49 @@ impl SqliteStore {
     fn transaction<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
         let _ticket = self.queue.enter(self.options.busy_timeout)?;
         let mut connection = self.lock_writer();
+        if let Some(place) = &self.place
+            && self.is_spoiled.load(Ordering::Relaxed)
+        {
+            let mut new = schema::open_again(place.file(), &self.options).map_err(from_open)?;
+            self.log.count(&mut new).map_err(from_sqlite)?;
+            *connection = new;
+            self.is_spoiled.store(false, Ordering::Relaxed);
+        }
+        let done = self.transaction_on(&mut connection, work);
+        if done.as_ref().is_err_and(|error| self.spoils(error)) {
+            self.is_spoiled.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
+    fn transaction_on<T>(
+        &self,
+        connection: &mut Connection,
+        work: impl FnOnce(&Connection) -> StoreResult<T>,
+    ) -> StoreResult<T> {
         let transaction = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(from_sqlite)?;
         self.check_place()?;
         let done = work(&transaction)?;
+        if broken::has(Fault::LostWrite) && transaction.total_changes().is_multiple_of(5) {
+            return Ok(done);
+        }
         transaction.commit().map_err(from_sqlite)?;
         if let Some(place) = &self.place {
             let open = || schema::open_reader(place.file(), &self.options);
             let timeout = self.options.busy_timeout;
-            self.log.committed(&connection, timeout, open);
+            self.log.committed(connection, timeout, open);
         }
         Ok(done)
+    }
+
+    /// Whether a connection is of no use after this error: one that could not decrypt a page, be it only
+    /// that the disk failed once, refuses everything from then on.
+    fn spoils(&self, error: &StoreError) -> bool {
+        use StoreError as E;
+        let is_of_reading = matches!(error, E::Damaged(_) | E::Io(_) | E::Other(_));
+        is_of_reading && self.options.key.is_some()
     }
 
     /// Checks that what is written would be found again.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::store::key::Key;
 use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 
 /// What is left of the last commits after a power loss.
@@ -25,6 +26,7 @@ pub struct SqliteOptions {
     pub(super) cache_kib: u32,
     pub(super) allow_network: bool,
     pub(super) follow_links: bool,
+    pub(super) key: Option<Key>,
     pub(super) counter: Arc<dyn TokenCounter>,
     /// What to do with a database that was written with another counter.
     pub(super) other_counter: OtherCounter,
@@ -54,6 +56,7 @@ impl Default for SqliteOptions {
             cache_kib: 8192,
             allow_network: false,
             follow_links: false,
+            key: None,
             counter: Arc::new(HeuristicTokenCounter),
             other_counter: OtherCounter::Refuse,
             still: false,
@@ -71,6 +74,7 @@ impl std::fmt::Debug for SqliteOptions {
             .field("cache_kib", &self.cache_kib)
             .field("allow_network", &self.allow_network)
             .field("follow_links", &self.follow_links)
+            .field("key", &self.key)
             .field("counter", &self.counter.name())
             .finish()
     }
@@ -129,6 +133,19 @@ impl SqliteOptions {
     #[must_use]
     pub fn follow_links(mut self, follow: bool) -> Self {
         self.follow_links = follow;
+        self
+    }
+
+    /// Encrypts the database with this key: a new one is made so, one that is there must have been.
+    /// Takes the feature `sqlcipher`; a database in memory has no file, and no key.
+    #[must_use]
+    pub fn key(mut self, key: Key) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    pub(crate) fn maybe_key(mut self, key: Option<&Key>) -> Self {
+        self.key = key.cloned();
         self
     }
 

@@ -1,8 +1,8 @@
 //! Opening: what the file is, its pragmas, its migrations.
 //!
-//! To change the schema, add `migrations/sqlite/V<n>__<what>.sql` (a shipped file never changes)
-//! and a case to `tests/migrations.rs` that fills the old version
-//! and reads it back.
+//! To change the schema, add `migrations/sqlite/V<n>__<what>.sql` (a shipped file never changes). If it
+//! rewrites rows, name it in [`REWRITING`]: the file is copied first. Then write the text of a file in
+//! the new format (`tests/formats`), which is upgraded by each later version.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::encryption::{opening_with, unlock};
 use super::log;
+use super::old_format::{self, REWRITING};
 use super::options::{Durability, OtherCounter, SqliteOptions};
 use super::place::{has_log, still_uri};
 use crate::store::error::{OpenError, StoreError, StoreResult};
@@ -46,7 +48,7 @@ pub(super) fn open_file(path: &Path, options: &mut SqliteOptions) -> Result<Conn
     match prepare(&mut connection, options) {
         Err(error) if options.read_only && lacks_its_log(&error) => open_still(path, options),
         prepared => {
-            prepared.map_err(|error| opening(path, error))??;
+            prepared.map_err(|error| opening_with(path, options, error))??;
             Ok(connection)
         }
     }
@@ -69,7 +71,7 @@ fn open_still(path: &Path, options: &mut SqliteOptions) -> Result<Connection, Op
     }
     options.still = true;
     let mut connection = connect(path, options)?;
-    prepare(&mut connection, options).map_err(|error| opening(path, error))??;
+    prepare(&mut connection, options).map_err(|error| opening_with(path, options, error))??;
     Ok(connection)
 }
 
@@ -83,14 +85,21 @@ pub(super) fn open_memory(options: &mut SqliteOptions) -> Result<Connection, Ope
 
 /// Opens one more connection that can only read.
 pub(super) fn open_reader(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
-    let connection = connect(path, options)?;
-    set_pragmas(&connection, options)
-        .and_then(|()| connection.pragma_update(None, "query_only", true))
-        .map_err(|error| opening(path, error))?;
+    let connection = open_again(path, options)?;
+    connection
+        .pragma_update(None, "query_only", true)
+        .map_err(|error| opening_with(path, options, error))?;
     Ok(connection)
 }
 
-fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+/// Opens one more connection to a database that was opened before.
+pub(super) fn open_again(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let connection = connect(path, options)?;
+    set_pragmas(&connection, options).map_err(|error| opening_with(path, options, error))?;
+    Ok(connection)
+}
+
+pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
     let access = if options.read_only {
         OpenFlags::SQLITE_OPEN_READ_ONLY
     } else {
@@ -110,7 +119,9 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError
         let path = std::path::absolute(path).map_err(unreached)?;
         Connection::open_with_flags(path, access)
     };
-    opened.map_err(|error| opening(path, error))
+    let connection = opened.map_err(|error| opening(path, error))?;
+    unlock(&connection, options.key.as_ref())?;
+    Ok(connection)
 }
 
 /// Looks at the place before SQLite does, and returns the real path of the file; creates it with mode
@@ -244,6 +255,15 @@ type Prepared = rusqlite::Result<Result<(), OpenError>>;
 
 /// Makes an empty file a database, brings an older format up to date, refuses a newer one.
 fn prepare(connection: &mut Connection, options: &mut SqliteOptions) -> Prepared {
+    prepare_with(connection, options, &REWRITING)
+}
+
+/// Does so; `rewriting` are the migrations before which the file is copied.
+fn prepare_with(
+    connection: &mut Connection,
+    options: &mut SqliteOptions,
+    rewriting: &[i64],
+) -> Prepared {
     set_pragmas(connection, options)?;
     let path = PathBuf::from(connection.path().unwrap_or(":memory:"));
     let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
@@ -272,6 +292,9 @@ fn prepare(connection: &mut Connection, options: &mut SqliteOptions) -> Prepared
         });
     }
     if found < format_version() {
+        if let Err(error) = old_format::keep(connection, &path, options, found, rewriting) {
+            return Ok(Err(error));
+        }
         connection.pragma_update(None, "page_size", PAGE_BYTES)?;
         // Readers do not stop the writer, nor the writer readers.
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
@@ -476,6 +499,7 @@ pub(super) fn check_still_counts_with(connection: &Connection, name: &str) -> St
     )))
 }
 
+/// Sorts an error of opening by what the caller can do.
 pub(super) fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
@@ -493,5 +517,82 @@ pub(super) fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
             path,
             cause: Box::new(error),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file in format 5 with a row.
+    fn old_file(folder: &Path) -> PathBuf {
+        let file = folder.join("old.db");
+        let mut connection = Connection::open(&file).unwrap();
+        connection
+            .pragma_update(None, "application_id", APPLICATION_ID)
+            .unwrap();
+        let to = refinery::Target::Version(5);
+        let runner = embedded::migrations::runner().set_target(to);
+        runner.run(&mut connection).unwrap();
+        let row = "INSERT INTO store_meta (name, value) VALUES ('token_counter', 'heuristic');
+            PRAGMA user_version = 5";
+        connection.execute_batch(row).unwrap();
+        file
+    }
+
+    fn upgrade(file: &Path, rewriting: &[i64]) -> Result<(), OpenError> {
+        let mut options = SqliteOptions::new();
+        let mut connection = connect(file, &options)?;
+        prepare_with(&mut connection, &mut options, rewriting)
+            .map_err(|error| opening(file, error))?
+    }
+
+    #[test]
+    fn a_file_is_copied_before_its_rows_are_rewritten_and_only_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = old_file(folder.path());
+        let copy = folder.path().join("old.db.format-5");
+        upgrade(&file, &[3, 5]).unwrap();
+        assert!(!copy.exists());
+
+        let file = old_file(
+            tempfile::tempdir_in(folder.path())
+                .unwrap()
+                .keep()
+                .as_path(),
+        );
+        let copy = super::super::place::with_end(&file, ".format-5");
+        let before = std::fs::read(&file).unwrap();
+        upgrade(&file, &[7]).unwrap();
+        let kept = Connection::open(&copy).unwrap();
+        let version = |connection: &Connection| -> i64 {
+            let read = |row: &rusqlite::Row<'_>| row.get(0);
+            connection
+                .pragma_query_value(None, "user_version", read)
+                .unwrap()
+        };
+        assert_eq!(version(&kept), 5);
+        let counter: String = kept
+            .query_row("SELECT value FROM store_meta", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(counter, "heuristic");
+        assert_eq!(version(&Connection::open(&file).unwrap()), format_version());
+        let mode = std::os::unix::fs::PermissionsExt::mode(&copy.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+        // The copy is the file as it was, and can be upgraded itself.
+        drop(kept);
+        assert_eq!(std::fs::read(&copy).unwrap().len(), before.len());
+        upgrade(&copy, &[]).unwrap();
+    }
+
+    #[test]
+    fn where_no_copy_can_be_written_nothing_is_rewritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = old_file(folder.path());
+        std::fs::create_dir(folder.path().join("old.db.format-5.part")).unwrap();
+        let before = std::fs::read(&file).unwrap();
+        let refused = upgrade(&file, &[7]).unwrap_err();
+        assert!(matches!(refused, OpenError::Other { .. }), "{refused}");
+        assert_eq!(std::fs::read(&file).unwrap(), before);
     }
 }

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::from_sqlite;
 use super::read::{Reader, StoredPart, packed};
+use crate::broken::{self, Fault};
 use crate::model::{LoopStatus, Time};
 use crate::store::codec::role_number;
 use crate::store::digest;
@@ -188,6 +189,10 @@ impl StoreWrite for Reader<'_> {
     }
 
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()> {
+        if broken::has(Fault::SplitTransaction) {
+            let split = self.connection.execute_batch("COMMIT; BEGIN IMMEDIATE");
+            split.map_err(from_sqlite)?;
+        }
         let totals = &row.totals;
         let values = params![
             row.key.0,

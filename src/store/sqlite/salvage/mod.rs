@@ -12,8 +12,10 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 pub(crate) use mend::{Mender, Removable};
 
+use super::encryption::{bear_damage, unlock};
 use super::read::Reader;
-use super::{SqliteOptions, SqliteStore, from_sqlite, index, schema};
+use super::{SqliteOptions, SqliteStore, from_open, from_sqlite, index, schema};
+use crate::store::Key;
 use crate::store::error::{OpenError, StoreError, StoreResult};
 
 /// Rows of a table that cannot be read.
@@ -46,8 +48,8 @@ pub(crate) fn place_of(file: &Path) -> Result<PathBuf, OpenError> {
 }
 
 /// Returns the counter that a damaged file says it was written with, if that can be read.
-pub(crate) fn counter_of(file: &Path) -> StoreResult<Option<String>> {
-    let connection = open(file)?;
+pub(crate) fn counter_of(file: &Path, key: Option<&Key>) -> StoreResult<Option<String>> {
+    let connection = open(file, key)?;
     let sql = "SELECT value FROM store_meta WHERE name = 'token_counter'";
     match connection.query_row(sql, [], |row| row.get(0)) {
         Ok(name) => Ok(Some(name)),
@@ -60,12 +62,16 @@ pub(crate) fn counter_of(file: &Path) -> StoreResult<Option<String>> {
 }
 
 /// Opens a damaged file for reading only, and begins a snapshot.
-fn open(file: &Path) -> StoreResult<Connection> {
+fn open(file: &Path, key: Option<&Key>) -> StoreResult<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags).map_err(from_sqlite)?;
+    unlock(&connection, key).map_err(from_open)?;
     let begin = "PRAGMA busy_timeout = 10000; PRAGMA trusted_schema = OFF;
         PRAGMA cell_size_check = ON; PRAGMA query_only = ON; BEGIN";
     connection.execute_batch(begin).map_err(from_sqlite)?;
+    if key.is_some() {
+        bear_damage(&connection).map_err(from_sqlite)?;
+    }
     Ok(connection)
 }
 
@@ -80,7 +86,7 @@ impl SqliteStore {
         file: &Path,
         mend: &mut dyn FnMut(&mut Mender<'_>) -> StoreResult<()>,
     ) -> StoreResult<Vec<LostRows>> {
-        let from = open(file)?;
+        let from = open(file, self.key())?;
         let mut connection = self.lock_writer();
         // Within a transaction the pragma does nothing.
         connection

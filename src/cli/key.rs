@@ -1,0 +1,122 @@
+//! The key of an encrypted database: never an argument, which everybody on the machine could read.
+
+use std::fs::File;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use loopstore::Key;
+use zeroize::Zeroize;
+
+use super::error::CliError;
+
+/// Names the variable whose value is the key, where no option says where it comes from.
+const ENV: &str = "LOOPSTORE_KEY_ENV";
+/// The command that prints the key, where no option says where it comes from.
+const COMMAND: &str = "LOOPSTORE_KEY_COMMAND";
+/// No key is longer.
+const MAX_BYTES: u64 = 4096;
+
+/// Where the key comes from. It is given in no argument, and nothing shows it.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+pub struct KeyArgs {
+    /// Read the key of an encrypted database from this file descriptor.
+    #[arg(long, global = true, value_name = "N", help_heading = "Encryption")]
+    key_fd: Option<String>,
+    /// Read it from the environment variable of this name [env: LOOPSTORE_KEY_ENV].
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Encryption")]
+    key_env: Option<String>,
+    /// Run this command in a shell and read it from what it prints [env: LOOPSTORE_KEY_COMMAND].
+    #[arg(
+        long,
+        global = true,
+        value_name = "COMMAND",
+        help_heading = "Encryption"
+    )]
+    key_command: Option<String>,
+}
+
+impl KeyArgs {
+    /// Reads the key; `None` if nothing says where it comes from. No message repeats what was given:
+    /// somebody might have given the key itself.
+    pub fn read(&self) -> Result<Option<Key>, CliError> {
+        let bytes = if let Some(number) = &self.key_fd {
+            from_descriptor(number)?
+        } else if let Some(name) = &self.key_env {
+            from_variable(name)?
+        } else if let Some(line) = &self.key_command {
+            from_command(line)?
+        } else if let Some(name) = setting(ENV)? {
+            from_variable(&name)?
+        } else if let Some(line) = setting(COMMAND)? {
+            from_command(&line)?
+        } else {
+            return Ok(None);
+        };
+        let key = Key::parse(bytes).map_err(|error| CliError::Usage(error.to_string()))?;
+        Ok(Some(key))
+    }
+}
+
+/// Returns a variable that stands for an option; an empty one counts as none.
+fn setting(name: &str) -> Result<Option<String>, CliError> {
+    match std::env::var(name) {
+        Ok(value) if value.is_empty() => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(_) => Err(CliError::Usage(format!("{name} is no text"))),
+    }
+}
+
+fn from_descriptor(number: &str) -> Result<Vec<u8>, CliError> {
+    let Ok(number) = number.parse::<u16>() else {
+        return Err(CliError::Usage("--key-fd takes a number".into()));
+    };
+    let unread = |error| {
+        CliError::Usage(format!(
+            "no key can be read from file descriptor {number}: {error}"
+        ))
+    };
+    let file = File::open(format!("/dev/fd/{number}")).map_err(unread)?;
+    read_all(file).map_err(unread)
+}
+
+fn from_variable(name: &str) -> Result<Vec<u8>, CliError> {
+    match std::env::var_os(name) {
+        Some(value) => Ok(value.into_encoded_bytes()),
+        None => Err(CliError::Usage(
+            "the environment variable that should hold the key is not set".into(),
+        )),
+    }
+}
+
+fn from_command(line: &str) -> Result<Vec<u8>, CliError> {
+    let failed = |why: String| CliError::Usage(format!("the command for the key {why}"));
+    let mut child = Command::new("sh")
+        .args(["-c", line])
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(format!("cannot be run: {error}")))?;
+    let read = child.stdout.take().map(read_all);
+    let ended = child.wait();
+    let mut bytes = match read {
+        Some(Ok(bytes)) => bytes,
+        Some(Err(error)) => return Err(failed(format!("cannot be read: {error}"))),
+        None => Vec::new(),
+    };
+    match ended {
+        Ok(status) if status.success() => Ok(bytes),
+        ended => {
+            bytes.zeroize();
+            let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+            Err(failed(format!("failed ({how})")))
+        }
+    }
+}
+
+fn read_all(from: impl Read) -> std::io::Result<Vec<u8>> {
+    // Room for all of it at once: a vector that grows leaves copies behind.
+    let mut bytes = Vec::with_capacity(MAX_BYTES as usize + 32);
+    from.take(MAX_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

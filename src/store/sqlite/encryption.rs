@@ -1,0 +1,98 @@
+//! Encrypted databases, by SQLCipher: every page of the file, its log and its copies.
+//!
+//! Without a key SQLCipher is plain SQLite. Plain SQLite takes a key without a word and encrypts
+//! nothing, so it is asked first what it is.
+
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode};
+use zeroize::Zeroizing;
+
+use super::options::SqliteOptions;
+use super::schema::{PAGE_BYTES, connect, opening};
+use crate::store::error::OpenError;
+use crate::store::key::Key;
+
+/// What SQLCipher keeps of each page for itself: a vector of 16 bytes and a code of 64.
+const RESERVED_BYTES: u32 = 80;
+
+/// Gives the key to a new connection, before anything else is asked of it.
+///
+/// # Errors
+/// If this program cannot encrypt.
+pub(super) fn unlock(connection: &Connection, key: Option<&Key>) -> Result<(), OpenError> {
+    let Some(key) = key else {
+        return Ok(());
+    };
+    if !can_encrypt(connection) {
+        return Err(OpenError::NoEncryption);
+    }
+    let sql = unlocking(&key.literal());
+    // The driver's errors hold the statement, and with it the key.
+    let done = connection.execute_batch(&sql);
+    done.map_err(|_| OpenError::NoEncryption)
+}
+
+/// Returns the statements that unlock a database. An encrypted file does not say how large its pages
+/// are.
+fn unlocking(literal: &str) -> Zeroizing<String> {
+    let end = format!("; PRAGMA cipher_page_size = {PAGE_BYTES}");
+    let mut sql = Zeroizing::new(String::with_capacity(literal.len() + 128));
+    // It would tell of each wrong key on stderr.
+    sql.push_str("PRAGMA cipher_log_level = NONE; PRAGMA key = ");
+    sql.push_str(literal);
+    sql.push_str(&end);
+    sql
+}
+
+/// Lets a connection with an open transaction go on after a page that cannot be decrypted, which then
+/// counts as empty. By default the first one ends it.
+///
+/// # Errors
+/// If not even the first page can be read.
+pub(super) fn bear_damage(connection: &Connection) -> rusqlite::Result<()> {
+    // The transaction keeps the first page at hand from here on. It is the only one that the setting
+    // below would spoil: it says that all of that page is plain, which SQLCipher takes as a wish to
+    // read what is left.
+    connection.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0))?;
+    let content = PAGE_BYTES - RESERVED_BYTES;
+    connection.execute_batch(&format!("PRAGMA cipher_plaintext_header_size = {content}"))
+}
+
+/// Whether the library that this program is linked with is SQLCipher.
+fn can_encrypt(connection: &Connection) -> bool {
+    let version = connection.query_row("PRAGMA cipher_version", [], |row| row.get::<_, String>(0));
+    version.is_ok()
+}
+
+/// Sorts an error of opening, and tells what is wrong with the key.
+pub(super) fn opening_with(
+    path: &Path,
+    options: &SqliteOptions,
+    error: rusqlite::Error,
+) -> OpenError {
+    let is_unread = error.sqlite_error_code() == Some(ErrorCode::NotADatabase);
+    let path = path.to_owned();
+    match &options.key {
+        Some(_) if is_unread && is_plain(&path, options) => OpenError::NotEncrypted { path },
+        Some(_) if is_unread && has_whole_pages(&path) => OpenError::WrongKey { path },
+        None if is_unread && has_whole_pages(&path) => OpenError::KeyMissing { path },
+        _ => opening(&path, error),
+    }
+}
+
+/// Whether the file can be read without a key.
+fn is_plain(path: &Path, options: &SqliteOptions) -> bool {
+    let mut options = options.clone().read_only(true);
+    options.key = None;
+    let read = |connection: Connection| {
+        connection.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0))
+    };
+    connect(path, &options).is_ok_and(|connection| read(connection).is_ok())
+}
+
+/// Whether a file could be an encrypted database: nothing but its length tells.
+fn has_whole_pages(path: &Path) -> bool {
+    let length = path.metadata().map_or(0, |found| found.len());
+    length > 0 && length.is_multiple_of(u64::from(PAGE_BYTES))
+}
