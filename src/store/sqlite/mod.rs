@@ -7,6 +7,8 @@
 pub(crate) mod agents;
 mod backup;
 mod driving;
+mod fields;
+mod from_row;
 mod index;
 mod listing;
 mod log;
