@@ -1,9 +1,9 @@
-//! The values of a row, found by the name of their column.
+//! The values of a row, found by the name of their column or by its place.
 
 use std::cell::{Cell, RefCell};
 
 use rusqlite::Row;
-use rusqlite::types::FromSql;
+use rusqlite::types::{FromSql, ValueRef};
 
 use super::from_sqlite;
 use crate::store::Turns;
@@ -11,8 +11,10 @@ use crate::store::error::{StoreError, StoreResult};
 
 /// A row read by column name, with damage reported instead of passed on.
 pub(super) struct Fields<'r, 's> {
-    pub(super) row: &'r Row<'s>,
-    pub(super) places: &'r Places,
+    row: &'r Row<'s>,
+    /// `None`: the columns stand in the order in which they are asked for.
+    places: Option<&'r Places>,
+    next: Cell<usize>,
 }
 
 /// Where the columns of a query stand.
@@ -23,7 +25,7 @@ pub(super) struct Fields<'r, 's> {
 pub(super) struct Places {
     known: RefCell<Vec<(&'static str, usize)>>,
     /// How many values were asked of this row.
-    pub(super) asked: Cell<usize>,
+    asked: Cell<usize>,
 }
 
 impl Places {
@@ -51,19 +53,65 @@ impl Places {
     }
 }
 
-impl Fields<'_, '_> {
+impl<'r, 's> Fields<'r, 's> {
+    /// A row whose columns may stand in any order.
+    pub(super) fn by_name(row: &'r Row<'s>, places: &'r Places) -> Self {
+        places.asked.set(0);
+        Self {
+            row,
+            places: Some(places),
+            next: Cell::new(0),
+        }
+    }
+
+    /// A row of a statement that selects exactly in the order in which is read. A debug build compares
+    /// the names.
+    pub(super) fn in_order(row: &'r Row<'s>) -> Self {
+        Self {
+            row,
+            places: None,
+            next: Cell::new(0),
+        }
+    }
+
+    #[inline]
     pub(super) fn get<T: FromSql>(&self, column: &'static str) -> StoreResult<T> {
-        let places = self.places;
+        let value = self
+            .place(column)
+            .and_then(|at| self.row.get_ref(at))
+            .map_err(unread)?;
+        T::column_result(value).map_err(|error| damaged(format!("{column}: {error}")))
+    }
+
+    /// Returns a value as it lies in the row.
+    pub(super) fn get_ref(&self, column: &'static str) -> StoreResult<ValueRef<'_>> {
+        self.place(column)
+            .and_then(|at| self.row.get_ref(at))
+            .map_err(unread)
+    }
+
+    /// Returns a text as it lies in the row.
+    pub(super) fn text(&self, column: &'static str) -> StoreResult<Option<&str>> {
+        self.get_ref(column)?.as_str_or_null().map_err(damaged)
+    }
+
+    #[inline]
+    fn place(&self, column: &'static str) -> rusqlite::Result<usize> {
+        let Some(places) = self.places else {
+            let at = self.next.replace(self.next.get() + 1);
+            debug_assert_eq!(self.row.as_ref().column_name(at).ok(), Some(column));
+            return Ok(at);
+        };
+        self.place_of(places, column)
+    }
+
+    fn place_of(&self, places: &Places, column: &'static str) -> rusqlite::Result<usize> {
         let at = match places.known(column) {
             Some(at) => Ok(at),
             None => places.find(self.row, column),
         };
         places.asked.set(places.asked.get() + 1);
-        let value = at.and_then(|at| self.row.get(at));
-        value.map_err(|error| match error {
-            rusqlite::Error::SqliteFailure(..) => from_sqlite(error),
-            _ => StoreError::Damaged(error.to_string()),
-        })
+        at
     }
 
     pub(super) fn unsigned(&self, column: &'static str) -> StoreResult<u64> {
@@ -93,6 +141,13 @@ impl Fields<'_, '_> {
             (Some(first), Some(last)) => Some(Turns { first, last }),
             _ => None,
         })
+    }
+}
+
+fn unread(error: rusqlite::Error) -> StoreError {
+    match error {
+        rusqlite::Error::SqliteFailure(..) => from_sqlite(error),
+        _ => StoreError::Damaged(error.to_string()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The rows of the tables: which columns are read, and what is made of them.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use super::fields::{Fields, damaged};
 use super::read::number;
@@ -36,6 +37,62 @@ pub(super) const BLOCK_COLUMNS: &str = "b.kind, b.key, b.loop, b.generation, b.r
 
 pub(super) const MANIFEST_COLUMNS: &str = "key, manifest_id, session, loop, tick, recorded_at,
     older_loops, parts, messages, tokens, bytes, counter, sha256";
+
+/// A statement that is put together once.
+type Sql = LazyLock<String>;
+
+pub(super) static SESSION_BY_ID: Sql = Sql::new(|| format!("{SESSION} WHERE session_id = ?1"));
+pub(super) static SESSION_BY_KEY: Sql = Sql::new(|| format!("{SESSION} WHERE key = ?1"));
+pub(super) static LOOP_BY_KEY: Sql =
+    Sql::new(|| format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.key = ?1"));
+pub(super) static LOOP_BY_ID: Sql = Sql::new(|| {
+    format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = ?1 AND l.loop_id = ?2")
+});
+pub(super) static TURN_BY_ID: Sql = Sql::new(|| format!("{TURN} WHERE id = ?1"));
+
+// The rows come as the recursion makes them, so a visit that breaks stops the walk. Keys that fall
+// from child to parent cannot go round in a circle.
+const CHAIN: &str = "WITH RECURSIVE chain (loop, parent, session) AS (
+        SELECT key, parent, session FROM loops WHERE key = ?1
+        UNION ALL
+        SELECT p.key, p.parent, p.session FROM chain c JOIN loops p ON p.key = c.parent
+        WHERE p.key < c.loop AND p.session = c.session
+    )";
+
+pub(super) static WALK: Sql = Sql::new(|| {
+    format!("{CHAIN} SELECT {LOOP_COLUMNS} FROM chain c CROSS JOIN loops l ON l.key = c.loop")
+});
+
+// The newest generation is looked up, not taken from the loop: a noted number is no promise.
+pub(super) static STANDINGS: Sql = Sql::new(|| {
+    let columns = &*GENERATION_COLUMNS;
+    format!(
+        "{CHAIN} SELECT {LOOP_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
+                 coalesce(r.outcome, '') = 'committed'
+                 AND NOT EXISTS (SELECT 1 FROM flips f WHERE f.run = b.run)
+             END AS is_settled, {columns}
+         FROM chain c CROSS JOIN loops l ON l.key = c.loop
+             LEFT JOIN blocks b ON b.key = (
+                 SELECT n.key FROM blocks n WHERE n.loop = l.key ORDER BY n.generation DESC LIMIT 1
+             )
+             LEFT JOIN runs r ON r.key = b.run"
+    )
+});
+
+pub(super) static GENERATIONS: Sql = Sql::new(|| {
+    let columns = &*GENERATION_COLUMNS;
+    format!(
+        "SELECT {columns} FROM blocks b JOIN runs r ON r.key = b.run
+         WHERE b.loop = ?1 AND r.outcome = 'committed' ORDER BY b.generation DESC"
+    )
+});
+
+static GENERATION_COLUMNS: Sql = Sql::new(|| {
+    format!("{BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick")
+});
+
+pub(super) const SAID: &str = "SELECT id, turn, role, tokens, bytes, body_block, digest, head, body
+    FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
 
 /// A part of a manifest as it is stored: loop, section, block, first and last sequence, messages.
 pub(super) type StoredPart = (i64, String, Option<i64>, Option<u32>, Option<u32>, u64);
@@ -154,6 +211,19 @@ pub(super) fn message_row(row: &Fields<'_, '_>) -> StoreResult<MessageRow> {
     })
 }
 
+/// Reads what a message says, behind the columns of its place.
+pub(super) fn said<'a>(row: &'a Fields<'_, '_>) -> StoreResult<Said<'a>> {
+    Ok(Said {
+        role: role_from_number(row.get("role")?)?,
+        tokens: row.unsigned("tokens")?,
+        bytes: row.unsigned("bytes")?,
+        text_block: row.maybe_small("body_block")?,
+        digest: row.get("digest")?,
+        head: row.text("head")?,
+        text: row.text("body")?,
+    })
+}
+
 pub(super) fn message_size(row: &Fields<'_, '_>) -> StoreResult<MessageSize> {
     Ok(MessageSize {
         seq: number(row.get("id")?),
@@ -208,6 +278,21 @@ pub(super) fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
     })
 }
 
+pub(super) fn run_mark<'a>(row: &'a Fields<'_, '_>) -> StoreResult<RunMark<'a>> {
+    Ok(RunMark {
+        key: RunKey(row.get("key")?),
+        point: Point {
+            in_loop: LoopKey(row.get("loop")?),
+            turns: row.small("turns")?,
+        },
+        tick: row.get("tick")?,
+        round: row.small("round")?,
+        is_committed: row.text("outcome")? == Some(Outcome::Committed.as_str()),
+        is_flipped: row.get("is_flipped")?,
+        config: row.text("config")?.unwrap_or_default(),
+    })
+}
+
 pub(super) fn flip_row(row: &Fields<'_, '_>) -> StoreResult<FlipRow> {
     Ok(FlipRow {
         run: RunKey(row.get("run")?),
@@ -247,6 +332,30 @@ pub(super) fn block_row(row: &Fields<'_, '_>) -> StoreResult<BlockRow> {
         shaping: row.get("shaping")?,
         created_at: row.get("created_at")?,
         extra: row.get("extra")?,
+    })
+}
+
+pub(super) fn generation(row: &Fields<'_, '_>) -> StoreResult<Generation> {
+    Ok(Generation {
+        block: block_row(row)?,
+        point: Point {
+            in_loop: LoopKey(row.get("run_loop")?),
+            turns: row.small("run_turns")?,
+        },
+        tick: row.get("run_tick")?,
+    })
+}
+
+pub(super) fn standing(row: &Fields<'_, '_>) -> StoreResult<Standing> {
+    let in_loop = loop_row(row)?;
+    let is_settled: Option<bool> = row.get("is_settled")?;
+    Ok(Standing {
+        row: in_loop,
+        newest: match is_settled {
+            Some(true) => Some(generation(row)?),
+            _ => None,
+        },
+        is_disputed: is_settled == Some(false),
     })
 }
 

@@ -45,12 +45,44 @@ impl Reader<'_> {
         let mut rows = statement.query(params).map_err(from_sqlite)?;
         let places = &Places::default();
         while let Some(row) = rows.next().map_err(from_sqlite)? {
-            places.asked.set(0);
-            if visit(from_row(&Fields { row, places })?)?.is_break() {
+            if visit(from_row(&Fields::by_name(row, places))?)?.is_break() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Visits the rows of a query that selects in the order in which `look` reads: what a build asks
+    /// for, where looking for names would be felt.
+    fn in_order(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        look: &mut dyn FnMut(&Fields<'_, '_>) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<()> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(from_sqlite)?;
+        let mut rows = statement.query(params).map_err(from_sqlite)?;
+        while let Some(row) = rows.next().map_err(from_sqlite)? {
+            if look(&Fields::in_order(row))?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the first row of such a query.
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        from_row: fn(&Fields<'_, '_>) -> StoreResult<T>,
+    ) -> StoreResult<Option<T>> {
+        let mut found = None;
+        self.in_order(sql, params, &mut |row| {
+            found = Some(from_row(row)?);
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
     }
 
     pub(super) fn all<T>(
@@ -84,11 +116,7 @@ impl Reader<'_> {
 
 impl StoreRead for Reader<'_> {
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {
-        self.first(
-            &format!("{SESSION} WHERE session_id = ?1"),
-            [id.as_str()],
-            session_row,
-        )
+        self.one(&SESSION_BY_ID, [id.as_str()], session_row)
     }
 
     fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
@@ -97,20 +125,38 @@ impl StoreRead for Reader<'_> {
     }
 
     fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
-        self.first(&format!("{SESSION} WHERE key = ?1"), [key.0], session_row)?
+        self.one(&SESSION_BY_KEY, [key.0], session_row)?
             .ok_or_else(|| StoreError::Damaged(format!("session {} is missing", key.0)))
     }
 
     fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>> {
-        let sql =
-            format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = ?1 AND l.loop_id = ?2");
-        self.first(&sql, params![session.0, id.as_str()], loop_row)
+        self.one(&LOOP_BY_ID, params![session.0, id.as_str()], loop_row)
     }
 
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow> {
-        let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.key = ?1");
-        self.first(&sql, [key.0], loop_row)?
+        self.one(&LOOP_BY_KEY, [key.0], loop_row)?
             .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", key.0)))
+    }
+
+    fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
+        let sql = "SELECT key, current_loop FROM sessions WHERE session_id = ?1";
+        let keys = self.one(sql, [id.as_str()], |row| {
+            let (key, current): (_, Option<i64>) = (row.get("key")?, row.get("current_loop")?);
+            Ok((SessionKey(key), current.map(LoopKey)))
+        })?;
+        Ok(keys.and_then(|(key, current)| Some((key, current?))))
+    }
+
+    fn parent_of(&self, key: LoopKey) -> StoreResult<Option<(LoopKey, u32)>> {
+        let sql = "SELECT parent, parent_turn FROM loops WHERE key = ?1";
+        let found = self.one(sql, [key.0], |row| {
+            let parent: Option<i64> = row.get("parent")?;
+            Ok((parent.map(LoopKey), row.maybe_small("parent_turn")?))
+        })?;
+        let missing = || StoreError::Damaged(format!("loop {} is missing", key.0));
+        let (parent, turn) = found.ok_or_else(missing)?;
+        let turns = turn.map_or(0, |turn| turn.saturating_add(1));
+        Ok(parent.map(|parent| (parent, turns)))
     }
 
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
@@ -133,27 +179,15 @@ impl StoreRead for Reader<'_> {
     }
 
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()> {
-        // The rows come as the recursion makes them, so a visit that breaks stops the walk. Keys
-        // that fall from child to parent cannot go round in a circle.
-        let sql = format!(
-            "WITH RECURSIVE chain (loop) AS (
-                 SELECT ?1
-                 UNION ALL
-                 SELECT p.key
-                 FROM chain c JOIN loops l ON l.key = c.loop JOIN loops p ON p.key = l.parent
-                 WHERE p.key < l.key AND p.session = l.session
-             )
-             SELECT {LOOP_COLUMNS} FROM chain c CROSS JOIN loops l ON l.key = c.loop"
-        );
-        self.each(&sql, [leaf.0], loop_row, visit)
+        self.in_order(&WALK, [leaf.0], &mut |row| visit(loop_row(row)?))
+    }
+
+    fn standings(&self, leaf: LoopKey, visit: &mut Visit<'_, Standing>) -> StoreResult<()> {
+        self.in_order(&STANDINGS, [leaf.0], &mut |row| visit(standing(row)?))
     }
 
     fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
-        self.first(
-            &format!("{TURN} WHERE id = ?1"),
-            [packed(in_loop.0, turn)],
-            turn_row,
-        )
+        self.one(&TURN_BY_ID, [packed(in_loop.0, turn)], turn_row)
     }
 
     fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
@@ -199,6 +233,23 @@ impl StoreRead for Reader<'_> {
         )
     }
 
+    fn said(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut VisitSaid<'_>,
+    ) -> StoreResult<()> {
+        let Some(ids) = span(in_loop.0, &seqs) else {
+            return Ok(());
+        };
+        self.in_order(SAID, ids, &mut |row| {
+            let seq = number(row.get("id")?);
+            let turn = row.maybe_small("turn")?;
+            let said = said(row)?;
+            visit(&SaidRow { seq, turn, said })
+        })
+    }
+
     fn sizes(
         &self,
         in_loop: LoopKey,
@@ -208,13 +259,9 @@ impl StoreRead for Reader<'_> {
         let Some((first, last)) = span(in_loop.0, &seqs) else {
             return Ok(());
         };
-        self.each(
-            "SELECT id, turn, role, tokens, bytes, lines
-             FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
-            [first, last],
-            message_size,
-            visit,
-        )
+        let sql = "SELECT id, turn, role, tokens, bytes, lines
+             FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+        self.in_order(sql, [first, last], &mut |row| visit(message_size(row)?))
     }
 
     fn length_at(&self, in_loop: LoopKey, tick: Tick) -> StoreResult<u32> {
@@ -258,22 +305,9 @@ impl StoreRead for Reader<'_> {
     }
 
     fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
-        let sql = format!(
-            "SELECT {BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick
-             FROM blocks b JOIN runs r ON r.key = b.run
-             WHERE b.loop = ?1 AND r.outcome = 'committed' ORDER BY b.generation DESC"
-        );
-        let from_row = |row: &Fields<'_, '_>| {
-            Ok(Generation {
-                block: block_row(row)?,
-                point: Point {
-                    in_loop: LoopKey(row.get("run_loop")?),
-                    turns: row.small("run_turns")?,
-                },
-                tick: row.get("run_tick")?,
-            })
-        };
-        self.each(&sql, [in_loop.0], from_row, visit)
+        self.in_order(&GENERATIONS, [in_loop.0], &mut |row| {
+            visit(generation(row)?)
+        })
     }
 
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
@@ -290,6 +324,13 @@ impl StoreRead for Reader<'_> {
             "SELECT {RUN_COLUMNS} FROM runs WHERE session = ?1 ORDER BY tick DESC, key DESC"
         );
         self.each(&sql, [session.0], run_row, visit)
+    }
+
+    fn marks(&self, session: SessionKey, visit: &mut VisitMark<'_>) -> StoreResult<()> {
+        let sql = "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome,
+                 EXISTS (SELECT 1 FROM flips f WHERE f.run = r.key) AS is_flipped, r.config
+             FROM runs r WHERE r.session = ?1 ORDER BY r.tick DESC, r.key DESC";
+        self.in_order(sql, [session.0], &mut |row| visit(&run_mark(row)?))
     }
 
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
