@@ -68,10 +68,14 @@ promises! {
     turns_come_in_order,
     answers_name_the_turns_of_the_calls,
     messages_come_in_order_and_stop_when_told,
+    what_messages_say_is_what_is_stored,
     length_at_counts_what_had_come,
     blobs_are_stored_once_and_found_by_name,
     generations_come_newest_first,
+    a_walk_meets_the_newest_block_of_each_loop,
     runs_come_newest_first_and_flips_in_order,
+    marks_are_those_of_the_runs,
+    the_current_loop_is_found_by_the_id_of_its_session,
     blocks_come_by_run_and_by_loop,
     coverage_and_messages_of_a_block_come_in_order,
     manifests_come_newest_first_and_are_added_once,
@@ -434,6 +438,41 @@ fn messages_come_in_order_and_stop_when_told(store: &dyn SessionStore) {
     .unwrap();
 }
 
+fn what_messages_say_is_what_is_stored(store: &dyn SessionStore) {
+    let long = "line\n".repeat(3_000);
+    let history = told(store, "s", 3);
+    let in_loop = history.row(0).key;
+    let note = AgentMessage::extension("note", Json::null());
+    history.append(0, vec![user(&long, 3), note]);
+    read(store, |read| {
+        let mut rows = Vec::new();
+        read.messages(in_loop, 1..99, &mut |row| {
+            rows.push(row);
+            GO
+        })?;
+        let mut left = rows.iter();
+        read.said(in_loop, 1..99, &mut |said| {
+            let row = left.next().unwrap();
+            assert_eq!((said.seq, said.turn), (row.seq, row.turn));
+            assert_eq!(said.said, row.body.said());
+            GO
+        })?;
+        assert_eq!(left.len(), 0);
+        assert!(rows.iter().any(|row| row.body.text.as_ref() == Some(&long)));
+        let mut met = 0;
+        read.said(in_loop, 1..99, &mut |_| {
+            met += 1;
+            STOP
+        })?;
+        assert_eq!(met, 1);
+        read.said(in_loop, 3..3, &mut |_| Err(StoreError::Conflict))?;
+        let failed = read.said(in_loop, 0..9, &mut |_| Err(StoreError::Conflict));
+        assert!(matches!(failed, Err(StoreError::Conflict)));
+        Ok(())
+    })
+    .unwrap();
+}
+
 fn length_at_counts_what_had_come(store: &dyn SessionStore) {
     let in_loop = told(store, "s", 3).row(0).key;
     read(store, |read| {
@@ -497,6 +536,94 @@ fn generations_come_newest_first(store: &dyn SessionStore) {
             STOP
         })?;
         assert_eq!(met, [2]);
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Returns of each loop from the leaf on: its newest block if that is settled, and whether it is not.
+fn met(store: &dyn SessionStore, leaf: LoopKey) -> Vec<(LoopKey, Option<u32>, bool)> {
+    read(store, |read| {
+        let mut met = Vec::new();
+        read.standings(leaf, &mut |standing| {
+            let newest = standing.newest.map(|newest| newest.block.generation);
+            met.push((standing.row.key, newest, standing.is_disputed));
+            GO
+        })?;
+        Ok(met)
+    })
+    .unwrap()
+}
+
+fn a_walk_meets_the_newest_block_of_each_loop(store: &dyn SessionStore) {
+    let mut history = compacted(store);
+    let first = history.row(0).key;
+    history.start_loop(Some(0), None);
+    let leaf = history.row(1).key;
+    assert_eq!(
+        met(store, leaf),
+        [(leaf, None, false), (first, Some(2), false)]
+    );
+    assert!(history.flip(0, false));
+    assert_eq!(met(store, leaf), [(leaf, None, false), (first, None, true)]);
+    assert!(history.flip(0, true));
+    assert_eq!(met(store, first), [(first, None, true)]);
+    let turns = history.row(1).parent_turns();
+    read(store, |read| {
+        assert_eq!(read.parent_of(leaf)?, Some((first, turns)));
+        assert_eq!(read.parent_of(first)?, None);
+        Ok(())
+    })
+    .unwrap();
+    read(store, |read| {
+        let mut loops = 0;
+        read.standings(leaf, &mut |_| {
+            loops += 1;
+            STOP
+        })?;
+        assert_eq!(loops, 1);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn marks_are_those_of_the_runs(store: &dyn SessionStore) {
+    let session = compacted(store).row(0).session;
+    let mut runs = runs(store, session).into_iter();
+    read(store, |read| {
+        read.marks(session, &mut |mark| {
+            let run = runs.next().unwrap();
+            assert_eq!((mark.key, mark.point), (run.key, run.point));
+            assert_eq!((mark.tick, mark.round), (run.tick, run.round));
+            assert_eq!(mark.is_committed, run.outcome == Outcome::Committed);
+            assert_eq!(mark.is_flipped, !read.flips(run.key)?.is_empty());
+            assert_eq!(mark.config, run.config);
+            GO
+        })?;
+        assert_eq!(runs.len(), 0);
+        let mut met = 0;
+        read.marks(session, &mut |_| {
+            met += 1;
+            STOP
+        })?;
+        assert_eq!(met, 1);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn the_current_loop_is_found_by_the_id_of_its_session(store: &dyn SessionStore) {
+    let row = told(store, "s", 1).row(0);
+    write(store, |write| {
+        let empty = Session::new(SessionId::new("empty").unwrap(), "agent");
+        session::create_session(write, &empty, None, None)
+    })
+    .unwrap();
+    read(store, |read| {
+        let current = |id: &str| read.current(&SessionId::new(id).unwrap());
+        assert_eq!(current("s")?, Some((row.session, row.key)));
+        assert_eq!(current("empty")?, None);
+        assert_eq!(current("other")?, None);
         Ok(())
     })
     .unwrap();

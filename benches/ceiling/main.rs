@@ -3,7 +3,8 @@
 //! The ceiling (`bare.rs`) puts the same bytes through plain rusqlite: the same tables, rows, counters,
 //! digests and indexes, prepared statements, no model, no triggers. Both sides go on in turns, turn by
 //! turn or build by build, so that a machine that becomes slower does so for both. Only the ratios mean
-//! anything. `LOOPSTORE_QUICK=1` is a short run, `LOOPSTORE_LONG=1` goes on to a million messages.
+//! anything. `LOOPSTORE_QUICK=1` is a short run, `LOOPSTORE_LONG=1` goes on to a million messages; names
+//! of parts (`-- build size`) leave out the others.
 
 mod bare;
 mod plain;
@@ -128,19 +129,20 @@ fn raw(ours: &Recorded) -> Outcome<Vec<(String, String)>> {
         let leaf = owner.and_then(|owner| owner.current_loop);
         let leaf = leaf.ok_or_else(|| StoreError::Invalid("no loop".into()))?;
         let chain = store::in_force::chain(read, leaf, Default::default())?;
-        let mut keep = |stored: store::StoredMessage| {
-            let (head, text) = (stored.head, stored.text);
-            messages.push((head.unwrap_or_default(), text.unwrap_or_default()));
+        let mut keep = |said: &store::Said<'_>| {
+            let of = |text: Option<&str>| text.unwrap_or_default().to_owned();
+            messages.push((of(said.head), of(said.text)));
         };
         for link in chain {
             let block = link.block.filter(|block| block.layout.recent.is_none());
             if let Some(block) = block {
                 let own = read.block_messages(block.key)?;
-                own.into_iter().filter_map(|m| m.body).for_each(&mut keep);
+                let bodies = own.iter().filter_map(|m| m.body.as_ref());
+                bodies.for_each(|body| keep(&body.said()));
                 continue;
             }
-            read.messages(link.row.key, 0..link.end_seq, &mut |row| {
-                keep(row.body);
+            read.said(link.row.key, 0..link.end_seq, &mut |row| {
+                keep(&row.said);
                 Ok(ControlFlow::Continue(()))
             })?;
         }
@@ -345,14 +347,25 @@ fn size(folder: &Path, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
+type Part = fn(&Path, &mut bool) -> Outcome<()>;
+const PARTS: [(&str, Part); 5] = [
+    ("append", appends),
+    ("build", builds),
+    ("compaction", compactions),
+    ("size", size),
+    ("growth", growth),
+];
+
 fn run() -> Outcome<bool> {
     let folder = tempfile::tempdir()?;
     let mut met = true;
-    appends(folder.path(), &mut met)?;
-    builds(folder.path(), &mut met)?;
-    compactions(folder.path(), &mut met)?;
-    size(folder.path(), &mut met)?;
-    growth(folder.path(), &mut met)?;
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let asked: Vec<_> = asked.iter().filter(|arg| !arg.starts_with('-')).collect();
+    for (name, part) in PARTS {
+        if asked.is_empty() || asked.iter().any(|asked| name.contains(&***asked)) {
+            part(folder.path(), &mut met)?;
+        }
+    }
     Ok(met)
 }
 

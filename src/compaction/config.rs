@@ -1,5 +1,6 @@
 //! When to compact, how much to keep, and what makes the text.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -307,6 +308,41 @@ pub struct RunConfig {
 fn known_policy<'de, D: serde::Deserializer<'de>>(from: D) -> Result<CompactionPolicy, D::Error> {
     let json = serde_json::Value::deserialize(from)?;
     Ok(serde_json::from_value(json).unwrap_or_default())
+}
+
+/// What a build takes from the noted configuration of a run. It asks before each model call, so the
+/// rest is skipped.
+#[derive(Deserialize)]
+#[serde(default)]
+pub(crate) struct Noted<'a> {
+    pub(crate) max_context_tokens: u64,
+    pub(crate) system_tokens: u64,
+    pub(crate) keep_first_turns: u32,
+    pub(crate) keep_recent_turns: u32,
+    pub(crate) max_summary_tokens: u64,
+    #[serde(borrow)]
+    pub(crate) scope: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) older_loops: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) recent_window: Cow<'a, str>,
+}
+
+impl Default for Noted<'_> {
+    fn default() -> Self {
+        let (config, window) = (CompactionConfig::default(), ContextConfig::default());
+        Self {
+            max_context_tokens: window.max_context_tokens,
+            system_tokens: window.system_prompt_tokens,
+            keep_first_turns: config.keep_first_turns,
+            keep_recent_turns: config.keep_recent.count(),
+            max_summary_tokens: config.max_summary_tokens,
+            // Words that nobody knows are read as the defaults.
+            scope: Cow::default(),
+            older_loops: Cow::default(),
+            recent_window: Cow::default(),
+        }
+    }
 }
 
 impl Default for RunConfig {

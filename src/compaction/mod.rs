@@ -13,6 +13,7 @@ mod strategy;
 pub mod summarize;
 mod tiered;
 
+pub(crate) use config::Noted;
 pub use config::{
     CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow, RunConfig,
     UnknownWord,

@@ -10,7 +10,7 @@ use crate::compaction::{Shown, seqs_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::store::in_force::Link;
 use crate::store::{
-    self, BlockKey, BlockKind, BlockMessage, BlockRow, LoopRow, NewBlock, Section, StoreError,
+    self, BlockKey, BlockKind, BlockMessage, BlockRow, NewBlock, Said, Section, StoreError,
     StoreRead, StoreResult, StoredMessage, Turns, codec,
 };
 
@@ -18,22 +18,20 @@ use crate::store::{
 pub(crate) fn build(
     read: &dyn StoreRead,
     session: &SessionId,
-    leaf: &LoopRow,
     chain: &Chain,
     options: &BuildOptions,
 ) -> StoreResult<(Context, Outline)> {
-    let mut builder = Builder::new(read, session.clone(), leaf.loop_id.clone());
+    let leaf = chain.leaf()?;
+    let mut builder = Builder::new(read, session.clone(), leaf.row.loop_id.clone());
     (builder.with_outline, builder.check) = (options.record, options.check);
+    builder.expect(chain.size().messages);
     for link in chain.links.iter().skip(chain.start) {
         builder.add_loop(link)?;
     }
     let mut context = builder.context;
     // A loop that went on after the moment was at work then.
-    let went_on = chain
-        .links
-        .last()
-        .is_some_and(|link| link.end_seq < leaf.totals.next_seq);
-    let in_flight = went_on || !leaf.status.is_ended();
+    let went_on = leaf.end_seq < leaf.row.totals.next_seq;
+    let in_flight = went_on || !leaf.row.status.is_ended();
     context.faults = faults_of(&context.messages, in_flight);
     Ok((context, builder.outline))
 }
@@ -149,6 +147,13 @@ impl<'a> Builder<'a> {
 }
 
 impl Builder<'_> {
+    /// Makes room for so many messages; a number that cannot be right is not believed.
+    fn expect(&mut self, messages: u64) {
+        let most = usize::try_from(messages).map_or(0, |messages| messages.min(10_000));
+        self.context.messages.reserve(most);
+        self.turns.reserve(most);
+    }
+
     fn add_loop(&mut self, link: &Link) -> StoreResult<()> {
         let Some(block) = &link.block else {
             return self.add_originals(link, PartSection::Raw, 0..link.end_seq, None);
@@ -200,7 +205,7 @@ impl Builder<'_> {
                 seq: None,
                 turn: None,
             };
-            self.push(link, &mut part, stored, place)?;
+            self.push(link, &mut part, &stored.said(), place)?;
         }
         self.close(part);
         Ok(())
@@ -214,7 +219,7 @@ impl Builder<'_> {
         seqs: Range<u32>,
         replaced: Option<Vec<BlockMessage>>,
     ) -> StoreResult<()> {
-        let mut replaced: HashMap<u32, Option<StoredMessage>> = replaced
+        let replaced: HashMap<u32, Option<StoredMessage>> = replaced
             .into_iter()
             .flatten()
             .filter_map(|message| Some((message.replaces?, message.body)))
@@ -222,14 +227,14 @@ impl Builder<'_> {
         let mut part: Option<Part> = None;
         let block = link.block.as_ref().map(|block| block.key);
         let read = self.read;
-        read.messages(link.row.key, seqs, &mut |row| {
-            let Some(turn) = row.turn.filter(|_| row.body.role != Role::Extension) else {
+        read.said(link.row.key, seqs, &mut |row| {
+            let Some(turn) = row.turn.filter(|_| row.said.role != Role::Extension) else {
                 return Ok(ControlFlow::Continue(()));
             };
-            let stored = match replaced.remove(&row.seq) {
+            let said = match replaced.get(&row.seq) {
                 Some(None) => return Ok(ControlFlow::Continue(())),
-                Some(Some(other)) => other,
-                None => row.body,
+                Some(Some(other)) => &other.said(),
+                None => &row.said,
             };
             let part = part.get_or_insert_with(|| self.part(link, section, turn));
             part.to_turn = turn;
@@ -238,7 +243,7 @@ impl Builder<'_> {
                 seq: Some(row.seq),
                 turn: Some(turn),
             };
-            self.push(link, part, stored, place)?;
+            self.push(link, part, said, place)?;
             Ok(ControlFlow::Continue(()))
         })?;
         part.into_iter().for_each(|part| self.close(part));
@@ -260,26 +265,26 @@ impl Builder<'_> {
         &mut self,
         link: &Link,
         part: &mut Part,
-        stored: StoredMessage,
+        said: &Said<'_>,
         place: Place,
     ) -> StoreResult<()> {
         let Place { block, seq, turn } = place;
         if self.with_outline {
             let section = part.section;
-            self.outline.add(link.row.key, section, block, seq, &stored);
+            self.outline.add(link.row.key, section, block, seq, said);
         }
         if self.only_outline {
             return Ok(());
         }
-        if self.check && !codec::fits_digest(&stored) {
+        if self.check && !codec::fits_digest(said) {
             return Err(not_its_digest(link, place));
         }
         self.turns.push(turn);
         part.messages += 1;
-        part.tokens += stored.tokens;
-        self.context.tokens += stored.tokens;
-        self.context.bytes += stored.bytes;
-        let message: AgentMessage = store::decode(self.read, stored)?;
+        part.tokens += said.tokens;
+        self.context.tokens += said.tokens;
+        self.context.bytes += said.bytes;
+        let message = store::decode_said(self.read, said)?;
         self.context.messages.push(message);
         Ok(())
     }

@@ -73,6 +73,9 @@ impl Chain {
                 ControlFlow::Break(())
             })
         })?;
+        if load.links.is_empty() {
+            return Err(StoreError::Damaged(format!("loop {} is missing", leaf.0)));
+        }
         shown.reverse();
         let (links, facts) = load.finish();
         let mut chain = Self {
@@ -84,6 +87,15 @@ impl Chain {
         };
         chain.start = chain.first_in_context(config, limits)?;
         Ok(chain)
+    }
+
+    /// Returns the last loop.
+    ///
+    /// # Errors
+    /// If there is none: a chain that was loaded has one.
+    pub(crate) fn leaf(&self) -> StoreResult<&Link> {
+        let none = || StoreError::Damaged("a chain without loops".into());
+        self.links.last().ok_or_else(none)
     }
 
     /// Returns the size of the context.

@@ -7,8 +7,6 @@ mod introduced;
 mod pairing;
 mod thinking;
 
-use std::collections::HashSet;
-
 use crate::model::{AgentMessage, Content, Message, Role};
 
 pub use introduced::introduced;
@@ -59,7 +57,6 @@ pub fn faults_of(messages: &[AgentMessage], in_flight: bool) -> Vec<Fault> {
         messages,
         pairing: Pairing::of(messages),
         in_flight: last_answer(messages).filter(|_| in_flight),
-        ids: HashSet::new(),
         faults: Vec::new(),
     };
     for (at, message) in messages.iter().enumerate() {
@@ -85,7 +82,6 @@ struct Finder<'a> {
     pairing: Pairing,
     /// The answer that is still being worked on.
     in_flight: Option<usize>,
-    ids: HashSet<&'a str>,
     faults: Vec<Fault>,
 }
 
@@ -99,9 +95,9 @@ impl<'a> Finder<'a> {
             Message::Assistant(_) => self.calls(at, message),
             Message::ToolResult(result) => {
                 let id = Some(&*result.tool_call_id);
-                if !self.pairing.calls.contains_key(&at) {
+                if !self.pairing.answers(at) {
                     self.fault(FaultKind::ResultWithoutCall, at, id);
-                } else if self.pairing.late.contains(&at) {
+                } else if self.pairing.is_late(at) {
                     self.fault(FaultKind::LateResult, at, id);
                 }
             }
@@ -110,10 +106,10 @@ impl<'a> Finder<'a> {
 
     fn calls(&mut self, at: usize, message: &'a Message) {
         for (nth, call) in message.tool_calls().enumerate() {
-            if !self.ids.insert(&call.id) {
+            if self.pairing.is_repeated((at, nth)) {
                 self.fault(FaultKind::DuplicateCallId, at, Some(&call.id));
             }
-            if !self.pairing.results.contains_key(&(at, nth)) && self.in_flight != Some(at) {
+            if self.pairing.result((at, nth)).is_none() && self.in_flight != Some(at) {
                 self.fault(FaultKind::CallWithoutResult, at, Some(&call.id));
             }
         }

@@ -10,8 +10,8 @@ use super::build::outline_of;
 use crate::model::Time;
 use crate::store::in_force::{Link, View, chain};
 use crate::store::{
-    BlockKey, LoopKey, ManifestKey, ManifestPart, ManifestRow, SessionKey, Size, StoreRead,
-    StoreResult, StoredMessage, Tick,
+    BlockKey, LoopKey, ManifestKey, ManifestPart, ManifestRow, Said, SessionKey, Size, StoreRead,
+    StoreResult, Tick,
 };
 
 /// What a context is made of, as it is read.
@@ -30,12 +30,12 @@ impl Outline {
         section: PartSection,
         block: Option<BlockKey>,
         seq: Option<u32>,
-        stored: &StoredMessage,
+        said: &Said<'_>,
     ) {
-        self.hash.update(stored.digest);
+        self.hash.update(said.digest);
         self.size.add(Size {
-            tokens: stored.tokens,
-            bytes: stored.bytes,
+            tokens: said.tokens,
+            bytes: said.bytes,
             messages: 1,
         });
         let last = self.parts.last_mut();

@@ -12,14 +12,13 @@ mod reach;
 mod states;
 
 use crate::compaction::{
-    CompactionConfig, CompactionScope, ContextConfig, KeepRecent, OlderLoops, RecentWindow,
-    RunConfig,
+    CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
 };
-use crate::model::{AgentMessage, LoopId, LoopStatus, SessionId};
+use crate::model::{AgentMessage, LoopId, SessionId};
 use crate::store::in_force::{ForceWalk, View};
 use crate::store::{
-    self, LoopKey, LoopRow, SessionRow, SessionStore, Size, StoreError, StoreRead, StoreResult,
-    Tick,
+    self, LoopKey, LoopRow, SessionKey, SessionRow, SessionStore, Size, StoreError, StoreRead,
+    StoreResult, Tick,
 };
 
 use manifest::{Moment, row_of};
@@ -195,32 +194,30 @@ pub fn build_context_from_session(
 ) -> Result<Context, BuildError> {
     let (mut built, mut needed) = (None, None);
     store.read(&mut |read| {
-        let owner = session_of(read, session)?;
-        let (leaf, view) = find_leaf(read, &owner, options)?;
+        let (owner, leaf, view) = find_leaf(read, session, options)?;
         if options.record && view.leaf_end.is_some() {
             let why = "a context before a message leaves no manifest";
             return Err(StoreError::Invalid(why.into()));
         }
-        let plan = settings(read, leaf.key, view, options)?;
-        let chain = Chain::load(
-            read,
-            leaf.key,
-            view,
-            &plan.config,
-            &plan.window,
-            Purpose::Build,
-        )?;
+        let plan = settings(read, owner, leaf, view, options)?;
+        let chain = Chain::load(read, leaf, view, &plan.config, &plan.window, Purpose::Build)?;
         needed = too_large(chain.size(), options);
         if needed.is_none() {
-            let (context, outline) = build(read, session, &leaf, &chain, options)?;
-            let moment = Moment {
-                session: owner.key,
-                leaf: leaf.key,
-                tick: view.at.unwrap_or(owner.tick),
-                older_loops: &plan.config.older_loops.to_string(),
-                counter: store.counter().name(),
-            };
-            let manifest = options.record.then(|| row_of(&moment, outline));
+            let (context, outline) = build(read, session, &chain, options)?;
+            let mut manifest = None;
+            if options.record {
+                let moment = Moment {
+                    session: owner,
+                    leaf,
+                    tick: match view.at {
+                        Some(tick) => tick,
+                        None => read.session_by_key(owner)?.tick,
+                    },
+                    older_loops: &plan.config.older_loops.to_string(),
+                    counter: store.counter().name(),
+                };
+                manifest = Some(row_of(&moment, outline));
+            }
             built = Some((context, manifest));
         }
         Ok(())
@@ -306,14 +303,17 @@ pub(crate) struct Settings {
 /// Returns the options of the newest live run, with those that are given in their place.
 pub(crate) fn settings(
     read: &dyn StoreRead,
+    session: SessionKey,
     leaf: LoopKey,
     view: View,
     options: &BuildOptions,
 ) -> StoreResult<Settings> {
-    let run = ForceWalk::new(read, leaf, view).newest_live_run()?;
+    let mut walk = ForceWalk::new(read, leaf, view);
+    let json = walk.newest_live(session, |run| run.config.to_owned())?;
     // A run of another tool or a later version may hold less or more: what is missing is default.
-    let noted: RunConfig = run
-        .and_then(|run| serde_json::from_str(&run.config).ok())
+    let noted: Noted<'_> = json
+        .as_deref()
+        .and_then(|json| serde_json::from_str(json).ok())
         .unwrap_or_default();
     let mut config = CompactionConfig {
         keep_first_turns: noted.keep_first_turns,
@@ -344,19 +344,38 @@ pub(crate) fn settings(
     Ok(Settings { config, window })
 }
 
-/// Finds the leaf, and how the moment is seen.
+/// Finds the session, the leaf, and how the moment is seen.
 fn find_leaf(
     read: &dyn StoreRead,
-    owner: &SessionRow,
+    session: &SessionId,
     options: &BuildOptions,
-) -> StoreResult<(LoopRow, View)> {
-    match &options.as_of {
-        None => Ok((
-            leaf_of(read, owner, options.leaf.as_ref())?,
-            View::default(),
-        )),
-        Some(as_of) => moment_of(read, owner, as_of),
+) -> StoreResult<(SessionKey, LoopKey, View)> {
+    let Some(as_of) = &options.as_of else {
+        let (session, leaf) = keys_of(read, session, options.leaf.as_ref())?;
+        return Ok((session, leaf, View::default()));
+    };
+    let owner = session_of(read, session)?;
+    let (leaf, view) = moment_of(read, &owner, as_of)?;
+    Ok((owner.key, leaf.key, view))
+}
+
+/// Returns the keys of a session and of the loop named, or of its current one.
+///
+/// # Errors
+/// If one of them is not there.
+pub(crate) fn keys_of(
+    read: &dyn StoreRead,
+    session: &SessionId,
+    leaf: Option<&LoopId>,
+) -> StoreResult<(SessionKey, LoopKey)> {
+    // An agent asks before each model call: of neither more is read than the key.
+    if leaf.is_none()
+        && let Some(keys) = read.current(session)?
+    {
+        return Ok(keys);
     }
+    let owner = session_of(read, session)?;
+    Ok((owner.key, leaf_of(read, &owner, leaf)?.key))
 }
 
 /// Returns the loop of a moment, and how the moment is seen.
@@ -407,7 +426,7 @@ pub(crate) fn moment_of(
 }
 
 /// Returns a loop as it was just before one of its messages, and how that moment is seen.
-fn before(read: &dyn StoreRead, mut leaf: LoopRow, seq: u32) -> StoreResult<(LoopRow, View)> {
+fn before(read: &dyn StoreRead, leaf: LoopRow, seq: u32) -> StoreResult<(LoopRow, View)> {
     let mut tick = None;
     read.messages(leaf.key, seq..seq.saturating_add(1), &mut |row| {
         tick = Some(row.tick);
@@ -420,8 +439,6 @@ fn before(read: &dyn StoreRead, mut leaf: LoopRow, seq: u32) -> StoreResult<(Loo
             "loop `{id}` has {messages} messages, no message {seq}"
         ))
     })?;
-    // A message was about to come: whatever became of the loop, it was at work.
-    leaf.status = LoopStatus::Running;
     let view = View {
         at: Some(tick - 1),
         leaf_end: Some(seq),

@@ -132,8 +132,7 @@ pub fn diff_contexts(
         let owner = session_of(read, session)?;
         let context = |side: &Side| {
             let chain = side.chain(read)?;
-            build(read, session, &side.leaf, &chain, &BuildOptions::default())
-                .map(|(context, _)| context)
+            build(read, session, &chain, &BuildOptions::default()).map(|(context, _)| context)
         };
         let [before, after] = sides(read, &owner, request)?;
         Ok([context(&before)?, context(&after)?])
@@ -160,7 +159,7 @@ impl Side {
             ..BuildOptions::default()
         };
         let (leaf, view) = (self.leaf.key, self.view);
-        let plain = settings(read, leaf, view, &options)?;
+        let plain = settings(read, self.leaf.session, leaf, view, &options)?;
         Chain::load(
             read,
             leaf,

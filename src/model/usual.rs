@@ -1,11 +1,12 @@
 //! Reading messages that have nothing unusual: nearly all.
 //!
 //! The interchange form keeps what it does not know, so its reader takes each block as text first and
-//! looks at it three times. What stands here reads in one pass and gives up at the first field that
-//! is unknown, `null`, written twice, or of another type; the caller then reads the careful way, and
-//! both give the same message.
+//! looks at it three times. What stands here goes over the text once and gives up at the first thing
+//! that is unusual: a field that is unknown, `null`, written twice or of another type, white space, a
+//! number that is no plain integer. The caller then reads the careful way, and both give the same
+//! message. It is the innermost loop of every build: text is copied into the message and nowhere else.
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::json::{Extra, Json};
 use super::message::{
@@ -15,41 +16,197 @@ use super::message::{
 
 /// Returns the message, if it is a usual one.
 pub(crate) fn message(json: &str) -> Option<AgentMessage> {
-    serde_json::from_str::<Line<'_>>(json).ok()?.into_message()
+    let mut scan = Scan { text: json, at: 0 };
+    let mut line = Line::default();
+    scan.object(|scan, key| line.take(scan, key))?;
+    scan.is_at_end().then(|| line.into_message()).flatten()
 }
 
 /// Returns the block, if it is a usual one.
 pub(super) fn block(json: &str) -> Option<Content> {
-    serde_json::from_str::<Block<'_>>(json).ok()?.into_content()
+    let mut scan = Scan { text: json, at: 0 };
+    let content = scan.block()?;
+    scan.is_at_end().then_some(content)
 }
 
-/// A field that is there; `null` is a value like others.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(from).map(Some)
+/// A place in JSON without white space. What is not as expected ends the reading.
+struct Scan<'a> {
+    text: &'a str,
+    at: usize,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+impl<'a> Scan<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn is_next(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    fn eat(&mut self, byte: u8) -> Option<()> {
+        self.is_next(byte).then_some(())
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.at == self.text.len()
+    }
+
+    /// Reads an object; `field` reads the value of each key.
+    fn object(&mut self, mut field: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
+        self.eat(b'{')?;
+        if self.is_next(b'}') {
+            return Some(());
+        }
+        loop {
+            let key = self.plain()?;
+            self.eat(b':')?;
+            field(self, key)?;
+            if self.is_next(b'}') {
+                return Some(());
+            }
+            self.eat(b',')?;
+        }
+    }
+
+    /// Reads a string without escapes.
+    fn plain(&mut self) -> Option<&'a str> {
+        let (quoted, has_escapes) = self.quoted()?;
+        (!has_escapes).then_some(quoted)
+    }
+
+    /// Reads a string.
+    fn string(&mut self) -> Option<String> {
+        let from = self.at;
+        let (quoted, has_escapes) = self.quoted()?;
+        if has_escapes {
+            return serde_json::from_str(self.text.get(from..self.at)?).ok();
+        }
+        Some(quoted.to_owned())
+    }
+
+    /// Returns what stands between the quotes of a string, and whether it has escapes. Nearly all are
+    /// short, so that a plain loop is the fastest way.
+    fn quoted(&mut self) -> Option<(&'a str, bool)> {
+        self.eat(b'"')?;
+        let bytes = self.text.as_bytes();
+        let (mut end, mut has_escapes) = (self.at, false);
+        loop {
+            match bytes.get(end)? {
+                b'"' => break,
+                b'\\' => {
+                    has_escapes = true;
+                    end += 2;
+                }
+                0..0x20 => return None,
+                _ => end += 1,
+            }
+        }
+        let quoted = self.text.get(self.at..end)?;
+        self.at = end + 1;
+        Some((quoted, has_escapes))
+    }
+
+    /// Reads an integer that is written as Rust writes it.
+    fn integer(&mut self) -> Option<i64> {
+        let from = self.at;
+        self.is_next(b'-');
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        let digits = self.text.get(from..self.at)?;
+        let is_plain = !digits.starts_with("-0") && (digits == "0" || !digits.starts_with('0'));
+        digits.parse().ok().filter(|_| is_plain)
+    }
+
+    fn boolean(&mut self) -> Option<bool> {
+        let rest = self.text.get(self.at..)?;
+        let value = rest.starts_with("true");
+        self.at += if value { 4 } else { 5 };
+        (value || rest.starts_with("false")).then_some(value)
+    }
+
+    /// Reads a value of which nothing is known here.
+    fn value<T: Deserialize<'a>>(&mut self) -> Option<T> {
+        let rest = self.text.get(self.at..)?;
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter();
+        let value = values.next()?.ok()?;
+        self.at += values.byte_offset();
+        Some(value)
+    }
+
+    fn content(&mut self) -> Option<Vec<Content>> {
+        let mut blocks = Vec::new();
+        self.eat(b'[')?;
+        if self.is_next(b']') {
+            return Some(blocks);
+        }
+        loop {
+            blocks.push(self.block()?);
+            if self.is_next(b']') {
+                return Some(blocks);
+            }
+            self.eat(b',')?;
+        }
+    }
+
+    fn block(&mut self) -> Option<Content> {
+        let mut block = Block::default();
+        self.object(|scan, key| block.take(scan, key))?;
+        block.into_content()
+    }
+
+    fn turn(&mut self) -> Option<TurnId> {
+        let (mut loop_id, mut turn_index) = (None, None);
+        self.object(|scan, key| match key {
+            "loopId" => set(&mut loop_id, scan.string()),
+            "turnIndex" => set(&mut turn_index, scan.integer()),
+            _ => None,
+        })?;
+        Some(TurnId {
+            loop_id: loop_id?,
+            turn_index: turn_index?.into(),
+            extra: Extra::default(),
+        })
+    }
+}
+
+/// Notes a value that was read; a second one of the same field is unusual.
+fn set<T>(field: &mut Option<T>, value: Option<T>) -> Option<()> {
+    let is_first = field.is_none();
+    *field = Some(value?);
+    is_first.then_some(())
+}
+
+#[derive(Default)]
 struct Block<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(default, deserialize_with = "given")]
+    kind: Option<&'a str>,
     text: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     thinking: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     signature: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     id: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     name: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     arguments: Option<Json>,
 }
 
-impl Block<'_> {
+impl<'a> Block<'a> {
+    fn take(&mut self, scan: &mut Scan<'a>, key: &str) -> Option<()> {
+        match key {
+            "type" => set(&mut self.kind, scan.plain()),
+            "text" => set(&mut self.text, scan.string()),
+            "thinking" => set(&mut self.thinking, scan.string()),
+            "signature" => set(&mut self.signature, scan.string()),
+            "id" => set(&mut self.id, scan.string()),
+            "name" => set(&mut self.name, scan.string()),
+            "arguments" => set(&mut self.arguments, scan.value()),
+            _ => None,
+        }
+    }
+
     fn into_content(mut self) -> Option<Content> {
-        let content = match self.kind {
+        let content = match self.kind? {
             "text" => Content::text(self.text.take()?),
             "thinking" => Content::thinking(self.thinking.take()?, self.signature.take()),
             "toolCall" => {
@@ -73,46 +230,43 @@ impl Block<'_> {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default)]
 struct Line<'a> {
-    role: &'a str,
-    #[serde(borrow)]
-    content: Vec<Block<'a>>,
-    #[serde(default, deserialize_with = "given", rename = "stopReason")]
+    role: Option<&'a str>,
+    content: Option<Vec<Content>>,
     stop_reason: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     model: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     provider: Option<String>,
-    #[serde(default, deserialize_with = "given")]
     usage: Option<Usage>,
-    #[serde(default, deserialize_with = "given", rename = "toolCallId")]
     tool_call_id: Option<String>,
-    #[serde(default, deserialize_with = "given", rename = "toolName")]
     tool_name: Option<String>,
-    #[serde(default, deserialize_with = "given", rename = "isError")]
     is_error: Option<bool>,
-    #[serde(default, deserialize_with = "given")]
     timestamp: Option<i64>,
-    #[serde(default, deserialize_with = "given", rename = "turnId")]
-    turn_id: Option<Turn>,
+    turn_id: Option<TurnId>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Turn {
-    loop_id: String,
-    turn_index: i64,
-}
+impl<'a> Line<'a> {
+    fn take(&mut self, scan: &mut Scan<'a>, key: &str) -> Option<()> {
+        match key {
+            "role" => set(&mut self.role, scan.plain()),
+            "content" => set(&mut self.content, scan.content()),
+            "stopReason" => set(&mut self.stop_reason, scan.string()),
+            "model" => set(&mut self.model, scan.string()),
+            "provider" => set(&mut self.provider, scan.string()),
+            "usage" => set(&mut self.usage, scan.value()),
+            "toolCallId" => set(&mut self.tool_call_id, scan.string()),
+            "toolName" => set(&mut self.tool_name, scan.string()),
+            "isError" => set(&mut self.is_error, scan.boolean()),
+            "timestamp" => set(&mut self.timestamp, scan.integer()),
+            "turnId" => set(&mut self.turn_id, scan.turn()),
+            _ => None,
+        }
+    }
 
-impl Line<'_> {
     fn into_message(mut self) -> Option<AgentMessage> {
-        let blocks = std::mem::take(&mut self.content);
-        let content = blocks.into_iter().map(Block::into_content);
-        let content = content.collect::<Option<Vec<Content>>>()?;
+        let content = self.content.take()?;
         let timestamp = self.timestamp.map(Into::into);
-        let message = match self.role {
+        let message = match self.role? {
             "user" => Message::User(UserMessage { content, timestamp }),
             "assistant" => Message::Assistant(AssistantMessage {
                 content,
@@ -135,14 +289,9 @@ impl Line<'_> {
         if !self.is_spent() {
             return None;
         }
-        let turn_id = self.turn_id.map(|turn| TurnId {
-            loop_id: turn.loop_id,
-            turn_index: turn.turn_index.into(),
-            extra: Extra::default(),
-        });
         Some(AgentMessage::Llm(LlmMessage {
             message,
-            turn_id,
+            turn_id: self.turn_id,
             extra: Extra::default(),
         }))
     }
@@ -177,10 +326,16 @@ mod tests {
         let usual = [
             r#"{"role":"user","content":[{"type":"text","text":"a\n\"b\u00e9"}],"timestamp":5}"#,
             r#"{"role":"user","content":[],"turnId":{"loopId":"l","turnIndex":3}}"#,
-            r#"{"content":[{"thinking":"t","type":"thinking","signature":"s"},
-                {"type":"toolCall","id":"1","name":"n","arguments":{ "a" : [1.0, -0, 1e5, null] }},
-                {"type":"toolCall","id":"2","name":"n","arguments":null}],
-                "role":"assistant","model":"m","stopReason":"stop","usage":{"input":1,"output":2,"x":3}}"#,
+            concat!(
+                r#"{"content":[{"thinking":"t","type":"thinking","signature":"s"},"#,
+                r#"{"type":"toolCall","id":"1","name":"n","arguments":{ "a" : [1.0, -0, 1e5, null] }},"#,
+                r#"{"type":"toolCall","id":"2","name":"n","arguments":null},"#,
+                r#"{"type":"toolCall","id":"3","name":"n","arguments":"\"\\"},"#,
+                r#"{"type":"toolCall","id":"\u0034","name":"n","arguments":-1.5}],"#,
+                r#""role":"assistant","model":"m","stopReason":"stop","usage":{"input":1,"output":2,"x":3},"#,
+                r#""timestamp":-9223372036854775808}"#
+            ),
+            r#"{"role":"user","content":[{"type":"text","text":"\\"},{"type":"text","text":"é\ud83d\ude00\\\""}]}"#,
             r#"{"role":"toolResult","toolCallId":"1","toolName":"n","content":[],"isError":true}"#,
         ];
         for json in usual {
@@ -209,9 +364,39 @@ mod tests {
             r#"{"role":"toolResult","toolCallId":"1","toolName":"n","content":[]}"#,
             r#"{"role":"extension","kind":"k","content":[]}"#,
             r#"{"role":"user"}"#,
+            r#"{"role":"user","content":[{"type":"text","text":"a"} ]}"#,
+            r#"{"role":"user","content":[{"type":"te\u0078t","text":"a"}]}"#,
+            r#"{"role":"user","content":[],"timestamp":05}"#,
+            r#"{"role":"user","content":[],"timestamp":--5}"#,
+            r#"{"role":"user","content":[],"timestamp":-}"#,
+            r#"{"role":"toolResult","toolCallId":"1","toolName":"n","content":[],"isError":falsy}"#,
         ];
         for json in unusual {
             assert_eq!(message(json), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_is_no_usual_message() {
+        let json = r#"{"role":"user","content":[{"type":"text","text":"a\nb"}],"timestamp":5}"#;
+        assert!(message(json).is_some());
+        for end in 0..json.len() {
+            assert_eq!(message(&json[..end]), None);
+        }
+        let broken = [
+            json.replace("a\\nb", "a\nb"),
+            json.replace("a\\nb", "a\\xb"),
+            json.replace("5}", "5}}"),
+            json.replace("5}", "5,}"),
+            json.replace("}]", "},]"),
+            json.replace(r#""role":"#, r#""role""#),
+        ];
+        for json in broken {
+            assert!(
+                serde_json::from_str::<AgentMessage>(&json).is_err(),
+                "{json}"
+            );
+            assert_eq!(message(&json), None, "{json}");
         }
     }
 }

@@ -284,7 +284,7 @@ impl Attempt<'_> {
         let mut session = write.session_by_key(self.ground.session)?;
         session.tick += 1;
         run.tick = session.tick;
-        run.round = notes::next_round(write.as_read(), self.ground.leaf)?;
+        run.round = notes::next_round(write.as_read(), session.key, self.ground.leaf)?;
         if run.outcome == Outcome::Committed && !self.is_unchanged(write)? {
             run.outcome = Outcome::Conflict;
             run.after = run.before;

@@ -8,7 +8,7 @@ use crate::context::{BuildOptions, Chain, Purpose, leaf_of, session_of, settings
 use crate::model::{LoopId, SessionId, Time};
 use crate::store::in_force::{ForceWalk, View};
 use crate::store::{
-    self, FlipRow, LoopKey, Outcome, Point, RunRow, SessionStore, StoreError, StoreRead,
+    self, FlipRow, LoopKey, LoopRow, Outcome, Point, RunRow, SessionStore, StoreError, StoreRead,
     StoreResult,
 };
 
@@ -77,7 +77,7 @@ fn flip(
         } else {
             live_run(write.as_read(), leaf.key, named)?
         };
-        let tokens_before = context_tokens(write.as_read(), leaf.key)?;
+        let tokens_before = context_tokens(write.as_read(), &leaf)?;
         owner.tick += 1;
         let row = FlipRow {
             run: run.key,
@@ -96,17 +96,17 @@ fn flip(
             run: run.run_id,
             outcome: if redo { "redone" } else { "undone" },
             tokens_before,
-            tokens_after: context_tokens(write.as_read(), leaf.key)?,
+            tokens_after: context_tokens(write.as_read(), &leaf)?,
         })
     })
 }
 
-fn context_tokens(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<u64> {
+fn context_tokens(read: &dyn StoreRead, leaf: &LoopRow) -> StoreResult<u64> {
     let view = View::default();
-    let plain = settings(read, leaf, view, &BuildOptions::default())?;
+    let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
     Ok(Chain::load(
         read,
-        leaf,
+        leaf.key,
         view,
         &plain.config,
         &plain.window,

@@ -18,12 +18,12 @@ mod work;
 use std::time::Instant;
 
 use crate::compaction::{CompactionConfig, ContextConfig, StrategyError};
-use crate::context::{BuildOptions, Chain, Purpose, leaf_of, session_of, settings};
+use crate::context::{BuildOptions, Chain, Purpose, keys_of, settings};
 use crate::model::{LoopId, SessionId, Time};
 use crate::store::in_force::{Link, View};
 use crate::store::{
-    self, BlockKey, BlockRow, LoopKey, LoopRow, Outcome, Point, SessionKey, SessionRow,
-    SessionStore, Size, StoreRead, StoreResult,
+    self, BlockKey, BlockRow, LoopKey, Outcome, Point, SessionKey, SessionStore, Size, StoreRead,
+    StoreResult,
 };
 
 pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Hooks, Verdict};
@@ -132,17 +132,16 @@ impl Asked {
         request: &CompactRequest,
     ) -> StoreResult<Self> {
         store::read(store, |read| {
-            let owner = session_of(read, session)?;
-            let leaf = leaf_of(read, &owner, request.leaf.as_ref())?;
+            let (owner, leaf) = keys_of(read, session, request.leaf.as_ref())?;
             let before = match request.trigger {
                 CompactTrigger::Force => None,
-                _ => Some(size_in_force(read, leaf.key)?),
+                _ => Some(size_in_force(read, owner, leaf)?),
             };
             let fires = |size| request.config.fires(&request.window, size);
             match before.filter(|size| request.trigger == CompactTrigger::Policy && !fires(*size)) {
                 Some(size) => Ok(Self::NotYet(size)),
                 None => Ok(Self::Compact(Box::new(Ground::load(
-                    read, &owner, leaf, before, request,
+                    read, owner, leaf, before, request,
                 )?))),
             }
         })
@@ -174,14 +173,14 @@ pub(crate) struct Ground {
 impl Ground {
     fn load(
         read: &dyn StoreRead,
-        owner: &SessionRow,
-        leaf: LoopRow,
+        session: SessionKey,
+        leaf: LoopKey,
         before: Option<Size>,
         request: &CompactRequest,
     ) -> StoreResult<Self> {
         let load = |view| {
             let (config, window) = (&request.config, &request.window);
-            Chain::load(read, leaf.key, view, config, window, Purpose::Plan)
+            Chain::load(read, leaf, view, config, window, Purpose::Plan)
         };
         let real = load(View::default())?;
         let in_force = real.in_force();
@@ -201,16 +200,16 @@ impl Ground {
             _ => 0,
         };
         Ok(Self {
-            session: owner.key,
-            leaf: leaf.key,
-            leaf_id: leaf.loop_id,
+            session,
+            leaf,
+            leaf_id: chain.leaf()?.row.loop_id.clone(),
             before: before.unwrap_or_else(|| chain.size()),
             open: open_digests(read, &chain.links)?,
             chain,
             base,
             in_force,
             anchor,
-            round: notes::next_round(read, leaf.key)?,
+            round: notes::next_round(read, session, leaf)?,
         })
     }
 
@@ -256,9 +255,9 @@ fn open_digests(read: &dyn StoreRead, links: &[Link]) -> StoreResult<Vec<[u8; 32
 
 /// Returns the size of the context as it is built now: with the scope of the newest live run, not
 /// with that of the next one.
-fn size_in_force(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Size> {
+fn size_in_force(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<Size> {
     let view = View::default();
-    let now = settings(read, leaf, view, &BuildOptions::default())?;
+    let now = settings(read, session, leaf, view, &BuildOptions::default())?;
     let purpose = Purpose::Build;
     Ok(Chain::load(read, leaf, view, &now.config, &now.window, purpose)?.size())
 }

@@ -6,7 +6,7 @@ use super::report::CompactReport;
 use crate::compaction::{BlockCompactionStrategy, Summary, SummaryNotes};
 use crate::model::{Extra, Json, Usage};
 use crate::store::in_force::{ForceWalk, View};
-use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
+use crate::store::{LoopKey, SessionKey, StoreError, StoreRead, StoreResult};
 
 /// Adds up what was noted, also of drafts that went into no block, and puts it into the report.
 /// Returns whether a summariser was asked.
@@ -62,9 +62,13 @@ pub(super) fn made_by<'a>(
 }
 
 /// Returns the number of the next run from a leaf: they count the committed runs of its chain.
-pub(super) fn next_round(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<u32> {
+pub(super) fn next_round(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    leaf: LoopKey,
+) -> StoreResult<u32> {
     let mut round = 1;
-    ForceWalk::new(read, leaf, View::default()).runs(&mut |_, run| {
+    ForceWalk::new(read, leaf, View::default()).marks(session, &mut |_, run| {
         round = run.round + 1;
         Ok(ControlFlow::Break(()))
     })?;

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 
 use super::events::{CompactionEnded, CompactionStarted};
 use super::{CompactRequest, CompactTrigger, Ground};
-use crate::compaction::{Budget, RunConfig};
+use crate::compaction::{Budget, CompactionConfig};
 use crate::model::{Json, LoopId, SessionId, Time};
 use crate::store::{BlockKind, Disposition, Outcome, RunRow, Size, Turns};
 
@@ -249,7 +249,7 @@ impl Default for CompactReport {
         Self {
             run: None,
             outcome: CompactOutcome::NotNeeded,
-            strategy: RunConfig::default().strategy,
+            strategy: CompactionConfig::default().block_strategy.name().to_owned(),
             fallback: None,
             before: Size::default(),
             after: Size::default(),

@@ -33,7 +33,7 @@ pub(super) fn chain_of(
     found: &Found,
 ) -> StoreResult<(Vec<ChainLoop>, Size)> {
     let view = View::default();
-    let plain = settings(read, leaf.key, view, &BuildOptions::default())?;
+    let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
     let (config, window) = (&plain.config, &plain.window);
     let shown = Chain::load(read, leaf.key, view, config, window, Purpose::Build)?;
     let states = turn_states(read, &shown, view)?;

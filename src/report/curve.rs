@@ -170,7 +170,7 @@ fn size_at(read: &dyn StoreRead, leaf: &LoopRow, tick: Tick) -> StoreResult<(u64
 }
 
 fn size_of(read: &dyn StoreRead, leaf: &LoopRow, view: View) -> StoreResult<(u64, bool)> {
-    let plain = settings(read, leaf.key, view, &BuildOptions::default())?;
+    let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
     let (config, window) = (&plain.config, &plain.window);
     let chain = Chain::load(read, leaf.key, view, config, window, Purpose::Build)?;
     let only_grows = config.older_loops == OlderLoops::Rollup;

@@ -170,7 +170,8 @@ fn covering(rows: &[CoverageRow], spot: Spot) -> Option<&CoverageRow> {
 impl Outlook {
     fn load(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Self> {
         let view = View::default();
-        let plan = settings(read, leaf, view, &BuildOptions::default())?;
+        let session = read.loop_by_key(leaf)?.session;
+        let plan = settings(read, session, leaf, view, &BuildOptions::default())?;
         let build = Purpose::Build;
         let chain = Chain::load(read, leaf, view, &plan.config, &plan.window, build)?;
         let rollup = chain.links.first().filter(|link| link.is_anchor());

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
 use super::error::{StoreError, StoreResult};
+use super::reading::Said;
 use super::rows::{Blob, StoredMessage};
 use crate::broken::{self, Fault};
 use crate::model::{AgentMessage, Content, Image, Json, Message, Role, usual};
@@ -73,19 +74,36 @@ pub fn encode(
 /// # Errors
 /// If the stored JSON is no message or a blob is missing: the database is damaged.
 pub fn decode(stored: StoredMessage, blob: &mut FindBlob<'_>) -> StoreResult<AgentMessage> {
-    let Some(head) = stored.head else {
+    let text = stored.text_block.zip(stored.text);
+    put_together(stored.head.as_deref(), text, blob)
+}
+
+/// The same of a message as it lies in its row: its text is copied once.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_said(said: &Said<'_>, blob: &mut FindBlob<'_>) -> StoreResult<AgentMessage> {
+    put_together(said.head, said.text_block.zip(said.text), blob)
+}
+
+fn put_together(
+    head: Option<&str>,
+    text: Option<(u32, impl Into<String>)>,
+    blob: &mut FindBlob<'_>,
+) -> StoreResult<AgentMessage> {
+    let Some(head) = head else {
         return Ok(AgentMessage::extension("removed", Json::null()));
     };
-    let mut message = match usual::message(&head) {
+    let mut message = match usual::message(head) {
         Some(message) => message,
-        None => serde_json::from_str(&head)
+        None => serde_json::from_str(head)
             .map_err(|error| StoreError::Damaged(format!("a message is no message: {error}")))?,
     };
     if let Some(inner) = message.message_mut() {
         let content = inner.content_mut();
-        if let (Some(at), Some(text)) = (stored.text_block, stored.text) {
+        if let Some((at, text)) = text {
             match content.get_mut(at as usize) {
-                Some(Content::Text(block)) => block.text = text,
+                Some(Content::Text(block)) => block.text = text.into(),
                 _ => return Err(StoreError::Damaged("a text without its block".into())),
             }
         }
@@ -100,12 +118,11 @@ pub fn decode(stored: StoredMessage, blob: &mut FindBlob<'_>) -> StoreResult<Age
 
 /// Whether a stored message is what its digest says. One that was redacted has another digest, which
 /// only `verify` looks up.
-pub(crate) fn fits_digest(stored: &StoredMessage) -> bool {
-    let (Some(salt), Some(head)) = (&stored.salt, &stored.head) else {
+pub(crate) fn fits_digest(said: &Said<'_>) -> bool {
+    let (Some(salt), Some(head)) = (&said.salt, said.head) else {
         return true;
     };
-    let (block, text) = (stored.text_block, stored.text.as_deref());
-    message_digest(salt, stored.role, head, block, text) == stored.digest
+    message_digest(salt, said.role, head, said.text_block, said.text) == said.digest
         || broken::has(Fault::UncheckedDigest)
 }
 

@@ -8,9 +8,13 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use foldhash::fast::RandomState;
+
 use super::error::StoreResult;
-use super::rows::{BlockKind, BlockRow, FlipRow, LoopRow, Outcome, Point, RunKey, RunRow};
-use super::{LoopKey, StoreRead, Tick};
+use super::rows::{
+    BlockKind, BlockRow, FlipRow, Generation, LoopRow, Outcome, Point, RunKey, RunRow,
+};
+use super::{LoopKey, RunMark, SessionKey, Standing, StoreRead, Tick};
 use crate::model::{Message, Role};
 
 /// From where, and how, a chain is seen.
@@ -58,7 +62,7 @@ pub struct ForceWalk<'a> {
     read: &'a dyn StoreRead,
     view: View,
     /// Turns that belong to the chain, of each loop met so far.
-    cuts: HashMap<LoopKey, u32>,
+    cuts: HashMap<LoopKey, u32, RandomState>,
     /// The loop to meet next, and how many of its turns belong to the chain.
     next: Option<(LoopKey, u32)>,
     leaf: LoopKey,
@@ -74,7 +78,7 @@ impl<'a> ForceWalk<'a> {
         Self {
             read,
             view,
-            cuts: HashMap::new(),
+            cuts: HashMap::default(),
             next,
             leaf,
             live: HashMap::new(),
@@ -101,9 +105,9 @@ impl<'a> ForceWalk<'a> {
     ) -> StoreResult<()> {
         let (read, leaf) = (self.read, self.leaf);
         let mut cut = u32::MAX;
-        read.walk(leaf, &mut |row| {
-            let parent_turns = row.parent_turns();
-            let link = self.link(row, cut)?;
+        read.standings(leaf, &mut |standing| {
+            let parent_turns = standing.row.parent_turns();
+            let link = self.link(standing, cut)?;
             cut = parent_turns;
             let is_anchor = link.is_anchor();
             let flow = visit(link)?;
@@ -115,20 +119,30 @@ impl<'a> ForceWalk<'a> {
         })
     }
 
-    /// Notes how much of a loop belongs to the chain.
-    fn meet(&mut self, row: &LoopRow, cut: u32) {
-        self.cuts.insert(row.key, cut);
-        if self.next.is_some_and(|(next, _)| next == row.key) {
-            self.next = row.parent.map(|parent| (parent, row.parent_turns()));
+    /// Notes how much of a loop belongs to the chain, and which loop comes next.
+    fn meet(&mut self, key: LoopKey, cut: u32, parent: Option<(LoopKey, u32)>) {
+        self.cuts.insert(key, cut);
+        if self.next.is_some_and(|(next, _)| next == key) {
+            self.next = parent;
         }
     }
 
-    fn link(&mut self, row: LoopRow, cut: u32) -> StoreResult<Link> {
-        self.meet(&row, cut);
-        let block = match self.instead.get(&row.key) {
-            Some(block) => Some(block.clone()),
-            None if self.view.raw => None,
-            None => self.block_of(row.key)?,
+    fn link(&mut self, standing: Standing, cut: u32) -> StoreResult<Link> {
+        let row = &standing.row;
+        let parent = row.parent.map(|parent| (parent, row.parent_turns()));
+        self.meet(row.key, cut, parent);
+        let Standing {
+            row,
+            newest,
+            is_disputed,
+        } = standing;
+        let block = match (self.instead.get(&row.key).cloned(), newest) {
+            (Some(block), _) => Some(block),
+            (None, _) if self.view.raw => None,
+            (None, None) if !is_disputed => None,
+            // Nearly always it is the newest, and nobody ever flipped its run.
+            (None, Some(newest)) if self.applies(&newest)? => Some(newest.block),
+            (None, _) => self.block_of(row.key)?,
         };
         let turns = cut.min(row.totals.turns);
         let mut link = Link {
@@ -178,17 +192,18 @@ impl<'a> ForceWalk<'a> {
         Ok(())
     }
 
+    /// Whether a block was there then, is wanted, and its run counts from the leaf.
+    fn applies(&mut self, generation: &Generation) -> StoreResult<bool> {
+        let then = self.view.at.is_none_or(|at| generation.tick <= at);
+        let wanted = !(self.view.without_rollups && generation.block.kind == BlockKind::Rollup);
+        Ok(then && wanted && self.counts(generation.point)?)
+    }
+
     fn block_of(&mut self, in_loop: LoopKey) -> StoreResult<Option<BlockRow>> {
         let mut found = None;
         let read = self.read;
         read.generations(in_loop, &mut |generation| {
-            let then = self.view.at.is_none_or(|at| generation.tick <= at);
-            let wanted = !(self.view.without_rollups && generation.block.kind == BlockKind::Rollup);
-            if then
-                && wanted
-                && self.counts(generation.point)?
-                && self.is_live(generation.block.run)?
-            {
+            if self.applies(&generation)? && self.is_live(generation.block.run)? {
                 found = Some(generation.block);
                 return Ok(ControlFlow::Break(()));
             }
@@ -203,9 +218,13 @@ impl<'a> ForceWalk<'a> {
     /// # Errors
     /// What the store returns.
     pub fn counts(&mut self, point: Point) -> StoreResult<bool> {
+        // The leaf itself has no cut.
+        if point.in_loop == self.leaf {
+            return Ok(true);
+        }
         while let Some((next, cut)) = self.next.filter(|(next, _)| *next >= point.in_loop) {
-            let row = self.read.loop_by_key(next)?;
-            self.meet(&row, cut);
+            let parent = self.read.parent_of(next)?;
+            self.meet(next, cut, parent);
         }
         Ok(self
             .cuts
@@ -260,20 +279,56 @@ impl<'a> ForceWalk<'a> {
         })
     }
 
-    /// Returns the newest run that counts and is live from the leaf.
+    /// Visits the committed runs that count from the leaf, a loop of `session`, newest first, without
+    /// most of what they say.
+    ///
+    /// # Errors
+    /// What the store or `visit` returns.
+    pub fn marks(
+        &mut self,
+        session: SessionKey,
+        visit: &mut dyn FnMut(&mut Self, &RunMark<'_>) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<()> {
+        let read = self.read;
+        read.marks(session, &mut |run| {
+            let then = self.view.at.is_none_or(|at| run.tick <= at);
+            if then && run.is_committed && self.counts(run.point)? {
+                return visit(self, run);
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Looks at the newest run that counts and is live from the leaf, a loop of `session`, if there is
+    /// one.
     ///
     /// # Errors
     /// What the store returns.
-    pub fn newest_live_run(&mut self) -> StoreResult<Option<RunRow>> {
+    pub fn newest_live<T>(
+        &mut self,
+        session: SessionKey,
+        look: impl Fn(&RunMark<'_>) -> T,
+    ) -> StoreResult<Option<T>> {
         let mut newest = None;
-        self.runs(&mut |walk, run| {
-            if walk.is_live(run.key)? {
-                newest = Some(run);
+        self.marks(session, &mut |walk, run| {
+            if !run.is_flipped || walk.is_live(run.key)? {
+                newest = Some(look(run));
                 return Ok(ControlFlow::Break(()));
             }
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(newest)
+    }
+
+    /// Returns the newest run that counts and is live from the leaf.
+    ///
+    /// # Errors
+    /// What the store returns.
+    pub fn newest_live_run(&mut self) -> StoreResult<Option<RunRow>> {
+        let read = self.read;
+        let session = read.loop_by_key(self.leaf)?.session;
+        let newest = self.newest_live(session, |run| run.key)?;
+        newest.map(|run| read.run_by_key(run)).transpose()
     }
 }
 

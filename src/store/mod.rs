@@ -20,6 +20,7 @@ pub mod lookup;
 pub(crate) mod packing;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod reading;
 pub(crate) mod ready;
 pub mod receipt;
 pub mod removal;
@@ -36,6 +37,7 @@ pub use driving::{CallRow, Note, UsageRow};
 pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseRow};
+pub use reading::*;
 pub use rows::*;
 
 use crate::model::{AgentMessage, LoopId, SessionId};
@@ -43,6 +45,12 @@ use index::{IndexEntry, IndexFilter, IndexQuery, IndexState, Match};
 
 /// Called with each row; stops the query by breaking.
 pub type Visit<'a, T> = dyn FnMut(T) -> StoreResult<ControlFlow<()>> + 'a;
+
+/// Called with each message where it lies.
+pub type VisitSaid<'a> = dyn FnMut(&SaidRow<'_>) -> StoreResult<ControlFlow<()>> + 'a;
+
+/// Called with each run where it lies.
+pub type VisitMark<'a> = dyn FnMut(&RunMark<'_>) -> StoreResult<ControlFlow<()>> + 'a;
 
 /// A durable store of sessions.
 ///
@@ -92,6 +100,17 @@ pub trait StoreRead {
     fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>>;
     /// Returns the loop with this key; a key without a row is damage.
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow>;
+    /// Returns the session with this id and its current loop, by their keys.
+    fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
+        let session = self.session(id)?;
+        Ok(session.and_then(|row| Some((row.key, row.current_loop?))))
+    }
+    /// Returns the parent of a loop, and how many of its turns belong to the loop's chain; a key without
+    /// a row is damage.
+    fn parent_of(&self, key: LoopKey) -> StoreResult<Option<(LoopKey, u32)>> {
+        let row = self.loop_by_key(key)?;
+        Ok(row.parent.map(|parent| (parent, row.parent_turns())))
+    }
     /// Returns the loops of a session, in the order of their creation.
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>>;
     /// Returns what the loop's source said of it.
@@ -100,6 +119,10 @@ pub trait StoreRead {
     /// stored totals; must stop walking when `visit` breaks, must end on a damaged chain too, and a
     /// parent in another session ends the chain.
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()>;
+    /// Walks a chain as [`StoreRead::walk`] does, and finds the newest block of each loop on the way.
+    fn standings(&self, leaf: LoopKey, visit: &mut Visit<'_, Standing>) -> StoreResult<()> {
+        self.walk(leaf, &mut |row| visit(standing_of(self, row)?))
+    }
     /// Returns one turn.
     fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>>;
     /// Returns some turns in order; those that are not there are left out.
@@ -117,6 +140,22 @@ pub trait StoreRead {
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageRow>,
     ) -> StoreResult<()>;
+    /// Visits what some messages say, in order and without a copy; must stop when `visit` breaks, and
+    /// hand on its error.
+    fn said(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut VisitSaid<'_>,
+    ) -> StoreResult<()> {
+        self.messages(in_loop, seqs, &mut |row| {
+            visit(&SaidRow {
+                seq: row.seq,
+                turn: row.turn,
+                said: row.body.said(),
+            })
+        })
+    }
     /// Visits some messages in order without reading what they say; must stop when `visit` breaks.
     fn sizes(
         &self,
@@ -137,6 +176,21 @@ pub trait StoreRead {
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>>;
     /// Visits the runs of a session, newest first; must stop when `visit` breaks.
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()>;
+    /// Visits the runs of a session, newest first, without most of what they say of themselves; must
+    /// stop when `visit` breaks.
+    fn marks(&self, session: SessionKey, visit: &mut VisitMark<'_>) -> StoreResult<()> {
+        self.runs(session, &mut |run| {
+            visit(&RunMark {
+                key: run.key,
+                point: run.point,
+                tick: run.tick,
+                round: run.round,
+                is_committed: run.outcome == Outcome::Committed,
+                is_flipped: !self.flips(run.key)?.is_empty(),
+                config: &run.config,
+            })
+        })
+    }
     /// Returns the run with this key; a key without a row is damage.
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow>;
     /// Returns the blocks that a run wrote, by loop.
@@ -340,6 +394,32 @@ pub fn write<T>(
         Ok(())
     })?;
     result.ok_or_else(|| StoreError::Invalid("the store did not run the write".into()))
+}
+
+/// Finds the newest block of a loop.
+fn standing_of(read: &(impl StoreRead + ?Sized), row: LoopRow) -> StoreResult<Standing> {
+    let mut newest = None;
+    read.generations(row.key, &mut |generation| {
+        newest = Some(generation);
+        Ok(ControlFlow::Break(()))
+    })?;
+    let is_disputed = match &newest {
+        Some(newest) => !read.flips(newest.block.run)?.is_empty(),
+        None => false,
+    };
+    Ok(Standing {
+        row,
+        newest: newest.filter(|_| !is_disputed),
+        is_disputed,
+    })
+}
+
+/// Turns what a stored message says back into the message.
+///
+/// # Errors
+/// If the stored form is damaged.
+pub fn decode_said(read: &(impl StoreRead + ?Sized), said: &Said<'_>) -> StoreResult<AgentMessage> {
+    codec::decode_said(said, &mut |sha256| read.blob(sha256))
 }
 
 /// Turns a stored message back into the message.

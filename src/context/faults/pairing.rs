@@ -1,6 +1,9 @@
 //! Which result answers which call.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use foldhash::fast::RandomState;
 
 use crate::model::{AgentMessage, Message};
 
@@ -13,51 +16,143 @@ type CallPlace = (usize, usize);
 /// of that id in answers before can no longer be answered.
 #[derive(Debug, Default)]
 pub(crate) struct Pairing {
-    /// The message with the result of each call that has one.
-    pub(crate) results: HashMap<CallPlace, usize>,
-    /// The call of each result that has one.
-    pub(crate) calls: HashMap<usize, CallPlace>,
-    /// Results that do not follow their call: a prompt or another answer stands between.
-    pub(crate) late: HashSet<usize>,
+    /// All calls in order.
+    calls: Vec<Call>,
+    /// Of each message: where its calls begin among all.
+    first_calls: Vec<usize>,
+    /// Of each message: the call that it answers.
+    answers: Vec<Option<usize>>,
+}
+
+#[derive(Debug)]
+struct Call {
+    /// The message that makes it.
+    by: usize,
+    /// The message with its result.
+    result: Option<usize>,
+    /// Whether a prompt or another answer stands between them.
+    is_late: bool,
+    /// Whether a call before has its id too.
+    is_repeated: bool,
+    /// The next call of its id that the same message makes.
+    next: Option<usize>,
+}
+
+/// Who waits, by the id of the calls. Every build looks up each call and each result.
+type Open<'m> = HashMap<&'m str, Waiting, RandomState>;
+
+/// The calls of one id that the newest answer with such made.
+struct Waiting {
+    by: usize,
+    /// The first without a result.
+    first: Option<usize>,
+    last: usize,
 }
 
 impl Pairing {
     /// Pairs the calls of `messages` with their results.
-    pub(crate) fn of(messages: &[AgentMessage]) -> Self {
+    pub(crate) fn of<'m>(messages: &'m [AgentMessage]) -> Self {
         let mut pairing = Self::default();
-        let mut open: HashMap<&str, (usize, VecDeque<usize>)> = HashMap::new();
+        let mut open = Open::<'m>::default();
         let mut speaker = None;
         for (at, message) in messages.iter().enumerate() {
+            pairing.first_calls.push(pairing.calls.len());
+            let mut answers = None;
             match message.message() {
                 None => {}
                 Some(Message::User(_)) => speaker = Some(at),
                 Some(message @ Message::Assistant(_)) => {
                     speaker = Some(at);
-                    for (nth, call) in message.tool_calls().enumerate() {
-                        let waiting = open.entry(&call.id).or_default();
-                        if waiting.0 != at {
-                            *waiting = (at, VecDeque::new());
-                        }
-                        waiting.1.push_back(nth);
+                    for call in message.tool_calls() {
+                        pairing.add(at, &call.id, &mut open);
                     }
                 }
                 Some(Message::ToolResult(result)) => {
-                    let waiting = open.get_mut(&*result.tool_call_id);
-                    let call = waiting.and_then(|(of, calls)| Some((*of, calls.pop_front()?)));
-                    if let Some(call) = call {
-                        pairing.pair(call, at, speaker);
-                    }
+                    answers = open
+                        .get_mut(&*result.tool_call_id)
+                        .and_then(|waiting| pairing.answer(at, waiting, speaker));
                 }
             }
+            pairing.answers.push(answers);
         }
         pairing
     }
 
-    fn pair(&mut self, call: CallPlace, result: usize, speaker: Option<usize>) {
-        self.results.insert(call, result);
-        self.calls.insert(result, call);
-        if speaker != Some(call.0) {
-            self.late.insert(result);
-        }
+    fn add<'m>(&mut self, by: usize, id: &'m str, open: &mut Open<'m>) {
+        let call = self.calls.len();
+        let fresh = Waiting {
+            by,
+            first: Some(call),
+            last: call,
+        };
+        let is_repeated = match open.entry(id) {
+            Entry::Vacant(place) => {
+                place.insert(fresh);
+                false
+            }
+            Entry::Occupied(mut place) => {
+                let waiting = place.get_mut();
+                if waiting.by == by {
+                    self.calls[waiting.last].next = Some(call);
+                    waiting.last = call;
+                } else {
+                    *waiting = fresh;
+                }
+                true
+            }
+        };
+        self.calls.push(Call {
+            by,
+            result: None,
+            is_late: false,
+            is_repeated,
+            next: None,
+        });
+    }
+
+    /// Lets the message `at` answer the first of the calls that wait.
+    fn answer(
+        &mut self,
+        at: usize,
+        waiting: &mut Waiting,
+        speaker: Option<usize>,
+    ) -> Option<usize> {
+        let first = waiting.first?;
+        let call = &mut self.calls[first];
+        waiting.first = call.next;
+        call.result = Some(at);
+        call.is_late = speaker != Some(call.by);
+        Some(first)
+    }
+
+    fn call(&self, (message, nth): CallPlace) -> Option<&Call> {
+        let first = self.first_calls.get(message)?;
+        let call = self.calls.get(first + nth)?;
+        (call.by == message).then_some(call)
+    }
+
+    /// Returns the message with the result of a call.
+    pub(crate) fn result(&self, call: CallPlace) -> Option<usize> {
+        self.call(call)?.result
+    }
+
+    /// Whether a call before has the same id.
+    pub(crate) fn is_repeated(&self, call: CallPlace) -> bool {
+        self.call(call).is_some_and(|call| call.is_repeated)
+    }
+
+    /// Whether a message answers a call.
+    pub(crate) fn answers(&self, message: usize) -> bool {
+        self.answered_by(message).is_some()
+    }
+
+    /// Whether a prompt or another answer stands between a result and its call.
+    pub(crate) fn is_late(&self, message: usize) -> bool {
+        self.answered_by(message).is_some_and(|call| call.is_late)
+    }
+
+    fn answered_by(&self, message: usize) -> Option<&Call> {
+        let call = *self.answers.get(message)?;
+        self.calls.get(call?)
     }
 }

@@ -74,7 +74,7 @@ struct Pairs<'a> {
 impl Pairs<'_> {
     /// Reports a result without its call; others come with their answer.
     fn stray(&mut self, at: usize, result: &ToolResultMessage) {
-        if !self.pairing.calls.contains_key(&at) {
+        if !self.pairing.answers(at) {
             self.mend(MendingKind::ResultDropped, at, &result.tool_call_id);
         }
     }
@@ -98,7 +98,7 @@ impl Pairs<'_> {
     }
 
     fn result(&mut self, at: usize, nth: usize, call: &ToolCall, recorded: &str) -> Placed {
-        let found = self.pairing.results.get(&(at, nth)).copied();
+        let found = self.pairing.result((at, nth));
         let stored = found.and_then(|place| match self.messages[place].message() {
             Some(Message::ToolResult(result)) => Some((place, result.clone())),
             _ => None,
@@ -106,7 +106,7 @@ impl Pairs<'_> {
         let (place, mut result) = stored.unwrap_or_else(|| (at, no_result(call)));
         if found.is_none() {
             self.mend(MendingKind::ResultAdded, at, recorded);
-        } else if self.pairing.late.contains(&place) {
+        } else if self.pairing.is_late(place) {
             self.mend(MendingKind::ResultMoved, place, recorded);
         }
         result.tool_call_id.clone_from(&call.id);

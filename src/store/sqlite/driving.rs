@@ -2,8 +2,9 @@
 
 use rusqlite::params;
 
+use super::fields::Fields;
 use super::from_sqlite;
-use super::read::{Fields, Reader, packed};
+use super::read::{Reader, packed};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::*;
 

@@ -10,7 +10,8 @@ use std::ops::{ControlFlow, Range};
 
 use rusqlite::{Connection, params};
 
-use super::read::{Fields, Reader, number};
+use super::fields::Fields;
+use super::read::{Reader, number};
 use super::{from_sqlite, schema};
 use crate::store::codec::role_number;
 use crate::store::error::{StoreError, StoreResult};

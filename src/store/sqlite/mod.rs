@@ -1,4 +1,4 @@
-//! The SQLite backend: one file, one writer connection, readers that see snapshots.
+//! The SQLite backend: one file, one connection that writes, readers that see snapshots.
 //!
 //! A write begins IMMEDIATE, so that it never fails half-way for a lock; a read opens a deferred
 //! transaction on a connection of a small pool and lets go of its snapshot when the closure ends,
@@ -8,6 +8,8 @@ pub(crate) mod agents;
 mod backup;
 mod driving;
 mod encryption;
+mod fields;
+mod from_row;
 mod index;
 mod listing;
 mod log;
@@ -27,9 +29,9 @@ mod write;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 
 pub use listing::SessionView;
 #[cfg(feature = "postgres")]
@@ -52,6 +54,24 @@ use place::Place;
 /// How many idle reading connections are kept.
 const MAX_IDLE_READERS: usize = 8;
 
+/// The connection that writes, and the log that it writes to.
+struct Writer {
+    log: log::Log,
+    connection: Mutex<Connection>,
+    /// The connection is to be opened anew.
+    is_spoiled: AtomicBool,
+}
+
+impl Writer {
+    fn of(mut connection: Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            log: log::Log::of(&mut connection)?,
+            connection: Mutex::new(connection),
+            is_spoiled: AtomicBool::new(false),
+        })
+    }
+}
+
 /// A store in one SQLite database.
 pub struct SqliteStore {
     path: Option<PathBuf>,
@@ -60,11 +80,12 @@ pub struct SqliteStore {
     options: SqliteOptions,
     /// Whoever writes stands in line before it locks the writer.
     queue: queue::Queue,
-    log: log::Log,
-    writer: Mutex<Connection>,
-    /// The writer is to be opened anew.
-    is_spoiled: AtomicBool,
+    /// The first write opens it.
+    writer: OnceLock<Writer>,
     readers: Mutex<Vec<Connection>>,
+    /// The connection that the file was opened with: for whoever comes first. Most of what opening
+    /// costs is to parse the schema, and who only reads or only writes so pays for it once.
+    first: Mutex<Option<Connection>>,
 }
 
 impl SqliteStore {
@@ -92,7 +113,7 @@ impl SqliteStore {
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
         let mut options = options;
         let path = &*schema::real_path(path.as_ref(), &options)?;
-        let mut writer = schema::open_file(path, &mut options)?;
+        let first = schema::open_file(path, &mut options)?;
         let place = Place::of(path, options.still).map_err(|cause| OpenError::Other {
             path: path.to_owned(),
             cause: Box::new(cause),
@@ -101,11 +122,10 @@ impl SqliteStore {
             path: Some(path.to_owned()),
             options,
             queue: queue::Queue::new(Some(path)),
-            log: log::Log::of(&mut writer).map_err(|error| schema::opening(path, error))?,
             place: Some(place),
-            writer: Mutex::new(writer),
-            is_spoiled: AtomicBool::new(false),
+            writer: OnceLock::new(),
             readers: Mutex::default(),
+            first: Mutex::new(Some(first)),
         })
     }
 
@@ -123,17 +143,17 @@ impl SqliteStore {
     /// If SQLite cannot be set up.
     pub fn in_memory_with(options: SqliteOptions) -> Result<Self, OpenError> {
         let mut options = options;
-        let mut writer = schema::open_memory(&mut options)?;
-        let log = log::Log::of(&mut writer);
+        let writer = schema::open_memory(&mut options)?;
+        let writer =
+            Writer::of(writer).map_err(|error| schema::opening(Path::new(":memory:"), error))?;
         Ok(Self {
             path: None,
             place: None,
             options,
             queue: queue::Queue::new(None),
-            log: log.map_err(|error| schema::opening(Path::new(":memory:"), error))?,
-            writer: Mutex::new(writer),
-            is_spoiled: AtomicBool::new(false),
+            writer: OnceLock::from(writer),
             readers: Mutex::default(),
+            first: Mutex::default(),
         })
     }
 
@@ -153,23 +173,23 @@ impl SqliteStore {
         work: impl FnOnce(&mut Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let Some(place) = &self.place else {
-            return work(&mut self.lock_writer());
+            return work(&mut *self.lock_writer()?);
         };
         place.check()?;
-        let idle = self
-            .readers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let idle = locked(&self.readers).pop();
         let mut connection = match idle {
             Some(connection) => connection,
-            None => schema::open_reader(place.file(), &self.options).map_err(from_open)?,
+            None => {
+                let connection = self.one_more()?;
+                schema::only_read(&connection).map_err(from_sqlite)?;
+                connection
+            }
         };
         let result = work(&mut connection);
         if result.as_ref().is_err_and(|error| self.spoils(error)) {
             return result;
         }
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = locked(&self.readers);
         if readers.len() < MAX_IDLE_READERS {
             readers.push(connection);
         }
@@ -181,8 +201,10 @@ impl SqliteStore {
     /// Runs `work` on one snapshot of the bare connection.
     fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
         self.with_reader(|connection| {
-            let transaction = connection.transaction().map_err(from_sqlite)?;
-            work(&transaction)
+            let transaction = Transaction::begin(connection, "BEGIN DEFERRED")?;
+            let done = work(connection)?;
+            transaction.commit()?;
+            Ok(done)
         })
     }
 
@@ -197,42 +219,46 @@ impl SqliteStore {
     /// Runs `work` in a write transaction on the bare connection.
     fn transaction<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
         let _ticket = self.queue.enter(self.options.busy_timeout)?;
-        let mut connection = self.lock_writer();
+        let writer = self.writer()?;
+        let mut connection = locked(&writer.connection);
         if let Some(place) = &self.place
-            && self.is_spoiled.load(Ordering::Relaxed)
+            && writer.is_spoiled.load(Ordering::Relaxed)
         {
-            let mut new = schema::open_again(place.file(), &self.options).map_err(from_open)?;
-            self.log.count(&mut new).map_err(from_sqlite)?;
+            let mut new = schema::open_more(place.file(), &self.options).map_err(from_open)?;
+            writer.log.count(&mut new).map_err(from_sqlite)?;
             *connection = new;
-            self.is_spoiled.store(false, Ordering::Relaxed);
+            writer.is_spoiled.store(false, Ordering::Relaxed);
         }
-        let done = self.transaction_on(&mut connection, work);
-        if done.as_ref().is_err_and(|error| self.spoils(error)) {
-            self.is_spoiled.store(true, Ordering::Relaxed);
+        let done = self.transaction_on(&connection, work);
+        match &done {
+            Ok(_) => self.keep_log_short(writer, &connection),
+            Err(error) if self.spoils(error) => writer.is_spoiled.store(true, Ordering::Relaxed),
+            Err(_) => {}
         }
         done
     }
 
     fn transaction_on<T>(
         &self,
-        connection: &mut Connection,
+        connection: &Connection,
         work: impl FnOnce(&Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let transaction = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(from_sqlite)?;
+        let transaction = Transaction::begin(connection, "BEGIN IMMEDIATE")?;
         self.check_place()?;
-        let done = work(&transaction)?;
-        if broken::has(Fault::LostWrite) && transaction.total_changes().is_multiple_of(5) {
+        let done = work(connection)?;
+        if broken::has(Fault::LostWrite) && connection.total_changes().is_multiple_of(5) {
             return Ok(done);
         }
-        transaction.commit().map_err(from_sqlite)?;
+        transaction.commit()?;
+        Ok(done)
+    }
+
+    fn keep_log_short(&self, writer: &Writer, connection: &Connection) {
         if let Some(place) = &self.place {
             let open = || schema::open_reader(place.file(), &self.options);
             let timeout = self.options.busy_timeout;
-            self.log.committed(connection, timeout, open);
+            writer.log.committed(connection, timeout, open);
         }
-        Ok(done)
     }
 
     /// Whether a connection is of no use after this error: one that could not decrypt a page, be it only
@@ -274,10 +300,65 @@ impl SqliteStore {
         })
     }
 
-    /// A panic of another thread rolled its transaction back; the connection is still good.
-    fn lock_writer(&self) -> MutexGuard<'_, Connection> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the connection that writes, once nobody else has it.
+    fn lock_writer(&self) -> StoreResult<MutexGuard<'_, Connection>> {
+        Ok(locked(&self.writer()?.connection))
     }
+
+    fn writer(&self) -> StoreResult<&Writer> {
+        match self.writer.get() {
+            Some(writer) => Ok(writer),
+            None => {
+                let opened = Writer::of(self.one_more()?).map_err(from_sqlite)?;
+                Ok(self.writer.get_or_init(|| opened))
+            }
+        }
+    }
+
+    /// Returns a connection that nobody has: the first, or a new one.
+    fn one_more(&self) -> StoreResult<Connection> {
+        match (locked(&self.first).take(), &self.place) {
+            (Some(first), _) => Ok(first),
+            (None, Some(place)) => {
+                schema::open_more(place.file(), &self.options).map_err(from_open)
+            }
+            (None, None) => Err(StoreError::Invalid("the database is in memory".into())),
+        }
+    }
+}
+
+/// A panic of another thread rolled its transaction back; a connection is still good.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A transaction whose own statements stay prepared; it is rolled back if nobody commits it.
+struct Transaction<'c>(&'c Connection);
+
+impl<'c> Transaction<'c> {
+    fn begin(connection: &'c Connection, how: &str) -> StoreResult<Self> {
+        execute(connection, how)?;
+        Ok(Self(connection))
+    }
+
+    fn commit(self) -> StoreResult<()> {
+        execute(self.0, "COMMIT")
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_autocommit() {
+            // Where even this fails SQLite rolls back with the connection.
+            let _ = execute(self.0, "ROLLBACK");
+        }
+    }
+}
+
+fn execute(connection: &Connection, sql: &str) -> StoreResult<()> {
+    let mut statement = connection.prepare_cached(sql).map_err(from_sqlite)?;
+    statement.execute([]).map_err(from_sqlite)?;
+    Ok(())
 }
 
 impl SessionStore for SqliteStore {
@@ -351,4 +432,80 @@ fn is_misfit(error: &rusqlite::Error) -> bool {
                 | E::InvalidColumnType(..)
                 | E::IntegralValueOutOfRange(..)
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Session, SessionId};
+
+    fn opened() -> (tempfile::TempDir, SqliteStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path().join("some.db")).unwrap();
+        (folder, store)
+    }
+
+    fn add(store: &SqliteStore, id: &str) -> StoreResult<()> {
+        crate::store::write(store, |write| {
+            let session = Session::new(SessionId::new(id).unwrap(), "agent");
+            crate::store::session::create_session(write, &session, None, None).map(|_| ())
+        })
+    }
+
+    fn count(store: &SqliteStore) -> usize {
+        crate::store::read(store, |read| Ok(read.sessions()?.len())).unwrap()
+    }
+
+    fn connections(store: &SqliteStore) -> (bool, bool, usize) {
+        let (first, writer) = (locked(&store.first).is_some(), store.writer.get().is_some());
+        (first, writer, locked(&store.readers).len())
+    }
+
+    #[test]
+    fn who_only_reads_or_only_writes_needs_one_connection() {
+        let (_folder, store) = opened();
+        assert_eq!(connections(&store), (true, false, 0));
+        assert_eq!(count(&store), 0);
+        assert_eq!(connections(&store), (false, false, 1));
+        add(&store, "a").unwrap();
+        assert_eq!((count(&store), connections(&store)), (1, (false, true, 1)));
+        let (_folder, store) = opened();
+        add(&store, "a").unwrap();
+        assert_eq!(connections(&store), (false, true, 0));
+        assert_eq!((count(&store), connections(&store)), (1, (false, true, 1)));
+    }
+
+    #[test]
+    fn threads_that_come_first_together_share_the_writer() {
+        let (_folder, store) = opened();
+        std::thread::scope(|scope| {
+            for id in ["a", "b", "c", "d"] {
+                let store = &store;
+                scope.spawn(move || {
+                    add(store, id).unwrap();
+                    count(store)
+                });
+            }
+        });
+        assert_eq!(count(&store), 4);
+    }
+
+    #[test]
+    fn a_reader_cannot_write_also_if_it_was_there_first() {
+        let (_folder, store) = opened();
+        let refused = store.snapshot(|connection| execute(connection, "DELETE FROM store_meta"));
+        assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
+        // What failed left no transaction behind.
+        assert_eq!(count(&store), 0);
+    }
+
+    #[test]
+    fn the_first_write_to_a_file_that_was_replaced_is_refused() {
+        let (folder, store) = opened();
+        assert_eq!(count(&store), 0);
+        let path = folder.path().join("some.db");
+        std::fs::remove_file(&path).unwrap();
+        drop(SqliteStore::open(&path).unwrap());
+        assert!(matches!(add(&store, "a"), Err(StoreError::Moved)));
+    }
 }

@@ -96,7 +96,10 @@ impl Drop for Ticket<'_> {
             locked(&self.queue.lock).give_back();
         }
         line.waiting.retain(|number| *number != self.number);
-        self.queue.moved.notify_all();
+        // To wake nobody costs a call of the system all the same.
+        if !line.waiting.is_empty() {
+            self.queue.moved.notify_all();
+        }
     }
 }
 

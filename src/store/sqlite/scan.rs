@@ -1,9 +1,10 @@
 //! Reading everything, row by row, for `verify`.
 
-use super::read::{
-    BLOCK_COLUMNS, Fields, MANIFEST_COLUMNS, RUN_COLUMNS, Reader, block_row, flip_row,
-    manifest_row, number, packed, run_row,
+use super::fields::Fields;
+use super::from_row::{
+    BLOCK_COLUMNS, MANIFEST_COLUMNS, RUN_COLUMNS, block_row, flip_row, manifest_row, run_row,
 };
+use super::read::{Reader, number, packed};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
 use crate::store::*;

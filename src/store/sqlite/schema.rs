@@ -83,20 +83,23 @@ pub(super) fn open_memory(options: &mut SqliteOptions) -> Result<Connection, Ope
     Ok(connection)
 }
 
-/// Opens one more connection that can only read.
-pub(super) fn open_reader(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
-    let connection = open_again(path, options)?;
-    connection
-        .pragma_update(None, "query_only", true)
-        .map_err(|error| opening_with(path, options, error))?;
-    Ok(connection)
-}
-
-/// Opens one more connection to a database that was opened before.
-pub(super) fn open_again(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+/// Opens one more connection to a database that is open.
+pub(super) fn open_more(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
     let connection = connect(path, options)?;
     set_pragmas(&connection, options).map_err(|error| opening_with(path, options, error))?;
     Ok(connection)
+}
+
+/// Opens one more connection that can only read.
+pub(super) fn open_reader(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let connection = open_more(path, options)?;
+    only_read(&connection).map_err(|error| opening_with(path, options, error))?;
+    Ok(connection)
+}
+
+/// Makes a connection one that can only read.
+pub(super) fn only_read(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "query_only", true)
 }
 
 pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {

@@ -2,7 +2,8 @@
 
 use rusqlite::params;
 
-use super::read::{Fields, Reader, packed};
+use super::fields::Fields;
+use super::read::{Reader, packed};
 use super::write::signed;
 use crate::model::Time;
 use crate::store::error::{StoreError, StoreResult};

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::from_row::StoredPart;
 use super::from_sqlite;
-use super::read::{Reader, StoredPart, packed};
+use super::read::{Reader, packed};
 use crate::broken::{self, Fault};
 use crate::model::{LoopStatus, Time};
 use crate::store::codec::role_number;

@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use super::super::read::{BLOCK_COLUMNS, Reader, block_row, packed};
+use super::super::from_row::{BLOCK_COLUMNS, block_row};
+use super::super::read::{Reader, packed};
 use super::super::write::signed;
 use super::{State, count};
 use crate::model::Role;

@@ -87,7 +87,7 @@ impl SqliteStore {
         mend: &mut dyn FnMut(&mut Mender<'_>) -> StoreResult<()>,
     ) -> StoreResult<Vec<LostRows>> {
         let from = open(file, self.key())?;
-        let mut connection = self.lock_writer();
+        let mut connection = self.lock_writer()?;
         // Within a transaction the pragma does nothing.
         connection
             .pragma_update(None, "foreign_keys", false)

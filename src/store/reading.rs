@@ -1,0 +1,83 @@
+//! Rows as the way to a context reads them: no more than it needs, and texts where they lie.
+
+use super::rows::{Generation, LoopRow, Point, RunKey, StoredMessage, Tick};
+use crate::model::Role;
+
+/// What a message says, in its stored form, as it lies in its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said<'a> {
+    /// Its role.
+    pub role: Role,
+    /// Its tokens.
+    pub tokens: u64,
+    /// The size of its JSON.
+    pub bytes: u64,
+    /// The content block whose text is `text`.
+    pub text_block: Option<u32>,
+    /// What the digest begins with; `None` once redacted.
+    pub salt: Option<[u8; 16]>,
+    /// SHA-256 of salt and stored bytes.
+    pub digest: [u8; 32],
+    /// The interchange form with that text left empty; `None` once redacted or archived.
+    pub head: Option<&'a str>,
+    /// The largest text.
+    pub text: Option<&'a str>,
+}
+
+/// What a message of a loop says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaidRow<'a> {
+    /// Its place in the loop.
+    pub seq: u32,
+    /// Its turn group; `None` for an extension before the first.
+    pub turn: Option<u32>,
+    /// What it says.
+    pub said: Said<'a>,
+}
+
+impl StoredMessage {
+    /// Returns the message for reading.
+    pub fn said(&self) -> Said<'_> {
+        Said {
+            role: self.role,
+            tokens: self.tokens,
+            bytes: self.bytes,
+            text_block: self.text_block,
+            salt: self.salt,
+            digest: self.digest,
+            head: self.head.as_deref(),
+            text: self.text.as_deref(),
+        }
+    }
+}
+
+/// A loop of a chain with its newest block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// The loop.
+    pub row: LoopRow,
+    /// Its block of the highest generation, if the run of that committed and was never undone or
+    /// redone.
+    pub newest: Option<Generation>,
+    /// Whether it has blocks, but only their runs and flips tell which applies.
+    pub is_disputed: bool,
+}
+
+/// A run without most of what it says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunMark<'a> {
+    /// Its key.
+    pub key: RunKey,
+    /// Where it was made.
+    pub point: Point,
+    /// When it ended.
+    pub tick: Tick,
+    /// Which round of compaction it was.
+    pub round: u32,
+    /// Whether it committed.
+    pub is_committed: bool,
+    /// Whether it was ever undone or redone.
+    pub is_flipped: bool,
+    /// The whole configuration as JSON.
+    pub config: &'a str,
+}

@@ -1,0 +1,421 @@
+//! The rows of the tables: which columns are read, and what is made of them.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use super::fields::{Fields, damaged};
+use super::read::number;
+use crate::model::{LoopId, LoopStatus, SessionId};
+use crate::store::codec::role_from_number;
+use crate::store::error::StoreResult;
+use crate::store::*;
+
+pub(super) const SESSION: &str =
+    "SELECT key, session_id, agent_id, title, created_at, last_active_at,
+    current_loop, tick, source, meta FROM sessions";
+
+// Columns stand in the order in which `loop_row` and its like read them.
+pub(super) const LOOP_COLUMNS: &str =
+    "l.open_calls, l.parent_loop_id, l.key, l.session, l.loop_id, l.parent,
+    l.parent_turn, l.kind, l.status, l.started_at, l.ended_at, l.tick, l.next_seq, l.sealed_seq,
+    l.turns, l.complete, l.messages, l.tokens, l.bytes, l.system_tokens, l.generation,
+    l.last_turn_index, l.chain";
+
+pub(super) const TURN: &str =
+    "SELECT id, first_seq, messages, prompts, tokens, bytes, turn_index, answered,
+    answers, tick, started_at, ended_at FROM turns";
+
+pub(super) const RUN_COLUMNS: &str = "outcome, key, session, run_id, loop, turns, tick, trigger,
+    strategy, round, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
+    bytes_before, bytes_after, messages_before, messages_after, started_at, duration_ms, config,
+    usage, plan, record, events";
+
+pub(super) const BLOCK_COLUMNS: &str = "b.kind, b.key, b.loop, b.generation, b.run, b.extends,
+    b.first_start, b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end,
+    b.through, b.tokens_covered, b.tokens_block, b.bytes_block, b.messages_block, b.strategy,
+    b.shaping, b.created_at, b.extra";
+
+pub(super) const MANIFEST_COLUMNS: &str = "key, manifest_id, session, loop, tick, recorded_at,
+    older_loops, parts, messages, tokens, bytes, counter, sha256";
+
+/// A statement that is put together once.
+type Sql = LazyLock<String>;
+
+pub(super) static SESSION_BY_ID: Sql = Sql::new(|| format!("{SESSION} WHERE session_id = ?1"));
+pub(super) static SESSION_BY_KEY: Sql = Sql::new(|| format!("{SESSION} WHERE key = ?1"));
+pub(super) static LOOP_BY_KEY: Sql =
+    Sql::new(|| format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.key = ?1"));
+pub(super) static LOOP_BY_ID: Sql = Sql::new(|| {
+    format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = ?1 AND l.loop_id = ?2")
+});
+pub(super) static TURN_BY_ID: Sql = Sql::new(|| format!("{TURN} WHERE id = ?1"));
+
+// The rows come as the recursion makes them, so a visit that breaks stops the walk. Keys that fall
+// from child to parent cannot go round in a circle.
+const CHAIN: &str = "WITH RECURSIVE chain (loop, parent, session) AS (
+        SELECT key, parent, session FROM loops WHERE key = ?1
+        UNION ALL
+        SELECT p.key, p.parent, p.session FROM chain c JOIN loops p ON p.key = c.parent
+        WHERE p.key < c.loop AND p.session = c.session
+    )";
+
+pub(super) static WALK: Sql = Sql::new(|| {
+    format!("{CHAIN} SELECT {LOOP_COLUMNS} FROM chain c CROSS JOIN loops l ON l.key = c.loop")
+});
+
+// The newest generation is looked up, not taken from the loop: a noted number is no promise.
+pub(super) static STANDINGS: Sql = Sql::new(|| {
+    let columns = &*GENERATION_COLUMNS;
+    format!(
+        "{CHAIN} SELECT {LOOP_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
+                 coalesce(r.outcome, '') = 'committed'
+                 AND NOT EXISTS (SELECT 1 FROM flips f WHERE f.run = b.run)
+             END AS is_settled, {columns}
+         FROM chain c CROSS JOIN loops l ON l.key = c.loop
+             LEFT JOIN blocks b ON b.key = (
+                 SELECT n.key FROM blocks n WHERE n.loop = l.key ORDER BY n.generation DESC LIMIT 1
+             )
+             LEFT JOIN runs r ON r.key = b.run"
+    )
+});
+
+pub(super) static GENERATIONS: Sql = Sql::new(|| {
+    let columns = &*GENERATION_COLUMNS;
+    format!(
+        "SELECT {columns} FROM blocks b JOIN runs r ON r.key = b.run
+         WHERE b.loop = ?1 AND r.outcome = 'committed' ORDER BY b.generation DESC"
+    )
+});
+
+static GENERATION_COLUMNS: Sql = Sql::new(|| {
+    format!("{BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick")
+});
+
+pub(super) const SAID: &str =
+    "SELECT id, turn, role, tokens, bytes, body_block, salt, digest, head, body
+    FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+
+/// A part of a manifest as it is stored: loop, section, block, first and last sequence, messages.
+pub(super) type StoredPart = (i64, String, Option<i64>, Option<u32>, Option<u32>, u64);
+
+pub(super) fn session_row(row: &Fields<'_, '_>) -> StoreResult<SessionRow> {
+    Ok(SessionRow {
+        key: SessionKey(row.get("key")?),
+        session_id: SessionId::new(row.get::<String>("session_id")?).map_err(damaged)?,
+        agent_id: row.get("agent_id")?,
+        title: row.get("title")?,
+        created_at: row.get("created_at")?,
+        last_active_at: row.get("last_active_at")?,
+        current_loop: row.get::<Option<i64>>("current_loop")?.map(LoopKey),
+        tick: row.get("tick")?,
+        source: row.get("source")?,
+        meta: row.get("meta")?,
+    })
+}
+
+pub(super) fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
+    let open_calls: Option<String> = row.get("open_calls")?;
+    let open_calls: BTreeMap<String, u32> = match open_calls {
+        Some(json) => serde_json::from_str(&json).map_err(damaged)?,
+        None => BTreeMap::new(),
+    };
+    let parent_loop_id: Option<String> = row.get("parent_loop_id")?;
+    Ok(LoopRow {
+        key: LoopKey(row.get("key")?),
+        session: SessionKey(row.get("session")?),
+        loop_id: LoopId::new(row.get::<String>("loop_id")?).map_err(damaged)?,
+        parent: row.get::<Option<i64>>("parent")?.map(LoopKey),
+        parent_loop_id: parent_loop_id
+            .map(LoopId::new)
+            .transpose()
+            .map_err(damaged)?,
+        parent_turn: row.maybe_small("parent_turn")?,
+        kind: row.get("kind")?,
+        status: LoopStatus::from(row.get::<String>("status")?),
+        started_at: row.get("started_at")?,
+        ended_at: row.get("ended_at")?,
+        tick: row.get("tick")?,
+        totals: LoopTotals {
+            next_seq: row.small("next_seq")?,
+            sealed_seq: row.small("sealed_seq")?,
+            turns: row.small("turns")?,
+            complete: row.small("complete")?,
+            messages: row.unsigned("messages")?,
+            tokens: row.unsigned("tokens")?,
+            bytes: row.unsigned("bytes")?,
+            system_tokens: row.unsigned("system_tokens")?,
+            generation: row.small("generation")?,
+            last_turn_index: row.get("last_turn_index")?,
+            open_calls,
+            chain: row.get("chain")?,
+        },
+    })
+}
+
+pub(super) fn call_sites(row: &Fields<'_, '_>) -> StoreResult<Vec<CallSite>> {
+    let json: Option<String> = row.get("answers")?;
+    let Some(json) = json else {
+        return Ok(Vec::new());
+    };
+    let pairs: Vec<(i64, u32)> = serde_json::from_str(&json).map_err(damaged)?;
+    let site = |(key, turn)| CallSite {
+        in_loop: LoopKey(key),
+        turn,
+    };
+    Ok(pairs.into_iter().map(site).collect())
+}
+
+pub(super) fn turn_row(row: &Fields<'_, '_>) -> StoreResult<TurnRow> {
+    Ok(TurnRow {
+        turn: number(row.get("id")?),
+        first_seq: row.small("first_seq")?,
+        messages: row.unsigned("messages")?,
+        prompts: row.unsigned("prompts")?,
+        tokens: row.unsigned("tokens")?,
+        bytes: row.unsigned("bytes")?,
+        turn_index: row.get("turn_index")?,
+        answered: row.get("answered")?,
+        answers: call_sites(row)?,
+        tick: row.get("tick")?,
+        started_at: row.get("started_at")?,
+        ended_at: row.get("ended_at")?,
+    })
+}
+
+pub(super) fn stored_message(
+    row: &Fields<'_, '_>,
+    lines: Option<u32>,
+) -> StoreResult<StoredMessage> {
+    Ok(StoredMessage {
+        role: role_from_number(row.get("role")?)?,
+        tokens: row.unsigned("tokens")?,
+        bytes: row.unsigned("bytes")?,
+        lines,
+        text_block: row.maybe_small("body_block")?,
+        salt: row.get("salt")?,
+        digest: row.get("digest")?,
+        head: row.get("head")?,
+        text: row.get("body")?,
+    })
+}
+
+pub(super) fn message_row(row: &Fields<'_, '_>) -> StoreResult<MessageRow> {
+    let lines = row.maybe_small("lines")?;
+    Ok(MessageRow {
+        seq: number(row.get("id")?),
+        turn: row.maybe_small("turn")?,
+        tick: row.get("tick")?,
+        body: stored_message(row, lines)?,
+        created_at: row.get("created_at")?,
+        origin: row.get("origin")?,
+        chain: row.get("chain")?,
+    })
+}
+
+/// Reads what a message says, behind the columns of its place.
+pub(super) fn said<'a>(row: &'a Fields<'_, '_>) -> StoreResult<Said<'a>> {
+    Ok(Said {
+        role: role_from_number(row.get("role")?)?,
+        tokens: row.unsigned("tokens")?,
+        bytes: row.unsigned("bytes")?,
+        text_block: row.maybe_small("body_block")?,
+        salt: row.get("salt")?,
+        digest: row.get("digest")?,
+        head: row.text("head")?,
+        text: row.text("body")?,
+    })
+}
+
+pub(super) fn message_size(row: &Fields<'_, '_>) -> StoreResult<MessageSize> {
+    Ok(MessageSize {
+        seq: number(row.get("id")?),
+        turn: row.maybe_small("turn")?,
+        role: role_from_number(row.get("role")?)?,
+        size: Size {
+            tokens: row.unsigned("tokens")?,
+            bytes: row.unsigned("bytes")?,
+            messages: 1,
+        },
+        lines: row.maybe_small("lines")?,
+    })
+}
+
+pub(super) fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
+    let size =
+        |tokens: &'static str, bytes: &'static str, messages: &'static str| -> StoreResult<Size> {
+            Ok(Size {
+                tokens: row.unsigned(tokens)?,
+                bytes: row.unsigned(bytes)?,
+                messages: row.unsigned(messages)?,
+            })
+        };
+    let outcome: String = row.get("outcome")?;
+    Ok(RunRow {
+        key: RunKey(row.get("key")?),
+        session: SessionKey(row.get("session")?),
+        run_id: row.get("run_id")?,
+        point: Point {
+            in_loop: LoopKey(row.get("loop")?),
+            turns: row.small("turns")?,
+        },
+        tick: row.get("tick")?,
+        trigger: row.get("trigger")?,
+        strategy: row.get("strategy")?,
+        round: row.small("round")?,
+        outcome: Outcome::from_word(&outcome).ok_or_else(|| damaged(outcome))?,
+        fallback: row.get("fallback")?,
+        error: row.get("error")?,
+        scope: row.get("scope")?,
+        older_loops: row.get("older_loops")?,
+        counter: row.get("counter")?,
+        before: size("tokens_before", "bytes_before", "messages_before")?,
+        after: size("tokens_after", "bytes_after", "messages_after")?,
+        started_at: row.get("started_at")?,
+        duration_ms: row.unsigned("duration_ms")?,
+        config: row.get("config")?,
+        usage: row.get("usage")?,
+        plan: row.get("plan")?,
+        record: row.get("record")?,
+        events: row.get("events")?,
+    })
+}
+
+pub(super) fn run_mark<'a>(row: &'a Fields<'_, '_>) -> StoreResult<RunMark<'a>> {
+    Ok(RunMark {
+        key: RunKey(row.get("key")?),
+        point: Point {
+            in_loop: LoopKey(row.get("loop")?),
+            turns: row.small("turns")?,
+        },
+        tick: row.get("tick")?,
+        round: row.small("round")?,
+        is_committed: row.text("outcome")? == Some(Outcome::Committed.as_str()),
+        is_flipped: row.get("is_flipped")?,
+        config: row.text("config")?.unwrap_or_default(),
+    })
+}
+
+pub(super) fn flip_row(row: &Fields<'_, '_>) -> StoreResult<FlipRow> {
+    Ok(FlipRow {
+        run: RunKey(row.get("run")?),
+        redo: row.get::<String>("kind")? == "redo",
+        point: Point {
+            in_loop: LoopKey(row.get("loop")?),
+            turns: row.small("turns")?,
+        },
+        tick: row.get("tick")?,
+        at: row.get("at")?,
+        reason: row.get("reason")?,
+    })
+}
+
+pub(super) fn block_row(row: &Fields<'_, '_>) -> StoreResult<BlockRow> {
+    let kind: String = row.get("kind")?;
+    Ok(BlockRow {
+        key: BlockKey(row.get("key")?),
+        in_loop: LoopKey(row.get("loop")?),
+        generation: row.small("generation")?,
+        run: RunKey(row.get("run")?),
+        kind: BlockKind::from_word(&kind).ok_or_else(|| damaged(kind))?,
+        extends: row.get::<Option<i64>>("extends")?.map(BlockKey),
+        layout: Layout {
+            first: row.turns("first_start", "first_end")?,
+            compacted: row.turns("compacted_start", "compacted_end")?,
+            recent: row.turns("recent_start", "recent_end")?,
+        },
+        through: row.small("through")?,
+        tokens_covered: row.unsigned("tokens_covered")?,
+        size: Size {
+            tokens: row.unsigned("tokens_block")?,
+            bytes: row.unsigned("bytes_block")?,
+            messages: row.unsigned("messages_block")?,
+        },
+        strategy: row.get("strategy")?,
+        shaping: row.get("shaping")?,
+        created_at: row.get("created_at")?,
+        extra: row.get("extra")?,
+    })
+}
+
+pub(super) fn generation(row: &Fields<'_, '_>) -> StoreResult<Generation> {
+    Ok(Generation {
+        block: block_row(row)?,
+        point: Point {
+            in_loop: LoopKey(row.get("run_loop")?),
+            turns: row.small("run_turns")?,
+        },
+        tick: row.get("run_tick")?,
+    })
+}
+
+pub(super) fn standing(row: &Fields<'_, '_>) -> StoreResult<Standing> {
+    let in_loop = loop_row(row)?;
+    let is_settled: Option<bool> = row.get("is_settled")?;
+    Ok(Standing {
+        row: in_loop,
+        newest: match is_settled {
+            Some(true) => Some(generation(row)?),
+            _ => None,
+        },
+        is_disputed: is_settled == Some(false),
+    })
+}
+
+pub(super) fn block_message(row: &Fields<'_, '_>) -> StoreResult<BlockMessage> {
+    let body = match row.get::<Option<i64>>("role")? {
+        None => None,
+        Some(_) => Some(stored_message(row, None)?),
+    };
+    let section: i64 = row.get("section")?;
+    Ok(BlockMessage {
+        section: if section == 1 {
+            Section::Compacted
+        } else {
+            Section::Recent
+        },
+        replaces: row.maybe_small("replaces")?,
+        body,
+    })
+}
+
+pub(super) fn coverage_row(row: &Fields<'_, '_>) -> StoreResult<CoverageRow> {
+    let pair = |from: &'static str, to: &'static str| -> StoreResult<Option<(u32, u32)>> {
+        Ok(row.turns(from, to)?.map(|range| (range.first, range.last)))
+    };
+    let disposition: String = row.get("disposition")?;
+    Ok(CoverageRow {
+        in_loop: LoopKey(row.get("loop")?),
+        seqs: pair("from_seq", "to_seq")?,
+        turns: pair("from_turn", "to_turn")?,
+        disposition: Disposition::from_word(&disposition).ok_or_else(|| damaged(disposition))?,
+    })
+}
+
+pub(super) fn manifest_row(row: &Fields<'_, '_>) -> StoreResult<ManifestRow> {
+    let parts: String = row.get("parts")?;
+    let parts: Vec<StoredPart> = serde_json::from_str(&parts).map_err(damaged)?;
+    let part = |(in_loop, section, block, from, to, messages): StoredPart| ManifestPart {
+        in_loop: LoopKey(in_loop),
+        section,
+        block: block.map(BlockKey),
+        seqs: from.zip(to),
+        messages,
+    };
+    Ok(ManifestRow {
+        key: ManifestKey(row.get("key")?),
+        manifest_id: row.get("manifest_id")?,
+        session: SessionKey(row.get("session")?),
+        leaf: LoopKey(row.get("loop")?),
+        tick: row.get("tick")?,
+        recorded_at: row.get("recorded_at")?,
+        older_loops: row.get("older_loops")?,
+        parts: parts.into_iter().map(part).collect(),
+        size: Size {
+            tokens: row.unsigned("tokens")?,
+            bytes: row.unsigned("bytes")?,
+            messages: row.unsigned("messages")?,
+        },
+        counter: row.get("counter")?,
+        sha256: row.get("sha256")?,
+    })
+}
