@@ -8,6 +8,8 @@ mod failover;
 mod guarded;
 #[path = "../histories/mod.rs"]
 mod histories;
+mod moving;
+mod old_server;
 mod random;
 mod refusals;
 mod server;
