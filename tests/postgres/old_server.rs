@@ -83,9 +83,9 @@ fn an_old_server_is_refused_by_its_version() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
-        listener
-            .incoming()
-            .for_each(|stream| serve(stream.unwrap()))
+        for stream in listener.incoming() {
+            serve(stream.unwrap());
+        }
     });
     let address = format!("postgres://me@127.0.0.1:{port}/agents");
     let Err(error) = PostgresStore::open(&address) else {

@@ -192,7 +192,6 @@ fn why(error: &::postgres::Error) -> String {
 }
 
 /// Takes `sslmode` and `sslrootcert` out of an address: the driver knows less of them.
-#[expect(clippy::type_complexity)]
 fn without_tls(text: &str) -> Result<(String, Option<String>, Option<String>), OpenError> {
     let Some((front, query)) = text.split_once('?') else {
         return Ok((text.to_owned(), None, None));
