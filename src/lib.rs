@@ -36,7 +36,8 @@
 //! strategies, [`orchestrate`] joins them to a store, [`context`] what the next model call sees,
 //! [`import`], [`recorder`], [`export`] and [`replay`] ways in and out, [`inspect`] and
 //! [`search`](mod@search) ways to look, [`report`] a session as one page, [`redact`] and
-//! [`retention`] what is not kept, [`backup`](mod@backup) copies all of it, [`salvage`](mod@salvage)
+//! [`retention`] what is not kept, [`backup`](mod@backup) copies all of it,
+//! [`copy`](mod@copy) brings it to another backend, [`salvage`](mod@salvage)
 //! what a damage left. `ARCHITECTURE.md` draws
 //! the map. With the feature `tokio`, `AsyncStore` is the same from async code; with `phi-core`,
 //! `phi` holds adapters for that crate; with `postgres`, `PostgresStore` keeps sessions on a server.
@@ -55,6 +56,7 @@ pub mod broken;
 pub mod compaction;
 mod compactor;
 pub mod context;
+pub mod copy;
 pub mod eval;
 pub mod export;
 pub mod import;

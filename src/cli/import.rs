@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use loopstore::import::{
     ImportError, ImportOptions, ImportReport, Progress, Skipped, import_paths, importers,
 };
-use loopstore::{Database, SessionId, SqliteStore};
+use loopstore::{COUNTERS, Database, SessionId, SqliteStore};
 
 use super::error::CliError;
 use super::output::note;
@@ -60,7 +60,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         })?;
     }
     if app.address().is_some() {
-        let store = app.open_or_create()?;
+        let store = app.open_or_create(COUNTERS[0])?;
         return import(app, args, &*store);
     }
     let is_new = app.db.symlink_metadata().is_err();

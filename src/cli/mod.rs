@@ -10,6 +10,7 @@ mod completions;
 mod confirm;
 mod context;
 mod context_text;
+mod copy;
 mod demo;
 mod demo_session;
 mod diff;
@@ -56,7 +57,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use loopstore::{Database, Key, OpenError, SqliteOptions, SqliteStore};
+use loopstore::{Database, Key, OpenError, SqliteOptions, SqliteStore, counter_named};
 
 use error::CliError;
 use output::Out;
@@ -113,6 +114,7 @@ enum Command {
     Stats(stats::Args),
     Verify(verify::Args),
     Backup(backup::Args),
+    Copy(copy::Args),
     Recount(recount::Args),
     Recover(recover::Args),
     Redact(redact::Args),
@@ -180,12 +182,15 @@ impl App {
         Ok(Box::new(self.open_file_to_write()?))
     }
 
-    /// Opens the database for writing, and creates it if it is not there.
-    fn open_or_create(&self) -> Result<Box<dyn Database>, OpenError> {
+    /// Opens the database for writing, and creates it with this token counter if it is not there.
+    fn open_or_create(&self, counter: &str) -> Result<Box<dyn Database>, OpenError> {
         if let Some(address) = self.address() {
-            return server::open(address, server::Access::Create);
+            return server::open(address, server::Access::Create(counter));
         }
-        let options = self.options().stored_counter();
+        let mut options = self.options().stored_counter();
+        if let Some(counter) = counter_named(counter) {
+            options = options.counter(counter);
+        }
         Ok(Box::new(SqliteStore::open_with(&self.db, options)?))
     }
 
@@ -279,6 +284,7 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Stats(args) => stats::run(app, args),
         Command::Verify(args) => verify::run(app, args),
         Command::Backup(args) => backup::run(app, args),
+        Command::Copy(args) => copy::run(app, args),
         Command::Recount(args) => recount::run(app, args),
         Command::Recover(args) => recover::run(app, args),
         Command::Redact(args) => redact::run(app, args),

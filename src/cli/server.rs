@@ -4,13 +4,13 @@ use loopstore::{Database, OpenError};
 
 /// What a command does with the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum Access<'a> {
     /// It only reads.
     Read,
     /// It writes what is there.
     Write,
-    /// It makes the tables if they are not there.
-    Create,
+    /// It makes the tables if they are not there, to be written with this token counter.
+    Create(&'a str),
 }
 
 /// Whether a text names a database on a server.
@@ -21,26 +21,38 @@ pub fn is_address(text: &str) -> bool {
 /// Returns an address without what stands before the host and after the name.
 pub fn place(address: &str) -> String {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    // A password may hold an @ itself.
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-    format!("postgres://{rest}")
+    let (front, options) = match rest.find(['?', '#']) {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    };
+    match front.rsplit_once('@') {
+        // A password may hold an @ itself.
+        Some((_, host)) => format!("postgres://{host}"),
+        None if !options.contains('@') => format!("postgres://{front}"),
+        // A password with a ? in it, or an option with an @: nobody can tell.
+        None => "postgres://…".to_owned(),
+    }
 }
 
 /// Opens a database on a server, with the token counter that it was written with.
 #[cfg(feature = "postgres")]
-pub fn open(address: &str, access: Access) -> Result<Box<dyn Database>, OpenError> {
+pub fn open(address: &str, access: Access<'_>) -> Result<Box<dyn Database>, OpenError> {
     use loopstore::{PostgresOptions, PostgresStore};
-    let options = PostgresOptions::new()
+    let mut options = PostgresOptions::new()
         .stored_counter()
         .read_only(access == Access::Read)
-        .create(access == Access::Create);
+        .create(matches!(access, Access::Create(_)));
+    if let Access::Create(counter) = access
+        && let Some(counter) = loopstore::counter_named(counter)
+    {
+        options = options.counter(counter);
+    }
     Ok(Box::new(PostgresStore::open_with(address, options)?))
 }
 
 /// Tells that this program knows no servers.
 #[cfg(not(feature = "postgres"))]
-pub fn open(_address: &str, _access: Access) -> Result<Box<dyn Database>, OpenError> {
+pub fn open(_address: &str, _access: Access<'_>) -> Result<Box<dyn Database>, OpenError> {
     Err(OpenError::Address {
         detail:
             "this loopstore knows files only; one built with `--features postgres` knows servers"
@@ -59,7 +71,9 @@ mod tests {
                 "postgres://me:pa@ss/w0rd@host:5432/db?password=x",
                 "postgres://host:5432/db",
             ),
-            ("postgresql://host/db", "postgres://host/db"),
+            ("postgresql://host/db?sslmode=require", "postgres://host/db"),
+            ("postgres://me:pass?word@host/db", "postgres://…"),
+            ("postgres://host/db?password=pass@word", "postgres://…"),
             ("postgres://me@%2Ftmp%2Fx/db", "postgres://%2Ftmp%2Fx/db"),
         ] {
             assert_eq!(place(address), shown);

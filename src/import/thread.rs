@@ -30,6 +30,8 @@ struct Site {
 }
 
 /// What a loop holds until it is told.
+// Nearly all are messages: a box for each would cost more than the room that the others waste.
+#[expect(clippy::large_enum_variant)]
 enum Held {
     Message(AgentMessage, Vec<u8>),
     /// One after which the loop goes on.

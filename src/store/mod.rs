@@ -57,7 +57,8 @@ pub type VisitMark<'a> = dyn FnMut(&RunMark<'_>) -> StoreResult<ControlFlow<()>>
 /// A backend must keep these promises; `tests/store_conformance.rs` holds a case for each.
 /// - `read` must show one moment: rows that other writers commit meanwhile must not appear.
 /// - `write` must be atomic and serial: all of it or none, also after a crash, and what it returned
-///   `Ok` for must survive a power loss (at the default durability).
+///   `Ok` for must survive a power loss (at the default durability). Writes of different sessions may run
+///   side by side; of one session each must see all of the one before.
 /// - Neither door may be opened within the other or itself by one thread: it could wait for itself.
 /// - A message, block, run, flip or manifest that was committed must never change; an attempt must fail.
 pub trait SessionStore: Send + Sync {

@@ -33,6 +33,7 @@ const LINES: &[(&str, &str)] = &[
     ("verify", "verify"),
     ("backup", "backup copy.db"),
     ("backup", "backup small.db --compact"),
+    ("copy", "copy --to other.db"),
     ("recount", "recount"),
     ("recover", "recover"),
     ("eval", "eval retention chat.json --budget 0.5"),

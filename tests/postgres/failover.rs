@@ -100,11 +100,11 @@ impl Drop for Pair {
 fn line_of(shell: &mut Child) -> String {
     use std::io::Read;
     let out = shell.stdout.as_mut().unwrap();
-    let bytes = out
-        .bytes()
-        .map(Result::unwrap)
-        .take_while(|byte| *byte != b'\n');
-    String::from_utf8(bytes.collect()).unwrap()
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while out.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+        line.extend(byte);
+    }
+    String::from_utf8(line).unwrap()
 }
 
 #[test]

@@ -10,6 +10,8 @@ mod guarded;
 mod histories;
 #[path = "../keyed/mod.rs"]
 mod keyed;
+mod moving;
+mod old_server;
 mod random;
 mod refusals;
 mod server;

@@ -24,8 +24,11 @@ const VIEWS: [(&str, &[&str]); 13] = [
 ];
 
 /// Returns the rows of a view for a session, each as text; their order is that of the text.
-fn rows(store: &dyn Database, view: usize, session: &SessionId) -> (Vec<String>, Vec<String>) {
-    let (name, differs) = VIEWS[view];
+fn rows(
+    store: &dyn Database,
+    (name, differs): (&str, &[&str]),
+    session: &SessionId,
+) -> (Vec<String>, Vec<String>) {
     let id = session.as_str().replace('\'', "''");
     let sql = format!("SELECT * FROM {name} WHERE session_id = '{id}'");
     let found = store.query_within(&sql, QueryLimits::default()).unwrap();
@@ -47,12 +50,12 @@ fn rows(store: &dyn Database, view: usize, session: &SessionId) -> (Vec<String>,
 
 /// Compares the rows of every view for a session.
 pub fn compare(sqlite: &dyn Database, postgres: &dyn Database, session: &SessionId) {
-    for view in 0..VIEWS.len() {
+    for view in VIEWS {
         let (one, two) = (rows(sqlite, view, session), rows(postgres, view, session));
-        assert_eq!(one.0, two.0, "columns of {}", VIEWS[view].0);
+        assert_eq!(one.0, two.0, "columns of {}", view.0);
         for (at, (one, two)) in one.1.iter().zip(&two.1).enumerate() {
-            assert_eq!(one, two, "row {at} of {}", VIEWS[view].0);
+            assert_eq!(one, two, "row {at} of {}", view.0);
         }
-        assert_eq!(one.1.len(), two.1.len(), "rows of {}", VIEWS[view].0);
+        assert_eq!(one.1.len(), two.1.len(), "rows of {}", view.0);
     }
 }

@@ -220,6 +220,10 @@ impl Door<'_> {
         }
         let mut conditions = Conditions::of(query, filter);
         let score = conditions.score(query);
+        let of = match filter.session {
+            Some(_) => "w.session = $1",
+            None => "$1::BIGINT IS NULL",
+        };
         // A row beyond the mark is none of this loop's messages.
         let sql = format!(
             "SELECT w.session, w.loop, w.seq, m.tick, {score} AS score
@@ -227,7 +231,7 @@ impl Door<'_> {
                  JOIN messages m ON m.session = w.session AND m.loop = w.loop AND m.seq = w.seq
                  JOIN indexed_loops i ON i.session = w.session AND i.loop = w.loop
              WHERE w.seq < i.indexed_seq
-                 AND ($1::BIGINT IS NULL OR w.session = $1) AND ($2::BIGINT IS NULL OR m.role = $2)
+                 AND {of} AND ($2::BIGINT IS NULL OR m.role = $2)
                  AND ($3::BIGINT IS NULL OR m.created_at >= $3)
                  AND ($4::BIGINT IS NULL OR m.created_at <= $4)
                  AND {}

@@ -47,8 +47,7 @@ impl Address {
     pub(super) fn parse(text: &str, writes: bool) -> Result<Self, OpenError> {
         let (text, mode, root) = without_tls(text)?;
         let parsed: Result<Config, _> = text.parse();
-        // The error names the key that was wrong, never a value.
-        let mut config = parsed.map_err(|error| unreadable(super::errors::told(&error)))?;
+        let mut config = parsed.map_err(|error| unreadable(why(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(unreadable("it names no host"));
         }
@@ -180,8 +179,19 @@ fn host_of(config: &Config, at: usize) -> Config {
     one
 }
 
+/// Says what is wrong with an address. What the driver could not make sense of may be part of a
+/// password; the name of an option that it knows is not.
+fn why(error: &::postgres::Error) -> String {
+    let told = super::errors::told(error);
+    match told.find("invalid value for option") {
+        Some(at) => told[at..].to_owned(),
+        None => "user, host, port, name or an option of it is not as it should be; a password's \
+                 special signs stand as %XX"
+            .to_owned(),
+    }
+}
+
 /// Takes `sslmode` and `sslrootcert` out of an address: the driver knows less of them.
-#[expect(clippy::type_complexity)]
 fn without_tls(text: &str) -> Result<(String, Option<String>, Option<String>), OpenError> {
     let Some((front, query)) = text.split_once('?') else {
         return Ok((text.to_owned(), None, None));
@@ -311,6 +321,7 @@ mod tests {
             "postgres://me:s3cret@host/agents?sslmode=verify-ca&sslrootcert=%2Fno%2Fs3cre",
             "postgres://me:s3cret@host/agents?connect_timeout=s3cret",
             "postgres://me:s3cret%zz@host:1:2/%",
+            "postgres://me:pass?s3cret@host/agents",
         ] {
             let Err(error) = Address::parse(text, true) else {
                 continue;
