@@ -37,6 +37,11 @@ pub struct KeyArgs {
 }
 
 impl KeyArgs {
+    /// Whether an option says where the key comes from.
+    pub fn is_given(&self) -> bool {
+        self.key_fd.is_some() || self.key_env.is_some() || self.key_command.is_some()
+    }
+
     /// Reads the key; `None` if nothing says where it comes from. No message repeats what was given:
     /// somebody might have given the key itself.
     pub fn read(&self) -> Result<Option<Key>, CliError> {

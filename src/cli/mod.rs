@@ -249,6 +249,14 @@ pub fn main() -> ExitCode {
         json: cli.json,
         out: Out::new(),
     };
+    if app.address().is_some() {
+        if cli.key.is_given() {
+            let text = "a key is for a database file; a server has its own encryption";
+            return CliError::Usage(text.into()).report();
+        }
+        // What the environment says is meant for files.
+        app.key = None;
+    }
     let done = run(&mut app, &cli.command).and_then(|done| {
         app.out.flush()?;
         Ok(done)
