@@ -138,3 +138,18 @@ proptest! {
         prop_assert_eq!(back, message);
     }
 }
+
+#[test]
+fn a_note_without_data_says_so_once() {
+    for given in [
+        r#"{"role":"extension","kind":"k","data":null}"#,
+        r#"{"role":"extension","kind":"k"}"#,
+        r#"{"role":"extension","data":null,"kind":"k","content":null}"#,
+    ] {
+        let message: AgentMessage = serde_json::from_str(given).unwrap();
+        let written = serde_json::to_string(&message).unwrap();
+        assert_eq!(written.matches("\"data\"").count(), 1, "{written}");
+        let again: AgentMessage = serde_json::from_str(&written).unwrap();
+        assert_eq!(again, message, "{written}");
+    }
+}

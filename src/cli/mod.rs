@@ -5,6 +5,7 @@
 //! and its line in [`run`].
 
 mod backup;
+mod begin;
 mod compact;
 mod completions;
 mod confirm;
@@ -25,6 +26,7 @@ mod history;
 mod import;
 mod index;
 mod key;
+mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod output;
@@ -56,7 +58,7 @@ mod watch;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use loopstore::{Database, Key, OpenError, SqliteOptions, SqliteStore, counter_named};
 
 use error::CliError;
@@ -88,7 +90,7 @@ struct Cli {
     key: key::KeyArgs,
 
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
@@ -128,6 +130,7 @@ enum Command {
     #[cfg(feature = "postgres")]
     Schema(schema::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// How a command ended that could say what it had to say.
@@ -223,11 +226,6 @@ impl App {
 
 /// Runs the command that the arguments name and returns the exit code.
 pub fn main() -> ExitCode {
-    if std::env::args_os().len() <= 1 {
-        // A closed pipe is no reason to complain about help.
-        let _ = Cli::command().print_long_help();
-        return ExitCode::SUCCESS;
-    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -257,7 +255,11 @@ pub fn main() -> ExitCode {
         // What the environment says is meant for files.
         app.key = None;
     }
-    let done = run(&mut app, &cli.command).and_then(|done| {
+    let done = match &cli.command {
+        Some(command) => run(&mut app, command),
+        None => begin::run(&mut app),
+    };
+    let done = done.and_then(|done| {
         app.out.flush()?;
         Ok(done)
     });
@@ -306,5 +308,6 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         #[cfg(feature = "postgres")]
         Command::Schema(args) => schema::run(app, args),
         Command::Completions(args) => completions::run(app, args),
+        Command::Man(args) => man::run(app, args),
     }
 }

@@ -552,6 +552,8 @@ impl WireMessage {
                     .take()
                     .ok_or("an extension message without kind")?;
                 let data = self.data.take().unwrap_or_default();
+                // It is written in any case: a null that is kept as read would stand there twice.
+                self.extra.remove("data");
                 let extra = self.leftover();
                 return Ok(AgentMessage::Extension(ExtensionMessage {
                     kind,

@@ -36,6 +36,7 @@ const LINES: &[(&str, &str)] = &[
     ("copy", "copy --to other.db"),
     ("recount", "recount"),
     ("recover", "recover"),
+    ("man", "man pages-of-man"),
     ("eval", "eval retention chat.json --budget 0.5"),
     ("demo", "demo"),
     ("pin", "pin work"),

@@ -184,6 +184,33 @@ fn stats_count() {
 }
 
 #[test]
+fn there_is_a_manual_page_for_each_command() {
+    let stage = Stage::empty();
+    let said = stage.say("man pages");
+    assert_eq!(said.code, 0, "{said}");
+    assert!(said.out.lines().count() > 25, "{said}");
+    for line in said.out.lines() {
+        let page = std::fs::read_to_string(stage.path(line)).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{line}");
+    }
+    let page = std::fs::read_to_string(stage.path("pages/loopstore-undo.1")).unwrap();
+    assert!(page.contains("Take a compaction out of force"), "{page}");
+    assert!(stage.say("man").out.contains(".TH loopstore 1"));
+}
+
+#[test]
+fn without_a_command_the_sessions_are_shown_or_how_to_begin() {
+    let stage = Stage::empty();
+    assert_snapshot!(stage.run(&[]), @"");
+    assert!(!stage.path("loopstore.db").exists());
+    assert_eq!(stage.run(&["--json"]).code, 1);
+    let stage = Stage::new();
+    let said = stage.run(&[]);
+    assert!(said.out.contains("SESSION"), "{said}");
+    assert!(said.out.contains("loopstore --help"), "{said}");
+}
+
+#[test]
 fn completions_are_made_for_each_shell() {
     let stage = Stage::empty();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

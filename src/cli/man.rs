@@ -1,0 +1,45 @@
+//! `loopstore man`
+
+use std::path::PathBuf;
+
+use clap::{Command, CommandFactory};
+
+use super::error::CliError;
+use super::{App, Cli, Done};
+
+/// Write the manual pages, one for each command
+///
+/// `man -l man/loopstore.1` shows one; below `share/man/man1` of a folder in the MANPATH they are found
+/// by name. Without a folder the page of the program itself is printed.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The folder; it is made if it is not there.
+    #[arg(value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+}
+
+/// Writes the pages.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let program = Cli::command().disable_help_subcommand(true);
+    let Some(folder) = &args.folder else {
+        // Made in memory first, as the page of a closed pipe is none.
+        let mut page = Vec::new();
+        clap_mangen::Man::new(program).render(&mut page)?;
+        app.out.bytes(&page)?;
+        return Ok(Done::Well);
+    };
+    std::fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(program.clone(), folder)?;
+    let named = |command: &Command| format!("loopstore-{}.1", command.get_name());
+    let commands = program.get_subcommands().map(named);
+    let pages: Vec<String> = ["loopstore.1".to_owned()]
+        .into_iter()
+        .chain(commands)
+        .map(|name| folder.join(name).display().to_string())
+        .collect();
+    match app.json {
+        true => app.out.json(&serde_json::json!({ "written": pages }))?,
+        false => app.out.text(&pages.join("\n"))?,
+    }
+    Ok(Done::Well)
+}
