@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use peak_alloc::PeakAlloc;
 
 /// Longer than this no input may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Counts the memory of this program, but for that of SQLite.
 #[global_allocator]
