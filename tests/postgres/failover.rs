@@ -18,7 +18,7 @@ const SCRIPT: &str = r#"
 set -e
 cd /
 dir=$(mktemp -d /tmp/loopstore-pg.XXXXXX)
-trap 'kill -QUIT $one $two 2>/dev/null; wait; rm -rf "$dir"' EXIT
+trap 'kill -QUIT $one $two 2>/dev/null || true; wait || true; rm -rf "$dir"' EXIT
 wait_for() { until "$BIN/pg_isready" -q -h "$dir" -p "$1"; do sleep 0.05; done; }
 "$BIN/initdb" -D "$dir/one" -U postgres -E UTF8 --locale=C.UTF-8 -A trust --no-sync > "$dir/log" 2>&1
 options="-k $dir -c listen_addresses= -c fsync=off -c shared_buffers=32MB"
