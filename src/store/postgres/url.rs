@@ -306,7 +306,7 @@ mod tests {
             "postgres://one:5433,two:5434/agents"
         );
         assert_eq!(
-            place("postgresql://%2Ftmp%2Fsocket/agents?user=me&password=s3cret&port=99"),
+            place("postgresql://%2Ftmp%2Fsocket:99/agents?user=me&password=s3cret"),
             "postgres:///tmp/socket:99/agents"
         );
     }
