@@ -155,28 +155,100 @@ fn record(store: &SqliteStore, id: &str, title: &str, said: &[&str]) {
 #[test]
 fn an_empty_database_says_what_to_do() {
     let stage = Stage::new((60, 6));
-    insta::assert_snapshot!(stage.shown("<enter>jhdur"), @"");
+    insta::assert_snapshot!(stage.shown("<enter>jhdur"), @r"
+    agent.db
+    SESSION         TITLE            LOOPS     TURNS      TOKENS
+    There are no sessions; `loopstore import` brings some in.
+
+
+    ? keys  q quit  Enter open  / filter  s search
+    ");
 }
 
 #[test]
 fn a_session_in_40_columns() {
     let stage = Stage::demo((40, 12));
-    insta::assert_snapshot!(stage.shown(""), @"");
-    insta::assert_snapshot!(stage.shown("<enter>"), @"");
+    insta::assert_snapshot!(stage.shown(""), @r"
+    agent.db › demo
+    context of loop-4: 17,946 of 60,617 tok…
+    ▸ LOOPS
+    ○ loop-1  8 turns, block 1
+    ○ loop-2  9 turns, block 1
+    ○ loop-3  9 turns, block 1
+    ● loop-4  14 turns, block 1
+
+
+
+
+    ? keys  q back  Tab other side  Enter r…
+    ");
+    insta::assert_snapshot!(stage.shown("<enter>"), @r"
+    agent.db › demo
+    context of loop-4: 17,946 of 60,617 tok…
+    ▸ TURNS of loop-4, 22,632 tokens
+        0 =   1,684  › Make the export stre…
+        1 =   1,766  Next I use read_file o…
+        2 Σ   1,859  Next I use run_tests o…
+        3 Σ   1,961  Next I use read_file o…
+        4 ~   2,057  Next I use shell on ca…
+        5 ~   1,321  Next I use grep on min…
+        6 ~   1,422  Next I use read_file o…
+        7 ~   1,515  Next I use run_tests o…
+    ? keys  q back  Tab other side  Enter r…
+    ");
 }
 
 #[test]
 fn a_session_in_80_columns() {
     let stage = Stage::demo((80, 12));
-    insta::assert_snapshot!(stage.shown("<tab>"), @"");
+    insta::assert_snapshot!(stage.shown("<tab>"), @r"
+    agent.db › demo
+    context of loop-4: 17,946 of 60,617 tokens  Yen orders and the nightly export
+      LOOPS                          ▸ TURNS of loop-4, 22,632 tokens
+    ○ loop-1  8 turns, block 1           0 = kept         1,684  › Make the export …
+    ○ loop-2  9 turns, block 1           1 = kept         1,766  Next I use read_fi…
+    ○ loop-3  9 turns, block 1           2 Σ summarised   1,859  Next I use run_tes…
+    ● loop-4  14 turns, block 1          3 Σ summarised   1,961  Next I use read_fi…
+                                         4 ~ shortened    2,057  Next I use shell o…
+                                         5 ~ shortened    1,321  Next I use grep on…
+                                         6 ~ shortened    1,422  Next I use read_fi…
+                                         7 ~ shortened    1,515  Next I use run_tes…
+    ? keys  q back  Tab other side  Enter read  h compactions  d diff  u undo  r re…
+    ");
 }
 
 #[test]
 fn a_summary_stands_beside_the_originals() {
     let stage = Stage::demo((120, 14));
-    insta::assert_snapshot!(stage.shown("<enter>jjj<enter>"), @"");
+    insta::assert_snapshot!(stage.shown("<enter>jjj<enter>"), @r#"
+    agent.db › demo › loop-4 turn 3
+    turn 3 of loop-4: summarised by block 1 on loop-4, a summary of turns 2-3, run …
+    ▸ IN THE CONTEXT                                               AS RECORDED
+    user                                                         assistant
+    [Digest of turns 2..3 of loop loop-4: facts with the turn    Next I use read_file on src/export/rows.rs to check
+    (tN) that they come from. Whole turns: loopstore expand      finding 33.
+    demo --loop loop-4 --turns A..B]                             (call call-4-3) read_file {"path":"src/export/rows.rs"}
+    Went wrong: src/export/rows.rs:0: order 44323 amount
+    4323.00 JPY / src/export/rows.rs:1: order 44340 amount       result of read_file, failed (call call-4-3)
+    4340.0 … t/rows.rs:139: order 46686 amount 6686.39 JPY /     src/export/rows.rs:0: order 44323 amount 4323.00 JPY
+    src/export/rows.rs:140: or… (t3)                             src/export/rows.rs:1: order 44340 amount 4340.01 JPY
+    Last answer: Next I use read_file on src/export/rows.rs      src/export/rows.rs:2: order 44357 amount 4357.02 JPY
+    to check finding 33. (t3)                                    src/export/rows.rs:3: order 44374 amount 4374.03 JPY
+    ? keys  q back  ←→ other turn  Tab other side
+    "#);
     let narrow = Stage::demo((40, 10));
-    insta::assert_snapshot!(narrow.shown("<enter>jjj<enter><tab>"), @"");
+    insta::assert_snapshot!(narrow.shown("<enter>jjj<enter><tab>"), @r#"
+    agent.db › demo › loop-4 turn 3
+    turn 3 of loop-4: summarised by block 1…
+    ▸ AS RECORDED
+    assistant
+    Next I use read_file on
+    src/export/rows.rs to check finding 33.
+    (call call-4-3) read_file
+    {"path":"src/export/rows.rs"}
+
+    ? keys  q back  ←→ other turn  Tab othe…
+    "#);
 }
 
 #[test]
@@ -190,7 +262,20 @@ fn a_cut_output_stands_beside_the_whole_one() {
 #[test]
 fn originals_and_context_are_compared() {
     let stage = Stage::demo((80, 12));
-    insta::assert_snapshot!(stage.shown("d"), @"");
+    insta::assert_snapshot!(stage.shown("d"), @r"
+    agent.db › demo › originals and context
+    from  raw: 60,617 tokens, 80 messages (turns: 40 raw)
+    to    now: 17,946 tokens, 28 messages (turns: 3 kept, 28 summarised, 9
+    truncated)
+
+    loop-1
+      0-7        raw -> summarised
+    loop-2
+      0-8        raw -> summarised
+    loop-3
+      0-8        raw -> summarised
+    ? keys  q back
+    ");
 }
 
 #[test]
@@ -200,7 +285,14 @@ fn a_filter_leaves_the_sessions_with_its_words() {
     for (id, title) in [("s1", "Yen orders"), ("s2", "Nightly export")] {
         record(&store, id, title, &["hello"]);
     }
-    insta::assert_snapshot!(stage.shown("/yen"), @"");
+    insta::assert_snapshot!(stage.shown("/yen"), @r"
+    agent.db
+    SESSION         TITLE            LOOPS     TURNS      TOKENS
+    s1              Yen orders           1         1           6
+
+
+    /yen▏
+    ");
     assert!(stage.shown("/nothing").contains("No session has"));
     assert!(stage.shown("/nothing<esc>").contains("s1"));
 }
@@ -212,14 +304,8 @@ fn a_hit_is_jumped_to() {
     assert!(hits.contains("loop loop-3, turn 3"), "{hits}");
     let there = stage.shown("s\"finding 23\"<enter><enter>");
     assert!(there.contains("TURNS of loop-3"), "{there}");
-    let stage = Stage {
-        size: (30, 12),
-        ..stage
-    };
-    assert!(
-        stage.shown("s\"<enter>").contains("search"),
-        "told, not shown"
-    );
+    let refused = stage.shown("s\"<enter>");
+    assert!(refused.contains("the quote at character"), "{refused}");
 }
 
 #[test]
@@ -236,6 +322,8 @@ fn a_compaction_is_undone_only_after_a_yes() {
     // From the list of compactions, the one that is chosen.
     assert!(stage.shown("hry").contains("is redone"));
     assert_eq!(stage.live(), [Some(1)]);
+    // Where one was before is where one is after.
+    assert!(stage.shown("khuyryq").contains("TURNS of loop-3"));
 }
 
 #[test]
@@ -309,7 +397,7 @@ fn keys_lead_back() {
     let stage = Stage::demo((80, 20));
     for keys in [
         "<enter><enter><esc><left>qq",
-        "hqdqq",
+        "hqdqqq",
         "sx<esc>qq",
         "sx<enter>qqq",
         "?xqq",
