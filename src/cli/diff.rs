@@ -94,48 +94,58 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 }
 
 fn print_changes(app: &mut App, diff: &ContextDiff) -> Result<(), CliError> {
+    for (line, state) in lines(diff) {
+        app.out.coloured(&line, colour(state))?;
+    }
+    Ok(())
+}
+
+/// Tells a diff line by line; a changed turn with what the second context shows of it.
+pub fn lines(diff: &ContextDiff) -> Vec<(String, Option<TurnState>)> {
+    let mut lines = Vec::new();
     for (at, (word, name)) in [("from", &diff.from), ("to", &diff.to)].iter().enumerate() {
-        app.out.text(&format!(
+        let line = format!(
             "{word:<4}  {}: {}, {}{}",
             text::line(name),
             text::count(diff.tokens[at], "token"),
             text::count(diff.messages[at], "message"),
             counts(diff, at),
-        ))?;
+        );
+        lines.push((line, None));
     }
+    lines.push((String::new(), None));
     if diff.changes.is_empty() && diff.rewritten.is_empty() {
-        return app.out.text("\nBoth show the same of every turn.");
+        lines.push(("Both show the same of every turn.".into(), None));
     }
-    app.out.text("")?;
+    add_changes(&mut lines, diff);
+    for change in &diff.rewritten {
+        let line = format!(
+            "{}  {}: another summary ({} -> {})",
+            text::line(change.loop_id.as_str()),
+            text::turns(change.from_turn, change.to_turn),
+            text::line(&change.before),
+            text::line(&change.after)
+        );
+        lines.push((line, None));
+    }
+    lines
+}
+
+/// Adds the changes, each loop under its name.
+fn add_changes(lines: &mut Vec<(String, Option<TurnState>)>, diff: &ContextDiff) {
     let mut before = None;
     for change in &diff.changes {
-        head(app, &mut before, change.loop_id.as_str())?;
+        if before.replace(&change.loop_id) != Some(&change.loop_id) {
+            lines.push((text::line(change.loop_id.as_str()), None));
+        }
         let line = format!(
             "  {:<9}  {} -> {}",
             text::turns(change.from_turn, change.to_turn),
             word(change.before),
             word(change.after)
         );
-        app.out.coloured(&line, colour(change.after))?;
+        lines.push((line, change.after));
     }
-    for change in &diff.rewritten {
-        app.out.text(&format!(
-            "{}  {}: another summary ({} -> {})",
-            text::line(change.loop_id.as_str()),
-            text::turns(change.from_turn, change.to_turn),
-            text::line(&change.before),
-            text::line(&change.after)
-        ))?;
-    }
-    Ok(())
-}
-
-/// Names a loop before its first change.
-fn head<'a>(app: &mut App, before: &mut Option<&'a str>, in_loop: &'a str) -> Result<(), CliError> {
-    if before.replace(in_loop) == Some(in_loop) {
-        return Ok(());
-    }
-    app.out.text(&text::line(in_loop))
 }
 
 /// Says how many turns a context shows in which way.

@@ -87,6 +87,10 @@ fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
             _ => None,
         };
     }
+    #[cfg(feature = "browse")]
+    if error.is::<super::browse::NoTerminal>() {
+        return Some("`loopstore sessions` and `loopstore show SESSION` print the same");
+    }
     match error.downcast_ref::<ImportError>() {
         Some(ImportError::Read { .. }) => {
             return Some("check the path and that the file may be read");

@@ -79,7 +79,8 @@ fn runs_table(runs: &[Record], of_all: bool) -> Table {
     table
 }
 
-fn state(run: &Record) -> &'static str {
+/// Says whether a committed run is in force; empty for others.
+pub fn state(run: &Record) -> &'static str {
     match (run.text("outcome").as_deref(), run.number("is_live")) {
         (Some("committed"), Some(0)) => "undone",
         (Some("committed"), _) => "in force",
@@ -112,8 +113,7 @@ fn flips_table(runs: &[Record]) -> Option<Table> {
     ]);
     let mut found = false;
     for run in runs {
-        let flips: Vec<Flip> = run.get("flips").read().unwrap_or_default();
-        for flip in flips.into_iter().rev() {
+        for flip in flips(run) {
             found = true;
             table.row(vec![
                 run.text("run_id").unwrap_or_default(),
@@ -128,11 +128,22 @@ fn flips_table(runs: &[Record]) -> Option<Table> {
     found.then_some(table)
 }
 
+/// Returns the undos and redos of a run, newest first.
+pub fn flips(run: &Record) -> Vec<Flip> {
+    let mut flips: Vec<Flip> = run.get("flips").read().unwrap_or_default();
+    flips.reverse();
+    flips
+}
+
+/// An undo or redo.
 #[derive(serde::Deserialize)]
-struct Flip {
-    kind: String,
+pub struct Flip {
+    /// `undo` or `redo`.
+    pub kind: String,
     r#loop: String,
     turns: i64,
-    at: String,
-    reason: Option<String>,
+    /// When, as ISO-8601 text.
+    pub at: String,
+    /// Why, if that was told.
+    pub reason: Option<String>,
 }

@@ -6,6 +6,8 @@
 
 mod backup;
 mod begin;
+#[cfg(feature = "browse")]
+mod browse;
 mod compact;
 mod completions;
 mod confirm;
@@ -129,6 +131,8 @@ enum Command {
     Mcp(mcp::Args),
     #[cfg(feature = "postgres")]
     Schema(schema::Args),
+    #[cfg(feature = "browse")]
+    Browse(browse::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -307,6 +311,8 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Mcp(args) => mcp::run(app, args),
         #[cfg(feature = "postgres")]
         Command::Schema(args) => schema::run(app, args),
+        #[cfg(feature = "browse")]
+        Command::Browse(args) => browse::run(app, args),
         Command::Completions(args) => completions::run(app, args),
         Command::Man(args) => man::run(app, args),
     }

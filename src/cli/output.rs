@@ -81,7 +81,7 @@ impl Out {
 }
 
 /// Whether stdout is a terminal that takes colours, and nothing in the environment forbids them.
-fn takes_colours() -> bool {
+pub fn takes_colours() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 

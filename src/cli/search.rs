@@ -130,7 +130,8 @@ fn moment(given: &str, rest: &str) -> Result<i64, CliError> {
     })
 }
 
-fn heading(hit: &SearchHit) -> String {
+/// Says where a hit stands, and what became of it.
+pub fn heading(hit: &SearchHit) -> String {
     let turn = hit
         .turn
         .map_or(String::new(), |turn| format!(", turn {turn}"));

@@ -48,6 +48,7 @@ const LINES: &[(&str, &str)] = &[
 
 /// What writes no JSON, and why that is right.
 const WITHOUT: &[(&str, &str)] = &[
+    ("browse", "people look at it; feature `browse`"),
     ("completions", "a shell reads it"),
     ("help", "people read it"),
     ("schema", "psql reads it; feature `postgres`"),

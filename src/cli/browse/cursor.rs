@@ -1,0 +1,186 @@
+//! Where one is in a list or a text, and how keys move it.
+
+use super::state::Key;
+
+/// A place in a list: the row that is chosen, and the first that is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// The row that is chosen.
+    pub at: usize,
+    /// The first row that is shown.
+    pub top: usize,
+}
+
+impl Cursor {
+    /// Moves within `count` rows of which `height` are shown; returns whether the key does that.
+    pub fn press(&mut self, key: Key, count: usize, height: usize) -> bool {
+        let page = height.max(1);
+        self.at = match key {
+            Key::Up | Key::Char('k') => self.at.saturating_sub(1),
+            Key::Down | Key::Char('j') => self.at.saturating_add(1),
+            Key::PageUp => self.at.saturating_sub(page),
+            Key::PageDown => self.at.saturating_add(page),
+            Key::Home | Key::Char('g') => 0,
+            Key::End | Key::Char('G') => usize::MAX,
+            _ => return false,
+        };
+        self.settle(count, height);
+        true
+    }
+
+    /// Chooses a row, about in the middle of what is shown.
+    pub fn jump(&mut self, at: usize, count: usize, height: usize) {
+        self.at = at;
+        self.top = at.saturating_sub(height / 2);
+        self.settle(count, height);
+    }
+
+    /// Brings both ends into the list, and the row that is chosen into sight.
+    pub fn settle(&mut self, count: usize, height: usize) {
+        let height = height.max(1);
+        self.at = self.at.min(count.saturating_sub(1));
+        self.top = self.top.min(count.saturating_sub(height)).min(self.at);
+        self.top = self.top.max((self.at + 1).saturating_sub(height));
+    }
+}
+
+/// How a line is meant, which draws its colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// As any other.
+    #[default]
+    Plain,
+    /// A heading.
+    Head,
+    /// Kept as it was.
+    Kept,
+    /// Shortened.
+    Cut,
+    /// A summary stands for it.
+    Summary,
+    /// Not there any more.
+    Gone,
+    /// Less important.
+    Faint,
+}
+
+/// A text that is read line by line, broken to the width at hand.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pane {
+    text: Vec<(String, Tone)>,
+    width: usize,
+    /// The lines as they fit.
+    pub lines: Vec<(String, Tone)>,
+    /// The first line that is shown.
+    pub top: usize,
+}
+
+impl Pane {
+    /// A text; each part may have several lines.
+    pub fn new(parts: Vec<(String, Tone)>) -> Self {
+        Self {
+            text: parts,
+            ..Self::default()
+        }
+    }
+
+    /// Breaks the lines anew if the width is another one.
+    pub fn fit(&mut self, width: usize, height: usize) {
+        if self.width != width {
+            self.width = width;
+            let each = |(text, tone): &(String, Tone)| {
+                let lines = text.split('\n').flat_map(|line| wrap(line, width));
+                lines.map(|line| (line, *tone)).collect::<Vec<_>>()
+            };
+            self.lines = self.text.iter().flat_map(each).collect();
+        }
+        self.top = self.top.min(self.lines.len().saturating_sub(height.max(1)));
+    }
+
+    /// Scrolls; returns whether the key does that.
+    pub fn press(&mut self, key: Key, height: usize) -> bool {
+        let page = height.max(2) - 1;
+        self.top = match key {
+            Key::Up | Key::Char('k') => self.top.saturating_sub(1),
+            Key::Down | Key::Char('j') => self.top.saturating_add(1),
+            Key::PageUp => self.top.saturating_sub(page),
+            Key::PageDown | Key::Char(' ') => self.top.saturating_add(page),
+            Key::Home | Key::Char('g') => 0,
+            Key::End | Key::Char('G') => usize::MAX,
+            _ => return false,
+        };
+        self.fit(self.width, height);
+        true
+    }
+}
+
+/// Breaks a line into pieces of at most `width` columns, at a space where that leaves half a line.
+fn wrap(line: &str, width: usize) -> Vec<String> {
+    use unicode_width::UnicodeWidthChar;
+    let width = width.max(1);
+    let (mut pieces, mut piece, mut used) = (Vec::new(), String::new(), 0);
+    for c in super::super::text::clean(line)
+        .replace('\t', "    ")
+        .chars()
+    {
+        let columns = c.width().unwrap_or(0);
+        if used + columns > width && !piece.is_empty() {
+            let at = piece.rfind(' ').filter(|at| *at * 2 > piece.len());
+            let rest = at.map_or(String::new(), |at| piece.split_off(at + 1));
+            used = super::super::text::columns(&rest);
+            pieces.push(std::mem::replace(&mut piece, rest));
+        }
+        piece.push(c);
+        used += columns;
+    }
+    pieces.push(piece);
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_stays_in_its_list_and_in_sight() {
+        let mut cursor = Cursor::default();
+        for (key, at, top) in [
+            (Key::Up, 0, 0),
+            (Key::PageDown, 3, 1),
+            (Key::End, 9, 7),
+            (Key::Down, 9, 7),
+            (Key::PageUp, 6, 6),
+            (Key::Char('g'), 0, 0),
+        ] {
+            assert!(cursor.press(key, 10, 3));
+            assert_eq!((cursor.at, cursor.top), (at, top), "{key:?}");
+        }
+        assert!(!cursor.press(Key::Tab, 10, 3));
+        cursor.jump(9, 10, 4);
+        cursor.settle(2, 4);
+        assert_eq!(cursor, Cursor { at: 1, top: 0 });
+        cursor.press(Key::End, 0, 0);
+        assert_eq!(cursor, Cursor::default());
+    }
+
+    #[test]
+    fn lines_break_at_spaces_and_within_long_words() {
+        assert_eq!(wrap("one two three", 8), ["one two ", "three"]);
+        assert_eq!(wrap("abcdefgh", 3), ["abc", "def", "gh"]);
+        assert_eq!(wrap("日本語", 4), ["日本", "語"]);
+        assert_eq!(wrap("日本", 1), ["日", "本"]);
+        assert_eq!(wrap("", 0), [""]);
+        assert_eq!(wrap("a\u{1b}[31m", 20), ["a\\u{1b}[31m"]);
+    }
+
+    #[test]
+    fn a_pane_keeps_its_place_when_it_becomes_larger_than_its_text() {
+        let text = "one\ntwo\nthree\nfour".to_owned();
+        let mut pane = Pane::new(vec![(text, Tone::Plain)]);
+        pane.fit(10, 2);
+        assert!(pane.press(Key::End, 2));
+        assert_eq!(pane.top, 2);
+        pane.fit(10, 9);
+        assert_eq!(pane.top, 0);
+    }
+}

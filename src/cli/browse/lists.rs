@@ -1,0 +1,242 @@
+//! The lists: sessions, compactions, and what a search found.
+
+use loopstore::{LoopId, SessionId, Snippet};
+
+use super::cursor::Cursor;
+use super::session::InSession;
+use super::state::{Entry, Flip, Key, Room, Step, Want};
+
+/// A session in the list.
+#[derive(Clone, Debug)]
+pub struct SessionLine {
+    pub id: SessionId,
+    pub title: String,
+    pub loops: i64,
+    pub turns: i64,
+    pub tokens: i64,
+    pub last_active: String,
+}
+
+/// The list of sessions.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    /// `None` until read.
+    pub rows: Option<Vec<SessionLine>>,
+    pub filter: String,
+    /// The rows that the filter leaves.
+    pub shown: Vec<usize>,
+    pub cursor: Cursor,
+}
+
+impl Sessions {
+    /// Rows for the list, below its heading.
+    pub fn height(room: Room) -> usize {
+        room.height.saturating_sub(1)
+    }
+
+    pub fn arrange(&mut self, room: Room) {
+        self.cursor.settle(self.shown.len(), Self::height(room));
+    }
+
+    pub fn take(&mut self, rows: Vec<SessionLine>) {
+        self.rows = Some(rows);
+        let text = self.filter.clone();
+        self.filter(&text);
+    }
+
+    /// Leaves the sessions whose id or title has all of these words.
+    pub fn filter(&mut self, text: &str) {
+        self.filter = text.to_owned();
+        let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+        let fits = |row: &SessionLine| {
+            let has = format!("{} {}", row.id, row.title).to_lowercase();
+            words.iter().all(|word| has.contains(word))
+        };
+        let rows = self.rows.iter().flatten().enumerate();
+        self.shown = rows
+            .filter(|(_, row)| fits(row))
+            .map(|(at, _)| at)
+            .collect();
+    }
+
+    /// The session that is chosen.
+    pub fn chosen(&self) -> Option<&SessionLine> {
+        let at = self.shown.get(self.cursor.at)?;
+        self.rows.as_ref()?.get(*at)
+    }
+
+    pub fn press(&mut self, key: Key, room: Room) -> Step {
+        match key {
+            Key::Enter | Key::Right | Key::Char('l') => match self.chosen() {
+                Some(row) => Step::Open(InSession::screen(row.id.clone(), None)),
+                None => Step::Stay,
+            },
+            Key::Char('/') => Step::Type(Entry::Filter(self.filter.clone())),
+            Key::Escape if !self.filter.is_empty() => {
+                self.filter("");
+                Step::Stay
+            }
+            _ if self.cursor.press(key, self.shown.len(), Self::height(room)) => Step::Stay,
+            _ => Step::Unknown,
+        }
+    }
+}
+
+/// A compaction.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub id: String,
+    /// The loop that it was made on.
+    pub in_loop: Option<LoopId>,
+    pub started: String,
+    pub strategy: String,
+    /// `in force`, `undone`, or how it ended.
+    pub state: String,
+    pub before: Option<i64>,
+    pub after: Option<i64>,
+    /// What else is known of it.
+    pub details: Vec<String>,
+}
+
+/// The compactions of a session, newest first.
+#[derive(Debug)]
+pub struct Runs {
+    pub session: SessionId,
+    /// `None` until read.
+    pub rows: Option<Vec<Run>>,
+    pub cursor: Cursor,
+}
+
+impl Runs {
+    pub fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            rows: None,
+            cursor: Cursor::default(),
+        }
+    }
+
+    /// Rows for the list and, below a line, for what is told of the chosen one.
+    pub fn heights(room: Room) -> (usize, usize) {
+        let all = room.height.saturating_sub(1);
+        match all {
+            0..12 => (all, 0),
+            _ => (all - 8, 7),
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.rows.as_ref().map_or(0, Vec::len)
+    }
+
+    pub fn arrange(&mut self, room: Room) {
+        let count = self.count();
+        self.cursor.settle(count, Self::heights(room).0);
+    }
+
+    /// The run that is chosen.
+    pub fn chosen(&self) -> Option<&Run> {
+        self.rows.as_ref()?.get(self.cursor.at)
+    }
+
+    pub fn press(&mut self, key: Key, room: Room) -> Step {
+        let count = self.count();
+        match key {
+            Key::Char('u' | 'r') => self.flip(key == Key::Char('r')),
+            _ if self.cursor.press(key, count, Self::heights(room).0) => Step::Stay,
+            _ => Step::Unknown,
+        }
+    }
+
+    fn flip(&self, redo: bool) -> Step {
+        let chosen = self
+            .chosen()
+            .and_then(|run| Some((run, run.in_loop.clone()?)));
+        let Some((run, leaf)) = chosen else {
+            return Step::Stay;
+        };
+        Step::Ask(Flip {
+            session: self.session.clone(),
+            leaf,
+            run: Some(run.id.clone()),
+            redo,
+        })
+    }
+}
+
+/// A message that a search found.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    pub session: SessionId,
+    pub in_loop: LoopId,
+    pub turn: Option<u32>,
+    /// Who said it, when, and what became of it.
+    pub about: String,
+    /// Whether the context does not hold it.
+    pub hidden: bool,
+    pub snippet: Snippet,
+}
+
+/// What a search found, the best first.
+#[derive(Debug)]
+pub struct Hits {
+    pub session: Option<SessionId>,
+    pub query: String,
+    pub rows: Vec<Hit>,
+    /// Where to go on; `None`: these are all.
+    pub next: Option<usize>,
+    pub cursor: Cursor,
+}
+
+impl Hits {
+    pub fn new(session: Option<SessionId>, query: String) -> Self {
+        Self {
+            session,
+            query,
+            rows: Vec::new(),
+            next: Some(0),
+            cursor: Cursor::default(),
+        }
+    }
+
+    /// Hits that are seen at once, two rows each.
+    pub fn height(room: Room) -> usize {
+        (room.height.saturating_sub(1) / 2).max(1)
+    }
+
+    pub fn arrange(&mut self, room: Room) {
+        self.cursor.settle(self.rows.len(), Self::height(room));
+    }
+
+    /// More hits are read when the last is reached.
+    pub fn wants(&self) -> Option<Want> {
+        let offset = self
+            .next
+            .filter(|_| self.cursor.at + 1 >= self.rows.len())?;
+        Some(Want::Search {
+            session: self.session.clone(),
+            query: self.query.clone(),
+            offset,
+        })
+    }
+
+    pub fn take(&mut self, hits: Vec<Hit>, next: Option<usize>) {
+        // A page without hits would be asked for for ever.
+        self.next = next.filter(|_| !hits.is_empty());
+        self.rows.extend(hits);
+    }
+
+    pub fn press(&mut self, key: Key, room: Room) -> Step {
+        match key {
+            Key::Enter | Key::Right | Key::Char('l') => match self.rows.get(self.cursor.at) {
+                Some(hit) => {
+                    let place = (hit.in_loop.clone(), hit.turn.unwrap_or(0));
+                    Step::Open(InSession::screen(hit.session.clone(), Some(place)))
+                }
+                None => Step::Stay,
+            },
+            _ if self.cursor.press(key, self.rows.len(), Self::height(room)) => Step::Stay,
+            _ => Step::Unknown,
+        }
+    }
+}

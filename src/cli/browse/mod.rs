@@ -1,0 +1,147 @@
+//! `loopstore browse`
+//!
+//! `state` knows what is shown (pure), `data` reads it from the store, `draw` puts it on the
+//! screen; here they meet the terminal. A new screen is a variant of `Screen`, what it wants to be
+//! read, and how it is drawn.
+
+mod cursor;
+mod data;
+mod draw;
+mod lists;
+mod loops;
+mod reader;
+mod session;
+mod state;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use std::io::{self, IsTerminal};
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use self::data::Data;
+use self::draw::Palette;
+use self::state::{Browser, Key};
+use super::error::{CliError, told};
+use super::{App, Done, output, select};
+
+/// Look through sessions, loops, turns and compactions in the terminal
+///
+/// Arrows or hjkl move, Enter opens, q goes back, ? lists the keys. Nothing is written, unless an
+/// undo or redo is confirmed.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The session to begin with: its id or the beginning of it [default: the list of sessions].
+    session: Option<String>,
+}
+
+/// There is no terminal to show anything on.
+#[derive(Debug, thiserror::Error)]
+#[error("`browse` needs a terminal as its input and output")]
+pub struct NoTerminal;
+
+/// Browses until the user quits.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    if app.json {
+        let text = "`browse` has no --json; `loopstore show SESSION --json` has";
+        return Err(CliError::Usage(text.into()));
+    }
+    if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+        return Err(CliError::Failed(Box::new(NoTerminal)));
+    }
+    let open = |writes| match writes {
+        true => app.open_to_write(),
+        false => app.open_to_read(),
+    };
+    let mut data = Data::new(&open)?;
+    let session = match &args.session {
+        Some(given) => Some(select::session(data.store()?, given)?.session_id),
+        None => None,
+    };
+    let palette = Palette::new(output::takes_colours());
+    // Before the screen is taken: the guard gives it back on every way out, the hook that `try_init`
+    // sets before a panic is told.
+    let _guard = Guard;
+    let mut terminal = ratatui::try_init()?;
+    let size = terminal.size()?;
+    let mut browser = Browser::new(app.place(), session, (size.width, size.height));
+    browse(&mut terminal, &mut browser, &mut data, palette)?;
+    Ok(Done::Well)
+}
+
+/// Gives the terminal back.
+struct Guard;
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // In a panic the hook has done it; once more would move the cursor over what it told.
+        if !std::thread::panicking() {
+            // If that fails there is nobody left to tell.
+            let _ = ratatui::try_restore();
+        }
+    }
+}
+
+fn browse(
+    terminal: &mut DefaultTerminal,
+    browser: &mut Browser,
+    data: &mut Data<'_>,
+    palette: Palette,
+) -> io::Result<()> {
+    while !browser.is_over {
+        fill(browser, data);
+        terminal.draw(|frame| draw::draw(frame, browser, palette))?;
+        match event::read()? {
+            Event::Key(pressed) => {
+                if let Some(key) = key_of(pressed) {
+                    browser.press(key);
+                }
+            }
+            Event::Resize(width, height) => browser.resize((width, height)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads what the screen lacks.
+fn fill(browser: &mut Browser, data: &mut Data<'_>) {
+    while let Some(want) = browser.wants() {
+        match data.read(&want) {
+            Ok(found) => browser.take(found),
+            Err(CliError::Failed(error)) => browser.fail(told(&*error)),
+            Err(CliError::Usage(why)) => browser.fail(why),
+            Err(CliError::Pipe) => browser.fail("the terminal is gone".into()),
+        }
+    }
+}
+
+fn key_of(pressed: KeyEvent) -> Option<Key> {
+    if pressed.kind == KeyEventKind::Release {
+        return None;
+    }
+    let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
+    Some(match pressed.code {
+        KeyCode::Char('c') if control => Key::Stop,
+        KeyCode::Char('l') if control => Key::Again,
+        KeyCode::Char('d' | 'f') if control => Key::PageDown,
+        KeyCode::Char('u' | 'b') if control => Key::PageUp,
+        KeyCode::Char(c) if !control => Key::Char(c),
+        KeyCode::F(5) => Key::Again,
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Tab | KeyCode::BackTab => Key::Tab,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Erase,
+        _ => return None,
+    })
+}

@@ -1,0 +1,105 @@
+//! A turn word for word, and beside it what stands for it in the context.
+
+use loopstore::context::TurnState;
+use loopstore::{LoopId, SessionId};
+
+use super::cursor::Pane;
+use super::session::LoopLine;
+use super::state::{Key, Room, Step, Want};
+
+/// A turn in both forms.
+#[derive(Clone, Debug)]
+pub struct Both {
+    /// What became of it; `None`: the context does not have it.
+    pub state: Option<TurnState>,
+    /// Which block stands for it.
+    pub about: String,
+    /// What the context shows, if that is not the turn as it was recorded.
+    pub shown: Option<Pane>,
+    pub originals: Pane,
+}
+
+/// The reader.
+#[derive(Debug)]
+pub struct Reader {
+    pub session: SessionId,
+    /// The loop whose context is looked at.
+    pub leaf: LoopId,
+    pub in_loop: LoopId,
+    pub turn: u32,
+    /// Turns of the loop.
+    pub turns: u32,
+    /// `None` until read.
+    pub both: Option<Both>,
+    /// Whether the keys move the originals.
+    pub in_originals: bool,
+}
+
+impl Reader {
+    pub fn new(session: SessionId, leaf: LoopId, line: &LoopLine, turn: u32) -> Self {
+        Self {
+            session,
+            leaf,
+            in_loop: line.id.clone(),
+            turn,
+            turns: line.turns,
+            both: None,
+            in_originals: false,
+        }
+    }
+
+    /// Columns of one pane, and rows below two headings.
+    pub fn pane(room: Room, has_two: bool) -> (usize, usize) {
+        let width = match room.is_wide() && has_two {
+            true => (room.width - 3) / 2,
+            false => room.width,
+        };
+        (width, room.height.saturating_sub(2))
+    }
+
+    pub fn arrange(&mut self, room: Room) {
+        let Some(both) = &mut self.both else { return };
+        let (width, height) = Self::pane(room, both.shown.is_some());
+        both.originals.fit(width, height);
+        both.shown
+            .iter_mut()
+            .for_each(|pane| pane.fit(width, height));
+    }
+
+    pub fn wants(&self) -> Option<Want> {
+        self.both.is_none().then(|| Want::Turn {
+            session: self.session.clone(),
+            leaf: self.leaf.clone(),
+            in_loop: self.in_loop.clone(),
+            turn: self.turn,
+        })
+    }
+
+    pub fn press(&mut self, key: Key, room: Room) -> Step {
+        match key {
+            Key::Tab | Key::Enter => self.in_originals = !self.in_originals,
+            Key::Left | Key::Char('h' | 'p') => self.go(self.turn.checked_sub(1)),
+            Key::Right | Key::Char('l' | 'n') => self.go(self.turn.checked_add(1)),
+            _ => {
+                let Some(both) = &mut self.both else {
+                    return Step::Unknown;
+                };
+                let (_, height) = Self::pane(room, both.shown.is_some());
+                let pane = match &mut both.shown {
+                    Some(shown) if !self.in_originals => shown,
+                    _ => &mut both.originals,
+                };
+                if !pane.press(key, height) {
+                    return Step::Unknown;
+                }
+            }
+        }
+        Step::Stay
+    }
+
+    fn go(&mut self, turn: Option<u32>) {
+        if let Some(turn) = turn.filter(|turn| *turn < self.turns) {
+            (self.turn, self.both) = (turn, None);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! A session: its tree of loops, and the turns of the one that is chosen.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use loopstore::context::TurnState;
+use loopstore::{LoopId, SessionId};
+
+use super::cursor::Cursor;
+use super::lists::Runs;
+use super::reader::Reader;
+use super::state::{Flip, Key, Room, Screen, Step, Want};
+
+/// How many turns are read at once, at least.
+const PAGE: u32 = 100;
+
+/// A row of the tree.
+#[derive(Clone, Debug)]
+pub struct TreeRow {
+    /// How deep it stands.
+    pub depth: usize,
+    pub what: Node,
+}
+
+/// What a row of the tree is.
+#[derive(Clone, Debug)]
+pub enum Node {
+    Loop(LoopLine),
+    /// A session that this one started.
+    Agent {
+        session: SessionId,
+        title: String,
+    },
+}
+
+/// A loop in the tree.
+#[derive(Clone, Debug)]
+pub struct LoopLine {
+    pub id: LoopId,
+    /// Its kind and where it begins, if that is not the end of the loop above.
+    pub origin: String,
+    pub status: String,
+    pub turns: u32,
+    pub tokens: u64,
+    /// Whether it is on the way to the current loop.
+    pub on_chain: bool,
+}
+
+/// What the context of a leaf shows.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub leaf: LoopId,
+    /// Tokens of the originals, and of the context.
+    pub tokens: Option<[u64; 2]>,
+    pub loops: HashMap<LoopId, LoopSeen>,
+}
+
+/// What a context shows of a loop.
+#[derive(Clone, Debug, Default)]
+pub struct LoopSeen {
+    /// Turns up to the cut.
+    pub turns: u32,
+    /// The block in force: `block 3`, `rollup 2`.
+    pub block: Option<String>,
+    /// Turns that are not raw, first and last; `None`: the context leaves them out.
+    pub changes: Vec<(u32, u32, Option<TurnState>)>,
+}
+
+impl Seen {
+    /// Returns what became of a turn; `None`: the context does not have it.
+    pub fn state(&self, in_loop: &LoopId, turn: u32) -> Option<TurnState> {
+        let seen = self.loops.get(in_loop)?;
+        let at = seen.changes.partition_point(|change| change.1 < turn);
+        match seen.changes.get(at) {
+            Some((first, _, state)) if *first <= turn => *state,
+            _ => (turn < seen.turns).then_some(TurnState::Raw),
+        }
+    }
+}
+
+/// Some turns of a loop.
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub in_loop: LoopId,
+    pub range: Range<u32>,
+    pub rows: Vec<TurnLine>,
+}
+
+/// A turn in the list.
+#[derive(Clone, Debug)]
+pub struct TurnLine {
+    pub turn: u32,
+    pub tokens: u64,
+    /// How it begins.
+    pub text: String,
+}
+
+/// Which side has the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Focus {
+    Tree,
+    Turns,
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct InSession {
+    pub session: SessionId,
+    pub title: String,
+    /// `None` until read.
+    pub tree: Option<Vec<TreeRow>>,
+    current: Option<LoopId>,
+    /// Where to go once the tree is there.
+    goal: Option<(LoopId, u32)>,
+    pub focus: Focus,
+    pub in_tree: Cursor,
+    pub in_turns: Cursor,
+    pub seen: Option<Seen>,
+    pub page: Option<Page>,
+}
+
+impl InSession {
+    pub fn new(session: SessionId, goal: Option<(LoopId, u32)>) -> Self {
+        Self {
+            session,
+            title: String::new(),
+            tree: None,
+            current: None,
+            focus: match goal {
+                Some(_) => Focus::Turns,
+                None => Focus::Tree,
+            },
+            goal,
+            in_tree: Cursor::default(),
+            in_turns: Cursor::default(),
+            seen: None,
+            page: None,
+        }
+    }
+
+    /// The screen of a session.
+    pub fn screen(session: SessionId, goal: Option<(LoopId, u32)>) -> Screen {
+        Screen::Session(Box::new(Self::new(session, goal)))
+    }
+
+    /// Rows for both lists, below two headings.
+    pub fn height(room: Room) -> usize {
+        room.height.saturating_sub(2)
+    }
+
+    /// The loop that is chosen.
+    pub fn chosen(&self) -> Option<&LoopLine> {
+        match &self.tree.as_ref()?.get(self.in_tree.at)?.what {
+            Node::Loop(line) => Some(line),
+            Node::Agent { .. } => None,
+        }
+    }
+
+    /// The loop whose context is looked at: the current one, if what is chosen leads to it.
+    pub fn leaf(&self) -> Option<&LoopId> {
+        match self.chosen() {
+            Some(line) if !line.on_chain => Some(&line.id),
+            _ => self.current.as_ref(),
+        }
+    }
+
+    fn turns(&self) -> usize {
+        self.chosen().map_or(0, |line| line.turns as usize)
+    }
+
+    pub fn arrange(&mut self, room: Room) {
+        let (height, turns) = (Self::height(room), self.turns());
+        let rows = self.tree.as_ref().map_or(0, Vec::len);
+        self.in_tree.settle(rows, height);
+        self.in_turns.settle(turns, height);
+    }
+
+    /// Takes the tree, and goes where one was before, to the goal, or to the current loop.
+    pub fn take_tree(&mut self, title: String, rows: Vec<TreeRow>, current: usize, room: Room) {
+        let before = self.chosen().map(|line| line.id.clone());
+        let id_of = |row: &TreeRow| match &row.what {
+            Node::Loop(line) => Some(line.id.clone()),
+            Node::Agent { .. } => None,
+        };
+        let goal = self.goal.take();
+        let wanted = goal.as_ref().map(|(id, _)| id.clone()).or(before);
+        let found =
+            wanted.and_then(|id| rows.iter().position(|row| id_of(row).as_ref() == Some(&id)));
+        self.title = title;
+        self.current = rows.get(current).and_then(id_of);
+        let count = rows.len();
+        self.tree = Some(rows);
+        self.in_tree
+            .jump(found.unwrap_or(current), count, Self::height(room));
+        if let Some((_, turn)) = goal {
+            let turns = self.turns();
+            self.in_turns.jump(turn as usize, turns, Self::height(room));
+        }
+    }
+
+    /// Everything is read again; where one is stays.
+    pub fn renew(&mut self) {
+        if let Some(line) = self.chosen() {
+            self.goal = Some((line.id.clone(), self.in_turns.at as u32));
+        }
+        (self.tree, self.seen, self.page) = (None, None, None);
+    }
+
+    pub fn wants(&self, room: Room) -> Option<Want> {
+        if self.tree.is_none() {
+            return Some(Want::Tree(self.session.clone()));
+        }
+        if let Some(leaf) = self.leaf()
+            && self.seen.as_ref().is_none_or(|seen| seen.leaf != *leaf)
+        {
+            return Some(Want::Seen(self.session.clone(), leaf.clone()));
+        }
+        let line = self.chosen()?;
+        let wanted = self.wanted_turns(line.turns, room)?;
+        Some(Want::Turns(self.session.clone(), line.id.clone(), wanted))
+    }
+
+    /// The turns that are in sight, if the page does not hold them all.
+    fn wanted_turns(&self, turns: u32, room: Room) -> Option<Range<u32>> {
+        let first = self.in_turns.top as u32;
+        let last = first.saturating_add(Self::height(room) as u32).min(turns);
+        let page = self.page.as_ref();
+        let page = page.filter(|page| Some(&page.in_loop) == self.chosen().map(|line| &line.id));
+        let is_there = page.is_some_and(|page| page.range.start <= first && last <= page.range.end);
+        let end = first.saturating_add(PAGE).max(last).min(turns);
+        (!is_there && first < last).then_some(first.saturating_sub(PAGE / 2)..end)
+    }
+
+    /// Takes what could not be read as empty; returns whether there is still something to see.
+    pub fn fail(&mut self, room: Room) -> bool {
+        match self.wants(room) {
+            Some(Want::Seen(_, leaf)) => {
+                self.seen = Some(Seen {
+                    leaf,
+                    tokens: None,
+                    loops: HashMap::new(),
+                });
+            }
+            Some(Want::Turns(_, in_loop, range)) => {
+                self.page = Some(Page {
+                    in_loop,
+                    range,
+                    rows: Vec::new(),
+                });
+            }
+            _ => {}
+        }
+        self.tree.is_some()
+    }
+
+    pub fn press(&mut self, key: Key, room: Room) -> Step {
+        match key {
+            Key::Tab => self.turn_to_other(),
+            Key::Left if self.focus == Focus::Turns => self.turn_to_other(),
+            Key::Enter | Key::Right | Key::Char('l') => return self.enter(),
+            Key::Char('h') => return Step::Open(Screen::Runs(Runs::new(self.session.clone()))),
+            Key::Char('d') => return self.diff(),
+            Key::Char('u' | 'r') => return self.flip(key == Key::Char('r')),
+            _ => return self.move_to(key, room),
+        }
+        Step::Stay
+    }
+
+    fn turn_to_other(&mut self) {
+        self.focus = match self.focus {
+            Focus::Tree if self.chosen().is_some() => Focus::Turns,
+            _ => Focus::Tree,
+        };
+    }
+
+    fn move_to(&mut self, key: Key, room: Room) -> Step {
+        let (height, turns) = (Self::height(room), self.turns());
+        let rows = self.tree.as_ref().map_or(0, Vec::len);
+        let before = self.in_tree.at;
+        let is_known = match self.focus {
+            Focus::Tree => self.in_tree.press(key, rows, height),
+            Focus::Turns => self.in_turns.press(key, turns, height),
+        };
+        if self.in_tree.at != before {
+            self.in_turns = Cursor::default();
+        }
+        match is_known {
+            true => Step::Stay,
+            false => Step::Unknown,
+        }
+    }
+
+    fn enter(&mut self) -> Step {
+        let row = self
+            .tree
+            .as_ref()
+            .and_then(|rows| rows.get(self.in_tree.at));
+        match row.map(|row| &row.what) {
+            Some(Node::Agent { session, .. }) => Step::Open(Self::screen(session.clone(), None)),
+            Some(Node::Loop(_)) if self.focus == Focus::Tree => {
+                self.focus = Focus::Turns;
+                Step::Stay
+            }
+            Some(Node::Loop(line)) if line.turns > 0 => match self.leaf() {
+                Some(leaf) => Step::Open(Screen::Reader(Box::new(Reader::new(
+                    self.session.clone(),
+                    leaf.clone(),
+                    line,
+                    self.in_turns.at as u32,
+                )))),
+                None => Step::Stay,
+            },
+            _ => Step::Stay,
+        }
+    }
+
+    fn diff(&self) -> Step {
+        match self.leaf() {
+            Some(leaf) => Step::Open(Screen::Diff {
+                session: self.session.clone(),
+                leaf: leaf.clone(),
+                pane: None,
+            }),
+            None => Step::Stay,
+        }
+    }
+
+    fn flip(&self, redo: bool) -> Step {
+        match self.leaf() {
+            Some(leaf) => Step::Ask(Flip {
+                session: self.session.clone(),
+                leaf: leaf.clone(),
+                run: None,
+                redo,
+            }),
+            None => Step::Stay,
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! What is shown and chosen.
+//!
+//! Pure: keys and what was read go in, what must be read next comes out ([`Browser::wants`]). The
+//! screens lie on each other; the uppermost is shown.
+
+use loopstore::{LoopId, SessionId};
+
+use super::cursor::Pane;
+use super::lists::{Hit, Hits, Run, Runs, SessionLine, Sessions};
+use super::reader::{Both, Reader};
+use super::session::{InSession, Page, Seen, TreeRow};
+
+/// A key, whatever the terminal calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    Up,
+    Down,
+    Left,
+    Right,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    Enter,
+    Tab,
+    Escape,
+    /// Backspace.
+    Erase,
+    /// Ctrl-C.
+    Stop,
+    /// Everything is read again.
+    Again,
+    Char(char),
+}
+
+/// What must be read before the screen is whole.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Want {
+    /// The list of sessions.
+    Sessions,
+    /// The loops of a session.
+    Tree(SessionId),
+    /// What became of the turns of a chain.
+    Seen(SessionId, LoopId),
+    /// Some turns of a loop.
+    Turns(SessionId, LoopId, std::ops::Range<u32>),
+    /// A turn word for word, and what stands for it in the context of `leaf`.
+    Turn {
+        session: SessionId,
+        leaf: LoopId,
+        in_loop: LoopId,
+        turn: u32,
+    },
+    /// The compactions of a session.
+    Runs(SessionId),
+    /// How the context of a leaf differs from the originals.
+    Diff(SessionId, LoopId),
+    /// Messages with these words.
+    Search {
+        session: Option<SessionId>,
+        query: String,
+        offset: usize,
+    },
+    /// An undo or redo that was confirmed.
+    Flip(Flip),
+}
+
+/// What was read.
+#[derive(Debug)]
+pub enum Found {
+    Sessions(Vec<SessionLine>),
+    /// The title, the rows, and the row of the current loop.
+    Tree(String, Vec<TreeRow>, usize),
+    Seen(Seen),
+    Turns(Page),
+    Turn(Both),
+    Runs(Vec<Run>),
+    Diff(Pane),
+    /// Hits, and where to go on.
+    Hits(Vec<Hit>, Option<usize>),
+    /// What an undo or redo did.
+    Flipped(String),
+}
+
+/// An undo or redo.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flip {
+    pub session: SessionId,
+    /// The loop from which it is seen.
+    pub leaf: LoopId,
+    /// The run; `None`: the last one that can be flipped.
+    pub run: Option<String>,
+    pub redo: bool,
+}
+
+/// A screen.
+#[derive(Debug)]
+pub enum Screen {
+    Sessions(Sessions),
+    Session(Box<InSession>),
+    Reader(Box<Reader>),
+    Runs(Runs),
+    Diff {
+        session: SessionId,
+        leaf: LoopId,
+        pane: Option<Pane>,
+    },
+    Hits(Hits),
+}
+
+/// What a key on a screen leads to.
+#[derive(Debug)]
+pub enum Step {
+    /// Nothing else.
+    Stay,
+    /// The key means nothing here.
+    Unknown,
+    /// Another screen.
+    Open(Screen),
+    /// A line is typed.
+    Type(Entry),
+    /// An undo or redo is asked for.
+    Ask(Flip),
+}
+
+/// A line that is being typed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// Which sessions are listed.
+    Filter(String),
+    /// What is searched, in one session or all.
+    Search(Option<SessionId>, String),
+}
+
+impl Entry {
+    fn text(&mut self) -> &mut String {
+        match self {
+            Self::Filter(text) | Self::Search(_, text) => text,
+        }
+    }
+}
+
+/// Columns and rows that there are for a screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    pub width: usize,
+    pub height: usize,
+}
+
+impl Room {
+    /// Whether two panes stand beside each other.
+    pub fn is_wide(self) -> bool {
+        self.width >= 80
+    }
+}
+
+/// Everything that is shown and chosen.
+#[derive(Debug)]
+pub struct Browser {
+    /// The database, as it was named.
+    pub database: String,
+    pub room: Room,
+    /// Never empty.
+    screens: Vec<Screen>,
+    pub entry: Option<Entry>,
+    /// What waits for a yes.
+    pub asked: Option<Flip>,
+    confirmed: Option<Flip>,
+    pub note: Option<String>,
+    pub help: bool,
+    pub is_over: bool,
+}
+
+impl Browser {
+    /// Begins with the list of sessions, or in one of them.
+    pub fn new(database: String, session: Option<SessionId>, size: (u16, u16)) -> Self {
+        let mut screens = vec![Screen::Sessions(Sessions::default())];
+        screens.extend(session.map(|id| Screen::Session(Box::new(InSession::new(id, None)))));
+        let mut browser = Self {
+            database,
+            room: Room::default(),
+            screens,
+            entry: None,
+            asked: None,
+            confirmed: None,
+            note: None,
+            help: false,
+            is_over: false,
+        };
+        browser.resize(size);
+        browser
+    }
+
+    /// The screen that is shown.
+    pub fn screen(&self) -> Option<&Screen> {
+        self.screens.last()
+    }
+
+    /// The screens from the first to the one that is shown.
+    pub fn path(&self) -> impl Iterator<Item = &Screen> {
+        self.screens.iter()
+    }
+
+    /// The terminal has another size.
+    pub fn resize(&mut self, (width, height): (u16, u16)) {
+        // The first and the last row are not the screen's.
+        self.room = Room {
+            width: usize::from(width),
+            height: usize::from(height.saturating_sub(2)),
+        };
+        self.arrange();
+    }
+
+    fn arrange(&mut self) {
+        let room = self.room;
+        match self.screens.last_mut() {
+            Some(Screen::Sessions(screen)) => screen.arrange(room),
+            Some(Screen::Session(screen)) => screen.arrange(room),
+            Some(Screen::Reader(screen)) => screen.arrange(room),
+            Some(Screen::Runs(screen)) => screen.arrange(room),
+            Some(Screen::Diff { pane, .. }) => {
+                let fit = |pane: &mut Pane| pane.fit(room.width, room.height);
+                pane.iter_mut().for_each(fit);
+            }
+            Some(Screen::Hits(screen)) => screen.arrange(room),
+            None => {}
+        }
+    }
+
+    /// A key was pressed.
+    pub fn press(&mut self, key: Key) {
+        self.note = None;
+        if key == Key::Stop {
+            self.is_over = true;
+        } else if self.help {
+            self.help = false;
+        } else if self.asked.is_some() {
+            self.answer(key);
+        } else if self.entry.is_some() {
+            self.typed(key);
+        } else {
+            self.command(key);
+        }
+        self.arrange();
+    }
+
+    /// Only a `y` is a yes.
+    fn answer(&mut self, key: Key) {
+        let asked = self.asked.take();
+        if matches!(key, Key::Char('y' | 'Y')) {
+            self.confirmed = asked;
+        } else {
+            self.note = Some("Nothing was changed.".into());
+        }
+    }
+
+    fn typed(&mut self, key: Key) {
+        let Some(mut entry) = self.entry.take() else {
+            return;
+        };
+        match key {
+            Key::Char(c) => entry.text().push(c),
+            Key::Erase => {
+                entry.text().pop();
+            }
+            Key::Enter => return self.entered(entry),
+            Key::Escape => {
+                entry.text().clear();
+                self.filter(&entry);
+                return;
+            }
+            _ => {}
+        }
+        self.filter(&entry);
+        self.entry = Some(entry);
+    }
+
+    /// A filter is at work while it is typed.
+    fn filter(&mut self, entry: &Entry) {
+        if let (Entry::Filter(text), Some(Screen::Sessions(screen))) =
+            (entry, self.screens.last_mut())
+        {
+            screen.filter(text);
+        }
+    }
+
+    fn entered(&mut self, entry: Entry) {
+        if let Entry::Search(session, query) = entry
+            && !query.trim().is_empty()
+        {
+            self.screens.push(Screen::Hits(Hits::new(session, query)));
+        }
+    }
+
+    fn command(&mut self, key: Key) {
+        let step = match self.screens.last_mut() {
+            Some(Screen::Sessions(screen)) => screen.press(key, self.room),
+            Some(Screen::Session(screen)) => screen.press(key, self.room),
+            Some(Screen::Reader(screen)) => screen.press(key, self.room),
+            Some(Screen::Runs(screen)) => screen.press(key, self.room),
+            Some(Screen::Diff { pane, .. }) => {
+                let height = self.room.height;
+                match pane.as_mut().is_some_and(|pane| pane.press(key, height)) {
+                    true => Step::Stay,
+                    false => Step::Unknown,
+                }
+            }
+            Some(Screen::Hits(screen)) => screen.press(key, self.room),
+            None => Step::Unknown,
+        };
+        match step {
+            Step::Stay => {}
+            Step::Open(screen) => self.screens.push(screen),
+            Step::Type(entry) => self.entry = Some(entry),
+            Step::Ask(flip) => self.asked = Some(flip),
+            Step::Unknown => self.elsewhere(key),
+        }
+    }
+
+    /// Keys that mean the same on every screen.
+    fn elsewhere(&mut self, key: Key) {
+        match key {
+            Key::Char('?') => self.help = true,
+            Key::Char('s') => self.entry = Some(Entry::Search(self.session(), String::new())),
+            Key::Again => self.renew(),
+            Key::Char('q') if self.screens.len() == 1 => self.is_over = true,
+            Key::Escape if self.screens.len() == 1 => self.note = Some("q quits.".into()),
+            Key::Char('q') | Key::Escape | Key::Left => {
+                if self.screens.len() > 1 {
+                    self.screens.pop();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The session that is shown, if it is one.
+    fn session(&self) -> Option<SessionId> {
+        match self.screens.last()? {
+            Screen::Sessions(_) => None,
+            Screen::Session(screen) => Some(screen.session.clone()),
+            Screen::Reader(screen) => Some(screen.session.clone()),
+            Screen::Runs(screen) => Some(screen.session.clone()),
+            Screen::Diff { session, .. } => Some(session.clone()),
+            Screen::Hits(screen) => screen.session.clone(),
+        }
+    }
+
+    /// Returns what must be read next, if anything.
+    pub fn wants(&self) -> Option<Want> {
+        if let Some(flip) = &self.confirmed {
+            return Some(Want::Flip(flip.clone()));
+        }
+        match self.screens.last()? {
+            Screen::Sessions(screen) => screen.rows.is_none().then_some(Want::Sessions),
+            Screen::Session(screen) => screen.wants(self.room),
+            Screen::Reader(screen) => screen.wants(),
+            Screen::Runs(screen) => {
+                let want = Want::Runs(screen.session.clone());
+                screen.rows.is_none().then_some(want)
+            }
+            Screen::Diff {
+                session,
+                leaf,
+                pane,
+            } => {
+                let want = Want::Diff(session.clone(), leaf.clone());
+                pane.is_none().then_some(want)
+            }
+            Screen::Hits(screen) => screen.wants(),
+        }
+    }
+
+    /// Takes what was wanted.
+    pub fn take(&mut self, found: Found) {
+        match (self.screens.last_mut(), found) {
+            (_, Found::Flipped(told)) => {
+                self.confirmed = None;
+                self.renew();
+                self.note = Some(told);
+            }
+            (Some(Screen::Sessions(screen)), Found::Sessions(rows)) => screen.take(rows),
+            (Some(Screen::Session(screen)), Found::Tree(title, rows, current)) => {
+                screen.take_tree(title, rows, current, self.room);
+            }
+            (Some(Screen::Session(screen)), Found::Seen(seen)) => screen.seen = Some(seen),
+            (Some(Screen::Session(screen)), Found::Turns(page)) => screen.page = Some(page),
+            (Some(Screen::Reader(screen)), Found::Turn(both)) => screen.both = Some(both),
+            (Some(Screen::Runs(screen)), Found::Runs(rows)) => screen.rows = Some(rows),
+            (Some(Screen::Diff { pane, .. }), Found::Diff(read)) => *pane = Some(read),
+            (Some(Screen::Hits(screen)), Found::Hits(hits, next)) => screen.take(hits, next),
+            _ => {}
+        }
+        self.arrange();
+    }
+
+    /// What was wanted could not be read: it is told, and not wanted again.
+    pub fn fail(&mut self, why: String) {
+        self.note = Some(why);
+        if self.confirmed.take().is_some() {
+            return;
+        }
+        let stays = match self.screens.last_mut() {
+            Some(Screen::Sessions(screen)) => {
+                screen.take(Vec::new());
+                true
+            }
+            Some(Screen::Session(screen)) => screen.fail(self.room),
+            _ => false,
+        };
+        if !stays {
+            self.screens.pop();
+        }
+        self.arrange();
+    }
+
+    /// Everything is read again.
+    fn renew(&mut self) {
+        for screen in &mut self.screens {
+            match screen {
+                Screen::Sessions(screen) => screen.rows = None,
+                Screen::Session(screen) => screen.renew(),
+                Screen::Reader(screen) => screen.both = None,
+                Screen::Runs(screen) => screen.rows = None,
+                Screen::Diff { pane, .. } => *pane = None,
+                Screen::Hits(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Reads turns: how they begin, and word for word beside what stands for them.
+
+use std::ops::{ControlFlow, Range};
+
+use loopstore::context::TurnState;
+use loopstore::store::in_force::{View, chain};
+use loopstore::store::{
+    self, BlockRow, Disposition, LoopKey, LoopRow, MessageRow, Section, StoreRead, StoreResult,
+    TurnRow,
+};
+use loopstore::{AgentMessage, Content, Database, LoopId, Message, Role, SessionId};
+
+use super::super::{context_text, text};
+use super::cursor::{Pane, Tone};
+use super::loops::{loop_of, name, owner, seen};
+use super::reader::Both;
+use super::session::{Page, TurnLine};
+
+/// Messages of a turn that are looked at for its line.
+const LOOKED_AT: u32 = 8;
+
+/// Bytes of a text that a line of the list needs.
+const LINE: usize = 300;
+
+/// Bytes of a message that the reader shows.
+const MOST: usize = 1 << 20;
+
+/// Reads how some turns of a loop begin.
+pub fn page(
+    store: &dyn Database,
+    session: &SessionId,
+    in_loop: &LoopId,
+    range: Range<u32>,
+) -> StoreResult<Page> {
+    store::read(store, |read| {
+        let row = loop_of(read, &owner(read, session)?, in_loop)?;
+        let mut before = match range.start.checked_sub(1) {
+            Some(turn) => read.turn(row.key, turn)?.map_or(0, |turn| turn.tokens),
+            None => 0,
+        };
+        let turns = read.turns(row.key, range.clone())?;
+        let mut rows = Vec::with_capacity(turns.len());
+        for (at, turn) in turns.iter().enumerate() {
+            let next = turns.get(at + 1);
+            let end = next.map_or(row.totals.next_seq, |next| next.first_seq);
+            rows.push(TurnLine {
+                turn: turn.turn,
+                tokens: turn.tokens.saturating_sub(before),
+                text: beginning(read, row.key, turn, end)?,
+            });
+            before = turn.tokens;
+        }
+        Ok(Page {
+            in_loop: in_loop.clone(),
+            range,
+            rows,
+        })
+    })
+}
+
+/// Returns how a turn begins: what the user asks, what the model says and calls.
+fn beginning(
+    read: &dyn StoreRead,
+    in_loop: LoopKey,
+    turn: &TurnRow,
+    end: u32,
+) -> StoreResult<String> {
+    let mut parts: Vec<String> = Vec::new();
+    let seqs = turn.first_seq..end.min(turn.first_seq.saturating_add(LOOKED_AT));
+    read.messages(in_loop, seqs, &mut |row| {
+        // The next turn's, if this is the last one of the page.
+        if row.turn != Some(turn.turn) {
+            return Ok(ControlFlow::Break(()));
+        }
+        let role = row.body.role;
+        if matches!(role, Role::User | Role::Assistant) {
+            let message = store::decode(read, row.body)?;
+            parts.extend(said_in(&message));
+        }
+        let is_answered = role == Role::Assistant && !parts.is_empty();
+        Ok(match is_answered {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    })?;
+    Ok(parts.join("  "))
+}
+
+fn said_in(message: &AgentMessage) -> Vec<String> {
+    let sign = match message.role() {
+        Role::User => "› ",
+        _ => "",
+    };
+    let content = message.message().map_or(&[][..], Message::content);
+    let said = content.iter().filter_map(|block| match block {
+        Content::Text(said) if !said.text.trim().is_empty() => {
+            let said = said.text.trim_start();
+            let said = &said[..said.floor_char_boundary(LINE)];
+            Some(format!("{sign}{}", text::line(said.trim_end())))
+        }
+        Content::ToolCall(call) => Some(format!("[{}]", text::line(&call.name))),
+        _ => None,
+    });
+    said.collect()
+}
+
+/// Reads a turn word for word, and what the context of `leaf` shows for it.
+pub fn both(
+    store: &dyn Database,
+    session: &SessionId,
+    leaf: &LoopId,
+    in_loop: &LoopId,
+    turn: u32,
+) -> StoreResult<Both> {
+    let state = seen(store, session, leaf)?.state(in_loop, turn);
+    store::read(store, |read| {
+        let session = owner(read, session)?;
+        let row = loop_of(read, &session, in_loop)?;
+        let leaf = loop_of(read, &session, leaf)?;
+        let messages = messages_of(read, &row, turn)?;
+        let block = match state {
+            Some(TurnState::Covered(_)) => block_for(read, leaf.key, row.key)?,
+            _ => None,
+        };
+        let shown = match (&block, state) {
+            (Some(block), Some(state)) => shown(read, block, state, &messages)?,
+            _ => None,
+        };
+        let mut originals = Vec::new();
+        for message in messages.into_iter().filter(is_said) {
+            originals.push(store::decode(read, message.body)?);
+        }
+        Ok(Both {
+            state,
+            about: block.map_or(Ok(String::new()), |block| about(read, &block, state))?,
+            shown,
+            originals: pane(originals.iter()),
+        })
+    })
+}
+
+fn is_said(row: &MessageRow) -> bool {
+    row.body.role != Role::Extension
+}
+
+fn messages_of(read: &dyn StoreRead, row: &LoopRow, turn: u32) -> StoreResult<Vec<MessageRow>> {
+    let Some(first) = read.turn(row.key, turn)? else {
+        return Ok(Vec::new());
+    };
+    let next = read.turn(row.key, turn.saturating_add(1))?;
+    let end = next.map_or(row.totals.next_seq, |next| next.first_seq);
+    let mut messages = Vec::new();
+    read.messages(row.key, first.first_seq..end, &mut |message| {
+        messages.push(message);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(messages)
+}
+
+/// Returns the block that speaks for a loop: its own, or the rollup that it went into.
+fn block_for(read: &dyn StoreRead, leaf: LoopKey, of: LoopKey) -> StoreResult<Option<BlockRow>> {
+    let links = chain(read, leaf, View::default())?;
+    let own = links.iter().position(|link| link.row.key == of);
+    Ok(links
+        .into_iter()
+        .nth(own.unwrap_or(0))
+        .and_then(|link| link.block))
+}
+
+/// Says which block speaks for a turn, and for which turns its summary stands.
+fn about(read: &dyn StoreRead, block: &BlockRow, state: Option<TurnState>) -> StoreResult<String> {
+    let is_summary = matches!(
+        state,
+        Some(TurnState::Covered(
+            Disposition::Summarised | Disposition::RolledUp
+        ))
+    );
+    let turns = block.layout.compacted.filter(|_| is_summary);
+    let stands = turns.map_or(String::new(), |turns| {
+        let turns = text::turns(turns.first, turns.last);
+        format!(", a summary of turns {turns}")
+    });
+    let on = read.loop_by_key(block.in_loop)?.loop_id;
+    let run = read.run_by_key(block.run)?.run_id;
+    Ok(format!("{} on {on}{stands}, run {run}", name(block)))
+}
+
+/// Returns what a block shows for a turn; `None`: the turn as it was recorded.
+fn shown(
+    read: &dyn StoreRead,
+    block: &BlockRow,
+    state: TurnState,
+    messages: &[MessageRow],
+) -> StoreResult<Option<Pane>> {
+    match state {
+        TurnState::Raw | TurnState::Covered(Disposition::Kept) => Ok(None),
+        TurnState::Covered(Disposition::Truncated) => cut(read, block, messages).map(Some),
+        TurnState::Covered(Disposition::Dropped) => {
+            let none = "Nothing in the context stands for this turn.".to_owned();
+            Ok(Some(Pane::new(vec![(none, Tone::Faint)])))
+        }
+        TurnState::Covered(_) => summary(read, block).map(Some),
+    }
+}
+
+fn summary(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Pane> {
+    let mut said = Vec::new();
+    for message in read.block_messages(block.key)? {
+        if let (Section::Compacted, Some(body)) = (message.section, message.body) {
+            said.push(store::decode(read, body)?);
+        }
+    }
+    Ok(pane(said.iter()))
+}
+
+/// Returns the messages of a turn with those in their new form that the block cut.
+fn cut(read: &dyn StoreRead, block: &BlockRow, messages: &[MessageRow]) -> StoreResult<Pane> {
+    let own = read.block_messages(block.key)?;
+    let mut said = Vec::new();
+    for row in messages.iter().filter(|row| is_said(row)) {
+        let other = own.iter().find(|own| own.replaces == Some(row.seq));
+        let body = match other {
+            Some(other) => other.body.clone(),
+            None => Some(row.body.clone()),
+        };
+        if let Some(body) = body {
+            said.push(store::decode(read, body)?);
+        }
+    }
+    Ok(pane(said.iter()))
+}
+
+/// Puts messages under each other, each under its role.
+fn pane<'a>(messages: impl Iterator<Item = &'a AgentMessage>) -> Pane {
+    let mut parts = Vec::new();
+    for message in messages {
+        let whole = context_text::message(message);
+        let (role, said) = whole.split_once('\n').unwrap_or((&whole, ""));
+        parts.push((role.to_owned(), Tone::Head));
+        let shown = &said[..said.floor_char_boundary(MOST)];
+        parts.push((shown.to_owned(), Tone::Plain));
+        if shown.len() < said.len() {
+            let rest = text::bytes((said.len() - shown.len()) as u64);
+            let more = format!("… {rest} more; `loopstore expand` prints them\n");
+            parts.push((more, Tone::Faint));
+        }
+    }
+    Pane::new(parts)
+}

@@ -1,0 +1,31 @@
+//! `loopstore browse` from outside: where it has no terminal. The screens are tested beside the code.
+
+use assert_cmd::Command;
+use loopstore::SqliteStore;
+
+fn browse(arguments: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    drop(SqliteStore::open(folder.path().join("loopstore.db")).unwrap());
+    let mut command = Command::cargo_bin("loopstore").unwrap();
+    command.arg("browse").args(arguments);
+    command
+        .current_dir(folder.path())
+        .env_remove("LOOPSTORE_DB");
+    let output = command.output().unwrap();
+    assert!(output.stdout.is_empty(), "nothing may steer a pipe");
+    let code = output.status.code().unwrap();
+    format!("{}exit {code}", String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn without_a_terminal_it_names_what_prints_the_same() {
+    insta::assert_snapshot!(browse(&[]), @r"
+    error: `browse` needs a terminal as its input and output
+    hint: `loopstore sessions` and `loopstore show SESSION` print the same
+    exit 1
+    ");
+    insta::assert_snapshot!(browse(&["--json"]), @r"
+    error: `browse` has no --json; `loopstore show SESSION --json` has
+    exit 2
+    ");
+}
