@@ -201,7 +201,14 @@ fn there_is_a_manual_page_for_each_command() {
 #[test]
 fn without_a_command_the_sessions_are_shown_or_how_to_begin() {
     let stage = Stage::empty();
-    assert_snapshot!(stage.run(&[]), @"");
+    assert_snapshot!(stage.run(&[]), @r#"
+    There is no database at loopstore.db yet. To begin:
+
+      loopstore demo           the whole story on a generated session
+      loopstore import PATH…   bring transcripts in, as of ~/.claude/projects
+
+    `loopstore --help` lists all commands; --db names another database.
+    "#);
     assert!(!stage.path("loopstore.db").exists());
     assert_eq!(stage.run(&["--json"]).code, 1);
     let stage = Stage::new();
