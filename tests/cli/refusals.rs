@@ -127,7 +127,6 @@ fn usage_errors_exit_with_2() {
     let stage = Stage::new();
     for line in [
         "nonsense",
-        "--json",
         "show",
         "show work work",
         "context work --format nope",
