@@ -231,13 +231,6 @@ fn completions_are_made_for_each_shell() {
 }
 
 #[test]
-fn without_arguments_there_is_help() {
-    let said = Stage::empty().run(&[]);
-    assert_eq!(said.code, 0);
-    assert!(said.out.contains("Usage: loopstore"), "{said}");
-}
-
-#[test]
 fn global_options_stand_before_or_after_the_command() {
     let stage = Stage::new();
     let path = stage.path("loopstore.db");
