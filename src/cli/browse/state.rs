@@ -325,10 +325,8 @@ impl Browser {
             Key::Again => self.renew(),
             Key::Char('q') if self.screens.len() == 1 => self.is_over = true,
             Key::Escape if self.screens.len() == 1 => self.note = Some("q quits.".into()),
-            Key::Char('q') | Key::Escape | Key::Left => {
-                if self.screens.len() > 1 {
-                    self.screens.pop();
-                }
+            Key::Char('q') | Key::Escape | Key::Left if self.screens.len() > 1 => {
+                self.screens.pop();
             }
             _ => {}
         }

@@ -425,12 +425,12 @@ fn no_key_and_no_size_stops_it() {
             .wrapping_add(1);
         let roll = (random >> 33) as usize;
         let size = sizes[roll / 64 % sizes.len()];
-        if roll % 16 == 0 {
+        if roll.is_multiple_of(16) {
             browser.resize(size);
         }
         browser.press(keys[roll % keys.len()]);
         fill(&mut browser, &mut data);
-        if roll % 8 == 0 {
+        if roll.is_multiple_of(8) {
             let size = (browser.room.width as u16, browser.room.height as u16 + 2);
             drawn(&browser, size, true);
         }
