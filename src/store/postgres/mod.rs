@@ -1,7 +1,7 @@
 //! The PostgreSQL backend: a pool of connections to one server or several of a cluster.
 //!
 //! The tables are made to be partitioned or distributed by session: see `migrations/postgres` and
-//! [`keys`]. What a transaction is stands in [`door`].
+//! `keys.rs`. What a transaction is stands in `door.rs`.
 //!
 //! A connection that is lost before a commit is [`StoreError::Connection`], and nothing was kept; the
 //! next call connects again. During a commit it is [`StoreError::Unconfirmed`], which is never tried
