@@ -5,6 +5,7 @@ usage: client.py PROGRAM DATABASE SESSION; prints one JSON document.
 
 import asyncio
 import json
+import os
 import sys
 
 from mcp import ClientSession, StdioServerParameters
@@ -13,7 +14,8 @@ from mcp.client.stdio import stdio_client
 
 async def ask(program: str, database: str, session: str) -> dict:
     arguments = ["--db", database, "mcp", session, "--max-tokens", "500"]
-    server = StdioServerParameters(command=program, args=arguments)
+    # A server is given little of the environment else, and the key stands there.
+    server = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
     async with stdio_client(server) as streams, ClientSession(*streams) as client:
         await client.initialize()
         tools = (await client.list_tools()).tools
