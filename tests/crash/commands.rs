@@ -99,6 +99,15 @@ fn cases() -> Vec<Case> {
             ..Case::PLAIN
         },
         Case {
+            name: "copy to another database",
+            args: |folder| {
+                let to = folder.join("copy.db");
+                words(&format!("copy --to {}", to.display()))
+            },
+            after: is_copied,
+            ..Case::PLAIN
+        },
+        Case {
             name: "migrate",
             before: Some(old),
             args: |_| words("pin s"),
