@@ -61,6 +61,7 @@ promises! {
     writes_come_one_after_another,
     the_counter_is_that_of_the_database,
     sessions_are_found_by_id_and_last_active_first,
+    ids_of_sessions_come_in_the_order_of_their_bytes,
     keys_without_a_row_are_damage,
     loops_are_found_by_id_and_in_order_of_creation,
     a_walk_goes_from_the_leaf_to_the_root_and_stops_when_told,
@@ -277,6 +278,19 @@ fn sessions_are_found_by_id_and_last_active_first(store: &dyn SessionStore) {
         Ok(())
     })
     .unwrap();
+}
+
+fn ids_of_sessions_come_in_the_order_of_their_bytes(store: &dyn SessionStore) {
+    for id in ["b", "a-2", "B", "a_1", "é", "a"] {
+        History::new(store, id);
+    }
+    let from = |first: &str, limit| -> Vec<String> {
+        let ids = read(store, |read| read.session_ids(first, limit)).unwrap();
+        ids.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(from("", 9), ["B", "a", "a-2", "a_1", "b", "é"]);
+    assert_eq!(from("a-", 2), ["a-2", "a_1"]);
+    assert!(from("ê", 9).is_empty() && from("", 0).is_empty());
 }
 
 fn keys_without_a_row_are_damage(store: &dyn SessionStore) {

@@ -1,11 +1,16 @@
 //! `loopstore completions`
 
-use clap::CommandFactory;
+use clap_complete::env::Shells;
 
+use super::complete::VARIABLE;
 use super::error::CliError;
-use super::{App, Cli, Done};
+use super::{App, Done};
 
 /// Print a completion script for a shell
+///
+/// It completes commands, options, and the ids of sessions, loops and runs in the database that the
+/// command line names: it asks `loopstore` itself, which must be in the PATH. For bash:
+/// `loopstore completions bash > ~/.local/share/bash-completion/completions/loopstore`.
 #[derive(clap::Args)]
 pub struct Args {
     /// The shell.
@@ -14,9 +19,11 @@ pub struct Args {
 
 /// Prints the script.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    // Made in memory first: the generator panics if it cannot write.
+    let shells = Shells::builtins();
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "loopstore", &mut script);
+    if let Some(shell) = shells.completer(&args.shell.to_string()) {
+        shell.write_registration(VARIABLE, "loopstore", "loopstore", "loopstore", &mut script)?;
+    }
     app.out.bytes(&script)?;
     Ok(Done::Well)
 }

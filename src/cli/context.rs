@@ -59,6 +59,13 @@ pub struct Args {
     check: bool,
 }
 
+impl Args {
+    /// Whether the context is shown to people.
+    pub fn is_text(&self) -> bool {
+        matches!(self.format, None | Some(Format::Text))
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Messages, parts and faults as JSON.

@@ -32,23 +32,24 @@ pub struct Args {
 /// Erases the session and tells what went.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
-    let session = match select::session(&*store, &args.session) {
-        Ok(row) => row.session_id,
+    let (session, unknown) = match select::session(&*store, &args.session) {
+        Ok(row) => (row.session_id, None),
         // It may be gone already and only its bytes left.
-        Err(StoreError::NoSession(given)) => {
-            SessionId::new(given.clone()).map_err(|_| StoreError::NoSession(given))?
-        }
-        Err(error) => return Err(error.into()),
+        Err(unknown) => match (SessionId::new(args.session.clone()), &unknown.error) {
+            (Ok(id), StoreError::NoSession(_)) => (id, Some(unknown)),
+            _ => return Err(unknown.into()),
+        },
     };
     confirm(args.yes, &format!("Erase session {session} for good?"))?;
-    let report = retention::erase(
-        &*store,
-        &EraseRequest {
-            session,
-            reason: args.reason.clone(),
-            force: args.force,
-        },
-    )?;
+    let request = EraseRequest {
+        session,
+        reason: args.reason.clone(),
+        force: args.force,
+    };
+    let report = match (retention::erase(&*store, &request), unknown) {
+        (Err(StoreError::NoSession(_)), Some(unknown)) => return Err(unknown.into()),
+        (report, _) => report?,
+    };
     match app.json {
         true => app.out.json(&report)?,
         false => app.out.text(&told(&report))?,

@@ -12,6 +12,7 @@ use loopstore::store::sqlite::RecountError;
 use loopstore::{OpenError, StoreError, StrategyError};
 
 use super::output;
+use super::select::Unknown;
 
 /// Why a command ended before it was done.
 #[derive(Debug)]
@@ -118,6 +119,15 @@ fn hint_of_store(error: &StoreError) -> Option<&'static str> {
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         Self::Failed(Box::new(error))
+    }
+}
+
+impl From<Unknown> for CliError {
+    fn from(unknown: Unknown) -> Self {
+        match unknown.near.is_empty() {
+            true => unknown.error.into(),
+            false => Self::Failed(Box::new(unknown)),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! `loopstore expand --block` and `--run`
 
 use loopstore::inspect::{self, BlockName, BlockSection, Replaced};
-use loopstore::store::{SessionRow, StoreError};
+use loopstore::store::SessionRow;
 use loopstore::{Database, LoopId};
 
+use super::error::CliError;
 use super::expand::Args;
 use super::{select, text};
 
@@ -24,7 +25,7 @@ pub fn find(
     session: &SessionRow,
     in_loop: Option<&LoopId>,
     args: &Args,
-) -> Result<Option<Replaced>, StoreError> {
+) -> Result<Option<Replaced>, CliError> {
     let run = select::run_id(store, session, args.run.as_deref())?;
     let name = match (args.block, run) {
         (Some(generation), _) => BlockName::Generation(generation),
@@ -36,7 +37,8 @@ pub fn find(
         Section::Compacted => BlockSection::Compacted,
         Section::Recent => BlockSection::Recent,
     });
-    inspect::replaced(store, &session.session_id, in_loop, &name, section).map(Some)
+    let found = inspect::replaced(store, &session.session_id, in_loop, &name, section)?;
+    Ok(Some(found))
 }
 
 /// Says which turns follow.

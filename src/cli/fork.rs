@@ -1,8 +1,8 @@
 //! `loopstore fork`
 
+use loopstore::LoopId;
+use loopstore::store;
 use loopstore::store::session::{self, Fork};
-use loopstore::store::{self, lookup};
-use loopstore::{LoopId, StoreError};
 use serde::Serialize;
 
 use super::error::CliError;
@@ -54,15 +54,12 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         turn: args.turn,
         tag: args.tag.clone(),
     };
-    let parent_loop = store::write(&*store, |write| {
-        let parent = lookup::loop_of(write.as_read(), session.key, &args.in_loop)?;
-        session::fork(write, parent.key, &fork)?;
-        Ok::<_, StoreError>(parent.loop_id)
-    })?;
+    let parent = select::loop_row(&*store, &session, &args.in_loop)?;
+    store::write(&*store, |write| session::fork(write, parent.key, &fork))?;
     let told = Told {
         session: session.session_id.to_string(),
         loop_id: id,
-        parent_loop,
+        parent_loop: parent.loop_id,
         parent_turn: args.turn,
     };
     if app.json {

@@ -42,6 +42,18 @@ impl KeyArgs {
         self.key_fd.is_some() || self.key_env.is_some() || self.key_command.is_some()
     }
 
+    /// Reads the key if a variable holds it: nothing is run, and nobody is asked.
+    pub fn read_silently(&self) -> Option<Key> {
+        if self.key_fd.is_some() || self.key_command.is_some() {
+            return None;
+        }
+        let name = match &self.key_env {
+            Some(name) => name.clone(),
+            None => setting(ENV).ok()??,
+        };
+        Key::parse(from_variable(&name).ok()?).ok()
+    }
+
     /// Reads the key; `None` if nothing says where it comes from. No message repeats what was given:
     /// somebody might have given the key itself.
     pub fn read(&self) -> Result<Option<Key>, CliError> {

@@ -9,6 +9,7 @@ mod begin;
 #[cfg(feature = "browse")]
 mod browse;
 mod compact;
+mod complete;
 mod completions;
 mod confirm;
 mod context;
@@ -31,7 +32,9 @@ mod key;
 mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod nearest;
 mod output;
+mod pager;
 mod pin;
 mod progress;
 mod prune;
@@ -87,6 +90,10 @@ struct Cli {
     /// Print one JSON document on stdout.
     #[arg(long, global = true)]
     json: bool,
+
+    /// Print long output as it is; else on a terminal a pager shows it: LOOPSTORE_PAGER, PAGER or less.
+    #[arg(long, global = true)]
+    no_pager: bool,
 
     #[command(flatten)]
     key: key::KeyArgs,
@@ -230,6 +237,7 @@ impl App {
 
 /// Runs the command that the arguments name and returns the exit code.
 pub fn main() -> ExitCode {
+    complete::answer_shell();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -245,11 +253,15 @@ pub fn main() -> ExitCode {
         Ok(key) => key,
         Err(error) => return error.report(),
     };
+    let out = match wants_pager(&cli) {
+        true => Out::paged(),
+        false => Out::new(),
+    };
     let mut app = App {
         db: cli.db,
         key,
         json: cli.json,
-        out: Out::new(),
+        out,
     };
     if app.address().is_some() {
         if cli.key.is_given() {
@@ -263,16 +275,34 @@ pub fn main() -> ExitCode {
         Some(command) => run(&mut app, command),
         None => begin::run(&mut app),
     };
-    let done = done.and_then(|done| {
-        app.out.flush()?;
-        Ok(done)
-    });
-    match done {
+    let shown = app.out.finish();
+    match done.and_then(|done| shown.map(|()| done)) {
         Ok(Done::Well) => ExitCode::SUCCESS,
         Ok(Done::Badly) => ExitCode::from(1),
         Ok(Done::Damaged) => ExitCode::from(3),
         Err(error) => error.report(),
     }
+}
+
+/// Whether a command prints what is read at leisure: text that is there at once, and asks nothing.
+fn wants_pager(cli: &Cli) -> bool {
+    let is_read = match &cli.command {
+        Some(Command::Context(args)) => args.is_text(),
+        Some(Command::Replay(args)) => args.is_read_at_once(),
+        Some(command) => matches!(
+            command,
+            Command::Sessions(_)
+                | Command::Show(_)
+                | Command::History(_)
+                | Command::Search(_)
+                | Command::Diff(_)
+                | Command::Expand(_)
+                | Command::Sql(_)
+                | Command::Stats(_)
+        ),
+        None => true,
+    };
+    is_read && !cli.json && !cli.no_pager
 }
 
 fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {

@@ -1,21 +1,27 @@
 //! Where results and notes go.
 
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use anstyle::AnsiColor;
 use serde::Serialize;
 
 use super::error::CliError;
+use super::pager::Sink;
 use super::{App, text};
 
 /// Standard output, written in large pieces.
-pub struct Out(BufWriter<Stdout>);
+pub struct Out(BufWriter<Sink>);
 
 impl Out {
     /// Standard output.
     pub fn new() -> Self {
-        Self(BufWriter::with_capacity(64 << 10, io::stdout()))
+        Self(BufWriter::with_capacity(64 << 10, Sink::plain()))
+    }
+
+    /// Standard output, which a pager shows if it is longer than the terminal.
+    pub fn paged() -> Self {
+        Self(BufWriter::with_capacity(64 << 10, Sink::paged()))
     }
 
     /// Prints lines for people. What a transcript says cannot steer the terminal.
@@ -77,6 +83,13 @@ impl Out {
     /// Hands everything on.
     pub fn flush(&mut self) -> Result<(), CliError> {
         Ok(self.0.flush()?)
+    }
+
+    /// Hands everything on, and waits for the pager.
+    pub fn finish(&mut self) -> Result<(), CliError> {
+        let flushed = self.0.flush();
+        self.0.get_mut().finish()?;
+        Ok(flushed?)
     }
 }
 

@@ -43,6 +43,13 @@ pub struct Args {
     provider: Option<Provider>,
 }
 
+impl Args {
+    /// Whether all of it is shown to people without a pause.
+    pub fn is_read_at_once(&self) -> bool {
+        self.instant && self.provider.is_none()
+    }
+}
+
 fn speed(given: &str) -> Result<f64, String> {
     match given.parse::<f64>() {
         Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),

@@ -1,25 +1,77 @@
 //! Ids as they are given: whole, or the beginning.
 
+use std::fmt;
+
 use loopstore::context::AsOf;
-use loopstore::store::{self, RunRow, SessionRow, StoreRead, StoreResult, lookup};
+use loopstore::store::{
+    self, LoopRow, RunRow, SessionRow, StoreError, StoreRead, StoreResult, lookup,
+};
 use loopstore::{Database, LoopId};
 
-/// Returns the session whose id is or begins with `given`.
-pub fn session(store: &dyn Database, given: &str) -> StoreResult<SessionRow> {
-    store::read(store, |read| lookup::session(read, given))
+use super::nearest;
+
+/// What is given names nothing, or several.
+#[derive(Debug)]
+pub struct Unknown {
+    /// Why.
+    pub error: StoreError,
+    /// The ids nearest to it.
+    pub near: Vec<String>,
 }
 
-/// Returns the loop whose id is or begins with `given`, if one was given.
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(question) = nearest::question(&self.near) else {
+            return self.error.fmt(f);
+        };
+        match &self.error {
+            StoreError::NoSession(given) => write!(f, "no session `{given}`; {question}"),
+            StoreError::NoLoop(given) => write!(f, "no loop `{given}` in this session; {question}"),
+            StoreError::NoRun(given) => write!(f, "no run `{given}`; {question}"),
+            error => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Unknown {}
+
+/// Adds to an error that an id is unknown those which are near.
+fn with_near(store: &dyn Database, session: Option<&SessionRow>, error: StoreError) -> Unknown {
+    let near = match (&error, session) {
+        (StoreError::NoSession(given), _) => nearest::sessions(store, given),
+        (StoreError::NoLoop(given), Some(session)) => nearest::loops(store, session, given),
+        (StoreError::NoRun(given), Some(session)) => nearest::runs(store, session, given),
+        _ => Ok(Vec::new()),
+    };
+    Unknown {
+        error,
+        near: near.unwrap_or_default(),
+    }
+}
+
+/// Returns the session whose id is or begins with `given`.
+pub fn session(store: &dyn Database, given: &str) -> Result<SessionRow, Unknown> {
+    let found = store::read(store, |read| lookup::session(read, given));
+    found.map_err(|error| with_near(store, None, error))
+}
+
+/// Returns the loop whose id is or begins with `given`.
+pub fn loop_row(
+    store: &dyn Database,
+    session: &SessionRow,
+    given: &str,
+) -> Result<LoopRow, Unknown> {
+    let found = store::read(store, |read| lookup::loop_of(read, session.key, given));
+    found.map_err(|error| with_near(store, Some(session), error))
+}
+
+/// Returns the id of the loop whose id is or begins with `given`, if one was given.
 pub fn loop_id(
     store: &dyn Database,
     session: &SessionRow,
     given: Option<&str>,
-) -> StoreResult<Option<LoopId>> {
-    let find = |given| {
-        store::read(store, |read| {
-            lookup::loop_of(read, session.key, given).map(|row| row.loop_id)
-        })
-    };
+) -> Result<Option<LoopId>, Unknown> {
+    let find = |given| loop_row(store, session, given).map(|row| row.loop_id);
     given.map(find).transpose()
 }
 
@@ -28,13 +80,13 @@ pub fn run_id(
     store: &dyn Database,
     session: &SessionRow,
     given: Option<&str>,
-) -> StoreResult<Option<String>> {
+) -> Result<Option<String>, Unknown> {
     let find = |given| {
-        store::read(store, |read| {
-            lookup::run(read, session.key, given).map(|run| run.run_id)
-        })
+        let found = store::read(store, |read| lookup::run(read, session.key, given));
+        found.map(|run| run.run_id)
     };
-    given.map(find).transpose()
+    let found = given.map(find).transpose();
+    found.map_err(|error| with_near(store, Some(session), error))
 }
 
 /// A moment as it is given: `RUN` or `LOOP:TURN`.
@@ -67,8 +119,8 @@ pub fn moment(
     store: &dyn Database,
     session: &SessionRow,
     given: &Moment,
-) -> StoreResult<(AsOf, LoopId)> {
-    store::read(store, |read| match given {
+) -> Result<(AsOf, LoopId), Unknown> {
+    let found = store::read(store, |read| match given {
         Moment::Run(given) => {
             let run = lookup::run(read, session.key, given)?;
             let in_loop = loop_of(read, &run)?;
@@ -82,7 +134,8 @@ pub fn moment(
             };
             Ok((as_of, loop_id))
         }
-    })
+    });
+    found.map_err(|error| with_near(store, Some(session), error))
 }
 
 fn loop_of(read: &dyn StoreRead, run: &RunRow) -> StoreResult<LoopId> {

@@ -5,16 +5,34 @@ use std::time::Duration;
 use loopstore::Json;
 use loopstore::store::sqlite::{QueryLimits, QueryRows};
 
-use super::error::CliError;
+use super::error::{CliError, told};
+use super::nearest;
 use super::output::{note, width};
 use super::table::{Column, Table};
 use super::{App, Done, text};
 
+/// The views, as the help names them.
+const VIEWS: [&str; 13] = [
+    "v_sessions",
+    "v_loops",
+    "v_turns",
+    "v_messages",
+    "v_tool_calls",
+    "v_chain",
+    "v_compaction_runs",
+    "v_compaction_blocks",
+    "v_coverage",
+    "v_context",
+    "v_usage",
+    "v_manifests",
+    "v_session_tree",
+];
+
 /// Ask a question in SQL; nothing can be changed
 ///
 /// The views `v_sessions`, `v_loops`, `v_turns`, `v_messages`, `v_tool_calls`, `v_chain`,
-/// `v_compaction_runs`, `v_compaction_blocks`, `v_coverage`, `v_context` and `v_usage` are made for
-/// this.
+/// `v_compaction_runs`, `v_compaction_blocks`, `v_coverage`, `v_context`, `v_usage`, `v_manifests` and
+/// `v_session_tree` are made for this.
 #[derive(clap::Args)]
 pub struct Args {
     /// One SELECT; it may begin with a comment.
@@ -34,7 +52,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         rows: args.max_rows,
         time: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),
     };
-    let rows = app.open_to_read()?.query_within(&args.query, limits)?;
+    let store = app.open_to_read()?;
+    let rows = store.query_within(&args.query, limits);
+    let rows = rows.map_err(|error| with_near_view(error.into()))?;
     if rows.is_cut {
         note("there are more rows; --max-rows gives more of them");
     }
@@ -46,6 +66,24 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
             .text(&format!("({})", text::count(rows.rows.len() as u64, "row")))?;
     }
     Ok(Done::Well)
+}
+
+/// Adds to an error that a table is unknown the views of a similar name.
+fn with_near_view(error: CliError) -> CliError {
+    let CliError::Failed(cause) = error else {
+        return error;
+    };
+    let text = told(&*cause);
+    let name = |before: &str| Some(text.split_once(before)?.1);
+    let name = name("no such table: ")
+        .or_else(|| name("relation \""))
+        .unwrap_or_default();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let name = &name[..name.find(|c| !is_name(c)).unwrap_or(name.len())];
+    match nearest::question(&nearest::nearest(name, &VIEWS)) {
+        Some(question) => CliError::Failed(format!("{text}; {question}").into()),
+        None => CliError::Failed(cause),
+    }
 }
 
 /// Returns the rows as a table; a column of nothing but numbers stands to the right.
@@ -72,4 +110,20 @@ fn cell(value: &Json) -> String {
     }
     let text = value.read::<String>();
     text.unwrap_or_else(|_| value.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_views_are_those_of_a_fresh_database() {
+        let store = loopstore::SqliteStore::in_memory().unwrap();
+        let sql =
+            "SELECT name FROM sqlite_master WHERE type = 'view' AND name LIKE 'v!_%' ESCAPE '!'
+            ORDER BY rowid";
+        let rows = store.query(sql).unwrap().records();
+        let names: Vec<String> = rows.iter().filter_map(|row| row.text("name")).collect();
+        assert_eq!(names, VIEWS);
+    }
 }

@@ -52,6 +52,18 @@ pub(super) fn outline_of<'a>(
     Ok(outline)
 }
 
+/// Reads the parts of a chain's context from stored sizes; of the messages only those of blocks are
+/// read, and none is parsed.
+pub(super) fn parts_of(read: &dyn StoreRead, chain: &Chain) -> StoreResult<Vec<Part>> {
+    let leaf = chain.leaf()?;
+    let mut builder = Builder::new(read, SessionId::generate(), leaf.row.loop_id.clone());
+    builder.only_parts = true;
+    for link in chain.links.iter().skip(chain.start) {
+        builder.add_loop(link)?;
+    }
+    Ok(builder.context.parts)
+}
+
 /// Returns what a chain would show with blocks that are not written yet.
 pub(crate) fn messages_with(
     read: &dyn StoreRead,
@@ -99,6 +111,8 @@ struct Builder<'a> {
     check: bool,
     /// The messages themselves are not wanted.
     only_outline: bool,
+    /// Neither are they, and originals are not even read.
+    only_parts: bool,
 }
 
 fn not_its_digest(link: &Link, place: Place) -> StoreError {
@@ -142,6 +156,7 @@ impl<'a> Builder<'a> {
             with_outline: false,
             check: false,
             only_outline: false,
+            only_parts: false,
         }
     }
 }
@@ -224,6 +239,9 @@ impl Builder<'_> {
             .flatten()
             .filter_map(|message| Some((message.replaces?, message.body)))
             .collect();
+        if self.only_parts {
+            return self.measure_originals(link, section, seqs, &replaced);
+        }
         let mut part: Option<Part> = None;
         let block = link.block.as_ref().map(|block| block.key);
         let read = self.read;
@@ -244,6 +262,34 @@ impl Builder<'_> {
                 turn: Some(turn),
             };
             self.push(link, part, said, place)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        part.into_iter().for_each(|part| self.close(part));
+        Ok(())
+    }
+
+    /// Adds the part that originals make, from their sizes.
+    fn measure_originals(
+        &mut self,
+        link: &Link,
+        section: PartSection,
+        seqs: Range<u32>,
+        replaced: &HashMap<u32, Option<StoredMessage>>,
+    ) -> StoreResult<()> {
+        let mut part: Option<Part> = None;
+        let read = self.read;
+        read.sizes(link.row.key, seqs, &mut |row| {
+            let turn = row.turn.filter(|_| row.role != Role::Extension);
+            let tokens = match replaced.get(&row.seq) {
+                Some(other) => other.as_ref().map(|other| other.tokens),
+                None => Some(row.size.tokens),
+            };
+            if let (Some(turn), Some(tokens)) = (turn, tokens) {
+                let part = part.get_or_insert_with(|| self.part(link, section, turn));
+                part.to_turn = turn;
+                part.messages += 1;
+                part.tokens += tokens;
+            }
             Ok(ControlFlow::Continue(()))
         })?;
         part.into_iter().for_each(|part| self.close(part));
@@ -279,9 +325,12 @@ impl Builder<'_> {
         if self.check && !codec::fits_digest(said) {
             return Err(not_its_digest(link, place));
         }
-        self.turns.push(turn);
         part.messages += 1;
         part.tokens += said.tokens;
+        if self.only_parts {
+            return Ok(());
+        }
+        self.turns.push(turn);
         self.context.tokens += said.tokens;
         self.context.bytes += said.bytes;
         let message = store::decode_said(self.read, said)?;

@@ -234,6 +234,24 @@ pub fn build_context_from_session(
     Ok(context)
 }
 
+/// Returns the parts that [`build_context_from_session`] would give, from stored sizes: no message is
+/// built, and budgets do not count.
+///
+/// # Errors
+/// If the session, loop or moment is not there, or the store fails.
+pub fn context_parts(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    options: &BuildOptions,
+) -> StoreResult<Vec<Part>> {
+    store::read(store, |read| {
+        let (owner, leaf, view) = find_leaf(read, session, options)?;
+        let plan = settings(read, owner, leaf, view, options)?;
+        let chain = Chain::load(read, leaf, view, &plan.config, &plan.window, Purpose::Build)?;
+        build::parts_of(read, &chain)
+    })
+}
+
 /// Builds what a session's next model call saw at a moment: after a run, for the run's own loop;
 /// after a turn, for its loop. What was appended, compacted or undone since does not count.
 ///

@@ -10,6 +10,8 @@ use crate::model::{LoopId, SessionId};
 
 /// How many ids an error lists.
 const LISTED: usize = 4;
+/// How many ids are read at once.
+const PAGE: u32 = 1_000;
 
 /// Returns the session with this id, or the only one whose id begins with it.
 ///
@@ -21,17 +23,39 @@ pub fn session(read: &dyn StoreRead, given: &str) -> StoreResult<SessionRow> {
     {
         return Ok(row);
     }
-    let fits = read
-        .sessions()?
-        .into_iter()
-        .filter(|row| row.session_id.as_str().starts_with(given))
-        .collect();
-    only(
-        given,
-        fits,
-        |row| row.session_id.to_string(),
-        StoreError::NoSession,
-    )
+    let fits = match given {
+        "" => Vec::new(),
+        _ => sessions_beginning(read, given, u32::MAX)?,
+    };
+    let id = only(given, fits, ToString::to_string, StoreError::NoSession)?;
+    let row = read.session(&id)?;
+    row.ok_or_else(|| StoreError::NoSession(given.to_owned()))
+}
+
+/// Returns at most `limit` ids of sessions that begin so, in the order of their bytes.
+///
+/// # Errors
+/// If the database cannot be read.
+pub fn sessions_beginning(
+    read: &dyn StoreRead,
+    given: &str,
+    limit: u32,
+) -> StoreResult<Vec<SessionId>> {
+    let asked = limit.saturating_add(1).min(PAGE);
+    let mut found: Vec<SessionId> = Vec::new();
+    loop {
+        // From the last one on, which is known.
+        let known = found.len();
+        let first = found.last().map_or(given, SessionId::as_str);
+        let page = read.session_ids(first, asked)?;
+        let new = page.into_iter().skip(usize::from(known > 0));
+        found.extend(new.take_while(|id| id.as_str().starts_with(given)));
+        let is_last = found.len() - known + usize::from(known > 0) < asked as usize;
+        if is_last || found.len() >= limit as usize {
+            found.truncate(limit as usize);
+            return Ok(found);
+        }
+    }
 }
 
 /// Returns the loop of a session with this id, or the only one whose id begins with it.

@@ -95,6 +95,9 @@ pub trait StoreRead {
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>>;
     /// Returns the sessions, last active first.
     fn sessions(&self) -> StoreResult<Vec<SessionRow>>;
+    /// Returns at most `limit` ids of sessions in the order of their bytes, from the first that is not
+    /// before `first` on.
+    fn session_ids(&self, first: &str, limit: u32) -> StoreResult<Vec<SessionId>>;
     /// Returns the session with this key; a key without a row is damage.
     fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow>;
     /// Returns the loop of a session with this id.

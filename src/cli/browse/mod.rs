@@ -11,6 +11,7 @@ mod lists;
 mod loops;
 mod reader;
 mod session;
+mod signals;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ mod turns;
 
 use std::io::{self, IsTerminal};
 
+use loopstore::broken::{self, Fault};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -64,6 +66,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     // Before the screen is taken: the guard gives it back on every way out, the hook that `try_init`
     // sets before a panic is told.
     let _guard = Guard;
+    signals::watch()?;
     let mut terminal = ratatui::try_init()?;
     let size = terminal.size()?;
     let mut browser = Browser::new(app.place(), session, (size.width, size.height));
@@ -92,10 +95,16 @@ fn browse(
 ) -> io::Result<()> {
     while !browser.is_over {
         fill(browser, data);
-        terminal.draw(|frame| draw::draw(frame, browser, palette))?;
+        {
+            let _screen = signals::screen();
+            terminal.draw(|frame| draw::draw(frame, browser, palette))?;
+        }
         match event::read()? {
             Event::Key(pressed) => {
                 if let Some(key) = key_of(pressed) {
+                    if key == Key::Again && broken::has(Fault::Panic) {
+                        std::panic::panic_any("a fault that is built in");
+                    }
                     browser.press(key);
                 }
             }

@@ -1,10 +1,9 @@
 //! The tools: what they are called with, and their answers.
 
+use loopstore::context::context_parts;
 use loopstore::search::{SearchQuery, search};
 use loopstore::store::sqlite::Record;
-use loopstore::{
-    BuildOptions, Database, LoopId, Role, SessionId, build_context_from_session, inspect,
-};
+use loopstore::{BuildOptions, Database, LoopId, Role, SessionId, inspect};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -238,8 +237,8 @@ impl Recall {
             leaf: loop_of(store, session, args.in_loop.as_deref())?,
             ..BuildOptions::default()
         };
-        let context = build_context_from_session(store, session, &options).map_err(told)?;
-        let parts = context.parts.iter().map(serde_json::to_value);
+        let parts = context_parts(store, session, &options).map_err(told)?;
+        let parts = parts.iter().map(serde_json::to_value);
         let parts = parts.collect::<Result<Vec<_>, _>>().map_err(told)?;
         let rest = parts.into_iter().skip(args.offset).collect();
         Ok(self.page("parts", rest, args.offset, None))

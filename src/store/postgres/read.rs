@@ -66,6 +66,16 @@ impl StoreRead for Door<'_> {
         self.all_of_any(&sql, &[], session_row)
     }
 
+    fn session_ids(&self, first: &str, limit: u32) -> StoreResult<Vec<SessionId>> {
+        // PostgreSQL's texts hold no zero byte.
+        let first = first.split('\0').next().unwrap_or_default();
+        let sql = "SELECT session_id FROM session_names WHERE session_id COLLATE \"C\" >= $1
+            ORDER BY session_id COLLATE \"C\" LIMIT $2";
+        self.all_of_any(sql, &[&first, &i64::from(limit)], |row| {
+            SessionId::new(row.get::<String>("session_id")?).map_err(damaged)
+        })
+    }
+
     fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
         let sql = format!("{SESSION} WHERE s.session = $1");
         self.first(key.0, &sql, &[&key.0], session_row)?

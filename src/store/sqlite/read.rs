@@ -124,6 +124,15 @@ impl StoreRead for Reader<'_> {
         self.all(&sql, [], session_row)
     }
 
+    fn session_ids(&self, first: &str, limit: u32) -> StoreResult<Vec<SessionId>> {
+        let sql = "SELECT session_id FROM sessions WHERE session_id >= ?1
+            ORDER BY session_id LIMIT ?2";
+        self.all(sql, params![first, limit], |row| {
+            let id: String = row.get("session_id")?;
+            SessionId::new(id).map_err(super::fields::damaged)
+        })
+    }
+
     fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
         self.one(&SESSION_BY_KEY, [key.0], session_row)?
             .ok_or_else(|| StoreError::Damaged(format!("session {} is missing", key.0)))

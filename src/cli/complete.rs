@@ -1,0 +1,249 @@
+//! Completion: what a shell asks for while a command line is typed.
+//!
+//! The script of `loopstore completions` runs the program with [`VARIABLE`] set; commands, options and
+//! words come from clap, ids from the database that the line names. It only reads, and whatever goes
+//! wrong, it is silent: no database is made or brought up to date, no key is asked for.
+
+use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::env::CompleteEnv;
+use loopstore::store::{self, SessionRow, StoreError, StoreRead, StoreResult, lookup};
+use loopstore::{Database, SqliteStore};
+
+use super::key::KeyArgs;
+use super::output::Out;
+use super::server::{self, Access};
+use super::{App, Cli, text};
+
+/// Set by the scripts; names the shell.
+pub const VARIABLE: &str = "LOOPSTORE_COMPLETE";
+/// How many ids are offered.
+const OFFERED: u32 = 100;
+/// How long a shell is kept waiting.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How many columns of a title are shown beside an id.
+const TITLE: usize = 50;
+
+/// Answers a shell and ends the program, if a shell asks.
+pub fn answer_shell() {
+    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+}
+
+/// What an argument takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Session,
+    Loop,
+    Run,
+    /// A run, or `LOOP:TURN`.
+    Moment,
+    /// A moment, `raw` or `now`.
+    Side,
+}
+
+/// The command line, in which arguments that take ids know them.
+fn command() -> Command {
+    Cli::command().mut_subcommands(|command| {
+        command.mut_args(|arg| {
+            let kind = match arg.get_id().as_str() {
+                "session" => Kind::Session,
+                "in_loop" => Kind::Loop,
+                "run" => Kind::Run,
+                "as_of" => Kind::Moment,
+                "from" | "to" => Kind::Side,
+                _ => return arg,
+            };
+            let ids = move |given: &OsStr| ids(kind, given);
+            arg.add(ArgValueCompleter::new(ids))
+        })
+    })
+}
+
+/// An id, and what is said of it.
+type Offer = (String, Option<String>);
+
+fn ids(kind: Kind, given: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(given) = given.to_str().map(str::to_owned) else {
+        return Vec::new();
+    };
+    let (sender, offers) = mpsc::channel();
+    // On a thread of its own, which ends with the program: a server may be far away.
+    std::thread::spawn(move || {
+        let line = Line::read(std::env::args_os());
+        let _ = sender.send(line.and_then(|line| line.offers(kind, &given)));
+    });
+    let offers = offers.recv_timeout(PATIENCE).ok().flatten();
+    let offers = offers.unwrap_or_default().into_iter();
+    let offers = offers.filter(|(id, _)| is_plain(id));
+    offers
+        .map(|(id, help)| CompletionCandidate::new(id).help(help.map(Into::into)))
+        .collect()
+}
+
+/// Whether an id can stand in a command line as it is. Shells insert it unquoted, and a transcript may
+/// have chosen it.
+fn is_plain(id: &str) -> bool {
+    let fits = |c: char| c.is_alphanumeric() || "-_./:@+,=%".contains(c);
+    id.chars().all(fits) && !id.starts_with('-')
+}
+
+/// What has been typed already.
+struct Line {
+    app: App,
+    /// The session that it names.
+    session: Option<String>,
+}
+
+impl Line {
+    /// Reads the words behind the `--` with which a script hands them on.
+    fn read(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
+        let words = arguments.skip_while(|word| word != "--").skip(1);
+        let read = Cli::command().ignore_errors(true);
+        let found = read.try_get_matches_from(words).ok()?;
+        let key = KeyArgs::from_arg_matches(&found).ok()?.read_silently();
+        let app = App {
+            db: found.get_one::<PathBuf>("db")?.clone(),
+            key,
+            json: false,
+            out: Out::new(),
+        };
+        let named = |(_, found): (&str, &ArgMatches)| {
+            let session = found.try_get_one::<String>("session").ok()??;
+            Some(session.clone())
+        };
+        Some(Self {
+            app,
+            session: found.subcommand().and_then(named),
+        })
+    }
+
+    fn open(&self) -> Option<Box<dyn Database>> {
+        if let Some(address) = self.app.address() {
+            return server::open(address, Access::Read).ok();
+        }
+        let options = self.app.options().stored_counter().read_only(true);
+        let store = SqliteStore::open_with(&self.app.db, options).ok()?;
+        Some(Box::new(store))
+    }
+
+    fn offers(&self, kind: Kind, given: &str) -> Option<Vec<Offer>> {
+        let store = self.open()?;
+        let offers = store::read(&*store, |read| {
+            if kind == Kind::Session {
+                return sessions(read, given);
+            }
+            let Some(session) = &self.session else {
+                return Ok(Vec::new());
+            };
+            let session = lookup::session(read, session)?;
+            of_session(read, &session, kind, given)
+        });
+        offers.ok()
+    }
+}
+
+fn sessions(read: &dyn StoreRead, given: &str) -> StoreResult<Vec<Offer>> {
+    let ids = lookup::sessions_beginning(read, given, OFFERED)?;
+    let mut offers = Vec::new();
+    for id in ids {
+        let title = read.session(&id)?.and_then(|row| row.title);
+        let title = title.map(|title| text::fit(&text::line(&title), TITLE).into_owned());
+        offers.push((id.to_string(), title));
+    }
+    Ok(offers)
+}
+
+fn of_session(
+    read: &dyn StoreRead,
+    session: &SessionRow,
+    kind: Kind,
+    given: &str,
+) -> StoreResult<Vec<Offer>> {
+    let mut offers = Vec::new();
+    if kind == Kind::Side {
+        offers.push(("now".to_owned(), Some("the context of now".to_owned())));
+        offers.push(("raw".to_owned(), Some("the originals".to_owned())));
+    }
+    if kind != Kind::Loop {
+        runs(read, session, given, &mut offers)?;
+    }
+    if kind != Kind::Run {
+        let end = if kind == Kind::Loop { "" } else { ":" };
+        let loops = read.loops(session.key)?;
+        for row in loops.iter().rev() {
+            let help = text::count(row.totals.turns, "turn");
+            offers.push((format!("{}{end}", row.loop_id), Some(help)));
+        }
+    }
+    offers.retain(|(id, _)| id.starts_with(given));
+    offers.truncate(OFFERED as usize);
+    Ok(offers)
+}
+
+fn runs(
+    read: &dyn StoreRead,
+    session: &SessionRow,
+    given: &str,
+    offers: &mut Vec<Offer>,
+) -> StoreResult<()> {
+    read.runs(session.key, &mut |run| {
+        if run.run_id.starts_with(given) {
+            let help = format!("{}, {}", run.strategy, run.outcome.as_str());
+            offers.push((run.run_id, Some(help)));
+        }
+        Ok::<_, StoreError>(match offers.len() < OFFERED as usize {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ids_that_no_shell_would_read_otherwise_are_offered() {
+        for plain in ["kite-1", "new/side_s1", "01a200a3-df00", "a:b", "日本"] {
+            assert!(is_plain(plain), "{plain}");
+        }
+        for odd in [
+            "-rf",
+            "a b",
+            "$(reboot)",
+            "a;b",
+            "`a`",
+            "a'b",
+            "a\nb",
+            "~root",
+            "a*",
+            "!!",
+        ] {
+            assert!(!is_plain(odd), "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_is_typed_already_names_database_and_session() {
+        let line = |words: &str| {
+            let words = words.split(' ').map(OsString::from);
+            let line = Line::read(words).unwrap();
+            (line.app.db.display().to_string(), line.session)
+        };
+        assert_eq!(
+            line("loopstore -- loopstore --db a.db context kite --loop "),
+            ("a.db".into(), Some("kite".into()))
+        );
+        assert_eq!(
+            line("x -- x undo --nonsense kite --run=01 --db b.db"),
+            ("b.db".into(), Some("kite".into()))
+        );
+        assert_eq!(line("x -- x --db c.db show").1, None);
+    }
+}
