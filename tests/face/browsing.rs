@@ -36,8 +36,9 @@ fn is_as_before(terminal: Terminal) -> String {
     assert!(!screen.alternate_screen(), "{text:?}");
     assert!(!screen.hide_cursor(), "{text:?}");
     let settings = text.rsplit_once("exit ").unwrap().1;
-    for set in [" icanon", " echo", " isig", " opost"] {
-        assert!(settings.contains(set), "{settings}");
+    let set: Vec<&str> = settings.split_whitespace().collect();
+    for one in ["icanon", "echo", "isig", "opost"] {
+        assert!(set.contains(&one), "{settings}");
     }
     settings.lines().next().unwrap().trim().to_owned()
 }

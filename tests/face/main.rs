@@ -39,6 +39,23 @@ impl Stage {
         stage
     }
 
+    /// A folder with the session of the demonstration, and the id of its run.
+    pub fn demo() -> (Self, String) {
+        let stage = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        assert!(
+            stage
+                .run(&["demo", "--keep", "loopstore.db"])
+                .status
+                .success()
+        );
+        let runs = stage.run(&["history", "--json"]).stdout;
+        let runs: serde_json::Value = serde_json::from_slice(&runs).unwrap();
+        let run = runs[0]["run_id"].as_str().unwrap().to_owned();
+        (stage, run)
+    }
+
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -45,7 +45,6 @@ fn what_fits_and_what_is_for_programs_does_not() {
             !text.contains("PP") && text.contains("exit 0"),
             "{line}: {text}"
         );
-        assert!(text.contains("s-01"), "{line}: {text}");
     }
 }
 
@@ -67,11 +66,14 @@ fn who_quits_early_sees_no_error() {
 #[test]
 fn less_shows_a_screen_and_ctrl_c_ends_neither() {
     let stage = stage();
-    let line = "$LOOPSTORE sessions; echo exit $?";
+    // The shell would end at Ctrl-C, too.
+    let line = "trap : INT; $LOOPSTORE sessions; echo exit $?";
     let mut terminal = Terminal::run(stage.folder(), SIZE, line);
     let screen = terminal.wait_for("SESSION").contents();
     assert!(!screen.contains("exit"), "{screen}");
     terminal.press("\u{3}");
+    // The terminal drops what is typed until the signal has come.
+    std::thread::sleep(std::time::Duration::from_millis(300));
     terminal.press("G");
     terminal.wait_for("s-00");
     terminal.press("q");
