@@ -63,9 +63,12 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 
 fn copy(store: &SqliteStore, args: &Args) -> Result<u64, BackupError> {
     if args.compact {
-        return compact_backup(store, &args.to, args.force);
+        let line = progress::waiting("writing and checking the copy");
+        let made = compact_backup(store, &args.to, args.force);
+        line.finish_and_clear();
+        return made;
     }
-    let bar = progress::slow_bar("{bar:30} {pos}/{len} pages  {msg}");
+    let bar = progress::slow_bar("pages");
     let made = backup(store, &args.to, args.force, &mut |done, all| {
         bar.set_length(all);
         bar.set_position(done);

@@ -33,7 +33,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     if from.place() == to.place() {
         return Err(CliError::Usage("a database is not copied to itself".into()));
     }
-    let bar = progress::bar("{bar:30} {pos}/{len} sessions");
+    let bar = progress::bar("sessions");
     let copied = copy(&*from, &*to, &std::env::temp_dir(), &mut |done, all| {
         bar.set_length(all);
         bar.set_position(done);

@@ -84,7 +84,7 @@ fn import(app: &mut App, args: &Args, store: &dyn Database) -> Result<Done, CliE
     if args.watch {
         return watch::run(app, store, &args.paths, options);
     }
-    let bar = progress::bar("{bar:30} {pos}/{len} files  {wide_msg}");
+    let bar = progress::bar("files");
     let result = import_paths(store, &args.paths, &options, &mut |seen| {
         show(&bar, seen);
     });

@@ -1,13 +1,11 @@
 //! `loopstore index`
 
-use std::io::IsTerminal;
-
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use loopstore::Database;
 use loopstore::search::{self, Indexed};
 
 use super::error::CliError;
-use super::{App, Done, text};
+use super::{App, Done, progress, text};
 
 /// Bring the index of `search` up to date
 ///
@@ -22,7 +20,7 @@ pub struct Args {
 /// Indexes and tells how far the index is.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
-    let bar = bar();
+    let bar = progress::bar("messages indexed");
     let mut progress = |far: Indexed| show(&bar, far);
     let done = if args.rebuild {
         search::rebuild_index(&*store, &mut progress)
@@ -45,23 +43,11 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 
 /// Lets the index catch up where somebody sees how far it is. What goes wrong, the search tells.
 pub fn catch_up_with_bar(store: &dyn Database) {
-    let bar = bar();
+    let bar = progress::bar("messages indexed");
     if !bar.is_hidden() {
         let _ = search::index(store, &mut |far| show(&bar, far));
     }
     bar.finish_and_clear();
-}
-
-/// Returns a bar on stderr, hidden if that is no terminal.
-fn bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0);
-    match ProgressStyle::with_template("{bar:30} {pos}/{len} messages indexed") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 fn show(bar: &ProgressBar, far: Indexed) {

@@ -107,12 +107,13 @@ fn told(report: &PruneReport) -> String {
         text::bytes(bytes),
     )];
     lines.extend(report.pruned.iter().take(LISTED).map(|one| {
-        let at = one.last_active_at.as_deref().unwrap_or("no time known");
+        let at = one.last_active_at.as_deref();
+        let at = at.map_or_else(|| "no time known".into(), text::time);
         let receipt = one
             .receipt
             .map_or(String::new(), |key| format!(", receipt {key}"));
         let id = text::line(one.session.as_str());
-        format!("{id} (last active {}{receipt})", text::line(at))
+        format!("{id} (last active {at}{receipt})")
     }));
     if report.pruned.len() > LISTED {
         let more = text::number((report.pruned.len() - LISTED) as u64);

@@ -43,7 +43,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let counter = counter_named(&name)
         .ok_or_else(|| CliError::Usage(format!("no counter `{}`", text::line(&name))))?;
     let options = app.options().counter(counter);
-    let bar = progress::bar("{bar:30} {pos}/{len} messages  {wide_msg}");
+    let bar = progress::bar("messages");
     let show = &mut |seen: RecountProgress| {
         bar.set_length(seen.all_messages);
         bar.set_position(seen.messages);

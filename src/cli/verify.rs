@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::error::CliError;
-use super::{App, Done, text};
+use super::{App, Done, progress, text};
 
 /// How many problems are told to people one by one.
 const LISTED: usize = 50;
@@ -39,7 +39,12 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         return print_salvaged(app, to, &report);
     }
     let report = match app.open_to_read() {
-        Ok(store) => verify(&*store),
+        Ok(store) => {
+            let line = progress::waiting("checking");
+            let report = verify(&*store);
+            line.finish_and_clear();
+            report
+        }
         Err(OpenError::Damaged { detail, .. }) => Err(StoreError::Damaged(detail)),
         Err(error) => return Err(error.into()),
     };
