@@ -15,7 +15,7 @@ pub enum Sink {
     /// As it comes.
     Plain(Stdout),
     /// Held back as long as it fits the screen.
-    Held(Held),
+    Held(Box<Held>),
     /// The pager has it.
     Paged(Paged),
 }
@@ -59,7 +59,7 @@ impl Sink {
         let size = terminal_size::terminal_size();
         match (pager(named(OWN).or_else(|| named("PAGER"))), size) {
             (Some(pager), Some((columns, rows))) if rows.0 > 0 && columns.0 > 0 => {
-                Self::Held(Held {
+                Self::Held(Box::new(Held {
                     bytes: Vec::new(),
                     screen: Screen {
                         // The prompt of the shell comes after it.
@@ -68,7 +68,7 @@ impl Sink {
                         column: 0,
                     },
                     pager,
-                })
+                }))
             }
             _ => Self::plain(),
         }

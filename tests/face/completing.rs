@@ -43,7 +43,10 @@ fn sessions_loops_and_runs_are_completed() {
     );
     assert_eq!(ids(&stage, &["sess"]), ["sessions"]);
     let (stage, run) = Stage::demo();
-    assert_eq!(ids(&stage, &["undo", "demo", "--run", "0"]), [run.clone()]);
+    assert_eq!(
+        ids(&stage, &["undo", "demo", "--run", "0"]),
+        std::slice::from_ref(&run)
+    );
     let moments = ids(&stage, &["context", "demo", "--as-of", ""]);
     assert_eq!(moments.len(), 5);
     assert!(moments.contains(&run) && moments.contains(&"loop-4:".to_owned()));

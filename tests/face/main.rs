@@ -5,10 +5,8 @@
 mod browsing;
 mod completing;
 #[path = "../histories/mod.rs"]
-#[allow(dead_code)]
 mod histories;
 #[path = "../keyed/mod.rs"]
-#[allow(dead_code)]
 mod keyed;
 mod mistyped;
 mod paging;
