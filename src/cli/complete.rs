@@ -241,7 +241,7 @@ mod tests {
             ("a.db".into(), Some("kite".into()))
         );
         assert_eq!(
-            line("x -- x undo --nonsense kite --run=01 --db b.db"),
+            line("x -- x undo kite --run=01 --db b.db --reason "),
             ("b.db".into(), Some("kite".into()))
         );
         assert_eq!(line("x -- x --db c.db show").1, None);

@@ -116,7 +116,7 @@ mod tests {
             "v_loops",
         ];
         for (given, near) in [
-            ("kiet", &["kite-1", "kite-2"][..]),
+            ("kiet-", &["kite-1", "kite-2"][..]),
             ("kitehen", &["Kitchen"]),
             ("KITE-1", &["kite-1", "kite-2"]),
             ("agent-d", &["parent-7/agent-d1g"]),

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// What is done sooner shows no bar that [`slow_bar`] made.
 const SLOW: Duration = Duration::from_secs(1);
@@ -16,11 +16,16 @@ pub fn bar(what: &str) -> ProgressBar {
     }
     let bar = ProgressBar::new(0);
     let template =
-        format!("{{bar:30}} {{pos}}/{{len}} {what}, {{per_sec}}, {{eta}} left  {{wide_msg}}");
+        format!("{{bar:30}} {{pos}}/{{len}} {what}, {{rate}}, {{eta}} left  {{wide_msg}}");
     match ProgressStyle::with_template(&template) {
-        Ok(style) => bar.with_style(style),
+        Ok(style) => bar.with_style(style.with_key("rate", rate)),
         Err(_) => bar,
     }
+}
+
+fn rate(state: &ProgressState, out: &mut dyn std::fmt::Write) {
+    // A line that cannot be written is none.
+    let _ = write!(out, "{:.0}/s", state.per_sec());
 }
 
 /// Returns a bar as [`bar`] does, which [`show_if_slow`] shows.
@@ -30,19 +35,26 @@ pub fn slow_bar(what: &str) -> ProgressBar {
     bar
 }
 
-/// Returns a line on stderr that says how long something takes of which nobody knows how much is left;
-/// hidden if that is no terminal.
+/// Returns a line on stderr that says how long something takes of which nobody knows how much is left. It
+/// is shown after a second, and hidden if stderr is no terminal.
 pub fn waiting(what: &str) -> ProgressBar {
+    let bar = ProgressBar::hidden();
     if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+        return bar;
     }
-    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
+        bar.set_style(style);
+    }
     bar.set_message(what.to_owned());
-    let bar = match ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    };
-    bar.enable_steady_tick(SLOW / 5);
+    let shown = bar.downgrade();
+    std::thread::spawn(move || {
+        std::thread::sleep(SLOW);
+        // What is done by then is gone.
+        if let Some(bar) = shown.upgrade().filter(|bar| !bar.is_finished()) {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.enable_steady_tick(SLOW / 5);
+        }
+    });
     bar
 }
 
