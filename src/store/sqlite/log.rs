@@ -25,6 +25,8 @@ pub(super) const LONG_BYTES: u32 = 32 << 20;
 const LONG: u32 = LONG_BYTES / super::schema::PAGE_BYTES;
 /// From how many pages on a writer leaves all moving to the mover: it would take seconds.
 const MANY: u32 = 4 * LONG;
+/// How many pages a writer moves itself.
+const FEW: u32 = 200;
 /// How long a writer waits for readers.
 const WAIT: Duration = Duration::from_millis(40);
 /// How long it lets them be after that was in vain: somebody reads for longer.
@@ -94,6 +96,7 @@ impl Log {
             state.woken_at = 0;
         }
         if pages < state.woken_at + WORTH_MOVING {
+            self.catch_up(writer, pages, &mut state);
             return;
         }
         state.woken_at = pages;
@@ -133,6 +136,21 @@ impl Log {
         if is_busy {
             state.next_try = Instant::now() + PAUSE;
         }
+    }
+
+    /// Moves the few pages that came while the mover moved all others, so that the next commit begins the
+    /// log anew: within a file that is there already, pages are written in half the time.
+    fn catch_up(&self, writer: &Connection, pages: u32, state: &mut State) {
+        let is_due = state.woken_at > 0 && pages >= WORTH_MOVING;
+        if !is_due || self.left.load(Ordering::Relaxed) > FEW {
+            return;
+        }
+        let Ok(_moving) = self.moving.try_lock() else {
+            return;
+        };
+        let sql = "PRAGMA wal_checkpoint(PASSIVE)";
+        let _ = writer.query_row(sql, [], |_| Ok(()));
+        state.woken_at = pages;
     }
 
     /// Does the same as [`Log::alone`], but not for longer than this.

@@ -148,7 +148,7 @@ impl StoreWrite for Reader<'_> {
         ];
         // What an append changes. Writing `meta` again would parse it again too, for an index.
         let only_went_on = self.run(
-            "UPDATE sessions SET last_active_at = ?5, current_loop = ?6, tick = ?7
+            "UPDATE OR FAIL sessions SET last_active_at = ?5, current_loop = ?6, tick = ?7
              WHERE key = ?1 AND agent_id IS ?2 AND title IS ?3 AND created_at IS ?4
                  AND source IS ?8 AND meta = ?9",
             values,
@@ -217,7 +217,7 @@ impl StoreWrite for Reader<'_> {
         // What an append changes. Writing the status again would take the loop out of an index and
         // put it back.
         let only_went_on = self.run(
-            "UPDATE loops SET next_seq = ?6, sealed_seq = ?7, turns = ?8, complete = ?9,
+            "UPDATE OR FAIL loops SET next_seq = ?6, sealed_seq = ?7, turns = ?8, complete = ?9,
                  messages = ?10, tokens = ?11, bytes = ?12, system_tokens = ?13,
                  last_turn_index = ?15, open_calls = ?16, chain = ?17
              WHERE key = ?1 AND kind = ?2 AND status = ?3 AND started_at IS ?4 AND ended_at IS ?5
@@ -255,7 +255,7 @@ impl StoreWrite for Reader<'_> {
         let id = packed(in_loop.0, row.seq);
         let body = &row.body;
         self.run(
-            "INSERT INTO messages (id, turn, role, tick, tokens, bytes, lines, created_at,
+            "INSERT OR FAIL INTO messages (id, turn, role, tick, tokens, bytes, lines, created_at,
                  body_block, origin, salt, digest, chain, head, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             params![
@@ -308,7 +308,7 @@ impl StoreWrite for Reader<'_> {
 
     fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()> {
         self.run(
-            "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
+            "INSERT OR FAIL INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
                  answered, answers, tick, started_at, ended_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
              ON CONFLICT (id) DO UPDATE SET messages = excluded.messages,
@@ -563,7 +563,7 @@ impl Reader<'_> {
         };
         let body = message.body.as_ref();
         self.run(
-            "INSERT INTO block_messages (id, section, replaces, role, tokens, bytes, body_block,
+            "INSERT OR FAIL INTO block_messages (id, section, replaces, role, tokens, bytes, body_block,
                  salt, digest, head, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
