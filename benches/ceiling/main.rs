@@ -58,7 +58,8 @@ fn append(folder: &Path, durability: Durability, form: Form) -> Outcome<Race> {
         lines: Vec::new(),
     };
     let mut turns = Turns::new(1);
-    for round in 0..rounds() {
+    // Until the logs of both have begun anew, and much longer.
+    for round in 0..4 * rounds() {
         if turns.begins() {
             ours.start()?;
             bare.start()?;

@@ -101,6 +101,18 @@ pub trait StoreRead {
     fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>>;
     /// Returns the loop with this key; a key without a row is damage.
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow>;
+    /// Returns what an append has to know of a loop; a key without a row is damage.
+    fn growing(&self, in_loop: LoopKey) -> StoreResult<Growing> {
+        let row = self.loop_by_key(in_loop)?;
+        let last = row.totals.turns.checked_sub(1);
+        let last = last.map(|turn| self.turn(in_loop, turn)).transpose()?;
+        Ok(Growing {
+            session: self.session_by_key(row.session)?,
+            lease: self.lease(in_loop)?,
+            last: last.flatten(),
+            row,
+        })
+    }
     /// Returns the session with this id and its current loop, by their keys.
     fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
         let session = self.session(id)?;

@@ -1,6 +1,8 @@
-//! Rows as the way to a context reads them: no more than it needs, and texts where they lie.
+//! Rows as the hot paths read them: on the way to a context no more than it needs, and texts where they
+//! lie; before an append all that it needs at once.
 
-use super::rows::{Generation, LoopRow, Point, RunKey, StoredMessage, Tick};
+use super::lease::LeaseRow;
+use super::rows::{Generation, LoopRow, Point, RunKey, SessionRow, StoredMessage, Tick, TurnRow};
 use crate::model::Role;
 
 /// What a message says, in its stored form, as it lies in its row.
@@ -80,4 +82,17 @@ pub struct RunMark<'a> {
     pub is_flipped: bool,
     /// The whole configuration as JSON.
     pub config: &'a str,
+}
+
+/// A loop, with what an append has to know of it.
+#[derive(Clone, Debug)]
+pub struct Growing {
+    /// The loop.
+    pub row: LoopRow,
+    /// Its session.
+    pub session: SessionRow,
+    /// Its lease as it was last written.
+    pub lease: Option<LeaseRow>,
+    /// Its last turn.
+    pub last: Option<TurnRow>,
 }

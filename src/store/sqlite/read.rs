@@ -71,7 +71,7 @@ impl Reader<'_> {
     }
 
     /// Returns the first row of such a query.
-    fn one<T>(
+    pub(super) fn one<T>(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
@@ -120,7 +120,7 @@ impl StoreRead for Reader<'_> {
     }
 
     fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
-        let sql = format!("{SESSION} ORDER BY last_active_at DESC, key DESC");
+        let sql = format!("{} ORDER BY last_active_at DESC, key DESC", *SESSION);
         self.all(&sql, [], session_row)
     }
 
@@ -136,6 +136,11 @@ impl StoreRead for Reader<'_> {
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow> {
         self.one(&LOOP_BY_KEY, [key.0], loop_row)?
             .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", key.0)))
+    }
+
+    fn growing(&self, in_loop: LoopKey) -> StoreResult<Growing> {
+        self.one(&GROWING, [in_loop.0], growing)?
+            .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", in_loop.0)))
     }
 
     fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
@@ -194,7 +199,7 @@ impl StoreRead for Reader<'_> {
         let Some((first, last)) = span(in_loop.0, &turns) else {
             return Ok(Vec::new());
         };
-        let sql = format!("{TURN} WHERE id BETWEEN ?1 AND ?2 ORDER BY id");
+        let sql = format!("{} WHERE id BETWEEN ?1 AND ?2 ORDER BY id", *TURN);
         self.all(&sql, [first, last], turn_row)
     }
 
