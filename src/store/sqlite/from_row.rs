@@ -91,18 +91,19 @@ pub(super) static WALK: Sql = Sql::new(|| {
 });
 
 // The newest generation is looked up, not taken from the loop: a noted number is no promise.
-pub(super) static STANDINGS: Sql = Sql::new(|| {
+pub(super) static STANDING: Sql = Sql::new(|| {
     let columns = &*GENERATION_COLUMNS;
     format!(
-        "{CHAIN} SELECT {LOOP_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
+        "SELECT {LOOP_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
                  coalesce(r.outcome, '') = 'committed'
                  AND NOT EXISTS (SELECT 1 FROM flips f WHERE f.run = b.run)
              END AS is_settled, {columns}
-         FROM chain c CROSS JOIN loops l ON l.key = c.loop
+         FROM loops l
              LEFT JOIN blocks b ON b.key = (
                  SELECT n.key FROM blocks n WHERE n.loop = l.key ORDER BY n.generation DESC LIMIT 1
              )
-             LEFT JOIN runs r ON r.key = b.run"
+             LEFT JOIN runs r ON r.key = b.run
+         WHERE l.key = ?1"
     )
 });
 

@@ -188,7 +188,30 @@ impl StoreRead for Reader<'_> {
     }
 
     fn standings(&self, leaf: LoopKey, visit: &mut Visit<'_, Standing>) -> StoreResult<()> {
-        self.in_order(&STANDINGS, [leaf.0], &mut |row| visit(standing(row)?))
+        // Most chains are short, and what a recursion needs for itself costs more than a few steps.
+        let mut statement = self
+            .connection
+            .prepare_cached(&STANDING)
+            .map_err(from_sqlite)?;
+        let mut next = Some(leaf);
+        let mut session = None;
+        while let Some(key) = next.take() {
+            let mut rows = statement.query([key.0]).map_err(from_sqlite)?;
+            let Some(row) = rows.next().map_err(from_sqlite)? else {
+                break;
+            };
+            let standing = standing(&Fields::in_order(row))?;
+            drop(rows);
+            if *session.get_or_insert(standing.row.session) != standing.row.session {
+                break;
+            }
+            // Keys that fall from child to parent cannot go round in a circle.
+            let parent = standing.row.parent.filter(|parent| *parent < key);
+            if visit(standing)?.is_continue() {
+                next = parent;
+            }
+        }
+        Ok(())
     }
 
     fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
