@@ -1,8 +1,10 @@
 //! Writing rows. The rules stand above; here each function is one statement or a few.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::types::{ToSqlOutput, Value};
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::from_row::StoredPart;
 use super::from_sqlite;
@@ -417,9 +419,7 @@ impl StoreWrite for Reader<'_> {
         for (ordinal, message) in (0u32..).zip(&block.messages) {
             self.insert_block_message(packed(key, ordinal), message)?;
         }
-        for (ordinal, covered) in (0u32..).zip(&block.coverage) {
-            self.insert_coverage(packed(key, ordinal), covered)?;
-        }
+        self.insert_coverage(key, &block.coverage)?;
         self.refer_to_blobs(-packed(key, 0), &block.blobs)?;
         Ok(BlockKey(key))
     }
@@ -583,20 +583,54 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn insert_coverage(&self, id: i64, row: &CoverageRow) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO coverage (id, loop, from_seq, to_seq, from_turn, to_turn, disposition)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![
-                id,
-                row.in_loop.0,
-                row.seqs.map(|(from, _)| from),
-                row.seqs.map(|(_, to)| to),
-                row.turns.map(|(from, _)| from),
-                row.turns.map(|(_, to)| to),
-                row.disposition.as_str(),
-            ],
-        )?;
+    /// Writes the coverage of a block. A statement that may fail at a guard or a foreign key copies the
+    /// pages that it is about to change, so several rows go into one.
+    fn insert_coverage(&self, block: i64, rows: &[CoverageRow]) -> StoreResult<()> {
+        let numbered: Vec<(i64, &CoverageRow)> =
+            (0u32..).map(|at| packed(block, at)).zip(rows).collect();
+        let (many, few) = numbered.as_chunks::<COVERAGE_AT_ONCE>();
+        for rows in many {
+            self.run(&INSERT_COVERAGE[1], params_from_iter(coverage_values(rows)))?;
+        }
+        for row in few {
+            self.run(
+                &INSERT_COVERAGE[0],
+                params_from_iter(coverage_values(&[*row])),
+            )?;
+        }
         Ok(())
     }
+}
+
+/// How many rows of coverage go into one statement.
+const COVERAGE_AT_ONCE: usize = 16;
+
+/// Inserts one row of coverage, and many.
+static INSERT_COVERAGE: LazyLock<[String; 2]> = LazyLock::new(|| {
+    [1, COVERAGE_AT_ONCE].map(|rows| {
+        let rows = vec!["(?, ?, ?, ?, ?, ?, ?)"; rows].join(", ");
+        format!(
+            "INSERT INTO coverage (id, loop, from_seq, to_seq, from_turn, to_turn, disposition)
+             VALUES {rows}"
+        )
+    })
+});
+
+fn coverage_values<'a>(
+    rows: &'a [(i64, &'a CoverageRow)],
+) -> impl Iterator<Item = ToSqlOutput<'a>> {
+    rows.iter().flat_map(|(id, row)| {
+        let number =
+            |number: Option<i64>| ToSqlOutput::Owned(number.map_or(Value::Null, Value::from));
+        let (seqs, turns) = (row.seqs, row.turns);
+        [
+            number(Some(*id)),
+            number(Some(row.in_loop.0)),
+            number(seqs.map(|(from, _)| from.into())),
+            number(seqs.map(|(_, to)| to.into())),
+            number(turns.map(|(from, _)| from.into())),
+            number(turns.map(|(_, to)| to.into())),
+            ToSqlOutput::from(row.disposition.as_str()),
+        ]
+    })
 }
