@@ -151,7 +151,7 @@ fn raw(ours: &Recorded) -> Outcome<Vec<(String, String)>> {
                 bodies.for_each(|body| keep(&body.said()));
                 continue;
             }
-            read.said(link.row.key, 0..link.end_seq, &mut |row| {
+            read.said(link.row.key, 0..link.end_seq, false, &mut |row| {
                 keep(&row.said);
                 Ok(ControlFlow::Continue(()))
             })?;

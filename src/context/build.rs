@@ -227,7 +227,8 @@ impl Builder<'_> {
         let mut part: Option<Part> = None;
         let block = link.block.as_ref().map(|block| block.key);
         let read = self.read;
-        read.said(link.row.key, seqs, &mut |row| {
+        let proofs = self.with_outline || self.check;
+        read.said(link.row.key, seqs, proofs, &mut |row| {
             let Some(turn) = row.turn.filter(|_| row.said.role != Role::Extension) else {
                 return Ok(ControlFlow::Continue(()));
             };
@@ -271,7 +272,7 @@ impl Builder<'_> {
         let Place { block, seq, turn } = place;
         if self.with_outline {
             let section = part.section;
-            self.outline.add(link.row.key, section, block, seq, said);
+            self.outline.add(link.row.key, section, block, seq, said)?;
         }
         if self.only_outline {
             return Ok(());

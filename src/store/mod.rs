@@ -153,19 +153,24 @@ pub trait StoreRead {
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageRow>,
     ) -> StoreResult<()>;
-    /// Visits what some messages say, in order and without a copy; must stop when `visit` breaks, and
-    /// hand on its error.
+    /// Visits what some messages say, in order and without a copy, each with its proof if `proofs` are
+    /// asked for; must stop when `visit` breaks, and hand on its error.
     fn said(
         &self,
         in_loop: LoopKey,
         seqs: Range<u32>,
+        proofs: bool,
         visit: &mut VisitSaid<'_>,
     ) -> StoreResult<()> {
         self.messages(in_loop, seqs, &mut |row| {
+            let said = row.body.said();
             visit(&SaidRow {
                 seq: row.seq,
                 turn: row.turn,
-                said: row.body.said(),
+                said: Said {
+                    proof: said.proof.filter(|_| proofs),
+                    ..said
+                },
             })
         })
     }

@@ -16,14 +16,21 @@ pub struct Said<'a> {
     pub bytes: u64,
     /// The content block whose text is `text`.
     pub text_block: Option<u32>,
-    /// What the digest begins with; `None` once redacted.
-    pub salt: Option<[u8; 16]>,
-    /// SHA-256 of salt and stored bytes.
-    pub digest: [u8; 32],
+    /// What it can be checked with, if that was asked for.
+    pub proof: Option<Proof>,
     /// The interchange form with that text left empty; `None` once redacted or archived.
     pub head: Option<&'a str>,
     /// The largest text.
     pub text: Option<&'a str>,
+}
+
+/// What a message can be checked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// What the digest begins with; `None` once redacted.
+    pub salt: Option<[u8; 16]>,
+    /// SHA-256 of salt and stored bytes.
+    pub digest: [u8; 32],
 }
 
 /// What a message of a loop says.
@@ -45,8 +52,10 @@ impl StoredMessage {
             tokens: self.tokens,
             bytes: self.bytes,
             text_block: self.text_block,
-            salt: self.salt,
-            digest: self.digest,
+            proof: Some(Proof {
+                salt: self.salt,
+                digest: self.digest,
+            }),
             head: self.head.as_deref(),
             text: self.text.as_deref(),
         }

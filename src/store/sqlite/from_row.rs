@@ -119,8 +119,10 @@ static GENERATION_COLUMNS: Sql = Sql::new(|| {
     format!("{BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick")
 });
 
-pub(super) const SAID: &str =
-    "SELECT id, turn, role, tokens, bytes, body_block, salt, digest, head, body
+pub(super) const SAID: &str = "SELECT id, turn, role, tokens, bytes, body_block, head, body
+    FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+pub(super) const SAID_WITH_PROOF: &str =
+    "SELECT id, turn, role, tokens, bytes, body_block, head, body, salt, digest
     FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
 
 /// A part of a manifest as it is stored: loop, section, block, first and last sequence, messages.
@@ -271,16 +273,24 @@ pub(super) fn message_row(row: &Fields<'_, '_>) -> StoreResult<MessageRow> {
 }
 
 /// Reads what a message says, behind the columns of its place.
-pub(super) fn said<'a>(row: &'a Fields<'_, '_>) -> StoreResult<Said<'a>> {
-    Ok(Said {
+pub(super) fn said<'a>(row: &'a Fields<'_, '_>, with_proof: bool) -> StoreResult<Said<'a>> {
+    let said = Said {
         role: role_from_number(row.get("role")?)?,
         tokens: row.unsigned("tokens")?,
         bytes: row.unsigned("bytes")?,
         text_block: row.maybe_small("body_block")?,
-        salt: row.get("salt")?,
-        digest: row.get("digest")?,
         head: row.text("head")?,
         text: row.text("body")?,
+        proof: None,
+    };
+    let proof = with_proof.then(|| proof(row)).transpose()?;
+    Ok(Said { proof, ..said })
+}
+
+fn proof(row: &Fields<'_, '_>) -> StoreResult<Proof> {
+    Ok(Proof {
+        salt: row.get("salt")?,
+        digest: row.get("digest")?,
     })
 }
 

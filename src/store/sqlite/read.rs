@@ -265,15 +265,17 @@ impl StoreRead for Reader<'_> {
         &self,
         in_loop: LoopKey,
         seqs: Range<u32>,
+        proofs: bool,
         visit: &mut VisitSaid<'_>,
     ) -> StoreResult<()> {
         let Some(ids) = span(in_loop.0, &seqs) else {
             return Ok(());
         };
-        self.in_order(SAID, ids, &mut |row| {
+        let sql = if proofs { SAID_WITH_PROOF } else { SAID };
+        self.in_order(sql, ids, &mut |row| {
             let seq = number(row.get("id")?);
             let turn = row.maybe_small("turn")?;
-            let said = said(row)?;
+            let said = said(row, proofs)?;
             visit(&SaidRow { seq, turn, said })
         })
     }
