@@ -113,6 +113,9 @@ pub trait StoreRead {
             row,
         })
     }
+    /// Returns the key of the newest receipt that may be one of the session, 0 without any: another one
+    /// than before says that content may be gone.
+    fn last_receipt(&self, session: SessionKey) -> StoreResult<i64>;
     /// Returns the session with this id and its current loop, by their keys.
     fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
         let session = self.session(id)?;

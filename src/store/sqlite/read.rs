@@ -143,6 +143,12 @@ impl StoreRead for Reader<'_> {
             .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", in_loop.0)))
     }
 
+    fn last_receipt(&self, _session: SessionKey) -> StoreResult<i64> {
+        // The newest of all is found without an index over sessions.
+        let sql = "SELECT coalesce(max(key), 0) AS last FROM maintenance";
+        Ok(self.one(sql, [], |row| row.get("last"))?.unwrap_or(0))
+    }
+
     fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
         let sql = "SELECT key, current_loop FROM sessions WHERE session_id = ?1";
         let keys = self.one(sql, [id.as_str()], |row| {
