@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::compaction::{CompactionConfig, ContextConfig, DIGEST, DigestCompaction};
-use crate::context::{BuildError, BuildOptions, Context, build_context_from_session};
+use crate::context::{BuildError, BuildOptions, Context, LiveContext, build_context_from_session};
 use crate::export::provider::{Provider, ProviderMessages, provider_messages};
 use crate::model::{LoopId, SessionId};
 use crate::orchestrate::{
@@ -132,12 +132,55 @@ impl<'a> Compactor<'a> {
         self.next(session, leaf, CompactTrigger::Length)
     }
 
+    /// Does the same as [`Compactor::maybe_compact`] for a context that is kept from call to call, and
+    /// returns it with what was tried.
+    ///
+    /// # Errors
+    /// As [`Compactor::maybe_compact`].
+    pub fn refresh<'l>(
+        &self,
+        live: &'l mut LiveContext,
+    ) -> Result<(&'l Context, Vec<CompactReport>), CompactorError> {
+        let (session, leaf) = (live.session().clone(), live.leaf().cloned());
+        let reports = self.compact(&session, leaf.as_ref(), CompactTrigger::Policy)?;
+        live.limit(self.request.window.budget());
+        match live.refresh(self.store) {
+            Ok(context) => Ok((context, reports)),
+            Err(error) => Err(refused(error, reports.last())),
+        }
+    }
+
     fn next(
         &self,
         session: &SessionId,
         leaf: Option<&LoopId>,
         trigger: CompactTrigger,
     ) -> Result<NextCall, CompactorError> {
+        let reports = self.compact(session, leaf, trigger)?;
+        let budget = self.request.window.budget();
+        let options = BuildOptions {
+            leaf: leaf.cloned(),
+            budget: Some(budget.tokens),
+            max_bytes: budget.bytes,
+            ..BuildOptions::default()
+        };
+        let context = build_context_from_session(self.store, session, &options)
+            .map_err(|error| refused(error, reports.last()))?;
+        let form = |provider| provider_messages(&context.messages, provider);
+        Ok(NextCall {
+            request: self.provider.map(form),
+            context,
+            reports,
+        })
+    }
+
+    /// Compacts if it has to be; returns what was tried.
+    fn compact(
+        &self,
+        session: &SessionId,
+        leaf: Option<&LoopId>,
+        trigger: CompactTrigger,
+    ) -> Result<Vec<CompactReport>, CompactorError> {
         let mut request = CompactRequest {
             leaf: leaf.cloned(),
             trigger,
@@ -154,13 +197,7 @@ impl<'a> Compactor<'a> {
                 break;
             }
         }
-        let context = self.build(session, leaf, reports.last())?;
-        let form = |provider| provider_messages(&context.messages, provider);
-        Ok(NextCall {
-            request: self.provider.map(form),
-            context,
-            reports,
-        })
+        Ok(reports)
     }
 
     /// Whether another attempt may do better; changes the request for it.
@@ -180,34 +217,22 @@ impl<'a> Compactor<'a> {
             _ => false,
         }
     }
+}
 
-    fn build(
-        &self,
-        session: &SessionId,
-        leaf: Option<&LoopId>,
-        report: Option<&CompactReport>,
-    ) -> Result<Context, CompactorError> {
-        let budget = self.request.window.budget();
-        let options = BuildOptions {
-            leaf: leaf.cloned(),
-            budget: Some(budget.tokens),
-            max_bytes: budget.bytes,
-            ..BuildOptions::default()
-        };
-        let built = build_context_from_session(self.store, session, &options);
-        built.map_err(|error| match (error, report) {
-            (BuildError::Store(error), _) => error.into(),
-            (build, Some(report)) => match report.too_small {
-                Some(too_small) => too_small.into(),
-                None => CompactorError::NotCompacted {
-                    build,
-                    report: report
-                        .error
-                        .clone()
-                        .unwrap_or_else(|| "not compacted".into()),
-                },
+/// Says why a context was not built after the last attempt to make it smaller.
+fn refused(error: BuildError, report: Option<&CompactReport>) -> CompactorError {
+    match (error, report) {
+        (BuildError::Store(error), _) => error.into(),
+        (build, Some(report)) => match report.too_small {
+            Some(too_small) => too_small.into(),
+            None => CompactorError::NotCompacted {
+                build,
+                report: report
+                    .error
+                    .clone()
+                    .unwrap_or_else(|| "not compacted".into()),
             },
-            (build, None) => StoreError::Invalid(build.to_string()).into(),
-        })
+        },
+        (build, None) => StoreError::Invalid(build.to_string()).into(),
     }
 }

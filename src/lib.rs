@@ -80,7 +80,8 @@ pub use async_store::{AsyncError, AsyncRecorder, AsyncStore};
 pub use compaction::*;
 pub use compactor::{Compactor, CompactorError, NextCall};
 pub use context::{
-    AsOf, BuildOptions, Context, build_context_as_of, build_context_from_session, resolve_scope,
+    AsOf, BuildOptions, Context, LiveContext, build_context_as_of, build_context_from_session,
+    resolve_scope,
 };
 pub use model::*;
 pub use orchestrate::{

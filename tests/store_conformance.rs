@@ -465,7 +465,7 @@ fn what_messages_say_is_what_is_stored(store: &dyn SessionStore) {
             GO
         })?;
         let mut left = rows.iter();
-        read.said(in_loop, 1..99, &mut |said| {
+        read.said(in_loop, 1..99, true, &mut |said| {
             let row = left.next().unwrap();
             assert_eq!((said.seq, said.turn), (row.seq, row.turn));
             assert_eq!(said.said, row.body.said());
@@ -473,14 +473,18 @@ fn what_messages_say_is_what_is_stored(store: &dyn SessionStore) {
         })?;
         assert_eq!(left.len(), 0);
         assert!(rows.iter().any(|row| row.body.text.as_ref() == Some(&long)));
+        read.said(in_loop, 1..99, false, &mut |said| {
+            assert_eq!(said.said.proof, None);
+            GO
+        })?;
         let mut met = 0;
-        read.said(in_loop, 1..99, &mut |_| {
+        read.said(in_loop, 1..99, true, &mut |_| {
             met += 1;
             STOP
         })?;
         assert_eq!(met, 1);
-        read.said(in_loop, 3..3, &mut |_| Err(StoreError::Conflict))?;
-        let failed = read.said(in_loop, 0..9, &mut |_| Err(StoreError::Conflict));
+        read.said(in_loop, 3..3, true, &mut |_| Err(StoreError::Conflict))?;
+        let failed = read.said(in_loop, 0..9, true, &mut |_| Err(StoreError::Conflict));
         assert!(matches!(failed, Err(StoreError::Conflict)));
         Ok(())
     })

@@ -29,11 +29,14 @@ pub(crate) fn build(
         builder.add_loop(link)?;
     }
     let mut context = builder.context;
-    // A loop that went on after the moment was at work then.
-    let went_on = leaf.end_seq < leaf.row.totals.next_seq;
-    let in_flight = went_on || !leaf.row.status.is_ended();
-    context.faults = faults_of(&context.messages, in_flight);
+    context.faults = faults_of(&context.messages, in_flight(leaf));
     Ok((context, builder.outline))
+}
+
+/// Whether the leaf of a context is at work.
+pub(super) fn in_flight(leaf: &Link) -> bool {
+    // A loop that went on after the moment was at work then.
+    leaf.end_seq < leaf.row.totals.next_seq || !leaf.row.status.is_ended()
 }
 
 /// Reads what the context of these loops is made of, without what the messages say.
@@ -98,11 +101,11 @@ pub(crate) fn shown_messages(read: &dyn StoreRead, link: &Link) -> StoreResult<V
         .collect())
 }
 
-struct Builder<'a> {
+pub(super) struct Builder<'a> {
     read: &'a dyn StoreRead,
     /// Blocks that are not written yet.
     fresh: &'a [&'a NewBlock],
-    context: Context,
+    pub(super) context: Context,
     /// Of each message: the turn of the original, `None` for one of a summary.
     turns: Vec<Option<u32>>,
     outline: Outline,
@@ -136,7 +139,7 @@ struct Place {
 }
 
 impl<'a> Builder<'a> {
-    fn new(read: &'a dyn StoreRead, session: SessionId, leaf: LoopId) -> Self {
+    pub(super) fn new(read: &'a dyn StoreRead, session: SessionId, leaf: LoopId) -> Self {
         let context = Context {
             session,
             leaf,
@@ -163,13 +166,13 @@ impl<'a> Builder<'a> {
 
 impl Builder<'_> {
     /// Makes room for so many messages; a number that cannot be right is not believed.
-    fn expect(&mut self, messages: u64) {
+    pub(super) fn expect(&mut self, messages: u64) {
         let most = usize::try_from(messages).map_or(0, |messages| messages.min(10_000));
         self.context.messages.reserve(most);
         self.turns.reserve(most);
     }
 
-    fn add_loop(&mut self, link: &Link) -> StoreResult<()> {
+    pub(super) fn add_loop(&mut self, link: &Link) -> StoreResult<()> {
         let Some(block) = &link.block else {
             return self.add_originals(link, PartSection::Raw, 0..link.end_seq, None);
         };
@@ -193,6 +196,15 @@ impl Builder<'_> {
             self.add_originals(link, PartSection::Recent, seqs, Some(recent))?;
         }
         self.add_originals(link, PartSection::Tail, block.through..link.end_seq, None)
+    }
+
+    /// Adds messages of a loop after its block, or of one without, behind those that are there.
+    pub(super) fn add_tail(&mut self, link: &Link, seqs: Range<u32>) -> StoreResult<()> {
+        let section = match link.block {
+            Some(_) => PartSection::Tail,
+            None => PartSection::Raw,
+        };
+        self.add_originals(link, section, seqs, None)
     }
 
     fn seqs(&self, block: &BlockRow, turns: Turns) -> StoreResult<Range<u32>> {
@@ -245,7 +257,8 @@ impl Builder<'_> {
         let mut part: Option<Part> = None;
         let block = link.block.as_ref().map(|block| block.key);
         let read = self.read;
-        read.said(link.row.key, seqs, &mut |row| {
+        let proofs = self.with_outline || self.check;
+        read.said(link.row.key, seqs, proofs, &mut |row| {
             let Some(turn) = row.turn.filter(|_| row.said.role != Role::Extension) else {
                 return Ok(ControlFlow::Continue(()));
             };
@@ -317,7 +330,7 @@ impl Builder<'_> {
         let Place { block, seq, turn } = place;
         if self.with_outline {
             let section = part.section;
-            self.outline.add(link.row.key, section, block, seq, said);
+            self.outline.add(link.row.key, section, block, seq, said)?;
         }
         if self.only_outline {
             return Ok(());
@@ -339,8 +352,21 @@ impl Builder<'_> {
     }
 
     fn close(&mut self, part: Part) {
-        if part.messages > 0 {
-            self.context.parts.push(part);
+        if part.messages == 0 {
+            return;
+        }
+        match self
+            .context
+            .parts
+            .last_mut()
+            .filter(|last| last.goes_on_with(&part))
+        {
+            Some(last) => {
+                last.to_turn = part.to_turn;
+                last.messages += part.messages;
+                last.tokens += part.tokens;
+            }
+            None => self.context.parts.push(part),
         }
     }
 }

@@ -10,8 +10,8 @@ use super::build::outline_of;
 use crate::model::Time;
 use crate::store::in_force::{Link, View, chain};
 use crate::store::{
-    BlockKey, LoopKey, ManifestKey, ManifestPart, ManifestRow, Said, SessionKey, Size, StoreRead,
-    StoreResult, Tick,
+    BlockKey, LoopKey, ManifestKey, ManifestPart, ManifestRow, Said, SessionKey, Size, StoreError,
+    StoreRead, StoreResult, Tick,
 };
 
 /// What a context is made of, as it is read.
@@ -23,7 +23,7 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
-    /// Adds a message to the part of its section.
+    /// Adds a message to the part of its section; it must have been read with its proof.
     pub(super) fn add(
         &mut self,
         in_loop: LoopKey,
@@ -31,8 +31,11 @@ impl Outline {
         block: Option<BlockKey>,
         seq: Option<u32>,
         said: &Said<'_>,
-    ) {
-        self.hash.update(said.digest);
+    ) -> StoreResult<()> {
+        let proof = said.proof.as_ref();
+        let proof =
+            proof.ok_or_else(|| StoreError::Invalid("a message without its digest".into()))?;
+        self.hash.update(proof.digest);
         self.size.add(Size {
             tokens: said.tokens,
             bytes: said.bytes,
@@ -45,7 +48,7 @@ impl Outline {
         if let Some(part) = last.filter(same) {
             part.messages += 1;
             part.seqs = part.seqs.zip(seq).map(|((from, _), seq)| (from, seq));
-            return;
+            return Ok(());
         }
         self.parts.push(ManifestPart {
             in_loop,
@@ -54,6 +57,7 @@ impl Outline {
             seqs: seq.map(|seq| (seq, seq)),
             messages: 1,
         });
+        Ok(())
     }
 
     /// Returns the SHA-256 over the digests of the messages in order.

@@ -7,6 +7,7 @@
 mod build;
 mod chain;
 mod faults;
+mod live;
 mod manifest;
 mod reach;
 mod states;
@@ -27,6 +28,7 @@ pub(crate) use build::{build, messages_with, originals_of, shown_messages};
 pub(crate) use chain::{Chain, Purpose};
 pub use faults::{Fault, FaultKind, faults_of, introduced};
 pub(crate) use faults::{Pairing, goes_on};
+pub use live::LiveContext;
 pub(crate) use manifest::{derive, was_replaced};
 pub use states::TurnState;
 pub(crate) use states::{LoopStates, said_by, turn_states};
@@ -126,6 +128,13 @@ pub struct Part {
     pub messages: u64,
     /// Sum of their counts.
     pub tokens: u64,
+}
+
+impl Part {
+    /// Whether these messages of the same section come right after.
+    fn goes_on_with(&self, next: &Self) -> bool {
+        (&self.loop_id, self.section) == (&next.loop_id, next.section)
+    }
 }
 
 /// What the next model call sees.

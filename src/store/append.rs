@@ -11,7 +11,7 @@ use super::error::{StoreError, StoreResult};
 use super::lease;
 use super::ready::Ready;
 use super::rows::{CallSite, LoopRow, MessageRow, Size, TurnRow};
-use super::{LoopKey, SessionRow, StoreRead, StoreWrite, Tick};
+use super::{Growing, LoopKey, SessionRow, StoreRead, StoreWrite, Tick};
 use crate::model::{AgentMessage, LoopStatus, Message, Role, Time};
 use crate::tokens::TokenCounter;
 
@@ -56,8 +56,9 @@ pub fn append(
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
-    lease::pass(write, in_loop, lease::now())?;
-    append_driven(write, in_loop, messages, counter)
+    let growing = write.growing(in_loop)?;
+    lease::pass_row(write, growing.lease.as_ref(), lease::now())?;
+    append_all(write, growing, ready(messages, counter))
 }
 
 /// Appends messages to a loop for its driver, which has shown its lease in this transaction.
@@ -67,9 +68,15 @@ pub(crate) fn append_driven(
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
-    let ready = messages.into_iter().map(|new| Ready::of(new, counter));
-    let row = write.loop_by_key(in_loop)?;
-    append_all(write, row, ready)
+    let growing = write.growing(in_loop)?;
+    append_all(write, growing, ready(messages, counter))
+}
+
+fn ready(
+    messages: Vec<NewMessage>,
+    counter: &dyn TokenCounter,
+) -> impl Iterator<Item = StoreResult<Ready>> {
+    messages.into_iter().map(|new| Ready::of(new, counter))
 }
 
 /// Appends messages that are in their stored form to a loop that nobody drives. One that has ended
@@ -79,22 +86,21 @@ pub(crate) fn append_ready(
     in_loop: LoopKey,
     messages: Vec<Ready>,
 ) -> StoreResult<Appended> {
-    lease::pass(write, in_loop, lease::now())?;
-    let mut row = write.loop_by_key(in_loop)?;
-    if row.status.is_ended() {
-        row.status = LoopStatus::Running;
+    let mut growing = write.growing(in_loop)?;
+    lease::pass_row(write, growing.lease.as_ref(), lease::now())?;
+    if growing.row.status.is_ended() {
+        growing.row.status = LoopStatus::Running;
     }
-    append_all(write, row, messages.into_iter().map(Ok))
+    append_all(write, growing, messages.into_iter().map(Ok))
 }
 
 fn append_all(
     write: &mut dyn StoreWrite,
-    row: LoopRow,
+    growing: Growing,
     messages: impl Iterator<Item = StoreResult<Ready>>,
 ) -> StoreResult<Appended> {
-    let session = write.session_by_key(row.session)?;
-    let from = row.totals.next_seq;
-    let mut append = Append::begin(write, row, session)?;
+    let from = growing.row.totals.next_seq;
+    let mut append = Append::begin(growing)?;
     for message in messages {
         append.push(write, message?)?;
     }
@@ -213,8 +219,11 @@ fn open_before(
 }
 
 fn turn_of(read: &(impl StoreRead + ?Sized), in_loop: LoopKey, turn: u32) -> StoreResult<TurnRow> {
-    read.turn(in_loop, turn)?
-        .ok_or_else(|| StoreError::Damaged(format!("turn {turn} is missing")))
+    read.turn(in_loop, turn)?.ok_or_else(|| missing_turn(turn))
+}
+
+fn missing_turn(turn: u32) -> StoreError {
+    StoreError::Damaged(format!("turn {turn} is missing"))
 }
 
 /// Ends a loop that nobody drives, or sets it running again.
@@ -284,19 +293,17 @@ struct Append {
 }
 
 impl Append {
-    fn begin(read: &dyn StoreWrite, row: LoopRow, session: SessionRow) -> StoreResult<Self> {
-        let turn = match row.totals.turns.checked_sub(1) {
-            Some(turn) => Some(turn_of(read, row.key, turn)?),
-            None => None,
-        };
-        let cursor = match &turn {
+    fn begin(growing: Growing) -> StoreResult<Self> {
+        let turns = growing.row.totals.turns;
+        let cursor = match &growing.last {
             Some(turn) => crate::model::GroupCursor::after(turn.turn_index),
-            None => crate::model::GroupCursor::default(),
+            None if turns == 0 => crate::model::GroupCursor::default(),
+            None => return Err(missing_turn(turns - 1)),
         };
         Ok(Self {
-            row,
-            session,
-            turn,
+            row: growing.row,
+            session: growing.session,
+            turn: growing.last,
             cursor,
             dirty: false,
             ticked: false,

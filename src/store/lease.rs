@@ -152,11 +152,21 @@ pub fn revoke(write: &mut dyn StoreWrite, in_loop: LoopKey) -> StoreResult<()> {
 /// # Errors
 /// [`StoreError::LeaseHeld`] if somebody drives the loop.
 pub fn pass(write: &mut dyn StoreWrite, in_loop: LoopKey, now: i64) -> StoreResult<()> {
-    match write.lease(in_loop)? {
+    let row = write.lease(in_loop)?;
+    pass_row(write, row.as_ref(), now)
+}
+
+/// Does the same for a loop whose lease was read in this transaction.
+pub(super) fn pass_row(
+    write: &mut dyn StoreWrite,
+    lease: Option<&LeaseRow>,
+    now: i64,
+) -> StoreResult<()> {
+    match lease {
         None => Ok(()),
         Some(row) if row.released => Ok(()),
-        Some(row) if row.is_live(now) => Err(held(write.as_read(), &row)?),
-        Some(_) => revoke(write, in_loop),
+        Some(row) if row.is_live(now) => Err(held(write.as_read(), row)?),
+        Some(row) => revoke(write, row.in_loop),
     }
 }
 

@@ -104,6 +104,21 @@ pub trait StoreRead {
     fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>>;
     /// Returns the loop with this key; a key without a row is damage.
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow>;
+    /// Returns what an append has to know of a loop; a key without a row is damage.
+    fn growing(&self, in_loop: LoopKey) -> StoreResult<Growing> {
+        let row = self.loop_by_key(in_loop)?;
+        let last = row.totals.turns.checked_sub(1);
+        let last = last.map(|turn| self.turn(in_loop, turn)).transpose()?;
+        Ok(Growing {
+            session: self.session_by_key(row.session)?,
+            lease: self.lease(in_loop)?,
+            last: last.flatten(),
+            row,
+        })
+    }
+    /// Returns the key of the newest receipt that may be one of the session, 0 without any: another one
+    /// than before says that content may be gone.
+    fn last_receipt(&self, session: SessionKey) -> StoreResult<i64>;
     /// Returns the session with this id and its current loop, by their keys.
     fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
         let session = self.session(id)?;
@@ -144,19 +159,24 @@ pub trait StoreRead {
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageRow>,
     ) -> StoreResult<()>;
-    /// Visits what some messages say, in order and without a copy; must stop when `visit` breaks, and
-    /// hand on its error.
+    /// Visits what some messages say, in order and without a copy, each with its proof if `proofs` are
+    /// asked for; must stop when `visit` breaks, and hand on its error.
     fn said(
         &self,
         in_loop: LoopKey,
         seqs: Range<u32>,
+        proofs: bool,
         visit: &mut VisitSaid<'_>,
     ) -> StoreResult<()> {
         self.messages(in_loop, seqs, &mut |row| {
+            let said = row.body.said();
             visit(&SaidRow {
                 seq: row.seq,
                 turn: row.turn,
-                said: row.body.said(),
+                said: Said {
+                    proof: said.proof.filter(|_| proofs),
+                    ..said
+                },
             })
         })
     }

@@ -1,6 +1,8 @@
-//! Rows as the way to a context reads them: no more than it needs, and texts where they lie.
+//! Rows as the hot paths read them: on the way to a context no more than it needs, and texts where they
+//! lie; before an append all that it needs at once.
 
-use super::rows::{Generation, LoopRow, Point, RunKey, StoredMessage, Tick};
+use super::lease::LeaseRow;
+use super::rows::{Generation, LoopRow, Point, RunKey, SessionRow, StoredMessage, Tick, TurnRow};
 use crate::model::Role;
 
 /// What a message says, in its stored form, as it lies in its row.
@@ -14,14 +16,21 @@ pub struct Said<'a> {
     pub bytes: u64,
     /// The content block whose text is `text`.
     pub text_block: Option<u32>,
-    /// What the digest begins with; `None` once redacted.
-    pub salt: Option<[u8; 16]>,
-    /// SHA-256 of salt and stored bytes.
-    pub digest: [u8; 32],
+    /// What it can be checked with, if that was asked for.
+    pub proof: Option<Proof>,
     /// The interchange form with that text left empty; `None` once redacted or archived.
     pub head: Option<&'a str>,
     /// The largest text.
     pub text: Option<&'a str>,
+}
+
+/// What a message can be checked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// What the digest begins with; `None` once redacted.
+    pub salt: Option<[u8; 16]>,
+    /// SHA-256 of salt and stored bytes.
+    pub digest: [u8; 32],
 }
 
 /// What a message of a loop says.
@@ -43,8 +52,10 @@ impl StoredMessage {
             tokens: self.tokens,
             bytes: self.bytes,
             text_block: self.text_block,
-            salt: self.salt,
-            digest: self.digest,
+            proof: Some(Proof {
+                salt: self.salt,
+                digest: self.digest,
+            }),
             head: self.head.as_deref(),
             text: self.text.as_deref(),
         }
@@ -80,4 +91,17 @@ pub struct RunMark<'a> {
     pub is_flipped: bool,
     /// The whole configuration as JSON.
     pub config: &'a str,
+}
+
+/// A loop, with what an append has to know of it.
+#[derive(Clone, Debug)]
+pub struct Growing {
+    /// The loop.
+    pub row: LoopRow,
+    /// Its session.
+    pub session: SessionRow,
+    /// Its lease as it was last written.
+    pub lease: Option<LeaseRow>,
+    /// Its last turn.
+    pub last: Option<TurnRow>,
 }

@@ -52,8 +52,13 @@ struct Waiting {
 impl Pairing {
     /// Pairs the calls of `messages` with their results.
     pub(crate) fn of<'m>(messages: &'m [AgentMessage]) -> Self {
-        let mut pairing = Self::default();
-        let mut open = Open::<'m>::default();
+        let mut pairing = Self {
+            calls: Vec::with_capacity(messages.len()),
+            first_calls: Vec::with_capacity(messages.len()),
+            answers: Vec::with_capacity(messages.len()),
+        };
+        // More calls than half of the messages are seldom.
+        let mut open = Open::<'m>::with_capacity_and_hasher(messages.len() / 2, <_>::default());
         let mut speaker = None;
         for (at, message) in messages.iter().enumerate() {
             pairing.first_calls.push(pairing.calls.len());

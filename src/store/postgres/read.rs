@@ -95,6 +95,12 @@ impl StoreRead for Door<'_> {
             .ok_or_else(|| missing("loop", key.0))
     }
 
+    fn last_receipt(&self, session: SessionKey) -> StoreResult<i64> {
+        let sql = "SELECT coalesce(max(key), 0) AS last FROM maintenance WHERE session = $1";
+        let last = self.first(session.0, sql, &[&session.0], |row| row.get("last"))?;
+        Ok(last.unwrap_or(0))
+    }
+
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
         let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 ORDER BY l.key");
         self.all(session.0, &sql, &[&session.0], loop_row)

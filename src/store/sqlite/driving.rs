@@ -3,6 +3,7 @@
 use rusqlite::params;
 
 use super::fields::Fields;
+use super::from_row::{LEASE_OF_LOOP, lease_row};
 use super::from_sqlite;
 use super::read::{Reader, packed};
 use crate::store::error::{StoreError, StoreResult};
@@ -10,18 +11,6 @@ use crate::store::*;
 
 const CALL: &str = "SELECT c.loop, c.call_id, c.nth, c.tool_name, c.arguments, c.idempotency_key,
     c.turn_index, c.started_at, c.attempts, c.finished_at";
-
-fn lease_row(row: &Fields<'_, '_>) -> StoreResult<LeaseRow> {
-    Ok(LeaseRow {
-        in_loop: LoopKey(row.get("loop")?),
-        owner: row.get("owner")?,
-        token: row.get("token")?,
-        ttl: row.get("ttl")?,
-        renewed_at: row.get("renewed_at")?,
-        expires_at: row.get("expires_at")?,
-        released: row.get("released")?,
-    })
-}
 
 fn call_row(row: &Fields<'_, '_>) -> StoreResult<CallRow> {
     Ok(CallRow {
@@ -64,12 +53,7 @@ fn usage_row(row: &Fields<'_, '_>) -> StoreResult<UsageRow> {
 
 impl Reader<'_> {
     pub(super) fn read_lease(&self, in_loop: LoopKey) -> StoreResult<Option<LeaseRow>> {
-        self.first(
-            "SELECT loop, owner, token, ttl, renewed_at, expires_at, released
-             FROM leases WHERE loop = ?1",
-            [in_loop.0],
-            lease_row,
-        )
+        self.one(&LEASE_OF_LOOP, [in_loop.0], lease_row)
     }
 
     pub(super) fn read_loops_at_work(

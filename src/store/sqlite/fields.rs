@@ -83,6 +83,11 @@ impl<'r, 's> Fields<'r, 's> {
         T::column_result(value).map_err(|error| damaged(format!("{column}: {error}")))
     }
 
+    /// Passes over columns of a row that is read in order.
+    pub(super) fn skip(&self, columns: usize) {
+        self.next.set(self.next.get() + columns);
+    }
+
     /// Returns a value as it lies in the row.
     pub(super) fn get_ref(&self, column: &'static str) -> StoreResult<ValueRef<'_>> {
         self.place(column)

@@ -10,9 +10,10 @@ use crate::store::codec::role_from_number;
 use crate::store::error::StoreResult;
 use crate::store::*;
 
-pub(super) const SESSION: &str =
-    "SELECT key, session_id, agent_id, title, created_at, last_active_at,
-    current_loop, tick, source, meta FROM sessions";
+const SESSION_COLUMNS: &str = "s.key, s.session_id, s.agent_id, s.title, s.created_at,
+    s.last_active_at, s.current_loop, s.tick, s.source, s.meta";
+
+pub(super) static SESSION: Sql = Sql::new(|| format!("SELECT {SESSION_COLUMNS} FROM sessions s"));
 
 // Columns stand in the order in which `loop_row` and its like read them.
 pub(super) const LOOP_COLUMNS: &str =
@@ -21,9 +22,20 @@ pub(super) const LOOP_COLUMNS: &str =
     l.turns, l.complete, l.messages, l.tokens, l.bytes, l.system_tokens, l.generation,
     l.last_turn_index, l.chain";
 
-pub(super) const TURN: &str =
-    "SELECT id, first_seq, messages, prompts, tokens, bytes, turn_index, answered,
-    answers, tick, started_at, ended_at FROM turns";
+const TURN_COLUMNS: &str = "t.id, t.first_seq, t.messages, t.prompts, t.tokens, t.bytes,
+    t.turn_index, t.answered, t.answers, t.tick, t.started_at, t.ended_at";
+
+pub(super) static TURN: Sql = Sql::new(|| format!("SELECT {TURN_COLUMNS} FROM turns t"));
+
+pub(super) const LEASE_COLUMNS: [&str; 7] = [
+    "e.loop",
+    "e.owner",
+    "e.token",
+    "e.ttl",
+    "e.renewed_at",
+    "e.expires_at",
+    "e.released",
+];
 
 pub(super) const RUN_COLUMNS: &str = "outcome, key, session, run_id, loop, turns, tick, trigger,
     strategy, round, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
@@ -41,14 +53,29 @@ pub(super) const MANIFEST_COLUMNS: &str = "key, manifest_id, session, loop, tick
 /// A statement that is put together once.
 type Sql = LazyLock<String>;
 
-pub(super) static SESSION_BY_ID: Sql = Sql::new(|| format!("{SESSION} WHERE session_id = ?1"));
-pub(super) static SESSION_BY_KEY: Sql = Sql::new(|| format!("{SESSION} WHERE key = ?1"));
+pub(super) static SESSION_BY_ID: Sql = Sql::new(|| format!("{} WHERE session_id = ?1", *SESSION));
+pub(super) static SESSION_BY_KEY: Sql = Sql::new(|| format!("{} WHERE key = ?1", *SESSION));
 pub(super) static LOOP_BY_KEY: Sql =
     Sql::new(|| format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.key = ?1"));
 pub(super) static LOOP_BY_ID: Sql = Sql::new(|| {
     format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = ?1 AND l.loop_id = ?2")
 });
-pub(super) static TURN_BY_ID: Sql = Sql::new(|| format!("{TURN} WHERE id = ?1"));
+pub(super) static TURN_BY_ID: Sql = Sql::new(|| format!("{} WHERE id = ?1", *TURN));
+pub(super) static LEASE_OF_LOOP: Sql = Sql::new(|| {
+    let lease = LEASE_COLUMNS.join(", ");
+    format!("SELECT {lease} FROM leases e WHERE e.loop = ?1")
+});
+pub(super) static GROWING: Sql = Sql::new(|| {
+    let lease = LEASE_COLUMNS.join(", ");
+    format!(
+        "SELECT {LOOP_COLUMNS}, {SESSION_COLUMNS}, e.loop IS NOT NULL AS has_lease, {lease},
+             t.id IS NOT NULL AS has_turn, {TURN_COLUMNS}
+         FROM loops l CROSS JOIN sessions s ON s.key = l.session
+             LEFT JOIN leases e ON e.loop = l.key
+             LEFT JOIN turns t ON t.id = (l.key << 32) + l.turns - 1 AND l.turns > 0
+         WHERE l.key = ?1"
+    )
+});
 
 // The rows come as the recursion makes them, so a visit that breaks stops the walk. Keys that fall
 // from child to parent cannot go round in a circle.
@@ -64,18 +91,19 @@ pub(super) static WALK: Sql = Sql::new(|| {
 });
 
 // The newest generation is looked up, not taken from the loop: a noted number is no promise.
-pub(super) static STANDINGS: Sql = Sql::new(|| {
+pub(super) static STANDING: Sql = Sql::new(|| {
     let columns = &*GENERATION_COLUMNS;
     format!(
-        "{CHAIN} SELECT {LOOP_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
+        "SELECT {LOOP_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
                  coalesce(r.outcome, '') = 'committed'
                  AND NOT EXISTS (SELECT 1 FROM flips f WHERE f.run = b.run)
              END AS is_settled, {columns}
-         FROM chain c CROSS JOIN loops l ON l.key = c.loop
+         FROM loops l
              LEFT JOIN blocks b ON b.key = (
                  SELECT n.key FROM blocks n WHERE n.loop = l.key ORDER BY n.generation DESC LIMIT 1
              )
-             LEFT JOIN runs r ON r.key = b.run"
+             LEFT JOIN runs r ON r.key = b.run
+         WHERE l.key = ?1"
     )
 });
 
@@ -91,8 +119,10 @@ static GENERATION_COLUMNS: Sql = Sql::new(|| {
     format!("{BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick")
 });
 
-pub(super) const SAID: &str =
-    "SELECT id, turn, role, tokens, bytes, body_block, salt, digest, head, body
+pub(super) const SAID: &str = "SELECT id, turn, role, tokens, bytes, body_block, head, body
+    FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+pub(super) const SAID_WITH_PROOF: &str =
+    "SELECT id, turn, role, tokens, bytes, body_block, head, body, salt, digest
     FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
 
 /// A part of a manifest as it is stored: loop, section, block, first and last sequence, messages.
@@ -182,6 +212,36 @@ pub(super) fn turn_row(row: &Fields<'_, '_>) -> StoreResult<TurnRow> {
     })
 }
 
+pub(super) fn lease_row(row: &Fields<'_, '_>) -> StoreResult<LeaseRow> {
+    Ok(LeaseRow {
+        in_loop: LoopKey(row.get("loop")?),
+        owner: row.get("owner")?,
+        token: row.get("token")?,
+        ttl: row.get("ttl")?,
+        renewed_at: row.get("renewed_at")?,
+        expires_at: row.get("expires_at")?,
+        released: row.get("released")?,
+    })
+}
+
+pub(super) fn growing(row: &Fields<'_, '_>) -> StoreResult<Growing> {
+    let (of_loop, session) = (loop_row(row)?, session_row(row)?);
+    let lease = match row.get("has_lease")? {
+        true => Some(lease_row(row)?),
+        false => {
+            row.skip(LEASE_COLUMNS.len());
+            None
+        }
+    };
+    let has_turn: bool = row.get("has_turn")?;
+    Ok(Growing {
+        row: of_loop,
+        session,
+        lease,
+        last: has_turn.then(|| turn_row(row)).transpose()?,
+    })
+}
+
 pub(super) fn stored_message(
     row: &Fields<'_, '_>,
     lines: Option<u32>,
@@ -213,16 +273,24 @@ pub(super) fn message_row(row: &Fields<'_, '_>) -> StoreResult<MessageRow> {
 }
 
 /// Reads what a message says, behind the columns of its place.
-pub(super) fn said<'a>(row: &'a Fields<'_, '_>) -> StoreResult<Said<'a>> {
-    Ok(Said {
+pub(super) fn said<'a>(row: &'a Fields<'_, '_>, with_proof: bool) -> StoreResult<Said<'a>> {
+    let said = Said {
         role: role_from_number(row.get("role")?)?,
         tokens: row.unsigned("tokens")?,
         bytes: row.unsigned("bytes")?,
         text_block: row.maybe_small("body_block")?,
-        salt: row.get("salt")?,
-        digest: row.get("digest")?,
         head: row.text("head")?,
         text: row.text("body")?,
+        proof: None,
+    };
+    let proof = with_proof.then(|| proof(row)).transpose()?;
+    Ok(Said { proof, ..said })
+}
+
+fn proof(row: &Fields<'_, '_>) -> StoreResult<Proof> {
+    Ok(Proof {
+        salt: row.get("salt")?,
+        digest: row.get("digest")?,
     })
 }
 

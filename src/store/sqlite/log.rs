@@ -4,10 +4,13 @@
 //! did. SQLite lets a committing writer do that; here a thread of its own does, which is begun when the
 //! log has first grown by so many pages.
 //!
-//! The log begins anew only where all of it is moved and nobody reads from it. Between writers
-//! and readers that never leave such a moment it would grow without end. So where it has become long, a
-//! writer moves what is left and waits a little for the readers, who then find all in the database and
-//! leave the log alone.
+//! The log begins anew only where all of it is moved and nobody reads from it. A writer that never
+//! stops leaves no such moment: when the thread has moved all but a few pages, the writer moves those. To
+//! write into the beginning of a file that is there costs half as much as to make it longer.
+//!
+//! Between writers and readers that never leave such a moment the log would grow without end all the same.
+//! So where it has become long, a writer moves what is left and waits a little for the readers, who then
+//! find all in the database and leave the log alone.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -25,6 +28,10 @@ pub(super) const LONG_BYTES: u32 = 32 << 20;
 const LONG: u32 = LONG_BYTES / super::schema::PAGE_BYTES;
 /// From how many pages on a writer leaves all moving to the mover: it would take seconds.
 const MANY: u32 = 4 * LONG;
+/// How many pages a writer moves itself.
+const FEW: u32 = 200;
+/// How often the mover goes after a writer that never stops, until there are no more.
+const PASSES: usize = 8;
 /// How long a writer waits for readers.
 const WAIT: Duration = Duration::from_millis(40);
 /// How long it lets them be after that was in vain: somebody reads for longer.
@@ -36,6 +43,8 @@ const BEHIND: Duration = Duration::from_millis(200);
 pub(super) struct Log {
     /// Pages in it after the last commit of this store.
     pages: Arc<AtomicU32>,
+    /// Pages that the mover moved since it was last woken.
+    moved: Arc<AtomicU32>,
     /// Pages that the mover could not move when it last tried, as somebody reads what was there before.
     left: Arc<AtomicU32>,
     /// Held by whoever moves pages: SQLite refuses a second one at once.
@@ -55,6 +64,7 @@ impl Log {
     pub(super) fn of(writer: &mut Connection) -> rusqlite::Result<Self> {
         let log = Self {
             pages: Arc::default(),
+            moved: Arc::default(),
             left: Arc::default(),
             moving: Arc::default(),
             state: Mutex::new(State {
@@ -94,12 +104,14 @@ impl Log {
             state.woken_at = 0;
         }
         if pages < state.woken_at + WORTH_MOVING {
+            self.catch_up(writer, pages, &mut state);
             return;
         }
         state.woken_at = pages;
         if state.mover.is_none() {
             state.mover = open().ok().and_then(|own| self.mover(own));
         }
+        self.moved.store(0, Ordering::Relaxed);
         if let Some(mover) = &state.mover {
             mover.wake();
         }
@@ -135,6 +147,20 @@ impl Log {
         }
     }
 
+    /// Moves the few pages that came while the mover moved all others.
+    fn catch_up(&self, writer: &Connection, pages: u32, state: &mut State) {
+        let moved = self.moved.load(Ordering::Relaxed);
+        if moved == 0 || pages - pages.min(moved) > FEW {
+            return;
+        }
+        if let Ok(_moving) = self.moving.try_lock() {
+            // What fails here fails again where the log has become long.
+            let _ = writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            self.moved.store(0, Ordering::Relaxed);
+            state.woken_at = pages;
+        }
+    }
+
     /// Does the same as [`Log::alone`], but not for longer than this.
     fn alone_within(&self, patience: Duration) -> Option<MutexGuard<'_, ()>> {
         let end = Instant::now() + patience;
@@ -155,9 +181,10 @@ impl Log {
 
     fn mover(&self, connection: Connection) -> Option<Mover> {
         let (wake, woken) = sync_channel(1);
-        let (moving, left) = (Arc::clone(&self.moving), Arc::clone(&self.left));
+        let moving = Arc::clone(&self.moving);
+        let shared = [&self.pages, &self.moved, &self.left].map(Arc::clone);
         let thread = std::thread::Builder::new().name("loopstore-log".into());
-        let thread = thread.spawn(move || move_pages(&connection, &woken, &moving, &left));
+        let thread = thread.spawn(move || move_pages(&connection, &woken, &moving, &shared));
         Some(Mover {
             wake: Some(wake),
             thread: Some(thread.ok()?),
@@ -166,17 +193,31 @@ impl Log {
 }
 
 /// Moves what readers and writers allow whenever it is woken, until the other end is gone.
-fn move_pages(connection: &Connection, woken: &Receiver<()>, moving: &Mutex<()>, left: &AtomicU32) {
+fn move_pages(
+    connection: &Connection,
+    woken: &Receiver<()>,
+    moving: &Mutex<()>,
+    [pages, moved, left]: &[Arc<AtomicU32>; 3],
+) {
     for () in woken {
-        let _alone = moving.lock().unwrap_or_else(PoisonError::into_inner);
-        // What fails here fails again where the writer moves pages, or at its next commit.
-        let moved = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-            let (is_busy, all, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        for _ in 0..PASSES {
+            let _alone = moving.lock().unwrap_or_else(PoisonError::into_inner);
+            // What fails here fails again where the writer moves pages, or at its next commit.
+            let pass = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+                let number = |at| {
+                    row.get(at)
+                        .map(|pages: i64| u32::try_from(pages).unwrap_or(0))
+                };
+                Ok((row.get(0)?, number(1)?, number(2)?))
+            });
             // Another process moves them: then it is not known how many are left.
-            Ok((!is_busy).then(|| u32::try_from(all - moved).unwrap_or(0)))
-        });
-        if let Ok(Some(now)) = moved {
-            left.store(now, Ordering::Relaxed);
+            let Ok((false, all, now)) = pass else { break };
+            left.store(all - all.min(now), Ordering::Relaxed);
+            moved.store(now, Ordering::Relaxed);
+            let new = pages.load(Ordering::Relaxed);
+            if now < all || new - new.min(now) <= FEW {
+                break;
+            }
         }
     }
 }

@@ -71,7 +71,7 @@ impl Reader<'_> {
     }
 
     /// Returns the first row of such a query.
-    fn one<T>(
+    pub(super) fn one<T>(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
@@ -120,7 +120,7 @@ impl StoreRead for Reader<'_> {
     }
 
     fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
-        let sql = format!("{SESSION} ORDER BY last_active_at DESC, key DESC");
+        let sql = format!("{} ORDER BY last_active_at DESC, key DESC", *SESSION);
         self.all(&sql, [], session_row)
     }
 
@@ -145,6 +145,17 @@ impl StoreRead for Reader<'_> {
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow> {
         self.one(&LOOP_BY_KEY, [key.0], loop_row)?
             .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", key.0)))
+    }
+
+    fn growing(&self, in_loop: LoopKey) -> StoreResult<Growing> {
+        self.one(&GROWING, [in_loop.0], growing)?
+            .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", in_loop.0)))
+    }
+
+    fn last_receipt(&self, _session: SessionKey) -> StoreResult<i64> {
+        // The newest of all is found without an index over sessions.
+        let sql = "SELECT coalesce(max(key), 0) AS last FROM maintenance";
+        Ok(self.one(sql, [], |row| row.get("last"))?.unwrap_or(0))
     }
 
     fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
@@ -192,7 +203,30 @@ impl StoreRead for Reader<'_> {
     }
 
     fn standings(&self, leaf: LoopKey, visit: &mut Visit<'_, Standing>) -> StoreResult<()> {
-        self.in_order(&STANDINGS, [leaf.0], &mut |row| visit(standing(row)?))
+        // Most chains are short, and what a recursion needs for itself costs more than a few steps.
+        let mut statement = self
+            .connection
+            .prepare_cached(&STANDING)
+            .map_err(from_sqlite)?;
+        let mut next = Some(leaf);
+        let mut session = None;
+        while let Some(key) = next.take() {
+            let mut rows = statement.query([key.0]).map_err(from_sqlite)?;
+            let Some(row) = rows.next().map_err(from_sqlite)? else {
+                break;
+            };
+            let standing = standing(&Fields::in_order(row))?;
+            drop(rows);
+            if *session.get_or_insert(standing.row.session) != standing.row.session {
+                break;
+            }
+            // Keys that fall from child to parent cannot go round in a circle.
+            let parent = standing.row.parent.filter(|parent| *parent < key);
+            if visit(standing)?.is_continue() {
+                next = parent;
+            }
+        }
+        Ok(())
     }
 
     fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
@@ -203,7 +237,7 @@ impl StoreRead for Reader<'_> {
         let Some((first, last)) = span(in_loop.0, &turns) else {
             return Ok(Vec::new());
         };
-        let sql = format!("{TURN} WHERE id BETWEEN ?1 AND ?2 ORDER BY id");
+        let sql = format!("{} WHERE id BETWEEN ?1 AND ?2 ORDER BY id", *TURN);
         self.all(&sql, [first, last], turn_row)
     }
 
@@ -246,15 +280,17 @@ impl StoreRead for Reader<'_> {
         &self,
         in_loop: LoopKey,
         seqs: Range<u32>,
+        proofs: bool,
         visit: &mut VisitSaid<'_>,
     ) -> StoreResult<()> {
         let Some(ids) = span(in_loop.0, &seqs) else {
             return Ok(());
         };
-        self.in_order(SAID, ids, &mut |row| {
+        let sql = if proofs { SAID_WITH_PROOF } else { SAID };
+        self.in_order(sql, ids, &mut |row| {
             let seq = number(row.get("id")?);
             let turn = row.maybe_small("turn")?;
-            let said = said(row)?;
+            let said = said(row, proofs)?;
             visit(&SaidRow { seq, turn, said })
         })
     }

@@ -1,8 +1,10 @@
 //! Writing rows. The rules stand above; here each function is one statement or a few.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::types::{ToSqlOutput, Value};
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::from_row::StoredPart;
 use super::from_sqlite;
@@ -148,7 +150,7 @@ impl StoreWrite for Reader<'_> {
         ];
         // What an append changes. Writing `meta` again would parse it again too, for an index.
         let only_went_on = self.run(
-            "UPDATE sessions SET last_active_at = ?5, current_loop = ?6, tick = ?7
+            "UPDATE OR FAIL sessions SET last_active_at = ?5, current_loop = ?6, tick = ?7
              WHERE key = ?1 AND agent_id IS ?2 AND title IS ?3 AND created_at IS ?4
                  AND source IS ?8 AND meta = ?9",
             values,
@@ -217,7 +219,7 @@ impl StoreWrite for Reader<'_> {
         // What an append changes. Writing the status again would take the loop out of an index and
         // put it back.
         let only_went_on = self.run(
-            "UPDATE loops SET next_seq = ?6, sealed_seq = ?7, turns = ?8, complete = ?9,
+            "UPDATE OR FAIL loops SET next_seq = ?6, sealed_seq = ?7, turns = ?8, complete = ?9,
                  messages = ?10, tokens = ?11, bytes = ?12, system_tokens = ?13,
                  last_turn_index = ?15, open_calls = ?16, chain = ?17
              WHERE key = ?1 AND kind = ?2 AND status = ?3 AND started_at IS ?4 AND ended_at IS ?5
@@ -255,7 +257,7 @@ impl StoreWrite for Reader<'_> {
         let id = packed(in_loop.0, row.seq);
         let body = &row.body;
         self.run(
-            "INSERT INTO messages (id, turn, role, tick, tokens, bytes, lines, created_at,
+            "INSERT OR FAIL INTO messages (id, turn, role, tick, tokens, bytes, lines, created_at,
                  body_block, origin, salt, digest, chain, head, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             params![
@@ -308,7 +310,7 @@ impl StoreWrite for Reader<'_> {
 
     fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()> {
         self.run(
-            "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
+            "INSERT OR FAIL INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
                  answered, answers, tick, started_at, ended_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
              ON CONFLICT (id) DO UPDATE SET messages = excluded.messages,
@@ -417,9 +419,7 @@ impl StoreWrite for Reader<'_> {
         for (ordinal, message) in (0u32..).zip(&block.messages) {
             self.insert_block_message(packed(key, ordinal), message)?;
         }
-        for (ordinal, covered) in (0u32..).zip(&block.coverage) {
-            self.insert_coverage(packed(key, ordinal), covered)?;
-        }
+        self.insert_coverage(key, &block.coverage)?;
         self.refer_to_blobs(-packed(key, 0), &block.blobs)?;
         Ok(BlockKey(key))
     }
@@ -563,7 +563,7 @@ impl Reader<'_> {
         };
         let body = message.body.as_ref();
         self.run(
-            "INSERT INTO block_messages (id, section, replaces, role, tokens, bytes, body_block,
+            "INSERT OR FAIL INTO block_messages (id, section, replaces, role, tokens, bytes, body_block,
                  salt, digest, head, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
@@ -583,20 +583,54 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn insert_coverage(&self, id: i64, row: &CoverageRow) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO coverage (id, loop, from_seq, to_seq, from_turn, to_turn, disposition)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![
-                id,
-                row.in_loop.0,
-                row.seqs.map(|(from, _)| from),
-                row.seqs.map(|(_, to)| to),
-                row.turns.map(|(from, _)| from),
-                row.turns.map(|(_, to)| to),
-                row.disposition.as_str(),
-            ],
-        )?;
+    /// Writes the coverage of a block. A statement that may fail at a guard or a foreign key copies the
+    /// pages that it is about to change, so several rows go into one.
+    fn insert_coverage(&self, block: i64, rows: &[CoverageRow]) -> StoreResult<()> {
+        let numbered: Vec<(i64, &CoverageRow)> =
+            (0u32..).map(|at| packed(block, at)).zip(rows).collect();
+        let (many, few) = numbered.as_chunks::<COVERAGE_AT_ONCE>();
+        for rows in many {
+            self.run(&INSERT_COVERAGE[1], params_from_iter(coverage_values(rows)))?;
+        }
+        for row in few {
+            self.run(
+                &INSERT_COVERAGE[0],
+                params_from_iter(coverage_values(&[*row])),
+            )?;
+        }
         Ok(())
     }
+}
+
+/// How many rows of coverage go into one statement.
+const COVERAGE_AT_ONCE: usize = 16;
+
+/// Inserts one row of coverage, and many.
+static INSERT_COVERAGE: LazyLock<[String; 2]> = LazyLock::new(|| {
+    [1, COVERAGE_AT_ONCE].map(|rows| {
+        let rows = vec!["(?, ?, ?, ?, ?, ?, ?)"; rows].join(", ");
+        format!(
+            "INSERT INTO coverage (id, loop, from_seq, to_seq, from_turn, to_turn, disposition)
+             VALUES {rows}"
+        )
+    })
+});
+
+fn coverage_values<'a>(
+    rows: &'a [(i64, &'a CoverageRow)],
+) -> impl Iterator<Item = ToSqlOutput<'a>> {
+    rows.iter().flat_map(|(id, row)| {
+        let number =
+            |number: Option<i64>| ToSqlOutput::Owned(number.map_or(Value::Null, Value::from));
+        let (seqs, turns) = (row.seqs, row.turns);
+        [
+            number(Some(*id)),
+            number(Some(row.in_loop.0)),
+            number(seqs.map(|(from, _)| from.into())),
+            number(seqs.map(|(_, to)| to.into())),
+            number(turns.map(|(from, _)| from.into())),
+            number(turns.map(|(_, to)| to.into())),
+            ToSqlOutput::from(row.disposition.as_str()),
+        ]
+    })
 }
