@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::errors::from_postgres;
 use super::keys::Locked;
 use super::link::{Link, Param};
+use super::pending::Pending;
 use super::row::Fields;
 use crate::store::Visit;
 use crate::store::error::{StoreError, StoreResult};
@@ -29,6 +30,8 @@ pub(super) struct Door<'a> {
     seen: RefCell<Vec<i64>>,
     /// Whether a statement failed: the server refuses all others until the end.
     failed: Cell<bool>,
+    /// Messages that go with the next statement.
+    pub(super) pending: RefCell<Pending>,
 }
 
 impl<'a> Door<'a> {
@@ -38,6 +41,7 @@ impl<'a> Door<'a> {
             locked: None,
             seen: RefCell::default(),
             failed: Cell::new(false),
+            pending: RefCell::default(),
         }
     }
 
@@ -48,9 +52,10 @@ impl<'a> Door<'a> {
         }
     }
 
-    /// Checks before a commit that no statement failed whose error the caller put aside: the server
-    /// would keep nothing and say so to nobody.
+    /// Sends what waits before a commit, and checks that no statement failed whose error the caller put
+    /// aside: the server would keep nothing and say so to nobody.
     pub(super) fn check(&self) -> StoreResult<()> {
+        self.flush()?;
         match self.failed.get() {
             true => Err(StoreError::Invalid(
                 "the transaction went on after a statement that failed".into(),
@@ -86,7 +91,7 @@ impl<'a> Door<'a> {
     }
 
     /// Makes other writers of a session wait until the end of this write.
-    fn lock(&self, session: i64) -> StoreResult<()> {
+    pub(super) fn lock(&self, session: i64) -> StoreResult<()> {
         self.see(session);
         let Some(locked) = &self.locked else {
             return Ok(());
@@ -117,12 +122,14 @@ impl<'a> Door<'a> {
 
     /// Asks for rows, whatever session they are of.
     pub(super) fn ask(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<Vec<Row>> {
+        self.flush()?;
         let rows = self.link.borrow_mut().query(sql, params);
         self.noted(rows)
     }
 
     /// Runs a statement, whatever session it is about; returns how many rows it touched.
     pub(super) fn tell(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
+        self.flush()?;
         let done = self.link.borrow_mut().execute(sql, params);
         self.noted(done)
     }

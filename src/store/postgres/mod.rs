@@ -17,6 +17,7 @@ mod keys;
 mod link;
 mod listing;
 mod options;
+mod pending;
 mod pool;
 mod query;
 mod read;
@@ -25,6 +26,7 @@ mod row;
 mod scan;
 mod schema;
 mod source;
+mod standing;
 mod url;
 mod write;
 

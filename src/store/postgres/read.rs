@@ -38,6 +38,20 @@ impl Door<'_> {
         self.all(session, &sql, &[&session, &leaf.0], loop_row)
     }
 
+    /// Returns a page of a chain from `leaf` on, and where the next one begins.
+    pub(super) fn page_of_chain(
+        &self,
+        leaf: LoopKey,
+    ) -> StoreResult<(Vec<LoopRow>, Option<LoopKey>)> {
+        let links = self.links(leaf)?;
+        let is_end = (links.len() as i64) < PAGE;
+        let next = match links.last() {
+            Some(last) if !is_end => last.parent.filter(|parent| *parent < last.key),
+            _ => None,
+        };
+        Ok((links, next))
+    }
+
     fn name_of(&self, id: &SessionId) -> StoreResult<Option<i64>> {
         let sql = "SELECT session FROM session_names WHERE session_id = $1";
         self.first_of_any(sql, &[&id.as_str()], |row| row.get("session"))
@@ -105,12 +119,8 @@ impl StoreRead for Door<'_> {
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()> {
         let mut next = Some(leaf);
         while let Some(leaf) = next {
-            let links = self.links(leaf)?;
-            let is_end = (links.len() as i64) < PAGE;
-            next = match links.last() {
-                Some(last) if !is_end => last.parent.filter(|parent| *parent < last.key),
-                _ => None,
-            };
+            let (links, after) = self.page_of_chain(leaf)?;
+            next = after;
             for row in links {
                 if let ControlFlow::Break(()) = visit(row)? {
                     return Ok(());
@@ -118,6 +128,10 @@ impl StoreRead for Door<'_> {
             }
         }
         Ok(())
+    }
+
+    fn standings(&self, leaf: LoopKey, visit: &mut Visit<'_, Standing>) -> StoreResult<()> {
+        self.walk_standings(leaf, visit)
     }
 
     fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
@@ -133,6 +147,9 @@ impl StoreRead for Door<'_> {
     }
 
     fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
+        if turns.is_empty() {
+            return Ok(Vec::new());
+        }
         let session = session_of(in_loop.0);
         let (from, to) = (i64::from(turns.start), i64::from(turns.end));
         let sql = format!(
@@ -146,6 +163,9 @@ impl StoreRead for Door<'_> {
         in_loop: LoopKey,
         turns: Range<u32>,
     ) -> StoreResult<Vec<(u32, Vec<CallSite>)>> {
+        if turns.is_empty() {
+            return Ok(Vec::new());
+        }
         let session = session_of(in_loop.0);
         let (from, to) = (i64::from(turns.start), i64::from(turns.end));
         let sql = "SELECT turn, answers FROM turns
@@ -162,6 +182,9 @@ impl StoreRead for Door<'_> {
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageRow>,
     ) -> StoreResult<()> {
+        if seqs.is_empty() {
+            return Ok(());
+        }
         let session = session_of(in_loop.0);
         let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
         let sql = format!(
@@ -186,6 +209,9 @@ impl StoreRead for Door<'_> {
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageSize>,
     ) -> StoreResult<()> {
+        if seqs.is_empty() {
+            return Ok(());
+        }
         let session = session_of(in_loop.0);
         let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
         let sql = format!(
@@ -277,6 +303,10 @@ impl StoreRead for Door<'_> {
             },
             visit,
         )
+    }
+
+    fn marks(&self, session: SessionKey, visit: &mut VisitMark<'_>) -> StoreResult<()> {
+        self.read_marks(session, visit)
     }
 
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
