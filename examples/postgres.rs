@@ -53,7 +53,7 @@ pub fn on(address: &str) -> Result<(), Box<dyn Error>> {
         ..CompactRequest::default()
     };
     let report = compact_session_loops(&store, &session, &request)?;
-    println!("{} → {} tokens", report.tokens_before, report.tokens_after);
+    println!("{} → {} tokens", report.before.tokens, report.after.tokens);
     let context = build_context_from_session(&store, &session, &BuildOptions::default())?;
     assert!(context.messages.len() < 32);
     println!("{} messages in {}", context.messages.len(), store.place());

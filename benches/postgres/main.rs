@@ -76,9 +76,10 @@ fn at_once<W: Send>(
 ) -> Outcome<()> {
     let begun = Instant::now();
     let all = thread::scope(|scope| {
-        let work = &work;
-        let one = |worker| {
-            scope.spawn(move || {
+        let mut threads = Vec::new();
+        for worker in workers.iter_mut() {
+            let work = &work;
+            threads.push(scope.spawn(move || {
                 let mut took = Vec::new();
                 for _ in 0..times {
                     let begun = Instant::now();
@@ -86,9 +87,8 @@ fn at_once<W: Send>(
                     took.push(begun.elapsed());
                 }
                 Ok::<_, String>(took)
-            })
-        };
-        let threads: Vec<_> = workers.iter_mut().map(one).collect();
+            }));
+        }
         let all = threads.into_iter().map(|thread| thread.join());
         all.collect::<Vec<_>>()
     });

@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use ::postgres::Row;
 use sha2::{Digest as _, Sha256};
 
+use super::ahead::Ahead;
 use super::errors::from_postgres;
 use super::keys::Locked;
 use super::link::{Link, Param};
@@ -32,6 +33,8 @@ pub(super) struct Door<'a> {
     failed: Cell<bool>,
     /// Messages that go with the next statement.
     pub(super) pending: RefCell<Pending>,
+    /// What a write has on hand.
+    pub(super) ahead: RefCell<Ahead>,
 }
 
 impl<'a> Door<'a> {
@@ -42,6 +45,7 @@ impl<'a> Door<'a> {
             seen: RefCell::default(),
             failed: Cell::new(false),
             pending: RefCell::default(),
+            ahead: RefCell::default(),
         }
     }
 
@@ -99,8 +103,7 @@ impl<'a> Door<'a> {
         if !locked.borrow_mut().insert(session) {
             return Ok(());
         }
-        let sql = "SELECT 1 FROM sessions WHERE session = $1 FOR NO KEY UPDATE";
-        self.ask(sql, &[&session]).map(drop)
+        self.lock_row(session)
     }
 
     /// Makes other writers who look for the same thing wait, where there is no row to lock.
@@ -130,6 +133,7 @@ impl<'a> Door<'a> {
     /// Runs a statement, whatever session it is about; returns how many rows it touched.
     pub(super) fn tell(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
         self.flush()?;
+        self.ahead.take();
         let done = self.link.borrow_mut().execute(sql, params);
         self.noted(done)
     }
@@ -143,6 +147,7 @@ impl<'a> Door<'a> {
     /// Runs a statement about a session that returns a key.
     pub(super) fn key(&self, session: i64, sql: &str, params: &[Param<'_>]) -> StoreResult<i64> {
         let key = self.first(session, sql, params, |row| row.get("key"))?;
+        self.ahead.take();
         key.ok_or_else(|| StoreError::Damaged("a row was stored without a key".into()))
     }
 

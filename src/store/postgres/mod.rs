@@ -8,6 +8,7 @@
 //! again here: the write may be there. Nor is a write that others interrupted, as its closure has run
 //! once and may have told somebody what it read.
 
+mod ahead;
 mod ddl;
 mod door;
 mod driving;

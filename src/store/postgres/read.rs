@@ -69,6 +69,10 @@ impl StoreRead for Door<'_> {
         let Some(key) = found else {
             return Ok(None);
         };
+        self.lock(key)?;
+        if let Some(row) = self.session_ahead(SessionKey(key)) {
+            return Ok(Some(row));
+        }
         let sql = format!("{SESSION} WHERE s.session = $1");
         self.first(key, &sql, &[&key], session_row)
     }
@@ -81,6 +85,10 @@ impl StoreRead for Door<'_> {
     }
 
     fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
+        self.lock(key.0)?;
+        if let Some(row) = self.session_ahead(key) {
+            return Ok(row);
+        }
         let sql = format!("{SESSION} WHERE s.session = $1");
         self.first(key.0, &sql, &[&key.0], session_row)?
             .ok_or_else(|| missing("session", key.0))
@@ -93,6 +101,9 @@ impl StoreRead for Door<'_> {
     }
 
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow> {
+        if let Some(row) = self.loop_ahead(key) {
+            return Ok(row);
+        }
         let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 AND l.key = $2");
         let session = session_of(key.0);
         self.first(session, &sql, &[&session, &key.0], loop_row)?
