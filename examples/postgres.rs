@@ -10,25 +10,35 @@ use loopstore::*;
 /// The events of a turn: a question with a long answer.
 fn turn(in_loop: &LoopId, number: u32) -> Vec<AgentEvent> {
     let answer = AssistantMessage {
-        content: vec![Content::text(format!("Part {number} is mended. ").repeat(40))],
+        content: vec![Content::text(
+            format!("Part {number} is mended. ").repeat(40),
+        )],
         ..AssistantMessage::default()
     };
     let messages: [AgentMessage; 2] = [
         Message::user(format!("Please mend part {number}")).into(),
         Message::Assistant(answer).into(),
     ];
-    let mut events = vec![AgentEvent::TurnStart(TurnStart::new(in_loop.clone(), number))];
+    let mut events = vec![AgentEvent::TurnStart(TurnStart::new(
+        in_loop.clone(),
+        number,
+    ))];
     for message in messages {
         let (id, said) = (in_loop.clone(), message.clone());
         events.push(AgentEvent::MessageStart(MessageStart::new(id, said)));
-        events.push(AgentEvent::MessageEnd(MessageEnd::new(in_loop.clone(), message)));
+        events.push(AgentEvent::MessageEnd(MessageEnd::new(
+            in_loop.clone(),
+            message,
+        )));
     }
     events.push(AgentEvent::TurnEnd(TurnEnd::new(in_loop.clone())));
     events
 }
 
 pub fn main() -> Result<(), Box<dyn Error>> {
-    let given = std::env::args().nth(1).filter(|text| text.starts_with("postgres"));
+    let given = std::env::args()
+        .nth(1)
+        .filter(|text| text.starts_with("postgres"));
     let address = given.or_else(|| std::env::var("LOOPSTORE_DB").ok());
     on(&address.ok_or("give the address of a database, or set LOOPSTORE_DB")?)
 }

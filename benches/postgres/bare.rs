@@ -90,7 +90,11 @@ impl Turn {
 }
 
 /// Reads the turns from `first` on that the store has written to a loop.
-pub fn turns_of(client: &mut Client, [session, in_loop]: [i64; 2], first: i64) -> Outcome<Vec<Turn>> {
+pub fn turns_of(
+    client: &mut Client,
+    [session, in_loop]: [i64; 2],
+    first: i64,
+) -> Outcome<Vec<Turn>> {
     let mut turns = Vec::new();
     let rows = client.query(
         "SELECT * FROM turns WHERE session = $1 AND loop = $2 AND turn >= $3 ORDER BY turn",
@@ -271,7 +275,10 @@ impl Reader {
 
 fn parsed(row: &Row) -> Outcome<Plain> {
     let mut message: Plain = serde_json::from_str(row.get(0))?;
-    if let (Some(text), Some(at)) = (row.get::<_, Option<String>>(1), row.get::<_, Option<i64>>(2)) {
+    if let (Some(text), Some(at)) = (
+        row.get::<_, Option<String>>(1),
+        row.get::<_, Option<i64>>(2),
+    ) {
         message.put_text(at as usize, text);
     }
     Ok(message)

@@ -168,7 +168,8 @@ fn append_at(server: &Server, connections: usize, met: &mut bool) -> Outcome<()>
     let names: Vec<String> = (0..connections).map(|at| format!("session-{at}")).collect();
     let databases = [server.prepared(), server.prepared()];
     let [ours_at, bare_at] = databases.each_ref().map(|name| server.address(name));
-    let store = PostgresStore::open_with(&ours_at, PostgresOptions::new().connections(connections))?;
+    let store =
+        PostgresStore::open_with(&ours_at, PostgresOptions::new().connections(connections))?;
     let other = PostgresStore::open(&bare_at)?;
     let [mut ours_rows, mut bare_rows] = databases.each_ref().map(|name| server.client(name));
     let (mut workers, mut followers, mut keys) = (Vec::new(), Vec::new(), Vec::new());
@@ -214,7 +215,8 @@ fn append_at(server: &Server, connections: usize, met: &mut bool) -> Outcome<()>
 
 fn appends(server: &Server, met: &mut bool) -> Outcome<()> {
     let all = CONNECTIONS.iter();
-    all.copied().try_for_each(|connections| append_at(server, connections, met))
+    all.copied()
+        .try_for_each(|connections| append_at(server, connections, met))
 }
 
 /// A session whose context is the last 40 turns and the summaries of three loops.
@@ -222,7 +224,11 @@ fn compacted(store: PostgresStore) -> Outcome<Recorded<PostgresStore>> {
     let mut ours = Recorded::within(store, "session")?;
     let mut turns = Turns::new(2);
     let kept = 40;
-    ours.fill((0..3 * IN_A_LOOP + kept).map(|_| turns.next_turn()).collect())?;
+    ours.fill(
+        (0..3 * IN_A_LOOP + kept)
+            .map(|_| turns.next_turn())
+            .collect(),
+    )?;
     let config = CompactionConfig {
         keep_recent: KeepRecent::Turns(kept),
         recent_window: RecentWindow::CurrentLoop,
@@ -247,7 +253,9 @@ fn builds(server: &Server, met: &mut bool) -> Outcome<()> {
             readers.push(Reader::new(&address).map_err(|error| error.to_string())?);
         }
         let read = readers.first_mut().map(|reader| reader.build("session"));
-        let read = read.ok_or("no reader")?.map_err(|error| error.to_string())?;
+        let read = read
+            .ok_or("no reader")?
+            .map_err(|error| error.to_string())?;
         if context.messages.len() != read.len() {
             return Err("the ceiling reads other messages".into());
         }
@@ -256,7 +264,9 @@ fn builds(server: &Server, met: &mut bool) -> Outcome<()> {
         let (mut done, mut bare) = (Done::default(), Done::default());
         for round in 0..=ROUNDS {
             at_once(&mut builders, times.max(1), &mut done, |ours| {
-                ours.build().map(drop).map_err(|error| error.to_string().into())
+                ours.build()
+                    .map(drop)
+                    .map_err(|error| error.to_string().into())
             })?;
             at_once(&mut readers, times.max(1), &mut bare, |reader| {
                 reader.build("session").map(drop)
@@ -281,21 +291,28 @@ fn crowd(server: &Server, database: &str, sessions: usize) -> Outcome<()> {
     client.batch_execute("SET session_replication_role = replica")?;
     let born = "(t.session - n)";
     for (table, more) in [
-        ("sessions", "'session_id', 'other-' || n, 'current_loop', NULL"),
+        (
+            "sessions",
+            "'session_id', 'other-' || n, 'current_loop', NULL",
+        ),
         ("session_names", "'session_id', 'other-' || n"),
         ("loops", "'key', KEY"),
         ("turns", "'loop', LOOP"),
         ("messages", "'loop', LOOP"),
     ] {
         let moved = |column: &str| format!("({born} << 23) + (t.{column} & ((1 << 23) - 1))");
-        let more = more.replace("KEY", &moved("key")).replace("LOOP", &moved("loop"));
+        let more = more
+            .replace("KEY", &moved("key"))
+            .replace("LOOP", &moved("loop"));
         client.batch_execute(&format!(
             "INSERT INTO {table} SELECT r.* FROM {table} t, generate_series(1, {sessions} - 1) n,
                  LATERAL jsonb_populate_record(t, jsonb_build_object('session', {born}, {more})) r;
              ANALYZE {table}"
         ))?;
     }
-    let there: i64 = client.query_one("SELECT count(*) FROM sessions", &[])?.get(0);
+    let there: i64 = client
+        .query_one("SELECT count(*) FROM sessions", &[])?
+        .get(0);
     match there == sessions as i64 {
         true => Ok(()),
         false => Err(format!("there are {there} sessions").into()),
@@ -320,53 +337,60 @@ fn growths(server: &Server, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
-/// What a turn takes: on disk, in the server's log, as lines of JSON, and in a file of SQLite.
+/// What a turn takes: as lines of JSON, in a file of SQLite, on a server's disk and in its log. Texts that
+/// are made up compress better than those of people, so both are told.
 fn sizes(server: &Server, _met: &mut bool) -> Outcome<()> {
     let loops = if is_quick() { 4 } else { 40 };
     let mut turns = Turns::new(6);
     let all: Vec<_> = (0..loops * IN_A_LOOP).map(|_| turns.next_turn()).collect();
-    let count = all.len() as f64;
-    let mut lines = 0;
+    let (mut lines, mut messages) = (0, 0);
     for message in all.iter().flatten() {
         lines += serde_json::to_string(message)?.len() + 1;
+        messages += 1;
     }
-    let database = server.prepared();
-    let mut client = server.client(&database);
-    let size = |client: &mut Client| -> Outcome<i64> {
-        Ok(client.query_one("SELECT pg_database_size(current_database())", &[])?.get(0))
-    };
-    let logged = |client: &mut Client| -> Outcome<i64> {
-        let sql = "SELECT (pg_current_wal_lsn() - '0/0')::BIGINT";
-        Ok(client.query_one(sql, &[])?.get(0))
-    };
-    client.batch_execute("CHECKPOINT")?;
-    let (size_before, logged_before) = (size(&mut client)?, logged(&mut client)?);
-    let store = PostgresStore::open(&server.address(&database))?;
-    one_by_one(Recorded::within(store, "session")?, all.clone())?;
-    let log = logged(&mut client)? - logged_before;
-    client.batch_execute("VACUUM ANALYZE")?;
-    let grown = size(&mut client)? - size_before;
+    let each = |bytes: i64| bytes as f64 / all.len() as f64;
+    println!("{} turns, {messages} messages", all.len());
+    println!("a turn: {:.0} bytes of JSON lines", each(lines as i64));
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("size.db");
-    one_by_one(Recorded::create(&file, Durability::Normal)?, all)?;
+    one_by_one(Recorded::create(&file, Durability::Normal)?, all.clone())?;
     let stored = std::fs::metadata(&file)?.len();
-    let each = |bytes: f64| bytes / count;
-    println!(
-        "a turn: {:.0} bytes of JSON lines, {:.0} in SQLite, {:.0} in PostgreSQL, {:.0} in its log",
-        each(lines as f64),
-        each(stored as f64),
-        each(grown as f64),
-        each(log as f64)
-    );
-    let sql = "SELECT relname, pg_table_size(oid), pg_indexes_size(oid) FROM pg_class
-         WHERE relkind = 'r' AND relname IN ('messages', 'turns', 'loops', 'sessions')
-         ORDER BY relname";
-    for row in client.query(sql, &[])? {
-        let (name, table, indexes): (&str, i64, i64) = (row.get(0), row.get(1), row.get(2));
-        let (table, indexes) = (each(table as f64), each(indexes as f64));
-        println!("a turn in {name}: {table:.0} bytes, {indexes:.0} of indexes");
+    println!("a turn: {:.0} bytes in SQLite", each(stored as i64));
+    for storage in ["EXTENDED", "EXTERNAL"] {
+        let grown = grown(server, storage, all.clone())?;
+        let [disk, log, table, indexes] = grown.map(each);
+        println!(
+            "a turn: {disk:.0} bytes in PostgreSQL with texts {storage}, {log:.0} in its log; messages \
+             {table:.0}, their index {indexes:.0}"
+        );
     }
     Ok(())
+}
+
+/// Returns how much the database, the log and the table of messages grow by turns, and its indexes.
+fn grown(server: &Server, storage: &str, turns: Vec<Vec<AgentMessage>>) -> Outcome<[i64; 4]> {
+    let database = server.prepared();
+    let mut client = server.client(&database);
+    client.batch_execute(&format!(
+        "ALTER TABLE messages ALTER head SET STORAGE {storage}, ALTER body SET STORAGE {storage};
+         CHECKPOINT"
+    ))?;
+    let sql = "SELECT pg_database_size(current_database()),
+             (pg_current_wal_lsn() - '0/0')::BIGINT,
+             pg_table_size('messages'), pg_indexes_size('messages')";
+    let mut figures = || -> Outcome<[i64; 4]> {
+        let row = client.query_one(sql, &[])?;
+        Ok([0, 1, 2, 3].map(|at| row.get(at)))
+    };
+    let before = figures()?;
+    let store = PostgresStore::open(&server.address(&database))?;
+    one_by_one(Recorded::within(store, "session")?, turns)?;
+    let log = figures()?[1];
+    server.client(&database).batch_execute("VACUUM ANALYZE")?;
+    let mut after = figures()?;
+    // What the vacuum writes into the log is no turn's.
+    after[1] = log;
+    Ok([0, 1, 2, 3].map(|at| after[at] - before[at]))
 }
 
 /// Appends turn by turn, as an agent does.

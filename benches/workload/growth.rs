@@ -76,7 +76,6 @@ impl Aged {
         }
         Ok(aged)
     }
-
 }
 
 impl<S: SessionStore> Aged<S> {

@@ -263,7 +263,11 @@ fn a_loop_that_never_had_a_driver_is_not_taken_for_one_whose_driver_died() {
     let recovered = recorder::recover(&from, &recorder::RecoverRequest::default()).unwrap();
     assert_eq!(recovered.aborted, []);
     let key = history.row(0).key;
-    assert!(store::read(&from, |read| read.lease(key)).unwrap().is_none());
+    assert!(
+        store::read(&from, |read| read.lease(key))
+            .unwrap()
+            .is_none()
+    );
     let mut held = None;
     store::write(&from, |write| {
         held = Some(lease::take(write, key, "me", 60_000, lease_now())?);
@@ -389,8 +393,7 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
         let (source, target) = (open(&from), open(&to));
         filled(&*source);
         let secret = format!("ghp_{}", "zq7xw8e9r1t2y3u4i5o6p7a8s9d1f2g3h4j5");
-        History::new(&*source, "redacted")
-            .append(0, vec![super::histories::user(&secret, 0)]);
+        History::new(&*source, "redacted").append(0, vec![super::histories::user(&secret, 0)]);
         let erase = |store: &dyn Database, id: &str| {
             let request = retention::EraseRequest {
                 session: SessionId::new(id).unwrap(),
@@ -406,8 +409,14 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
         assert_eq!((report.copied, report.receipts), (3, 2));
         assert_eq!(moved(&*source, &*target).receipts, 0);
         let told = receipts(&*target);
-        assert!(told.iter().any(|(kind, said)| kind == "erase" && said.contains("session-40")));
-        assert!(told.iter().any(|(kind, said)| kind == "redact" && said.contains("github")));
+        assert!(
+            told.iter()
+                .any(|(kind, said)| kind == "erase" && said.contains("session-40"))
+        );
+        assert!(
+            told.iter()
+                .any(|(kind, said)| kind == "redact" && said.contains("github"))
+        );
         assert_whole(&*target);
         // A session of the same name is a new one, for the receipt too.
         History::new(&*target, "session-40");
@@ -428,7 +437,11 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
 
 fn run(place: &str, args: &[&str]) {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("loopstore"));
-    let output = command.args(args).env("LOOPSTORE_DB", place).output().unwrap();
+    let output = command
+        .args(args)
+        .env("LOOPSTORE_DB", place)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -466,7 +479,7 @@ fn a_session_larger_than_the_memory_is_copied() {
         history.append(0, said.collect());
     }
     // The server's session is made by the first of the two copies.
-    for (from, to) in [&to_server, &(to_server.1.clone(), to_file.1.clone())] {
+    for (from, to) in [&to_server, &(to_server.1.clone(), to_file.1)] {
         // Data and stacks, in KiB: half of the session.
         let mut limited = Command::new("sh");
         limited

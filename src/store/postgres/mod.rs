@@ -24,6 +24,7 @@ mod query;
 mod read;
 mod removal;
 mod row;
+mod said;
 mod scan;
 mod schema;
 mod source;

@@ -214,6 +214,15 @@ impl StoreRead for Door<'_> {
         )
     }
 
+    fn said(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut VisitSaid<'_>,
+    ) -> StoreResult<()> {
+        self.read_said(in_loop, seqs, visit)
+    }
+
     fn sizes(
         &self,
         in_loop: LoopKey,

@@ -56,7 +56,9 @@ impl Door<'_> {
             let mut blocks = self.newest_blocks(&links)?;
             next = after;
             for row in links {
-                let at = blocks.iter().position(|(found, _)| found.block.in_loop == row.key);
+                let at = blocks
+                    .iter()
+                    .position(|(found, _)| found.block.in_loop == row.key);
                 let found = at.map(|at| blocks.swap_remove(at));
                 let is_disputed = found.as_ref().is_some_and(|(_, is_flipped)| *is_flipped);
                 let newest = found.filter(|_| !is_disputed).map(|(newest, _)| newest);
