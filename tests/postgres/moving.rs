@@ -305,24 +305,33 @@ fn a_copy_that_is_killed_leaves_no_file_and_is_finished_by_the_next() {
     for (from, to) in pairs(server, folder.path()) {
         let temporary = tempfile::tempdir().unwrap();
         filled(&*open(&from));
-        let mut ended = 0;
-        for _ in 0..kills {
+        // Each time there is something new to bring. Who comes to its end was given too much time.
+        let (mut killed, mut most) = (0, 250);
+        for attempt in 0.. {
+            let source = open(&from);
+            let mut more = History::new(&*source, &format!("more-{attempt}"));
+            (0..6).for_each(|_| more.step(&mut random));
             let mut child = command(&from, &to, temporary.path())
                 .args(["--final", "--wait", "30"])
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            std::thread::sleep(Duration::from_millis(random.below(250)));
-            ended += u64::from(child.try_wait().unwrap().is_some());
+            std::thread::sleep(Duration::from_millis(random.below(most)));
+            match child.try_wait().unwrap() {
+                Some(_) => most = (most * 2 / 3).max(20),
+                None => killed += 1,
+            }
             child.kill().unwrap();
             child.wait().unwrap();
             for left in std::fs::read_dir(temporary.path()).unwrap() {
                 // Killed before it could take away the name: nothing had been written.
                 assert_eq!(left.unwrap().metadata().unwrap().len(), 0);
             }
+            if killed == kills {
+                break;
+            }
         }
-        assert!(ended < kills, "no copy was killed");
         let output = command(&from, &to, temporary.path()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         assert_same(&*open(&from), &*open(&to));
