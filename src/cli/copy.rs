@@ -25,7 +25,8 @@ pub struct Args {
     to: PathBuf,
 
     /// In the end bring each session once more while nobody drives it: wait for its agents, take the
-    /// leases of its loops, bring what came since, compare, and let go. Writes leases to this database.
+    /// leases of its loops, bring what came since, compare, and let go. Writes leases to this database;
+    /// killed, it leaves the last one for up to 30 seconds.
     #[arg(long = "final")]
     is_final: bool,
 

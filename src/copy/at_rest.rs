@@ -14,8 +14,9 @@ use crate::store::{
     self, LoopKey, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite,
 };
 
-/// How long a lease lasts, in milliseconds, should the copy be killed.
-const TERM: i64 = 5 * 60 * 1_000;
+/// How long a lease lasts, in milliseconds: so long a driver waits for a copy that was killed. That of a
+/// session which takes longer may end meanwhile; a driver that then comes is noticed in the end.
+const TERM: i64 = 30 * 1_000;
 /// How long to wait before a session is looked at again.
 const PAUSE: Duration = Duration::from_millis(100);
 

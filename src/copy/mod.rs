@@ -110,7 +110,7 @@ pub struct CopyReport {
     pub erased: Vec<SessionId>,
     /// Receipts that came over.
     pub receipts: u64,
-    /// Bytes of the lines of all sessions.
+    /// Bytes of the lines that were read in the source; of a last copy at rest once more.
     pub bytes: u64,
     /// How long it took.
     pub seconds: f64,
