@@ -21,8 +21,8 @@ pub struct Ratios {
 }
 
 /// A session and what comes next in it.
-pub struct Aged {
-    pub recorded: Recorded,
+pub struct Aged<S = SqliteStore> {
+    pub recorded: Recorded<S>,
     turns: Turns,
 }
 
@@ -51,12 +51,7 @@ impl Aged {
             other.fill(of_messages(&mut turns, messages / sessions))?;
             store = other.store;
         }
-        let mut aged = Self::young(Recorded::within(store, "session")?);
-        let some = (0..4 * IN_A_LOOP).map(|_| aged.turns.next_turn());
-        let some = some.collect();
-        aged.recorded.fill(some)?;
-        aged.recorded.compact(config(), CompactTrigger::Length)?;
-        Ok(aged)
+        Self::within(store)
     }
 
     /// A session of so many loops of two turns.
@@ -81,8 +76,20 @@ impl Aged {
         }
         Ok(aged)
     }
+}
 
-    fn young(recorded: Recorded) -> Self {
+impl<S: SessionStore> Aged<S> {
+    /// A small session in a store.
+    pub fn within(store: S) -> Outcome<Self> {
+        let mut aged = Self::young(Recorded::within(store, "session")?);
+        let some = (0..4 * IN_A_LOOP).map(|_| aged.turns.next_turn());
+        let some = some.collect();
+        aged.recorded.fill(some)?;
+        aged.recorded.compact(config(), CompactTrigger::Length)?;
+        Ok(aged)
+    }
+
+    fn young(recorded: Recorded<S>) -> Self {
         let turns = Turns::new(2);
         Self { recorded, turns }
     }
@@ -116,7 +123,11 @@ fn config() -> CompactionConfig {
 }
 
 /// Lets both do the same, so many times.
-pub fn compare(young: &mut Aged, old: &mut Aged, rounds: usize) -> Outcome<Ratios> {
+pub fn compare<S: SessionStore>(
+    young: &mut Aged<S>,
+    old: &mut Aged<S>,
+    rounds: usize,
+) -> Outcome<Ratios> {
     let mut appends = [Vec::new(), Vec::new()];
     let mut compactions = [Vec::new(), Vec::new()];
     let mut builds = [Vec::new(), Vec::new()];
@@ -144,7 +155,7 @@ pub fn builds(young: &Aged, old: &Aged, rounds: usize) -> Outcome<f64> {
     Ok(middle(&mut times[1]) / middle(&mut times[0]))
 }
 
-fn compare_builds(of: [&Aged; 2], times: &mut [Vec<f64>; 2]) -> Outcome<()> {
+fn compare_builds<S: SessionStore>(of: [&Aged<S>; 2], times: &mut [Vec<f64>; 2]) -> Outcome<()> {
     for _ in 0..8 {
         for (times, aged) in times.iter_mut().zip(of) {
             times.push(aged.build()?);

@@ -9,8 +9,8 @@ use loopstore::*;
 use super::Outcome;
 
 /// One session of a store.
-pub struct Recorded {
-    pub store: SqliteStore,
+pub struct Recorded<S = SqliteStore> {
+    pub store: S,
     pub session: SessionId,
     current: Option<LoopKey>,
     loops: u32,
@@ -21,9 +21,11 @@ impl Recorded {
         let options = SqliteOptions::new().durability(durability);
         Self::within(SqliteStore::open_with(file, options)?, "session")
     }
+}
 
+impl<S: SessionStore> Recorded<S> {
     /// A new session of a store.
-    pub fn within(store: SqliteStore, name: &str) -> Outcome<Self> {
+    pub fn within(store: S, name: &str) -> Outcome<Self> {
         let session = SessionId::new(name)?;
         add_session(&store, &session)?;
         Ok(Self {
@@ -35,7 +37,7 @@ impl Recorded {
     }
 
     /// Goes on in a session of a store.
-    pub fn of(store: SqliteStore, session: SessionId) -> Self {
+    pub fn of(store: S, session: SessionId) -> Self {
         Self {
             store,
             session,
@@ -99,7 +101,7 @@ impl Recorded {
     }
 }
 
-fn add_session(store: &SqliteStore, session: &SessionId) -> Outcome<()> {
+fn add_session(store: &dyn SessionStore, session: &SessionId) -> Outcome<()> {
     let record = Session::new(session.clone(), "agent");
     store::write(store, |write| {
         session::create_session(write, &record, None, None)
@@ -107,7 +109,11 @@ fn add_session(store: &SqliteStore, session: &SessionId) -> Outcome<()> {
     Ok(())
 }
 
-fn add_loop(store: &SqliteStore, session: &SessionId, record: &LoopRecord) -> Outcome<LoopKey> {
+fn add_loop(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    record: &LoopRecord,
+) -> Outcome<LoopKey> {
     Ok(store::write(store, |write| {
         let row = write.session(session)?;
         let row = row.ok_or_else(|| StoreError::NoSession(session.to_string()))?;

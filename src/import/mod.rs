@@ -276,6 +276,9 @@ impl From<crate::store::StoreError> for ImportError {
             E::Busy | E::Damaged(_) | E::ReadOnly | E::Moved | E::Full | E::Io(_) | E::Other(_) => {
                 Self::Store(error)
             }
+            E::Connection(_) | E::Unconfirmed(_) | E::Interrupted | E::TimedOut | E::Crowded(_) => {
+                Self::Store(error)
+            }
             refused => Self::Refused(refused.to_string()),
         }
     }

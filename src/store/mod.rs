@@ -106,12 +106,13 @@ pub trait StoreRead {
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow>;
     /// Returns what an append has to know of a loop; a key without a row is damage.
     fn growing(&self, in_loop: LoopKey) -> StoreResult<Growing> {
+        let lease = self.lease(in_loop)?;
         let row = self.loop_by_key(in_loop)?;
         let last = row.totals.turns.checked_sub(1);
         let last = last.map(|turn| self.turn(in_loop, turn)).transpose()?;
         Ok(Growing {
             session: self.session_by_key(row.session)?,
-            lease: self.lease(in_loop)?,
+            lease,
             last: last.flatten(),
             row,
         })
@@ -168,17 +169,7 @@ pub trait StoreRead {
         proofs: bool,
         visit: &mut VisitSaid<'_>,
     ) -> StoreResult<()> {
-        self.messages(in_loop, seqs, &mut |row| {
-            let said = row.body.said();
-            visit(&SaidRow {
-                seq: row.seq,
-                turn: row.turn,
-                said: Said {
-                    proof: said.proof.filter(|_| proofs),
-                    ..said
-                },
-            })
-        })
+        self.messages(in_loop, seqs, &mut |row| visit(&SaidRow::of(&row, proofs)))
     }
     /// Visits some messages in order without reading what they say; must stop when `visit` breaks.
     fn sizes(

@@ -2,7 +2,9 @@
 //! lie; before an append all that it needs at once.
 
 use super::lease::LeaseRow;
-use super::rows::{Generation, LoopRow, Point, RunKey, SessionRow, StoredMessage, Tick, TurnRow};
+use super::rows::{
+    Generation, LoopRow, MessageRow, Point, RunKey, SessionRow, StoredMessage, Tick, TurnRow,
+};
 use crate::model::Role;
 
 /// What a message says, in its stored form, as it lies in its row.
@@ -42,6 +44,19 @@ pub struct SaidRow<'a> {
     pub turn: Option<u32>,
     /// What it says.
     pub said: Said<'a>,
+}
+
+impl<'a> SaidRow<'a> {
+    /// Returns what a stored message says, with its proof if that is asked for.
+    pub(super) fn of(row: &'a MessageRow, proofs: bool) -> Self {
+        let said = row.body.said();
+        let proof = said.proof.filter(|_| proofs);
+        Self {
+            seq: row.seq,
+            turn: row.turn,
+            said: Said { proof, ..said },
+        }
+    }
 }
 
 impl StoredMessage {

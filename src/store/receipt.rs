@@ -106,8 +106,7 @@ impl Open {
     /// Closes it.
     pub(crate) fn close(self, write: &mut dyn StoreRemove, receipt: &Receipt) -> StoreResult<i64> {
         let text = to_json(receipt)?;
-        let digest = digest_of(self.session, self.kind, &self.opened_at, &text);
-        let detail = format!("{{\"receipt\":{text},\"digest\":\"{digest}\"}}");
+        let detail = sealed(self.session, self.kind, &self.opened_at, &text);
         write.close_receipt(self.key, &detail)?;
         Ok(self.key)
     }
@@ -170,6 +169,29 @@ pub fn is_genuine(row: &ReceiptRow) -> Option<bool> {
     let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
     let text = sealed.receipt.as_str();
     Some(digest_of(row.session, &row.kind, &row.opened_at, text) == sealed.digest)
+}
+
+/// Closes an opened receipt of a session with what another database's receipt says; `false` if that is
+/// of another form.
+///
+/// # Errors
+/// If the store refuses.
+pub(crate) fn seal(
+    write: &mut dyn StoreRemove,
+    (opened, session): (i64, SessionKey),
+    row: &ReceiptRow,
+) -> StoreResult<bool> {
+    let Ok(said) = serde_json::from_str::<Sealed>(&row.detail) else {
+        return Ok(false);
+    };
+    let text = said.receipt.as_str();
+    write.close_receipt(opened, &sealed(session, &row.kind, &row.opened_at, text))?;
+    Ok(true)
+}
+
+fn sealed(session: SessionKey, kind: &str, opened_at: &str, text: &str) -> String {
+    let digest = digest_of(session, kind, opened_at, text);
+    format!("{{\"receipt\":{text},\"digest\":\"{digest}\"}}")
 }
 
 fn digest_of(session: SessionKey, kind: &str, opened_at: &str, text: &str) -> String {

@@ -13,9 +13,11 @@ use std::ops::ControlFlow;
 use ::postgres::Row;
 use sha2::{Digest as _, Sha256};
 
+use super::ahead::Ahead;
 use super::errors::from_postgres;
 use super::keys::Locked;
 use super::link::{Link, Param};
+use super::pending::Pending;
 use super::row::Fields;
 use crate::store::Visit;
 use crate::store::error::{StoreError, StoreResult};
@@ -29,6 +31,10 @@ pub(super) struct Door<'a> {
     seen: RefCell<Vec<i64>>,
     /// Whether a statement failed: the server refuses all others until the end.
     failed: Cell<bool>,
+    /// Messages that go with the next statement.
+    pub(super) pending: RefCell<Pending>,
+    /// What a write has on hand.
+    pub(super) ahead: RefCell<Ahead>,
 }
 
 impl<'a> Door<'a> {
@@ -38,6 +44,8 @@ impl<'a> Door<'a> {
             locked: None,
             seen: RefCell::default(),
             failed: Cell::new(false),
+            pending: RefCell::default(),
+            ahead: RefCell::default(),
         }
     }
 
@@ -48,9 +56,10 @@ impl<'a> Door<'a> {
         }
     }
 
-    /// Checks before a commit that no statement failed whose error the caller put aside: the server
-    /// would keep nothing and say so to nobody.
+    /// Sends what waits before a commit, and checks that no statement failed whose error the caller put
+    /// aside: the server would keep nothing and say so to nobody.
     pub(super) fn check(&self) -> StoreResult<()> {
+        self.flush()?;
         match self.failed.get() {
             true => Err(StoreError::Invalid(
                 "the transaction went on after a statement that failed".into(),
@@ -86,7 +95,7 @@ impl<'a> Door<'a> {
     }
 
     /// Makes other writers of a session wait until the end of this write.
-    fn lock(&self, session: i64) -> StoreResult<()> {
+    pub(super) fn lock(&self, session: i64) -> StoreResult<()> {
         self.see(session);
         let Some(locked) = &self.locked else {
             return Ok(());
@@ -94,8 +103,7 @@ impl<'a> Door<'a> {
         if !locked.borrow_mut().insert(session) {
             return Ok(());
         }
-        let sql = "SELECT 1 FROM sessions WHERE session = $1 FOR NO KEY UPDATE";
-        self.ask(sql, &[&session]).map(drop)
+        self.lock_row(session)
     }
 
     /// Makes other writers who look for the same thing wait, where there is no row to lock.
@@ -117,12 +125,15 @@ impl<'a> Door<'a> {
 
     /// Asks for rows, whatever session they are of.
     pub(super) fn ask(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<Vec<Row>> {
+        self.flush()?;
         let rows = self.link.borrow_mut().query(sql, params);
         self.noted(rows)
     }
 
     /// Runs a statement, whatever session it is about; returns how many rows it touched.
     pub(super) fn tell(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
+        self.flush()?;
+        self.ahead.take();
         let done = self.link.borrow_mut().execute(sql, params);
         self.noted(done)
     }
@@ -136,6 +147,7 @@ impl<'a> Door<'a> {
     /// Runs a statement about a session that returns a key.
     pub(super) fn key(&self, session: i64, sql: &str, params: &[Param<'_>]) -> StoreResult<i64> {
         let key = self.first(session, sql, params, |row| row.get("key"))?;
+        self.ahead.take();
         key.ok_or_else(|| StoreError::Damaged("a row was stored without a key".into()))
     }
 

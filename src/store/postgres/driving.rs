@@ -15,7 +15,7 @@ use crate::store::*;
 const CALL: &str = "SELECT loop, call_id, nth, tool_name, arguments, idempotency_key, turn_index,
     started_at, attempts, finished_at FROM started_calls";
 
-fn lease_row(row: &Fields<'_>) -> StoreResult<LeaseRow> {
+pub(super) fn lease_row(row: &Fields<'_>) -> StoreResult<LeaseRow> {
     Ok(LeaseRow {
         in_loop: LoopKey(row.get("loop")?),
         owner: row.get("owner")?,
@@ -108,6 +108,9 @@ fn usage_row(loop_id: &str, model: Option<String>, sums: &Sums) -> UsageRow {
 
 impl Door<'_> {
     pub(super) fn read_lease(&self, in_loop: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        if self.writes() {
+            return self.lease_and_loop(in_loop);
+        }
         let session = session_of(in_loop.0);
         let sql = "SELECT loop, owner, token, ttl, renewed_at, expires_at, released
              FROM leases WHERE session = $1 AND loop = $2";

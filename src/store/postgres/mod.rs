@@ -8,6 +8,7 @@
 //! again here: the write may be there. Nor is a write that others interrupted, as its closure has run
 //! once and may have told somebody what it read.
 
+mod ahead;
 mod ddl;
 mod door;
 mod driving;
@@ -17,14 +18,17 @@ mod keys;
 mod link;
 mod listing;
 mod options;
+mod pending;
 mod pool;
 mod query;
 mod read;
 mod removal;
 mod row;
+mod said;
 mod scan;
 mod schema;
 mod source;
+mod standing;
 mod url;
 mod write;
 

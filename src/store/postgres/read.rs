@@ -38,6 +38,20 @@ impl Door<'_> {
         self.all(session, &sql, &[&session, &leaf.0], loop_row)
     }
 
+    /// Returns a page of a chain from `leaf` on, and where the next one begins.
+    pub(super) fn page_of_chain(
+        &self,
+        leaf: LoopKey,
+    ) -> StoreResult<(Vec<LoopRow>, Option<LoopKey>)> {
+        let links = self.links(leaf)?;
+        let is_end = (links.len() as i64) < PAGE;
+        let next = match links.last() {
+            Some(last) if !is_end => last.parent.filter(|parent| *parent < last.key),
+            _ => None,
+        };
+        Ok((links, next))
+    }
+
     fn name_of(&self, id: &SessionId) -> StoreResult<Option<i64>> {
         let sql = "SELECT session FROM session_names WHERE session_id = $1";
         self.first_of_any(sql, &[&id.as_str()], |row| row.get("session"))
@@ -55,6 +69,10 @@ impl StoreRead for Door<'_> {
         let Some(key) = found else {
             return Ok(None);
         };
+        self.lock(key)?;
+        if let Some(row) = self.session_ahead(SessionKey(key)) {
+            return Ok(Some(row));
+        }
         let sql = format!("{SESSION} WHERE s.session = $1");
         self.first(key, &sql, &[&key], session_row)
     }
@@ -77,6 +95,10 @@ impl StoreRead for Door<'_> {
     }
 
     fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
+        self.lock(key.0)?;
+        if let Some(row) = self.session_ahead(key) {
+            return Ok(row);
+        }
         let sql = format!("{SESSION} WHERE s.session = $1");
         self.first(key.0, &sql, &[&key.0], session_row)?
             .ok_or_else(|| missing("session", key.0))
@@ -89,6 +111,9 @@ impl StoreRead for Door<'_> {
     }
 
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow> {
+        if let Some(row) = self.loop_ahead(key) {
+            return Ok(row);
+        }
         let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 AND l.key = $2");
         let session = session_of(key.0);
         self.first(session, &sql, &[&session, &key.0], loop_row)?
@@ -121,12 +146,8 @@ impl StoreRead for Door<'_> {
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()> {
         let mut next = Some(leaf);
         while let Some(leaf) = next {
-            let links = self.links(leaf)?;
-            let is_end = (links.len() as i64) < PAGE;
-            next = match links.last() {
-                Some(last) if !is_end => last.parent.filter(|parent| *parent < last.key),
-                _ => None,
-            };
+            let (links, after) = self.page_of_chain(leaf)?;
+            next = after;
             for row in links {
                 if let ControlFlow::Break(()) = visit(row)? {
                     return Ok(());
@@ -134,6 +155,10 @@ impl StoreRead for Door<'_> {
             }
         }
         Ok(())
+    }
+
+    fn standings(&self, leaf: LoopKey, visit: &mut Visit<'_, Standing>) -> StoreResult<()> {
+        self.walk_standings(leaf, visit)
     }
 
     fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
@@ -149,6 +174,9 @@ impl StoreRead for Door<'_> {
     }
 
     fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
+        if turns.is_empty() {
+            return Ok(Vec::new());
+        }
         let session = session_of(in_loop.0);
         let (from, to) = (i64::from(turns.start), i64::from(turns.end));
         let sql = format!(
@@ -162,6 +190,9 @@ impl StoreRead for Door<'_> {
         in_loop: LoopKey,
         turns: Range<u32>,
     ) -> StoreResult<Vec<(u32, Vec<CallSite>)>> {
+        if turns.is_empty() {
+            return Ok(Vec::new());
+        }
         let session = session_of(in_loop.0);
         let (from, to) = (i64::from(turns.start), i64::from(turns.end));
         let sql = "SELECT turn, answers FROM turns
@@ -178,6 +209,9 @@ impl StoreRead for Door<'_> {
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageRow>,
     ) -> StoreResult<()> {
+        if seqs.is_empty() {
+            return Ok(());
+        }
         let session = session_of(in_loop.0);
         let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
         let sql = format!(
@@ -196,12 +230,25 @@ impl StoreRead for Door<'_> {
         )
     }
 
+    fn said(
+        &self,
+        in_loop: LoopKey,
+        seqs: Range<u32>,
+        proofs: bool,
+        visit: &mut VisitSaid<'_>,
+    ) -> StoreResult<()> {
+        self.read_said(in_loop, seqs, proofs, visit)
+    }
+
     fn sizes(
         &self,
         in_loop: LoopKey,
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageSize>,
     ) -> StoreResult<()> {
+        if seqs.is_empty() {
+            return Ok(());
+        }
         let session = session_of(in_loop.0);
         let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
         let sql = format!(
@@ -293,6 +340,10 @@ impl StoreRead for Door<'_> {
             },
             visit,
         )
+    }
+
+    fn marks(&self, session: SessionKey, visit: &mut VisitMark<'_>) -> StoreResult<()> {
+        self.read_marks(session, visit)
     }
 
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {

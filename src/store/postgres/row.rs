@@ -208,7 +208,7 @@ pub(super) fn escaped(text: Option<&str>) -> Option<String> {
     Some(safe)
 }
 
-fn unescaped(text: &str) -> StoreResult<String> {
+pub(super) fn unescaped(text: &str) -> StoreResult<String> {
     let mut whole = String::with_capacity(text.len());
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {

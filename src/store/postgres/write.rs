@@ -20,7 +20,7 @@ pub(super) fn signed(number: u64) -> StoreResult<i64> {
     i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
 }
 
-fn wide(number: Option<u32>) -> Option<i64> {
+pub(super) fn wide(number: Option<u32>) -> Option<i64> {
     number.map(i64::from)
 }
 
@@ -280,35 +280,7 @@ impl StoreWrite for Door<'_> {
         row: &MessageRow,
         blobs: &[Blob],
     ) -> StoreResult<()> {
-        let session = session_of(in_loop.0);
-        let body = &row.body;
-        let safe = escaped(body.text.as_deref());
-        self.run(
-            session,
-            "INSERT INTO messages (session, loop, seq, turn, role, tick, tokens, bytes, lines,
-                 created_at, body_block, origin, salt, digest, chain, head, body, escaped)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
-            &[
-                &session,
-                &in_loop.0,
-                &i64::from(row.seq),
-                &wide(row.turn),
-                &i64::from(role_number(body.role)),
-                &row.tick,
-                &signed(body.tokens)?,
-                &signed(body.bytes)?,
-                &wide(body.lines),
-                &row.created_at,
-                &wide(body.text_block),
-                &row.origin.as_ref().map(|origin| &origin[..]),
-                &body.salt.as_ref().map(|salt| &salt[..]),
-                &&body.digest[..],
-                &&row.chain[..],
-                &body.head,
-                &safe.as_ref().or(body.text.as_ref()),
-                &safe.is_some(),
-            ],
-        )?;
+        self.put_off(in_loop, row)?;
         self.refer_to_blobs(Owner::message(in_loop, row.seq), blobs)
     }
 

@@ -1,0 +1,71 @@
+//! Records on a server and compacts there, as any number of processes may at once:
+//! `cargo run --example postgres --features postgres postgres://me@localhost/agents`, or the address in
+//! `LOOPSTORE_DB`. It adds one session, whatever else is there.
+
+use std::error::Error;
+
+use loopstore::recorder::event::*;
+use loopstore::*;
+
+/// The events of a turn: a question with a long answer.
+fn turn(in_loop: &LoopId, number: u32) -> Vec<AgentEvent> {
+    let answer = AssistantMessage {
+        content: vec![Content::text(
+            format!("Part {number} is mended. ").repeat(40),
+        )],
+        ..AssistantMessage::default()
+    };
+    let messages: [AgentMessage; 2] = [
+        Message::user(format!("Please mend part {number}")).into(),
+        Message::Assistant(answer).into(),
+    ];
+    let mut events = vec![AgentEvent::TurnStart(TurnStart::new(
+        in_loop.clone(),
+        number,
+    ))];
+    for message in messages {
+        let (id, said) = (in_loop.clone(), message.clone());
+        events.push(AgentEvent::MessageStart(MessageStart::new(id, said)));
+        events.push(AgentEvent::MessageEnd(MessageEnd::new(
+            in_loop.clone(),
+            message,
+        )));
+    }
+    events.push(AgentEvent::TurnEnd(TurnEnd::new(in_loop.clone())));
+    events
+}
+
+pub fn main() -> Result<(), Box<dyn Error>> {
+    let given = std::env::args()
+        .nth(1)
+        .filter(|text| text.starts_with("postgres"));
+    let address = given.or_else(|| std::env::var("LOOPSTORE_DB").ok());
+    on(&address.ok_or("give the address of a database, or set LOOPSTORE_DB")?)
+}
+
+/// Records, compacts and reads in the database at `address`.
+pub fn on(address: &str) -> Result<(), Box<dyn Error>> {
+    let store = PostgresStore::open(address)?;
+    let in_loop = LoopId::generate();
+    let session = SessionId::new(format!("session of {in_loop}"))?;
+    let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+    let start = AgentStart::new(session.clone(), in_loop.clone());
+    recorder.record(AgentEvent::AgentStart(start))?;
+    for number in 0..16 {
+        for event in turn(&in_loop, number) {
+            // When the end of the turn is recorded, it would outlive the server's crash.
+            recorder.record(event)?;
+        }
+    }
+    recorder.record(AgentEvent::AgentEnd(AgentEnd::new(in_loop)))?;
+    let request = CompactRequest {
+        trigger: CompactTrigger::Length,
+        ..CompactRequest::default()
+    };
+    let report = compact_session_loops(&store, &session, &request)?;
+    println!("{} → {} tokens", report.before.tokens, report.after.tokens);
+    let context = build_context_from_session(&store, &session, &BuildOptions::default())?;
+    assert!(context.messages.len() < 32);
+    println!("{} messages in {}", context.messages.len(), store.place());
+    Ok(())
+}
