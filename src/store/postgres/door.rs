@@ -10,10 +10,10 @@
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-use ::postgres::Row;
 use sha2::{Digest as _, Sha256};
+use tokio_postgres::Row;
 
-use super::errors::from_postgres;
+use super::errors::{Trouble, from_postgres};
 use super::keys::Locked;
 use super::link::{Link, Param};
 use super::row::Fields;
@@ -104,11 +104,12 @@ impl<'a> Door<'a> {
             return Ok(());
         }
         let hash = hash_of(name);
-        self.ask("SELECT pg_advisory_xact_lock($1)", &[&hash])
-            .map(drop)
+        // Tenants have names of their own.
+        let sql = "SELECT pg_advisory_xact_lock($1 # hashtextextended(loopstore_tenant(), 0))";
+        self.ask(sql, &[&hash]).map(drop)
     }
 
-    fn noted<T>(&self, result: Result<T, ::postgres::Error>) -> StoreResult<T> {
+    fn noted<T>(&self, result: Result<T, Trouble>) -> StoreResult<T> {
         result.map_err(|error| {
             self.failed.set(true);
             from_postgres(error)

@@ -6,7 +6,8 @@
 //! A connection that is lost before a commit is [`StoreError::Connection`], and nothing was kept; the
 //! next call connects again. During a commit it is [`StoreError::Unconfirmed`], which is never tried
 //! again here: the write may be there. Nor is a write that others interrupted, as its closure has run
-//! once and may have told somebody what it read.
+//! once and may have told somebody what it read; a beginning, a question in SQL and the making of the
+//! tables are (`again`).
 
 mod ddl;
 mod door;
@@ -20,6 +21,7 @@ mod options;
 mod pool;
 mod query;
 mod read;
+mod recount;
 mod removal;
 mod row;
 mod scan;
@@ -28,13 +30,17 @@ mod source;
 mod url;
 mod write;
 
-pub use ddl::{BY_SESSION, Engine, grants, schema};
+pub use ddl::{BY_SESSION, Engine, grants, schema, tenant};
 pub use options::PostgresOptions;
+pub use recount::recount;
 pub use url::is_address;
+
+use std::time::Duration;
 
 use super::error::{OpenError, StoreError, StoreResult};
 use super::{SessionStore, StoreRead, StoreWrite};
 use crate::tokens::TokenCounter;
+use ddl::literal;
 use door::Door;
 use errors::{from_postgres, is_lost, told};
 use pool::{Pool, Taken};
@@ -77,7 +83,11 @@ impl PostgresStore {
         let mut options = options;
         let address = Address::parse(address, !options.read_only)?;
         let mut link = schema::connect(&address, &options)?;
-        schema::prepare(&mut link, &address, &mut options)?;
+        let prepared = again(|| match schema::prepare(&mut link, &address, &mut options) {
+            Err(OpenError::Busy) => Err(StoreError::Interrupted),
+            prepared => Ok(prepared),
+        });
+        prepared.map_err(|_| OpenError::Busy)??;
         let place = address.place.clone();
         let pool = Pool::new(address, options.clone());
         pool.keep(link);
@@ -101,11 +111,23 @@ impl PostgresStore {
         done
     }
 
+    /// Runs `work` in a transaction that writes. It is told on its way whether the database still counts
+    /// with the counter of this store.
     fn transaction<T>(&self, work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>) -> StoreResult<T> {
+        let counter = literal(self.options.counter.name());
+        let begin = format!("{BEGIN_WRITE}; SELECT loopstore_counts_with({counter})");
+        self.transaction_from(&begin, work)
+    }
+
+    fn transaction_from<T>(
+        &self,
+        begin: &str,
+        work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
         if self.options.read_only {
             return Err(StoreError::ReadOnly);
         }
-        let mut transaction = self.begin(BEGIN_WRITE)?;
+        let mut transaction = self.begin(begin)?;
         let mut door = Door::writing(transaction.taken.link()?);
         let done = work(&mut door)?;
         door.check()?;
@@ -113,17 +135,34 @@ impl PostgresStore {
         Ok(done)
     }
 
-    /// Runs a statement outside of any transaction.
+    /// Runs a statement outside of any transaction, however long it takes.
     fn alone(&self, sql: &str) -> StoreResult<()> {
-        self.pool.begin(sql).map(drop)
+        let mut taken = self.pool.begin("SELECT 1")?;
+        let link = taken.link()?;
+        let done = link.with_limit(None, |link| link.batch(sql));
+        done.map_err(from_postgres)
     }
 
     fn begin(&self, sql: &str) -> StoreResult<Transaction<'_>> {
         Ok(Transaction {
-            taken: self.pool.begin(sql)?,
+            taken: again(|| self.pool.begin(sql))?,
             is_open: true,
         })
     }
+}
+
+/// Pauses before what others interrupted is tried again, in milliseconds.
+const PAUSES: [u64; 4] = [10, 40, 160, 640];
+
+/// Tries again what others interrupted and what told nobody anything yet.
+fn again<T>(mut work: impl FnMut() -> StoreResult<T>) -> StoreResult<T> {
+    for pause in PAUSES {
+        match work() {
+            Err(StoreError::Interrupted) => std::thread::sleep(Duration::from_millis(pause)),
+            done => return done,
+        }
+    }
+    work()
 }
 
 impl Transaction<'_> {
@@ -131,7 +170,7 @@ impl Transaction<'_> {
         self.is_open = false;
         let link = self.taken.link()?;
         link.batch("COMMIT").map_err(|error| {
-            let is_unknown = error.code().is_some_and(|code| code.code() == "40003");
+            let is_unknown = error.code() == Some("40003");
             if is_lost(&error) || is_unknown {
                 self.taken.discard();
                 return StoreError::Unconfirmed(told(&error).into());
