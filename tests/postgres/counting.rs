@@ -134,7 +134,9 @@ fn a_recount_that_is_cut_off_goes_on_and_keeps_writers_with_the_old_counter_out(
     client
         .batch_execute(&format!("CREATE ROLE \"{role}\" LOGIN"))
         .unwrap();
-    client.batch_execute(&tenant("one", &role).unwrap()).unwrap();
+    client
+        .batch_execute(&tenant("one", &role).unwrap())
+        .unwrap();
     let of_one = server.address_as(&role, &name);
     let told = recount(&of_one, PostgresOptions::new(), &mut |_| ()).unwrap_err();
     assert!(told.to_string().contains("a recount is of all"), "{told}");

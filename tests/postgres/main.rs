@@ -10,11 +10,12 @@ mod frozen;
 mod guarded;
 #[path = "../histories/mod.rs"]
 mod histories;
+mod interrupted;
 #[path = "../keyed/mod.rs"]
 mod keyed;
-mod interrupted;
 mod moving;
 mod old_server;
+#[allow(dead_code)]
 #[path = "../report/page.rs"]
 mod page;
 mod parity;

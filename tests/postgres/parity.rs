@@ -37,9 +37,18 @@ pub fn mcp(both: &mut Both<'_>) {
     let asked = [
         ("initialize", hello),
         ("tools/list", json!({})),
-        ("tools/call", call("search_history", json!({"query": "part_3", "role": "assistant"}))),
+        (
+            "tools/call",
+            call(
+                "search_history",
+                json!({"query": "part_3", "role": "assistant"}),
+            ),
+        ),
         ("tools/call", call("expand", json!({"first": 0, "last": 1}))),
-        ("tools/call", call("context_overview", json!({"loop": "a-branch"}))),
+        (
+            "tools/call",
+            call("context_overview", json!({"loop": "a-branch"})),
+        ),
         ("tools/call", call("compaction_history", json!({}))),
         ("tools/call", call("expand", json!({"first": 999}))),
     ];
@@ -123,11 +132,20 @@ pub fn watch(both: &mut Both<'_>, transcript: &str) {
             value
         };
         let first = next();
-        let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap();
         file.write_all(parts[1].as_bytes()).unwrap();
         let second = next();
         let id = child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &id])
+                .status()
+                .unwrap()
+                .success()
+        );
         let code = child.wait().unwrap().code();
         (first, second, code)
     });

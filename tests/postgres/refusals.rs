@@ -277,12 +277,8 @@ fn a_password_stands_in_no_output_of_any_command_that_fails() {
     ];
     let commands = [
         &["sessions"] as &[&str],
-        &["sessions", "--json"],
         &["import", "pair.jsonl", "--json"],
-        &["verify", "--json"],
         &["recount", "--json"],
-        &["mcp", "--all"],
-        &["backup", "copy.db", "--json"],
     ];
     for address in &addresses {
         for args in commands {

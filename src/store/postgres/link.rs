@@ -66,7 +66,10 @@ impl Wire {
                     return Poll::Ready(());
                 }
             }
-            answer.as_mut().poll(context).map(|said| answered = Some(said))
+            answer
+                .as_mut()
+                .poll(context)
+                .map(|said| answered = Some(said))
         });
         let in_time = runtime.block_on(async {
             match limit {
@@ -178,13 +181,8 @@ impl Link {
     }
 
     /// Runs a statement that is not kept.
-    pub(super) fn execute_once(
-        &mut self,
-        sql: &str,
-        params: &[Param<'_>],
-    ) -> Result<u64, Trouble> {
-        self.wire
-            .wait(self.limit, self.client.execute(sql, params))
+    pub(super) fn execute_once(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Trouble> {
+        self.wire.wait(self.limit, self.client.execute(sql, params))
     }
 
     /// Runs statements without values.

@@ -23,7 +23,8 @@ const FLIPS: &str = "SELECT r.run_id, f.kind, l.loop_id AS loop, f.turns, f.at, 
         JOIN sessions s ON s.session = f.session";
 
 /// The tables and views that row-level security does not hold for, where there are tenants.
-const OPEN_TO_TENANTS: &str = "SELECT CASE c.relkind WHEN 'v' THEN 'VIEW ' ELSE 'TABLE ' END || c.relname
+const OPEN_TO_TENANTS: &str =
+    "SELECT CASE c.relkind WHEN 'v' THEN 'VIEW ' ELSE 'TABLE ' END || c.relname
     FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
     WHERE c.relnamespace = current_schema()::REGNAMESPACE
         AND (SELECT relrowsecurity FROM pg_class WHERE oid = 'sessions'::REGCLASS)
@@ -157,7 +158,9 @@ impl Database for PostgresStore {
         let missing = missing.map(|name| format!("the {} is missing or switched off", lower(name)));
         let open = names(&self.rows(OPEN_TO_TENANTS, &[])?);
         // Views of others are theirs.
-        let open = open.iter().filter(|name| name.starts_with("TABLE") || known.contains(name));
+        let open = open
+            .iter()
+            .filter(|name| name.starts_with("TABLE") || known.contains(name));
         let open = open.map(|name| format!("the {} does not keep tenants apart", lower(name)));
         Ok(missing.chain(open).collect())
     }

@@ -83,10 +83,12 @@ impl PostgresStore {
         let mut options = options;
         let address = Address::parse(address, !options.read_only)?;
         let mut link = schema::connect(&address, &options)?;
-        let prepared = again(|| match schema::prepare(&mut link, &address, &mut options) {
-            Err(OpenError::Busy) => Err(StoreError::Interrupted),
-            prepared => Ok(prepared),
-        });
+        let prepared = again(
+            || match schema::prepare(&mut link, &address, &mut options) {
+                Err(OpenError::Busy) => Err(StoreError::Interrupted),
+                prepared => Ok(prepared),
+            },
+        );
         prepared.map_err(|_| OpenError::Busy)??;
         let place = address.place.clone();
         let pool = Pool::new(address, options.clone());

@@ -65,7 +65,10 @@ impl Door<'_> {
             return Ok(());
         }
         let session = session_of(key);
-        let numbers: Vec<i64> = counts.iter().map(|(number, _)| i64::from(*number)).collect();
+        let numbers: Vec<i64> = counts
+            .iter()
+            .map(|(number, _)| i64::from(*number))
+            .collect();
         let tokens: StoreResult<Vec<i64>> = counts.iter().map(|(_, all)| signed(*all)).collect();
         let sql = format!(
             "UPDATE {table} t SET tokens = c.tokens

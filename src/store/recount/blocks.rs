@@ -6,9 +6,7 @@ use super::{State, StoreRecount, count};
 use crate::model::Role;
 use crate::store::append::size_through;
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::{
-    BlockKey, BlockKind, BlockMessage, BlockRow, Disposition, LoopKey, Turns,
-};
+use crate::store::{BlockKey, BlockKind, BlockMessage, BlockRow, Disposition, LoopKey, Turns};
 use crate::tokens::TokenCounter;
 
 /// Counts the next block; returns whether there was one.
@@ -114,7 +112,12 @@ impl<'a> Covered<'a> {
 }
 
 /// Returns the tokens of the first `turns` turns of a loop, as far as the sequence `end`.
-fn tokens_to(reader: &dyn StoreRecount, in_loop: LoopKey, turns: u32, end: u32) -> StoreResult<u64> {
+fn tokens_to(
+    reader: &dyn StoreRecount,
+    in_loop: LoopKey,
+    turns: u32,
+    end: u32,
+) -> StoreResult<u64> {
     let Some(last) = turns.checked_sub(1) else {
         return Ok(0);
     };
@@ -125,7 +128,11 @@ fn tokens_to(reader: &dyn StoreRecount, in_loop: LoopKey, turns: u32, end: u32) 
     Ok(before + scan(reader, in_loop, row.first_seq..end)?)
 }
 
-fn scan(reader: &dyn StoreRecount, in_loop: LoopKey, seqs: std::ops::Range<u32>) -> StoreResult<u64> {
+fn scan(
+    reader: &dyn StoreRecount,
+    in_loop: LoopKey,
+    seqs: std::ops::Range<u32>,
+) -> StoreResult<u64> {
     let mut tokens = 0;
     reader.sizes(in_loop, seqs, &mut |message| {
         if message.role != Role::Extension {

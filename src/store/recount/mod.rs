@@ -119,6 +119,7 @@ struct State {
 }
 
 /// Returns the counter that the note of a recount names; what cannot be read names none.
+#[cfg(feature = "postgres")]
 pub(super) fn counter_of(note: &str) -> String {
     let state: State = serde_json::from_str(note).unwrap_or_default();
     state.to
@@ -136,8 +137,9 @@ pub(super) fn run(
     progress: &mut dyn FnMut(RecountProgress),
 ) -> StoreResult<RecountReport> {
     let counter = store.counter();
-    let ((from, mut state, resumed), all_messages) =
-        within(store, |write| Ok((begin(write, counter)?, write.stored_messages()?)))?;
+    let ((from, mut state, resumed), all_messages) = within(store, |write| {
+        Ok((begin(write, counter)?, write.stored_messages()?))
+    })?;
     let mut seen = RecountProgress {
         all_messages,
         ..RecountProgress::default()

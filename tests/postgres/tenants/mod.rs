@@ -6,6 +6,7 @@
 mod calls;
 mod operator;
 mod rows;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -93,15 +94,12 @@ impl Tenants {
 
     /// Returns the tables, parts of them and views, each with its kind.
     pub fn relations(&self) -> Vec<(String, String)> {
-        let sql = "SELECT relname::TEXT, CASE WHEN relispartition THEN 'part' ELSE relkind::TEXT END
+        let sql =
+            "SELECT relname::TEXT, CASE WHEN relispartition THEN 'part' ELSE relkind::TEXT END
              FROM pg_class
              WHERE relnamespace = 'public'::REGNAMESPACE AND relkind IN ('r', 'p', 'v')
              ORDER BY relname";
-        let rows = self
-            .server
-            .client(&self.database)
-            .query(sql, &[])
-            .unwrap();
+        let rows = self.server.client(&self.database).query(sql, &[]).unwrap();
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 
@@ -120,7 +118,9 @@ impl Tenants {
         for (name, _) in self.relations() {
             if name != "store_meta" {
                 let sql = format!("SELECT t::TEXT AS t FROM {name} t ORDER BY 1");
-                let rows = client.query(&sql, &[]).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+                let rows = client
+                    .query(&sql, &[])
+                    .unwrap_or_else(|error| panic!("{name}: {error:?}"));
                 seen.insert(name, rows.iter().map(|row| row.get(0)).collect());
             }
         }
@@ -134,7 +134,7 @@ impl Tenants {
         let mut history = History::new(&store, "shared");
         for turn in 0..8 {
             let call = format!("call-{turn}");
-            let image = Content::image("aGVsbG8=", "image/png");
+            let image = Content::image(["aGVsbG8=", "d29ybGQh"][which], "image/png");
             let text = Content::text(format!("{word}\n").repeat(40));
             history.append(
                 0,
@@ -163,7 +163,11 @@ impl Tenants {
         .unwrap();
         let text = transcript().replace("the parser", &format!("{word} ghp_{}", "a1B2".repeat(9)));
         // The source of what is redacted goes.
-        std::fs::write(folder.join("kept.jsonl"), text.replace("\"pair\"", "\"kept\"")).unwrap();
+        std::fs::write(
+            folder.join("kept.jsonl"),
+            text.replace("\"pair\"", "\"kept\""),
+        )
+        .unwrap();
         std::fs::write(folder.join("pair.jsonl"), text).unwrap();
         for args in [
             &["import", "pair.jsonl"] as &[&str],

@@ -45,7 +45,9 @@ fn a_tenant_has_a_name_that_can_be_stored_and_a_role_that_sees_one_tenant() {
         if fits {
             // The same role again, and as another tenant: the last word counts.
             owner.batch_execute(&script).unwrap();
-            owner.batch_execute(&tenant("other", &role).unwrap()).unwrap();
+            owner
+                .batch_execute(&tenant("other", &role).unwrap())
+                .unwrap();
         }
     }
     let (code, _, told) = command(folder.path(), "none.db", &["schema", "--tenant", "x"]);
@@ -66,7 +68,11 @@ fn one_id_in_two_tenants_is_two_sessions_and_a_role_may_be_renamed() {
     }
     let mut owner = own.server.client(&own.database);
     let new = format!("renamed of {}", own.database);
-    let sql = format!("ALTER ROLE {} RENAME TO {}", quoted(&own.roles[0]), quoted(&new));
+    let sql = format!(
+        "ALTER ROLE {} RENAME TO {}",
+        quoted(&own.roles[0]),
+        quoted(&new)
+    );
     owner.batch_execute(&sql).unwrap();
     let address = own.server.address_as(&new, &own.database);
     let store = PostgresStore::open(&address).unwrap();
@@ -83,7 +89,9 @@ fn one_id_in_two_tenants_is_two_sessions_and_a_role_may_be_renamed() {
 
 #[test]
 fn a_database_keeps_its_sessions_when_it_gets_tenants_and_its_owner_sees_only_those() {
-    let Some(server) = server::server() else { return };
+    let Some(server) = server::server() else {
+        return;
+    };
     let name = server.database();
     let mut admin = server.client(&name);
     let role = |what: &str| format!("{what} of {name}");
@@ -100,15 +108,16 @@ fn a_database_keeps_its_sessions_when_it_gets_tenants_and_its_owner_sees_only_th
     let open = |who: &str| PostgresStore::open(&server.address_as(&role(who), &name));
     let owner = open("owner").unwrap();
     History::new(&owner, "old").append(0, vec![user("from before", 0)]);
-    let mut client =
-        Client::connect(&server.address_as(&role("owner"), &name), NoTls).unwrap();
+    let mut client = Client::connect(&server.address_as(&role("owner"), &name), NoTls).unwrap();
     client
         .batch_execute(&store::postgres::grants(&role("writer")))
         .unwrap();
     History::new(&open("writer").unwrap(), "of a writer");
     // The owner of the tables makes a tenant; nobody else needs to.
     for who in ["guest", "keeper"] {
-        client.batch_execute(&tenant("guests", &role(who)).unwrap()).unwrap();
+        client
+            .batch_execute(&tenant("guests", &role(who)).unwrap())
+            .unwrap();
     }
     let guest = open("guest").unwrap();
     assert_eq!(sessions(&guest), [""; 0]);
@@ -123,7 +132,10 @@ fn a_database_keeps_its_sessions_when_it_gets_tenants_and_its_owner_sees_only_th
         panic!("it opened");
     };
     assert!(matches!(error, OpenError::EveryTenant { .. }), "{error}");
-    let option = format!("?options=-c%20role%3D{}", role("guest").replace(' ', "%5C%20"));
+    let option = format!(
+        "?options=-c%20role%3D{}",
+        role("guest").replace(' ', "%5C%20")
+    );
     let address = server.address(&name) + &option;
     let instead = PostgresStore::open(&address).unwrap();
     assert_eq!(sessions(&instead), ["of a guest", "old"]);
@@ -168,8 +180,63 @@ fn each_statement_of_a_tenants_hot_path_touches_one_partition() {
     let Some(own) = Tenants::new(4) else { return };
     let mut owner = own.server.client(&own.database);
     for (name, value) in shards::EXPLAIN {
-        let sql = format!("ALTER ROLE {} SET {name} = '{value}'", quoted(&own.roles[0]));
+        let sql = format!(
+            "ALTER ROLE {} SET {name} = '{value}'",
+            quoted(&own.roles[0])
+        );
         owner.batch_execute(&sql).unwrap();
     }
     shards::check_plans(&own.store(0), own.server);
+}
+
+#[test]
+fn a_database_from_before_tenants_opens_and_keeps_its_sessions() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let name = server.database();
+    let mut client = server.client(&name);
+    for script in [
+        include_str!("../../../migrations/postgres/V1__store.sql"),
+        include_str!("../../../migrations/postgres/V2__views.sql"),
+        "CREATE TABLE refinery_schema_history (
+             version INT4 PRIMARY KEY, name VARCHAR(255), applied_on VARCHAR(255),
+             checksum VARCHAR(255)
+         );
+         INSERT INTO store_meta (name, value) VALUES ('token_counter', 'heuristic'),
+             ('import_key', repeat('ab', 32)), ('created_at', '2026-01-01T00:00:00Z');
+         INSERT INTO sessions (session, session_id, tick, meta) VALUES (77, 'old', 1, '{}');
+         INSERT INTO session_names (session_id, session) VALUES ('old', 77)",
+    ] {
+        client.batch_execute(script).unwrap();
+    }
+    let noted = server
+        .client(&server.prepared())
+        .query(
+            "SELECT version, name, applied_on, checksum FROM refinery_schema_history
+             WHERE version < 3",
+            &[],
+        )
+        .unwrap();
+    for row in noted {
+        let (version, cells) = (row.get::<_, i32>(0), [1, 2, 3].map(|at| row.get(at)));
+        let [name, at, checksum]: [String; 3] = cells;
+        let sql = "INSERT INTO refinery_schema_history VALUES ($1, $2, $3, $4)";
+        client
+            .execute(sql, &[&version, &name, &at, &checksum])
+            .unwrap();
+    }
+    let address = server.address(&name);
+    let only_reads = PostgresStore::open_with(&address, PostgresOptions::new().read_only(true));
+    assert!(matches!(
+        only_reads.err(),
+        Some(OpenError::Older { found: 2, .. })
+    ));
+    let store = PostgresStore::open(&address).unwrap();
+    assert_eq!(sessions(&store), ["old"]);
+    History::new(&store, "new");
+    assert_eq!(sessions(&store), ["new", "old"]);
+    // Nothing is on before there is a tenant.
+    let sql = "SELECT count(*) FROM pg_class WHERE relrowsecurity AND relname <> 'tenant_roles'";
+    assert_eq!(client.query_one(sql, &[]).unwrap().get::<_, i64>(0), 0);
 }

@@ -8,7 +8,13 @@ use super::{COMMON, Tenants, quoted};
 fn refusal(client: &mut Client, sql: &str) -> Option<String> {
     let mut transaction = client.transaction().unwrap();
     let error = transaction.batch_execute(sql).err()?;
-    Some(error.code().unwrap_or_else(|| panic!("{sql}: {error:?}")).code().to_owned())
+    Some(
+        error
+            .code()
+            .unwrap_or_else(|| panic!("{sql}: {error:?}"))
+            .code()
+            .to_owned(),
+    )
 }
 
 fn literal(text: &str) -> String {
@@ -24,16 +30,27 @@ fn settled(partitions: u32) -> Option<Tenants> {
     let before = own.seen(&mut clients[1]);
     let nothing = own.seen(&mut clients[0]);
     own.story(0, folder.path());
-    assert_eq!(own.seen(&mut clients[1]), before, "what another does is seen");
+    assert_eq!(
+        own.seen(&mut clients[1]),
+        before,
+        "what another does is seen"
+    );
     let seen = own.seen(&mut clients[0]);
     for (name, kind) in own.relations() {
         if COMMON.contains(&name.as_str()) {
             continue;
         }
-        assert_eq!(nothing[&name], [""; 0], "{name} was seen by who has nothing");
+        assert_eq!(
+            nothing[&name], [""; 0],
+            "{name} was seen by who has nothing"
+        );
         // Parts are closed to whoever names them.
         let is_empty = seen[&name].is_empty();
-        assert_eq!(is_empty, kind == "part", "{name} ({kind}) is to hold something");
+        assert_eq!(
+            is_empty,
+            kind == "part",
+            "{name} ({kind}) is to hold something"
+        );
     }
     Some(own)
 }
@@ -51,7 +68,10 @@ fn attack(partitions: u32) {
                  WHERE tenant = {ann} ORDER BY 1"
             );
             let rows = owner.query(&sql, &[]).unwrap();
-            (table, rows.iter().map(|row| row.get(0)).collect::<Vec<String>>())
+            (
+                table,
+                rows.iter().map(|row| row.get(0)).collect::<Vec<String>>(),
+            )
         });
         rows.collect::<Vec<_>>()
     };
@@ -99,16 +119,27 @@ fn put_beside(owner: &mut Client, client: &mut Client, table: &str, [ann, ben]: 
             literal(&row)
         )
     };
-    assert_eq!(refusal(client, &insert(ann, "")).as_deref(), Some("42501"), "{table}");
+    assert_eq!(
+        refusal(client, &insert(ann, "")).as_deref(),
+        Some("42501"),
+        "{table}"
+    );
     let own = refusal(client, &insert(ben, ""));
     let own = own.as_deref();
     match table {
         // The number of a session or file is the millisecond of its birth: that one is taken is seen.
         "sessions" | "sources" => {
             assert_eq!(own, Some("23505"));
-            let key = if table == "sessions" { "session" } else { "key" };
+            let key = if table == "sessions" {
+                "session"
+            } else {
+                "key"
+            };
             let end = format!("ON CONFLICT ({key}) DO UPDATE SET tenant = {ben}");
-            assert_eq!(refusal(client, &insert(ben, &end)).as_deref(), Some("42501"));
+            assert_eq!(
+                refusal(client, &insert(ben, &end)).as_deref(),
+                Some("42501")
+            );
         }
         // A row for each tenant.
         "index_state" => assert_eq!(own, Some("23505")),
@@ -123,7 +154,10 @@ fn tricks(own: &Tenants) -> Vec<String> {
     vec![
         format!("SET ROLE {role}"),
         format!("SET SESSION AUTHORIZATION {role}"),
-        format!("INSERT INTO tenant_roles VALUES ({}, {name})", literal(&role)),
+        format!(
+            "INSERT INTO tenant_roles VALUES ({}, {name})",
+            literal(&role)
+        ),
         format!("UPDATE tenant_roles SET tenant = {name}"),
         "DELETE FROM tenant_roles".into(),
         format!("ALTER ROLE {} BYPASSRLS", quoted(ben)),
@@ -183,10 +217,15 @@ fn functions_and_operators_of_a_tenant_see_and_change_nothing_of_another() {
     for (name, _) in own.relations() {
         if name != "store_meta" {
             let sql = format!("SELECT count(*) FROM public.{name} t WHERE mine.peek(t::TEXT)");
-            client.query(&sql, &[]).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+            client
+                .query(&sql, &[])
+                .unwrap_or_else(|error| panic!("{name}: {error:?}"));
         }
     }
-    let tenant: String = client.query_one("SELECT public.loopstore_tenant()", &[]).unwrap().get(0);
+    let tenant: String = client
+        .query_one("SELECT public.loopstore_tenant()", &[])
+        .unwrap()
+        .get(0);
     assert_eq!(tenant, own.names[1]);
     // The functions of the views, with keys of another.
     let sql = format!(
@@ -211,7 +250,9 @@ fn functions_and_operators_of_a_tenant_see_and_change_nothing_of_another() {
             let args = args[..usize::try_from(count).unwrap()].join(", ");
             let sql = format!("SELECT f::TEXT FROM public.{name}({args}) f");
             let rows = client.query(&sql, &[]).unwrap();
-            rows.iter().map(|row| row.get::<_, Option<String>>(0)).collect::<Vec<_>>()
+            rows.iter()
+                .map(|row| row.get::<_, Option<String>>(0))
+                .collect::<Vec<_>>()
         };
         if name != "loopstore_time" {
             let nobody = said(&mut client, [1, 1 << 23]);
