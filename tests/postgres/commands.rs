@@ -103,41 +103,50 @@ pub struct Both<'a> {
     runs: [Vec<String>; 2],
 }
 
+/// What differs from run to run.
+const DIFFERS: [&str; 22] = [
+    "run",
+    "run_id",
+    "duration_ms",
+    "seconds",
+    "started_at",
+    "created_at",
+    "made_at",
+    "at",
+    "path",
+    "file_bytes",
+    "wal_bytes",
+    "recorded_at",
+    "manifest",
+    "manifest_id",
+    "score",
+    "receipt",
+    "leftover",
+    "pinned_at",
+    "last_active_at",
+    "database",
+    "from",
+    "to",
+];
+
 /// Replaces what differs from run to run.
 pub fn settled(value: &mut Value) {
+    without(value, &DIFFERS);
+}
+
+/// Replaces the values of some keys.
+fn without(value: &mut Value, keys: &[&str]) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields.iter_mut() {
-                let differs = [
-                    "run",
-                    "run_id",
-                    "duration_ms",
-                    "seconds",
-                    "started_at",
-                    "created_at",
-                    "at",
-                    "path",
-                    "file_bytes",
-                    "wal_bytes",
-                    "recorded_at",
-                    "manifest_id",
-                    "score",
-                    "receipt",
-                    "leftover",
-                    "pinned_at",
-                    "last_active_at",
-                    "database",
-                    "from",
-                    "to",
-                ];
-                if differs.contains(&name.as_str()) && !value.is_array() {
+                if keys.contains(&name.as_str()) && !value.is_array() {
                     *value = Value::Null;
                 } else {
-                    settled(value);
+                    without(value, keys);
                 }
             }
         }
-        Value::Array(values) => values.iter_mut().for_each(settled),
+        Value::Array(values) => values.iter_mut().for_each(|value| without(value, keys)),
         _ => {}
     }
 }
@@ -158,6 +167,11 @@ impl Both<'_> {
 
     /// Runs a command on both; returns what it said, which must be the same.
     pub fn json(&mut self, args: &[&str]) -> Value {
+        self.json_but(&[], args)
+    }
+
+    /// Runs a command on both; returns what it said, which must be the same but for some keys.
+    pub fn json_but(&mut self, differs: &[&str], args: &[&str]) -> Value {
         self.compared.insert(args[0].to_owned());
         let args = [args, &["--json"]].concat();
         let mut said = [0, 1].map(|which| {
@@ -176,6 +190,7 @@ impl Both<'_> {
                 self.runs[which].push(run.to_owned());
             }
             settled(value);
+            without(value, differs);
             // Each ranks by a rule of its own.
             if let Some(Value::Array(hits)) = value.get_mut("hits") {
                 hits.sort_by_key(ToString::to_string);
