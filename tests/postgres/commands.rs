@@ -261,19 +261,7 @@ fn every_command_says_the_same_on_both_backends() {
         &["expand", "pair", "--loop", &leaf, "--turns", "0..1"],
         &["replay", "pair", "--instant"],
         &["replay", "pair", "--instant", "--contexts"],
-        &[
-            "replay",
-            "pair",
-            "--instant",
-            "--contexts",
-            "--as",
-            "openai",
-        ],
-        &[
-            "fork", "pair", "--loop", &leaf, "--turn", "1", "--id", "a-branch",
-        ],
-        &["show", "pair"],
-        &["context", "pair", "--loop", "a-branch", "--record"],
+        &["replay", "pair", "--instant", "--as", "openai"],
         &["eval", "retention", "pair.jsonl", "--budget", "0.5"],
         &["stats"],
         &["verify"],
@@ -291,6 +279,20 @@ fn every_command_says_the_same_on_both_backends() {
     ] {
         both.json(args);
     }
+    for format in ["openai", "anthropic", "markdown"] {
+        both.text(&["export", "pair", "--format", format]);
+    }
+    both.text(&[
+        "sql",
+        "SELECT role, text, payload FROM v_messages ORDER BY loop_id, seq",
+    ]);
+    // A fork is a new moment, of which an export would tell.
+    let fork = [
+        "fork", "pair", "--loop", &leaf, "--turn", "1", "--id", "a-branch",
+    ];
+    both.json(&fork);
+    both.json(&["show", "pair"]);
+    both.json(&["context", "pair", "--loop", "a-branch", "--record"]);
     parity::report(&mut both, "compacted");
     parity::mcp(&mut both);
     if cfg!(feature = "tiktoken") {
@@ -307,13 +309,6 @@ fn every_command_says_the_same_on_both_backends() {
         }
     }
     both.json(&["recount"]);
-    for format in ["openai", "anthropic", "markdown"] {
-        both.text(&["export", "pair", "--format", format]);
-    }
-    both.text(&[
-        "sql",
-        "SELECT role, text, payload FROM v_messages ORDER BY loop_id, seq",
-    ]);
     both.json(&["erase", "pair", "--yes"]);
     assert_eq!(both.json(&["sessions"]), serde_json::json!([]));
     assert_eq!(both.json(&["verify"])["ok"], true);

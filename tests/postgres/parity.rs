@@ -128,12 +128,15 @@ pub fn watch(both: &mut Both<'_>, transcript: &str) {
             .spawn()
             .unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        let mut next = || {
+        // It also tells that it watches, before or after what comes in.
+        let mut next = || loop {
             let mut line = String::new();
-            output.read_line(&mut line).unwrap();
+            assert!(output.read_line(&mut line).unwrap() > 0, "it ended");
             let mut value: Value = serde_json::from_str(&line).unwrap();
-            settled(&mut value);
-            value
+            if value["event"] == "imported" {
+                settled(&mut value);
+                break value;
+            }
         };
         let first = next();
         let mut file = std::fs::OpenOptions::new()

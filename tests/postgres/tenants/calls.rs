@@ -314,31 +314,24 @@ fn no_call_of_the_store_finds_or_changes_what_another_tenant_has() {
 }
 
 fn writes_change_nothing(own: &Tenants, k: &Keys, r: &Rows) {
-    let mut clients = [0, 1].map(|which| own.client(which));
-    let before = [0, 1].map(|which| own.seen(&mut clients[which]));
+    let mut owner = own.server.client(&own.database);
+    let before = own.stored(&mut owner);
     let ben = own.store(1);
     let mut refused = 0;
     for (name, attempt) in write_all(k, r) {
         let done = ben.removing(&mut |write| attempt(write));
         refused += usize::from(done.is_err());
-        for which in [0, 1] {
-            assert!(
-                own.seen(&mut clients[which]) == before[which],
-                "{name}: {done:?}"
-            );
-        }
+        assert_eq!(own.stored(&mut owner), before, "{name}: {done:?}");
     }
     assert!(refused > 15, "{refused}");
-    // The index is each one's own.
+    // The index is each one's own, and so is a name.
+    let mut client = own.client(0);
+    let before = own.seen(&mut client);
     store::write(&ben, |write| {
         write.settle_index()?;
         write.clear_index(77)
     })
     .unwrap();
-    assert!(own.seen(&mut clients[0]) == before[0]);
-    let name = SessionId::new("ann alone").unwrap();
-    History::new(&ben, name.as_str());
-    let rows = store::read(&own.store(0), |read| read.session(&name)).unwrap();
-    assert!(rows.is_some());
-    assert!(own.seen(&mut clients[0]) == before[0]);
+    History::new(&ben, k.id.as_str());
+    assert!(own.seen(&mut client) == before);
 }
