@@ -128,6 +128,12 @@ impl<'a> Door<'a> {
         self.noted(done)
     }
 
+    /// Runs a statement that goes through much of the database.
+    pub(super) fn tell_at_length(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
+        let mut link = self.link.borrow_mut();
+        self.noted(link.at_length(|link| link.execute(sql, params)))
+    }
+
     /// Runs a statement about a session.
     pub(super) fn run(&self, session: i64, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
         self.lock(session)?;

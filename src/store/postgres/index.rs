@@ -314,7 +314,7 @@ impl Door<'_> {
     }
 
     pub(super) fn write_settled(&self) -> StoreResult<()> {
-        self.tell(
+        self.tell_at_length(
             "INSERT INTO indexed_sessions (session, tick)
              SELECT s.session, s.tick FROM sessions s
                  LEFT JOIN indexed_sessions n ON n.session = s.session
@@ -337,7 +337,7 @@ impl Door<'_> {
             "indexed_sessions",
             "index_state",
         ] {
-            self.tell(&format!("DELETE FROM {table}"), &[])?;
+            self.tell_at_length(&format!("DELETE FROM {table}"), &[])?;
         }
         self.tell(
             "INSERT INTO index_state (key, version) VALUES (1, $1)",

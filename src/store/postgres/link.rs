@@ -23,6 +23,9 @@ use super::errors::Trouble;
 /// How many statements a connection keeps.
 const MAX_STATEMENTS: usize = 256;
 
+/// How many times longer a statement may take that goes through much of the database.
+const AT_LENGTH: u32 = 10;
+
 /// A value for a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
 
@@ -205,6 +208,12 @@ impl Link {
         let done = work(self);
         self.limit = usual;
         done
+    }
+
+    /// Runs `work`, whose statements go through much of the database.
+    pub(super) fn at_length<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let limit = self.limit.map(|limit| limit.saturating_mul(AT_LENGTH));
+        self.with_limit(limit, work)
     }
 
     /// Runs migrations, however long they take.

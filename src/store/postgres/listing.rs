@@ -100,14 +100,14 @@ impl Database for PostgresStore {
     }
 
     fn scan(&self, work: &mut dyn FnMut(&dyn StoreScan) -> StoreResult<()>) -> StoreResult<()> {
-        self.snapshot(|door| work(door))
+        self.long_snapshot(|door| work(door))
     }
 
     fn removing(
         &self,
         work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
     ) -> StoreResult<()> {
-        self.transaction(|door| work(door))
+        self.long_transaction(&self.begin_write(), |door| work(door))
     }
 
     fn recounting(

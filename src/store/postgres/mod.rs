@@ -43,6 +43,7 @@ use crate::tokens::TokenCounter;
 use ddl::literal;
 use door::Door;
 use errors::{from_postgres, is_lost, told};
+use link::Link;
 use pool::{Pool, Taken};
 use url::Address;
 
@@ -113,26 +114,45 @@ impl PostgresStore {
         done
     }
 
+    /// Runs `work` on a snapshot; its statements may go through much of the database.
+    fn long_snapshot<T>(&self, work: impl FnOnce(&Door<'_>) -> StoreResult<T>) -> StoreResult<T> {
+        let mut transaction = self.begin(BEGIN_READ)?;
+        let link = transaction.taken.link()?;
+        let done = link.at_length(|link| work(&Door::reading(link)));
+        transaction.roll_back();
+        done
+    }
+
     /// Runs `work` in a transaction that writes. It is told on its way whether the database still counts
     /// with the counter of this store.
     fn transaction<T>(&self, work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>) -> StoreResult<T> {
+        self.transaction_from(&self.begin_write(), |link| written(link, work))
+    }
+
+    /// Runs `work` in a transaction that writes; its statements may go through much of the database.
+    fn long_transaction<T>(
+        &self,
+        begin: &str,
+        work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        self.transaction_from(begin, |link| link.at_length(|link| written(link, work)))
+    }
+
+    fn begin_write(&self) -> String {
         let counter = literal(self.options.counter.name());
-        let begin = format!("{BEGIN_WRITE}; SELECT loopstore_counts_with({counter})");
-        self.transaction_from(&begin, work)
+        format!("{BEGIN_WRITE}; SELECT loopstore_counts_with({counter})")
     }
 
     fn transaction_from<T>(
         &self,
         begin: &str,
-        work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>,
+        work: impl FnOnce(&mut Link) -> StoreResult<T>,
     ) -> StoreResult<T> {
         if self.options.read_only {
             return Err(StoreError::ReadOnly);
         }
         let mut transaction = self.begin(begin)?;
-        let mut door = Door::writing(transaction.taken.link()?);
-        let done = work(&mut door)?;
-        door.check()?;
+        let done = work(transaction.taken.link()?)?;
         transaction.commit()?;
         Ok(done)
     }
@@ -151,6 +171,17 @@ impl PostgresStore {
             is_open: true,
         })
     }
+}
+
+/// Runs `work` on a connection within a transaction that writes.
+fn written<T>(
+    link: &mut Link,
+    work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>,
+) -> StoreResult<T> {
+    let mut door = Door::writing(link);
+    let done = work(&mut door)?;
+    door.check()?;
+    Ok(done)
 }
 
 /// Pauses before what others interrupted is tried again, in milliseconds.

@@ -90,7 +90,8 @@ impl PostgresOptions {
     /// [`StoreError::Silent`](crate::StoreError::Silent), by the clock of this machine: a minute if
     /// nothing is set, `None`: for ever. That the server stops a statement itself, as `statement_timeout`
     /// has it, is not enough where it hangs as a whole, and the network does not tell either: see
-    /// `link.rs`. Migrations and the removal of what is not used any more take their time, and
+    /// `link.rs`. What goes through much of the database (`verify`, removals, a recount, a new index) has
+    /// ten times as long; migrations and `VACUUM` take their time, and
     /// [`PostgresStore::query_within`](super::PostgresStore::query_within) has a limit of its own.
     #[must_use]
     pub fn statement_limit(mut self, limit: Option<Duration>) -> Self {

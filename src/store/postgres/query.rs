@@ -65,7 +65,7 @@ impl PostgresStore {
                   FROM (SELECT DISTINCT sha256, bytes FROM blobs) b) AS blob_bytes,
                  pg_database_size(current_database()) AS file_bytes
              FROM loops";
-        let stats = self.snapshot(|door| {
+        let stats = self.long_snapshot(|door| {
             door.first_of_any(sql, &[], |row| {
                 Ok(Stats {
                     sessions: row.get("sessions")?,

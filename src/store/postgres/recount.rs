@@ -41,7 +41,7 @@ impl PostgresStore {
         &self,
         work: impl FnOnce(&mut dyn StoreRecount) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        self.transaction_from(BEGIN_WRITE, |door| {
+        self.long_transaction(BEGIN_WRITE, |door| {
             door.ask(ALONE, &[])?;
             work(door)
         })
