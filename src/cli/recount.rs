@@ -4,7 +4,7 @@ use loopstore::store::sqlite::{RecountProgress, RecountReport, recount};
 use loopstore::{COUNTERS, OpenError, counter_named};
 
 use super::error::CliError;
-use super::{App, Done, progress, text};
+use super::{App, Done, progress, server, text};
 
 /// Count the tokens of the whole database anew, with another counter
 ///
@@ -34,22 +34,19 @@ fn known(given: &str) -> Result<String, String> {
 
 /// Counts and tells how much.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    if app.address().is_some() {
-        return Err(CliError::Usage(
-            "recount works on a file, not on a server yet".into(),
-        ));
-    }
     let name = args.counter.clone().unwrap_or_else(|| unfinished(app));
     let counter = counter_named(&name)
         .ok_or_else(|| CliError::Usage(format!("no counter `{}`", text::line(&name))))?;
-    let options = app.options().counter(counter);
     let bar = progress::bar("messages");
     let show = &mut |seen: RecountProgress| {
         bar.set_length(seen.all_messages);
         bar.set_position(seen.messages);
         bar.set_message(text::count(seen.blocks, "block"));
     };
-    let result = recount(&app.db, options, show);
+    let result = match app.address() {
+        Some(address) => server::recount(address, counter, show),
+        None => recount(&app.db, app.options().counter(counter), show),
+    };
     bar.finish_and_clear();
     let report = result?;
     if app.json {

@@ -1,6 +1,6 @@
 //! `loopstore schema`
 
-use loopstore::store::postgres::{Engine, grants, schema};
+use loopstore::store::postgres::{Engine, grants, schema, tenant};
 
 use super::error::CliError;
 use super::{App, Done};
@@ -21,6 +21,10 @@ pub struct Args {
     /// Print instead what lets this role append and compact, and change or remove nothing.
     #[arg(long, value_name = "ROLE", conflicts_with_all = ["engine", "partitions"])]
     grant_to: Option<String>,
+    /// With --grant-to: on the rows of this tenant alone, which no other tenant sees or writes. Needs
+    /// PostgreSQL 15; several roles may be one tenant.
+    #[arg(long, value_name = "NAME", requires = "grant_to")]
+    tenant: Option<String>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -43,9 +47,12 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         }
         Kind::Citus => Engine::Citus,
     };
-    let script = match &args.grant_to {
-        Some(role) => grants(role),
-        None => schema(engine),
+    let script = match (&args.grant_to, &args.tenant) {
+        (Some(role), Some(name)) => {
+            tenant(name, role).map_err(|error| CliError::Usage(error.to_string()))?
+        }
+        (Some(role), None) => grants(role),
+        (None, _) => schema(engine),
     };
     match app.json {
         true => app.out.json(&serde_json::json!({"sql": script}))?,

@@ -1,6 +1,9 @@
 //! `--db postgres://…`: a database on a server.
 
-use loopstore::{Database, OpenError};
+use std::sync::Arc;
+
+use loopstore::store::sqlite::{RecountError, RecountProgress, RecountReport};
+use loopstore::{Database, OpenError, TokenCounter};
 
 /// What a command does with the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +56,37 @@ pub fn open(address: &str, access: Access<'_>) -> Result<Box<dyn Database>, Open
 /// Tells that this program knows no servers.
 #[cfg(not(feature = "postgres"))]
 pub fn open(_address: &str, _access: Access<'_>) -> Result<Box<dyn Database>, OpenError> {
-    Err(OpenError::Address {
+    Err(files_only())
+}
+
+/// Counts the tokens of a database on a server anew.
+#[cfg(feature = "postgres")]
+pub fn recount(
+    address: &str,
+    counter: Arc<dyn TokenCounter>,
+    show: &mut dyn FnMut(RecountProgress),
+) -> Result<RecountReport, RecountError> {
+    let options = loopstore::PostgresOptions::new().counter(counter);
+    loopstore::store::postgres::recount(address, options, show)
+}
+
+/// Tells that this program knows no servers.
+#[cfg(not(feature = "postgres"))]
+pub fn recount(
+    _address: &str,
+    _counter: Arc<dyn TokenCounter>,
+    _show: &mut dyn FnMut(RecountProgress),
+) -> Result<RecountReport, RecountError> {
+    Err(files_only().into())
+}
+
+#[cfg(not(feature = "postgres"))]
+fn files_only() -> OpenError {
+    OpenError::Address {
         detail:
             "this loopstore knows files only; one built with `--features postgres` knows servers"
                 .into(),
-    })
+    }
 }
 
 #[cfg(test)]

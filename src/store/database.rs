@@ -5,6 +5,7 @@
 
 use super::SessionStore;
 use super::error::StoreResult;
+use super::recount::StoreRecount;
 use super::removal::StoreRemove;
 use super::scan::StoreScan;
 use super::sqlite::{QueryLimits, QueryRows, Record, Scrubbed, SessionView, SqliteStore, Stats};
@@ -64,6 +65,16 @@ pub trait Database: SessionStore {
     fn removing(
         &self,
         work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
+    ) -> StoreResult<()>;
+
+    /// Runs `work` in a write transaction in which tokens can be counted anew, also with another counter
+    /// than that of the database: `recount` of each backend opens one so.
+    ///
+    /// # Errors
+    /// What `work` returns, or the backend's own failure; then nothing was changed.
+    fn recounting(
+        &self,
+        work: &mut dyn FnMut(&mut dyn StoreRecount) -> StoreResult<()>,
     ) -> StoreResult<()>;
 
     /// Takes what was removed out of the files too, as far as the backend can.
@@ -160,6 +171,13 @@ impl Database for SqliteStore {
         work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
     ) -> StoreResult<()> {
         self.removing(|write| work(write))
+    }
+
+    fn recounting(
+        &self,
+        work: &mut dyn FnMut(&mut dyn StoreRecount) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        self.recounting(|write| work(write))
     }
 
     fn scrub(&self) -> StoreResult<Scrubbed> {

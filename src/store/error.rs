@@ -170,6 +170,15 @@ pub enum OpenError {
         /// The oldest that will do.
         oldest: i64,
     },
+    /// The database keeps tenants apart, and row-level security does not hold for this role.
+    #[error(
+        "{place}: tenants are kept apart here, and this role sees all of them; connect with a role of \
+         one tenant, or take its place with `?options=-c%20role%3DNAME`"
+    )]
+    EveryTenant {
+        /// Hosts and name.
+        place: String,
+    },
     /// The server refuses what opening needs.
     #[error("{place}: cannot open the database: {detail}")]
     Server {
@@ -300,6 +309,13 @@ pub enum StoreError {
          this was kept"
     )]
     TimedOut,
+    /// The server did not answer a statement for so long, and its connection was given up.
+    #[error(
+        "the server did not answer for {} s, and the connection to it was given up; nothing of this \
+         was kept: check the server, then try again",
+        .0.as_secs_f64()
+    )]
+    Silent(std::time::Duration),
     /// All connections are in use.
     #[error(
         "all {0} connections to the database are in use, and none became free in time; try again, \

@@ -23,6 +23,7 @@ pub mod postgres;
 mod reading;
 pub(crate) mod ready;
 pub mod receipt;
+pub mod recount;
 pub mod removal;
 mod rows;
 pub mod scan;

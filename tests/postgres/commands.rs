@@ -1,14 +1,16 @@
 //! Every command on both backends: the same JSON but for what differs from run to run.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use assert_cmd::Command;
 use serde_json::Value;
 
+use super::parity;
 use super::server::{self, PASSWORD};
 
 /// A transcript of two prompts with tool calls, in the form of Claude Code.
-fn transcript() -> String {
+pub fn transcript() -> String {
     let mut lines = Vec::new();
     let mut before = Value::Null;
     let mut line = |mut value: Value| {
@@ -45,49 +47,106 @@ fn transcript() -> String {
     lines.join("\n") + "\n"
 }
 
-struct Both<'a> {
-    folder: &'a Path,
+/// Runs a command on a database; returns its exit code and what it said on both channels.
+pub fn command(folder: &Path, database: &str, args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::cargo_bin("loopstore")
+        .unwrap()
+        .current_dir(folder)
+        .args(args)
+        .env("LOOPSTORE_DB", database)
+        .env("COLUMNS", "110")
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// Commands of which nothing is compared, and why.
+const EXCUSED: [(&str, &str); 8] = [
+    ("demo", "makes a database of its own"),
+    (
+        "backup",
+        "copies a file; on a server it says so, which is tested below",
+    ),
+    (
+        "copy",
+        "reads one and writes the other; `moving.rs` compares both",
+    ),
+    ("schema", "is for a server only"),
+    ("browse", "is for people"),
+    ("completions", "reads no database"),
+    ("man", "reads no database"),
+    ("help", "reads no database"),
+];
+
+/// Returns the commands as the program itself lists them.
+fn listed(folder: &Path) -> Vec<String> {
+    let (_, help, _) = command(folder, "none.db", &["--help"]);
+    let lines = help.split("\nCommands:\n").nth(1).unwrap().lines();
+    let lines = lines.take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let first = |line: &str| line.split_whitespace().next().unwrap().to_owned();
+    names.map(first).collect()
+}
+
+pub struct Both<'a> {
+    pub folder: &'a Path,
     /// The databases: a file and an address.
-    databases: [String; 2],
+    pub databases: [String; 2],
+    /// The commands that were compared.
+    pub compared: BTreeSet<String>,
     /// Run ids in the order in which they came, for each.
     runs: [Vec<String>; 2],
 }
 
+/// What differs from run to run.
+const DIFFERS: [&str; 22] = [
+    "run",
+    "run_id",
+    "duration_ms",
+    "seconds",
+    "started_at",
+    "created_at",
+    "made_at",
+    "at",
+    "path",
+    "file_bytes",
+    "wal_bytes",
+    "recorded_at",
+    "manifest",
+    "manifest_id",
+    "score",
+    "receipt",
+    "leftover",
+    "pinned_at",
+    "last_active_at",
+    "database",
+    "from",
+    "to",
+];
+
 /// Replaces what differs from run to run.
-fn settled(value: &mut Value) {
+pub fn settled(value: &mut Value) {
+    without(value, &DIFFERS);
+}
+
+/// Replaces the values of some keys.
+fn without(value: &mut Value, keys: &[&str]) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields.iter_mut() {
-                let differs = [
-                    "run",
-                    "run_id",
-                    "duration_ms",
-                    "seconds",
-                    "started_at",
-                    "created_at",
-                    "at",
-                    "path",
-                    "file_bytes",
-                    "wal_bytes",
-                    "recorded_at",
-                    "manifest_id",
-                    "score",
-                    "receipt",
-                    "leftover",
-                    "pinned_at",
-                    "last_active_at",
-                    "database",
-                    "from",
-                    "to",
-                ];
-                if differs.contains(&name.as_str()) && !value.is_array() {
+                if keys.contains(&name.as_str()) && !value.is_array() {
                     *value = Value::Null;
                 } else {
-                    settled(value);
+                    without(value, keys);
                 }
             }
         }
-        Value::Array(values) => values.iter_mut().for_each(settled),
+        Value::Array(values) => values.iter_mut().for_each(|value| without(value, keys)),
         _ => {}
     }
 }
@@ -99,30 +158,25 @@ impl Both<'_> {
             .iter()
             .map(|arg| match arg.strip_prefix("RUN") {
                 Some(number) => self.runs[which][number.parse::<usize>().unwrap()].clone(),
-                None => (*arg).to_owned(),
+                None => arg.replace("WHICH", &which.to_string()),
             })
             .collect();
-        let output = Command::cargo_bin("loopstore")
-            .unwrap()
-            .current_dir(self.folder)
-            .args(&args)
-            .env("LOOPSTORE_DB", &self.databases[which])
-            .env("COLUMNS", "110")
-            .output()
-            .unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (
-            output.status.code(),
-            text(output.stdout),
-            text(output.stderr),
-        )
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        command(self.folder, &self.databases[which], &args)
     }
 
     /// Runs a command on both; returns what it said, which must be the same.
-    fn json(&mut self, args: &[&str]) -> Value {
+    pub fn json(&mut self, args: &[&str]) -> Value {
+        self.json_but(&[], args)
+    }
+
+    /// Runs a command on both; returns what it said, which must be the same but for some keys.
+    pub fn json_but(&mut self, differs: &[&str], args: &[&str]) -> Value {
+        self.compared.insert(args[0].to_owned());
         let args = [args, &["--json"]].concat();
         let mut said = [0, 1].map(|which| {
             let (code, out, err) = self.output(which, &args);
+            let out = out.replace(&format!("-{which}.html"), "-WHICH.html");
             assert!(
                 !err.contains(PASSWORD) && !out.contains(PASSWORD),
                 "{args:?}"
@@ -136,6 +190,7 @@ impl Both<'_> {
                 self.runs[which].push(run.to_owned());
             }
             settled(value);
+            without(value, differs);
             // Each ranks by a rule of its own.
             if let Some(Value::Array(hits)) = value.get_mut("hits") {
                 hits.sort_by_key(ToString::to_string);
@@ -147,7 +202,8 @@ impl Both<'_> {
     }
 
     /// Runs a command on both that says text.
-    fn text(&self, args: &[&str]) {
+    fn text(&mut self, args: &[&str]) {
+        self.compared.insert(args[0].to_owned());
         let [one, two] = [0, 1].map(|which| self.output(which, args));
         assert_eq!(one, two, "{args:?}");
     }
@@ -167,6 +223,7 @@ fn every_command_says_the_same_on_both_backends() {
             file.to_str().unwrap().to_owned(),
             server.tcp_address(&server.database()),
         ],
+        compared: BTreeSet::new(),
         runs: [Vec::new(), Vec::new()],
     };
     both.json(&["import", "pair.jsonl"]);
@@ -175,6 +232,7 @@ fn every_command_says_the_same_on_both_backends() {
     for format in ["phi-core", "original"] {
         both.text(&["export", "pair", "--format", format]);
     }
+    parity::report(&mut both, "raw");
     let compacted = both.json(&["compact", "pair", "--max-tokens", "2000", "--force"]);
     assert_eq!(compacted["outcome"], "committed");
     let loops = both.json(&["show", "pair"]);
@@ -202,6 +260,9 @@ fn every_command_says_the_same_on_both_backends() {
         &["index"],
         &["expand", "pair", "--loop", &leaf, "--turns", "0..1"],
         &["replay", "pair", "--instant"],
+        &["replay", "pair", "--instant", "--contexts"],
+        &["replay", "pair", "--instant", "--as", "openai"],
+        &["eval", "retention", "pair.jsonl", "--budget", "0.5"],
         &["stats"],
         &["verify"],
         &["recover", "pair"],
@@ -225,9 +286,41 @@ fn every_command_says_the_same_on_both_backends() {
         "sql",
         "SELECT role, text, payload FROM v_messages ORDER BY loop_id, seq",
     ]);
+    // A fork is a new moment, of which an export would tell.
+    let fork = [
+        "fork", "pair", "--loop", &leaf, "--turn", "1", "--id", "a-branch",
+    ];
+    both.json(&fork);
+    both.json(&["show", "pair"]);
+    both.json(&["context", "pair", "--loop", "a-branch", "--record"]);
+    parity::report(&mut both, "compacted");
+    parity::mcp(&mut both);
+    if cfg!(feature = "tiktoken") {
+        for counter in ["tiktoken:o200k_base", "heuristic"] {
+            both.json(&["recount", "--counter", counter]);
+            for args in [
+                &["show", "pair"] as &[&str],
+                &["history"],
+                &["stats"],
+                &["verify"],
+            ] {
+                both.json(args);
+            }
+        }
+    }
+    both.json(&["recount"]);
     both.json(&["erase", "pair", "--yes"]);
     assert_eq!(both.json(&["sessions"]), serde_json::json!([]));
     assert_eq!(both.json(&["verify"])["ok"], true);
+    parity::watch(&mut both, &transcript());
+    for name in listed(folder.path()) {
+        let is_excused = EXCUSED.iter().any(|(known, _)| *known == name);
+        let is_compared = both.compared.contains(&name);
+        assert!(
+            is_excused != is_compared,
+            "`{name}` is to be compared or excused"
+        );
+    }
 }
 
 #[test]
@@ -249,10 +342,8 @@ fn what_cannot_be_done_on_a_server_is_told_and_a_password_never() {
         (output.status.code(), text)
     };
     let address = server.tcp_address(&server.prepared());
-    for args in [&["backup", "copy.db"] as &[&str], &["recount"]] {
-        let (code, text) = said(&address, args);
-        assert_eq!(code, Some(2), "{text}");
-    }
+    let (code, text) = said(&address, &["backup", "copy.db"]);
+    assert_eq!(code, Some(2), "{text}");
     let (code, text) = said(&server.tcp_address("nowhere"), &["sessions"]);
     assert_eq!(code, Some(1));
     assert!(text.contains("createdb"), "{text}");

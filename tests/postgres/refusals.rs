@@ -5,6 +5,7 @@ use std::time::Duration;
 use loopstore::store;
 use loopstore::*;
 
+use super::commands::{command, transcript};
 use super::histories::{History, user};
 use super::server::{self, PASSWORD, Server, free_port};
 
@@ -250,4 +251,53 @@ fn a_transaction_that_goes_on_after_a_refusal_is_not_committed() {
         Ok(())
     });
     assert!(matches!(done, Err(StoreError::Invalid(_))), "{done:?}");
+}
+
+#[test]
+fn a_password_stands_in_no_output_of_any_command_that_fails() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("pair.jsonl"), transcript()).unwrap();
+    let tcp = server.tcp_address(&server.prepared());
+    let (secret, port) = ("0pen-sesam3", server.port.to_string());
+    let hide = |address: &str| address.replace(PASSWORD, secret);
+    let addresses = [
+        hide(&tcp),
+        hide(&server.tcp_address("nowhere")),
+        hide(&tcp.replace(&port, &free_port().to_string())) + "?connect_timeout=1",
+        hide(&format!("{tcp}?sslmode=verify-full")),
+        hide(&format!("{tcp}?sslmode={secret}")),
+        hide(&format!("{tcp}?connect_timeout={secret}")),
+        format!("postgres://me:{secret}@127.0.0.1:none/agents"),
+        format!("postgres://me:{secret}?@127.0.0.1:{port}/agents"),
+        format!("postgres://127.0.0.1:{port}/agents?user=me&password={secret}"),
+        format!("postgres://me:{secret}"),
+    ];
+    let commands = [
+        &["import", "pair.jsonl", "--json"] as &[&str],
+        &["recount", "--json"],
+    ];
+    for address in &addresses {
+        for args in commands {
+            let (code, out, err) = command(folder.path(), address, args);
+            assert_ne!(code, Some(0), "{args:?}");
+            assert!(!err.contains("panicked"), "{err}");
+            for told in [out, err] {
+                assert!(!told.contains(secret), "{args:?}: {told}");
+            }
+        }
+    }
+    // Where it is given as an argument, too, and where it is right and the work fails.
+    let args = ["copy", "--to", &addresses[0], "--json"];
+    let (_, out, err) = command(folder.path(), &tcp, &args);
+    let (_, other_out, other_err) = command(folder.path(), &tcp, &["sql", "SELECT 1/0", "--json"]);
+    for told in [out, err, other_out, other_err] {
+        assert!(!told.contains(secret) && !told.contains(PASSWORD), "{told}");
+    }
+    let options = PostgresOptions::new();
+    let store = PostgresStore::open_with(&tcp, options.clone()).unwrap();
+    let told = format!("{options:?} {}", store.place());
+    assert!(!told.contains(PASSWORD), "{told}");
 }

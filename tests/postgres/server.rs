@@ -128,6 +128,13 @@ impl Server {
         format!("postgres://postgres@{folder}:{}/{database}", self.port)
     }
 
+    /// Returns the address of a database through the socket for some role.
+    pub fn address_as(&self, role: &str, database: &str) -> String {
+        let encoded: String = role.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        self.address(database)
+            .replacen("postgres@", &format!("{encoded}@"), 1)
+    }
+
     /// Returns the address of a database through TCP.
     pub fn tcp_address(&self, database: &str) -> String {
         format!(

@@ -12,6 +12,15 @@ use loopstore::*;
 use super::histories::{History, answer, result, user};
 use super::server;
 
+/// What a server is told to explain every statement.
+pub const EXPLAIN: [(&str, &str); 5] = [
+    ("session_preload_libraries", "auto_explain"),
+    ("auto_explain.log_min_duration", "0"),
+    ("auto_explain.log_nested_statements", "on"),
+    ("auto_explain.log_analyze", "on"),
+    ("auto_explain.log_timing", "off"),
+];
+
 fn turn(turn: u32) -> Vec<AgentMessage> {
     let call = format!("call-{turn}");
     vec![
@@ -91,15 +100,19 @@ fn each_statement_of_the_hot_path_touches_one_partition() {
     let name = server.database();
     let script = schema(Engine::Plain { partitions: 4 });
     server.client(&name).batch_execute(&script).unwrap();
-    let explain = "-c%20session_preload_libraries%3Dauto_explain\
-        %20-c%20auto_explain.log_min_duration%3D0%20-c%20auto_explain.log_nested_statements%3Don\
-        %20-c%20auto_explain.log_analyze%3Don%20-c%20auto_explain.log_timing%3Doff";
+    let settings = EXPLAIN.map(|(name, value)| format!("-c%20{name}%3D{value}"));
+    let explain = settings.join("%20");
     let address = format!("{}?options={explain}", server.address(&name));
-    let store = PostgresStore::open(&address).unwrap();
+    check_plans(&PostgresStore::open(&address).unwrap(), server);
+}
+
+/// Works on a store whose server explains what it does, and checks that each statement touches one
+/// partition.
+pub fn check_plans(store: &PostgresStore, server: &server::Server) {
     let log = || std::fs::read_to_string(server.folder.join("log")).unwrap();
     let before = log().len();
     for number in 0..3 {
-        work(&store, &format!("session-{number}"));
+        work(store, &format!("session-{number}"));
     }
     let log = log();
     let plans = plans(&log[before..]);
@@ -112,7 +125,7 @@ fn each_statement_of_the_hot_path_touches_one_partition() {
         // What is marked as never executed was not touched.
         assert!(parts.len() == 1 || touched_one(plan), "{parts:?}\n{plan}");
     }
-    let report = loopstore::inspect::verify(&store).unwrap();
+    let report = loopstore::inspect::verify(store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 

@@ -2,6 +2,8 @@
 
 mod tools;
 
+use std::sync::Arc;
+
 use loopstore::Database;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
@@ -11,7 +13,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 
-use self::tools::{Recall, TOOLS};
+use self::tools::{Recall, TOOLS, ToolSpec};
 use super::error::CliError;
 use super::{App, Done, select};
 
@@ -49,7 +51,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         .enable_all()
         .build()
         .map_err(failed)?;
-    runtime.block_on(serve(Server { store, recall }))?;
+    runtime.block_on(serve(Server(Arc::new((store, recall)))))?;
     Ok(Done::Well)
 }
 
@@ -64,9 +66,20 @@ fn failed(error: impl std::error::Error + 'static) -> CliError {
     CliError::Failed(Box::new(error))
 }
 
-struct Server {
-    store: Box<dyn Database>,
-    recall: Recall,
+/// What is read, and what of it.
+#[derive(Clone)]
+struct Server(Arc<(Box<dyn Database>, Recall)>);
+
+impl Server {
+    /// Answers a call on a thread on which a store may wait for its server.
+    async fn answer(&self, tool: &'static ToolSpec, given: JsonObject) -> Result<String, String> {
+        let server = self.clone();
+        let answer = tokio::task::spawn_blocking(move || {
+            let (store, recall) = &*server.0;
+            recall.call(&**store, tool, given)
+        });
+        answer.await.map_err(|error| error.to_string())?
+    }
 }
 
 impl ServerHandler for Server {
@@ -86,7 +99,7 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let all = self.recall.session.is_none();
+        let all = self.0.1.session.is_none();
         let tools = TOOLS.iter().map(|tool| {
             let schema = match tool.schema(all) {
                 serde_json::Value::Object(schema) => schema,
@@ -110,7 +123,7 @@ impl ServerHandler for Server {
         };
         let given = request.arguments.unwrap_or_default();
         // What a model asked for wrongly it is told, so that it can ask again.
-        let result = match self.recall.call(&*self.store, tool, given) {
+        let result = match self.answer(tool, given).await {
             Ok(answer) => CallToolResult::success(vec![ContentBlock::text(answer)]),
             Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
         };

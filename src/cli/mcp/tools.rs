@@ -29,7 +29,7 @@ pub struct ToolSpec {
 }
 
 /// All of them.
-pub const TOOLS: [ToolSpec; 4] = [
+pub static TOOLS: [ToolSpec; 4] = [
     ToolSpec {
         name: "search_history",
         about: "Find messages of the recorded history by their words, also those that a compaction \

@@ -5,6 +5,7 @@
 //! for.
 
 use super::schema::migrations;
+use crate::store::error::{StoreError, StoreResult};
 
 /// What the tables are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,9 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', T
         script.push_str(sql.trim_end());
         script.push_str("\n\n");
     }
+    if engine == Engine::Citus {
+        script.push_str("SELECT create_reference_table('tenant_roles');\n\n");
+    }
     script.push_str(&history());
     script.push_str("\nCOMMIT;\n");
     script
@@ -87,7 +91,7 @@ const EMPTIED: &str = "messages, turns, blob_refs, redactions, notes, source_par
 /// Returns what lets a role append and compact, and change nothing: it may not write over a message,
 /// block or run, and not open the receipt without which nothing may be removed.
 pub fn grants(role: &str) -> String {
-    let role = format!("\"{}\"", role.replace('"', "\"\""));
+    let role = identifier(role);
     format!(
         "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role};
 GRANT INSERT ON {}, session_names, sources, source_pieces, source_parts, index_state TO {role};
@@ -97,6 +101,44 @@ GRANT DELETE ON {EMPTIED} TO {role};
 ",
         BY_SESSION.join(", ")
     )
+}
+
+/// Bytes of the longest name of a tenant: it stands in an index.
+const LONGEST_TENANT: usize = 200;
+
+/// Returns what makes a role the tenant `name`, for whoever owns the tables: the rights of [`grants`],
+/// on the rows of that tenant alone. Several roles may be one tenant.
+///
+/// # Errors
+/// If the name is empty, longer than 200 bytes or holds U+0000.
+pub fn tenant(name: &str, role: &str) -> StoreResult<String> {
+    if name.is_empty() || name.len() > LONGEST_TENANT || name.contains('\0') {
+        return Err(StoreError::Invalid(format!(
+            "the name of a tenant has 1 to {LONGEST_TENANT} bytes, none of them zero"
+        )));
+    }
+    Ok(format!(
+        "BEGIN;
+-- Nobody makes objects among those of the store but its owner.
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+{}-- The first role of a tenant switches row-level security on.
+INSERT INTO tenant_roles (role, tenant) VALUES ({}, {})
+ON CONFLICT (role) DO UPDATE SET tenant = excluded.tenant;
+COMMIT;
+",
+        grants(role),
+        literal(&identifier(role)),
+        literal(name)
+    ))
+}
+
+fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Returns a text as it stands in SQL, whatever `standard_conforming_strings` says.
+pub(super) fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 /// Notes the migrations, so that the store takes the tables for those of this format.
@@ -191,13 +233,14 @@ mod tests {
     use super::*;
 
     /// The tables that are by something else than their session.
-    const OTHERS: [&str; 6] = [
+    const OTHERS: [&str; 7] = [
         "store_meta",
         "session_names",
         "sources",
         "source_pieces",
         "source_parts",
         "index_state",
+        "tenant_roles",
     ];
 
     #[test]

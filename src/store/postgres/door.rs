@@ -10,11 +10,11 @@
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-use ::postgres::Row;
 use sha2::{Digest as _, Sha256};
+use tokio_postgres::Row;
 
 use super::ahead::Ahead;
-use super::errors::from_postgres;
+use super::errors::{Trouble, from_postgres};
 use super::keys::Locked;
 use super::link::{Link, Param};
 use super::pending::Pending;
@@ -112,11 +112,12 @@ impl<'a> Door<'a> {
             return Ok(());
         }
         let hash = hash_of(name);
-        self.ask("SELECT pg_advisory_xact_lock($1)", &[&hash])
-            .map(drop)
+        // Tenants have names of their own.
+        let sql = "SELECT pg_advisory_xact_lock($1 # hashtextextended(loopstore_tenant(), 0))";
+        self.ask(sql, &[&hash]).map(drop)
     }
 
-    fn noted<T>(&self, result: Result<T, ::postgres::Error>) -> StoreResult<T> {
+    fn noted<T>(&self, result: Result<T, Trouble>) -> StoreResult<T> {
         result.map_err(|error| {
             self.failed.set(true);
             from_postgres(error)
@@ -136,6 +137,12 @@ impl<'a> Door<'a> {
         self.ahead.take();
         let done = self.link.borrow_mut().execute(sql, params);
         self.noted(done)
+    }
+
+    /// Runs a statement that goes through much of the database.
+    pub(super) fn tell_at_length(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
+        let mut link = self.link.borrow_mut();
+        self.noted(link.at_length(|link| link.execute(sql, params)))
     }
 
     /// Runs a statement about a session.

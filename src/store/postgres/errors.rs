@@ -2,13 +2,48 @@
 //!
 //! What the server says is told, where it was is not: an address may hold a password.
 
-use ::postgres::Error;
-use ::postgres::error::SqlState;
+use std::time::Duration;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
 
 use crate::store::error::{OpenError, StoreError};
 
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The server or the driver said so.
+    Told(Error),
+    /// The server said nothing for so long.
+    Silent(Duration),
+    /// The connection was given up before.
+    GivenUp,
+    /// This machine refused.
+    Local(String),
+}
+
+impl Trouble {
+    /// Returns the code of the server's error.
+    pub(super) fn code(&self) -> Option<&str> {
+        match self {
+            Self::Told(error) => error.code().map(SqlState::code),
+            _ => None,
+        }
+    }
+}
+
 /// What the driver says, without what stands in the address.
-pub(super) fn told(error: &Error) -> String {
+pub(super) fn told(trouble: &Trouble) -> String {
+    match trouble {
+        Trouble::Told(error) => said(error),
+        Trouble::Silent(limit) => format!("it did not answer in {} s", limit.as_secs_f64()),
+        Trouble::GivenUp => "it was given up".into(),
+        Trouble::Local(detail) => detail.clone(),
+    }
+}
+
+/// What the driver says, without what stands in the address.
+pub(super) fn said(error: &Error) -> String {
     if let Some(error) = error.as_db_error() {
         return error.message().to_owned();
     }
@@ -19,7 +54,10 @@ pub(super) fn told(error: &Error) -> String {
 }
 
 /// Whether the connection is of no use any more.
-pub(super) fn is_lost(error: &Error) -> bool {
+pub(super) fn is_lost(trouble: &Trouble) -> bool {
+    let Trouble::Told(error) = trouble else {
+        return true;
+    };
     match error.code() {
         Some(code) => {
             let code = code.code();
@@ -38,59 +76,63 @@ fn is_from_the_wire(error: &Error) -> bool {
     cause.is::<std::io::Error>() || error.to_string().starts_with("error communicating")
 }
 
+/// Whether a code asks to run the transaction again: others came between, or two waited for each other.
+pub(super) fn is_interrupted(code: &str) -> bool {
+    matches!(code, "40001" | "40P01")
+}
+
 /// Sorts an error of a statement.
-pub(super) fn from_postgres(error: Error) -> StoreError {
-    if is_lost(&error) {
-        return StoreError::Connection(told(&error).into());
+pub(super) fn from_postgres(trouble: Trouble) -> StoreError {
+    if let Trouble::Silent(limit) = trouble {
+        return StoreError::Silent(limit);
     }
-    let Some(code) = error.code() else {
-        return StoreError::Damaged(told(&error));
+    if is_lost(&trouble) {
+        return StoreError::Connection(told(&trouble).into());
+    }
+    let Some(code) = trouble.code() else {
+        return StoreError::Damaged(told(&trouble));
     };
-    match code.code() {
+    match code {
         "55P03" => StoreError::Busy,
-        "40001" | "40P01" => StoreError::Interrupted,
+        code if is_interrupted(code) => StoreError::Interrupted,
         "57014" => StoreError::TimedOut,
         "25006" => StoreError::ReadOnly,
         "53100" => StoreError::Full,
-        "58030" => StoreError::Io(told(&error).into()),
-        "XX001" | "XX002" => StoreError::Damaged(told(&error)),
+        "58030" => StoreError::Io(told(&trouble).into()),
+        "XX001" | "XX002" => StoreError::Damaged(told(&trouble)),
         "22021" | "22P05" => {
             StoreError::Invalid("PostgreSQL cannot hold U+0000 in this text".into())
         }
         // A statement of this program does not fit the tables.
-        "42P01" | "42703" | "42883" => StoreError::Damaged(told(&error)),
-        "42501" => StoreError::Invalid(format!("{}; this role may not do that", told(&error))),
+        "42P01" | "42703" | "42883" => StoreError::Damaged(told(&trouble)),
+        // Raised by functions of the store.
+        "55000" => StoreError::Invalid(told(&trouble)),
+        "42501" => StoreError::Invalid(format!("{}; this role may not do that", told(&trouble))),
         code if code.starts_with("22") || code.starts_with("23") => {
-            StoreError::Invalid(told(&error))
+            StoreError::Invalid(told(&trouble))
         }
-        _ => StoreError::Other(told(&error).into()),
+        _ => StoreError::Other(told(&trouble).into()),
     }
 }
 
 /// Sorts an error of a connection that could not be made.
-pub(super) fn from_connecting(place: &str, error: Error) -> OpenError {
-    let place = place.to_owned();
+pub(super) fn from_connecting(place: &str, trouble: Trouble) -> OpenError {
+    let (place, detail) = (place.to_owned(), told(&trouble));
+    let Trouble::Told(error) = &trouble else {
+        return OpenError::Unreachable { place, detail };
+    };
     match error.code() {
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => OpenError::NoDatabase { place },
-        Some(code) if code.code().starts_with("28") => OpenError::Refused {
-            place,
-            detail: told(&error),
-        },
-        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => OpenError::Refused {
-            place,
-            detail: told(&error),
-        },
+        Some(code)
+            if code.code().starts_with("28") || *code == SqlState::INSUFFICIENT_PRIVILEGE =>
+        {
+            OpenError::Refused { place, detail }
+        }
         None if error.to_string().starts_with("authentication")
             || error.to_string().starts_with("invalid configuration") =>
         {
-            OpenError::Refused {
-                place,
-                detail: told(&error),
-            }
+            OpenError::Refused { place, detail }
         }
-        _ => OpenError::Unreachable {
-            place,
-            detail: told(&error),
-        },
+        _ => OpenError::Unreachable { place, detail },
     }
 }

@@ -220,14 +220,20 @@ impl Door<'_> {
         }
         let mut conditions = Conditions::of(query, filter);
         let score = conditions.score(query);
-        let of = match filter.session {
-            Some(_) => "w.session = $1",
-            None => "$1::BIGINT IS NULL",
+        // Row-level security keeps the index of words from being used before it has looked itself, as an
+        // operator of vectors might tell what it sees. By their sessions the words of one tenant are
+        // found without those of others.
+        let (of, by) = match filter.session {
+            Some(_) => ("w.session = $1", ""),
+            None => (
+                "$1::BIGINT IS NULL",
+                "JOIN sessions s ON s.session = w.session",
+            ),
         };
         // A row beyond the mark is none of this loop's messages.
         let sql = format!(
             "SELECT w.session, w.loop, w.seq, m.tick, {score} AS score
-             FROM message_words w
+             FROM message_words w {by}
                  JOIN messages m ON m.session = w.session AND m.loop = w.loop AND m.seq = w.seq
                  JOIN indexed_loops i ON i.session = w.session AND i.loop = w.loop
              WHERE w.seq < i.indexed_seq
@@ -308,7 +314,7 @@ impl Door<'_> {
     }
 
     pub(super) fn write_settled(&self) -> StoreResult<()> {
-        self.tell(
+        self.tell_at_length(
             "INSERT INTO indexed_sessions (session, tick)
              SELECT s.session, s.tick FROM sessions s
                  LEFT JOIN indexed_sessions n ON n.session = s.session
@@ -331,7 +337,7 @@ impl Door<'_> {
             "indexed_sessions",
             "index_state",
         ] {
-            self.tell(&format!("DELETE FROM {table}"), &[])?;
+            self.tell_at_length(&format!("DELETE FROM {table}"), &[])?;
         }
         self.tell(
             "INSERT INTO index_state (key, version) VALUES (1, $1)",

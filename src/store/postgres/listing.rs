@@ -6,6 +6,7 @@ use super::schema::objects;
 use crate::model::SessionId;
 use crate::store::database::Database;
 use crate::store::error::StoreResult;
+use crate::store::recount::StoreRecount;
 use crate::store::removal::StoreRemove;
 use crate::store::scan::StoreScan;
 use crate::store::sqlite::{
@@ -21,9 +22,27 @@ const FLIPS: &str = "SELECT r.run_id, f.kind, l.loop_id AS loop, f.turns, f.at, 
         JOIN loops l ON l.session = f.session AND l.key = f.loop
         JOIN sessions s ON s.session = f.session";
 
+/// The tables and views that row-level security does not hold for, where there are tenants.
+const OPEN_TO_TENANTS: &str =
+    "SELECT CASE c.relkind WHEN 'v' THEN 'VIEW ' ELSE 'TABLE ' END || c.relname
+    FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+    WHERE c.relnamespace = current_schema()::REGNAMESPACE
+        AND (SELECT relrowsecurity FROM pg_class WHERE oid = 'sessions'::REGCLASS)
+        AND CASE
+            WHEN c.relkind = 'v'
+            THEN NOT coalesce('security_invoker=true' = ANY (c.reloptions), FALSE)
+            WHEN c.relkind IN ('r', 'p')
+            THEN NOT (c.relrowsecurity AND c.relforcerowsecurity) AND EXISTS (
+                SELECT 1 FROM pg_policy p
+                WHERE p.polrelid IN (c.oid, i.inhparent) AND p.polname = 'tenant'
+            )
+            ELSE FALSE
+        END
+    ORDER BY c.relname";
+
 impl PostgresStore {
     fn rows(&self, sql: &str, values: &[&str]) -> StoreResult<QueryRows> {
-        self.asked(sql, values, QueryLimits::default())
+        self.asked(sql, values, QueryLimits::default(), self.options.limit)
     }
 }
 
@@ -81,14 +100,21 @@ impl Database for PostgresStore {
     }
 
     fn scan(&self, work: &mut dyn FnMut(&dyn StoreScan) -> StoreResult<()>) -> StoreResult<()> {
-        self.snapshot(|door| work(door))
+        self.long_snapshot(|door| work(door))
     }
 
     fn removing(
         &self,
         work: &mut dyn FnMut(&mut dyn StoreRemove) -> StoreResult<()>,
     ) -> StoreResult<()> {
-        self.transaction(|door| work(door))
+        self.long_transaction(&self.begin_write(), |door| work(door))
+    }
+
+    fn recounting(
+        &self,
+        work: &mut dyn FnMut(&mut dyn StoreRecount) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        self.recounting(|write| work(write))
     }
 
     /// Lets the server use the place of removed rows again. What its log, its backups and pages that are
@@ -127,12 +153,16 @@ impl Database for PostgresStore {
                  AND c.relnamespace = current_schema()::regnamespace",
             &[],
         )?;
-        let values = present.rows.iter().flatten();
-        let present: Vec<String> = values.filter_map(|value| value.read().ok()).collect();
-        let missing = objects().into_iter().filter(|name| !present.contains(name));
-        Ok(missing
-            .map(|name| format!("the {} is missing or switched off", lower(&name)))
-            .collect())
+        let (present, known) = (names(&present), objects());
+        let missing = known.iter().filter(|name| !present.contains(name));
+        let missing = missing.map(|name| format!("the {} is missing or switched off", lower(name)));
+        let open = names(&self.rows(OPEN_TO_TENANTS, &[])?);
+        // Views of others are theirs.
+        let open = open
+            .iter()
+            .filter(|name| name.starts_with("TABLE") || known.contains(name));
+        let open = open.map(|name| format!("the {} does not keep tenants apart", lower(name)));
+        Ok(missing.chain(open).collect())
     }
 
     fn index_problems(&self) -> StoreResult<Vec<String>> {
@@ -149,6 +179,12 @@ impl Database for PostgresStore {
             count => vec![format!("{count} loops are noted as indexed and are not")],
         })
     }
+}
+
+/// Returns the values of rows of one text.
+fn names(found: &QueryRows) -> Vec<String> {
+    let values = found.rows.iter().flatten();
+    values.filter_map(|value| value.read().ok()).collect()
 }
 
 /// Returns a kind and a name with the kind in small letters.

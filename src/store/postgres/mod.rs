@@ -6,7 +6,8 @@
 //! A connection that is lost before a commit is [`StoreError::Connection`], and nothing was kept; the
 //! next call connects again. During a commit it is [`StoreError::Unconfirmed`], which is never tried
 //! again here: the write may be there. Nor is a write that others interrupted, as its closure has run
-//! once and may have told somebody what it read.
+//! once and may have told somebody what it read; a beginning, a question in SQL and the making of the
+//! tables are (`again`).
 
 mod ahead;
 mod ddl;
@@ -22,6 +23,7 @@ mod pending;
 mod pool;
 mod query;
 mod read;
+mod recount;
 mod removal;
 mod row;
 mod said;
@@ -32,15 +34,20 @@ mod standing;
 mod url;
 mod write;
 
-pub use ddl::{BY_SESSION, Engine, grants, schema};
+pub use ddl::{BY_SESSION, Engine, grants, schema, tenant};
 pub use options::PostgresOptions;
+pub use recount::recount;
 pub use url::is_address;
+
+use std::time::Duration;
 
 use super::error::{OpenError, StoreError, StoreResult};
 use super::{SessionStore, StoreRead, StoreWrite};
 use crate::tokens::TokenCounter;
+use ddl::literal;
 use door::Door;
 use errors::{from_postgres, is_lost, told};
+use link::Link;
 use pool::{Pool, Taken};
 use url::Address;
 
@@ -81,7 +88,13 @@ impl PostgresStore {
         let mut options = options;
         let address = Address::parse(address, !options.read_only)?;
         let mut link = schema::connect(&address, &options)?;
-        schema::prepare(&mut link, &address, &mut options)?;
+        let prepared = again(
+            || match schema::prepare(&mut link, &address, &mut options) {
+                Err(OpenError::Busy) => Err(StoreError::Interrupted),
+                prepared => Ok(prepared),
+            },
+        );
+        prepared.map_err(|_| OpenError::Busy)??;
         let place = address.place.clone();
         let pool = Pool::new(address, options.clone());
         pool.keep(link);
@@ -105,29 +118,88 @@ impl PostgresStore {
         done
     }
 
+    /// Runs `work` on a snapshot; its statements may go through much of the database.
+    fn long_snapshot<T>(&self, work: impl FnOnce(&Door<'_>) -> StoreResult<T>) -> StoreResult<T> {
+        let mut transaction = self.begin(BEGIN_READ)?;
+        let link = transaction.taken.link()?;
+        let done = link.at_length(|link| work(&Door::reading(link)));
+        transaction.roll_back();
+        done
+    }
+
+    /// Runs `work` in a transaction that writes. It is told on its way whether the database still counts
+    /// with the counter of this store.
     fn transaction<T>(&self, work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>) -> StoreResult<T> {
+        self.transaction_from(&self.begin_write(), |link| written(link, work))
+    }
+
+    /// Runs `work` in a transaction that writes; its statements may go through much of the database.
+    fn long_transaction<T>(
+        &self,
+        begin: &str,
+        work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        self.transaction_from(begin, |link| link.at_length(|link| written(link, work)))
+    }
+
+    fn begin_write(&self) -> String {
+        let counter = literal(self.options.counter.name());
+        format!("{BEGIN_WRITE}; SELECT loopstore_counts_with({counter})")
+    }
+
+    fn transaction_from<T>(
+        &self,
+        begin: &str,
+        work: impl FnOnce(&mut Link) -> StoreResult<T>,
+    ) -> StoreResult<T> {
         if self.options.read_only {
             return Err(StoreError::ReadOnly);
         }
-        let mut transaction = self.begin(BEGIN_WRITE)?;
-        let mut door = Door::writing(transaction.taken.link()?);
-        let done = work(&mut door)?;
-        door.check()?;
+        let mut transaction = self.begin(begin)?;
+        let done = work(transaction.taken.link()?)?;
         transaction.commit()?;
         Ok(done)
     }
 
-    /// Runs a statement outside of any transaction.
+    /// Runs a statement outside of any transaction, however long it takes.
     fn alone(&self, sql: &str) -> StoreResult<()> {
-        self.pool.begin(sql).map(drop)
+        let mut taken = self.pool.begin("SELECT 1")?;
+        let link = taken.link()?;
+        let done = link.with_limit(None, |link| link.batch(sql));
+        done.map_err(from_postgres)
     }
 
     fn begin(&self, sql: &str) -> StoreResult<Transaction<'_>> {
         Ok(Transaction {
-            taken: self.pool.begin(sql)?,
+            taken: again(|| self.pool.begin(sql))?,
             is_open: true,
         })
     }
+}
+
+/// Runs `work` on a connection within a transaction that writes.
+fn written<T>(
+    link: &mut Link,
+    work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>,
+) -> StoreResult<T> {
+    let mut door = Door::writing(link);
+    let done = work(&mut door)?;
+    door.check()?;
+    Ok(done)
+}
+
+/// Pauses before what others interrupted is tried again, in milliseconds.
+const PAUSES: [u64; 4] = [10, 40, 160, 640];
+
+/// Tries again what others interrupted and what told nobody anything yet.
+fn again<T>(mut work: impl FnMut() -> StoreResult<T>) -> StoreResult<T> {
+    for pause in PAUSES {
+        match work() {
+            Err(StoreError::Interrupted) => std::thread::sleep(Duration::from_millis(pause)),
+            done => return done,
+        }
+    }
+    work()
 }
 
 impl Transaction<'_> {
@@ -135,7 +207,7 @@ impl Transaction<'_> {
         self.is_open = false;
         let link = self.taken.link()?;
         link.batch("COMMIT").map_err(|error| {
-            let is_unknown = error.code().is_some_and(|code| code.code() == "40003");
+            let is_unknown = error.code() == Some("40003");
             if is_lost(&error) || is_unknown {
                 self.taken.discard();
                 return StoreError::Unconfirmed(told(&error).into());

@@ -12,9 +12,13 @@ pub struct PostgresOptions {
     pub(super) create: bool,
     pub(super) connections: usize,
     pub(super) patience: Duration,
+    /// How long the server may be silent; `None`: for ever.
+    pub(super) limit: Option<Duration>,
     pub(super) counter: Arc<dyn TokenCounter>,
     /// Whether the counter that the database was written with is taken instead.
     pub(super) takes_stored: bool,
+    /// Whether it is opened to be counted anew: with any counter.
+    pub(super) recounts: bool,
 }
 
 impl Default for PostgresOptions {
@@ -24,8 +28,10 @@ impl Default for PostgresOptions {
             create: true,
             connections: 16,
             patience: Duration::from_secs(10),
+            limit: Some(Duration::from_secs(60)),
             counter: Arc::new(HeuristicTokenCounter),
             takes_stored: false,
+            recounts: false,
         }
     }
 }
@@ -37,13 +43,15 @@ impl std::fmt::Debug for PostgresOptions {
             .field("create", &self.create)
             .field("connections", &self.connections)
             .field("patience", &self.patience)
+            .field("limit", &self.limit)
             .field("counter", &self.counter.name())
             .finish()
     }
 }
 
 impl PostgresOptions {
-    /// The default options: read and write, 16 connections, ten seconds of patience.
+    /// The default options: read and write, 16 connections, ten seconds of patience, a
+    /// minute for a statement.
     pub fn new() -> Self {
         Self::default()
     }
@@ -78,6 +86,19 @@ impl PostgresOptions {
         self
     }
 
+    /// Sets how long a statement may take until its connection is given up with
+    /// [`StoreError::Silent`](crate::StoreError::Silent), by the clock of this machine: a minute if
+    /// nothing is set, `None`: for ever. That the server stops a statement itself, as `statement_timeout`
+    /// has it, is not enough where it hangs as a whole, and the network does not tell either: see
+    /// `link.rs`. What goes through much of the database (`verify`, removals, a recount, a new index) has
+    /// ten times as long; migrations and `VACUUM` take their time, and
+    /// [`PostgresStore::query_within`](super::PostgresStore::query_within) has a limit of its own.
+    #[must_use]
+    pub fn statement_limit(mut self, limit: Option<Duration>) -> Self {
+        self.limit = limit;
+        self
+    }
+
     /// Sets the token counter. A database keeps the counter that it was created with.
     #[must_use]
     pub fn counter(mut self, counter: Arc<dyn TokenCounter>) -> Self {
@@ -90,6 +111,11 @@ impl PostgresOptions {
     #[must_use]
     pub fn stored_counter(mut self) -> Self {
         self.takes_stored = true;
+        self
+    }
+
+    pub(super) fn for_recount(mut self) -> Self {
+        self.recounts = true;
         self
     }
 }

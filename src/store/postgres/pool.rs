@@ -64,9 +64,8 @@ impl Pool {
                 Ok(()) => return Ok(taken),
                 Err(error) => {
                     let lost = is_lost(&error);
-                    if lost {
-                        taken.link = None;
-                    }
+                    // A transaction that was begun with more than one statement may be open.
+                    taken.link = None;
                     if is_new || !lost {
                         return Err(from_postgres(error));
                     }
@@ -142,15 +141,5 @@ impl Drop for Taken<'_> {
             }
         }
         self.pool.freed.notify_one();
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        let idle = std::mem::take(&mut self.lock().idle);
-        // A connection says goodbye on a runtime of its own, which async code refuses on its threads.
-        let _ = std::thread::Builder::new()
-            .spawn(move || drop(idle))
-            .map(std::thread::JoinHandle::join);
     }
 }

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use ::postgres::SimpleQueryMessage;
-use ::postgres::types::Type;
+use tokio_postgres::types::Type;
+use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
-use super::errors::{is_lost, told};
+use super::errors::{Trouble, from_postgres, is_interrupted, is_lost, told};
 use super::link::{Link, Param};
-use super::{BEGIN_READ, PostgresStore};
+use super::{BEGIN_READ, PostgresStore, again};
 use crate::model::Json;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::sqlite::{QueryLimits, QueryRows, Stats};
@@ -25,20 +25,27 @@ impl PostgresStore {
     /// # Errors
     /// If the query is no single reading statement, takes too long, or the server refuses it.
     pub fn query_within(&self, sql: &str, limits: QueryLimits) -> StoreResult<QueryRows> {
-        self.asked(sql, &[], limits)
+        // The server stops the query; a server that does not even do that is given up.
+        let patience = limits.time.map(|time| time + self.options.patience);
+        self.asked(sql, &[], limits, patience)
     }
 
-    /// Runs a query as [`PostgresStore::query_within`] does, with values for `$1`, `$2` ….
+    /// Runs a query as [`PostgresStore::query_within`] does, with values for `$1`, `$2` …; a server that
+    /// says nothing for `patience` is given up.
     pub(super) fn asked(
         &self,
         sql: &str,
         values: &[&str],
         limits: QueryLimits,
+        patience: Option<Duration>,
     ) -> StoreResult<QueryRows> {
-        let mut transaction = self.begin(BEGIN_READ)?;
-        let done = rows(transaction.taken.link()?, sql, values, limits);
-        transaction.roll_back();
-        done
+        again(|| {
+            let mut transaction = self.begin(BEGIN_READ)?;
+            let link = transaction.taken.link()?;
+            let done = link.with_limit(patience, |link| rows(link, sql, values, limits));
+            transaction.roll_back();
+            done
+        })
     }
 
     /// Returns figures of the database; its size is that of all that is in it.
@@ -58,7 +65,7 @@ impl PostgresStore {
                   FROM (SELECT DISTINCT sha256, bytes FROM blobs) b) AS blob_bytes,
                  pg_database_size(current_database()) AS file_bytes
              FROM loops";
-        let stats = self.snapshot(|door| {
+        let stats = self.long_snapshot(|door| {
             door.first_of_any(sql, &[], |row| {
                 Ok(Stats {
                     sessions: row.get("sessions")?,
@@ -81,11 +88,14 @@ impl PostgresStore {
     }
 }
 
-fn refused(error: ::postgres::Error) -> StoreError {
+fn refused(error: Trouble) -> StoreError {
     if is_lost(&error) {
-        return StoreError::Connection(told(&error).into());
+        return from_postgres(error);
     }
-    let code = error.code().map_or("", |code| code.code());
+    let code = error.code().unwrap_or_default();
+    if is_interrupted(code) {
+        return StoreError::Interrupted;
+    }
     StoreError::Invalid(match code {
         "57014" => "the query took too long and was stopped".into(),
         // No query, several of them, or one that writes.
@@ -102,18 +112,17 @@ fn rows(
     values: &[&str],
     limits: QueryLimits,
 ) -> StoreResult<QueryRows> {
-    let client = link.client();
     let time = limits.time.unwrap_or(Duration::ZERO).as_millis();
     let patience = format!(
         "SET LOCAL statement_timeout = {}",
         time.min(i32::MAX as u128)
     );
-    client.batch_execute(&patience).map_err(refused)?;
+    link.batch(&patience).map_err(refused)?;
     let sql = sql.trim_end().trim_end_matches(';');
     let declare = format!("DECLARE loopstore_query NO SCROLL CURSOR FOR {sql}\n");
     let params: Vec<Param<'_>> = values.iter().map(|value| value as Param<'_>).collect();
-    client.execute(&declare, &params).map_err(refused)?;
-    let columns = client
+    link.execute_once(&declare, &params).map_err(refused)?;
+    let columns = link
         .prepare("FETCH FORWARD 1 FROM loopstore_query")
         .map_err(refused)?;
     let columns = columns.columns();
@@ -127,7 +136,7 @@ fn rows(
     };
     loop {
         let fetch = format!("FETCH FORWARD {PAGE} FROM loopstore_query");
-        let page = client.simple_query(&fetch).map_err(refused)?;
+        let page = link.simple(&fetch).map_err(refused)?;
         let page: Vec<_> = page.iter().filter_map(row_of).collect();
         for row in &page {
             if limits.rows.is_some_and(|most| found.rows.len() >= most) {
@@ -144,7 +153,7 @@ fn rows(
     }
 }
 
-fn row_of(message: &SimpleQueryMessage) -> Option<&::postgres::SimpleQueryRow> {
+fn row_of(message: &SimpleQueryMessage) -> Option<&SimpleQueryRow> {
     match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ::postgres::Row;
-use ::postgres::types::FromSql;
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
 
 use crate::model::{LoopId, LoopStatus, SessionId};
 use crate::store::codec::role_from_number;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
-use ::postgres::Row;
+use tokio_postgres::Row;
 
 use super::door::{Door, paged};
 use super::keys::session_of;

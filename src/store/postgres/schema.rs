@@ -1,13 +1,15 @@
 //! Opening: what the server is, its settings, the migrations.
 //!
-//! To change the schema, add `migrations/postgres/V<n>__<what>.sql` (a shipped file never changes).
+//! To change the schema, add `migrations/postgres/V<n>__<what>.sql` (a shipped file never changes). A
+//! table that holds something of a session has a column `tenant` and a policy of that name, as those in
+//! V3; where tenants are, it and a view are bound after the migration.
 
 use std::path::PathBuf;
 
-use ::postgres::Client;
+use tokio_postgres::Row;
 
-use super::errors::{from_connecting, told};
-use super::link::Link;
+use super::errors::{Trouble, from_connecting, is_interrupted, said, told};
+use super::link::{Link, Param};
 use super::options::PostgresOptions;
 use super::url::Address;
 use crate::model::Time;
@@ -29,6 +31,10 @@ pub(super) fn format_version() -> i64 {
     migrations().last().map_or(0, |script| script.version)
 }
 
+/// Asks whether tenants are kept apart.
+const ARE_APART: &str =
+    "SELECT (SELECT relrowsecurity FROM pg_class WHERE oid = 'sessions'::REGCLASS)";
+
 fn other(address: &Address, cause: impl std::fmt::Display) -> OpenError {
     OpenError::Server {
         place: address.place.clone(),
@@ -38,7 +44,7 @@ fn other(address: &Address, cause: impl std::fmt::Display) -> OpenError {
 
 /// Connects and sets what each connection needs.
 pub(super) fn connect(address: &Address, options: &PostgresOptions) -> Result<Link, OpenError> {
-    let mut link = address.connect()?;
+    let mut link = address.connect(options.limit)?;
     let patience = options.patience.as_millis().clamp(1, i32::MAX as u128);
     // A commit that was acknowledged is on disk: a server may be told to forget that, a session not.
     let settings = format!(
@@ -58,9 +64,8 @@ pub(super) fn prepare(
     address: &Address,
     options: &mut PostgresOptions,
 ) -> Result<(), OpenError> {
-    let client = link.client();
-    check_server(client, address)?;
-    let (found, known) = (format_of(client, address)?, format_version());
+    check_server(link, address)?;
+    let (found, known) = (format_of(link, address)?, format_version());
     let path = PathBuf::from(&address.place);
     if found > known {
         return Err(OpenError::Newer { path, found, known });
@@ -72,20 +77,25 @@ pub(super) fn prepare(
         return Err(OpenError::Older { path, found, known });
     }
     if found < known {
-        migrate(client, address)?;
+        migrate(link, address)?;
     }
+    check_tenant(link, address, options)?;
     if !options.read_only {
-        write_meta(client, options).map_err(|error| other(address, told(&error)))?;
+        write_meta(link, options).map_err(|error| other(address, told(&error)))?;
     }
-    check_counter(client, address, options)
+    check_counter(link, address, options)
 }
 
-fn check_server(client: &mut Client, address: &Address) -> Result<(), OpenError> {
+/// Returns the one row of a question that always has one.
+fn only(link: &mut Link, sql: &str, params: &[Param<'_>]) -> Result<Row, Trouble> {
+    let row = link.first(sql, params)?;
+    row.ok_or_else(|| Trouble::Local("a question was answered with nothing".into()))
+}
+
+fn check_server(link: &mut Link, address: &Address) -> Result<(), OpenError> {
     let sql = "SELECT current_setting('server_version_num')::BIGINT / 10000,
         current_setting('server_encoding')";
-    let row = client
-        .query_one(sql, &[])
-        .map_err(|error| from_connecting(&address.place, error))?;
+    let row = only(link, sql, &[]).map_err(|error| from_connecting(&address.place, error))?;
     let (version, encoding): (i64, String) = (row.get(0), row.get(1));
     if version < OLDEST {
         return Err(OpenError::OldServer {
@@ -104,48 +114,78 @@ fn check_server(client: &mut Client, address: &Address) -> Result<(), OpenError>
 }
 
 /// Returns the number of the last migration that was applied, 0 if there are no tables.
-fn format_of(client: &mut Client, address: &Address) -> Result<i64, OpenError> {
-    let failed = |error: ::postgres::Error| other(address, told(&error));
+fn format_of(link: &mut Link, address: &Address) -> Result<i64, OpenError> {
+    let failed = |error: Trouble| other(address, told(&error));
     let sql = "SELECT to_regclass('refinery_schema_history') IS NOT NULL
         AND to_regclass('store_meta') IS NOT NULL";
-    let is_there: bool = client.query_one(sql, &[]).map_err(failed)?.get(0);
+    let is_there: bool = only(link, sql, &[]).map_err(failed)?.get(0);
     if !is_there {
         return Ok(0);
     }
     let sql = "SELECT coalesce(max(version), 0)::BIGINT FROM refinery_schema_history";
-    Ok(client.query_one(sql, &[]).map_err(failed)?.get(0))
+    Ok(only(link, sql, &[]).map_err(failed)?.get(0))
 }
 
 /// Runs the migrations in one transaction, one process at a time.
-fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError> {
-    let failed = |error: ::postgres::Error| other(address, told(&error));
+fn migrate(link: &mut Link, address: &Address) -> Result<(), OpenError> {
+    let failed = |error: Trouble| other(address, told(&error));
     let lock = format!("SELECT pg_advisory_lock({MIGRATION_LOCK})");
-    client.batch_execute(&lock).map_err(failed)?;
+    link.batch(&lock).map_err(failed)?;
     // The functions keep the search path that they are made with; named last, temporary tables cannot
     // stand in for those of the store.
     let sql =
         "SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', FALSE)";
-    client.query_one(sql, &[]).map_err(failed)?;
-    let done = embedded::migrations::runner()
-        .set_grouped(true)
-        .run(client)
-        .map_err(|error| other(address, cause_of(&error)));
+    only(link, sql, &[]).map_err(failed)?;
+    let runner = embedded::migrations::runner().set_grouped(true);
+    let done = link.migrate(&runner).map_err(failed)?;
+    let done = done.map_err(|error| unfinished(address, &error));
+    let done = done.and_then(|()| {
+        let sql = format!("SELECT loopstore_keep_apart() FROM ({ARE_APART}) t (yes) WHERE yes");
+        link.batch(&sql).map_err(failed)
+    });
     let reset = format!("RESET search_path; SELECT pg_advisory_unlock({MIGRATION_LOCK})");
-    client.batch_execute(&reset).map_err(failed)?;
-    done.map(drop)
+    link.batch(&reset).map_err(failed)?;
+    done
 }
 
-fn cause_of(error: &refinery::Error) -> String {
+/// Refuses a role that sees every tenant: public ids are each tenant's own, so that they could not be
+/// told apart. To count anew takes such a role, as the counter is that of the whole database.
+fn check_tenant(
+    link: &mut Link,
+    address: &Address,
+    options: &PostgresOptions,
+) -> Result<(), OpenError> {
+    let sql = format!("{ARE_APART}, row_security_active('sessions')");
+    let row = only(link, &sql, &[]).map_err(|error| other(address, told(&error)))?;
+    let (are_apart, sees_one): (bool, bool) = (row.get(0), row.get(1));
+    match (options.recounts, sees_one) {
+        (false, false) if are_apart => Err(OpenError::EveryTenant {
+            place: address.place.clone(),
+        }),
+        (true, true) => Err(other(
+            address,
+            "tenants are kept apart here, and a recount is of all of them; it takes a superuser, or a \
+             role with BYPASSRLS that may write all tables",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Sorts an error of the migrations: nothing of them was kept.
+fn unfinished(address: &Address, error: &refinery::Error) -> OpenError {
     let cause = std::error::Error::source(error);
-    let cause = cause.and_then(|cause| cause.downcast_ref::<::postgres::Error>());
-    cause.map_or_else(|| error.to_string(), told)
+    let Some(cause) = cause.and_then(|cause| cause.downcast_ref::<tokio_postgres::Error>()) else {
+        return other(address, error);
+    };
+    match cause.code() {
+        Some(code) if is_interrupted(code.code()) => OpenError::Busy,
+        _ => other(address, said(cause)),
+    }
 }
 
 /// Notes once what the database is written with.
-fn write_meta(client: &mut Client, options: &PostgresOptions) -> Result<(), ::postgres::Error> {
-    let noted: i64 = client
-        .query_one("SELECT count(*) FROM store_meta", &[])?
-        .get(0);
+fn write_meta(link: &mut Link, options: &PostgresOptions) -> Result<(), Trouble> {
+    let noted: i64 = only(link, "SELECT count(*) FROM store_meta", &[])?.get(0);
     if noted >= 3 {
         return Ok(());
     }
@@ -158,7 +198,7 @@ fn write_meta(client: &mut Client, options: &PostgresOptions) -> Result<(), ::po
         ("created_at", Time::now().as_str().to_owned()),
     ];
     for (name, value) in values.iter().filter(|_| has_key) {
-        client.execute(
+        link.execute(
             "INSERT INTO store_meta (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING",
             &[name, value],
         )?;
@@ -168,20 +208,25 @@ fn write_meta(client: &mut Client, options: &PostgresOptions) -> Result<(), ::po
 
 /// Compares the counter that the database is written with and the one that it is opened with.
 fn check_counter(
-    client: &mut Client,
+    link: &mut Link,
     address: &Address,
     options: &mut PostgresOptions,
 ) -> Result<(), OpenError> {
-    let sql = "SELECT value FROM store_meta WHERE name = 'token_counter'";
-    let row = client
-        .query_opt(sql, &[])
-        .map_err(|error| other(address, told(&error)))?;
-    let stored: String = row
-        .map(|row| row.get(0))
-        .ok_or_else(|| OpenError::Damaged {
-            path: PathBuf::from(&address.place),
-            detail: "its token counter is not noted".into(),
-        })?;
+    let sql = "SELECT (SELECT value FROM store_meta WHERE name = 'token_counter'),
+        (SELECT value FROM store_meta WHERE name = 'recount')";
+    let row = only(link, sql, &[]).map_err(|error| other(address, told(&error)))?;
+    let (stored, recounting): (Option<String>, Option<String>) = (row.get(0), row.get(1));
+    let stored = stored.ok_or_else(|| OpenError::Damaged {
+        path: PathBuf::from(&address.place),
+        detail: "its token counter is not noted".into(),
+    })?;
+    if options.recounts {
+        return Ok(());
+    }
+    if let Some(note) = recounting {
+        let to = crate::store::recount::counter_of(&note);
+        return Err(OpenError::Recounting { to });
+    }
     let given = options.counter.name().to_owned();
     if stored == given {
         return Ok(());

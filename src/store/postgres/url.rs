@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ::postgres::config::{Host, SslMode, TargetSessionAttrs};
-use ::postgres::{Client, Config, NoTls};
 use native_tls::{Certificate, TlsConnector};
 use postgres_native_tls::MakeTlsConnector;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::{Config, NoTls};
 
 use super::link::Link;
 use crate::store::error::OpenError;
@@ -71,15 +71,16 @@ impl Address {
         Ok(Self { hosts, tls, place })
     }
 
-    /// Makes a connection to the first host that lets it in.
+    /// Makes a connection to the first host that lets it in; a statement on it may take no longer than
+    /// `limit`.
     ///
     /// # Errors
     /// If no server can be reached in time, or the last one refuses.
-    pub(super) fn connect(&self) -> Result<Link, OpenError> {
+    pub(super) fn connect(&self, limit: Option<Duration>) -> Result<Link, OpenError> {
         let mut last = None;
         for host in &self.hosts {
-            match self.connect_to(host) {
-                Ok(client) => return Ok(Link::new(client)),
+            match self.connect_to(host, limit) {
+                Ok(link) => return Ok(link),
                 // What one server of a cluster does not know no other one does.
                 Err(error @ (OpenError::Refused { .. } | OpenError::NoDatabase { .. })) => {
                     return Err(error);
@@ -90,38 +91,16 @@ impl Address {
         Err(last.unwrap_or_else(|| unreadable("it names no host")))
     }
 
-    /// Connects on a thread of its own: the driver has a limit for the socket, none for a server that
-    /// takes the connection and then says nothing.
-    fn connect_to(&self, host: &Config) -> Result<Client, OpenError> {
-        let limit = host
+    fn connect_to(&self, host: &Config, limit: Option<Duration>) -> Result<Link, OpenError> {
+        let within = host
             .get_connect_timeout()
             .copied()
             .unwrap_or(CONNECT_TIMEOUT);
-        let (tell, hear) = std::sync::mpsc::channel();
-        let (host, tls) = (host.clone(), self.tls.clone());
-        let unreachable = |detail: String| OpenError::Unreachable {
-            place: self.place.clone(),
-            detail,
+        let link = match self.tls.clone() {
+            Some(tls) => Link::connect(host, tls, within, limit),
+            None => Link::connect(host, NoTls, within, limit),
         };
-        std::thread::Builder::new()
-            .name("loopstore connects".into())
-            .spawn(move || {
-                // Nobody waits any more if this takes too long.
-                let _ = tell.send(match tls {
-                    Some(tls) => host.connect(tls),
-                    None => host.connect(NoTls),
-                });
-            })
-            .map_err(|error| unreachable(error.to_string()))?;
-        match hear.recv_timeout(limit) {
-            Ok(client) => {
-                client.map_err(|error| super::errors::from_connecting(&self.place, error))
-            }
-            Err(_) => Err(unreachable(format!(
-                "it did not answer in {} s",
-                limit.as_secs()
-            ))),
-        }
+        link.map_err(|trouble| super::errors::from_connecting(&self.place, trouble))
     }
 }
 
@@ -181,8 +160,8 @@ fn host_of(config: &Config, at: usize) -> Config {
 
 /// Says what is wrong with an address. What the driver could not make sense of may be part of a
 /// password; the name of an option that it knows is not.
-fn why(error: &::postgres::Error) -> String {
-    let told = super::errors::told(error);
+fn why(error: &tokio_postgres::Error) -> String {
+    let told = super::errors::said(error);
     match told.find("invalid value for option") {
         Some(at) => told[at..].to_owned(),
         None => "user, host, port, name or an option of it is not as it should be; a password's \

@@ -33,12 +33,13 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rusqlite::Connection;
 
+pub use super::recount::{RecountError, RecountProgress, RecountReport};
 pub use listing::SessionView;
 #[cfg(feature = "postgres")]
 pub(in crate::store) use listing::{view_of, with_flips};
 pub use options::{Durability, SqliteOptions};
 pub use query::{QueryLimits, QueryRows, Record, Stats};
-pub use recount::{RecountError, RecountProgress, RecountReport, recount};
+pub use recount::recount;
 pub use removal::Scrubbed;
 #[cfg(feature = "postgres")]
 pub(in crate::store) use removal::content;

@@ -2,36 +2,27 @@
 
 use std::ops::ControlFlow;
 
-use super::super::from_row::{BLOCK_COLUMNS, block_row};
-use super::super::read::{Reader, packed};
-use super::super::write::signed;
-use super::{State, count};
+use super::{State, StoreRecount, count};
 use crate::model::Role;
 use crate::store::append::size_through;
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::{BlockKind, BlockMessage, BlockRow, Disposition, LoopKey, StoreRead, Turns};
+use crate::store::{BlockKey, BlockKind, BlockMessage, BlockRow, Disposition, LoopKey, Turns};
 use crate::tokens::TokenCounter;
 
 /// Counts the next block; returns whether there was one.
 pub(super) fn step(
-    reader: &Reader<'_>,
+    write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,
     state: &mut State,
 ) -> StoreResult<bool> {
-    let sql =
-        format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.key >= ?1 ORDER BY b.key LIMIT 1");
-    let from = state.block.unwrap_or(0);
-    let Some(block) = reader.first(&sql, [from], block_row)? else {
+    let Some(block) = write.block_from(BlockKey(state.block.unwrap_or(0)))? else {
         return Ok(false);
     };
-    let messages = count_messages(reader, counter, &block)?;
-    let covered = Covered::of(reader, &block)?;
+    let messages = count_messages(write, counter, &block)?;
+    let covered = Covered::of(write, &block)?;
     let shown = covered.shown(&messages)?;
     let tokens = covered.all + covered.of_others()?;
-    reader.run(
-        "UPDATE blocks SET tokens_covered = ?2, tokens_block = ?3 WHERE key = ?1",
-        [block.key.0, signed(tokens)?, signed(shown)?],
-    )?;
+    write.put_block_tokens(block.key, tokens, shown)?;
     state.messages += messages.len() as u64;
     state.blocks += 1;
     state.block = Some(block.key.0 + 1);
@@ -40,33 +31,33 @@ pub(super) fn step(
 
 /// Counts a block's own messages and returns them with their new counts.
 fn count_messages(
-    reader: &Reader<'_>,
+    write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,
     block: &BlockRow,
 ) -> StoreResult<Vec<BlockMessage>> {
-    let mut messages = reader.block_messages(block.key)?;
+    let mut messages = write.block_messages(block.key)?;
+    let mut counts = Vec::new();
     for (ordinal, message) in (0u32..).zip(&mut messages) {
         let Some(body) = &mut message.body else {
             continue;
         };
         body.tokens = count(body.clone(), counter)?;
-        let id = packed(block.key.0, ordinal);
-        let sql = "UPDATE block_messages SET tokens = ?2 WHERE id = ?1";
-        reader.run(sql, [id, signed(body.tokens)?])?;
+        counts.push((ordinal, body.tokens));
     }
+    write.put_block_message_tokens(block.key, &counts)?;
     Ok(messages)
 }
 
 /// The originals that a block covers.
 struct Covered<'a> {
-    reader: &'a Reader<'a>,
+    reader: &'a dyn StoreRecount,
     block: &'a BlockRow,
     /// Tokens of all of them: the last turn may have grown since.
     all: u64,
 }
 
 impl<'a> Covered<'a> {
-    fn of(reader: &'a Reader<'a>, block: &'a BlockRow) -> StoreResult<Self> {
+    fn of(reader: &'a dyn StoreRecount, block: &'a BlockRow) -> StoreResult<Self> {
         let all = tokens_to(reader, block.in_loop, block.layout.end(), block.through)?;
         Ok(Self { reader, block, all })
     }
@@ -105,7 +96,7 @@ impl<'a> Covered<'a> {
             return Ok(0);
         }
         let mut tokens = match self.block.extends {
-            Some(key) => self.reader.tokens_covered(key.0)?,
+            Some(key) => self.reader.block_by_key(key)?.tokens_covered,
             None => 0,
         };
         for row in self.reader.coverage(self.block.key)? {
@@ -121,7 +112,12 @@ impl<'a> Covered<'a> {
 }
 
 /// Returns the tokens of the first `turns` turns of a loop, as far as the sequence `end`.
-fn tokens_to(reader: &Reader<'_>, in_loop: LoopKey, turns: u32, end: u32) -> StoreResult<u64> {
+fn tokens_to(
+    reader: &dyn StoreRecount,
+    in_loop: LoopKey,
+    turns: u32,
+    end: u32,
+) -> StoreResult<u64> {
     let Some(last) = turns.checked_sub(1) else {
         return Ok(0);
     };
@@ -132,7 +128,11 @@ fn tokens_to(reader: &Reader<'_>, in_loop: LoopKey, turns: u32, end: u32) -> Sto
     Ok(before + scan(reader, in_loop, row.first_seq..end)?)
 }
 
-fn scan(reader: &Reader<'_>, in_loop: LoopKey, seqs: std::ops::Range<u32>) -> StoreResult<u64> {
+fn scan(
+    reader: &dyn StoreRecount,
+    in_loop: LoopKey,
+    seqs: std::ops::Range<u32>,
+) -> StoreResult<u64> {
     let mut tokens = 0;
     reader.sizes(in_loop, seqs, &mut |message| {
         if message.role != Role::Extension {
@@ -141,12 +141,4 @@ fn scan(reader: &Reader<'_>, in_loop: LoopKey, seqs: std::ops::Range<u32>) -> St
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(tokens)
-}
-
-impl Reader<'_> {
-    fn tokens_covered(&self, block: i64) -> StoreResult<u64> {
-        let sql = "SELECT tokens_covered FROM blocks WHERE key = ?1";
-        let found = self.first(sql, [block], |row| row.unsigned("tokens_covered"))?;
-        Ok(found.unwrap_or(0))
-    }
 }

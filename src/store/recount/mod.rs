@@ -8,16 +8,11 @@
 mod blocks;
 mod loops;
 
-use std::path::Path;
-
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
-use super::read::Reader;
-use super::{SqliteOptions, SqliteStore};
-use crate::store::StoredMessage;
-use crate::store::codec::to_json;
-use crate::store::error::{OpenError, StoreError, StoreResult};
+use super::codec::{decode, to_json};
+use super::error::{OpenError, StoreError, StoreResult};
+use super::{BlockKey, BlockRow, Database, LoopKey, StoreRead, StoredMessage};
 use crate::tokens::TokenCounter;
 
 /// Messages that one transaction counts at most.
@@ -25,6 +20,46 @@ const BATCH_MESSAGES: usize = 1_000;
 
 /// Bytes of messages after which a transaction ends.
 const BATCH_BYTES: u64 = 8 << 20;
+
+/// What can be done in a transaction that counts anew. No other transaction writes meanwhile, and none
+/// with another counter from then on.
+pub trait StoreRecount: StoreRead {
+    /// Returns the name of the counter that the database is written with.
+    fn counter_name(&self) -> StoreResult<Option<String>>;
+    /// Returns the note of a recount that is not finished.
+    fn recount_note(&self) -> StoreResult<Option<String>>;
+    /// Writes the note of a recount over the one before.
+    fn put_recount_note(&mut self, note: &str) -> StoreResult<()>;
+    /// Writes the name of the counter, and takes the note away.
+    fn finish_recount(&mut self, counter: &str) -> StoreResult<()>;
+    /// Returns how many messages are stored, those of blocks included.
+    fn stored_messages(&self) -> StoreResult<u64>;
+    /// Returns the first loop whose key is `from` or greater, and how many messages it has.
+    fn loop_from(&self, from: LoopKey) -> StoreResult<Option<(LoopKey, u32)>>;
+    /// Returns the first block whose key is `from` or greater.
+    fn block_from(&self, from: BlockKey) -> StoreResult<Option<BlockRow>>;
+    /// Writes the tokens of messages, by their sequences.
+    fn put_message_tokens(&mut self, in_loop: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()>;
+    /// Writes the tokens of a loop through the ends of turns.
+    fn put_turn_tokens(&mut self, in_loop: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()>;
+    /// Writes the tokens of a loop; those of its system prompts were `before` and are `after`. A
+    /// system prompt whose content is gone keeps its part of them.
+    fn put_loop_tokens(
+        &mut self,
+        in_loop: LoopKey,
+        tokens: u64,
+        before: u64,
+        after: u64,
+    ) -> StoreResult<()>;
+    /// Writes the tokens of a block's messages, by their place in it.
+    fn put_block_message_tokens(
+        &mut self,
+        block: BlockKey,
+        counts: &[(u32, u64)],
+    ) -> StoreResult<()>;
+    /// Writes the tokens that a block covers, and those that it shows instead.
+    fn put_block_tokens(&mut self, block: BlockKey, covered: u64, shown: u64) -> StoreResult<()>;
+}
 
 /// How far a recount is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,9 +101,9 @@ pub enum RecountError {
 /// Where a recount stands, as `store_meta` holds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct State {
+struct State {
     /// The counter that it counts with.
-    pub(super) to: String,
+    to: String,
     /// The loop that comes next, and its message that comes next.
     in_loop: i64,
     seq: u32,
@@ -83,27 +118,35 @@ pub(super) struct State {
     blocks: u64,
 }
 
-/// Counts the tokens of the database at `path` anew with the counter of `options`.
+/// Returns the counter that the note of a recount names; what cannot be read names none.
+#[cfg(feature = "postgres")]
+pub(super) fn counter_of(note: &str) -> String {
+    let state: State = serde_json::from_str(note).unwrap_or_default();
+    state.to
+}
+
+/// Counts the tokens of a database that was opened for it anew with its counter.
 ///
 /// `progress` is called after each transaction. A process that is killed loses the last one only:
 /// the next recount with the same counter goes on there.
 ///
 /// # Errors
-/// If the database cannot be opened, read or written.
-pub fn recount(
-    path: impl AsRef<Path>,
-    options: SqliteOptions,
+/// If the database cannot be read or written.
+pub(super) fn run(
+    store: &dyn Database,
     progress: &mut dyn FnMut(RecountProgress),
-) -> Result<RecountReport, RecountError> {
-    let store = SqliteStore::open_with(path, options.create(false).for_recount())?;
-    let counter = crate::store::SessionStore::counter(&store);
-    let (from, mut state, resumed) = store.transaction(|connection| begin(connection, counter))?;
+) -> StoreResult<RecountReport> {
+    let counter = store.counter();
+    let ((from, mut state, resumed), all_messages) = within(store, |write| {
+        Ok((begin(write, counter)?, write.stored_messages()?))
+    })?;
     let mut seen = RecountProgress {
-        all_messages: store.snapshot(count_messages)?,
+        all_messages,
         ..RecountProgress::default()
     };
     while from != state.to || resumed {
-        let done = store.transaction(|connection| step(connection, counter, &mut state))?;
+        let (next, done) = within(store, |write| step(write, counter, &state))?;
+        state = next;
         (seen.messages, seen.blocks) = (state.messages, state.blocks);
         progress(seen);
         if done {
@@ -119,17 +162,30 @@ pub fn recount(
     })
 }
 
+fn within<T>(
+    store: &dyn Database,
+    work: impl FnOnce(&mut dyn StoreRecount) -> StoreResult<T>,
+) -> StoreResult<T> {
+    let (mut work, mut result) = (Some(work), None);
+    store.recounting(&mut |write| {
+        if let Some(work) = work.take() {
+            result = Some(work(write)?);
+        }
+        Ok(())
+    })?;
+    result.ok_or_else(|| StoreError::Invalid("the store did not run the recount".into()))
+}
+
 /// Notes that a recount is under way, or finds where an earlier one stopped.
 fn begin(
-    connection: &Connection,
+    write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,
 ) -> StoreResult<(String, State, bool)> {
-    let reader = Reader { connection };
-    let from = reader
-        .meta("token_counter")?
+    let from = write
+        .counter_name()?
         .ok_or_else(|| StoreError::Damaged("the token counter's name is missing".into()))?;
     let to = counter.name().to_owned();
-    let earlier = reader.state()?;
+    let earlier = noted(write)?;
     // Half of the counts may be those of a third counter: then nothing can be left out.
     let resumed = earlier.is_some();
     if let Some(state) = earlier.filter(|state| state.to == to) {
@@ -140,46 +196,44 @@ fn begin(
         ..State::default()
     };
     if from != state.to || resumed {
-        reader.put_state(&state)?;
+        write.put_recount_note(&to_json(&state)?)?;
     }
     Ok((from, state, resumed))
 }
 
-fn count_messages(connection: &Connection) -> StoreResult<u64> {
-    let reader = Reader { connection };
-    let sql = "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM block_messages) AS n";
-    Ok(reader.first(sql, [], |row| row.unsigned("n"))?.unwrap_or(0))
+/// Returns how far a recount came; what cannot be read is as good as nowhere.
+fn noted(write: &dyn StoreRecount) -> StoreResult<Option<State>> {
+    let note = write.recount_note()?;
+    Ok(note.map(|note| serde_json::from_str(&note).unwrap_or_default()))
 }
 
-/// Does one transaction's worth; returns whether that was the last.
+/// Does one transaction's worth; returns where it came, and whether that was the last.
 fn step(
-    connection: &Connection,
+    write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,
-    state: &mut State,
-) -> StoreResult<bool> {
-    let reader = Reader { connection };
+    state: &State,
+) -> StoreResult<(State, bool)> {
     // Two recounts at once would add up each other's figures.
-    if reader.state()?.as_ref() != Some(&*state) {
+    if noted(write)?.as_ref() != Some(state) {
         let why = "another recount of this database is at work";
         return Err(StoreError::Invalid(why.into()));
     }
     let mut next = state.clone();
     let done = match next.block {
         None => {
-            if !loops::step(&reader, counter, &mut next)? {
+            if !loops::step(write, counter, &mut next)? {
                 next.block = Some(0);
             }
             false
         }
-        Some(_) => !blocks::step(&reader, counter, &mut next)?,
+        Some(_) => !blocks::step(write, counter, &mut next)?,
     };
     if done {
-        reader.finish_recount(&next.to)?;
+        write.finish_recount(&next.to)?;
     } else {
-        reader.put_state(&next)?;
+        write.put_recount_note(&to_json(&next)?)?;
     }
-    *state = next;
-    Ok(done)
+    Ok((next, done))
 }
 
 /// Counts a stored message; one whose content is gone keeps its count.
@@ -188,36 +242,6 @@ fn count(stored: StoredMessage, counter: &dyn TokenCounter) -> StoreResult<u64> 
         return Ok(stored.tokens);
     }
     // An image counts by its size, which stands in the message; its bytes are not needed.
-    let message = crate::store::codec::decode(stored, &mut |_| Ok(None))?;
+    let message = decode(stored, &mut |_| Ok(None))?;
     Ok(counter.message_tokens(&message))
-}
-
-impl Reader<'_> {
-    fn meta(&self, name: &str) -> StoreResult<Option<String>> {
-        let sql = "SELECT value FROM store_meta WHERE name = ?1";
-        self.first(sql, [name], |row| row.get("value"))
-    }
-
-    /// Returns how far a recount came; what cannot be read is as good as nowhere.
-    fn state(&self) -> StoreResult<Option<State>> {
-        let json = self.meta("recount")?;
-        Ok(json.map(|json| serde_json::from_str(&json).unwrap_or_default()))
-    }
-
-    fn put_state(&self, state: &State) -> StoreResult<()> {
-        let json = to_json(state)?;
-        let sql = "UPDATE store_meta SET value = ?1 WHERE name = 'recount'";
-        if self.run(sql, [&json])? == 0 {
-            let sql = "INSERT INTO store_meta (name, value) VALUES ('recount', ?1)";
-            self.run(sql, [&json])?;
-        }
-        Ok(())
-    }
-
-    fn finish_recount(&self, to: &str) -> StoreResult<()> {
-        let sql = "UPDATE store_meta SET value = ?1 WHERE name = 'token_counter'";
-        self.run(sql, [to])?;
-        self.run("DELETE FROM store_meta WHERE name = 'recount'", [])?;
-        Ok(())
-    }
 }

@@ -1,0 +1,209 @@
+//! Many tenants in one database: nobody reads or writes what is another's, whatever they send.
+//!
+//! Row-level security is what keeps them apart, so the roles here get all rights on all tables beside it.
+//! Tables, views and functions are taken from the catalogue: a new one is asked by itself.
+
+mod calls;
+mod operator;
+mod rows;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use loopstore::store::postgres::{Engine, schema, tenant};
+use loopstore::store::{self, CallRow, Note, SessionFlags, lease};
+use loopstore::*;
+use postgres::{Client, NoTls};
+
+use super::commands::{command, transcript};
+use super::histories::{History, answer, result, user};
+use super::server::{self, Server};
+
+/// Tables that hold nothing of a tenant.
+const COMMON: [&str; 3] = ["store_meta", "refinery_schema_history", "tenant_roles"];
+
+/// A database with two tenants.
+pub struct Tenants {
+    pub server: &'static Server,
+    pub database: String,
+    /// The roles, and the tenants that they are.
+    pub roles: [String; 2],
+    pub names: [String; 2],
+}
+
+/// Returns a name as it stands in SQL.
+pub fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+impl Tenants {
+    /// Makes a database with tables in so many parts, and two roles whose names are as bad as they may
+    /// be; `None` where there is no server.
+    pub fn new(partitions: u32) -> Option<Self> {
+        let server = server::server()?;
+        let database = server.database();
+        let mut client = server.client(&database);
+        let script = schema(Engine::Plain { partitions });
+        client.batch_execute(&script).unwrap();
+        let own = Self {
+            server,
+            roles: [
+                format!("Ann's \"role\" \\ of {database}"),
+                format!("ann's.\"role\" \\ of {database}"),
+            ],
+            names: [
+                "a'; DROP TABLE sessions; -- \\' \"é\u{202e}$$:x".to_owned(),
+                "b".repeat(200),
+            ],
+            database,
+        };
+        // Whoever opens it first notes what it is written with.
+        drop(PostgresStore::open(&own.owner()).unwrap());
+        for (role, name) in own.roles.iter().zip(&own.names) {
+            let role_sql = quoted(role);
+            client
+                .batch_execute(&format!("CREATE ROLE {role_sql} LOGIN"))
+                .unwrap();
+            client.batch_execute(&tenant(name, role).unwrap()).unwrap();
+            let all = format!(
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role_sql};
+                 REVOKE INSERT, UPDATE, DELETE ON tenant_roles FROM {role_sql}"
+            );
+            client.batch_execute(&all).unwrap();
+        }
+        Some(own)
+    }
+
+    pub fn owner(&self) -> String {
+        self.server.address(&self.database)
+    }
+
+    pub fn address(&self, which: usize) -> String {
+        self.server.address_as(&self.roles[which], &self.database)
+    }
+
+    pub fn store(&self, which: usize) -> PostgresStore {
+        PostgresStore::open(&self.address(which)).unwrap()
+    }
+
+    /// Connects as a tenant without the store.
+    pub fn client(&self, which: usize) -> Client {
+        Client::connect(&self.address(which), NoTls).unwrap()
+    }
+
+    /// Returns the tables, parts of them and views, each with its kind.
+    pub fn relations(&self) -> Vec<(String, String)> {
+        let sql =
+            "SELECT relname::TEXT, CASE WHEN relispartition THEN 'part' ELSE relkind::TEXT END
+             FROM pg_class
+             WHERE relnamespace = 'public'::REGNAMESPACE AND relkind IN ('r', 'p', 'v')
+             ORDER BY relname";
+        let rows = self.server.client(&self.database).query(sql, &[]).unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    }
+
+    /// Returns the tables that hold something of a tenant.
+    pub fn tables(&self) -> Vec<String> {
+        let all = self.relations().into_iter();
+        let tables = all.filter(|(name, kind)| {
+            matches!(kind.as_str(), "r" | "p") && !COMMON.contains(&name.as_str())
+        });
+        tables.map(|(name, _)| name).collect()
+    }
+
+    /// Returns every row that a connection sees, by table and view.
+    pub fn seen(&self, client: &mut Client) -> BTreeMap<String, Vec<String>> {
+        let mut seen = BTreeMap::new();
+        for (name, _) in self.relations() {
+            if name != "store_meta" {
+                let sql = format!("SELECT t::TEXT AS t FROM {name} t ORDER BY 1");
+                let rows = client
+                    .query(&sql, &[])
+                    .unwrap_or_else(|error| panic!("{name}: {error:?}"));
+                seen.insert(name, rows.iter().map(|row| row.get(0)).collect());
+            }
+        }
+        seen
+    }
+
+    /// Returns what every table holds of every tenant, as one text for each.
+    pub fn stored(&self, owner: &mut Client) -> Vec<String> {
+        let tables = self.tables().into_iter();
+        let sums = tables.map(|name| {
+            format!("SELECT '{name} ' || coalesce(md5(string_agg(t::TEXT, '|' ORDER BY t::TEXT)), '') FROM {name} t")
+        });
+        let sql = sums.collect::<Vec<_>>().join(" UNION ALL ");
+        let rows = owner.query(&sql, &[]).unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// Does what leaves rows in every table, with the same ids whoever does it.
+    pub fn story(&self, which: usize, folder: &Path) {
+        let word = ["annonly", "benonly"][which];
+        let store = self.store(which);
+        let mut history = History::new(&store, "shared");
+        for turn in 0..8 {
+            let call = format!("call-{turn}");
+            let image = Content::image(["aGVsbG8=", "d29ybGQh"][which], "image/png");
+            let text = Content::text(format!("{word}\n").repeat(40));
+            history.append(
+                0,
+                vec![
+                    user(word, turn),
+                    answer(&format!("{word} ").repeat(40), &[&call], turn),
+                    result(&call, vec![text, image], turn),
+                ],
+            );
+        }
+        history.start_loop(Some(0), Some(4));
+        history.append(1, vec![user(word, 9)]);
+        assert_eq!(history.compact(0, (1, 1), false)["outcome"], "committed");
+        assert!(history.flip(0, false) && history.flip(0, true));
+        let row = history.row(1);
+        store::write(&store, |write| {
+            lease::take(write, row.key, word, 600_000, 0)?;
+            write.insert_call(&call_row(row.key, word))?;
+            write.insert_note(row.key, &Note::Event(format!("\"{word}\"")))?;
+            let flags = SessionFlags {
+                pinned_at: Some("2026-01-01T00:00:00Z".into()),
+                ..write.flags(row.session)?
+            };
+            write.put_flags(row.session, &flags)
+        })
+        .unwrap();
+        let text = transcript().replace("the parser", &format!("{word} ghp_{}", "a1B2".repeat(9)));
+        // The source of what is redacted goes.
+        std::fs::write(
+            folder.join("kept.jsonl"),
+            text.replace("\"pair\"", "\"kept\""),
+        )
+        .unwrap();
+        std::fs::write(folder.join("pair.jsonl"), text).unwrap();
+        for args in [
+            &["import", "pair.jsonl"] as &[&str],
+            &["context", "pair", "--record"],
+            &["redact", "pair", "--yes"],
+            &["import", "kept.jsonl"],
+            &["index"],
+        ] {
+            let done = command(folder, &self.address(which), args);
+            assert_eq!(done.0, Some(0), "{args:?}: {done:?}");
+        }
+    }
+}
+
+pub fn call_row(in_loop: store::LoopKey, word: &str) -> CallRow {
+    CallRow {
+        in_loop,
+        call_id: "c".into(),
+        nth: 0,
+        tool_name: word.into(),
+        arguments: None,
+        idempotency_key: word.into(),
+        turn_index: None,
+        started_at: "2026-01-01T00:00:00Z".into(),
+        attempts: 1,
+        finished_at: None,
+    }
+}

@@ -1,0 +1,261 @@
+//! Any SQL of one tenant against the rows of another.
+
+use postgres::Client;
+
+use super::{COMMON, Tenants, quoted};
+
+/// Returns the code of the error of some SQL in a transaction that is taken back.
+fn refusal(client: &mut Client, sql: &str) -> Option<String> {
+    let mut transaction = client.transaction().unwrap();
+    let error = transaction.batch_execute(sql).err()?;
+    Some(
+        error
+            .code()
+            .unwrap_or_else(|| panic!("{sql}: {error:?}"))
+            .code()
+            .to_owned(),
+    )
+}
+
+fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+/// A database in which both have done the same, after checking that neither saw it of the other.
+fn settled(partitions: u32) -> Option<Tenants> {
+    let own = Tenants::new(partitions)?;
+    let folder = tempfile::tempdir().unwrap();
+    let mut clients = [0, 1].map(|which| own.client(which));
+    own.story(1, folder.path());
+    let before = own.seen(&mut clients[1]);
+    let nothing = own.seen(&mut clients[0]);
+    own.story(0, folder.path());
+    assert_eq!(
+        own.seen(&mut clients[1]),
+        before,
+        "what another does is seen"
+    );
+    let seen = own.seen(&mut clients[0]);
+    for (name, kind) in own.relations() {
+        if COMMON.contains(&name.as_str()) {
+            continue;
+        }
+        assert_eq!(
+            nothing[&name], [""; 0],
+            "{name} was seen by who has nothing"
+        );
+        // Parts are closed to whoever names them.
+        let is_empty = seen[&name].is_empty();
+        assert_eq!(
+            is_empty,
+            kind == "part",
+            "{name} ({kind}) is to hold something"
+        );
+    }
+    Some(own)
+}
+
+fn attack(own: &Tenants) {
+    let mut owner = own.server.client(&own.database);
+    let (ann, ben) = (literal(&own.names[0]), literal(&own.names[1]));
+    let of_ann = |owner: &mut Client| {
+        let rows = own.tables().into_iter().map(|table| {
+            let sql = format!(
+                "SELECT t.ctid::TEXT || t.xmin::TEXT || t::TEXT FROM {table} t
+                 WHERE tenant = {ann} ORDER BY 1"
+            );
+            let rows = owner.query(&sql, &[]).unwrap();
+            (
+                table,
+                rows.iter().map(|row| row.get(0)).collect::<Vec<String>>(),
+            )
+        });
+        rows.collect::<Vec<_>>()
+    };
+    let before = of_ann(&mut owner);
+    let mut client = own.client(1);
+    for (table, kind) in own.relations() {
+        if COMMON.contains(&table.as_str()) || kind == "v" {
+            continue;
+        }
+        for sql in [
+            format!("UPDATE {table} SET tenant = tenant WHERE tenant = {ann}"),
+            format!("UPDATE {table} SET tenant = {ben} WHERE tenant = {ann}"),
+            format!("DELETE FROM {table} WHERE tenant = {ann}"),
+            format!("DELETE FROM {table} WHERE tenant <> {ben}"),
+        ] {
+            assert_eq!(client.execute(&sql, &[]).unwrap(), 0, "{sql}");
+        }
+        if kind != "part" {
+            // A row is not given away.
+            let sql = format!("UPDATE {table} SET tenant = {ann}");
+            let code = refusal(&mut client, &sql);
+            assert!(
+                matches!(code.as_deref(), Some("42501" | "23001")),
+                "{sql}: {code:?}"
+            );
+            put_beside(&mut owner, &mut client, &table, [&ann, &ben]);
+        }
+    }
+    for sql in tricks(own) {
+        let code = refusal(&mut client, &sql);
+        assert_eq!(code.as_deref(), Some("42501"), "{sql}");
+    }
+    assert_eq!(of_ann(&mut owner), before);
+}
+
+/// Adds copies of another's rows to a table: as they are, and as one's own in another's session.
+fn put_beside(owner: &mut Client, client: &mut Client, table: &str, [ann, ben]: [&str; 2]) {
+    let sql = format!("SELECT to_json(t)::TEXT FROM {table} t WHERE tenant = {ann} LIMIT 1");
+    let row: String = owner.query_one(&sql, &[]).unwrap().get(0);
+    let insert = |tenant: &str, end: &str| {
+        format!(
+            "INSERT INTO {table} SELECT (json_populate_record(t, json_build_object(
+                 'tenant', {tenant}))).*
+             FROM json_populate_record(NULL::{table}, {}::JSON) t {end}",
+            literal(&row)
+        )
+    };
+    assert_eq!(
+        refusal(client, &insert(ann, "")).as_deref(),
+        Some("42501"),
+        "{table}"
+    );
+    let own = refusal(client, &insert(ben, ""));
+    let own = own.as_deref();
+    match table {
+        // The number of a session or file is the millisecond of its birth: that one is taken is seen.
+        "sessions" | "sources" => {
+            assert_eq!(own, Some("23505"));
+            let key = if table == "sessions" {
+                "session"
+            } else {
+                "key"
+            };
+            let end = format!("ON CONFLICT ({key}) DO UPDATE SET tenant = {ben}");
+            assert_eq!(
+                refusal(client, &insert(ben, &end)).as_deref(),
+                Some("42501")
+            );
+        }
+        // A row for each tenant.
+        "index_state" => assert_eq!(own, Some("23505")),
+        _ => assert_eq!(own, Some("42501"), "{table}"),
+    }
+}
+
+/// What somebody might try to be somebody else; all of it is refused.
+fn tricks(own: &Tenants) -> Vec<String> {
+    let (ann, ben) = (&own.roles[0], &own.roles[1]);
+    let (role, name) = (quoted(ann), literal(&own.names[0]));
+    vec![
+        format!("SET ROLE {role}"),
+        format!("SET SESSION AUTHORIZATION {role}"),
+        format!(
+            "INSERT INTO tenant_roles VALUES ({}, {name})",
+            literal(&role)
+        ),
+        format!("UPDATE tenant_roles SET tenant = {name}"),
+        "DELETE FROM tenant_roles".into(),
+        format!("ALTER ROLE {} BYPASSRLS", quoted(ben)),
+        "SET row_security = off; SELECT * FROM messages".into(),
+        "ALTER TABLE messages DISABLE ROW LEVEL SECURITY".into(),
+        "DROP POLICY tenant ON messages".into(),
+        "CREATE TABLE public.mine ()".into(),
+        "ALTER VIEW v_messages RESET (security_invoker)".into(),
+        "UPDATE store_meta SET value = '' WHERE FALSE; TRUNCATE notes".into(),
+    ]
+}
+
+#[test]
+fn no_sql_of_a_tenant_reads_or_writes_the_rows_of_another() {
+    let Some(own) = settled(1) else { return };
+    attack(&own);
+    peek(&own);
+}
+
+#[test]
+fn nor_in_partitioned_tables_nor_in_their_parts() {
+    let Some(own) = settled(2) else { return };
+    attack(&own);
+}
+
+/// Looks through functions, operators and temporary tables of a tenant, and through those of the views.
+fn peek(own: &Tenants) {
+    let mut owner = own.server.client(&own.database);
+    let role = quoted(&own.roles[1]);
+    owner
+        .batch_execute(&format!("CREATE SCHEMA mine AUTHORIZATION {role}"))
+        .unwrap();
+    let mut client = own.client(1);
+    // It costs nothing, so a planner that may would call it first; and names that stand in for those of
+    // the server.
+    client
+        .batch_execute(&format!(
+            "CREATE FUNCTION mine.peek(given TEXT) RETURNS BOOLEAN COST 0.0000001 LANGUAGE plpgsql AS $$
+             BEGIN
+                 IF given LIKE '%annonly%' THEN
+                     RAISE EXCEPTION 'I see %', given;
+                 END IF;
+                 RETURN TRUE;
+             END $$;
+             CREATE FUNCTION mine.quote_ident(TEXT) RETURNS TEXT LANGUAGE sql
+                 AS $$ SELECT {}::TEXT $$;
+             CREATE FUNCTION mine.yes(REGROLE, REGROLE) RETURNS BOOLEAN LANGUAGE sql
+                 AS 'SELECT TRUE';
+             CREATE OPERATOR mine.= (LEFTARG = REGROLE, RIGHTARG = REGROLE, FUNCTION = mine.yes);
+             CREATE TEMP TABLE tenant_roles (role REGROLE, tenant TEXT);
+             INSERT INTO tenant_roles VALUES ({}::REGROLE, {});
+             SET search_path = mine, pg_temp, public, pg_catalog;
+             SET loopstore.tenant = 'a'",
+            literal(&quoted(&own.roles[0])),
+            literal(&role),
+            literal(&own.names[0]),
+        ))
+        .unwrap();
+    for (name, _) in own.relations() {
+        if name != "store_meta" {
+            let sql = format!("SELECT count(*) FROM public.{name} t WHERE mine.peek(t::TEXT)");
+            client
+                .query(&sql, &[])
+                .unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        }
+    }
+    let tenant: String = client
+        .query_one("SELECT public.loopstore_tenant()", &[])
+        .unwrap()
+        .get(0);
+    assert_eq!(tenant, own.names[1]);
+    // The functions of the views, with keys of another.
+    let sql = format!(
+        "SELECT session, key FROM loops WHERE tenant = {} AND parent IS NULL LIMIT 1",
+        literal(&own.names[0])
+    );
+    let row = owner.query_one(&sql, &[]).unwrap();
+    let (session, key): (i64, i64) = (row.get(0), row.get(1));
+    let functions = owner
+        .query(
+            "SELECT proname::TEXT, pronargs::BIGINT FROM pg_proc
+             WHERE pronamespace = 'public'::REGNAMESPACE AND pronargs > 0
+                 AND 20 = ALL (proargtypes::OID[])",
+            &[],
+        )
+        .unwrap();
+    assert!(functions.len() >= 6);
+    for function in functions {
+        let (name, count): (String, i64) = (function.get(0), function.get(1));
+        let said = |client: &mut Client, [session, key]: [i64; 2]| {
+            let args = [session, key, 0].map(|value| value.to_string());
+            let args = args[..usize::try_from(count).unwrap()].join(", ");
+            let sql = format!("SELECT f::TEXT FROM public.{name}({args}) f");
+            let rows = client.query(&sql, &[]).unwrap();
+            rows.iter()
+                .map(|row| row.get::<_, Option<String>>(0))
+                .collect::<Vec<_>>()
+        };
+        if name != "loopstore_time" {
+            let nobody = said(&mut client, [1, 1 << 23]);
+            assert_eq!(said(&mut client, [session, key]), nobody, "{name}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Every call of the store that writes, with the keys and rows of another tenant.
+
+use std::ops::ControlFlow;
+
+use loopstore::model::LoopId;
+use loopstore::store::index::IndexEntry;
+use loopstore::store::removal::StoreRemove;
+use loopstore::store::scan::MessagePlace;
+use loopstore::store::*;
+use loopstore::*;
+
+use super::call_row;
+use super::calls::Keys;
+
+pub type Attempt = (
+    &'static str,
+    Box<dyn Fn(&mut dyn StoreRemove) -> StoreResult<()>>,
+);
+
+/// Rows of another, as a tenant could know them.
+#[derive(Clone)]
+pub struct Rows {
+    session: SessionRow,
+    in_loop: LoopRow,
+    message: MessageRow,
+    turn: TurnRow,
+    run: RunRow,
+    block: BlockRow,
+    messages: Vec<BlockMessage>,
+    coverage: Vec<CoverageRow>,
+    flip: FlipRow,
+    manifest: ManifestRow,
+    source: SourceRow,
+    lease: LeaseRow,
+    receipt: i64,
+}
+
+pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
+    let mut found = None;
+    store
+        .scan(&mut |scan| {
+            let mut first = None;
+            scan.messages(k.in_loop, 0..1, &mut |row| {
+                first = Some(row);
+                Ok(ControlFlow::Break(()))
+            })?;
+            found = Some(Rows {
+                session: scan.session_by_key(k.session)?,
+                in_loop: scan.loop_by_key(k.in_loop)?,
+                message: first.unwrap(),
+                turn: scan.turn(k.in_loop, 0)?.unwrap(),
+                run: scan.run_by_key(k.run)?,
+                block: scan.block_by_key(k.block)?,
+                messages: scan.block_messages(k.block)?,
+                coverage: scan.coverage(k.block)?,
+                flip: scan.flips(k.run)?[0].clone(),
+                manifest: scan.manifest_and_digest(k.manifest)?.0,
+                source: scan.source_row(k.source)?,
+                lease: scan.lease(k.busy)?.unwrap(),
+                receipt: scan.receipts()?[0].key,
+            });
+            Ok(())
+        })
+        .unwrap();
+    found.unwrap()
+}
+
+/// Returns everything that can be written at keys of another.
+pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
+    fn one(
+        name: &'static str,
+        k: &Keys,
+        r: &Rows,
+        work: impl Fn(&mut dyn StoreRemove, &Keys, &Rows) -> StoreResult<()> + 'static,
+    ) -> Attempt {
+        let (k, r) = (k.clone(), r.clone());
+        (name, Box::new(move |write| work(write, &k, &r)))
+    }
+    macro_rules! attempts {
+        ($(|$write:ident, $k:ident, $r:ident| $call:expr;)*) => {
+            vec![$(one(stringify!($call), k, r, |$write, $k, $r| $call.map(drop))),*]
+        };
+    }
+    let new_name = "2026-01-01T00:00:00Z";
+    attempts! {
+        |w, _k, r| w.update_session(&SessionRow { title: Some("mine".into()), ..r.session.clone() });
+        |w, _k, r| w.insert_loop(&LoopRow { loop_id: LoopId::new("mine").unwrap(), ..r.in_loop.clone() }, &LoopMeta { meta: "{}".into(), history: None });
+        |w, _k, r| w.update_loop(&LoopRow { status: model::LoopStatus::Aborted, ..r.in_loop.clone() });
+        |w, k, _r| w.update_loop_meta(k.in_loop, &LoopMeta { meta: "{}".into(), history: None });
+        |w, k, r| w.insert_message(k.in_loop, &MessageRow { seq: 900, ..r.message.clone() }, &[]);
+        |w, k, r| w.insert_message(k.in_loop, &r.message, &[Blob { sha256: k.sha256, data: vec![1] }]);
+        |w, k, _r| w.remove_unsealed(k.in_loop, 0, 0);
+        |w, k, r| w.put_turn(k.in_loop, &r.turn);
+        |w, k, r| w.put_turn(k.in_loop, &TurnRow { turn: 900, ..r.turn.clone() });
+        |w, _k, r| w.insert_run(&RunRow { run_id: "mine".into(), ..r.run.clone() });
+        |w, _k, r| w.insert_block(&NewBlock {
+            row: BlockRow { generation: 900, ..r.block.clone() },
+            messages: r.messages.clone(),
+            coverage: r.coverage.clone(),
+            blobs: Vec::new(),
+        });
+        |w, k, r| w.insert_flip(k.session, &r.flip);
+        |w, _k, r| w.insert_manifest(&ManifestRow { manifest_id: "mine".into(), ..r.manifest.clone() });
+        |w, k, _r| w.insert_import(k.session, &ImportRow { format: "x".into(), path: String::new(), file_name: "x".into(), record_key: None });
+        |w, k, _r| w.index(k.in_loop, 0..1, &[IndexEntry { seq: 0, words: "mine".into(), tools: Vec::new() }]);
+        |w, k, _r| w.index(k.in_loop, 0..0, &[]);
+        |w, k, _r| w.unindex(k.in_loop, 0);
+        |w, _k, r| w.update_source(&SourceRow { path: "mine".into(), ..r.source.clone() });
+        |w, k, _r| w.link_source(k.session, k.source);
+        |w, k, _r| w.put_source_part(k.source, 900, &SourcePiece { sha256: [2; 32], bytes: 1, data: vec![1] });
+        |w, k, _r| w.remove_source_parts(k.source, 0);
+        |w, _k, r| w.put_lease(&LeaseRow { owner: "mine".into(), token: r.lease.token + 1, ..r.lease.clone() });
+        |w, k, _r| w.insert_call(&CallRow { nth: 900, ..call_row(k.in_loop, "mine") });
+        |w, k, _r| w.update_call(&call_row(k.in_loop, "mine"));
+        |w, k, _r| w.insert_note(k.in_loop, &Note::Event("\"mine\"".into()));
+        |w, k, _r| w.remove_notes(k.in_loop);
+        |w, k, _r| w.put_flags(k.session, &SessionFlags::default());
+        |w, k, _r| w.open_receipt(k.session, "erase", new_name);
+        |w, _k, r| w.close_receipt(r.receipt, "mine");
+        |w, k, _r| w.remove_session(k.session);
+        |w, k, _r| w.remove_sources(k.session);
+        |w, k, _r| w.texts(k.session, &mut |_| panic!("a text was seen"));
+        |w, k, _r| w.change_texts(k.session, &mut |_| panic!("a text was seen"));
+        |w, k, r| w.redact_message(MessagePlace::InLoop(k.in_loop, 0), &r.message.body, r.receipt);
+        |w, _k, r| w.resize_block(&r.block);
+    }
+}
