@@ -19,6 +19,7 @@ use super::link::{Link, Param};
 use super::row::Fields;
 use crate::store::Visit;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::packs::LastPack;
 
 /// A connection within a transaction.
 pub(super) struct Door<'a> {
@@ -29,6 +30,7 @@ pub(super) struct Door<'a> {
     seen: RefCell<Vec<i64>>,
     /// Whether a statement failed: the server refuses all others until the end.
     failed: Cell<bool>,
+    pub(super) last_pack: LastPack,
 }
 
 impl<'a> Door<'a> {
@@ -38,6 +40,7 @@ impl<'a> Door<'a> {
             locked: None,
             seen: RefCell::default(),
             failed: Cell::new(false),
+            last_pack: LastPack::default(),
         }
     }
 

@@ -17,6 +17,7 @@ mod keys;
 mod link;
 mod listing;
 mod options;
+mod packs;
 mod pool;
 mod query;
 mod read;

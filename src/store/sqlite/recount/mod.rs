@@ -124,7 +124,7 @@ fn begin(
     connection: &Connection,
     counter: &dyn TokenCounter,
 ) -> StoreResult<(String, State, bool)> {
-    let reader = Reader { connection };
+    let reader = Reader::new(connection);
     let from = reader
         .meta("token_counter")?
         .ok_or_else(|| StoreError::Damaged("the token counter's name is missing".into()))?;
@@ -146,7 +146,7 @@ fn begin(
 }
 
 fn count_messages(connection: &Connection) -> StoreResult<u64> {
-    let reader = Reader { connection };
+    let reader = Reader::new(connection);
     let sql = "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM block_messages) AS n";
     Ok(reader.first(sql, [], |row| row.unsigned("n"))?.unwrap_or(0))
 }
@@ -157,7 +157,7 @@ fn step(
     counter: &dyn TokenCounter,
     state: &mut State,
 ) -> StoreResult<bool> {
-    let reader = Reader { connection };
+    let reader = Reader::new(connection);
     // Two recounts at once would add up each other's figures.
     if reader.state()?.as_ref() != Some(&*state) {
         let why = "another recount of this database is at work";
