@@ -1455,7 +1455,10 @@ fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn
             assert_eq!(whole(scan, key), before);
             packs.extend([scan.pack_at(key, 0)?, scan.pack_at(key, 9)?]);
             assert_eq!(scan.next_pack(key, 0)?, packs[0]);
-            assert_eq!((scan.next_pack(key, 1)?, scan.pack_at(key, 10)?), (None, None));
+            assert_eq!(
+                (scan.next_pack(key, 1)?, scan.pack_at(key, 10)?),
+                (None, None)
+            );
             assert_eq!(scan.unpacked(key, 0)?, None);
             assert_eq!(scan.packed_heads(key, 0..u32::MAX)?.len(), 6);
             Ok(())
@@ -1464,14 +1467,20 @@ fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn
     assert_eq!(packs[0], packs[1]);
     // Nothing is packed or taken apart without a receipt.
     let refused = store.removing(&mut |write| write.take_pack(key, 0));
-    assert!(matches!(refused, Err(StoreError::Invalid(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::Invalid(_))),
+        "{refused:?}"
+    );
     assert_eq!(read(store, |read| Ok(whole(read, key))).unwrap(), before);
     let back = unarchive(store, &UnarchiveRequest::default()).unwrap();
     assert_eq!(back.messages, 10);
     assert_eq!(read(store, |read| Ok(whole(read, key))).unwrap(), before);
     let left = &mut |scan: &dyn scan::StoreScan| {
         assert_eq!(scan.unpacked(key, 2)?, Some(2..10));
-        assert_eq!((scan.pack_at(key, 0)?, scan.packed_heads(key, 0..9)?), (None, Vec::new()));
+        assert_eq!(
+            (scan.pack_at(key, 0)?, scan.packed_heads(key, 0..9)?),
+            (None, Vec::new())
+        );
         Ok(())
     };
     store.scan(left).unwrap();

@@ -132,10 +132,7 @@ fn named(
     let row = select::session(store, given)?;
     let find = |given: &String| select::loop_id(store, &row, Some(given));
     let found = loops.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-    Ok((
-        Some(row.session_id),
-        found.into_iter().flatten().collect(),
-    ))
+    Ok((Some(row.session_id), found.into_iter().flatten().collect()))
 }
 
 fn tell(app: &mut App, report: &ArchiveReport, done: &str) -> Result<(), CliError> {
@@ -147,7 +144,13 @@ fn tell(app: &mut App, report: &ArchiveReport, done: &str) -> Result<(), CliErro
 }
 
 fn told(report: &ArchiveReport, done: &str) -> String {
-    let sizes = |before, after| format!("{} before, {} after", text::bytes(before), text::bytes(after));
+    let sizes = |before, after| {
+        format!(
+            "{} before, {} after",
+            text::bytes(before),
+            text::bytes(after)
+        )
+    };
     let mut lines = vec![match report.messages {
         0 => format!("{done} nothing."),
         messages => format!(
@@ -158,7 +161,10 @@ fn told(report: &ArchiveReport, done: &str) -> String {
         ),
     }];
     lines.extend(report.loops.iter().take(LISTED).map(|one| {
-        let (session, id) = (text::line(one.session.as_str()), text::line(one.loop_id.as_str()));
+        let (session, id) = (
+            text::line(one.session.as_str()),
+            text::line(one.loop_id.as_str()),
+        );
         let messages = text::count(one.messages, "message");
         let sizes = sizes(one.bytes_before, one.bytes_after);
         format!("session {session}, loop {id}: {messages}, {sizes}")

@@ -34,7 +34,10 @@ impl Packs {
             verify.found.subject = Subject::Message(key, row.first);
             let before = packs.spans.last().map(|(_, last)| *last);
             if row.last < row.first || before.is_some_and(|last| last >= row.first) {
-                let detail = format!("the pack of messages {} to {} overlaps", row.first, row.last);
+                let detail = format!(
+                    "the pack of messages {} to {} overlaps",
+                    row.first, row.last
+                );
                 verify.found.add(ProblemKind::Sequence, place, detail);
             }
             packs.spans.push((row.first, row.last));

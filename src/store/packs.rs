@@ -24,6 +24,9 @@ use crate::model::Role;
 /// them unpacks.
 pub(crate) const MAX_PACK_BYTES: usize = 256 << 10;
 
+/// The bytes in front of what is said: two lengths for each message.
+const LENGTHS: u64 = 8;
+
 /// How hard packs are compressed. The hardest saves another hundredth and takes twice the time.
 const LEVEL: u32 = 6;
 
@@ -38,6 +41,18 @@ pub struct PackRow {
     pub bytes: u64,
     /// SHA-256 of its loop, the above and the content.
     pub digest: [u8; 32],
+}
+
+impl PackRow {
+    /// Returns how many messages are in it.
+    pub fn messages(&self) -> u64 {
+        u64::from(self.last.saturating_sub(self.first)) + 1
+    }
+
+    /// Returns how many bytes these say.
+    pub(crate) fn said(&self) -> u64 {
+        self.bytes.saturating_sub(self.messages() * LENGTHS)
+    }
 }
 
 /// A run of messages, compressed.
@@ -325,10 +340,7 @@ pub(crate) fn with_said<T>(
         Some(_) => None,
         None => pack_of(scan, last, place, said.salt.is_some())?,
     };
-    let (head, text) = pack
-        .as_ref()
-        .and_then(|pack| pack.get(place.1))
-        .unzip();
+    let (head, text) = pack.as_ref().and_then(|pack| pack.get(place.1)).unzip();
     visit(Said {
         head: head.or(said.head),
         text: text.flatten().or(said.text),
@@ -343,7 +355,9 @@ pub(crate) fn with_said<T>(
 pub(crate) fn open(scan: &dyn StoreScan, in_loop: LoopKey, first: u32) -> StoreResult<Unpacked> {
     let row = scan.pack_at(in_loop, first)?;
     let row = row.filter(|row| row.first == first).ok_or_else(|| {
-        StoreError::Damaged(format!("the pack that begins with message {first} is missing"))
+        StoreError::Damaged(format!(
+            "the pack that begins with message {first} is missing"
+        ))
     })?;
     Unpacked::open(in_loop, row, &scan.pack_content(in_loop, first)?)
 }

@@ -6,8 +6,8 @@
 //! [`StoreRemove::close_receipt`], in one transaction. What is removed may be in the file for as long
 //! as its pages are not written anew: [`StoreRemove::note_scrub`] remembers that.
 
-use super::scan::{MessagePlace, StoreScan};
 use super::packs::Pack;
+use super::scan::{MessagePlace, StoreScan};
 use super::{BlockRow, LoopKey, SessionKey, SourceKey, StoreResult, StoreWrite, StoredMessage};
 
 /// How a text is read when it is redacted.

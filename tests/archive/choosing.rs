@@ -7,7 +7,11 @@ use crate::histories::{loop_id, user};
 use crate::stage::*;
 
 fn moved(report: &ArchiveReport) -> Vec<&str> {
-    report.loops.iter().map(|one| one.loop_id.as_str()).collect()
+    report
+        .loops
+        .iter()
+        .map(|one| one.loop_id.as_str())
+        .collect()
 }
 
 fn kept(report: &ArchiveReport) -> Vec<(&str, LoopStaysWhy)> {
@@ -21,9 +25,17 @@ fn only_loops_that_no_context_shows_are_cold() {
     let mut history = line(&store, "s", 4, 3);
     let report = archive_cold(&store);
     assert_eq!(moved(&report), [""; 0]);
-    let shown = |at: usize| (["loop-0", "loop-1", "loop-2", "loop-3"][at], LoopStaysWhy::Shown);
+    let shown = |at: usize| {
+        (
+            ["loop-0", "loop-1", "loop-2", "loop-3"][at],
+            LoopStaysWhy::Shown,
+        )
+    };
     let open = ("loop-4", LoopStaysWhy::Open);
-    assert_eq!(kept(&report), [shown(0), shown(1), shown(2), shown(3), open]);
+    assert_eq!(
+        kept(&report),
+        [shown(0), shown(1), shown(2), shown(3), open]
+    );
 
     assert_eq!(history.compact(4, (0, 1), true)["outcome"], "committed");
     let report = archive_cold(&store);
@@ -87,7 +99,12 @@ fn shown_loops_go_too_if_that_is_asked_and_young_ones_stay() {
     };
     let report = archive(&store, &young).unwrap();
     assert_eq!((report.messages, report.kept.len()), (0, 3));
-    assert!(report.kept.iter().all(|one| one.why == LoopStaysWhy::Recent));
+    assert!(
+        report
+            .kept
+            .iter()
+            .all(|one| one.why == LoopStaysWhy::Recent)
+    );
 
     let dry = ArchiveRequest {
         older_than: None,
@@ -141,7 +158,7 @@ fn an_archived_loop_that_grows_keeps_what_is_archived_and_takes_the_rest_next_ti
     assert_whole(&store);
     let after = crate::seen::lines(&store, &history.session);
     let said = |lines: &str| lines.matches("is answered at length").count();
-    assert_eq!((said(&before), said(&after)), (13, 17));
+    assert_eq!((said(&before), said(&after)), (16, 20));
     let report = bring_back(&store);
     assert_eq!((report.messages, packed(&store)), (12, 0));
     assert_eq!(crate::seen::lines(&store, &history.session), after);

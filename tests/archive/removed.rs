@@ -68,11 +68,18 @@ fn no_pack_of_what_was_redacted_or_erased_is_left_in_the_file() {
     let history = with_secret(&store);
     line(&store, "other", 1, 2);
     let packs = "SELECT hex(content) AS n FROM packs ORDER BY id";
-    let packs: Vec<Vec<u8>> = store.query(packs).unwrap().records().iter().map(|row| {
-        let hex = row.text("n").unwrap();
-        let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-        hex.as_bytes().chunks(2).map(digit).collect()
-    }).collect();
+    let packs: Vec<Vec<u8>> = store
+        .query(packs)
+        .unwrap()
+        .records()
+        .iter()
+        .map(|row| {
+            let hex = row.text("n").unwrap();
+            let digit =
+                |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+            hex.as_bytes().chunks(2).map(digit).collect()
+        })
+        .collect();
     assert_eq!(packs.len(), 2);
     let left = || {
         let mut bytes = std::fs::read(&file).unwrap();

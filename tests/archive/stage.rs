@@ -1,9 +1,7 @@
 //! What the tests of archiving share.
 
 use loopstore::inspect::verify;
-use loopstore::retention::{
-    ArchiveReport, ArchiveRequest, UnarchiveRequest, archive, unarchive,
-};
+use loopstore::retention::{ArchiveReport, ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::*;
 
 use crate::histories::{History, answer, loop_id, result, user};
@@ -36,13 +34,19 @@ pub fn bring_back(store: &dyn Database) -> ArchiveReport {
 /// A turn of a prompt, an answer with a call and what it was billed for, and a result.
 pub fn turn(text: &str, turn: u32) -> Vec<AgentMessage> {
     let call = format!("call-{turn}");
-    let mut told = answer(&format!("{text} is answered at length. ").repeat(4), &[&call], turn);
+    let mut told = answer(
+        &format!("{text} is answered at length. ").repeat(4),
+        &[&call],
+        turn,
+    );
     if let Some(Message::Assistant(message)) = told.message_mut() {
         message.model = Some("model-1".into());
         let usage = r#"{"input":100,"output":7}"#;
         message.usage = Some(serde_json::from_str(usage).unwrap());
     }
-    let output = vec![Content::text(format!("{text}: a line of output\n").repeat(20))];
+    let output = vec![Content::text(
+        format!("{text}: a line of output\n").repeat(20),
+    )];
     vec![user(text, turn), told, result(&call, output, turn)]
 }
 
@@ -70,5 +74,8 @@ pub fn number(store: &SqliteStore, sql: &str) -> i64 {
 
 /// How many messages are in packs.
 pub fn packed(store: &SqliteStore) -> i64 {
-    number(store, "SELECT count(*) AS n FROM messages WHERE head IS NULL")
+    number(
+        store,
+        "SELECT count(*) AS n FROM messages WHERE head IS NULL",
+    )
 }

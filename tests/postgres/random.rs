@@ -78,7 +78,12 @@ fn archived(twins: &[(History<'_>, Random); 2], stores: [&dyn Database; 2]) {
     };
     let moved = stores.map(|store| {
         let report = archive(store, &request).unwrap();
-        (report.messages, report.bytes_before, report.loops.len(), report.kept)
+        (
+            report.messages,
+            report.bytes_before,
+            report.loops.len(),
+            report.kept,
+        )
     });
     assert_eq!(moved[0], moved[1]);
     assert_eq!(contexts(one.store, one), before);

@@ -162,11 +162,13 @@ impl Work<'_> {
 
     fn changed(&self) -> impl Iterator<Item = LoopStays> {
         let changed = self.cold.iter().zip(&self.stopped);
-        changed.filter(|(_, stopped)| **stopped).map(|(one, _)| LoopStays {
-            session: self.session.session_id.clone(),
-            loop_id: one.loop_id.clone(),
-            why: LoopStaysWhy::Changed,
-        })
+        changed
+            .filter(|(_, stopped)| **stopped)
+            .map(|(one, _)| LoopStays {
+                session: self.session.session_id.clone(),
+                loop_id: one.loop_id.clone(),
+                why: LoopStaysWhy::Changed,
+            })
     }
 
     /// Writes packs within a transaction; returns the receipt, `None` if nothing was left to do.
@@ -256,14 +258,15 @@ pub(super) fn out_of_packs(
             let Some((last, _)) = packs.last() else { break };
             next = last.last.saturating_add(1);
             if !request.dry_run {
-                let done = |write: &mut dyn StoreRemove| bring_back(write, session, one, &packs, request);
+                let done =
+                    |write: &mut dyn StoreRemove| bring_back(write, session, one, &packs, request);
                 report.receipts.extend(database::removing(store, done)?);
             }
             if let Some(moved) = moved.get_mut(&at) {
                 for (row, size) in &packs {
-                    moved.messages += u64::from(row.last - row.first) + 1;
+                    moved.messages += row.messages();
                     moved.bytes_before += size;
-                    moved.bytes_after += row.bytes;
+                    moved.bytes_after += row.said();
                 }
             }
         }
@@ -281,7 +284,9 @@ fn next_packs(
     let (mut packs, mut bytes) = (Vec::new(), 0);
     each_pack(scan, one.key, from, &mut |row| {
         let content = scan.pack_content(one.key, row.first)?;
-        packs.push((row, content.len() as u64));
+        let told = scan.packed_heads(one.key, row.first..row.last.saturating_add(1))?;
+        let told: usize = told.iter().map(|(_, head)| head.len()).sum();
+        packs.push((row, (content.len() + told) as u64));
         bytes += row.bytes;
         Ok(match bytes < BATCH_BYTES {
             true => ControlFlow::Continue(()),
@@ -315,8 +320,10 @@ fn bring_back(
     let mut messages = 0;
     for pack in there {
         write.take_pack(one.key, pack.first)?;
-        messages += u64::from(pack.last - pack.first) + 1;
+        messages += pack.messages();
     }
-    receipt.counts.insert("unarchived_messages".into(), messages);
+    receipt
+        .counts
+        .insert("unarchived_messages".into(), messages);
     open.close(write, &receipt).map(Some)
 }

@@ -104,7 +104,7 @@ impl Door<'_> {
         let sql = "UPDATE messages SET head = NULL, body = NULL, escaped = FALSE
              WHERE session = $1 AND loop = $2 AND seq BETWEEN $3 AND $4 AND head IS NOT NULL";
         let changed = self.run(session, sql, &[&session, &in_loop.0, &from, &to])?;
-        if changed != u64::from(last - first) + 1 {
+        if changed != pack.row.messages() {
             let why = format!("messages {first} to {last} are not all there");
             return Err(StoreError::Invalid(why));
         }

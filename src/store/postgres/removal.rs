@@ -19,7 +19,8 @@ use crate::store::removal::*;
 use crate::store::scan::{MessagePlace, StoreScan};
 use crate::store::sqlite::content::{place_of, table_names, texts};
 use crate::store::{
-    BlockKey, BlockRow, FlipKey, LoopKey, RunKey, SessionKey, SourceKey, StoreRead, StoredMessage, digest,
+    BlockKey, BlockRow, FlipKey, LoopKey, RunKey, SessionKey, SourceKey, StoreRead, StoredMessage,
+    digest,
 };
 
 /// Texts whose digest is derived anew when they change.

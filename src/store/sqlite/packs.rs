@@ -9,10 +9,10 @@ use super::fields::Fields;
 use super::from_sqlite;
 use super::read::{Reader, number, packed};
 use super::write::signed;
+use crate::store::LoopKey;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::packs::{Pack, PackRow, open};
 use crate::store::scan::MOST_UNPACKED;
-use crate::store::LoopKey;
 
 /// The columns of a message but for its content.
 const BESIDE_CONTENT: &str = "id, turn, role, tick, tokens, bytes, lines, created_at, body_block,
@@ -110,7 +110,7 @@ impl Reader<'_> {
         let PackRow { first, last, .. } = pack.row;
         let ids = [packed(in_loop.0, first), packed(in_loop.0, last)];
         let rows = self.beside_content(ids)?;
-        if rows.len() as u64 != u64::from(last - first) + 1 {
+        if rows.len() as u64 != pack.row.messages() {
             let why = format!("messages {first} to {last} are not all there");
             return Err(StoreError::Invalid(why));
         }
@@ -155,13 +155,13 @@ impl Reader<'_> {
     /// Writes the content of a pack back into the rows, and removes it.
     pub(super) fn write_back_pack(&self, in_loop: LoopKey, first: u32) -> StoreResult<()> {
         let pack = open(self, in_loop, first)?;
-        pack.each(&mut |seq, head, text| {
-            match self.run(WRITE_BACK, params![packed(in_loop.0, seq), head, text])? {
-                1 => Ok(()),
-                _ => Err(StoreError::Damaged(format!(
-                    "message {seq} is in a pack and has no empty row"
-                ))),
-            }
+        pack.each(&mut |seq, head, text| match self
+            .run(WRITE_BACK, params![packed(in_loop.0, seq), head, text])?
+        {
+            1 => Ok(()),
+            _ => Err(StoreError::Damaged(format!(
+                "message {seq} is in a pack and has no empty row"
+            ))),
         })?;
         self.remove_packs(in_loop, first, pack.row().last)
     }

@@ -9,8 +9,8 @@ use super::from_row::*;
 use super::from_sqlite;
 use crate::model::{LoopId, SessionId};
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::packs::{self, LastPack};
 use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
+use crate::store::packs::{self, LastPack};
 use crate::store::*;
 
 /// A connection within a transaction: what both doors hand out.
