@@ -362,12 +362,12 @@ pub(crate) fn open(scan: &dyn StoreScan, in_loop: LoopKey, first: u32) -> StoreR
     Unpacked::open(in_loop, row, &scan.pack_content(in_loop, first)?)
 }
 
+/// Called with sequence, head and text of each message of a pack.
+type VisitPacked<'a> = dyn FnMut(u32, &str, Option<&str>) -> StoreResult<()> + 'a;
+
 impl Unpacked {
     /// Visits its messages: sequence, head, text.
-    pub(crate) fn each(
-        &self,
-        visit: &mut dyn FnMut(u32, &str, Option<&str>) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    pub(crate) fn each(&self, visit: &mut VisitPacked<'_>) -> StoreResult<()> {
         for seq in self.row.first..=self.row.last {
             if let Some((head, text)) = self.get(seq) {
                 visit(seq, head, text)?;

@@ -1,5 +1,6 @@
 //! Which loops are archived, and which are left.
 
+use loopstore::import::{ImportOptions, import_paths};
 use loopstore::retention::{ArchiveReport, ArchiveRequest, LoopStaysWhy, archive};
 use loopstore::*;
 
@@ -162,6 +163,44 @@ fn an_archived_loop_that_grows_keeps_what_is_archived_and_takes_the_rest_next_ti
     let report = bring_back(&store);
     assert_eq!((report.messages, packed(&store)), (12, 0));
     assert_eq!(crate::seen::lines(&store, &history.session), after);
+}
+
+/// Both halves of a transcript, the first archived before the second came: as if it had come at once.
+#[test]
+fn a_transcript_whose_loops_are_archived_is_imported_again_as_it_grows() {
+    let folder = tempfile::tempdir().unwrap();
+    let fixture = "tests/fixtures/claude-code/kite-1.jsonl";
+    let whole = std::fs::read_to_string(fixture).unwrap();
+    let half: String = whole.split_inclusive('\n').take(20).collect();
+    let file = folder.path().join("kite-1.jsonl");
+    let import = |store: &SqliteStore| {
+        let options = ImportOptions::default();
+        import_paths(store, std::slice::from_ref(&file), &options, &mut |_| {}).unwrap()
+    };
+    let all = ArchiveRequest {
+        shown: true,
+        ..ArchiveRequest::default()
+    };
+    let grown = SqliteStore::in_memory().unwrap();
+    std::fs::write(&file, half).unwrap();
+    import(&grown);
+    let before = archive(&grown, &all).unwrap().messages;
+    std::fs::write(&file, &whole).unwrap();
+    assert!(import(&grown).added_messages > 0);
+    assert_eq!(import(&grown).added_messages, 0);
+    assert!(before > 0 && packed(&grown) as u64 == before);
+    assert!(archive(&grown, &all).unwrap().messages > 0);
+    assert_eq!(import(&grown).added_messages, 0);
+    assert_whole(&grown);
+    let at_once = SqliteStore::in_memory().unwrap();
+    let id = import(&at_once).sessions.remove(0);
+    let shown = |store: &SqliteStore| {
+        let options = BuildOptions::default();
+        build_context_from_session(store, &id, &options)
+            .unwrap()
+            .messages
+    };
+    assert_eq!(shown(&grown), shown(&at_once));
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn no_pack_of_what_was_redacted_or_erased_is_left_in_the_file() {
     redact_session(&store, &history.session, None).unwrap();
     assert_eq!(left(), usize::from(is_plain), "the other pack stays");
     let request = EraseRequest {
-        session: history.session.clone(),
+        session: history.session,
         reason: None,
         force: false,
     };

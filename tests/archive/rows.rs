@@ -48,7 +48,7 @@ fn a_receipt_says_what_was_moved_and_why() {
     let store = SqliteStore::in_memory().unwrap();
     let history = line(&store, "s", 2, 2);
     let request = ArchiveRequest {
-        session: Some(history.session.clone()),
+        session: Some(history.session),
         loops: vec![loop_id(0), loop_id(1)],
         reason: Some("cold".into()),
         ..ArchiveRequest::default()

@@ -46,9 +46,9 @@ pub(super) fn archived(
     key: SessionKey,
     named: &[LoopId],
 ) -> StoreResult<Option<(SessionRow, Vec<Candidate>)>> {
-    if !scan.session_keys()?.contains(&key) {
+    let Some(session) = session_of(scan, key)? else {
         return Ok(None);
-    }
+    };
     let mut found = Vec::new();
     for row in named_or_all(scan, key, named)? {
         if scan.next_pack(row.key, 0)?.is_some() {
@@ -59,7 +59,15 @@ pub(super) fn archived(
             });
         }
     }
-    Ok(Some((scan.session_by_key(key)?, found)))
+    Ok(Some((session, found)))
+}
+
+/// Returns the row of a session, `None` if it was removed meanwhile.
+fn session_of(scan: &dyn StoreScan, key: SessionKey) -> StoreResult<Option<SessionRow>> {
+    match scan.session_by_key(key) {
+        Err(StoreError::Damaged(_)) if !scan.session_keys()?.contains(&key) => Ok(None),
+        row => row.map(Some),
+    }
 }
 
 fn named_or_all(
@@ -79,12 +87,15 @@ fn named_or_all(
 }
 
 impl Plan {
+    /// Decides about the loops of a session, `None` if it was removed meanwhile.
     pub(super) fn of(
         scan: &dyn StoreScan,
         key: SessionKey,
         request: &ArchiveRequest,
-    ) -> StoreResult<Self> {
-        let session = scan.session_by_key(key)?;
+    ) -> StoreResult<Option<Self>> {
+        let Some(session) = session_of(scan, key)? else {
+            return Ok(None);
+        };
         let is_named = !request.loops.is_empty();
         let rows = named_or_all(scan, key, &request.loops)?;
         let mut plan = Self {
@@ -118,7 +129,7 @@ impl Plan {
                 }),
             }
         }
-        Ok(plan)
+        Ok(Some(plan))
     }
 }
 

@@ -145,15 +145,11 @@ pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<Ar
     let sessions = database::scan(store, |scan| cold::sessions(scan, request.session.as_ref()))?;
     let mut report = ArchiveReport::new(request.dry_run);
     for key in sessions {
-        let plan = match database::scan(store, |scan| Plan::of(scan, key, request)) {
-            // It was removed meanwhile.
-            Err(StoreError::Damaged(_)) if request.session.is_none() && is_gone(store, key)? => {
-                continue;
-            }
-            plan => plan?,
-        };
-        report.kept.extend(plan.kept);
-        moving::into_packs(store, &plan.session, plan.cold, request, &mut report)?;
+        let plan = database::scan(store, |scan| Plan::of(scan, key, request))?;
+        if let Some(plan) = plan {
+            report.kept.extend(plan.kept);
+            moving::into_packs(store, &plan.session, plan.cold, request, &mut report)?;
+        }
     }
     Ok(report)
 }
@@ -174,8 +170,4 @@ pub fn unarchive(store: &dyn Database, request: &UnarchiveRequest) -> StoreResul
         }
     }
     Ok(report)
-}
-
-fn is_gone(store: &dyn Database, key: crate::store::SessionKey) -> StoreResult<bool> {
-    database::scan(store, |scan| Ok(!scan.session_keys()?.contains(&key)))
 }
