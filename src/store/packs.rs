@@ -257,6 +257,14 @@ impl Unpacked {
     }
 }
 
+impl Unpacked {
+    /// Returns head and text of a message that must be in this pack.
+    fn said(&self, seq: u32) -> StoreResult<(&str, Option<&str>)> {
+        let why = || StoreError::Damaged(format!("message {seq} is not in its pack"));
+        self.get(seq).ok_or_else(why)
+    }
+}
+
 /// The pack that was read last in a transaction: neighbours are read after each other.
 #[derive(Default)]
 pub(crate) struct LastPack(RefCell<Option<Rc<Unpacked>>>);
@@ -317,9 +325,9 @@ pub(crate) fn fill(
     }
     let place = (in_loop, row.seq);
     if let Some(pack) = pack_of(scan, last, place, row.body.salt.is_some())? {
-        let (head, text) = pack.get(row.seq).unzip();
-        row.body.head = head.map(str::to_owned);
-        row.body.text = text.flatten().map(str::to_owned);
+        let (head, text) = pack.said(row.seq)?;
+        row.body.head = Some(head.to_owned());
+        row.body.text = text.map(str::to_owned);
     }
     Ok(())
 }
@@ -340,12 +348,12 @@ pub(crate) fn with_said<T>(
         Some(_) => None,
         None => pack_of(scan, last, place, said.salt.is_some())?,
     };
-    let (head, text) = pack.as_ref().and_then(|pack| pack.get(place.1)).unzip();
-    visit(Said {
-        head: head.or(said.head),
-        text: text.flatten().or(said.text),
-        ..said
-    })
+    let Some(pack) = pack else {
+        return visit(said);
+    };
+    let (head, text) = pack.said(place.1)?;
+    let head = Some(head);
+    visit(Said { head, text, ..said })
 }
 
 /// Returns all that is in a pack.
@@ -369,9 +377,8 @@ impl Unpacked {
     /// Visits its messages: sequence, head, text.
     pub(crate) fn each(&self, visit: &mut VisitPacked<'_>) -> StoreResult<()> {
         for seq in self.row.first..=self.row.last {
-            if let Some((head, text)) = self.get(seq) {
-                visit(seq, head, text)?;
-            }
+            let (head, text) = self.said(seq)?;
+            visit(seq, head, text)?;
         }
         Ok(())
     }
@@ -403,4 +410,105 @@ pub(crate) fn each_pack(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IN: LoopKey = LoopKey(3);
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let pairs = hex.as_bytes().chunks(2);
+        let byte =
+            |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        pairs.map(byte).collect()
+    }
+
+    fn deflated(raw: &[u8]) -> Vec<u8> {
+        let mut packed = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
+        packed.write_all(raw).unwrap();
+        packed.finish().unwrap()
+    }
+
+    /// Opens a pack of messages 0 to `last` whose digest fits.
+    fn opened(raw: &[u8], last: u32) -> StoreResult<Unpacked> {
+        let content = deflated(raw);
+        let mut row = PackRow {
+            first: 0,
+            last,
+            bytes: raw.len() as u64,
+            digest: [0; 32],
+        };
+        row.digest = digest(IN, &row, &content);
+        Unpacked::open(IN, row, &content)
+    }
+
+    #[test]
+    fn a_pack_of_the_first_version_is_read() {
+        let content = "33656060480562450608a8562acacf4955b2522a2d4e2d52d2514acecf2b49cd2b51b28aae\
+            562aa92c00c994a456940065c0949592526d6c2d5c53627171667149625e098aced8da8cd49c9c7c1a1300";
+        let digest = bytes("a93b6de743ec878d4a578db9a11cad37941cd0daeffa7f92931c30c3f6a7f0bd");
+        let row = PackRow {
+            first: 7,
+            last: 8,
+            bytes: 202,
+            digest: digest.try_into().unwrap(),
+        };
+        let pack = Unpacked::open(IN, row, &bytes(content)).unwrap();
+        let head = r#"{"role":"user","content":[{"type":"text","text":""}]}"#;
+        assert_eq!(pack.get(7), Some((head, Some(&*"hello".repeat(20)))));
+        let head = r#"{"role":"assistant","content":[]}"#;
+        assert_eq!(pack.get(8), Some((head, None)));
+        assert_eq!((pack.get(6), pack.get(9)), (None, None));
+        assert!(Unpacked::open(LoopKey(4), row, &bytes(content)).is_err());
+    }
+
+    #[test]
+    fn what_has_another_form_is_damage_and_no_panic() {
+        let lengths = |pairs: &[(u32, u32)]| {
+            let both = pairs.iter().flat_map(|(head, text)| [*head, *text]);
+            both.flat_map(u32::to_le_bytes).collect::<Vec<u8>>()
+        };
+        let with = |pairs: &[(u32, u32)], said: &[u8]| [lengths(pairs), said.to_vec()].concat();
+        assert!(opened(&with(&[(2, 0), (2, 3)], b"{}[]hi"), 1).is_ok());
+        for (raw, last) in [
+            (Vec::new(), 0),
+            (vec![0; 7], 0),
+            (with(&[(2, 0)], b"{}"), 1),
+            (with(&[(2, 0), (0, 0)], b"{}"), 0),
+            (with(&[(3, 0)], b"{}"), 0),
+            (with(&[(1, 0)], b"{}"), 0),
+            (with(&[(u32::MAX, u32::MAX)], b"{}"), 0),
+            (with(&[(2, 4)], b"{}hi"), 0),
+            (with(&[(1, 0)], b"\xff"), 0),
+            (with(&[(2, 0)], b"{}"), u32::MAX),
+        ] {
+            assert!(opened(&raw, last).is_err(), "{raw:?} to {last}");
+        }
+        // Within a letter nothing is found, and nothing panics.
+        let split = opened(&with(&[(1, 2)], "é".as_bytes()), 0).unwrap();
+        assert_eq!(split.get(0), None);
+    }
+
+    #[test]
+    fn the_views_are_told_usage_and_calls_and_no_text() {
+        let told = |role, head: &str| tell(role, head).unwrap();
+        let answer = r#"{"role":"assistant","content":[{"type":"text","text":"secret"},
+            {"type":"toolCall","id":"c","name":"read","arguments":{"path":"secret"}}],
+            "model":"m","usage":{"input":1.50},"stopReason":"secret"}"#;
+        assert_eq!(
+            told(Role::Assistant, answer).unwrap(),
+            r#"{"model":"m","usage":{"input":1.50},"content":[{"type":"toolCall","id":"c","name":"read"}]}"#
+        );
+        let result = r#"{"role":"toolResult","toolCallId":"c","toolName":"read","content":[
+            {"type":"text","text":""}],"isError":true}"#;
+        assert_eq!(
+            told(Role::ToolResult, result).unwrap(),
+            r#"{"toolCallId":"c","isError":true}"#
+        );
+        assert_eq!(told(Role::User, answer), None);
+        assert_eq!(told(Role::Assistant, r#"{"content":"text"}"#), None);
+        assert_eq!(told(Role::Assistant, r#"{"content":[],"model":"m"}"#), None);
+    }
 }

@@ -183,13 +183,16 @@ impl Reader<'_> {
             let Some(id) = self.first(sql, [from], |row| row.get::<i64>("id"))? else {
                 break;
             };
-            match open(self, LoopKey(id >> 32), number(id)) {
-                Ok(pack) => pack.each(&mut |seq, head, text| {
-                    self.run(WRITE_BACK, params![packed(id >> 32, seq), head, text])
-                        .map(drop)
-                })?,
+            let opened = open(self, LoopKey(id >> 32), number(id));
+            let emptied = opened.and_then(|pack| {
+                pack.each(&mut |seq, head, text| {
+                    let id = packed(id >> 32, seq);
+                    self.run(WRITE_BACK, params![id, head, text]).map(drop)
+                })
+            });
+            match emptied {
                 Err(StoreError::Damaged(_)) => {}
-                Err(error) => return Err(error),
+                emptied => emptied?,
             }
             next = id.checked_add(1);
         }
