@@ -2,6 +2,7 @@
 
 use loopstore::retention::{ArchiveRequest, archive};
 use loopstore::store::packs::PackRow;
+use loopstore::store::sqlite::recount;
 use loopstore::store::{self, append};
 use loopstore::*;
 
@@ -177,4 +178,39 @@ fn packs_are_small_and_their_messages_follow_each_other() {
         "{packs:?}"
     );
     assert!(small.len() > 4);
+}
+
+/// Counts characters.
+struct Letters;
+
+impl TokenCounter for Letters {
+    fn name(&self) -> &str {
+        "letters"
+    }
+
+    fn text_tokens(&self, text: &str) -> u64 {
+        text.chars().count() as u64
+    }
+}
+
+#[test]
+fn an_archived_loop_is_counted_anew_like_any_other() {
+    let counted = |archives: bool| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.db");
+        let store = open(&file);
+        let history = line(&store, "s", 2, 3);
+        if archives {
+            archive_loops(&store, &history.session, &[0]);
+        }
+        drop(store);
+        let options = || crate::keyed::options().counter(std::sync::Arc::new(Letters));
+        recount(&file, options(), &mut |_| {}).unwrap();
+        let store = SqliteStore::open_with(&file, options()).unwrap();
+        assert_whole(&store);
+        assert_eq!(packed(&store), if archives { 9 } else { 0 });
+        let sql = "SELECT loop_id, seq, tokens FROM v_messages ORDER BY 1, 2";
+        format!("{:?}", store.query(sql).unwrap().rows)
+    };
+    assert_eq!(counted(true), counted(false));
 }
