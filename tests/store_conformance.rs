@@ -1428,7 +1428,7 @@ fn whole(read: &dyn StoreRead, in_loop: LoopKey) -> Vec<String> {
         GO
     })
     .unwrap();
-    read.said(in_loop, 1..4, &mut |row| {
+    read.said(in_loop, 1..4, true, &mut |row| {
         seen.push(format!("{row:?}"));
         GO
     })

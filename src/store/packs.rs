@@ -344,14 +344,20 @@ pub(crate) fn with_said<T>(
     said: Said<'_>,
     visit: impl FnOnce(Said<'_>) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let pack = match said.text {
-        Some(_) => None,
-        None => pack_of(scan, last, place, said.salt.is_some())?,
+    let (in_loop, seq) = place;
+    let row = match said.text {
+        Some(_) => return visit(said),
+        None => scan.pack_at(in_loop, seq)?,
     };
-    let Some(pack) = pack else {
+    let Some(row) = row else {
+        // Whether there should be a pack is told by its whole row.
+        scan.messages(in_loop, seq..seq.saturating_add(1), &mut |_| {
+            Ok(ControlFlow::Break(()))
+        })?;
         return visit(said);
     };
-    let (head, text) = pack.said(place.1)?;
+    let pack = last.open(scan, in_loop, row)?;
+    let (head, text) = pack.said(seq)?;
     let head = Some(head);
     visit(Said { head, text, ..said })
 }
