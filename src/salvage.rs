@@ -4,7 +4,8 @@
 //! the new database is asked what `verify` asks, and what does not fit together is removed from it:
 //! a loop ends before its first message that is missing or not what its digest says, a run goes with
 //! all its blocks if one of them is not whole, a loop whose parent is gone begins a chain of its own.
-//! What follows from the messages (turns, totals) is derived again. Nothing is written to the source.
+//! What follows from the messages (turns, totals) is derived again. What was archived is not any more.
+//! Nothing is written to the source.
 
 mod mending;
 
@@ -106,11 +107,12 @@ impl Lost {
             "notes" => "note",
             "blobs" => "blob",
             "started_calls" => "call",
+            "packs" => "pack",
             other => other,
         };
         let packed = |key: i64| format!("loop with key {}, {kind} {}", key >> 32, key as u32);
         let one = |key: i64| match kind {
-            "message" | "turn" | "note" => packed(key),
+            "message" | "turn" | "note" | "pack" => packed(key),
             _ => format!("{kind} with key {key}"),
         };
         let place = match rows.keys {

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use histories::{History, answer, loop_id, open, result, user};
 use loopstore::model::*;
+use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::store::append::{self, NewMessage};
 use loopstore::store::index::{
     IndexEntry, IndexFilter, IndexQuery, Phrase, remove_loop, remove_session,
@@ -103,6 +104,7 @@ promises! {
     usage_is_summed_by_loop_and_model,
     sessions_are_found_by_the_one_that_started_them,
     what_was_decided_about_a_session_is_kept,
+    an_archived_message_reads_as_before_until_its_pack_is_taken_apart,
 }
 
 const GO: StoreResult<ControlFlow<()>> = Ok(ControlFlow::Continue(()));
@@ -1416,4 +1418,71 @@ fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {
     })
     .unwrap();
     assert_eq!(flags(one), SessionFlags::default());
+}
+
+/// What the messages of a loop are, read in both ways.
+fn whole(read: &dyn StoreRead, in_loop: LoopKey) -> Vec<String> {
+    let mut seen = Vec::new();
+    read.messages(in_loop, 0..u32::MAX, &mut |row| {
+        seen.push(format!("{row:?}"));
+        GO
+    })
+    .unwrap();
+    read.said(in_loop, 1..4, true, &mut |row| {
+        seen.push(format!("{row:?}"));
+        GO
+    })
+    .unwrap();
+    seen
+}
+
+fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn Database) {
+    let history = told(store, "s", 3);
+    history.append(0, vec![user(&"\0 and \u{1} ".repeat(20), 3)]);
+    history.end_loop(0);
+    let key = history.row(0).key;
+    let before = read(store, |read| Ok(whole(read, key))).unwrap();
+    let request = ArchiveRequest {
+        shown: true,
+        ..ArchiveRequest::default()
+    };
+    let report = archive(store, &request).unwrap();
+    assert_eq!((report.messages, report.receipts.len()), (10, 1));
+    assert_eq!(read(store, |read| Ok(whole(read, key))).unwrap(), before);
+    let mut packs = Vec::new();
+    store
+        .scan(&mut |scan| {
+            assert_eq!(whole(scan, key), before);
+            packs.extend([scan.pack_at(key, 0)?, scan.pack_at(key, 9)?]);
+            assert_eq!(scan.next_pack(key, 0)?, packs[0]);
+            assert_eq!(
+                (scan.next_pack(key, 1)?, scan.pack_at(key, 10)?),
+                (None, None)
+            );
+            assert_eq!(scan.unpacked(key, 0)?, None);
+            assert_eq!(scan.packed_heads(key, 0..u32::MAX)?.len(), 6);
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(packs[0], packs[1]);
+    // Nothing is packed or taken apart without a receipt.
+    let refused = store.removing(&mut |write| write.take_pack(key, 0));
+    assert!(
+        matches!(refused, Err(StoreError::Invalid(_))),
+        "{refused:?}"
+    );
+    assert_eq!(read(store, |read| Ok(whole(read, key))).unwrap(), before);
+    let back = unarchive(store, &UnarchiveRequest::default()).unwrap();
+    assert_eq!(back.messages, 10);
+    assert_eq!(read(store, |read| Ok(whole(read, key))).unwrap(), before);
+    let left = &mut |scan: &dyn scan::StoreScan| {
+        assert_eq!(scan.unpacked(key, 2)?, Some(2..10));
+        assert_eq!(
+            (scan.pack_at(key, 0)?, scan.packed_heads(key, 0..9)?),
+            (None, Vec::new())
+        );
+        Ok(())
+    };
+    store.scan(left).unwrap();
+    assert!(loopstore::inspect::verify(store).unwrap().ok);
 }

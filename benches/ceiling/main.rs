@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bare::{Bare, Form, Reader};
+use loopstore::retention::{ArchiveRequest, archive};
 use loopstore::store::{self, StoreRead, StoreResult, StoreWrite};
 use loopstore::*;
 use plain::{Plain, timed};
@@ -356,6 +357,7 @@ fn size(folder: &Path, met: &mut bool) -> Outcome<()> {
     }
     let mut ours = Recorded::create(&file, Durability::Normal)?;
     ours.fill(turns)?;
+    let archived = archived(&ours, &folder.join("archived"))? as f64 / lines as f64;
     drop(ours);
     let stored = std::fs::metadata(&file)?.len();
     judge(
@@ -364,7 +366,29 @@ fn size(folder: &Path, met: &mut bool) -> Outcome<()> {
         1.08,
         met,
     );
+    judge("9 archived / JSON lines", archived, 0.40, met);
     Ok(())
+}
+
+/// Archives all loops of a copy, and returns how large that is without the room that became free.
+fn archived(ours: &Recorded, to: &Path) -> Outcome<u64> {
+    let all = to.with_extension("all");
+    loopstore::backup::backup(&ours.store, &all, false, &mut |_, _| {})?;
+    let copy = SqliteStore::open(&all)?;
+    store::write(&copy, |write| {
+        let session = write.session(&ours.session)?;
+        let loops = session.map(|row| write.loops(row.key)).transpose()?;
+        for row in loops.into_iter().flatten() {
+            store::append::set_status(write, row.key, LoopStatus::Completed)?;
+        }
+        Ok(())
+    })?;
+    let request = ArchiveRequest {
+        shown: true,
+        ..ArchiveRequest::default()
+    };
+    archive(&copy, &request)?;
+    Ok(loopstore::backup::compact_backup(&copy, to, false)?)
 }
 
 type Part = fn(&Path, &mut bool) -> Outcome<()>;

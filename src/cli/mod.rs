@@ -4,6 +4,7 @@
 //! Results go to stdout, all else to stderr. A new command is one file, its variant in [`Command`]
 //! and its line in [`run`].
 
+mod archive;
 mod backup;
 mod begin;
 #[cfg(feature = "browse")]
@@ -128,6 +129,8 @@ enum Command {
     Copy(copy::Args),
     Recount(recount::Args),
     Recover(recover::Args),
+    Archive(archive::Args),
+    Unarchive(archive::UnarchiveArgs),
     Redact(redact::Args),
     Prune(prune::Args),
     Pin(pin::Args),
@@ -331,6 +334,8 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Copy(args) => copy::run(app, args),
         Command::Recount(args) => recount::run(app, args),
         Command::Recover(args) => recover::run(app, args),
+        Command::Archive(args) => archive::run(app, args),
+        Command::Unarchive(args) => archive::run_unarchive(app, args),
         Command::Redact(args) => redact::run(app, args),
         Command::Prune(args) => prune::run(app, args),
         Command::Pin(args) => pin::run(app, args),

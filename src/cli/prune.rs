@@ -41,7 +41,7 @@ pub struct Args {
 }
 
 /// Reads an age and returns it in milliseconds.
-fn age(given: &str) -> Result<i64, String> {
+pub fn age(given: &str) -> Result<i64, String> {
     let wrong = || format!("`{given}` is no age; give a number and m, h, d, w or y: 30d");
     let split = given
         .find(|c: char| !c.is_ascii_digit())

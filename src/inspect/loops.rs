@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::calls::CallBook;
+use super::packs::Packs;
 use super::report::{ProblemKind, Subject, short};
 use super::sessions::Scope;
 use super::stored::{check_digest, decoded};
@@ -21,7 +22,9 @@ pub(super) fn check(
     row: LoopRow,
     place: String,
 ) -> StoreResult<()> {
+    let packs = Packs::of(verify, &row, &place)?;
     let mut walk = Walk {
+        packs,
         tick: row.tick,
         chain: Some([0; 32]),
         cursor: Some(GroupCursor::default()),
@@ -57,6 +60,7 @@ struct Walk<'v, 'a> {
     /// The stored row of the last closed turn; `None` if it cannot be read.
     before: Option<TurnRow>,
     calls: CallBook,
+    packs: Packs,
     /// Whether all that was said is known: nothing is missing, unreadable or removed.
     is_whole: bool,
 }
@@ -122,6 +126,7 @@ impl Walk<'_, '_> {
         }
         self.totals.next_seq = self.totals.next_seq.max(row.seq.saturating_add(1));
         self.check_chain(&row, &place)?;
+        self.packs.check(self.verify, &row, &place)?;
         self.check_tick(&row, &place);
         let said = self.said(&row, &place)?;
         self.place_in_turn(&row, said.as_ref(), &place)?;

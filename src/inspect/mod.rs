@@ -11,6 +11,7 @@ mod diff;
 mod expand;
 mod loops;
 mod manifests;
+mod packs;
 mod pairs;
 mod receipts;
 mod replaced;

@@ -25,7 +25,7 @@ pub(super) fn check_digest(
             }
         }
         (_, None) if body.text.is_none() => {
-            if !verify.has_receipt(scope.key, &["redact", "archive", "prune"]) {
+            if !verify.has_receipt(scope.key, &["redact", "prune"]) {
                 let detail = "its content was removed and there is no receipt";
                 verify.found.add(ProblemKind::Receipt, place, detail);
             }

@@ -1,4 +1,5 @@
-//! What is not kept: secrets taken out of a stored session, sessions erased, old ones pruned.
+//! What is not kept: secrets taken out of a stored session, sessions erased, old ones pruned. And what is
+//! kept smaller: archived loops.
 //!
 //! Each removal is one transaction and leaves a receipt: what went, when, why, and the digests of what
 //! was there. After it the file is scrubbed, so that no byte is left in free pages, the index or the
@@ -11,6 +12,7 @@
 //! - sessions that refer to an erased one keep the reference, and `verify` explains it;
 //! - pruning takes sessions that started each other, or go on from each other, together or not at all.
 
+mod archive;
 mod erase;
 mod prune;
 mod redact;
@@ -23,6 +25,10 @@ use crate::store::sqlite::Scrubbed;
 use crate::store::{self, Database, StoreError, StoreResult};
 
 pub use crate::store::receipt::{LoopDigest, MessageDigest, Receipt, is_genuine};
+pub use archive::{
+    ArchiveReport, ArchiveRequest, LoopStays, LoopStaysWhy, MovedLoop, UnarchiveRequest, archive,
+    unarchive,
+};
 pub use erase::{EraseReport, EraseRequest, erase};
 pub use prune::{Kept, KeptWhy, PruneReport, PruneRequest, Pruned, prune};
 pub use redact::{RedactReport, redact_session};

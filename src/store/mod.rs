@@ -18,6 +18,7 @@ mod key;
 pub mod lease;
 pub mod lookup;
 pub(crate) mod packing;
+pub mod packs;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod reading;

@@ -120,15 +120,24 @@ impl Receipt {
         session: SessionId,
         reason: Option<&str>,
     ) -> StoreResult<Self> {
+        Ok(Self::of_loops(session, reason, read.loops(key)?))
+    }
+
+    /// A receipt that says only what these loops are.
+    pub(crate) fn of_loops(
+        session: SessionId,
+        reason: Option<&str>,
+        loops: Vec<super::LoopRow>,
+    ) -> Self {
         let digest = |row: super::LoopRow| LoopDigest {
             loop_id: row.loop_id,
             messages: row.totals.next_seq,
             chain: hex(&row.totals.chain),
         };
-        Ok(Self {
+        Self {
             session,
             reason: reason.map(str::to_owned),
-            loops: read.loops(key)?.into_iter().map(digest).collect(),
+            loops: loops.into_iter().map(digest).collect(),
             messages: Vec::new(),
             secrets: BTreeMap::new(),
             counts: BTreeMap::new(),
@@ -136,7 +145,7 @@ impl Receipt {
             source_of: Vec::new(),
             shared: 0,
             named_by: Vec::new(),
-        })
+        }
     }
 
     /// Notes which kept files went.

@@ -1,12 +1,14 @@
-//! What removes content: redaction, pruning, erasing. Each leaves a receipt.
+//! What removes content: redaction, pruning, erasing; and what moves it: archiving. Each leaves a
+//! receipt.
 //!
 //! The triggers let content of a session go only while a receipt of that session is open, so
 //! everything here is called between [`StoreRemove::open_receipt`] and
 //! [`StoreRemove::close_receipt`], in one transaction. What is removed may be in the file for as long
 //! as its pages are not written anew: [`StoreRemove::note_scrub`] remembers that.
 
+use super::packs::Pack;
 use super::scan::{MessagePlace, StoreScan};
-use super::{BlockRow, SessionKey, SourceKey, StoreResult, StoreWrite, StoredMessage};
+use super::{BlockRow, LoopKey, SessionKey, SourceKey, StoreResult, StoreWrite, StoredMessage};
 
 /// How a text is read when it is redacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ pub struct SourcesRemoved {
 
 /// What can be done while content is removed.
 pub trait StoreRemove: StoreWrite + StoreScan {
-    /// Opens a receipt of a kind (`erase`, `redact`, `prune`) for a session: from now on its content
+    /// Opens a receipt of a kind (`erase`, `redact`, `prune`, `archive`) for a session: from now on its content
     /// may go.
     fn open_receipt(
         &mut self,
@@ -88,7 +90,7 @@ pub trait StoreRemove: StoreWrite + StoreScan {
         change: &mut dyn FnMut(TextCell<'_>) -> StoreResult<Option<String>>,
     ) -> StoreResult<TextsChanged>;
     /// Writes what a message says now. Its digest and its place in the chain stay, the salt goes; the
-    /// digest of `new` is noted beside it.
+    /// digest of `new` is noted beside it. If it is archived, its whole pack is taken apart first.
     fn redact_message(
         &mut self,
         place: MessagePlace,
@@ -97,6 +99,11 @@ pub trait StoreRemove: StoreWrite + StoreScan {
     ) -> StoreResult<()>;
     /// Writes the sizes of a block and derives its digest anew. Refused if that did not fit before.
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()>;
+    /// Moves the content of messages out of their rows and into a pack. Refused if one of them is not
+    /// there.
+    fn put_pack(&mut self, in_loop: LoopKey, pack: &Pack) -> StoreResult<()>;
+    /// Moves the content of the pack that begins with message `first` back into the rows.
+    fn take_pack(&mut self, in_loop: LoopKey, first: u32) -> StoreResult<()>;
     /// Remembers that bytes of what was removed may be in the file.
     fn note_scrub(&mut self) -> StoreResult<()>;
 }

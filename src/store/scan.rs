@@ -3,12 +3,18 @@
 //! Lists hold keys only and each row is read by itself, so that a row which cannot be read is one
 //! finding and the rest is still looked at.
 
+use std::ops::Range;
+
 use super::error::StoreResult;
+use super::packs::PackRow;
 use super::rows::{
     BlockKey, BlockRow, FlipKey, FlipRow, LoopKey, ManifestKey, ManifestRow, Redaction, RunKey,
     RunRow, SessionKey, SourceKey, SourceRow, StoredBlob,
 };
 use super::{ReceiptRow, StoreRead};
+
+/// How many messages [`StoreScan::unpacked`] looks at.
+pub const MOST_UNPACKED: u32 = 4096;
 
 /// Who shows a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +76,17 @@ pub trait StoreScan: StoreRead {
     fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>>;
     /// Returns all receipts in order.
     fn receipts(&self) -> StoreResult<Vec<ReceiptRow>>;
+    /// Returns the pack that holds an archived message.
+    fn pack_at(&self, in_loop: LoopKey, seq: u32) -> StoreResult<Option<PackRow>>;
+    /// Returns the first pack that begins at `from` or later.
+    fn next_pack(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<PackRow>>;
+    /// Returns the compressed content of the pack that begins with message `first`.
+    fn pack_content(&self, in_loop: LoopKey, first: u32) -> StoreResult<Vec<u8>>;
+    /// Returns what the views tell of archived messages, by sequence.
+    fn packed_heads(&self, in_loop: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>>;
+    /// Returns the first messages from `from` on that follow each other and whose rows hold their
+    /// content, at most [`MOST_UNPACKED`] of them.
+    fn unpacked(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>>;
     /// Describes rows that belong to nothing, at most `limit` of each table.
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>>;
 }

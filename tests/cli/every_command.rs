@@ -39,6 +39,8 @@ const LINES: &[(&str, &str)] = &[
     ("man", "man pages-of-man"),
     ("eval", "eval retention chat.json --budget 0.5"),
     ("demo", "demo"),
+    ("archive", "archive --all"),
+    ("unarchive", "unarchive work"),
     ("pin", "pin work"),
     ("unpin", "unpin work"),
     ("redact", "redact work --yes"),

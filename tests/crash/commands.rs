@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt as _;
+use loopstore::retention::{ArchiveRequest, archive};
 use loopstore::search::{SearchQuery, search};
 
 use crate::shim::{Act, Shim, calls};
@@ -132,6 +133,17 @@ fn cases() -> Vec<Case> {
             ..Case::PLAIN
         },
         Case {
+            name: "archive",
+            args: |_| words("archive --all --shown"),
+            ..Case::PLAIN
+        },
+        Case {
+            name: "unarchive",
+            before: Some(archived),
+            args: |_| words("unarchive --all"),
+            ..Case::PLAIN
+        },
+        Case {
             name: "index",
             args: |_| words("index"),
             after: is_indexed,
@@ -167,6 +179,18 @@ fn compacted(flips: u32) -> Vec<u8> {
         let mut history = tell(store, "s");
         assert_eq!(history.compact(1, (1, 1), false)["outcome"], "committed");
         (0..flips).for_each(|_| assert!(history.flip(1, false)));
+    })
+}
+
+fn archived() -> Vec<u8> {
+    bytes_of(|store| {
+        tell(store, "other");
+        tell(store, "s");
+        let all = ArchiveRequest {
+            shown: true,
+            ..ArchiveRequest::default()
+        };
+        assert_eq!(archive(store, &all).unwrap().loops.len(), 4);
     })
 }
 

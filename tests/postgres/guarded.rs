@@ -1,6 +1,7 @@
 //! What the database itself refuses, whoever asks.
 
 use loopstore::model::*;
+use loopstore::retention::{ArchiveRequest, archive};
 use loopstore::store::append::append;
 use loopstore::store::postgres::grants;
 use loopstore::store::{self, StoreRead};
@@ -84,6 +85,43 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
     drop(transaction);
     let report = loopstore::inspect::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
+}
+
+#[test]
+fn a_pack_is_not_changed_added_or_removed_without_a_receipt() {
+    let Some((store, mut client)) = compacted() else {
+        return;
+    };
+    let mut history = History::new(&store, "t");
+    history.append(0, vec![user_says(0), answer("yes", &["call"], 0)]);
+    history.end_loop(0);
+    history.start_loop(Some(0), None);
+    let request = ArchiveRequest {
+        shown: true,
+        ..ArchiveRequest::default()
+    };
+    assert_eq!(archive(&store, &request).unwrap().messages, 2);
+    for sql in [
+        "UPDATE packs SET content = ''",
+        "UPDATE packed_heads SET head = '{}'",
+        "DELETE FROM packs",
+        "DELETE FROM packed_heads",
+        "TRUNCATE packs",
+        "INSERT INTO packs SELECT session, loop, seq + 9, last_seq, bytes, digest, content FROM packs",
+        "INSERT INTO packed_heads SELECT session, loop, seq + 9, head FROM packed_heads",
+        "UPDATE messages SET head = '{}' WHERE head IS NULL",
+    ] {
+        let error = client.batch_execute(sql).expect_err(sql);
+        let code = error.code().map(|code| code.code().to_owned());
+        assert_eq!(code.as_deref(), Some("23001"), "{sql}: {error:?}");
+    }
+    let sql = "SET session_replication_role = replica;
+         UPDATE packs SET content = content || '\\x00'; RESET session_replication_role";
+    client.batch_execute(sql).unwrap();
+    let report = loopstore::inspect::verify(&store).unwrap();
+    assert!(!report.ok);
+    let told = &report.problems[0];
+    assert!(told.detail.contains("not what its digest says"), "{told:?}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! The same random histories on both backends: the same contexts, byte by byte.
 
 use loopstore::context::{AsOf, build_context_as_of};
+use loopstore::export::{ExportForm, export};
 use loopstore::inspect::verify;
+use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::*;
 
 use super::histories::{History, Random, loop_id};
@@ -41,9 +43,12 @@ fn play(postgres: &dyn Database, seed: u64) {
     let mut twins = [&sqlite as &dyn SessionStore, postgres as &dyn SessionStore]
         .map(|store| (History::new(store, &id), Random::new(seed)));
     let steps = 12 + seed % 20;
-    for _ in 0..steps {
+    for step in 0..steps {
         for (history, random) in &mut twins {
             history.step(random);
+            if step % 7 == 6 {
+                history.end_loop(history.loops / 2);
+            }
         }
         let [(one, _), (two, _)] = &twins;
         assert_eq!(
@@ -59,6 +64,48 @@ fn play(postgres: &dyn Database, seed: u64) {
         "seed {seed}"
     );
     views::compare(&sqlite, postgres, &one.session);
+    archived(&twins, [&sqlite, postgres]);
+}
+
+/// Archives the loops that have ended on both, and brings them back: both read as before.
+fn archived(twins: &[(History<'_>, Random); 2], stores: [&dyn Database; 2]) {
+    let [(one, _), (two, _)] = twins;
+    let before = contexts(one.store, one);
+    let request = ArchiveRequest {
+        session: Some(one.session.clone()),
+        shown: true,
+        ..ArchiveRequest::default()
+    };
+    let moved = stores.map(|store| {
+        let report = archive(store, &request).unwrap();
+        (
+            report.messages,
+            report.bytes_before,
+            report.loops.len(),
+            report.kept,
+        )
+    });
+    assert_eq!(moved[0], moved[1]);
+    assert_eq!(contexts(one.store, one), before);
+    assert_eq!(contexts(two.store, two), before);
+    views::compare(stores[0], stores[1], &one.session);
+    let lines = stores.map(|store| lines_of(store, &one.session));
+    if one.next_id % 2 == 0 {
+        let request = UnarchiveRequest {
+            session: Some(one.session.clone()),
+            ..UnarchiveRequest::default()
+        };
+        for (store, before) in stores.into_iter().zip(lines) {
+            assert_eq!(unarchive(store, &request).unwrap().messages, moved[0].0);
+            assert_eq!(lines_of(store, &one.session), before);
+        }
+    }
+}
+
+fn lines_of(store: &dyn SessionStore, session: &SessionId) -> String {
+    let mut bytes = Vec::new();
+    export(store, session, None, ExportForm::Lines, &mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
 }
 
 #[test]

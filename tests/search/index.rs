@@ -146,7 +146,7 @@ fn erased_content_is_not_found_even_if_its_words_were_left_behind() {
     shell.execute(maintain, []).unwrap();
     shell
         .execute(
-            "UPDATE messages SET head = NULL, body = NULL WHERE role = 0",
+            "UPDATE messages SET head = NULL, body = NULL, salt = NULL WHERE role = 0",
             [],
         )
         .unwrap();

@@ -21,7 +21,7 @@ pub enum Engine {
 }
 
 /// The tables that are partitioned or distributed by their session, those that others refer to first.
-pub const BY_SESSION: [&str; 23] = [
+pub const BY_SESSION: [&str; 25] = [
     "sessions",
     "loops",
     "turns",
@@ -42,6 +42,8 @@ pub const BY_SESSION: [&str; 23] = [
     "started_calls",
     "notes",
     "source_sessions",
+    "packs",
+    "packed_heads",
     "message_words",
     "indexed_loops",
     "indexed_sessions",
@@ -67,6 +69,7 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', T
                 partitioned(&migration.sql, partitions)
             }
             Engine::Citus if number == 0 => distributed(&migration.sql),
+            Engine::Citus => by_session(&migration.sql),
             _ => migration.sql.clone(),
         };
         script.push_str(sql.trim_end());
@@ -204,13 +207,7 @@ fn partitioned(sql: &str, partitions: u32) -> String {
 
 /// Distributes each table when it is made, before references and triggers come to it.
 fn distributed(sql: &str) -> String {
-    let made = after_tables(sql, ");", |name| {
-        let beside = match name {
-            "sessions" => "",
-            _ => ", colocate_with => 'sessions'",
-        };
-        format!("SELECT create_distributed_table('{name}', 'session'{beside});\n")
-    });
+    let made = by_session(sql);
     let mut out = String::from(
         "-- The triggers look at rows of their own session only, which lie on the same node.
 SET citus.enable_unsafe_triggers = on;\n\n",
@@ -226,6 +223,16 @@ SET citus.enable_unsafe_triggers = on;\n\n",
         ));
     }
     out
+}
+
+fn by_session(sql: &str) -> String {
+    after_tables(sql, ");", |name| {
+        let beside = match name {
+            "sessions" => "",
+            _ => ", colocate_with => 'sessions'",
+        };
+        format!("SELECT create_distributed_table('{name}', 'session'{beside});\n")
+    })
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use super::pending::Pending;
 use super::row::Fields;
 use crate::store::Visit;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::packs::LastPack;
 
 /// A connection within a transaction.
 pub(super) struct Door<'a> {
@@ -35,6 +36,7 @@ pub(super) struct Door<'a> {
     pub(super) pending: RefCell<Pending>,
     /// What a write has on hand.
     pub(super) ahead: RefCell<Ahead>,
+    pub(super) last_pack: LastPack,
 }
 
 impl<'a> Door<'a> {
@@ -46,6 +48,7 @@ impl<'a> Door<'a> {
             failed: Cell::new(false),
             pending: RefCell::default(),
             ahead: RefCell::default(),
+            last_pack: LastPack::default(),
         }
     }
 

@@ -19,6 +19,7 @@ mod keys;
 mod link;
 mod listing;
 mod options;
+mod packs;
 mod pending;
 mod pool;
 mod query;

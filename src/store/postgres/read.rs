@@ -10,6 +10,7 @@ use super::row::*;
 use crate::model::{LoopId, SessionId};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
+use crate::store::packs;
 use crate::store::*;
 
 /// Rows that are fetched at a time where a caller may stop, and of those that are large.
@@ -226,7 +227,12 @@ impl StoreRead for Door<'_> {
                 let params: [Param<'_>; 4] = [&session, &in_loop.0, &from, &end];
                 self.all(session, &sql, &params, message_row)
             },
-            visit,
+            &mut |mut row: MessageRow| {
+                if row.body.head.is_none() {
+                    packs::fill(self, &self.last_pack, in_loop, &mut row)?;
+                }
+                visit(row)
+            },
         )
     }
 

@@ -14,11 +14,13 @@ use super::write::signed;
 use crate::model::Time;
 use crate::store::codec::role_number;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::packs::Pack;
 use crate::store::removal::*;
 use crate::store::scan::{MessagePlace, StoreScan};
 use crate::store::sqlite::content::{place_of, table_names, texts};
 use crate::store::{
-    BlockKey, BlockRow, FlipKey, RunKey, SessionKey, SourceKey, StoreRead, StoredMessage, digest,
+    BlockKey, BlockRow, FlipKey, LoopKey, RunKey, SessionKey, SourceKey, StoreRead, StoredMessage,
+    digest,
 };
 
 /// Texts whose digest is derived anew when they change.
@@ -304,6 +306,9 @@ impl StoreRemove for Door<'_> {
                 "a redacted message needs a salt".into(),
             ));
         };
+        if let MessagePlace::InLoop(in_loop, seq) = place {
+            self.take_apart(in_loop, seq)?;
+        }
         self.update_message(place, new)?;
         let owner = owner_of(place);
         let session = session_of(owner.key);
@@ -343,6 +348,14 @@ impl StoreRemove for Door<'_> {
             ],
         )?;
         self.digest_of("blocks", key, true)
+    }
+
+    fn put_pack(&mut self, in_loop: LoopKey, pack: &Pack) -> StoreResult<()> {
+        self.write_pack(in_loop, pack)
+    }
+
+    fn take_pack(&mut self, in_loop: LoopKey, first: u32) -> StoreResult<()> {
+        self.write_back_pack(in_loop, first)
     }
 
     fn note_scrub(&mut self) -> StoreResult<()> {

@@ -1,5 +1,7 @@
 //! Reading everything, row by row, for `verify`.
 
+use std::ops::Range;
+
 use super::door::Door;
 use super::keys::session_of;
 use super::link::Param;
@@ -7,12 +9,13 @@ use super::read::missing;
 use super::row::*;
 use super::write::Owner;
 use crate::store::error::StoreResult;
+use crate::store::packs::PackRow;
 use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table, how its row `t` is named, the
 /// condition.
-const STRAYS: [(&str, &str, &str); 6] = [
+const STRAYS: [(&str, &str, &str); 8] = [
     (
         "blob_refs",
         "t.owner || '/' || t.number",
@@ -29,6 +32,18 @@ const STRAYS: [(&str, &str, &str); 6] = [
                  WHERE session = t.session AND block = t.owner AND ordinal = t.number)
              ELSE NOT EXISTS (SELECT 1 FROM messages
                  WHERE session = t.session AND loop = t.owner AND seq = t.number) END",
+    ),
+    (
+        "packs",
+        "t.loop || '/' || t.seq",
+        "NOT EXISTS (SELECT 1 FROM messages
+             WHERE session = t.session AND loop = t.loop AND seq = t.seq)",
+    ),
+    (
+        "packed_heads",
+        "t.loop || '/' || t.seq",
+        "NOT EXISTS (SELECT 1 FROM messages
+             WHERE session = t.session AND loop = t.loop AND seq = t.seq)",
     ),
     (
         "session_names",
@@ -252,6 +267,26 @@ impl StoreScan for Door<'_> {
                 detail: row.get("detail")?,
             })
         })
+    }
+
+    fn pack_at(&self, in_loop: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
+        self.read_pack_at(in_loop, seq)
+    }
+
+    fn next_pack(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<PackRow>> {
+        self.read_next_pack(in_loop, from)
+    }
+
+    fn pack_content(&self, in_loop: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
+        self.read_pack_content(in_loop, first)
+    }
+
+    fn packed_heads(&self, in_loop: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>> {
+        self.read_packed_heads(in_loop, seqs)
+    }
+
+    fn unpacked(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>> {
+        self.read_unpacked(in_loop, from)
     }
 
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>> {

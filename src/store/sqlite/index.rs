@@ -68,7 +68,7 @@ pub(super) fn problems(connection: &Connection) -> StoreResult<Vec<String>> {
     tables.retain(|table| is_index(table));
     tables.push("message_index".into());
     let mut found = check(connection, &tables)?;
-    let reader = Reader { connection };
+    let reader = Reader::new(connection);
     let marks = reader.first(
         "SELECT count(*) AS n
          FROM indexed_sessions n JOIN sessions s ON s.key = n.session AND s.tick = n.tick

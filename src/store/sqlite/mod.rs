@@ -15,6 +15,7 @@ mod listing;
 mod log;
 mod old_format;
 mod options;
+mod packs;
 mod place;
 mod query;
 mod queue;
@@ -214,7 +215,7 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&dyn StoreScan) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        self.snapshot(|connection| work(&read::Reader { connection }))
+        self.snapshot(|connection| work(&read::Reader::new(connection)))
     }
 
     /// Runs `work` in a write transaction on the bare connection.
@@ -364,7 +365,7 @@ fn execute(connection: &Connection, sql: &str) -> StoreResult<()> {
 
 impl SessionStore for SqliteStore {
     fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
-        self.snapshot(|connection| work(&read::Reader { connection }))
+        self.snapshot(|connection| work(&read::Reader::new(connection)))
     }
 
     fn write(
@@ -375,7 +376,7 @@ impl SessionStore for SqliteStore {
             return Err(StoreError::ReadOnly);
         }
         self.transaction(|connection| {
-            let mut reader = read::Reader { connection };
+            let mut reader = read::Reader::new(connection);
             schema::check_still_counts_with(connection, self.options.counter.name())?;
             work(&mut reader)
         })

@@ -10,11 +10,13 @@ use super::from_sqlite;
 use crate::model::{LoopId, SessionId};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
+use crate::store::packs::{self, LastPack};
 use crate::store::*;
 
 /// A connection within a transaction: what both doors hand out.
 pub(super) struct Reader<'a> {
     pub(super) connection: &'a Connection,
+    pub(super) last_pack: LastPack,
 }
 
 /// The key of the row `number` of a loop or block.
@@ -30,6 +32,15 @@ pub(super) fn number(id: i64) -> u32 {
 /// The keys of the rows in `range` of a loop or block, both ends inclusive.
 fn span(owner: i64, range: &Range<u32>) -> Option<(i64, i64)> {
     (range.start < range.end).then(|| (packed(owner, range.start), packed(owner, range.end - 1)))
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(connection: &'a Connection) -> Self {
+        Self {
+            connection,
+            last_pack: LastPack::default(),
+        }
+    }
 }
 
 impl Reader<'_> {
@@ -272,7 +283,12 @@ impl StoreRead for Reader<'_> {
              FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             [first, last],
             message_row,
-            visit,
+            &mut |mut row| {
+                if row.body.head.is_none() {
+                    packs::fill(self, &self.last_pack, in_loop, &mut row)?;
+                }
+                visit(row)
+            },
         )
     }
 
@@ -291,6 +307,12 @@ impl StoreRead for Reader<'_> {
             let seq = number(row.get("id")?);
             let turn = row.maybe_small("turn")?;
             let said = said(row, proofs)?;
+            if said.head.is_none() {
+                let place = (in_loop, seq);
+                return packs::with_said(self, &self.last_pack, place, said, |said| {
+                    visit(&SaidRow { seq, turn, said })
+                });
+            }
             visit(&SaidRow { seq, turn, said })
         })
     }

@@ -34,7 +34,7 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&mut dyn StoreRecount) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        self.transaction(|connection| work(&mut Reader { connection }))
+        self.transaction(|connection| work(&mut Reader::new(connection)))
     }
 }
 

@@ -1,16 +1,19 @@
 //! Reading everything, row by row, for `verify`.
 
+use std::ops::Range;
+
 use super::fields::Fields;
 use super::from_row::{
     BLOCK_COLUMNS, MANIFEST_COLUMNS, RUN_COLUMNS, block_row, flip_row, manifest_row, run_row,
 };
 use super::read::{Reader, number, packed};
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::packs::PackRow;
 use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table, the condition on its row `t`.
-pub(super) const STRAYS: [(&str, &str, &str); 9] = [
+pub(super) const STRAYS: [(&str, &str, &str); 11] = [
     (
         "messages",
         "id",
@@ -42,6 +45,16 @@ pub(super) const STRAYS: [(&str, &str, &str); 9] = [
         "owner",
         "CASE WHEN t.owner >= 0 THEN NOT EXISTS (SELECT 1 FROM messages WHERE id = t.owner)
          ELSE NOT EXISTS (SELECT 1 FROM block_messages WHERE id = -t.owner) END",
+    ),
+    (
+        "packs",
+        "id",
+        "NOT EXISTS (SELECT 1 FROM messages WHERE id = t.id)",
+    ),
+    (
+        "packed_heads",
+        "id",
+        "NOT EXISTS (SELECT 1 FROM messages WHERE id = t.id)",
     ),
     (
         "source_parts",
@@ -264,6 +277,26 @@ impl StoreScan for Reader<'_> {
                 })
             },
         )
+    }
+
+    fn pack_at(&self, in_loop: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
+        self.read_pack_at(in_loop, seq)
+    }
+
+    fn next_pack(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<PackRow>> {
+        self.read_next_pack(in_loop, from)
+    }
+
+    fn pack_content(&self, in_loop: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
+        self.read_pack_content(in_loop, first)
+    }
+
+    fn packed_heads(&self, in_loop: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>> {
+        self.read_packed_heads(in_loop, seqs)
+    }
+
+    fn unpacked(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>> {
+        self.read_unpacked(in_loop, from)
     }
 
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>> {

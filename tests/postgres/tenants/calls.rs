@@ -24,6 +24,8 @@ pub struct Keys {
     pub busy: LoopKey,
     pub recorded: SessionKey,
     pub imported: SessionKey,
+    /// A loop that is archived.
+    pub packed: LoopKey,
     pub run: RunKey,
     pub flip: FlipKey,
     pub block: BlockKey,
@@ -46,6 +48,7 @@ fn keys(store: &dyn Database) -> Keys {
             let in_loop = scan.loop_by_id(session, &loop_id(0))?.unwrap().key;
             let kept = scan.session(&SessionId::new("kept").unwrap())?.unwrap().key;
             let source = scan.sources(kept)?[0].key;
+            let old = scan.session(&SessionId::new("old").unwrap())?.unwrap().key;
             let sha256 = scan.blobs_of(BlobOwner::Message(in_loop, 2))?[0];
             found = Some(Keys {
                 id: SessionId::new("ann alone").unwrap(),
@@ -55,6 +58,7 @@ fn keys(store: &dyn Database) -> Keys {
                 busy: scan.loop_by_id(session, &loop_id(1))?.unwrap().key,
                 recorded: pair,
                 imported: kept,
+                packed: scan.loop_by_id(old, &loop_id(0))?.unwrap().key,
                 run: scan.run_keys(session)?[0],
                 flip: scan.flip_keys(session)?[0],
                 block: scan.block_keys(in_loop)?[0],
@@ -81,6 +85,7 @@ fn nobody() -> Keys {
         busy: LoopKey::default(),
         recorded: SessionKey::default(),
         imported: SessionKey::default(),
+        packed: LoopKey::default(),
         run: RunKey::default(),
         flip: FlipKey::default(),
         block: BlockKey::default(),
@@ -197,6 +202,11 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.blobs_of(BlobOwner::Message(k.in_loop, 2))),
         said(read.blob_row(k.blob)),
         said(read.source_row(k.source)),
+        said(read.pack_at(k.packed, 0)),
+        said(read.next_pack(k.packed, 0)),
+        said(read.pack_content(k.packed, 0)),
+        said(read.packed_heads(k.packed, 0..99)),
+        said(read.unpacked(k.in_loop, 0)),
         said(read.redaction(MessagePlace::InLoop(k.in_loop, 0))),
     ]
 }

@@ -172,6 +172,11 @@ impl Tenants {
             write.put_flags(row.session, &flags)
         })
         .unwrap();
+        let mut old = History::new(&store, "old");
+        old.append(0, vec![user(&word.repeat(90), 0), answer(word, &["c"], 0)]);
+        old.append(0, vec![result("c", vec![Content::text(word)], 0)]);
+        old.end_loop(0);
+        old.start_loop(Some(0), None);
         let text = transcript().replace("the parser", &format!("{word} ghp_{}", "a1B2".repeat(9)));
         // The source of what is redacted goes.
         std::fs::write(
@@ -185,6 +190,7 @@ impl Tenants {
             &["context", "pair", "--record"],
             &["redact", "pair", "--yes"],
             &["import", "kept.jsonl"],
+            &["archive", "old", "--shown"],
             &["index"],
         ] {
             let done = command(folder, &self.address(which), args);

@@ -33,6 +33,7 @@ pub struct Rows {
     source: SourceRow,
     lease: LeaseRow,
     receipt: i64,
+    pack: packs::Pack,
 }
 
 pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
@@ -58,6 +59,11 @@ pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
                 source: scan.source_row(k.source)?,
                 lease: scan.lease(k.busy)?.unwrap(),
                 receipt: scan.receipts()?[0].key,
+                pack: packs::Pack {
+                    row: scan.pack_at(k.packed, 0)?.unwrap(),
+                    content: scan.pack_content(k.packed, 0)?,
+                    told: scan.packed_heads(k.packed, 0..99)?,
+                },
             });
             Ok(())
         })
@@ -123,5 +129,7 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, k, _r| w.change_texts(k.session, &mut |_| panic!("a text was seen"));
         |w, k, r| w.redact_message(MessagePlace::InLoop(k.in_loop, 0), &r.message.body, r.receipt);
         |w, _k, r| w.resize_block(&r.block);
+        |w, k, r| w.put_pack(k.in_loop, &r.pack);
+        |w, k, _r| w.take_pack(k.packed, 0);
     }
 }

@@ -89,7 +89,7 @@ const fn table(name: &'static str, key: &'static str, of_session: &'static str) 
 }
 
 /// The tables with rows of sessions, those that others refer to last.
-pub(super) const TABLES: [Table; 18] = [
+pub(super) const TABLES: [Table; 20] = [
     table(
         "manifests",
         "key",
@@ -117,6 +117,8 @@ pub(super) const TABLES: [Table; 18] = [
     ),
     table("flips", "key", "SELECT key FROM flips WHERE session = ?1"),
     table("runs", "key", "SELECT key FROM runs WHERE session = ?1"),
+    table("packs", "id", of_loops!("packs", "id")),
+    table("packed_heads", "id", of_loops!("packed_heads", "id")),
     table("messages", "id", of_loops!("messages", "id")),
     table("turns", "id", of_loops!("turns", "id")),
     table(
@@ -151,7 +153,7 @@ const OTHERS: [&str; 10] = [
 ];
 
 /// Every column of text or bytes, and what it holds.
-pub(super) const COLUMNS: [(&str, &str, Holds); 98] = [
+pub(super) const COLUMNS: [(&str, &str, Holds); 101] = [
     ("store_meta", "name", Word),
     ("store_meta", "value", Digest),
     ("sessions", "session_id", Id),
@@ -178,6 +180,9 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 98] = [
     ("messages", "chain", Digest),
     ("messages", "head", Message),
     ("messages", "body", Message),
+    ("packs", "digest", Digest),
+    ("packs", "content", Message),
+    ("packed_heads", "head", Message),
     ("blobs", "sha256", Digest),
     ("blobs", "data", Bytes),
     ("runs", "run_id", Id),

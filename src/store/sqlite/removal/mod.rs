@@ -13,10 +13,11 @@ use super::write::signed;
 use super::{SqliteStore, schema};
 use crate::model::Time;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::packs::Pack;
 use crate::store::removal::*;
 use crate::store::scan::{MessagePlace, StoreScan};
 use crate::store::{
-    BlockKey, BlockRow, FlipKey, RunKey, SessionFlags, SessionKey, SourceKey, StoreRead,
+    BlockKey, BlockRow, FlipKey, LoopKey, RunKey, SessionFlags, SessionKey, SourceKey, StoreRead,
     StoredMessage, digest,
 };
 use content::{TABLES, Table, place_of};
@@ -36,7 +37,7 @@ impl SqliteStore {
         }
         self.transaction(|connection| {
             schema::check_still_counts_with(connection, self.options.counter.name())?;
-            work(&mut Reader { connection })
+            work(&mut Reader::new(connection))
         })
     }
 }
@@ -311,6 +312,7 @@ impl StoreRemove for Reader<'_> {
         };
         match place {
             MessagePlace::InLoop(in_loop, seq) => {
+                self.take_apart(in_loop, seq)?;
                 self.update_message("messages", packed(in_loop.0, seq), new)?;
             }
             MessagePlace::InBlock(block, ordinal) => {
@@ -339,6 +341,14 @@ impl StoreRemove for Reader<'_> {
             ],
         )?;
         self.digest_of("blocks", block.key.0, true)
+    }
+
+    fn put_pack(&mut self, in_loop: LoopKey, pack: &Pack) -> StoreResult<()> {
+        self.write_pack(in_loop, pack)
+    }
+
+    fn take_pack(&mut self, in_loop: LoopKey, first: u32) -> StoreResult<()> {
+        self.write_back_pack(in_loop, first)
     }
 
     fn note_scrub(&mut self) -> StoreResult<()> {

@@ -51,7 +51,7 @@ impl SqliteStore {
         }
         drop((alone, connection, place));
         self.transaction(|connection| {
-            let reader = Reader { connection };
+            let reader = Reader::new(connection);
             let sql = "DELETE FROM store_meta WHERE name = ?1 AND value = ?2";
             reader.run(sql, [MARK, &mark])
         })?;
@@ -88,7 +88,7 @@ pub(super) fn note(reader: &Reader<'_>) -> StoreResult<()> {
 
 /// Writes the index anew: it keeps words of removed messages until it does.
 fn merge_index(connection: &Connection) -> StoreResult<()> {
-    let reader = Reader { connection };
+    let reader = Reader::new(connection);
     let sql = "INSERT INTO message_index (message_index) VALUES ('optimize')";
     match reader.run(sql, []) {
         // A damaged index is made anew; the next search fills it.

@@ -1,7 +1,8 @@
 //! Takes over what can be read of a damaged file, row by row and under the same keys.
 //!
-//! The rows are copied as they are, with no regard to what they say. What does not fit together is
-//! then removed from the copy by [`Mender`]; `crate::salvage` decides what.
+//! The rows are copied as they are, with no regard to what they say; archived content goes back into its
+//! rows, as far as its packs can be opened. What does not fit together is then removed from the copy by
+//! [`Mender`]; `crate::salvage` decides what.
 
 mod mend;
 mod rows;
@@ -33,6 +34,7 @@ fn is_made_anew(table: &str) -> bool {
         || table.starts_with("sqlite_")
         || table.starts_with("refinery_")
         || [
+            "packed_heads",
             "index_pages",
             "indexed_loops",
             "indexed_sessions",
@@ -97,10 +99,9 @@ impl SqliteStore {
             .map_err(from_sqlite)?;
         let triggers = drop_triggers(&transaction).map_err(from_sqlite)?;
         let lost = copy(&from, &transaction)?;
+        Reader::new(&transaction).empty_packs()?;
         mend(&mut Mender {
-            rows: Reader {
-                connection: &transaction,
-            },
+            rows: Reader::new(&transaction),
         })?;
         for sql in triggers {
             transaction.execute_batch(&sql).map_err(from_sqlite)?;

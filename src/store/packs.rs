@@ -1,0 +1,422 @@
+//! Packs: the content of archived messages, a run of them compressed together.
+//!
+//! A pack holds a few hundred KiB, so that reading a turn unpacks little. What is unpacked must have the
+//! digest of its pack; the messages in it keep their own, which `verify` compares as for any message.
+
+use std::cell::RefCell;
+use std::io::{Read as _, Write as _};
+use std::ops::{ControlFlow, Range};
+use std::rc::Rc;
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+use super::codec::to_json;
+use super::scan::{MessagePlace, StoreScan};
+use super::{LoopKey, MessageRow, Said, StoreError, StoreResult};
+use crate::model::Role;
+
+/// The content of a pack before it is compressed, if it is more than one message: what reading one of
+/// them unpacks.
+pub(crate) const MAX_PACK_BYTES: usize = 256 << 10;
+
+/// The bytes in front of what is said: two lengths for each message.
+const LENGTHS: u64 = 8;
+
+/// How hard packs are compressed. The hardest saves another hundredth and takes twice the time.
+const LEVEL: u32 = 6;
+
+/// A row of `packs` without its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackRow {
+    /// Its first message.
+    pub first: u32,
+    /// Its last message; all between are in it.
+    pub last: u32,
+    /// Its content before it was compressed.
+    pub bytes: u64,
+    /// SHA-256 of its loop, the above and the content.
+    pub digest: [u8; 32],
+}
+
+impl PackRow {
+    /// Returns how many messages are in it.
+    pub fn messages(&self) -> u64 {
+        u64::from(self.last.saturating_sub(self.first)) + 1
+    }
+
+    /// Returns how many bytes these say.
+    pub(crate) fn said(&self) -> u64 {
+        self.bytes.saturating_sub(self.messages() * LENGTHS)
+    }
+}
+
+/// A run of messages, compressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pack {
+    /// Its row.
+    pub row: PackRow,
+    /// What its messages say, compressed.
+    pub content: Vec<u8>,
+    /// What the views tell of them, by sequence.
+    pub told: Vec<(u32, String)>,
+}
+
+impl Pack {
+    /// Packs messages that follow each other, `None` if there are none.
+    ///
+    /// # Errors
+    /// If one of them has no content, or one that is too large.
+    pub(crate) fn of(in_loop: LoopKey, rows: &[MessageRow]) -> StoreResult<Option<Self>> {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            return Ok(None);
+        };
+        let mut told = Vec::new();
+        for row in rows {
+            let head = row.body.head.as_deref().unwrap_or_default();
+            told.extend(tell(row.body.role, head)?.map(|head| (row.seq, head)));
+        }
+        let content = whole(rows)?;
+        let mut packed = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
+        let packed = packed.write_all(&content).and_then(|()| packed.finish());
+        let packed = packed.map_err(|error| StoreError::Other(Box::new(error)))?;
+        let mut row = PackRow {
+            first: first.seq,
+            last: last.seq,
+            bytes: content.len() as u64,
+            digest: [0; 32],
+        };
+        row.digest = digest(in_loop, &row, &packed);
+        Ok(Some(Self {
+            row,
+            content: packed,
+            told,
+        }))
+    }
+
+    /// Returns how many bytes it takes.
+    pub(crate) fn size(&self) -> u64 {
+        let told: usize = self.told.iter().map(|(_, head)| head.len()).sum();
+        (self.content.len() + told) as u64
+    }
+}
+
+/// Lengths of heads and texts, then all heads, then all texts: like beside like compresses better.
+fn whole(rows: &[MessageRow]) -> StoreResult<Vec<u8>> {
+    let mut lengths = Vec::with_capacity(rows.len() * 8);
+    let (mut heads, mut texts) = (String::new(), String::new());
+    for row in rows {
+        let Some(head) = &row.body.head else {
+            let why = format!("message {} has no content to archive", row.seq);
+            return Err(StoreError::Invalid(why));
+        };
+        // 0: there is no text.
+        let text = row.body.text.as_ref().map_or(0, |text| text.len() + 1);
+        for length in [head.len(), text] {
+            let length = u32::try_from(length)
+                .map_err(|_| StoreError::Invalid(format!("message {} is too large", row.seq)))?;
+            lengths.extend_from_slice(&length.to_le_bytes());
+        }
+        heads.push_str(head);
+        texts.push_str(row.body.text.as_deref().unwrap_or_default());
+    }
+    lengths.extend_from_slice(heads.as_bytes());
+    lengths.extend_from_slice(texts.as_bytes());
+    Ok(lengths)
+}
+
+fn digest(in_loop: LoopKey, row: &PackRow, content: &[u8]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(in_loop.0.to_le_bytes());
+    hash.update(row.first.to_le_bytes());
+    hash.update(row.last.to_le_bytes());
+    hash.update(row.bytes.to_le_bytes());
+    hash.update(content);
+    hash.finalize().into()
+}
+
+/// What the views read of a head.
+#[derive(Serialize, Deserialize)]
+struct Told<'a> {
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    model: Option<&'a RawValue>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "toolCallId")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "isError")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_error: Option<&'a RawValue>,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    content: Vec<ToldBlock<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ToldBlock<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: &'a RawValue,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    name: Option<&'a RawValue>,
+}
+
+/// Returns what the views tell of an archived message, `None` if that is nothing.
+pub(crate) fn tell(role: Role, head: &str) -> StoreResult<Option<String>> {
+    if !matches!(role, Role::Assistant | Role::ToolResult) {
+        return Ok(None);
+    }
+    // A head that is another form of JSON tells the views nothing.
+    let Ok(mut told) = serde_json::from_str::<Told<'_>>(head) else {
+        return Ok(None);
+    };
+    told.content
+        .retain(|block| block.kind.get() == "\"toolCall\"");
+    match role {
+        Role::Assistant => (told.call, told.is_error) = (None, None),
+        _ => (told.model, told.usage, told.content) = (None, None, Vec::new()),
+    }
+    let is_any = told.usage.is_some() || told.call.is_some() || !told.content.is_empty();
+    is_any.then(|| to_json(&told)).transpose()
+}
+
+/// A pack that is open.
+pub(crate) struct Unpacked {
+    in_loop: LoopKey,
+    row: PackRow,
+    said: String,
+    /// Where head and text of each message stand.
+    places: Vec<(Range<usize>, Option<Range<usize>>)>,
+}
+
+impl Unpacked {
+    /// Opens a pack.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if it is not what was packed.
+    pub(crate) fn open(in_loop: LoopKey, row: PackRow, content: &[u8]) -> StoreResult<Self> {
+        let damaged = |why: &str| {
+            let (first, last) = (row.first, row.last);
+            StoreError::Damaged(format!("the pack of messages {first} to {last} {why}"))
+        };
+        if digest(in_loop, &row, content) != row.digest {
+            return Err(damaged("is not what its digest says"));
+        }
+        let mut raw = Vec::new();
+        DeflateDecoder::new(content)
+            .take(row.bytes.saturating_add(1))
+            .read_to_end(&mut raw)
+            .map_err(|_| damaged("cannot be unpacked"))?;
+        let opened = (raw.len() as u64 == row.bytes).then(|| Self::read(in_loop, row, raw));
+        opened.flatten().ok_or_else(|| damaged("has another form"))
+    }
+
+    fn read(in_loop: LoopKey, row: PackRow, mut raw: Vec<u8>) -> Option<Self> {
+        let count = (row.last.checked_sub(row.first)? as usize).checked_add(1)?;
+        let table = count.checked_mul(8)?;
+        let said = String::from_utf8(raw.split_off(table.min(raw.len()))).ok()?;
+        let (pairs, rest) = raw.as_chunks::<8>();
+        if pairs.len() != count || !rest.is_empty() {
+            return None;
+        }
+        let length = |bytes: &[u8]| Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize);
+        let heads = pairs.iter().map(|pair| length(&pair[..4]));
+        let mut text_at: usize = heads.sum::<Option<usize>>()?;
+        let mut head_at = 0;
+        let mut places = Vec::with_capacity(count);
+        for pair in pairs {
+            let (head, text) = (length(&pair[..4])?, length(&pair[4..])?);
+            let text = text.checked_sub(1).map(|length| text_at..text_at + length);
+            text_at = text.as_ref().map_or(text_at, |text| text.end);
+            places.push((head_at..head_at + head, text));
+            head_at += head;
+        }
+        let is_whole = text_at == said.len();
+        is_whole.then_some(Self {
+            in_loop,
+            row,
+            said,
+            places,
+        })
+    }
+
+    /// Returns head and text of a message, `None` if it is not in this pack.
+    pub(crate) fn get(&self, seq: u32) -> Option<(&str, Option<&str>)> {
+        let at = seq.checked_sub(self.row.first)? as usize;
+        let (head, text) = self.places.get(at)?;
+        let text = match text {
+            Some(text) => Some(self.said.get(text.clone())?),
+            None => None,
+        };
+        Some((self.said.get(head.clone())?, text))
+    }
+}
+
+impl Unpacked {
+    /// Returns head and text of a message that must be in this pack.
+    fn said(&self, seq: u32) -> StoreResult<(&str, Option<&str>)> {
+        let why = || StoreError::Damaged(format!("message {seq} is not in its pack"));
+        self.get(seq).ok_or_else(why)
+    }
+}
+
+/// The pack that was read last in a transaction: neighbours are read after each other.
+#[derive(Default)]
+pub(crate) struct LastPack(RefCell<Option<Rc<Unpacked>>>);
+
+impl LastPack {
+    fn open(
+        &self,
+        scan: &dyn StoreScan,
+        in_loop: LoopKey,
+        row: PackRow,
+    ) -> StoreResult<Rc<Unpacked>> {
+        let last = self.0.borrow().clone();
+        if let Some(last) = last.filter(|last| last.in_loop == in_loop && last.row == row) {
+            return Ok(last);
+        }
+        let content = scan.pack_content(in_loop, row.first)?;
+        let opened = Rc::new(Unpacked::open(in_loop, row, &content)?);
+        *self.0.borrow_mut() = Some(opened.clone());
+        Ok(opened)
+    }
+}
+
+/// Returns the pack of a message whose row has no content; `None` if it has none any more.
+///
+/// # Errors
+/// [`StoreError::Damaged`] if there should be a pack, or it is not what was packed.
+pub(crate) fn pack_of(
+    scan: &dyn StoreScan,
+    last: &LastPack,
+    (in_loop, seq): (LoopKey, u32),
+    has_salt: bool,
+) -> StoreResult<Option<Rc<Unpacked>>> {
+    if let Some(row) = scan.pack_at(in_loop, seq)? {
+        return last.open(scan, in_loop, row).map(Some);
+    }
+    let place = MessagePlace::InLoop(in_loop, seq);
+    if has_salt || scan.redaction(place)?.is_some() {
+        let why = format!("message {seq} has no content and is in no pack");
+        return Err(StoreError::Damaged(why));
+    }
+    Ok(None)
+}
+
+/// Fills in the content of an archived message.
+///
+/// # Errors
+/// As [`pack_of`].
+#[cold]
+pub(crate) fn fill(
+    scan: &dyn StoreScan,
+    last: &LastPack,
+    in_loop: LoopKey,
+    row: &mut MessageRow,
+) -> StoreResult<()> {
+    if row.body.text.is_some() {
+        // Half a message is damage, which its digest tells.
+        return Ok(());
+    }
+    let place = (in_loop, row.seq);
+    if let Some(pack) = pack_of(scan, last, place, row.body.salt.is_some())? {
+        let (head, text) = pack.said(row.seq)?;
+        row.body.head = Some(head.to_owned());
+        row.body.text = text.map(str::to_owned);
+    }
+    Ok(())
+}
+
+/// Hands on what an archived message says.
+///
+/// # Errors
+/// As [`pack_of`].
+#[cold]
+pub(crate) fn with_said<T>(
+    scan: &dyn StoreScan,
+    last: &LastPack,
+    place: (LoopKey, u32),
+    said: Said<'_>,
+    visit: impl FnOnce(Said<'_>) -> StoreResult<T>,
+) -> StoreResult<T> {
+    let (in_loop, seq) = place;
+    let row = match said.text {
+        Some(_) => return visit(said),
+        None => scan.pack_at(in_loop, seq)?,
+    };
+    let Some(row) = row else {
+        // Whether there should be a pack is told by its whole row.
+        scan.messages(in_loop, seq..seq.saturating_add(1), &mut |_| {
+            Ok(ControlFlow::Break(()))
+        })?;
+        return visit(said);
+    };
+    let pack = last.open(scan, in_loop, row)?;
+    let (head, text) = pack.said(seq)?;
+    let head = Some(head);
+    visit(Said { head, text, ..said })
+}
+
+/// Returns all that is in a pack.
+///
+/// # Errors
+/// If it is not there, or not what was packed.
+pub(crate) fn open(scan: &dyn StoreScan, in_loop: LoopKey, first: u32) -> StoreResult<Unpacked> {
+    let row = scan.pack_at(in_loop, first)?;
+    let row = row.filter(|row| row.first == first).ok_or_else(|| {
+        StoreError::Damaged(format!(
+            "the pack that begins with message {first} is missing"
+        ))
+    })?;
+    Unpacked::open(in_loop, row, &scan.pack_content(in_loop, first)?)
+}
+
+/// Called with sequence, head and text of each message of a pack.
+type VisitPacked<'a> = dyn FnMut(u32, &str, Option<&str>) -> StoreResult<()> + 'a;
+
+impl Unpacked {
+    /// Visits its messages: sequence, head, text.
+    pub(crate) fn each(&self, visit: &mut VisitPacked<'_>) -> StoreResult<()> {
+        for seq in self.row.first..=self.row.last {
+            let (head, text) = self.said(seq)?;
+            visit(seq, head, text)?;
+        }
+        Ok(())
+    }
+
+    /// Returns its row.
+    pub(crate) fn row(&self) -> &PackRow {
+        &self.row
+    }
+}
+
+/// Visits the packs of a loop that begin at `from` or later, in order.
+///
+/// # Errors
+/// What the store or `visit` returns.
+pub(crate) fn each_pack(
+    scan: &dyn StoreScan,
+    in_loop: LoopKey,
+    from: u32,
+    visit: &mut dyn FnMut(PackRow) -> StoreResult<ControlFlow<()>>,
+) -> StoreResult<()> {
+    let mut next = Some(from);
+    while let Some(from) = next {
+        let Some(row) = scan.next_pack(in_loop, from)? else {
+            break;
+        };
+        next = row.last.max(row.first).checked_add(1);
+        if visit(row)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

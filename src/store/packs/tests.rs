@@ -1,0 +1,96 @@
+use super::*;
+
+const IN: LoopKey = LoopKey(3);
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let pairs = hex.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    pairs.map(byte).collect()
+}
+
+fn deflated(raw: &[u8]) -> Vec<u8> {
+    let mut packed = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
+    packed.write_all(raw).unwrap();
+    packed.finish().unwrap()
+}
+
+/// Opens a pack of messages 0 to `last` whose digest fits.
+fn opened(raw: &[u8], last: u32) -> StoreResult<Unpacked> {
+    let content = deflated(raw);
+    let mut row = PackRow {
+        first: 0,
+        last,
+        bytes: raw.len() as u64,
+        digest: [0; 32],
+    };
+    row.digest = digest(IN, &row, &content);
+    Unpacked::open(IN, row, &content)
+}
+
+#[test]
+fn a_pack_of_the_first_version_is_read() {
+    let content = "33656060480562450608a8562acacf4955b2522a2d4e2d52d2514acecf2b49cd2b51b28aae\
+        562aa92c00c994a456940065c0949592526d6c2d5c53627171667149625e098aced8da8cd49c9c7c1a1300";
+    let digest = bytes("a93b6de743ec878d4a578db9a11cad37941cd0daeffa7f92931c30c3f6a7f0bd");
+    let row = PackRow {
+        first: 7,
+        last: 8,
+        bytes: 202,
+        digest: digest.try_into().unwrap(),
+    };
+    let pack = Unpacked::open(IN, row, &bytes(content)).unwrap();
+    let head = r#"{"role":"user","content":[{"type":"text","text":""}]}"#;
+    assert_eq!(pack.get(7), Some((head, Some(&*"hello".repeat(20)))));
+    let head = r#"{"role":"assistant","content":[]}"#;
+    assert_eq!(pack.get(8), Some((head, None)));
+    assert_eq!((pack.get(6), pack.get(9)), (None, None));
+    assert!(Unpacked::open(LoopKey(4), row, &bytes(content)).is_err());
+}
+
+#[test]
+fn what_has_another_form_is_damage_and_no_panic() {
+    let lengths = |pairs: &[(u32, u32)]| {
+        let both = pairs.iter().flat_map(|(head, text)| [*head, *text]);
+        both.flat_map(u32::to_le_bytes).collect::<Vec<u8>>()
+    };
+    let with = |pairs: &[(u32, u32)], said: &[u8]| [lengths(pairs), said.to_vec()].concat();
+    assert!(opened(&with(&[(2, 0), (2, 3)], b"{}[]hi"), 1).is_ok());
+    for (raw, last) in [
+        (Vec::new(), 0),
+        (vec![0; 7], 0),
+        (with(&[(2, 0)], b"{}"), 1),
+        (with(&[(2, 0), (0, 0)], b"{}"), 0),
+        (with(&[(3, 0)], b"{}"), 0),
+        (with(&[(1, 0)], b"{}"), 0),
+        (with(&[(u32::MAX, u32::MAX)], b"{}"), 0),
+        (with(&[(2, 4)], b"{}hi"), 0),
+        (with(&[(1, 0)], b"\xff"), 0),
+        (with(&[(2, 0)], b"{}"), u32::MAX),
+    ] {
+        assert!(opened(&raw, last).is_err(), "{raw:?} to {last}");
+    }
+    // Within a letter nothing is found, and nothing panics.
+    let split = opened(&with(&[(1, 2)], "é".as_bytes()), 0).unwrap();
+    assert_eq!(split.get(0), None);
+}
+
+#[test]
+fn the_views_are_told_usage_and_calls_and_no_text() {
+    let told = |role, head: &str| tell(role, head).unwrap();
+    let answer = r#"{"role":"assistant","content":[{"type":"text","text":"secret"},
+        {"type":"toolCall","id":"c","name":"read","arguments":{"path":"secret"}}],
+        "model":"m","usage":{"input":1.50},"stopReason":"secret"}"#;
+    assert_eq!(
+        told(Role::Assistant, answer).unwrap(),
+        r#"{"model":"m","usage":{"input":1.50},"content":[{"type":"toolCall","id":"c","name":"read"}]}"#
+    );
+    let result = r#"{"role":"toolResult","toolCallId":"c","toolName":"read","content":[
+        {"type":"text","text":""}],"isError":true}"#;
+    assert_eq!(
+        told(Role::ToolResult, result).unwrap(),
+        r#"{"toolCallId":"c","isError":true}"#
+    );
+    assert_eq!(told(Role::User, answer), None);
+    assert_eq!(told(Role::Assistant, r#"{"content":"text"}"#), None);
+    assert_eq!(told(Role::Assistant, r#"{"content":[],"model":"m"}"#), None);
+}
