@@ -210,9 +210,8 @@ fn go_on(
         }
     }
     builder.expect(chain.size().messages);
-    let (last, before) = match links[from..].split_last() {
-        Some(split) => split,
-        None => return Err(StoreError::Damaged("a chain without loops".into())),
+    let Some((last, before)) = links[from..].split_last() else {
+        return Err(StoreError::Damaged("a chain without loops".into()));
     };
     for link in before {
         builder.add_loop(link)?;
