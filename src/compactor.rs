@@ -132,19 +132,28 @@ impl<'a> Compactor<'a> {
         self.next(session, leaf, CompactTrigger::Length)
     }
 
-    /// Does the same as [`Compactor::maybe_compact`] for a context that is kept from call to call, and
-    /// returns it with what was tried.
+    /// Begins a context that is kept from call to call, of this leaf or the session's current loop.
+    pub fn live(&self, session: SessionId, leaf: Option<LoopId>) -> LiveContext<'a> {
+        let live = LiveContext::new(self.store, session);
+        match leaf {
+            Some(leaf) => live.of_leaf(leaf),
+            None => live,
+        }
+    }
+
+    /// Does the same as [`Compactor::maybe_compact`] for a context of [`Compactor::live`], and returns it
+    /// with what was tried.
     ///
     /// # Errors
     /// As [`Compactor::maybe_compact`].
     pub fn refresh<'l>(
         &self,
-        live: &'l mut LiveContext,
+        live: &'l mut LiveContext<'a>,
     ) -> Result<(&'l Context, Vec<CompactReport>), CompactorError> {
         let (session, leaf) = (live.session().clone(), live.leaf().cloned());
         let reports = self.compact(&session, leaf.as_ref(), CompactTrigger::Policy)?;
         live.limit(self.request.window.budget());
-        match live.refresh(self.store) {
+        match live.refresh() {
             Ok(context) => Ok((context, reports)),
             Err(error) => Err(refused(error, reports.last())),
         }

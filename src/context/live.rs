@@ -29,19 +29,21 @@ use crate::store::{BlockKey, LoopKey, SessionStore, StoreError, StoreRead, Store
 ///     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
 ///     session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))
 /// })?;
-/// let mut live = LiveContext::new(id);
+/// let mut live = LiveContext::new(&store, id);
 /// for said in ["Will it rain?", "And tomorrow?"] {
 ///     let prompt = AgentMessage::from(Message::user(said));
 ///     store::write(&store, |write| {
 ///         append::append(write, in_loop, vec![prompt.into()], &HeuristicTokenCounter)
 ///     })?;
-///     let context = live.refresh(&store)?;
+///     let context = live.refresh()?;
 ///     assert!(!context.messages.is_empty());
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct LiveContext {
+#[derive(Clone)]
+pub struct LiveContext<'a> {
+    /// Keys mean something in one store only.
+    store: &'a dyn SessionStore,
     session: SessionId,
     options: BuildOptions,
     kept: Option<Kept>,
@@ -75,10 +77,11 @@ struct Sealed {
     parts: Vec<super::Part>,
 }
 
-impl LiveContext {
+impl<'a> LiveContext<'a> {
     /// The context of a session's current loop, whichever that is.
-    pub fn new(session: SessionId) -> Self {
+    pub fn new(store: &'a dyn SessionStore, session: SessionId) -> Self {
         Self {
+            store,
             session,
             options: BuildOptions::default(),
             kept: None,
@@ -124,9 +127,9 @@ impl LiveContext {
     /// As [`build_context_from_session`].
     ///
     /// [`build_context_from_session`]: super::build_context_from_session
-    pub fn refresh(&mut self, store: &dyn SessionStore) -> Result<&Context, BuildError> {
+    pub fn refresh(&mut self) -> Result<&Context, BuildError> {
         let mut done = Ok(());
-        store.read(&mut |read| {
+        self.store.read(&mut |read| {
             done = self.refresh_from(read);
             Ok(())
         })?;

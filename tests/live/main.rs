@@ -25,17 +25,17 @@ fn it_is_what_a_build_gives_after_random_changes() {
         let store = SqliteStore::in_memory().unwrap();
         let mut history = History::new(&store, "s");
         let mut random = Random::new(seed);
-        let mut of_root = LiveContext::new(history.session.clone()).of_leaf(loop_id(0));
-        let mut of_current = LiveContext::new(history.session.clone());
+        let mut of_root = LiveContext::new(&store, history.session.clone()).of_leaf(loop_id(0));
+        let mut of_current = LiveContext::new(&store, history.session.clone());
         for step in 0..60 {
             history.step(&mut random);
             // One that was not asked for some time has more to catch up with.
             if random.one_in(2) {
-                let live = of_current.refresh(&store).unwrap();
+                let live = of_current.refresh().unwrap();
                 assert_eq!(*live, built(&history, None), "seed {seed}, step {step}");
             }
             if random.one_in(3) {
-                let live = of_root.refresh(&store).unwrap();
+                let live = of_root.refresh().unwrap();
                 assert_eq!(*live, built(&history, Some(0)), "seed {seed}, step {step}");
             }
         }
@@ -53,12 +53,12 @@ fn what_was_redacted_is_gone_from_it() {
         vec![user(&format!("use {secret}"), 0), answer("yes", &[], 0)],
     );
     history.append(0, vec![user("and now", 1), answer("done", &[], 1)]);
-    let mut live = LiveContext::new(history.session.clone());
-    let before = format!("{:?}", live.refresh(&store).unwrap());
+    let mut live = LiveContext::new(&store, history.session.clone());
+    let before = format!("{:?}", live.refresh().unwrap());
     assert!(before.contains(&secret));
 
     redact_session(&store, &history.session, None).unwrap();
-    let after = live.refresh(&store).unwrap();
+    let after = live.refresh().unwrap();
     assert!(!format!("{after:?}").contains(&secret));
     assert_eq!(*after, built(&history, None));
 }
@@ -72,7 +72,7 @@ fn an_agent_that_compacts_keeps_one_within_its_window() {
         ..ContextConfig::default()
     };
     let compactor = Compactor::new(&store, CompactionConfig::default(), window);
-    let mut live = LiveContext::new(history.session.clone());
+    let mut live = compactor.live(history.session.clone(), None);
     let mut committed = 0;
     for turn in 0..60 {
         let long = format!("step {turn} {}", "of a long way ".repeat(20));
@@ -93,14 +93,14 @@ fn one_that_does_not_fit_or_is_not_there_is_an_error() {
     let store = SqliteStore::in_memory().unwrap();
     let history = History::new(&store, "s");
     history.append(0, vec![user("a few words", 0)]);
-    let mut live = LiveContext::new(history.session.clone()).within(1, None);
-    let refused = live.refresh(&store);
+    let mut live = LiveContext::new(&store, history.session.clone()).within(1, None);
+    let refused = live.refresh();
     assert!(matches!(
         refused,
         Err(context::BuildError::NeedsCompaction { .. })
     ));
     assert!(live.context().is_none());
 
-    let mut stranger = LiveContext::new(SessionId::new("x' OR 1=1 --").unwrap());
-    assert!(stranger.refresh(&store).is_err());
+    let mut stranger = LiveContext::new(&store, SessionId::new("x' OR 1=1 --").unwrap());
+    assert!(stranger.refresh().is_err());
 }
