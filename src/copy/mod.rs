@@ -11,10 +11,9 @@
 //! [`copy_at_rest`] ends with both the same at a moment at which nobody drove the session.
 //!
 //! Beside the lines go the files that were kept of imports, what was decided (`beside.rs`), and the
-//! receipts of what was removed from a session that is still there. What stays behind: leases, which
-//! are of a process and not of a history; receipts of sessions that are gone; the marks by which an
-//! import knows its transcripts again, which are keyed per database; the index of words, which the
-//! other database makes itself.
+//! receipts of what was removed (`receipts.rs`). What stays behind: leases, which are of a process and
+//! not of a history; the marks by which an import knows its transcripts again, which are keyed per
+//! database; the index of words, which the other database makes itself.
 
 mod at_rest;
 mod beside;
