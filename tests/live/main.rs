@@ -93,7 +93,7 @@ fn one_that_does_not_fit_or_is_not_there_is_an_error() {
     let store = SqliteStore::in_memory().unwrap();
     let history = History::new(&store, "s");
     history.append(0, vec![user("a few words", 0)]);
-    let mut live = LiveContext::new(&store, history.session.clone()).within(1, None);
+    let mut live = LiveContext::new(&store, history.session).within(1, None);
     let refused = live.refresh();
     assert!(matches!(
         refused,
