@@ -208,6 +208,27 @@ fn builds(folder: &Path, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
+/// A context that is kept from turn to turn, beside one that is built each time.
+fn live(folder: &Path, _: &mut bool) -> Outcome<()> {
+    let mut ours = session(&folder.join("live"))?;
+    let mut turns = Turns::new(6);
+    let store = SqliteStore::open(folder.join("live"))?;
+    let mut live = LiveContext::new(&store, id()?);
+    live.refresh()?;
+    let (mut kept, mut built) = (Vec::new(), Vec::new());
+    for _ in 0..rounds() / 4 {
+        ours.append(turns.next_turn())?;
+        let (took, messages) = timed(|| Ok(live.refresh()?.messages.len()))?;
+        let (build_took, context) = timed(|| ours.build())?;
+        same(messages, context.messages.len())?;
+        kept.push(took);
+        built.push(build_took);
+    }
+    let (kept, built) = (middle(&kept), middle(&built));
+    println!("after another turn: a kept context {kept:.3} ms, a build {built:.3}");
+    Ok(())
+}
+
 fn id() -> Outcome<SessionId> {
     Ok(SessionId::new("session")?)
 }
@@ -392,9 +413,10 @@ fn archived(ours: &Recorded, to: &Path) -> Outcome<u64> {
 }
 
 type Part = fn(&Path, &mut bool) -> Outcome<()>;
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 6] = [
     ("append", appends),
     ("build", builds),
+    ("live", live),
     ("compaction", compactions),
     ("size", size),
     ("growth", growth),
