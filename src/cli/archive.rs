@@ -15,7 +15,7 @@ use super::{App, Done, select, text};
 /// How many loops are told one by one.
 const LISTED: usize = 20;
 
-/// Compress the content of cold loops; everything reads it as before
+/// Compress the content of cold loops; every command reads it as before
 ///
 /// Cold are loops that have ended, are not the current one, and of which no context shows a message
 /// itself, only summaries. Sizes, digests and what SQL tells of usage and tool calls stay in the tables;

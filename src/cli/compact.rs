@@ -240,7 +240,7 @@ pub fn told(report: &CompactReport, dry_run: bool) -> String {
         report
             .fallback
             .iter()
-            .map(|step| format!("fallback  {}", text::line(step))),
+            .map(|step| format!("fallback  {}{}", text::line(step), given_up(step))),
     );
     lines.extend(
         report
@@ -249,6 +249,16 @@ pub fn told(report: &CompactReport, dry_run: bool) -> String {
             .map(|error| format!("error     {}", text::line(error))),
     );
     lines.join("\n")
+}
+
+/// Says what a step of the ladder gave up.
+fn given_up(step: &str) -> &'static str {
+    match step {
+        "prune" => ": parts of kept messages are left out",
+        "keep_first" => ": the first turns are not kept",
+        "last_turns" => ": only the last turns that fit are kept",
+        _ => "",
+    }
 }
 
 /// Returns the blocks: which turns are in which section, and what became of how many messages.

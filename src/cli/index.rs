@@ -32,11 +32,14 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     if app.json {
         app.out.json(&far)?;
     } else {
-        app.out.text(&format!(
-            "{} of {} indexed.",
-            text::number(far.indexed),
-            text::count(far.total, "message")
-        ))?;
+        let all = text::count(far.total, "message");
+        let mut line = format!("{} of {all} indexed.", text::number(far.indexed));
+        if far.indexed < far.total {
+            line.push_str(
+                " The others are in turns that are still open; a search looks at them itself.",
+            );
+        }
+        app.out.text(&line)?;
     }
     Ok(Done::Well)
 }

@@ -238,12 +238,42 @@ impl App {
     }
 }
 
+/// Commands that a build may lack.
+const OPTIONAL: [&str; 3] = ["browse", "mcp", "schema"];
+
+/// The feature that brings a command.
+fn feature_of(command: &str) -> &str {
+    match command {
+        "schema" => "postgres",
+        other => other,
+    }
+}
+
+/// Returns which of these commands was asked for, where it is unknown.
+fn left_out(error: &clap::Error) -> Option<&'static str> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let Some(ContextValue::String(asked)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    OPTIONAL.into_iter().find(|name| name == asked)
+}
+
 /// Runs the command that the arguments name and returns the exit code.
 pub fn main() -> ExitCode {
     complete::answer_shell();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            if let Some(name) = left_out(&error) {
+                let text = format!(
+                    "this loopstore was built without `{name}`; build it with `--features {}`",
+                    feature_of(name)
+                );
+                return CliError::Usage(text).report();
+            }
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }

@@ -77,11 +77,22 @@ impl Table {
             if self.shrink(&shown, &mut widths, width) {
                 return self.draw(&shown, &widths);
             }
-            match shown.iter().rposition(|at| self.columns[*at].is_optional) {
+            // What says nothing goes first.
+            let is_optional = |at: &usize| self.columns[*at].is_optional;
+            let mute = shown
+                .iter()
+                .rposition(|at| is_optional(at) && self.is_mute(*at));
+            match mute.or_else(|| shown.iter().rposition(is_optional)) {
                 Some(place) => shown.remove(place),
                 None => return self.records(width),
             };
         }
+    }
+
+    /// Whether a column has nothing but zeros and blanks.
+    fn is_mute(&self, at: usize) -> bool {
+        let mut cells = self.rows.iter().map(|row| row[at].as_str());
+        cells.all(|cell| matches!(cell, "" | "-" | "0"))
     }
 
     fn natural_widths(&self, is_capped: bool) -> Vec<usize> {
@@ -180,6 +191,16 @@ mod tests {
             "claude".into(),
         ]);
         table
+    }
+
+    #[test]
+    fn a_column_of_zeros_goes_before_one_that_says_something() {
+        let mut table = Table::new(vec![
+            Column::number("kept").optional(),
+            Column::number("dropped").optional(),
+        ]);
+        table.row(vec!["0".into(), "61".into()]);
+        assert_eq!(table.lines(Some(8)), "dropped\n     61");
     }
 
     #[test]

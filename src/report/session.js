@@ -264,7 +264,7 @@ function timeline() {
   const {tokens} = index.curve;
   const peak = tokens.reduce((a, b) => Math.max(a, b), 0);
   const summary = tokens.length
-    ? `The context grew to at most ${number(peak)} tokens over ${count(tokens.length, 'turn')}; after ${count(changes.length, 'change')} by compactions it has ${number(index.context.tokens)}.`
+    ? `The context grew to at most ${number(peak)} tokens over ${count(tokens.length, 'turn')}; after ${count(changes.length, 'change')} by compactions, undos and redos it has ${number(index.context.tokens)}.`
     : 'The session has no turns yet.';
   $('curve-note').textContent = summary + (budgets.length && budgets.every(line => line.budget > 1.6 * peak) ? ` The budget of ${number(budgets[0].budget)} lies above the picture.` : '');
   const told = place => {
