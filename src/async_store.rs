@@ -147,6 +147,37 @@ impl AsyncStore {
     ///
     /// # Errors
     /// As [`compact_session_loops`].
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+    /// # monday.status = LoopStatus::Completed;
+    /// # let in_loop = store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &monday)?;
+    /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+    /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+    /// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+    /// #     Ok(in_loop)
+    /// # })?;
+    /// # let trigger = CompactTrigger::Force;
+    /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// let store = AsyncStore::new(store);
+    /// # runtime.block_on(async {
+    /// let report = store.compact(&id, request).await?;
+    /// assert!(report.after.tokens < report.before.tokens);
+    /// let undone = store.undo(&id, FlipRequest::default()).await?;
+    /// assert_eq!(undone.tokens_after, report.before.tokens);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn compact(
         &self,
         session: &SessionId,
@@ -223,6 +254,36 @@ impl AsyncStore {
     ///
     /// # Errors
     /// As [`fork`].
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::store::session::Fork;
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+    /// # monday.status = LoopStatus::Completed;
+    /// # let in_loop = store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &monday)?;
+    /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+    /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+    /// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+    /// #     Ok(in_loop)
+    /// # })?;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// let store = AsyncStore::new(store);
+    /// let branch = Fork { loop_id: LoopId::new("another")?, turn: 9, tag: "sunny".into() };
+    /// # runtime.block_on(async {
+    /// store.fork(&id, None, branch).await?;
+    /// let context = store.build_context(&id, BuildOptions::default()).await?;
+    /// assert_eq!(context.messages.len(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn fork(
         &self,
         session: &SessionId,
@@ -256,6 +317,24 @@ impl AsyncStore {
 ///
 /// Calls take effect in the order in which they were first polled, also those whose future was
 /// dropped while they ran. One that was dropped while it waited for its turn has no effect.
+///
+/// ```
+/// use loopstore::recorder::event::*;
+/// use loopstore::*;
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// let store = AsyncStore::new(SqliteStore::in_memory()?);
+/// let recorder = store.recorder(RecorderOptions::default());
+/// # runtime.block_on(async {
+/// let start = AgentStart::new(session, in_loop.clone());
+/// assert_eq!(recorder.record(AgentEvent::AgentStart(start)).await?, Recorded::Begun);
+/// // A sign of life during a long call.
+/// recorder.call(move |recorder| recorder.heartbeat(&in_loop)).await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct AsyncRecorder {
     recorder: Arc<Mutex<SessionRecorder<'static>>>,

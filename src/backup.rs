@@ -57,6 +57,21 @@ fn first_problem(report: &VerifyReport) -> String {
 /// # Errors
 /// As [`BackupError`] says; then nothing of that name is there that was not before, unless all that
 /// failed was to bring the folder to the disk.
+///
+/// # Examples
+/// ```
+/// use loopstore::backup::backup;
+/// use loopstore::{SqliteStore, inspect};
+///
+/// let folder = tempfile::tempdir()?;
+/// let store = SqliteStore::open(folder.path().join("agent.db"))?;
+/// let copy = folder.path().join("copy.db");
+/// backup(&store, &copy, false, &mut |_done, _all| {})?;
+/// assert!(inspect::verify(&SqliteStore::open(&copy)?)?.ok);
+/// // A file is written over only if that is asked for.
+/// assert!(backup(&store, &copy, false, &mut |_, _| {}).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn backup(
     store: &SqliteStore,
     to: &Path,
@@ -74,6 +89,19 @@ pub fn backup(
 ///
 /// # Errors
 /// As [`backup`].
+///
+/// # Examples
+/// ```
+/// use loopstore::SqliteStore;
+/// use loopstore::backup::compact_backup;
+///
+/// let folder = tempfile::tempdir()?;
+/// let store = SqliteStore::open(folder.path().join("agent.db"))?;
+/// let copy = folder.path().join("copy.db");
+/// let bytes = compact_backup(&store, &copy, false)?;
+/// assert_eq!(copy.metadata()?.len(), bytes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn compact_backup(store: &SqliteStore, to: &Path, force: bool) -> Result<u64, BackupError> {
     checked_copy(store.path(), store.key(), to, force, &mut |beside| {
         store.vacuum_into(beside)
@@ -142,6 +170,14 @@ fn copy_and_check(
 }
 
 /// Whether a path names a database or one of the files beside it.
+///
+/// ```
+/// use loopstore::backup::is_part_of;
+/// use std::path::Path;
+///
+/// assert!(is_part_of(Path::new("/data/agent.db-wal"), Path::new("/data/agent.db")));
+/// assert!(!is_part_of(Path::new("/data/copy.db"), Path::new("/data/agent.db")));
+/// ```
 pub fn is_part_of(path: &Path, database: &Path) -> bool {
     let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let (path, database) = (whole(path), whole(database));

@@ -98,6 +98,28 @@ impl<'a> Compactor<'a> {
     }
 
     /// Returns contexts also in the form of this provider.
+    ///
+    /// ```
+    /// use loopstore::export::provider::Provider;
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut first = LoopRecord::new(LoopId::generate(), None);
+    /// # first.status = LoopStatus::Completed;
+    /// # store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// # })?;
+    /// let (config, window) = (CompactionConfig::default(), ContextConfig::default());
+    /// let compactor = Compactor::new(&store, config, window).for_provider(Provider::Anthropic);
+    /// let next = compactor.maybe_compact(&id, None)?;
+    /// assert_eq!(next.request.map(|request| request.len()), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn for_provider(mut self, provider: Provider) -> Self {
         self.provider = Some(provider);
@@ -124,6 +146,31 @@ impl<'a> Compactor<'a> {
     ///
     /// # Errors
     /// As [`Compactor::maybe_compact`].
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+    /// # monday.status = LoopStatus::Completed;
+    /// # let in_loop = store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &monday)?;
+    /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+    /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+    /// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+    /// #     Ok(in_loop)
+    /// # })?;
+    /// let window = ContextConfig { max_context_tokens: 16_000, ..ContextConfig::default() };
+    /// let compactor = Compactor::new(&store, CompactionConfig::default(), window);
+    /// // The policy sees no need, but the provider did.
+    /// assert_eq!(compactor.maybe_compact(&id, None)?.context.messages.len(), 40);
+    /// assert!(compactor.compact_for_length(&id, None)?.context.messages.len() < 40);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn compact_for_length(
         &self,
         session: &SessionId,
@@ -146,6 +193,30 @@ impl<'a> Compactor<'a> {
     ///
     /// # Errors
     /// As [`Compactor::maybe_compact`].
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut first = LoopRecord::new(LoopId::generate(), None);
+    /// # first.status = LoopStatus::Completed;
+    /// # store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// # })?;
+    /// let (config, window) = (CompactionConfig::default(), ContextConfig::default());
+    /// let compactor = Compactor::new(&store, config, window);
+    /// let mut live = compactor.live(id, None);
+    /// // Before each call of the model:
+    /// let (context, reports) = compactor.refresh(&mut live)?;
+    /// assert_eq!((context.messages.len(), reports.len()), (1, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn refresh<'l>(
         &self,
         live: &'l mut LiveContext<'a>,

@@ -55,6 +55,31 @@ pub struct RetentionResult {
 ///
 /// # Errors
 /// If a session cannot be read or a strategy fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::eval::{retention, strategy};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let strategies: Vec<_> = ["digest", "truncate"].into_iter().filter_map(strategy).collect();
+/// let report = retention(&store, &[id], &[0.1, 0.3], &strategies)?;
+/// assert_eq!((report.cases, report.results.len()), (1, 4));
+/// println!("{}", report.table());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn retention(
     store: &dyn SessionStore,
     sessions: &[SessionId],

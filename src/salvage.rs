@@ -52,6 +52,22 @@ pub struct SalvageReport {
 /// # Errors
 /// If not even the names of the tables can be read, or `to` cannot be written; then nothing of that
 /// name is there that was not before.
+///
+/// # Examples
+/// ```
+/// use loopstore::salvage::salvage;
+/// use loopstore::{SqliteStore, inspect};
+///
+/// let folder = tempfile::tempdir()?;
+/// let (damaged, whole) = (folder.path().join("agent.db"), folder.path().join("whole.db"));
+/// # drop(SqliteStore::open(&damaged)?);
+/// let report = salvage(&damaged, None, &whole, false)?;
+/// for lost in &report.lost {
+///     println!("{}: {}", lost.place, lost.reason);
+/// }
+/// assert!(inspect::verify(&SqliteStore::open(&whole)?)?.ok);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn salvage(
     database: &Path,
     key: Option<&Key>,

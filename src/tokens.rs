@@ -18,6 +18,26 @@ pub use tiktoken::TiktokenCounter;
 /// Only [`TokenCounter::text_tokens`] must be given; the rest follows from it with the figures of
 /// [`HeuristicTokenCounter`]. Counts are stored with each message, so a counter must always give
 /// the same figure for the same input.
+///
+/// ```
+/// use loopstore::{Message, TokenCounter};
+///
+/// /// A token for each word.
+/// struct Words;
+///
+/// impl TokenCounter for Words {
+///     fn name(&self) -> &str {
+///         "words"
+///     }
+///
+///     fn text_tokens(&self, text: &str) -> u64 {
+///         text.split_whitespace().count() as u64
+///     }
+/// }
+///
+/// assert_eq!(Words.text_tokens("Will it rain?"), 3);
+/// assert_eq!(Words.message_tokens(&Message::user("Will it rain?").into()), 3 + 4);
+/// ```
 pub trait TokenCounter: Send + Sync {
     /// Names the counter; stored with the database, which must not mix counters.
     fn name(&self) -> &str;
@@ -88,6 +108,14 @@ pub const COUNTERS: &[&str] = &[
 ];
 
 /// Returns the counter of that name, if it is one of [`COUNTERS`].
+///
+/// ```
+/// use loopstore::{COUNTERS, counter_named};
+///
+/// let counter = counter_named("heuristic");
+/// assert_eq!(counter.map(|counter| counter.text_tokens("12345678")), Some(2));
+/// assert!(COUNTERS.iter().all(|name| counter_named(name).is_some()));
+/// ```
 pub fn counter_named(name: &str) -> Option<Arc<dyn TokenCounter>> {
     match name {
         "heuristic" => Some(Arc::new(HeuristicTokenCounter)),
@@ -115,6 +143,15 @@ pub fn message_tokens(message: &AgentMessage) -> u64 {
 }
 
 /// Estimates the tokens of some messages together.
+///
+/// ```
+/// use loopstore::{AgentMessage, Message, estimate_tokens, total_tokens};
+///
+/// assert_eq!(estimate_tokens("12345678"), 2);
+/// // With what frames each message.
+/// let messages = ["12345678", "1234"].map(|text| AgentMessage::from(Message::user(text)));
+/// assert_eq!(total_tokens(&messages), (2 + 4) + (1 + 4));
+/// ```
 pub fn total_tokens(messages: &[AgentMessage]) -> u64 {
     messages.iter().map(message_tokens).sum()
 }
@@ -139,6 +176,18 @@ fn base64_bytes(data: &str) -> u64 {
 
 /// Knows how large a context is: what the provider reported last, and estimates for what came
 /// after.
+///
+/// ```
+/// use loopstore::{AgentMessage, ContextTracker, HeuristicTokenCounter, Message};
+///
+/// let prompt = |text| AgentMessage::from(Message::user(text));
+/// let said = ["Will it rain?", "And tomorrow?"].map(prompt);
+/// let mut tracker = ContextTracker::new();
+/// // The provider counted the first message, and what stands before it, as 500 tokens.
+/// tracker.record(&serde_json::from_str(r#"{"input": 480, "output": 20}"#)?, 1);
+/// assert_eq!(tracker.tokens(&said, &HeuristicTokenCounter), 500 + 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextTracker {
     reported: Option<Reported>,

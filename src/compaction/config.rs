@@ -15,6 +15,17 @@ use super::tiered::{CompactionStrategy, DefaultCompaction};
 use crate::store::Size;
 
 /// The window of the model, and what [`compact_messages`](super::compact_messages) keeps.
+///
+/// ```
+/// use loopstore::ContextConfig;
+///
+/// let window = ContextConfig {
+///     max_context_tokens: 200_000,
+///     system_prompt_tokens: 4_000,
+///     ..ContextConfig::default()
+/// };
+/// assert_eq!(window.budget().tokens, 196_000);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextConfig {
     /// The window in tokens, system prompt included.
@@ -58,6 +69,13 @@ impl ContextConfig {
 }
 
 /// How many earlier loops of the chain a compaction takes in.
+///
+/// ```
+/// use loopstore::CompactionScope;
+///
+/// assert_eq!("fixed:3".parse(), Ok(CompactionScope::FixedCount(3)));
+/// assert_eq!("token-budget".parse(), Ok(CompactionScope::TokenBudget));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionScope {
     /// This many.
@@ -180,6 +198,21 @@ impl FromStr for RecentWindow {
 }
 
 /// When to compact, and how.
+///
+/// ```
+/// use loopstore::*;
+///
+/// let config = CompactionConfig {
+///     keep_first_turns: 1,
+///     keep_recent: KeepRecent::UserTurns(3),
+///     max_summary_tokens: 500,
+///     ..CompactionConfig::default()
+/// };
+/// let window = ContextConfig { max_context_tokens: 1_000, ..ContextConfig::default() };
+/// let size = |tokens| store::Size { tokens, ..store::Size::default() };
+/// assert!(!config.fires(&window, size(800)));
+/// assert!(config.fires(&window, size(900)));
+/// ```
 #[derive(Clone)]
 pub struct CompactionConfig {
     /// When, and what to come down to.

@@ -7,6 +7,12 @@ use crate::model::{AgentMessage, Content, Message};
 /// more lines than that.
 ///
 /// Lines are those of [`str::lines`], so a final line break is lost with the cut.
+///
+/// ```
+/// let cut = loopstore::truncate_head_tail("1\n2\n3\n4\n5\n6", 4);
+/// assert_eq!(cut.as_deref(), Some("1\n2\n\n[... 2 lines truncated ...]\n\n5\n6"));
+/// assert_eq!(loopstore::truncate_head_tail("1\n2", 4), None);
+/// ```
 pub fn truncate_head_tail(text: &str, max_lines: usize) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
     let omitted = lines
@@ -21,6 +27,20 @@ pub fn truncate_head_tail(text: &str, max_lines: usize) -> Option<String> {
 
 /// Cuts each text block of a tool result to `max_lines` lines. Returns `None` if `message` is no
 /// tool result or no block is longer.
+///
+/// ```
+/// use loopstore::*;
+///
+/// let result = Message::ToolResult(ToolResultMessage {
+///     tool_call_id: "c1".into(),
+///     tool_name: "ls".into(),
+///     content: vec![Content::text("1\n2\n3\n4")],
+///     ..ToolResultMessage::default()
+/// });
+/// let cut = cut_tool_result(&result.into(), 2);
+/// let cut = cut.as_ref().and_then(AgentMessage::message).map(Message::content);
+/// assert_eq!(cut, Some(&[Content::text("1\n\n[... 2 lines truncated ...]\n\n4")][..]));
+/// ```
 pub fn cut_tool_result(message: &AgentMessage, max_lines: usize) -> Option<AgentMessage> {
     let Some(Message::ToolResult(result)) = message.message() else {
         return None;

@@ -7,6 +7,14 @@ const SHORT_TEXT_BYTES: usize = 200;
 
 /// Returns `[Summary] ` and the answer's short texts joined by a space; without one, how many
 /// tools it called; without those, `[Assistant response]`.
+///
+/// ```
+/// use loopstore::{AssistantMessage, Content, one_liner};
+///
+/// let content = vec![Content::text("The roof leaks.")];
+/// let answer = AssistantMessage { content, ..AssistantMessage::default() };
+/// assert_eq!(one_liner(&answer), "[Summary] The roof leaks.");
+/// ```
 pub fn one_liner(message: &AssistantMessage) -> String {
     format!("[Summary] {}", gist(&message.content))
 }

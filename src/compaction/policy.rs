@@ -11,6 +11,17 @@ use crate::store::Size;
 /// When a context is compacted, and what it has to come down to.
 ///
 /// A byte budget ([`ContextConfig::max_context_bytes`]) triggers at the same share of its own.
+///
+/// ```
+/// use loopstore::{CompactionConfig, CompactionPolicy, ContextConfig};
+///
+/// // At three quarters of the window, down to a third of it.
+/// let policy = CompactionPolicy::Target { trigger: 0.75, target: 0.33, max_attempts: 1 };
+/// let window = ContextConfig { max_context_tokens: 100_000, ..ContextConfig::default() };
+/// assert_eq!(policy.target_of(&window).tokens, 33_000);
+/// let config = CompactionConfig { policy, ..CompactionConfig::default() };
+/// assert_eq!(config.policy.name(), "target");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -214,6 +225,15 @@ fn largest(most: u64, holds: impl Fn(u64) -> bool) -> u64 {
 /// The context windows of models, in tokens, by the models' names.
 ///
 /// Model names change faster than libraries: callers add theirs.
+///
+/// ```
+/// use loopstore::{ContextConfig, ModelWindows};
+///
+/// let windows = ModelWindows::default().with("my-model", 32_000);
+/// let max_context_tokens = windows.of("my-model");
+/// let window = ContextConfig { max_context_tokens, ..ContextConfig::default() };
+/// assert_eq!(window.budget().tokens, 32_000);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelWindows {
     known: BTreeMap<String, u64>,

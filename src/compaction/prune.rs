@@ -6,6 +6,18 @@ use crate::store::codec::blob_of;
 use crate::tokens::{TokenCounter, image_bytes};
 
 /// What is pruned of a message.
+///
+/// ```
+/// use loopstore::*;
+///
+/// let content = vec![Content::thinking("Hm.", None), Content::text("It rains.")];
+/// let answer = Message::Assistant(AssistantMessage { content, ..AssistantMessage::default() });
+/// let pruning = Pruning { thinking: true, images: false, output_tokens: None };
+/// let Pruned::Shorter(left) = pruning.prune(&answer.into(), &HeuristicTokenCounter) else {
+///     panic!("the thinking goes");
+/// };
+/// assert_eq!(left.message().map(Message::content), Some(&[Content::text("It rains.")][..]));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pruning {
     /// Thinking goes. Providers demand it back only after the last user message.

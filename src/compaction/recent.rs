@@ -6,6 +6,14 @@ use std::str::FromStr;
 use super::config::UnknownWord;
 
 /// How much is kept at the end of a chain. The plan keeps whole turns: as many as it takes.
+///
+/// ```
+/// use loopstore::KeepRecent;
+///
+/// assert_eq!("10".parse(), Ok(KeepRecent::Turns(10)));
+/// assert_eq!("user-turns:6".parse(), Ok(KeepRecent::UserTurns(6)));
+/// assert_eq!(KeepRecent::Messages(20).to_string(), "messages:20");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepRecent {
     /// This many turns.

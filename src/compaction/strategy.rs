@@ -338,6 +338,53 @@ impl Draft {
 /// [`Summary::turns`] must have something made from it in the messages. Ranges that do not follow
 /// each other from the loop's first turn to its last planned one, or that part a call from its
 /// result, fail the run before anything is written.
+///
+/// ```
+/// use loopstore::*;
+/// use std::sync::Arc;
+///
+/// /// Says only how much is gone.
+/// struct Gone;
+///
+/// impl BlockCompactionStrategy for Gone {
+///     fn name(&self) -> &str {
+///         "gone"
+///     }
+///
+///     fn keep_compacted(
+///         &self,
+///         slice: &LoopSlice<'_>,
+///         turns: Turns,
+///         _: &CompactionConfig,
+///     ) -> Result<Summary, StrategyError> {
+///         let text = format!("[{} messages are left out]", slice.messages(turns)?.len());
+///         // No turn counts as summarised: the text says nothing of any.
+///         Ok(Summary { messages: vec![Message::user(text).into()], ..Summary::default() })
+///     }
+/// }
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let mut request = CompactRequest::default();
+/// # request.trigger = CompactTrigger::Force;
+/// request.config.block_strategy = Arc::new(Gone);
+/// let report = compact_session_loops(&store, &id, &request)?;
+/// assert_eq!(report.strategy, "gone");
+/// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// assert_eq!(context.messages[2], Message::user("[28 messages are left out]").into());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait BlockCompactionStrategy: Send + Sync {
     /// Names the strategy; stored with each run and block.
     fn name(&self) -> &str;
@@ -489,6 +536,31 @@ fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> StoreResult<Summary> {
 /// The original's strategy: a line for each answer until the tokens are used up.
 ///
 /// Prompts and tool results leave no message. A line costs the estimate of its whole text.
+///
+/// ```
+/// use loopstore::*;
+/// use std::sync::Arc;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let mut request = CompactRequest::default();
+/// # request.trigger = CompactTrigger::Force;
+/// request.config.block_strategy = Arc::new(DefaultBlockCompaction);
+/// let report = compact_session_loops(&store, &id, &request)?;
+/// assert_eq!(report.strategy, "one-liner");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultBlockCompaction;
 

@@ -11,6 +11,24 @@ use crate::model::AgentMessage;
 use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 
 /// Makes a history fit a context.
+///
+/// ```
+/// use loopstore::*;
+///
+/// /// Begins anew with the last prompt.
+/// struct LastPrompt;
+///
+/// impl CompactionStrategy for LastPrompt {
+///     fn compact(&self, messages: Vec<AgentMessage>, _: &ContextConfig) -> Vec<AgentMessage> {
+///         let last = messages.into_iter().rfind(|message| message.role() == Role::User);
+///         last.into_iter().collect()
+///     }
+/// }
+///
+/// let messages = ["one", "two"].map(|text| AgentMessage::from(Message::user(text)));
+/// let left = LastPrompt.compact(messages.to_vec(), &ContextConfig::default());
+/// assert_eq!(left, messages[1..]);
+/// ```
 pub trait CompactionStrategy: Send + Sync {
     /// Returns what stands for `messages`; its tokens must fit the window of `config` less the
     /// system prompt, and no tool call may be parted from its result.
@@ -35,6 +53,17 @@ impl CompactionStrategy for DefaultCompaction {
 /// marker between; at last only the newest messages that fit, after a marker. The markers count
 /// towards the budget. Where a level would part a call from its result, both are kept if they fit,
 /// else both go. The result is empty if not even a marker fits.
+///
+/// ```
+/// use loopstore::*;
+///
+/// let hour = |n| Message::user(format!("Hour {n}: {}", "rain, ".repeat(200)));
+/// let messages: Vec<AgentMessage> = (0..40).map(|n| hour(n).into()).collect();
+/// let window = ContextConfig { max_context_tokens: 5_000, ..ContextConfig::default() };
+/// let shorter = compact_messages(messages.clone(), &window, &HeuristicTokenCounter);
+/// assert!(total_tokens(&shorter) <= 5_000);
+/// assert_eq!(shorter.last(), messages.last());
+/// ```
 pub fn compact_messages(
     messages: Vec<AgentMessage>,
     config: &ContextConfig,
@@ -67,6 +96,17 @@ pub fn compact_messages(
 /// Returns the newest of `messages` that cost at most `budget` tokens, after a marker that says
 /// how many are missing. The marker counts, and no call is parted from its result; the result is
 /// empty if not even a marker fits.
+///
+/// ```
+/// use loopstore::*;
+///
+/// let said = [Message::user("old ".repeat(500)), Message::user("new")];
+/// let messages: Vec<AgentMessage> = said.map(AgentMessage::from).into();
+/// let kept = keep_within_budget(messages.clone(), 50, &HeuristicTokenCounter);
+/// // The marker, and what fits.
+/// assert_eq!(kept.len(), 2);
+/// assert_eq!(kept[1], messages[1]);
+/// ```
 pub fn keep_within_budget(
     messages: Vec<AgentMessage>,
     budget: u64,

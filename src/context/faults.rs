@@ -52,6 +52,18 @@ pub struct Fault {
 /// Returns the faults of `messages`, in their order. With `in_flight`, the answer after the last
 /// prompt or result is still being worked on: that its calls have no result, or that it is
 /// thinking so far, is no fault.
+///
+/// ```
+/// use loopstore::context::{FaultKind, faults_of};
+/// use loopstore::{AgentMessage, AssistantMessage, Content, Json, Message};
+///
+/// let content = vec![Content::tool_call("c1", "ls", Json::null())];
+/// let answer = Message::Assistant(AssistantMessage { content, ..AssistantMessage::default() });
+/// let messages = [AgentMessage::from(answer)];
+/// assert_eq!(faults_of(&messages, false)[0].kind, FaultKind::CallWithoutResult);
+/// // The result may still come.
+/// assert!(faults_of(&messages, true).is_empty());
+/// ```
 pub fn faults_of(messages: &[AgentMessage], in_flight: bool) -> Vec<Fault> {
     let mut finder = Finder {
         messages,

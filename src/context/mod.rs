@@ -196,6 +196,32 @@ pub enum BuildError {
 /// # Errors
 /// If the session, loop, run or turn is not there, or the messages do not fit
 /// [`BuildOptions::budget`].
+///
+/// # Examples
+/// ```
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// assert_eq!(context.messages.len(), 40);
+/// assert!(context.faults.is_empty());
+/// // What does not fit is an error, never a part of the context.
+/// let options = BuildOptions { budget: Some(1_000), ..BuildOptions::default() };
+/// assert!(build_context_from_session(&store, &id, &options).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn build_context_from_session(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -248,6 +274,33 @@ pub fn build_context_from_session(
 ///
 /// # Errors
 /// If the session, loop or moment is not there, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::context::context_parts;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// compact_session_loops(&store, &id, &request)?;
+/// let parts = context_parts(&store, &id, &BuildOptions::default())?;
+/// let sections: Vec<&str> = parts.iter().map(|part| part.section.as_str()).collect();
+/// assert_eq!(sections, ["first", "compacted", "recent"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn context_parts(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -266,6 +319,32 @@ pub fn context_parts(
 ///
 /// # Errors
 /// If the session, run, loop or turn is not there, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// compact_session_loops(&store, &id, &request)?;
+/// let then = AsOf::Turn { loop_id: LoopId::new("monday")?, turn: 4 };
+/// let context = build_context_as_of(&store, &id, then)?;
+/// assert_eq!(context.messages.len(), 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn build_context_as_of(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -298,6 +377,34 @@ fn too_large(shown: Size, options: &BuildOptions) -> Option<BuildError> {
 ///
 /// # Errors
 /// If the session or the loop is not there, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let store = SqliteStore::in_memory()?;
+/// # let id = SessionId::new("chat")?;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
+/// #     let mut parent = None;
+/// #     for _ in 0..5 {
+/// #         let record = LoopRecord::new(LoopId::generate(), parent.take());
+/// #         let in_loop = session::create_loop(write, key, &record)?;
+/// #         let said = AgentMessage::from(Message::user("x".repeat(384)));
+/// #         append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)?;
+/// #         parent = Some(record.loop_id);
+/// #     }
+/// #     Ok(())
+/// # })?;
+/// // A chain of five loops with 100 tokens each: beside the leaf two more fit.
+/// let window = ContextConfig { max_context_tokens: 350, ..ContextConfig::default() };
+/// let loops = resolve_scope(&store, &id, None, CompactionScope::TokenBudget, &window)?;
+/// assert_eq!(loops, 2);
+/// let loops = resolve_scope(&store, &id, None, CompactionScope::FixedCount(9), &window)?;
+/// assert_eq!(loops, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn resolve_scope(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -508,6 +615,27 @@ pub(crate) fn leaf_of(
 ///
 /// # Errors
 /// If the session or the loop is not there.
+///
+/// # Examples
+/// ```
+/// use loopstore::context::system_tokens;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let store = SqliteStore::in_memory()?;
+/// # let id = SessionId::new("weather")?;
+/// # let new = Session::new(id.clone(), "agent");
+/// // A transcript's system prompt is kept as an extension of the kind `system`.
+/// let prompt = AgentMessage::extension("system", Json::string("You know the weather."));
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let first = LoopRecord::new(LoopId::generate(), None);
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     append::append(write, in_loop, vec![prompt.into()], &HeuristicTokenCounter)
+/// # })?;
+/// assert_eq!(system_tokens(&store, &id, None)?, 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn system_tokens(
     store: &dyn SessionStore,
     session: &SessionId,

@@ -131,6 +131,33 @@ pub type Told<'a> = dyn FnMut(u64, u64) + 'a;
 ///
 /// # Errors
 /// If a store or the folder fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::copy::copy;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// // To a server it is the same.
+/// let (other, folder) = (SqliteStore::in_memory()?, tempfile::tempdir()?);
+/// let report = copy(&store, &other, folder.path(), &mut |_done, _all| {})?;
+/// assert!(report.is_whole());
+/// assert_eq!(report.copied, 1);
+/// // Once more brings only what came since.
+/// let report = copy(&store, &other, folder.path(), &mut |_, _| {})?;
+/// assert_eq!((report.copied, report.same), (0, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn copy(
     from: &dyn Database,
     to: &dyn Database,
@@ -150,6 +177,33 @@ pub fn copy(
 ///
 /// # Errors
 /// As [`copy`], or if `from` is read-only.
+///
+/// # Examples
+/// ```
+/// use loopstore::copy::copy_at_rest;
+/// use loopstore::*;
+/// use std::time::Duration;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let (other, folder) = (SqliteStore::in_memory()?, tempfile::tempdir()?);
+/// let patience = Duration::from_secs(60);
+/// let report = copy_at_rest(&store, &other, folder.path(), patience, &mut |_, _| {})?;
+/// for session in &report.at_work {
+///     println!("not at rest: {session}");
+/// }
+/// assert!(report.is_whole());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn copy_at_rest(
     from: &dyn Database,
     to: &dyn Database,

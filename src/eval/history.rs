@@ -10,6 +10,29 @@ use crate::store::in_force::{View, chain};
 use crate::store::{self, SessionStore, StoreResult};
 
 /// The messages of a chain, oldest first; turns are numbered through all its loops.
+///
+/// ```
+/// use loopstore::eval::History;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let history = History::load(&store, &id)?;
+/// let (before, after) = history.cut();
+/// assert_eq!((before.len(), after.len()), (24, 16));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The messages; `turn` counts from the first loop on.

@@ -11,6 +11,18 @@ use crate::model::{AgentMessage, Content};
 /// Returns the values that calls in `after` took from `before`, each once: every string of 3 to
 /// 120 characters and every number of three or more digits that is a leaf of their arguments,
 /// stands word for word in `before`, and did not stand in `after` before that call.
+///
+/// ```
+/// use loopstore::eval::needed_values;
+/// use loopstore::*;
+///
+/// let placed = |seq, message: Message| Placed { turn: seq, seq, message: message.into() };
+/// let before = [placed(0, Message::user("Please close ticket A17B."))];
+/// let content = vec![Content::tool_call("c1", "close", Json::parse(r#"{"ticket": "A17B"}"#)?)];
+/// let answer = Message::Assistant(AssistantMessage { content, ..AssistantMessage::default() });
+/// assert_eq!(needed_values(&before, &[placed(1, answer)]), ["A17B"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn needed_values(before: &[Placed], after: &[Placed]) -> Vec<String> {
     let known = context_text(before.iter().map(|placed| &placed.message));
     let (mut fresh, mut tried, mut needed) = (String::new(), HashSet::new(), Vec::new());
@@ -55,6 +67,15 @@ fn candidates(value: &Value, each: &mut dyn FnMut(String)) {
 
 /// Returns everything that messages say, in which values are searched: texts, thinking, and of
 /// tool calls the name, the arguments as they stand and each of their texts.
+///
+/// ```
+/// use loopstore::eval::context_text;
+/// use loopstore::{AgentMessage, Message};
+///
+/// let prompt = |text| AgentMessage::from(Message::user(text));
+/// let said = ["Will it rain?", "And tomorrow?"].map(prompt);
+/// assert_eq!(context_text(&said), "Will it rain?\nAnd tomorrow?\n");
+/// ```
 pub fn context_text<'a>(messages: impl IntoIterator<Item = &'a AgentMessage>) -> String {
     let mut text = String::new();
     let content = messages.into_iter().filter_map(AgentMessage::message);

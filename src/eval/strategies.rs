@@ -10,6 +10,46 @@ use crate::model::{AgentMessage, Message, Role};
 use crate::tokens::{TokenCounter, estimate_tokens};
 
 /// Compacts a whole history to a budget. It sees nothing of what came after.
+///
+/// ```
+/// use loopstore::eval::{EvalStrategy, retention};
+/// use loopstore::*;
+///
+/// /// Keeps nothing: what any other strategy should do better than.
+/// struct Nothing;
+///
+/// impl EvalStrategy for Nothing {
+///     fn name(&self) -> &str {
+///         "nothing"
+///     }
+///
+///     fn compact(
+///         &self,
+///         _history: &[Placed],
+///         _budget: u64,
+///         _counter: &dyn TokenCounter,
+///     ) -> Result<Vec<AgentMessage>, StrategyError> {
+///         Ok(Vec::new())
+///     }
+/// }
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let report = retention(&store, &[id], &[0.1], &[&Nothing])?;
+/// assert_eq!(report.results[0].tokens, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait EvalStrategy {
     /// Names the strategy.
     fn name(&self) -> &str;

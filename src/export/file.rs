@@ -9,6 +9,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A file in the making; dropped before [`WholeFile::finish`], it leaves nothing behind.
+///
+/// ```
+/// use loopstore::export::WholeFile;
+/// use std::io::Write;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("report.html");
+/// let mut file = WholeFile::create(&path)?;
+/// file.write_all(b"<p>All is well.</p>")?;
+/// assert!(!path.exists());
+/// file.finish()?;
+/// assert!(path.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,

@@ -88,6 +88,32 @@ impl From<SourceError> for ExportError {
 ///
 /// # Errors
 /// If the session or the loop is not there, the store fails, or `out` does.
+///
+/// # Examples
+/// ```
+/// use loopstore::export::{ExportForm, export};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let mut text = Vec::new();
+/// export(&store, &id, None, ExportForm::Markdown, &mut text)?;
+/// assert!(String::from_utf8(text)?.contains("Will it rain?"));
+/// // Or what goes to a provider.
+/// let mut request = Vec::new();
+/// let mended = export(&store, &id, None, "openai".parse()?, &mut request)?;
+/// assert!(mended.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn export(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -219,6 +245,25 @@ pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec
 ///
 /// # Errors
 /// If it is damaged, or `out` fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::SqliteStore;
+/// use loopstore::export::{export_source, sources};
+/// use loopstore::import::{ImportOptions, import_paths};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let file = folder.path().join("chat.json");
+/// # let chat = r#"[{"role":"user","content":"Will it rain?"}]"#;
+/// # std::fs::write(&file, chat)?;
+/// let store = SqliteStore::in_memory()?;
+/// let report = import_paths(&store, &[file], &ImportOptions::default(), &mut |_| {})?;
+/// let kept = sources(&store, &report.sessions[0])?;
+/// let mut bytes = Vec::new();
+/// export_source(&store, &kept[0], &mut bytes)?;
+/// assert_eq!(bytes, chat.as_bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn export_source(
     store: &dyn SessionStore,
     source: &SourceRow,

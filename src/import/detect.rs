@@ -7,6 +7,13 @@ use super::{
 
 /// Returns the importers in the order in which they are asked; the first that knows a file reads
 /// it. loopstore's own forms come first: a session of them may hold records of any other.
+///
+/// ```
+/// use loopstore::import::importers;
+///
+/// let formats: Vec<&str> = importers().iter().map(|importer| importer.format()).collect();
+/// assert!(formats.contains(&"claude-code"));
+/// ```
 pub fn importers() -> &'static [&'static dyn Importer] {
     &[
         &StoredLines,

@@ -63,6 +63,23 @@ pub struct Progress<'a> {
 /// # Errors
 /// If a path is not there, a file is of no known format or a folder holds no transcript; nothing
 /// is imported then. If no session came in or was already there.
+///
+/// # Examples
+/// ```
+/// use loopstore::SqliteStore;
+/// use loopstore::import::{ImportOptions, import_paths};
+///
+/// let folder = tempfile::tempdir()?;
+/// let chat = r#"[{"role":"user","content":"Will it rain?"},{"role":"assistant","content":"No."}]"#;
+/// std::fs::write(folder.path().join("chat.json"), chat)?;
+/// let (store, paths) = (SqliteStore::in_memory()?, [folder.path().to_owned()]);
+/// let report = import_paths(&store, &paths, &ImportOptions::default(), &mut |_| {})?;
+/// assert_eq!((report.sessions.len(), report.added_messages), (1, 2));
+/// // What is there is not added again.
+/// let again = import_paths(&store, &paths, &ImportOptions::default(), &mut |_| {})?;
+/// assert_eq!((again.messages, again.added_messages), (2, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn import_paths(
     store: &dyn SessionStore,
     paths: &[PathBuf],

@@ -206,6 +206,47 @@ pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
 }
 
 /// Reads one format.
+///
+/// ```
+/// use loopstore::import::*;
+/// use loopstore::*;
+/// use std::io::{BufRead, Cursor};
+/// use std::path::Path;
+///
+/// /// A prompt on each line.
+/// struct Prompts;
+///
+/// impl Importer for Prompts {
+///     fn format(&self) -> &'static str {
+///         "prompts"
+///     }
+///
+///     fn detect(&self, path: &Path, _: &[u8]) -> bool {
+///         path.extension().is_some_and(|end| end == "prompts")
+///     }
+///
+///     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+///         // The file's name tells its session from others of this format.
+///         let (identity, first) = (Identity::Key("0".into()), LoopId::generate());
+///         let session = Session::new(SessionId::generate(), "agent");
+///         sink.session(SessionHead { identity, session, title: None })?;
+///         sink.begin_loop(LoopRecord::new(first.clone(), None))?;
+///         for (line, text) in (1..).zip(BufRead::lines(&mut *source.reader)) {
+///             match text {
+///                 Ok(text) => sink.message(&first, Message::user(&text).into(), text.as_bytes())?,
+///                 Err(error) => sink.skip(Some(line), error.to_string()),
+///             }
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let mut text = Cursor::new("Will it rain?\nAnd tomorrow?");
+/// let mut source = Source { path: Path::new("weather.prompts"), reader: &mut text };
+/// let report = import_source(&SqliteStore::in_memory()?, &Prompts, &mut source, None)?;
+/// assert_eq!(report.messages, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Importer: Sync {
     /// The name of the format, as `--format` takes it.
     fn format(&self) -> &'static str;

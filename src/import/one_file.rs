@@ -19,6 +19,21 @@ use crate::store::{SessionStore, StoreError, StoreWrite};
 ///
 /// # Errors
 /// What the importer or the store returns; then nothing was written.
+///
+/// # Examples
+/// ```
+/// use loopstore::SqliteStore;
+/// use loopstore::import::{OpenAiChat, Source, import_source};
+/// use std::io::Cursor;
+/// use std::path::Path;
+///
+/// let mut chat = Cursor::new(r#"[{"role":"user","content":"Will it rain?"}]"#);
+/// let mut source = Source { path: Path::new("chat.json"), reader: &mut chat };
+/// let store = SqliteStore::in_memory()?;
+/// let report = import_source(&store, &OpenAiChat, &mut source, None)?;
+/// assert_eq!((report.sessions.len(), report.messages), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn import_source(
     store: &dyn SessionStore,
     importer: &dyn Importer,

@@ -34,6 +34,23 @@ pub struct Growth {
 }
 
 /// Follows files and folders.
+///
+/// ```
+/// use loopstore::SqliteStore;
+/// use loopstore::import::{ImportOptions, Watch};
+///
+/// let (store, folder) = (SqliteStore::in_memory()?, tempfile::tempdir()?);
+/// let mut watch = Watch::new(vec![folder.path().into()], ImportOptions::default());
+/// # let chat = r#"[{"role":"user","content":"Will it rain?"}]"#;
+/// std::fs::write(folder.path().join("chat.json"), chat)?;
+/// let mut added = 0;
+/// watch.look(&store, &|| false, &mut |growth| match growth.result {
+///     Ok(report) => added += report.added_messages,
+///     Err(error) => eprintln!("{}: {error}", growth.path.display()),
+/// });
+/// assert_eq!((watch.files(), added), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Watch {
     paths: Vec<PathBuf>,
     options: ImportOptions,

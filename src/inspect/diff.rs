@@ -96,6 +96,39 @@ pub struct ContextDiff {
 ///
 /// # Errors
 /// If the session, a loop, a run or a turn is not there, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::inspect::{DiffRequest, diff};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// compact_session_loops(&store, &id, &request)?;
+/// // By default: what the newest compaction changed.
+/// let found = diff(&store, &id, &DiffRequest::default())?;
+/// assert!(found.tokens[1] < found.tokens[0]);
+/// assert_eq!(found.counts["raw"], [40, 0]);
+/// for change in &found.changes {
+///     let (from, to) = (change.from_turn, change.to_turn);
+///     println!("turns {from} to {to}: {:?}, now {:?}", change.before, change.after);
+/// }
+///
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn diff(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -123,6 +156,33 @@ pub fn diff(
 ///
 /// # Errors
 /// As [`diff`].
+///
+/// # Examples
+/// ```
+/// use loopstore::inspect::{DiffRequest, DiffSide, diff_contexts};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// compact_session_loops(&store, &id, &request)?;
+/// let request = DiffRequest { from: Some(DiffSide::Raw), ..DiffRequest::default() };
+/// let [raw, now] = diff_contexts(&store, &id, &request)?;
+/// assert!(now.messages.len() < raw.messages.len());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn diff_contexts(
     store: &dyn SessionStore,
     session: &SessionId,

@@ -25,6 +25,36 @@ pub struct Expanded {
 ///
 /// # Errors
 /// If the session or the loop is not there, or the loop has no turn `first`.
+///
+/// # Examples
+/// ```
+/// use loopstore::inspect::expand;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// compact_session_loops(&store, &id, &request)?;
+/// // What the summary stands for, word for word.
+/// let hidden = expand(&store, &id, None, (2, 5), None)?;
+/// assert_eq!(hidden.messages.len(), 4);
+/// // As many turns as fit, and where to go on.
+/// let piece = expand(&store, &id, None, (2, 5), Some(700))?;
+/// assert_eq!((piece.messages.len(), piece.next), (2, Some(4)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn expand(
     store: &dyn SessionStore,
     session: &SessionId,

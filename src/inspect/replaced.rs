@@ -74,6 +74,33 @@ pub struct Covered {
 /// # Errors
 /// If the session, loop, run, block or section is not there, or the run wrote several blocks and no
 /// loop is named.
+///
+/// # Examples
+/// ```
+/// use loopstore::inspect::{BlockName, BlockSection, replaced};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// compact_session_loops(&store, &id, &request)?;
+/// let (name, section) = (BlockName::Generation(1), Some(BlockSection::Compacted));
+/// let found = replaced(&store, &id, None, &name, section)?;
+/// assert_eq!(found.turns, (2, 29));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn replaced(
     store: &dyn SessionStore,
     session: &SessionId,

@@ -18,6 +18,15 @@ pub const MAX_JSON_DEPTH: usize = 128;
 
 /// Any JSON value as compact text: no white space outside strings, string escapes normalised,
 /// numbers and key order exactly as they were read.
+///
+/// ```
+/// use loopstore::Json;
+///
+/// let json = Json::parse(r#"{ "days": 3, "at": 1.50 }"#)?;
+/// assert_eq!(json.as_str(), r#"{"days":3,"at":1.50}"#);
+/// assert_eq!(json.read::<serde_json::Value>()?["days"], 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Json(Box<RawValue>);
 

@@ -90,6 +90,23 @@ json_object! {
 }
 
 /// One block of a message. A block of a type unknown to this version is kept as it is.
+///
+/// ```
+/// use loopstore::*;
+///
+/// let call = Content::tool_call("c1", "forecast", Json::parse(r#"{"days": 3}"#)?);
+/// let content = vec![Content::text("I look."), call];
+/// let answer = Message::Assistant(AssistantMessage { content, ..AssistantMessage::default() });
+/// let result = Message::ToolResult(ToolResultMessage {
+///     tool_call_id: "c1".into(),
+///     tool_name: "forecast".into(),
+///     content: vec![Content::text("Rain.")],
+///     ..ToolResultMessage::default()
+/// });
+/// assert_eq!(answer.tool_calls().count(), 1);
+/// # drop(result);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// `"type":"text"`.
@@ -288,6 +305,14 @@ pub struct ToolResultMessage {
 }
 
 /// A message that a model can see.
+///
+/// ```
+/// use loopstore::{AgentMessage, Message, Role};
+///
+/// let message = Message::user("Will it rain?");
+/// assert_eq!(message.texts().collect::<Vec<_>>(), ["Will it rain?"]);
+/// assert_eq!(AgentMessage::from(message).role(), Role::User);
+/// ```
 // Boxing the answer, by far the most common message, would cost every context an allocation.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,15 @@ use serde::{Deserialize, Serialize};
 /// A point in time as ISO-8601 text, kept to the letter.
 ///
 /// A text that is no time (transcripts have them) is kept too; [`Time::parse`] then returns `None`.
+///
+/// ```
+/// use loopstore::Time;
+///
+/// let time = Time::from_text("2026-01-02T03:04:05+01:00");
+/// assert_eq!(time.as_str(), "2026-01-02T03:04:05+01:00");
+/// assert_eq!(time.millis(), Some(1_767_319_445_000));
+/// assert_eq!(Time::from_text("soon").millis(), None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(String);

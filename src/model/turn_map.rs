@@ -7,6 +7,17 @@ use super::{AgentMessage, TurnRange};
 /// Consecutive messages with the same turn index form one group, a message without a turn id is
 /// a group of its own, and an extension message neither splits a group nor starts one. A turn is
 /// numbered by the position of its group, from 0.
+///
+/// ```
+/// use loopstore::{AgentMessage, Message, TurnId, TurnMap, TurnRange};
+///
+/// let said = |turn| AgentMessage::from(Message::user("…")).in_turn(TurnId::new("monday", turn));
+/// let messages = [said(0), said(0), said(7)];
+/// let map = TurnMap::from_messages(&messages);
+/// assert_eq!(map.turn_count(), 2);
+/// assert_eq!(map.turn_msg_range(0), Some((0, 2)));
+/// assert_eq!(map.messages_for_range(&TurnRange::new(1, 1), &messages), &messages[2..]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TurnMap {
     /// First message of each group.

@@ -62,6 +62,40 @@ pub enum Verdict {
 }
 
 /// Is called around a compaction, with no transaction open.
+///
+/// ```
+/// use loopstore::orchestrate::CompactOutcome;
+/// use loopstore::*;
+/// use std::sync::Arc;
+///
+/// struct NotNow;
+///
+/// impl CompactionHook for NotNow {
+///     fn before(&self, begins: &CompactionStarted) -> Verdict {
+///         Verdict::Veto(format!("{} tokens can wait", begins.tokens_before))
+///     }
+/// }
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let mut request = CompactRequest::default();
+/// # request.trigger = CompactTrigger::Force;
+/// request.hooks.push(Arc::new(NotNow));
+/// let report = compact_session_loops(&store, &id, &request)?;
+/// assert_eq!(report.outcome, CompactOutcome::Vetoed);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait CompactionHook: Send + Sync {
     /// Before anything is read for it; the place to save what it will hide, or to say no.
     fn before(&self, _: &CompactionStarted) -> Verdict {

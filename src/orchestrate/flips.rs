@@ -41,6 +41,34 @@ pub struct FlipReport {
 ///
 /// # Errors
 /// If there is no such run, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// let before = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// compact_session_loops(&store, &id, &request)?;
+/// let report = undo(&store, &id, &FlipRequest::default())?;
+/// assert!(report.tokens_before < report.tokens_after);
+/// let after = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// assert_eq!(after.messages, before.messages);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn undo(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -54,6 +82,33 @@ pub fn undo(
 ///
 /// # Errors
 /// If there is no such run, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// compact_session_loops(&store, &id, &request)?;
+/// let undone = undo(&store, &id, &FlipRequest::default())?;
+/// let redone = redo(&store, &id, &FlipRequest::default())?;
+/// assert_eq!(redone.run, undone.run);
+/// assert_eq!(redone.tokens_after, undone.tokens_before);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn redo(
     store: &dyn SessionStore,
     session: &SessionId,

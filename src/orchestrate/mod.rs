@@ -72,6 +72,35 @@ pub struct CompactRequest {
 ///
 /// # Errors
 /// If the session or the loop is not there, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let request = CompactRequest {
+///     window: ContextConfig { max_context_tokens: 6_000, ..ContextConfig::default() },
+///     ..CompactRequest::default()
+/// };
+/// let report = compact_session_loops(&store, &id, &request)?;
+/// assert!(report.run.is_some());
+/// assert!(report.after.tokens < report.before.tokens);
+/// // Nothing more is done until the window fills again.
+/// assert_eq!(compact_session_loops(&store, &id, &request)?.run, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn compact_session_loops(
     store: &dyn SessionStore,
     session: &SessionId,

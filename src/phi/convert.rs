@@ -33,6 +33,18 @@ pub fn recorded_message(message: &phi_core::AgentMessage) -> serde_json::Result<
 ///
 /// # Errors
 /// If it holds what phi-core does not know, as an unknown kind of content.
+///
+/// # Examples
+/// ```
+/// use loopstore::phi::{context_message, recorded_message};
+/// use loopstore::{AgentMessage, Message};
+///
+/// let said = AgentMessage::from(Message::user("Will it rain?"));
+/// let theirs = context_message(&said)?;
+/// let ours = recorded_message(&theirs)?;
+/// assert_eq!(ours.message().map(Message::content), said.message().map(Message::content));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn context_message(message: &AgentMessage) -> serde_json::Result<phi_core::AgentMessage> {
     let mut json = serde_json::to_value(message)?;
     complete_message(&mut json);

@@ -123,6 +123,16 @@ fn wait<T: Send>(future: impl Future<Output = T> + Send) -> Result<T, StrategyEr
 /// Each record is compacted in a small database in memory, by loopstore's rules: turns are never
 /// shown twice, a call stays with its result, and what would not become smaller is kept word for
 /// word. If the strategy fails, the record is kept as it is.
+///
+/// ```
+/// use loopstore::DigestCompaction;
+/// use loopstore::phi::IntoPhi;
+/// use std::sync::Arc;
+///
+/// let digest = IntoPhi::new(Arc::new(DigestCompaction::default()));
+/// let for_phi: Arc<dyn phi_core::context::BlockCompactionStrategy> = Arc::new(digest);
+/// # drop(for_phi);
+/// ```
 #[derive(Clone)]
 pub struct IntoPhi {
     strategy: Arc<dyn BlockCompactionStrategy>,

@@ -38,6 +38,18 @@ pub struct StartedCall {
 
 /// Returns the key that a call gets if none is given. `nth` counts the calls of the loop with this
 /// id, from 0.
+///
+/// ```
+/// use loopstore::recorder::idempotency_key;
+/// use loopstore::{LoopId, SessionId};
+///
+/// let (session, in_loop) = (SessionId::new("bills")?, LoopId::new("bills.1")?);
+/// let key = idempotency_key(&session, &in_loop, "c1", 0);
+/// assert_eq!(key, idempotency_key(&session, &in_loop, "c1", 0));
+/// // Another call that came with the same id.
+/// assert_ne!(key, idempotency_key(&session, &in_loop, "c1", 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn idempotency_key(session: &SessionId, loop_id: &LoopId, call_id: &str, nth: u32) -> String {
     let mut digest = Sha256::new();
     digest.update(b"loopstore call");
@@ -183,6 +195,31 @@ pub(super) fn told(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<
 ///
 /// # Errors
 /// If the store refuses.
+///
+/// # Examples
+/// ```
+/// use loopstore::recorder::event::*;
+/// use loopstore::recorder::{RecoverRequest, recover, settle};
+/// use loopstore::*;
+///
+/// # let store = SqliteStore::in_memory()?;
+/// # let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// # let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+/// # let start = AgentStart::new(session, in_loop.clone());
+/// # recorder.record(AgentEvent::AgentStart(start))?;
+/// # recorder.record(AgentEvent::TurnStart(TurnStart::new(in_loop.clone(), 0)))?;
+/// let call = ToolExecutionStart::new(in_loop, "c1", "pay", Json::parse(r#"{"euro": 12}"#)?);
+/// recorder.record(AgentEvent::ToolExecutionStart(call))?;
+/// // A crash, and nobody knows whether it was paid.
+/// # drop(recorder);
+/// let request = RecoverRequest { all: true, ..RecoverRequest::default() };
+/// let calls = recover(&store, &request)?.calls;
+/// assert_eq!(calls[0].tool_name, "pay");
+/// // Somebody asked the bank.
+/// assert!(settle(&store, &calls[0].idempotency_key)?);
+/// assert!(recover(&store, &request)?.calls.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn settle(store: &dyn SessionStore, idempotency_key: &str) -> StoreResult<bool> {
     store::write(store, |write| {
         let mut open = write.open_calls(None)?;

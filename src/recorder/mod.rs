@@ -205,6 +205,24 @@ impl<'a> SessionRecorder<'a> {
     ///
     /// # Errors
     /// As [`SessionRecorder::resume`].
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::recorder::event::*;
+    /// use loopstore::*;
+    ///
+    /// let store = SqliteStore::in_memory()?;
+    /// let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+    /// let options = RecorderOptions::default();
+    /// let mut first = SessionRecorder::new(&store, options.clone());
+    /// let start = AgentStart::new(session.clone(), in_loop.clone());
+    /// first.record(AgentEvent::AgentStart(start))?;
+    /// first.let_go(&in_loop)?;
+    /// let (second, resumed) = SessionRecorder::open(&store, options, &session, &in_loop)?;
+    /// assert_eq!((resumed.turns, resumed.calls.len()), (0, 0));
+    /// # drop(second);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(
         store: &'a dyn SessionStore,
         options: RecorderOptions,
@@ -225,6 +243,17 @@ impl<'a> SessionRecorder<'a> {
     ///
     /// # Errors
     /// If the text is no event, or as [`SessionRecorder::record`].
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::*;
+    ///
+    /// let store = SqliteStore::in_memory()?;
+    /// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+    /// let event = r#"{"type": "agentStart", "session_id": "s", "loop_id": "s.1"}"#;
+    /// assert_eq!(recorder.record_json(event)?, Recorded::Begun);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn record_json(&mut self, text: &str) -> RecordResult<Recorded> {
         self.record(AgentEvent::parse(text)?)
     }

@@ -80,6 +80,25 @@ enum Found {
 ///
 /// # Errors
 /// If the session is not there, or the store refuses; loops before are then marked.
+///
+/// # Examples
+/// ```
+/// use loopstore::recorder::event::*;
+/// use loopstore::recorder::{RecoverRequest, recover};
+/// use loopstore::*;
+///
+/// # let store = SqliteStore::in_memory()?;
+/// # let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+/// let start = AgentStart::new(session, in_loop.clone());
+/// recorder.record(AgentEvent::AgentStart(start))?;
+/// drop(recorder);
+/// // Its lease has minutes left; `all` does not wait for the end of it.
+/// let request = RecoverRequest { all: true, ..RecoverRequest::default() };
+/// let report = recover(&store, &request)?;
+/// assert_eq!(report.aborted[0].loop_id, in_loop);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn recover(store: &dyn SessionStore, request: &RecoverRequest) -> StoreResult<RecoverReport> {
     let (session, loops) = store::read(store, |read| {
         let session = session_key(read, request)?;

@@ -77,6 +77,32 @@ impl Spent {
 ///
 /// # Errors
 /// If the session is not there, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::recorder::{Spent, usage_tree};
+/// use loopstore::report::Prices;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let store = SqliteStore::in_memory()?;
+/// # let id = SessionId::new("weather")?;
+/// # let answer: AgentMessage = serde_json::from_str(
+/// #     r#"{"role": "assistant", "content": [{"type": "text", "text": "No."}], "model": "sonnet",
+/// #         "usage": {"input": 1000, "output": 200}}"#,
+/// # )?;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))?;
+/// #     append::append(write, in_loop, vec![answer.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let prices = Prices::from_json(r#"{"sonnet": {"input": 3, "output": 15}}"#)?;
+/// let price = |model: Option<&str>, spent: &Spent| prices.cost(model, spent);
+/// let usage = usage_tree(&store, &id, Some(&price))?;
+/// assert_eq!((usage.tree.input, usage.tree.output), (1_000, 200));
+/// assert_eq!(usage.tree.cost, 0.006);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn usage_tree(
     store: &dyn SessionStore,
     session: &SessionId,

@@ -80,6 +80,31 @@ pub struct ReportLine {
 ///
 /// # Errors
 /// If the session or the loop is not there, the store fails, or `out` does.
+///
+/// # Examples
+/// ```
+/// use loopstore::report::{ReportOptions, write_report};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let mut page = Vec::new();
+/// let line = write_report(&store, &id, &ReportOptions::default(), &mut page)?;
+/// assert_eq!((line.turns, line.compactions), (40, 0));
+/// assert!(page.starts_with(b"<!doctype html>"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn write_report(
     store: &dyn SessionStore,
     session: &SessionId,

@@ -28,6 +28,29 @@ struct Row<'a> {
 ///
 /// # Errors
 /// If `out` fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::report::{ReportOptions, file_name, write_overview, write_report};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let line = write_report(&store, &id, &ReportOptions::default(), &mut std::io::sink())?;
+/// let mut page = Vec::new();
+/// write_overview("agent.db", &[(file_name(&id), line)], &mut page)?;
+/// assert!(page.starts_with(b"<!doctype html>"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn write_overview(
     database: &str,
     reports: &[(String, ReportLine)],

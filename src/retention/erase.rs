@@ -54,6 +54,29 @@ pub struct EraseReport {
 /// # Errors
 /// [`StoreError::LeaseHeld`] if somebody drives one of its loops, [`StoreError::NoSession`] if there is
 /// no such session and no receipt of one, or if the store refuses. Then nothing was erased.
+///
+/// # Examples
+/// ```
+/// use loopstore::retention::{EraseRequest, Leftover, erase};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let reason = Some("its user asked for it".into());
+/// let report = erase(&store, &EraseRequest { session: id.clone(), reason, force: false })?;
+/// assert_eq!(report.leftover, Leftover::None);
+/// assert_eq!(store::read(&store, |read| read.session(&id))?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn erase(store: &dyn Database, request: &EraseRequest) -> StoreResult<EraseReport> {
     let reason = request.reason.as_deref();
     let (key, receipt, was_erased) = database::removing(store, |write| {

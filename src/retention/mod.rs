@@ -64,6 +64,16 @@ fn scrub(store: &dyn Database) -> StoreResult<Leftover> {
 ///
 /// # Errors
 /// If the database cannot be read or written.
+///
+/// # Examples
+/// ```
+/// use loopstore::SqliteStore;
+/// use loopstore::retention::{Leftover, finish};
+///
+/// let store = SqliteStore::in_memory()?;
+/// assert_eq!(finish(&store)?, Leftover::None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
     scrub(store)
 }
@@ -72,6 +82,30 @@ pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
 ///
 /// # Errors
 /// If there is no such session, or the store refuses.
+///
+/// # Examples
+/// ```
+/// use loopstore::retention::{KeptWhy, PruneRequest, prune, set_pinned};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// set_pinned(&store, &id, true)?;
+/// let request = PruneRequest { keep_last: Some(0), ..PruneRequest::default() };
+/// let report = prune(&store, &request)?;
+/// assert!(report.pruned.is_empty());
+/// assert_eq!(report.kept[0].why, KeptWhy::Pinned);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn set_pinned(
     store: &dyn Database,
     session: &SessionId,

@@ -100,6 +100,32 @@ pub struct PruneReport {
 /// # Errors
 /// If neither an age nor a number is given, or the store refuses; groups that went before are gone
 /// then, and the next call goes on.
+///
+/// # Examples
+/// ```
+/// use loopstore::retention::{PruneRequest, prune};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let month = 30 * 24 * 60 * 60 * 1_000;
+/// let request = PruneRequest { older_than: Some(month), ..PruneRequest::default() };
+/// assert!(prune(&store, &request)?.pruned.is_empty());
+/// // What would go if none were to be kept?
+/// let (keep_last, dry_run) = (Some(0), true);
+/// let request = PruneRequest { keep_last, dry_run, ..PruneRequest::default() };
+/// assert_eq!(prune(&store, &request)?.pruned[0].session, id);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneReport> {
     if request.older_than.is_none() && request.keep_last.is_none() {
         let why = "pruning needs an age, or how many sessions to keep";

@@ -48,6 +48,29 @@ pub struct RedactReport {
 ///
 /// # Errors
 /// If there is no such session, if it is damaged, or if the store refuses. Then nothing was changed.
+///
+/// # Examples
+/// ```
+/// use loopstore::retention::redact_session;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("git clone https://me:hunter2@example.org/x"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let report = redact_session(&store, &id, Some("a password in an address"))?;
+/// assert_eq!(report.secrets["url-password"], 1);
+/// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// assert!(!format!("{:?}", context.messages).contains("hunter2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn redact_session(
     store: &dyn Database,
     session: &SessionId,

@@ -33,6 +33,27 @@ pub struct Indexed {
 ///
 /// # Errors
 /// If the store cannot be read or written, or the index is damaged. What was taken in stays.
+///
+/// # Examples
+/// ```
+/// use loopstore::search::index;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let far = index(&store, &mut |_| {})?;
+/// assert_eq!((far.indexed, far.total), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn index(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> StoreResult<Indexed> {
     let state = store::read(store, |read| read.index_state())?;
     if state.version != Some(VERSION) {
@@ -46,6 +67,27 @@ pub fn index(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Sto
 ///
 /// # Errors
 /// If the store cannot be read or written.
+///
+/// # Examples
+/// ```
+/// use loopstore::search::rebuild_index;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let far = rebuild_index(&store, &mut |far| println!("{} of {}", far.indexed, far.total))?;
+/// assert_eq!(far.indexed, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn rebuild_index(
     store: &dyn SessionStore,
     progress: &mut dyn FnMut(Indexed),

@@ -32,6 +32,37 @@ use crate::store::{
 };
 
 /// What to look for, and where.
+///
+/// ```
+/// use loopstore::search::{SearchQuery, search};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// compact_session_loops(&store, &id, &request)?;
+/// // What the summary of this session left out.
+/// let hidden = SearchQuery {
+///     session: Some(id),
+///     hidden: Some(true),
+///     limit: Some(5),
+///     ..SearchQuery::new("hour")
+/// };
+/// assert_eq!(search(&store, &hidden)?.hits.len(), 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct SearchQuery {
     /// The words: see [`parse_query`].

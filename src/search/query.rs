@@ -67,6 +67,17 @@ enum Token {
 ///
 /// # Errors
 /// If it cannot be asked; the error says why and where.
+///
+/// # Examples
+/// ```
+/// use loopstore::search::{QueryError, parse_query};
+///
+/// let query = parse_query("\"status report\" OR summary* -draft")?;
+/// // Either of two, and one that must not occur.
+/// assert_eq!((query.all[0].len(), query.none.len()), (2, 1));
+/// assert_eq!(parse_query("-draft").err(), Some(QueryError::OnlyExclusions));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn parse_query(text: &str) -> Result<IndexQuery, QueryError> {
     let tokens = tokens(text)?;
     let counts = tokens.iter().map(|token| match token {

@@ -50,6 +50,26 @@ pub struct Appended {
 ///
 /// # Errors
 /// If the loop is not there, somebody drives it ([`StoreError::LeaseHeld`]), or the store refuses.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::{self, append, session};
+/// use loopstore::*;
+///
+/// let store = SqliteStore::in_memory()?;
+/// let new = Session::new(SessionId::new("weather")?, "agent");
+/// let in_loop = store::write(&store, |write| {
+///     let key = session::create_session(write, &new, None, None)?;
+///     session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))
+/// })?;
+/// let prompt = |text| AgentMessage::from(Message::user(text)).into();
+/// let prompts = ["Will it rain?", "And tomorrow?"].map(prompt).to_vec();
+/// let appended = store::write(&store, |write| {
+///     append::append(write, in_loop, prompts, store.counter())
+/// })?;
+/// assert_eq!((appended.seqs, appended.turns), (0..2, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn append(
     write: &mut dyn StoreWrite,
     in_loop: LoopKey,
@@ -111,6 +131,29 @@ fn append_all(
 ///
 /// # Errors
 /// If the turn is sealed, the loop has none, somebody drives it, or the store refuses.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::append::{append, replace_last_turn};
+/// use loopstore::store::{self, session};
+/// use loopstore::*;
+///
+/// # let store = SqliteStore::in_memory()?;
+/// # let new = Session::new(SessionId::new("weather")?, "agent");
+/// let mut record = LoopRecord::new(LoopId::generate(), None);
+/// // Its last turn may still change.
+/// record.status = LoopStatus::Running;
+/// let half = AgentMessage::from(Message::user("Will it"));
+/// let whole = AgentMessage::from(Message::user("Will it rain?"));
+/// let turns = store::write(&store, |write| {
+///     let key = session::create_session(write, &new, None, None)?;
+///     let in_loop = session::create_loop(write, key, &record)?;
+///     append(write, in_loop, vec![half.into()], &HeuristicTokenCounter)?;
+///     replace_last_turn(write, in_loop, vec![whole.into()], &HeuristicTokenCounter)
+/// })?;
+/// assert_eq!(turns.seqs, 0..1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn replace_last_turn(
     write: &mut dyn StoreWrite,
     in_loop: LoopKey,
@@ -230,6 +273,30 @@ fn missing_turn(turn: u32) -> StoreError {
 ///
 /// # Errors
 /// If the loop is not there, somebody drives it, or the store refuses.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::append::set_status;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// store::write(&store, |write| set_status(write, in_loop, LoopStatus::Aborted))?;
+/// let row = store::read(&store, |read| read.loop_by_key(in_loop))?;
+/// assert_eq!(row.status, LoopStatus::Aborted);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn set_status(
     write: &mut dyn StoreWrite,
     in_loop: LoopKey,

@@ -12,6 +12,21 @@ use super::sqlite::{QueryLimits, QueryRows, Record, Scrubbed, SessionView, Sqlit
 use crate::model::SessionId;
 
 /// A database of sessions that can be asked in SQL.
+///
+/// ```
+/// use loopstore::store::sqlite::QueryLimits;
+/// use loopstore::{Database, SqliteStore};
+///
+/// /// How many messages there are, wherever they lie.
+/// fn messages(store: &dyn Database) -> Result<i64, loopstore::StoreError> {
+///     let sql = "SELECT count(*) AS n FROM v_messages";
+///     let found = store.query_within(sql, QueryLimits::default())?;
+///     Ok(found.records()[0].number("n").unwrap_or_default())
+/// }
+///
+/// assert_eq!(messages(&SqliteStore::in_memory()?)?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Database: SessionStore {
     /// Returns where it is, without user and password.
     fn place(&self) -> String;

@@ -336,6 +336,33 @@ impl<'a> ForceWalk<'a> {
 ///
 /// # Errors
 /// What the store returns.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::in_force::{self, View};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// compact_session_loops(&store, &id, &request)?;
+/// let links = store::read(&store, |read| in_force::chain(read, in_loop, View::default()))?;
+/// let block = links[0].block.as_ref();
+/// assert_eq!(block.map(|block| block.generation), Some(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn chain(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Vec<Link>> {
     let mut links = Vec::new();
     ForceWalk::new(read, leaf, view).run(&mut |link| {

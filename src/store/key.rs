@@ -10,6 +10,16 @@ const MAX_BYTES: usize = 1024;
 ///
 /// 64 hexadecimal digits are a key of 256 bits and are used as they are. Anything else is a passphrase:
 /// SQLCipher derives the key from it, which takes about a tenth of a second for each connection.
+///
+/// ```
+/// use loopstore::{Key, SqliteOptions};
+///
+/// let key = Key::parse(b"correct horse battery staple\n".to_vec())?;
+/// assert_eq!(format!("{key:?}"), "Key(..)");
+/// let options = SqliteOptions::new().key(key);
+/// # drop(options);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Key(Zeroizing<String>);
 

@@ -87,6 +87,39 @@ pub(crate) fn now() -> i64 {
 ///
 /// # Errors
 /// If the store refuses.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::lease::{self, Taking};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let now = Time::now().millis().unwrap_or_default();
+/// let take = |owner: &str| {
+///     store::write(&store, |write| {
+///         let in_loop = write.current(&id)?.map(|(_, in_loop)| in_loop);
+///         let in_loop = in_loop.ok_or(StoreError::NoLoop(id.to_string()))?;
+///         lease::take(write, in_loop, owner, 60_000, now)
+///     })
+/// };
+/// let Taking::Taken(lease) = take("one")? else {
+///     panic!("nobody has it");
+/// };
+/// assert!(matches!(take("two")?, Taking::Held(StoreError::LeaseHeld { .. })));
+/// store::write(&store, |write| lease::release(write, &lease, now))?;
+/// assert!(matches!(take("two")?, Taking::Taken(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn take(
     write: &mut dyn StoreWrite,
     in_loop: LoopKey,
@@ -114,6 +147,37 @@ pub fn take(
 ///
 /// # Errors
 /// [`StoreError::LeaseLost`] if somebody else took it, or it was taken away.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::lease::{self, Taking};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let minute = 60_000;
+/// let one = store::write(&store, |write| lease::take(write, in_loop, "one", minute, 0))?;
+/// // Two minutes later another one takes it, and the first is refused from then on.
+/// let now = 2 * minute;
+/// let two = store::write(&store, |write| lease::take(write, in_loop, "two", minute, now))?;
+/// let (Taking::Taken(one), Taking::Taken(_)) = (one, two) else {
+///     panic!("it was free both times");
+/// };
+/// let held = store::write(&store, |write| lease::hold(write, &one, now));
+/// assert!(matches!(held, Err(StoreError::LeaseLost { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn hold(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
     check(write.as_read(), lease)?;
     write.put_lease(&row_of(lease, now))

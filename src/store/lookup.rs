@@ -17,6 +17,27 @@ const PAGE: u32 = 1_000;
 ///
 /// # Errors
 /// If there is none, or several begin with it.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::lookup;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let found = store::read(&store, |read| lookup::session(read, "wea"))?;
+/// assert_eq!(found.session_id, id);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn session(read: &dyn StoreRead, given: &str) -> StoreResult<SessionRow> {
     if let Ok(id) = SessionId::new(given)
         && let Some(row) = read.session(&id)?

@@ -381,6 +381,17 @@ pub struct ImportRow {
 ///
 /// # Errors
 /// What `work` returns, or the backend's own failure.
+///
+/// # Examples
+/// ```
+/// use loopstore::{SessionId, SqliteStore, store};
+///
+/// let store = SqliteStore::in_memory()?;
+/// let id = SessionId::new("weather")?;
+/// let session = store::read(&store, |read| read.session(&id))?;
+/// assert_eq!(session, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn read<T>(
     store: &dyn SessionStore,
     work: impl FnOnce(&dyn StoreRead) -> StoreResult<T>,
@@ -399,6 +410,23 @@ pub fn read<T>(
 ///
 /// # Errors
 /// What `work` returns, or the backend's own failure; then nothing was written.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::{self, session};
+/// use loopstore::*;
+///
+/// let store = SqliteStore::in_memory()?;
+/// let new = Session::new(SessionId::new("weather")?, "agent");
+/// // An error takes back all that was written before it.
+/// let failed = store::write(&store, |write| {
+///     session::create_session(write, &new, None, None)?;
+///     session::create_session(write, &new, None, None)
+/// });
+/// assert!(matches!(failed, Err(StoreError::SessionExists(_))));
+/// assert_eq!(store::read(&store, |read| read.sessions())?, []);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn write<T>(
     store: &dyn SessionStore,
     work: impl FnOnce(&mut dyn StoreWrite) -> StoreResult<T>,

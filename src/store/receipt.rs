@@ -167,6 +167,32 @@ impl Receipt {
     }
 
     /// Reads a stored receipt; `None` if it is open or of another form.
+    ///
+    /// ```
+    /// use loopstore::retention::{EraseRequest, Receipt, erase, is_genuine};
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut first = LoopRecord::new(LoopId::generate(), None);
+    /// # first.status = LoopStatus::Completed;
+    /// # store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// # })?;
+    /// let reason = Some("its user asked for it".into());
+    /// erase(&store, &EraseRequest { session: id, reason: reason.clone(), force: false })?;
+    /// store.scan(&mut |scan| {
+    ///     let row = &scan.receipts()?[0];
+    ///     assert_eq!(is_genuine(row), Some(true));
+    ///     assert_eq!(Receipt::read(row).and_then(|receipt| receipt.reason), reason);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read(row: &ReceiptRow) -> Option<Self> {
         let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
         sealed.receipt.read().ok()

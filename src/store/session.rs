@@ -12,6 +12,20 @@ pub const NO_TURN: i64 = -1;
 ///
 /// # Errors
 /// If a session with this id is there already.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::{self, session};
+/// use loopstore::*;
+///
+/// let store = SqliteStore::in_memory()?;
+/// let (id, title) = (SessionId::generate(), Some("The weather".into()));
+/// let new = Session::new(id.clone(), "agent");
+/// store::write(&store, |write| session::create_session(write, &new, title, None))?;
+/// let row = store::read(&store, |read| read.session(&id))?;
+/// assert_eq!(row.and_then(|row| row.title), Some("The weather".into()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn create_session(
     write: &mut dyn StoreWrite,
     session: &Session,
@@ -57,6 +71,25 @@ pub fn describe_session(row: &mut SessionRow, session: &Session) -> StoreResult<
 ///
 /// # Errors
 /// If the loop is there already, or `parent_turn` is beyond the parent's last turn.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::{self, session};
+/// use loopstore::*;
+///
+/// let store = SqliteStore::in_memory()?;
+/// let (first, second) = (LoopId::new("monday")?, LoopId::new("tuesday")?);
+/// let new = Session::new(SessionId::new("weather")?, "agent");
+/// let loops = store::write(&store, |write| {
+///     let key = session::create_session(write, &new, None, None)?;
+///     session::create_loop(write, key, &LoopRecord::new(first.clone(), None))?;
+///     // It goes on from the first.
+///     session::create_loop(write, key, &LoopRecord::new(second, Some(first)))?;
+///     write.loops(key)
+/// })?;
+/// assert_eq!(loops[1].parent, Some(loops[0].key));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn create_loop(
     write: &mut dyn StoreWrite,
     session: SessionKey,
@@ -122,6 +155,31 @@ pub struct Fork {
 /// # Errors
 /// If the parent has no such turn, if that is still in flight, or if the session has a loop of this
 /// id.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::session::Fork;
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let branch = Fork { loop_id: LoopId::new("another")?, turn: 9, tag: "sunny".into() };
+/// store::write(&store, |write| session::fork(write, in_loop, &branch))?;
+/// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// assert_eq!((&context.leaf, context.messages.len()), (&branch.loop_id, 10));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn fork(write: &mut dyn StoreWrite, parent: LoopKey, fork: &Fork) -> StoreResult<LoopKey> {
     let parent = write.loop_by_key(parent)?;
     let (id, turn, totals) = (&parent.loop_id, fork.turn, &parent.totals);

@@ -9,6 +9,17 @@ use bpe_openai::Tokenizer;
 use super::TokenCounter;
 
 /// Counts with one of OpenAI's vocabularies.
+///
+/// ```
+/// use loopstore::{SqliteOptions, SqliteStore, TiktokenCounter, TokenCounter};
+/// use std::sync::Arc;
+///
+/// let counter = TiktokenCounter::o200k_base();
+/// assert_eq!(counter.text_tokens("hello world"), 2);
+/// let store = SqliteStore::in_memory_with(SqliteOptions::new().counter(Arc::new(counter)))?;
+/// # drop(store);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct TiktokenCounter {
     name: &'static str,

@@ -169,6 +169,17 @@ fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
 }
 
 /// Makes a digest of `parts`, oldest first, whose message has at most `budget` tokens.
+///
+/// ```
+/// use loopstore::*;
+///
+/// let placed = |turn, text: &str| Placed { turn, seq: turn, message: Message::user(text).into() };
+/// let said = ["Repair the roof.", "The ladder is in /barn/ladder-7."];
+/// let messages = vec![placed(0, said[0]), placed(1, said[1])];
+/// let part = DigestInput::Messages { of: None, messages };
+/// let digest = digest_of(&mut [part].into_iter(), 200, &HeuristicTokenCounter);
+/// assert!(digest.text.contains("/barn/ladder-7"));
+/// ```
 pub fn digest_of(
     parts: &mut dyn Iterator<Item = DigestInput>,
     budget: u64,
@@ -212,6 +223,17 @@ fn fit(writer: &Writer<'_>, headers: &[String], budget: u64, counter: &dyn Token
 ///
 /// One message of at most [`CompactionConfig::max_summary_tokens`], and of at most half of what
 /// it stands for.
+///
+/// ```
+/// use loopstore::{CompactionConfig, DigestCompaction, Role};
+/// use std::sync::Arc;
+///
+/// // Told by the assistant, not the user.
+/// let strategy = DigestCompaction::default().with_role(Role::Assistant);
+/// let block_strategy = Arc::new(strategy);
+/// let config = CompactionConfig { block_strategy, ..CompactionConfig::default() };
+/// assert_eq!(config.block_strategy.name(), "digest");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct DigestCompaction {
     role: Role,

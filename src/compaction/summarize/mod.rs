@@ -37,6 +37,54 @@ pub use summarizer::{CancelFlag, Summarizer, SummarizerError, SummaryAnswer, Sum
 const NOT_ASKED: &str = "the summariser was not asked";
 
 /// The strategy `summarize`: a [`Summarizer`] writes one message for each block.
+///
+/// ```
+/// use loopstore::*;
+/// use std::sync::Arc;
+///
+/// /// Stands for a model. An answer without the sections that it is asked for counts as none.
+/// struct Model;
+///
+/// const SECTIONS: [&str; 5] = [
+///     "Original Task",
+///     "Completed Work",
+///     "Key Technical Decisions",
+///     "Current State",
+///     "Pending Work",
+/// ];
+///
+/// impl Summarizer for Model {
+///     fn name(&self) -> &str {
+///         "model"
+///     }
+///
+///     fn summarize(&self, _: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
+///         let text = SECTIONS.map(|section| format!("### {section}\nIt rains.\n")).concat();
+///         Ok(SummaryAnswer { text, ..SummaryAnswer::default() })
+///     }
+/// }
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// let mut request = CompactRequest::default();
+/// # request.trigger = CompactTrigger::Force;
+/// request.config.block_strategy = Arc::new(SummarizeCompaction::new(Arc::new(Model)));
+/// let report = compact_session_loops(&store, &id, &request)?;
+/// // The model did it, and no fallback had to.
+/// assert_eq!((&*report.strategy, report.fallback), ("summarize", None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct SummarizeCompaction {
     summarizer: Arc<dyn Summarizer>,

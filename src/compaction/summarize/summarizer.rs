@@ -57,6 +57,15 @@ impl SummaryRequest {
 }
 
 /// Cancels requests from another thread; clones are the same flag.
+///
+/// ```
+/// use loopstore::CancelFlag;
+///
+/// let flag = CancelFlag::new();
+/// let of_another_thread = flag.clone();
+/// flag.cancel();
+/// assert!(of_another_thread.is_cancelled());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 

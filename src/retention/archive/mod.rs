@@ -136,6 +136,33 @@ impl ArchiveReport {
 /// # Errors
 /// If the session or a loop is not there, a loop that is named has not ended, or the store refuses; what
 /// was archived before stays so, and the next call goes on.
+///
+/// # Examples
+/// ```
+/// use loopstore::retention::{ArchiveRequest, archive};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// // Also what a context still shows.
+/// let request = ArchiveRequest { shown: true, ..ArchiveRequest::default() };
+/// let report = archive(&store, &request)?;
+/// assert!(report.bytes_after < report.bytes_before);
+/// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// assert_eq!(context.messages.len(), 40);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<ArchiveReport> {
     if request.session.is_none() && !request.loops.is_empty() {
         return Err(StoreError::Invalid(
@@ -159,6 +186,30 @@ pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<Ar
 /// # Errors
 /// If the session or a loop is not there, a pack is damaged, or the store refuses; what was brought back
 /// before stays so.
+///
+/// # Examples
+/// ```
+/// use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let in_loop = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(in_loop)
+/// # })?;
+/// archive(&store, &ArchiveRequest { shown: true, ..ArchiveRequest::default() })?;
+/// let request = UnarchiveRequest { session: Some(id), ..UnarchiveRequest::default() };
+/// assert_eq!(unarchive(&store, &request)?.messages, 40);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn unarchive(store: &dyn Database, request: &UnarchiveRequest) -> StoreResult<ArchiveReport> {
     let sessions = database::scan(store, |scan| cold::sessions(scan, request.session.as_ref()))?;
     let mut report = ArchiveReport::new(request.dry_run);

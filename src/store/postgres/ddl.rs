@@ -57,6 +57,13 @@ const BY_SOURCE: [(&str, &str); 3] = [
 ];
 
 /// Returns the script that makes the tables.
+///
+/// ```
+/// use loopstore::store::postgres::{Engine, schema};
+///
+/// let script = schema(Engine::Plain { partitions: 16 });
+/// assert!(script.contains("PARTITION BY HASH"));
+/// ```
 pub fn schema(engine: Engine) -> String {
     let mut script = String::from(
         "BEGIN;
@@ -93,6 +100,11 @@ const EMPTIED: &str = "messages, turns, blob_refs, redactions, notes, source_par
 
 /// Returns what lets a role append and compact, and change nothing: it may not write over a message,
 /// block or run, and not open the receipt without which nothing may be removed.
+///
+/// ```
+/// let script = loopstore::store::postgres::grants("recorder");
+/// assert!(script.contains("REVOKE INSERT ON maintenance FROM \"recorder\""));
+/// ```
 pub fn grants(role: &str) -> String {
     let role = identifier(role);
     format!(
@@ -114,6 +126,13 @@ const LONGEST_TENANT: usize = 200;
 ///
 /// # Errors
 /// If the name is empty, longer than 200 bytes or holds U+0000.
+///
+/// # Examples
+/// ```
+/// let script = loopstore::store::postgres::tenant("acme", "acme_agents")?;
+/// assert!(script.contains("'acme'"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn tenant(name: &str, role: &str) -> StoreResult<String> {
     if name.is_empty() || name.len() > LONGEST_TENANT || name.contains('\0') {
         return Err(StoreError::Invalid(format!(

@@ -58,6 +58,21 @@ const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 /// A store in one PostgreSQL database.
 ///
 /// Its calls wait for the server; async code goes through `AsyncStore`.
+///
+/// ```no_run
+/// use loopstore::*;
+///
+/// let store = PostgresStore::open("postgres://agent:secret@localhost/agents")?;
+/// // No log shows the password.
+/// println!("recording to {}", store.place());
+/// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+/// # let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// # use loopstore::recorder::event::AgentStart;
+/// recorder.record(AgentEvent::AgentStart(AgentStart::new(session.clone(), in_loop)))?;
+/// let context = build_context_from_session(&store, &session, &BuildOptions::default())?;
+/// # drop(context);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PostgresStore {
     place: String,
     options: PostgresOptions,

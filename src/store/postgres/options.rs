@@ -6,6 +6,17 @@ use std::time::Duration;
 use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 
 /// Options of a PostgreSQL database.
+///
+/// ```no_run
+/// use loopstore::{PostgresOptions, PostgresStore};
+/// use std::time::Duration;
+///
+/// let patience = Duration::from_secs(30);
+/// let options = PostgresOptions::new().connections(64).patience(patience);
+/// let store = PostgresStore::open_with("postgres://agent@db1,db2/agents", options)?;
+/// # drop(store);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct PostgresOptions {
     pub(super) read_only: bool,

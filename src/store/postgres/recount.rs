@@ -26,6 +26,19 @@ const ALONE: &str = "SELECT pg_advisory_xact_lock(loopstore_count_lock())";
 ///
 /// # Errors
 /// If the database cannot be opened, read or written.
+///
+/// # Examples
+/// ```no_run
+/// use loopstore::PostgresOptions;
+/// use loopstore::store::postgres::recount;
+///
+/// let address = "postgres://owner@localhost/agents";
+/// let report = recount(address, PostgresOptions::new(), &mut |progress| {
+///     println!("{} of {} messages", progress.messages, progress.all_messages);
+/// })?;
+/// println!("{} messages are counted with {}", report.messages, report.to);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn recount(
     address: &str,
     options: PostgresOptions,

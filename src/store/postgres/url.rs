@@ -26,6 +26,13 @@ pub(super) struct Address {
 }
 
 /// Whether a text is the address of a PostgreSQL database.
+///
+/// ```
+/// use loopstore::store::postgres::is_address;
+///
+/// assert!(is_address("postgres://localhost/agents"));
+/// assert!(!is_address("agents.db"));
+/// ```
 pub fn is_address(text: &str) -> bool {
     text.starts_with("postgres://") || text.starts_with("postgresql://")
 }

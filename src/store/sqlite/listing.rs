@@ -23,6 +23,27 @@ impl SqliteStore {
     ///
     /// # Errors
     /// If the database cannot be read.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut first = LoopRecord::new(LoopId::generate(), None);
+    /// # first.status = LoopStatus::Completed;
+    /// # store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// # })?;
+    /// let rows = store.session_rows()?;
+    /// assert_eq!(rows[0].text("session_id"), Some("weather".into()));
+    /// assert_eq!(rows[0].number("messages"), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn session_rows(&self) -> StoreResult<Vec<Record>> {
         let sql = "SELECT v.* FROM v_sessions v JOIN sessions s USING (session_id)
              ORDER BY s.last_active_at DESC, s.key DESC";
@@ -35,6 +56,31 @@ impl SqliteStore {
     ///
     /// # Errors
     /// If the database cannot be read.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+    /// # monday.status = LoopStatus::Completed;
+    /// # let in_loop = store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &monday)?;
+    /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+    /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+    /// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
+    /// #     Ok(in_loop)
+    /// # })?;
+    /// # let trigger = CompactTrigger::Force;
+    /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+    /// compact_session_loops(&store, &id, &request)?;
+    /// let rows = store.run_rows(Some(&id))?;
+    /// assert_eq!(rows[0].text("outcome"), Some("committed".into()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {
         let runs = "SELECT v.* FROM v_compaction_runs v JOIN runs r USING (run_id)";
         let flips = "SELECT r.run_id, f.kind, l.loop_id AS loop, f.turns, f.at, f.reason
@@ -57,6 +103,27 @@ impl SqliteStore {
     ///
     /// # Errors
     /// If the session is not there, or the database cannot be read.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut first = LoopRecord::new(LoopId::generate(), None);
+    /// # first.status = LoopStatus::Completed;
+    /// # store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// # })?;
+    /// let view = store.session_view(&id)?;
+    /// assert_eq!(view.session.number("messages"), Some(1));
+    /// assert_eq!(view.loops.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn session_view(&self, session: &SessionId) -> StoreResult<SessionView> {
         let id = [session.as_str()];
         self.snapshot(|connection| {

@@ -135,6 +135,13 @@ impl SqliteStore {
     ///
     /// # Errors
     /// If SQLite cannot be set up.
+    ///
+    /// # Examples
+    /// ```
+    /// let store = loopstore::SqliteStore::in_memory()?;
+    /// assert_eq!(store.path(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn in_memory() -> Result<Self, OpenError> {
         Self::in_memory_with(SqliteOptions::default())
     }
@@ -282,6 +289,17 @@ impl SqliteStore {
     ///
     /// # Errors
     /// If the database cannot be read, or its folder refuses.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::SqliteStore;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("agent.db");
+    /// assert!(SqliteStore::open(&path)?.remove_if_empty()?);
+    /// assert!(!path.exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn remove_if_empty(self) -> StoreResult<bool> {
         let Some(place) = &self.place else {
             return Ok(false);

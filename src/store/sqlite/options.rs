@@ -17,6 +17,22 @@ pub enum Durability {
 }
 
 /// Options of a SQLite database.
+///
+/// ```
+/// use loopstore::{Durability, OpenError, SqliteOptions, SqliteStore};
+/// use std::time::Duration;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("agent.db");
+/// let there = SqliteStore::open_with(&path, SqliteOptions::new().create(false));
+/// assert!(matches!(there, Err(OpenError::Missing { .. })));
+/// let patience = Duration::from_secs(30);
+/// let options = SqliteOptions::new().durability(Durability::Normal).busy_timeout(patience);
+/// let store = SqliteStore::open_with(&path, options)?;
+/// let reader = SqliteStore::open_with(&path, SqliteOptions::new().read_only(true))?;
+/// # drop((store, reader));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct SqliteOptions {
     pub(super) durability: Durability,

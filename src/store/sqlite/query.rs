@@ -128,6 +128,29 @@ impl SqliteStore {
     ///
     /// # Errors
     /// If the query is no single reading statement, or SQLite refuses it.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut first = LoopRecord::new(LoopId::generate(), None);
+    /// # first.status = LoopStatus::Completed;
+    /// # store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// # })?;
+    /// let found = store.query("SELECT session_id, messages FROM v_sessions")?;
+    /// assert_eq!(found.columns, ["session_id", "messages"]);
+    /// assert_eq!(found.records()[0].text("session_id"), Some("weather".into()));
+    /// // Nothing can be changed so.
+    /// assert!(store.query("DELETE FROM sessions").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn query(&self, sql: &str) -> StoreResult<QueryRows> {
         self.query_with(sql, &[])
     }
@@ -137,6 +160,27 @@ impl SqliteStore {
     /// # Errors
     /// If the query is no single reading statement, takes another number of values, or SQLite
     /// refuses it.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut first = LoopRecord::new(LoopId::generate(), None);
+    /// # first.status = LoopStatus::Completed;
+    /// # store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// # })?;
+    /// let sql = "SELECT count(*) AS n FROM v_messages WHERE session_id = ?1";
+    /// let found = store.query_with(sql, &["weather"])?;
+    /// assert_eq!(found.records()[0].number("n"), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn query_with(&self, sql: &str, values: &[&str]) -> StoreResult<QueryRows> {
         self.query_within(sql, values, QueryLimits::default())
     }
@@ -145,6 +189,18 @@ impl SqliteStore {
     ///
     /// # Errors
     /// As [`SqliteStore::query_with`], and if it takes too long.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::SqliteStore;
+    /// use loopstore::store::sqlite::QueryLimits;
+    ///
+    /// let store = SqliteStore::in_memory()?;
+    /// let limits = QueryLimits { rows: Some(2), ..QueryLimits::default() };
+    /// let found = store.query_within("VALUES (1), (2), (3)", &[], limits)?;
+    /// assert_eq!((found.rows.len(), found.is_cut), (2, true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn query_within(
         &self,
         sql: &str,
@@ -164,6 +220,26 @@ impl SqliteStore {
     ///
     /// # Errors
     /// If the database cannot be read.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::*;
+    ///
+    /// # use loopstore::store::{append, session};
+    /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+    /// # let new = Session::new(id.clone(), "agent");
+    /// # let mut first = LoopRecord::new(LoopId::generate(), None);
+    /// # first.status = LoopStatus::Completed;
+    /// # store::write(&store, |write| {
+    /// #     let key = session::create_session(write, &new, None, None)?;
+    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// # })?;
+    /// let stats = store.stats()?;
+    /// assert_eq!((stats.sessions, stats.messages), (1, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stats(&self) -> StoreResult<Stats> {
         let mut stats = self.snapshot(totals)?;
         if let Some(path) = self.path() {

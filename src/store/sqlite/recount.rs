@@ -19,6 +19,34 @@ use crate::store::{BlockKey, BlockRow, LoopKey};
 ///
 /// # Errors
 /// If the database cannot be opened, read or written.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::sqlite::recount;
+/// use loopstore::{SqliteOptions, SqliteStore, TokenCounter};
+/// use std::sync::Arc;
+///
+/// /// A token for each byte.
+/// struct Bytes;
+///
+/// impl TokenCounter for Bytes {
+///     fn name(&self) -> &str {
+///         "bytes"
+///     }
+///
+///     fn text_tokens(&self, text: &str) -> u64 {
+///         text.len() as u64
+///     }
+/// }
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("agent.db");
+/// # drop(SqliteStore::open(&path)?);
+/// let options = SqliteOptions::new().counter(Arc::new(Bytes));
+/// let report = recount(&path, options, &mut |_| {})?;
+/// assert_eq!((&*report.from, &*report.to), ("heuristic", "bytes"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn recount(
     path: impl AsRef<Path>,
     options: SqliteOptions,

@@ -37,6 +37,18 @@ impl fmt::Debug for ApiKey {
 }
 
 /// How a summariser is reached.
+///
+/// ```
+/// use loopstore::SummarizeCompaction;
+/// use loopstore::compaction::summarize::http::{ApiKey, HttpOptions, OpenAiSummarizer};
+/// use std::sync::Arc;
+///
+/// let options = HttpOptions::new("http://localhost:8080/v1", "qwen").key(ApiKey::new("secret"));
+/// assert!(!format!("{options:?}").contains("secret"));
+/// // Nothing is sent before a compaction asks.
+/// let strategy = SummarizeCompaction::new(Arc::new(OpenAiSummarizer::new(options)));
+/// # drop(strategy);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpOptions {
     /// Where it listens, without the path of the dialect: `https://api.openai.com/v1`.
