@@ -9,6 +9,10 @@ use std::time::Duration;
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::*;
 
+/// The prompt asks for these sections; an answer without one of them cannot be used.
+const ANSWER: &str = "## Original Task\n\n## Completed Work\nTwo kites; one is red.\n\n\
+    ## Key Technical Decisions\n-\n\n## Current State\n-\n\n## Pending Work\n-";
+
 struct Local;
 
 impl Summarizer for Local {
@@ -23,7 +27,7 @@ impl Summarizer for Local {
             request.prompt.len()
         );
         Ok(SummaryAnswer {
-            text: "## Goal\nA kite.\n\n## Done\nTwo kites were looked at; one is red.".into(),
+            text: ANSWER.into(),
             model: Some("made-up".into()),
             usage: None,
             duration: Duration::from_millis(3),
@@ -59,5 +63,6 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let report = compact_session_loops(&store, &id, &request)?;
     println!("{} -> {} tokens", report.before.tokens, report.after.tokens);
     assert!(report.after.tokens < report.before.tokens);
+    assert_eq!((report.fallback, report.error), (None, None));
     Ok(())
 }

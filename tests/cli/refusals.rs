@@ -303,3 +303,13 @@ fn verify_exits_with_3_if_there_is_damage() {
     assert_eq!(said.code, 3);
     assert_eq!(said.json()["ok"], false);
 }
+
+#[cfg(not(feature = "browse"))]
+#[test]
+fn a_command_that_the_build_lacks_is_told() {
+    assert_snapshot!(Stage::new().say("browse"), @r#"
+    --- stderr
+    error: this loopstore was built without `browse`; build it with `--features browse`
+    --- exit 2
+    "#);
+}

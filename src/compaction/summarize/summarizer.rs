@@ -14,7 +14,8 @@ pub trait Summarizer: Send + Sync {
     fn name(&self) -> &str;
 
     /// Writes the summary. It should give up at the request's deadline and when it is cancelled;
-    /// the caller does not wait longer.
+    /// the caller does not wait longer. An answer without the sections that the prompt asks for counts
+    /// as none.
     ///
     /// # Errors
     /// Why there is no answer; the run's audit row says so.
