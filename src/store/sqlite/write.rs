@@ -257,7 +257,7 @@ impl StoreWrite for Reader<'_> {
         let id = packed(in_loop.0, row.seq);
         let body = &row.body;
         self.run(
-            "INSERT OR FAIL INTO messages (id, turn, role, tick, tokens, bytes, lines, created_at,
+            "INSERT INTO messages (id, turn, role, tick, tokens, bytes, lines, created_at,
                  body_block, origin, salt, digest, chain, head, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             params![
@@ -310,7 +310,7 @@ impl StoreWrite for Reader<'_> {
 
     fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()> {
         self.run(
-            "INSERT OR FAIL INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
+            "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
                  answered, answers, tick, started_at, ended_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
              ON CONFLICT (id) DO UPDATE SET messages = excluded.messages,
@@ -563,7 +563,7 @@ impl Reader<'_> {
         };
         let body = message.body.as_ref();
         self.run(
-            "INSERT OR FAIL INTO block_messages (id, section, replaces, role, tokens, bytes, body_block,
+            "INSERT INTO block_messages (id, section, replaces, role, tokens, bytes, body_block,
                  salt, digest, head, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
