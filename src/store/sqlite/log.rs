@@ -12,13 +12,16 @@
 //! So where it has become long, a writer moves what is left and waits a little for the readers, who then
 //! find all in the database and leave the log alone.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+
+use super::from_sqlite;
+use crate::store::error::{StoreError, StoreResult};
 
 /// How many new pages are worth moving, as SQLite has it.
 const WORTH_MOVING: u32 = 1_000;
@@ -41,7 +44,9 @@ const BEHIND: Duration = Duration::from_millis(200);
 
 /// The log of one database.
 pub(super) struct Log {
-    /// Pages in it after the last commit of this store.
+    /// Commits of this store to it.
+    commits: Arc<AtomicU64>,
+    /// Pages in it after the last of them.
     pages: Arc<AtomicU32>,
     /// Pages that the mover moved since it was last woken.
     moved: Arc<AtomicU32>,
@@ -60,9 +65,10 @@ struct State {
 }
 
 impl Log {
-    /// Takes the log of this writer over from SQLite.
-    pub(super) fn of(writer: &mut Connection) -> rusqlite::Result<Self> {
-        let log = Self {
+    /// A log that nobody has written to yet.
+    pub(super) fn new() -> Self {
+        Self {
+            commits: Arc::default(),
             pages: Arc::default(),
             moved: Arc::default(),
             left: Arc::default(),
@@ -72,18 +78,22 @@ impl Log {
                 mover: None,
                 next_try: Instant::now(),
             }),
-        };
-        log.count(writer)?;
-        Ok(log)
+        }
     }
 
-    /// Counts the pages that this writer puts into the log.
+    /// Takes the log over from SQLite: counts what this writer puts into it.
     pub(super) fn count(&self, writer: &mut Connection) -> rusqlite::Result<()> {
-        let counted = Arc::clone(&self.pages);
+        let (commits, counted) = (Arc::clone(&self.commits), Arc::clone(&self.pages));
         writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
             counted.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            commits.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }))
+    }
+
+    /// Returns how many commits this store has made.
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 
     /// Keeps the log short; after a commit, by its writer. `timeout` is that connection's own, `open`
@@ -192,6 +202,21 @@ impl Log {
     }
 }
 
+/// Moves the whole log into the database and waits for the disk.
+///
+/// # Errors
+/// [`StoreError::Busy`] if readers or writers do not allow that in time; if the disk fails.
+pub(super) fn move_all(writer: &Connection) -> StoreResult<()> {
+    let sql = "PRAGMA wal_checkpoint(FULL)";
+    let busy: i64 = writer
+        .query_row(sql, [], |row| row.get(0))
+        .map_err(from_sqlite)?;
+    match busy {
+        0 => Ok(()),
+        _ => Err(StoreError::Busy),
+    }
+}
+
 /// Moves what readers and writers allow whenever it is woken, until the other end is gone.
 fn move_pages(
     connection: &Connection,
@@ -271,7 +296,8 @@ mod tests {
                     "PRAGMA page_size = 8192; PRAGMA journal_mode = wal; CREATE TABLE t (x);",
                 )
                 .unwrap();
-            let log = Log::of(&mut writer).unwrap();
+            let log = Log::new();
+            log.count(&mut writer).unwrap();
             Self {
                 _folder: folder,
                 file,

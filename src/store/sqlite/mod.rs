@@ -6,6 +6,7 @@
 
 pub(crate) mod agents;
 mod backup;
+mod disk;
 mod driving;
 mod encryption;
 mod fields;
@@ -51,6 +52,7 @@ use super::scan::StoreScan;
 use super::{Key, SessionStore, StoreRead, StoreWrite};
 use crate::broken::{self, Fault};
 use crate::tokens::TokenCounter;
+use disk::Disk;
 use place::Place;
 
 /// How many idle reading connections are kept.
@@ -59,17 +61,42 @@ const MAX_IDLE_READERS: usize = 8;
 /// The connection that writes, and the log that it writes to.
 struct Writer {
     log: log::Log,
+    /// `None`: nobody waits for it.
+    disk: Option<Disk>,
     connection: Mutex<Connection>,
     /// The connection is to be opened anew.
     is_spoiled: AtomicBool,
 }
 
 impl Writer {
-    fn of(mut connection: Connection) -> rusqlite::Result<Self> {
-        Ok(Self {
-            log: log::Log::of(&mut connection)?,
+    fn of(connection: Connection, disk: Option<Disk>) -> rusqlite::Result<Self> {
+        let writer = Self {
+            log: log::Log::new(),
+            disk,
             connection: Mutex::new(connection),
             is_spoiled: AtomicBool::new(false),
+        };
+        writer.prepare(&mut locked(&writer.connection))?;
+        Ok(writer)
+    }
+
+    /// Makes a connection the one that writes.
+    fn prepare(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        if self.disk.is_some() {
+            // A commit does not wait for the disk, but whoever made it does: `disk`.
+            connection.pragma_update(None, "synchronous", "normal")?;
+        }
+        self.log.count(connection)
+    }
+
+    /// Waits until what was committed outlasts a power loss.
+    fn wait_for_disk(&self, commits: u64) -> StoreResult<()> {
+        let Some(disk) = &self.disk else {
+            return Ok(());
+        };
+        disk.wait_for(commits, || self.log.commits(), || {
+            let (connection, _alone) = (locked(&self.connection), self.log.alone());
+            log::move_all(&connection)
         })
     }
 }
@@ -154,7 +181,7 @@ impl SqliteStore {
         let mut options = options;
         let writer = schema::open_memory(&mut options)?;
         let writer =
-            Writer::of(writer).map_err(|error| schema::opening(Path::new(":memory:"), error))?;
+            Writer::of(writer, None).map_err(|error| schema::opening(Path::new(":memory:"), error))?;
         Ok(Self {
             path: None,
             place: None,
@@ -227,14 +254,14 @@ impl SqliteStore {
 
     /// Runs `work` in a write transaction on the bare connection.
     fn transaction<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
-        let _ticket = self.queue.enter(self.options.busy_timeout)?;
+        let ticket = self.queue.enter(self.options.busy_timeout)?;
         let writer = self.writer()?;
         let mut connection = locked(&writer.connection);
         if let Some(place) = &self.place
             && writer.is_spoiled.load(Ordering::Relaxed)
         {
             let mut new = schema::open_more(place.file(), &self.options).map_err(from_open)?;
-            writer.log.count(&mut new).map_err(from_sqlite)?;
+            writer.prepare(&mut new).map_err(from_sqlite)?;
             *connection = new;
             writer.is_spoiled.store(false, Ordering::Relaxed);
         }
@@ -244,7 +271,12 @@ impl SqliteStore {
             Err(error) if self.spoils(error) => writer.is_spoiled.store(true, Ordering::Relaxed),
             Err(_) => {}
         }
-        done
+        let commits = writer.log.commits();
+        // Whoever comes next may write while this one waits.
+        drop((connection, ticket));
+        let done = done?;
+        writer.wait_for_disk(commits)?;
+        Ok(done)
     }
 
     fn transaction_on<T>(
@@ -329,7 +361,10 @@ impl SqliteStore {
         match self.writer.get() {
             Some(writer) => Ok(writer),
             None => {
-                let opened = Writer::of(self.one_more()?).map_err(from_sqlite)?;
+                let waits = self.options.durability == Durability::Full;
+                let place = self.place.as_ref().filter(|_| waits);
+                let disk = place.map(|place| Disk::below(place.log().to_owned()));
+                let opened = Writer::of(self.one_more()?, disk).map_err(from_sqlite)?;
                 Ok(self.writer.get_or_init(|| opened))
             }
         }

@@ -47,6 +47,11 @@ impl Place {
         &self.file
     }
 
+    /// Returns the log beside it.
+    pub(super) fn log(&self) -> &Path {
+        &self.log
+    }
+
     /// Checks that both files are where they were.
     ///
     /// # Errors

@@ -1,0 +1,79 @@
+//! Waiting for the disk after a commit, outside of the transaction.
+//!
+//! With `synchronous=FULL` SQLite waits for the disk while it holds the lock of the writers, so that
+//! each waits for the waits of all others. Here the writer commits as with `synchronous=NORMAL`, lets
+//! the next one in, and only then waits, before the commit is acknowledged. One wait is for all commits
+//! before it: the log is one file, and is read back from its beginning. Who reads may so see a commit
+//! some moments before it would outlast a power loss.
+//!
+//! A disk that failed once may have dropped what it was to write, and says nothing of it the next time.
+//! So after that the log is not trusted until all of it has been moved into the database, which waits
+//! for the disk in its own way.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use crate::store::error::{StoreError, StoreResult};
+
+/// The disk below the log of one database.
+pub(super) struct Disk {
+    log: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The log; opened with the first wait. Whoever has it open is told of a failure once.
+    file: Option<File>,
+    /// So many commits of this store are known to outlast a power loss.
+    safe: u64,
+    /// The disk failed, and not all has been moved since.
+    has_failed: bool,
+}
+
+impl Disk {
+    /// The disk below this log.
+    pub(super) fn below(log: PathBuf) -> Self {
+        Self {
+            log,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Waits until the first `commits` of this store would outlast a power loss. `made` says how many
+    /// there are by now; `move_all` moves the whole log into the database.
+    ///
+    /// # Errors
+    /// [`StoreError::Unconfirmed`] if the disk fails both ways.
+    pub(super) fn wait_for(
+        &self,
+        commits: u64,
+        made: impl Fn() -> u64,
+        move_all: impl FnOnce() -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.safe >= commits {
+            return Ok(());
+        }
+        let all = made();
+        if !state.has_failed {
+            state.has_failed = self.sync(&mut state.file).is_err();
+        }
+        if state.has_failed {
+            move_all().map_err(|error| StoreError::Unconfirmed(Box::new(error)))?;
+            state.has_failed = false;
+        }
+        state.safe = all;
+        Ok(())
+    }
+
+    fn sync(&self, file: &mut Option<File>) -> io::Result<()> {
+        let opened = match file.take() {
+            Some(opened) => opened,
+            None => File::open(&self.log)?,
+        };
+        file.insert(opened).sync_data()
+    }
+}
