@@ -19,16 +19,19 @@ pub enum Fault {
     Panic,
     /// Control characters reach the terminal.
     RawEscape,
+    /// A commit is acknowledged before the disk has it.
+    EarlyAnswer,
 }
 
 #[cfg(debug_assertions)]
-const ALL: [(&str, Fault); 6] = [
+const ALL: [(&str, Fault); 7] = [
     ("split-transaction", Fault::SplitTransaction),
     ("lost-write", Fault::LostWrite),
     ("unfair-queue", Fault::UnfairQueue),
     ("unchecked-digest", Fault::UncheckedDigest),
     ("panic", Fault::Panic),
     ("raw-escape", Fault::RawEscape),
+    ("early-answer", Fault::EarlyAnswer),
 ];
 
 #[cfg(debug_assertions)]

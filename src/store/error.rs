@@ -294,10 +294,10 @@ pub enum StoreError {
          server is back"
     )]
     Connection(#[source] Cause),
-    /// The connection broke while a write was being committed. It may be there, whole.
+    /// The connection broke, or the disk failed, while a write was being committed. It may be there, whole.
     #[error(
-        "the connection to the database was lost during a commit ({0}); look whether it is there \
-         before you write it again"
+        "the database did not confirm a commit ({0}); look whether it is there before you write it \
+         again"
     )]
     Unconfirmed(#[source] Cause),
     /// Other writers came between; the database asks to run the transaction again.

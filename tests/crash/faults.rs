@@ -24,6 +24,8 @@ enum Why {
     Damaged,
     /// A file that is not the database.
     OtherFile,
+    /// It may be there.
+    Unconfirmed,
 }
 
 fn why(error: &StoreError) -> Why {
@@ -32,6 +34,7 @@ fn why(error: &StoreError) -> Why {
         StoreError::Full => Why::Full,
         StoreError::ReadOnly => Why::ReadOnly,
         StoreError::Damaged(_) => Why::Damaged,
+        StoreError::Unconfirmed(_) => Why::Unconfirmed,
         StoreError::Other(cause) if cause.is::<OpenError>() => Why::NotOpened,
         other => panic!("{other:?}"),
     }
@@ -210,13 +213,19 @@ impl Trial<'_> {
             assert!(is_struck, "{case}: {why:?}");
             assert!(act == Act::Fail || why != Why::Damaged, "{case}");
         }
-        self.check(&case, store, &file, done.is_ok());
+        self.check(&case, store, &file, done);
         is_struck
     }
 
     /// The same store, or whoever opens the file next, finds all as it was or as it is to be, and
     /// goes on.
-    fn check(&self, case: &str, store: Option<SqliteStore>, file: &Path, is_done: bool) {
+    fn check(
+        &self,
+        case: &str,
+        store: Option<SqliteStore>,
+        file: &Path,
+        done: Result<(), Why>,
+    ) {
         let store = store.unwrap_or_else(|| {
             crate::keyed::open(file).unwrap_or_else(|error| panic!("{case}: {error:?}"))
         });
@@ -228,7 +237,9 @@ impl Trial<'_> {
             assert_whole(&copy, case);
             assert!(state(&copy) == self.before, "{case}");
         }
-        let is_after = is_done || (self.operation.in_steps && now == self.after);
+        let may_be_after = self.operation.in_steps || done == Err(Why::Unconfirmed);
+        let is_after = done.is_ok() || (may_be_after && now == self.after);
+        let is_done = done.is_ok() || (done == Err(Why::Unconfirmed) && is_after);
         let expected = if is_after { &self.after } else { &self.before };
         assert_eq!(
             differing(&now, expected),

@@ -104,5 +104,6 @@ fn a_killed_writer_loses_no_turn_that_it_acknowledged() {
 #[cfg(debug_assertions)]
 fn a_turn_in_two_transactions_is_found_out() {
     let test = "killed::a_killed_writer_loses_no_turn_that_it_acknowledged";
-    crate::proof::catches(test, "split-transaction", &[], "Kill");
+    let more = [("LOOPSTORE_KILLS", "60")];
+    crate::proof::catches(test, "split-transaction", &more, "Kill");
 }

@@ -297,6 +297,14 @@ fn what_was_acknowledged_outlasts_a_power_loss() {
     lose_power(Durability::Full);
 }
 
+/// A process that says so before the disk has it.
+#[test]
+#[cfg(debug_assertions)]
+fn an_answer_before_the_disk_has_it_is_found_out() {
+    let test = "power::what_was_acknowledged_outlasts_a_power_loss";
+    crate::proof::catches(test, "early-answer", &[], "not the state of steps");
+}
+
 #[test]
 fn with_normal_durability_a_power_loss_costs_the_last_steps_and_none_before() {
     lose_power(Durability::Normal);

@@ -15,6 +15,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use crate::broken::{self, Fault};
 use crate::store::error::{StoreError, StoreResult};
 
 /// The disk below the log of one database.
@@ -54,7 +55,7 @@ impl Disk {
         move_all: impl FnOnce() -> StoreResult<()>,
     ) -> StoreResult<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.safe >= commits {
+        if state.safe >= commits || broken::has(Fault::EarlyAnswer) {
             return Ok(());
         }
         let all = made();
@@ -75,5 +76,58 @@ impl Disk {
             None => File::open(&self.log)?,
         };
         file.insert(opened).sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn never() -> StoreResult<()> {
+        panic!("the log is moved without need")
+    }
+
+    fn with_log() -> (tempfile::TempDir, Disk) {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("some.db-wal");
+        std::fs::write(&log, "frames").unwrap();
+        (folder, Disk::below(log))
+    }
+
+    #[test]
+    fn one_wait_is_for_all_commits_before_it() {
+        let (folder, disk) = with_log();
+        disk.wait_for(1, || 5, never).unwrap();
+        // Neither the log nor the number of commits is looked at again.
+        drop(folder);
+        disk.state.lock().unwrap().file = None;
+        disk.wait_for(5, || panic!("waits again"), never).unwrap();
+        let moved = Cell::new(false);
+        let move_all = || {
+            moved.set(true);
+            Ok(())
+        };
+        disk.wait_for(6, || 6, move_all).unwrap();
+        assert!(moved.get());
+    }
+
+    #[test]
+    fn after_a_failure_no_wait_is_trusted_until_all_is_moved() {
+        let (_folder, disk) = with_log();
+        let log = disk.log.with_extension("gone");
+        std::fs::rename(&disk.log, &log).unwrap();
+        let fails = || Err(StoreError::Busy);
+        for commit in 1..3 {
+            let refused = disk.wait_for(commit, || commit, fails);
+            assert!(matches!(refused, Err(StoreError::Unconfirmed(_))));
+        }
+        // The disk works again, but what it dropped is not known.
+        std::fs::rename(&log, &disk.log).unwrap();
+        let refused = disk.wait_for(3, || 3, fails);
+        assert!(matches!(refused, Err(StoreError::Unconfirmed(_))));
+        disk.wait_for(3, || 3, || Ok(())).unwrap();
+        disk.wait_for(4, || 4, never).unwrap();
     }
 }

@@ -133,7 +133,7 @@ impl Log {
             Ok(alone) => alone,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // It is being moved; but a mover that falls behind is waited for.
-            Err(TryLockError::WouldBlock) if pages < 2 * LONG => return,
+            Err(TryLockError::WouldBlock) if pages < LONG + LONG / 2 => return,
             Err(TryLockError::WouldBlock) => match self.alone_within(BEHIND) {
                 Some(alone) => alone,
                 None => return,

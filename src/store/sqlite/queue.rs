@@ -25,6 +25,8 @@ use crate::store::error::{StoreError, StoreResult};
 const TURN: Duration = Duration::from_millis(5);
 /// How long it steps back then. Whoever waits is woken at once and needs some tens of microseconds.
 const STEP_BACK: Duration = Duration::from_micros(300);
+/// How long who waits looks for the lock before it goes to sleep.
+const MOMENT: Duration = Duration::from_micros(300);
 
 /// The line before the writer of one store.
 pub(super) struct Queue {
@@ -140,7 +142,7 @@ impl ProcessLock {
         if Instant::now() >= self.turn_ends {
             self.begin_turn(&file);
         }
-        let file = match (file.try_lock(), &self.path) {
+        let file = match (lock_soon(&file), &self.path) {
             (Err(TryLockError::WouldBlock), Some(path)) => {
                 let file = wait_for(path, file, deadline)?;
                 self.wishes = wishes(&file);
@@ -196,6 +198,18 @@ fn open(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     options.mode(0o600).open(path)
+}
+
+/// Looks for the lock again and again for a moment: most transactions are over before a thread that
+/// waits would have begun.
+fn lock_soon(file: &File) -> Result<(), TryLockError> {
+    let end = Instant::now() + MOMENT;
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::yield_now(),
+            tried => return tried,
+        }
+    }
 }
 
 /// Waits for the lock on a thread of its own, since such a wait cannot be ended.

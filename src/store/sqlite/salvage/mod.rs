@@ -15,7 +15,7 @@ pub(crate) use mend::{Mender, Removable};
 
 use super::encryption::{bear_damage, unlock};
 use super::read::Reader;
-use super::{SqliteOptions, SqliteStore, from_open, from_sqlite, index, schema};
+use super::{SqliteOptions, SqliteStore, from_open, from_sqlite, index, locked, schema};
 use crate::store::Key;
 use crate::store::error::{OpenError, StoreError, StoreResult};
 
@@ -89,7 +89,8 @@ impl SqliteStore {
         mend: &mut dyn FnMut(&mut Mender<'_>) -> StoreResult<()>,
     ) -> StoreResult<Vec<LostRows>> {
         let from = open(file, self.key())?;
-        let mut connection = self.lock_writer()?;
+        let writer = self.writer()?;
+        let mut connection = locked(&writer.connection);
         // Within a transaction the pragma does nothing.
         connection
             .pragma_update(None, "foreign_keys", false)
@@ -110,6 +111,8 @@ impl SqliteStore {
         connection
             .pragma_update(None, "foreign_keys", true)
             .map_err(from_sqlite)?;
+        drop(connection);
+        writer.wait_for_disk(writer.log.commits())?;
         Ok(lost)
     }
 }
