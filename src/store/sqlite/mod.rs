@@ -2,7 +2,8 @@
 //!
 //! A write begins IMMEDIATE, so that it never fails half-way for a lock; a read opens a deferred
 //! transaction on a connection of a small pool and lets go of its snapshot when the closure ends,
-//! so that checkpoints can finish. A database in memory has only the writer's connection.
+//! so that checkpoints can finish. A database in memory has only the writer's connection. A write
+//! waits for the disk after its transaction, when the next one may begin.
 
 pub(crate) mod agents;
 mod backup;

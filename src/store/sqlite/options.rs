@@ -9,7 +9,7 @@ use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 /// What is left of the last commits after a power loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// All of them: each commit waits for the disk.
+    /// All of them: each commit waits for the disk before it is acknowledged.
     #[default]
     Full,
     /// The last ones may be lost, never one from the middle; an append costs about a third.

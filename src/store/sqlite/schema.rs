@@ -239,7 +239,8 @@ fn set_pragmas(connection: &Connection, options: &SqliteOptions) -> rusqlite::Re
     connection.pragma_update(None, "temp_store", "memory")?;
     // The references between tables are checked; each has an index where a delete would scan.
     connection.pragma_update(None, "foreign_keys", true)?;
-    // FULL waits for the disk at each commit; NORMAL only at checkpoints.
+    // FULL waits for the disk at each commit; NORMAL only at checkpoints. The store's writer waits by
+    // itself: `disk`.
     let synchronous = match options.durability {
         Durability::Full => "full",
         Durability::Normal => "normal",
