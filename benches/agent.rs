@@ -108,7 +108,7 @@ fn live(
                 let prompt = Message::user(agent.random.text(120));
                 agent.append(vec![prompt], turn)?;
             }
-            let compactor = Compactor::new(&agent.store, config.clone(), window.clone());
+            let compactor = Compactor::new(&*agent.store, config.clone(), window.clone());
             let begun = Instant::now();
             let next = compactor.maybe_compact(&agent.session, None)?;
             let took = begun.elapsed();
@@ -150,7 +150,7 @@ fn second_compaction(loops: usize) -> Result<f64, Box<dyn std::error::Error>> {
         }
         if at + 1 >= loops {
             let begun = Instant::now();
-            let report = compact_session_loops(&agent.store, &agent.session, &request)?;
+            let report = compact_session_loops(&*agent.store, &agent.session, &request)?;
             assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
             times.push(begun.elapsed());
         }

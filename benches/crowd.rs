@@ -1,14 +1,15 @@
 //! Many at one database, in one run: `cargo bench --bench crowd`.
 //!
-//! One writer alone, one beside two readers that never rest, and four writing processes, each of
-//! whom appends turns with full durability for some seconds (`LOOPSTORE_SECONDS`, 3 by default), in
-//! interleaved rounds. Speeds are compared with the writer alone; the longest wait for one turn and the size of
-//! the log are told.
+//! One writer alone, one beside two readers that never rest, four writing processes, and eight threads of
+//! one process, each of whom appends turns with full durability for some seconds (`LOOPSTORE_SECONDS`, 3
+//! by default), in interleaved rounds. Speeds are compared with the writer alone; the longest wait for one
+//! turn and the size of the log are told.
 
 mod workload;
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,13 @@ struct Written {
     longest: Duration,
 }
 
+impl Written {
+    fn add(&mut self, other: Self) {
+        self.turns += other.turns;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
 fn seconds() -> Duration {
     let given = std::env::var("LOOPSTORE_SECONDS").ok();
     Duration::from_secs(given.and_then(|n| n.parse().ok()).unwrap_or(3))
@@ -36,7 +44,10 @@ fn seconds() -> Duration {
 
 /// Appends turns until the time is over.
 fn write(file: &Path, name: &str) -> Result<Written> {
-    let mut agent = Agent::named(file, name)?;
+    write_as(Agent::named(file, name)?)
+}
+
+fn write_as(mut agent: Agent) -> Result<Written> {
     let mut written = Written::default();
     let end = Instant::now() + seconds();
     while Instant::now() < end {
@@ -101,6 +112,25 @@ fn with_readers(file: &Path) -> Result<(Written, f64)> {
     Ok((written?, largest as f64 / f64::from(1 << 20)))
 }
 
+/// Eight threads that write to one store.
+fn eight(file: &Path) -> Result<Written> {
+    let store = Arc::new(SqliteStore::open(file)?);
+    let one = |at: u32| {
+        let agent = Agent::on(Arc::clone(&store), &format!("writer-{at}"));
+        let written = agent.and_then(write_as);
+        written.map_err(|error| error.to_string())
+    };
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|at| scope.spawn(move || one(at))).collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+    let mut sum = Written::default();
+    for written in all {
+        sum.add(written.map_err(|_| "a writer died")??);
+    }
+    Ok(sum)
+}
+
 /// Four processes that write.
 fn four(file: &Path) -> Result<Written> {
     drop(SqliteStore::open(file)?);
@@ -117,8 +147,10 @@ fn four(file: &Path) -> Result<Written> {
         let output = process.wait_with_output()?;
         let text = String::from_utf8(output.stdout)?;
         let (turns, longest) = text.trim().split_once(' ').ok_or("a writer failed")?;
-        all.turns += turns.parse::<u32>()?;
-        all.longest = all.longest.max(Duration::from_micros(longest.parse()?));
+        all.add(Written {
+            turns: turns.parse()?,
+            longest: Duration::from_micros(longest.parse()?),
+        });
     }
     Ok(all)
 }
@@ -131,20 +163,27 @@ fn run() -> Result<bool> {
         return Ok(true);
     }
     let folder = tempfile::tempdir()?;
-    let (mut beside_readers, mut in_sum) = (Vec::new(), Vec::new());
+    let (mut beside_readers, mut in_sum, mut as_threads) = (Vec::new(), Vec::new(), Vec::new());
     let (mut log, mut stall) = (0f64, Duration::ZERO);
     for round in 0..ROUNDS {
         let file = |name: &str| folder.path().join(format!("{name}-{round}.db"));
         let alone = write(&file("alone"), "writer")?;
         let (read, size) = with_readers(&file("read"))?;
         let four = four(&file("four"))?;
+        let eight = eight(&file("eight"))?;
+        let told =
+            |written: Written| format!("{} turns, longest {:.0?}", written.turns, written.longest);
         println!(
-            "alone {} turns, longest {:.0?}; beside readers {}, {:.0?}, log {size:.0} MiB; four {}, {:.0?}",
-            alone.turns, alone.longest, read.turns, read.longest, four.turns, four.longest
+            "alone {}; beside readers {}, log {size:.0} MiB; four processes {}; eight threads {}",
+            told(alone),
+            told(read),
+            told(four),
+            told(eight)
         );
         let share = |written: Written| f64::from(written.turns) / f64::from(alone.turns);
         beside_readers.push(share(read));
         in_sum.push(share(four));
+        as_threads.push(share(eight));
         log = log.max(size);
         stall = stall.max(four.longest);
     }
@@ -164,6 +203,12 @@ fn run() -> Result<bool> {
     judge(
         "alone / four processes",
         1.0 / median(&mut in_sum),
+        1.0,
+        &mut met,
+    );
+    judge(
+        "alone / eight threads",
+        1.0 / median(&mut as_threads),
         1.0,
         &mut met,
     );

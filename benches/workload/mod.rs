@@ -7,6 +7,7 @@ pub mod store;
 pub mod turns;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use loopstore::store::{append, session};
@@ -75,7 +76,7 @@ impl Random {
 }
 
 pub struct Agent {
-    pub store: SqliteStore,
+    pub store: Arc<SqliteStore>,
     pub session: SessionId,
     pub random: Random,
     /// Tokens of each message.
@@ -89,9 +90,13 @@ impl Agent {
 
     /// An agent of this name.
     pub fn named(file: &std::path::Path, name: &str) -> Result<Self, Box<dyn std::error::Error>> {
-        let store = SqliteStore::open(file)?;
+        Self::on(Arc::new(SqliteStore::open(file)?), name)
+    }
+
+    /// One of the agents of a store.
+    pub fn on(store: Arc<SqliteStore>, name: &str) -> Result<Self, Box<dyn std::error::Error>> {
         let id = SessionId::new(name)?;
-        loopstore::store::write(&store, |write| {
+        loopstore::store::write(&*store, |write| {
             session::create_session(write, &Session::new(id.clone(), "agent"), None, None)
         })?;
         Ok(Self {
@@ -106,7 +111,7 @@ impl Agent {
         let id = |at: usize| LoopId::new(format!("loop-{at}"));
         let parent = at.checked_sub(1).map(id).transpose()?;
         let record = LoopRecord::new(id(at)?, parent);
-        loopstore::store::write(&self.store, |write| {
+        loopstore::store::write(&*self.store, |write| {
             let Some(row) = write.session(&self.session)? else {
                 return Err(StoreError::NoSession(self.session.to_string()));
             };
@@ -122,7 +127,7 @@ impl Agent {
             .borrow_mut()
             .extend(messages.iter().map(message_tokens));
         let messages = messages.into_iter().map(Into::into);
-        loopstore::store::write(&self.store, |write| {
+        loopstore::store::write(&*self.store, |write| {
             let Some(row) = write.session(&self.session)? else {
                 return Err(StoreError::NoSession(self.session.to_string()));
             };

@@ -219,13 +219,7 @@ impl Trial<'_> {
 
     /// The same store, or whoever opens the file next, finds all as it was or as it is to be, and
     /// goes on.
-    fn check(
-        &self,
-        case: &str,
-        store: Option<SqliteStore>,
-        file: &Path,
-        done: Result<(), Why>,
-    ) {
+    fn check(&self, case: &str, store: Option<SqliteStore>, file: &Path, done: Result<(), Why>) {
         let store = store.unwrap_or_else(|| {
             crate::keyed::open(file).unwrap_or_else(|error| panic!("{case}: {error:?}"))
         });

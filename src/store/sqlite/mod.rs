@@ -95,10 +95,14 @@ impl Writer {
         let Some(disk) = &self.disk else {
             return Ok(());
         };
-        disk.wait_for(commits, || self.log.commits(), || {
-            let (connection, _alone) = (locked(&self.connection), self.log.alone());
-            log::move_all(&connection)
-        })
+        disk.wait_for(
+            commits,
+            || self.log.commits(),
+            || {
+                let (connection, _alone) = (locked(&self.connection), self.log.alone());
+                log::move_all(&connection)
+            },
+        )
     }
 }
 
@@ -181,8 +185,8 @@ impl SqliteStore {
     pub fn in_memory_with(options: SqliteOptions) -> Result<Self, OpenError> {
         let mut options = options;
         let writer = schema::open_memory(&mut options)?;
-        let writer =
-            Writer::of(writer, None).map_err(|error| schema::opening(Path::new(":memory:"), error))?;
+        let writer = Writer::of(writer, None)
+            .map_err(|error| schema::opening(Path::new(":memory:"), error))?;
         Ok(Self {
             path: None,
             place: None,
