@@ -37,7 +37,9 @@ const FEW: u32 = 200;
 const PASSES: usize = 8;
 /// How long a writer waits for readers.
 const WAIT: Duration = Duration::from_millis(40);
-/// How long it lets them be after that was in vain: somebody reads for longer.
+/// How long it lets them be after that was in vain. Mostly a reader was only kept from its processor …
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// … but where it is in vain again and again somebody reads for longer.
 const PAUSE: Duration = Duration::from_millis(400);
 /// How long it waits for a mover that has fallen behind. Others wait for the writer meanwhile.
 const BEHIND: Duration = Duration::from_millis(200);
@@ -62,6 +64,16 @@ struct State {
     woken_at: u32,
     mover: Option<Mover>,
     next_try: Instant,
+    /// How long the next pause is.
+    pause: Duration,
+}
+
+impl State {
+    /// Lets the readers be for a while, each time for longer.
+    fn rest(&mut self) {
+        self.next_try = Instant::now() + self.pause;
+        self.pause = PAUSE.min(2 * self.pause);
+    }
 }
 
 impl Log {
@@ -77,6 +89,7 @@ impl Log {
                 woken_at: 0,
                 mover: None,
                 next_try: Instant::now(),
+                pause: FIRST_PAUSE,
             }),
         }
     }
@@ -142,7 +155,7 @@ impl Log {
         // What a long reader left behind takes seconds to move, while which nobody could write.
         if self.left.load(Ordering::Relaxed) > MANY {
             state.mover.iter().for_each(Mover::wake);
-            state.next_try = Instant::now() + PAUSE;
+            state.rest();
             return;
         }
         // The commit stands whatever comes of this: a log that stays long is moved later.
@@ -153,7 +166,9 @@ impl Log {
         }
         let _ = writer.busy_timeout(timeout);
         if is_busy {
-            state.next_try = Instant::now() + PAUSE;
+            state.rest();
+        } else {
+            state.pause = FIRST_PAUSE;
         }
     }
 
