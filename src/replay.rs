@@ -223,7 +223,7 @@ fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Stretc
         cut = row.parent_turns();
         found.push_front(Stretch {
             key: row.key,
-            loop_id: row.loop_id,
+            loop_id: row.core.loop_id,
             turns,
         });
         Ok(ControlFlow::Continue(()))
@@ -238,7 +238,7 @@ pub(crate) fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeq
         let compacted = Change {
             change: ChangeKind::Compacted,
             run: run.run_id,
-            loop_id: read.loop_by_key(run.point.in_loop)?.loop_id,
+            loop_id: read.loop_by_key(run.point.in_loop)?.core.loop_id,
             strategy: run.strategy,
             at: run.started_at,
             tokens_before: run.before.tokens,
@@ -252,7 +252,7 @@ pub(crate) fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeq
                         true => ChangeKind::Redone,
                         false => ChangeKind::Undone,
                     },
-                    loop_id: read.loop_by_key(flip.point.in_loop)?.loop_id,
+                    loop_id: read.loop_by_key(flip.point.in_loop)?.core.loop_id,
                     at: flip.at,
                     tick: flip.tick,
                     ..compacted.clone()

@@ -155,7 +155,7 @@ fn forget_replaced(
     now: &loopstore::store::LoopRow,
 ) {
     let (was, is) = (&before.totals, &now.totals);
-    if was.chain == is.chain || is.turns > was.turns {
+    if before.growth.chain == now.growth.chain || is.turns > was.turns {
         return;
     }
     let last = was.turns.saturating_sub(1);

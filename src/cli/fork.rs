@@ -59,7 +59,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let told = Told {
         session: session.session_id.to_string(),
         loop_id: id,
-        parent_loop: parent.loop_id,
+        parent_loop: parent.core.loop_id,
         parent_turn: args.turn,
     };
     if app.json {

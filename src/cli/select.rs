@@ -71,7 +71,7 @@ pub fn loop_id(
     session: &SessionRow,
     given: Option<&str>,
 ) -> Result<Option<LoopId>, Unknown> {
-    let find = |given| loop_row(store, session, given).map(|row| row.loop_id);
+    let find = |given| loop_row(store, session, given).map(|row| row.core.loop_id);
     given.map(find).transpose()
 }
 
@@ -127,7 +127,7 @@ pub fn moment(
             Ok((AsOf::Run(run.run_id), in_loop))
         }
         Moment::Turn(given, turn) => {
-            let loop_id = lookup::loop_of(read, session.key, given)?.loop_id;
+            let loop_id = lookup::loop_of(read, session.key, given)?.core.loop_id;
             let as_of = AsOf::Turn {
                 loop_id: loop_id.clone(),
                 turn: *turn,
@@ -139,7 +139,7 @@ pub fn moment(
 }
 
 fn loop_of(read: &dyn StoreRead, run: &RunRow) -> StoreResult<LoopId> {
-    Ok(read.loop_by_key(run.point.in_loop)?.loop_id)
+    Ok(read.loop_by_key(run.point.in_loop)?.core.loop_id)
 }
 
 #[cfg(test)]

@@ -356,8 +356,6 @@ pub(crate) struct Noted<'a> {
     #[serde(borrow)]
     pub(crate) scope: Cow<'a, str>,
     #[serde(borrow)]
-    pub(crate) older_loops: Cow<'a, str>,
-    #[serde(borrow)]
     pub(crate) recent_window: Cow<'a, str>,
 }
 
@@ -372,7 +370,6 @@ impl Default for Noted<'_> {
             max_summary_tokens: config.max_summary_tokens,
             // Words that nobody knows are read as the defaults.
             scope: Cow::default(),
-            older_loops: Cow::default(),
             recent_window: Cow::default(),
         }
     }

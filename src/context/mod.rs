@@ -434,7 +434,10 @@ pub(crate) struct Settings {
     pub(crate) window: ContextConfig,
 }
 
-/// Returns the options of the newest live run, with those that are given in their place.
+/// Returns what a build takes from the newest live run, with the options that are given in its place.
+///
+/// A build that leaves no loop out asks for nothing else: only [`OlderLoops::Skip`] needs a scope, and
+/// so the configuration.
 pub(crate) fn settings(
     read: &dyn StoreRead,
     session: SessionKey,
@@ -443,20 +446,24 @@ pub(crate) fn settings(
     options: &BuildOptions,
 ) -> StoreResult<Settings> {
     let mut walk = ForceWalk::new(read, leaf, view);
-    let json = walk.newest_live(session, |run| run.config.to_owned())?;
+    let newest = walk.newest_live(session, |run| (run.key, run.older_loops.parse().ok()))?;
+    let of_run = newest.and_then(|(_, older_loops)| older_loops);
+    let older_loops = options.older_loops.or(of_run).unwrap_or_default();
+    let json = match newest {
+        Some((run, _)) if older_loops == OlderLoops::Skip => Some(read.run_by_key(run)?.config),
+        _ => None,
+    };
     // A run of another tool or a later version may hold less or more: what is missing is default.
     let noted: Noted<'_> = json
         .as_deref()
         .and_then(|json| serde_json::from_str(json).ok())
         .unwrap_or_default();
-    let mut config = CompactionConfig {
+    let scope = options.scope.or_else(|| noted.scope.parse().ok());
+    let config = CompactionConfig {
         keep_first_turns: noted.keep_first_turns,
         keep_recent: KeepRecent::Turns(noted.keep_recent_turns),
-        compaction_scope: noted
-            .scope
-            .parse()
-            .unwrap_or(CompactionScope::FixedCount(3)),
-        older_loops: noted.older_loops.parse().unwrap_or_default(),
+        compaction_scope: scope.unwrap_or(CompactionScope::FixedCount(3)),
+        older_loops,
         recent_window: noted
             .recent_window
             .parse()
@@ -464,8 +471,6 @@ pub(crate) fn settings(
         max_summary_tokens: noted.max_summary_tokens,
         ..CompactionConfig::default()
     };
-    config.older_loops = options.older_loops.unwrap_or(config.older_loops);
-    config.compaction_scope = options.scope.unwrap_or(config.compaction_scope);
     let window = ContextConfig {
         max_context_tokens: options.budget.unwrap_or(noted.max_context_tokens),
         system_prompt_tokens: if options.budget.is_some() {
@@ -646,7 +651,7 @@ pub fn system_tokens(
         let leaf = leaf_of(read, &owner, leaf)?;
         let mut tokens = 0;
         read.walk(leaf.key, &mut |row| {
-            tokens += row.totals.system_tokens;
+            tokens += row.growth.system_tokens;
             Ok(std::ops::ControlFlow::Continue(()))
         })?;
         Ok(tokens)

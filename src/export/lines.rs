@@ -101,7 +101,7 @@ impl<'a> Lines<'a> {
             session,
             ids: loops
                 .into_iter()
-                .map(|row| (row.key, row.loop_id))
+                .map(|row| (row.key, row.core.loop_id))
                 .collect(),
             out,
             written: 0,
@@ -151,7 +151,8 @@ impl<'a> Lines<'a> {
     }
 
     fn loop_line(&self, row: &LoopRow) -> StoreResult<LoopLine> {
-        let (meta, totals) = (self.read.loop_meta(row.key)?, &row.totals);
+        let (totals, growth) = (&row.totals, &row.growth);
+        let meta = self.read.loop_meta(row.key)?;
         Ok(LoopLine {
             record: Record::Loop,
             loop_id: row.loop_id.clone(),
@@ -170,11 +171,11 @@ impl<'a> Lines<'a> {
             messages: totals.messages,
             tokens: totals.tokens,
             bytes: totals.bytes,
-            system_tokens: totals.system_tokens,
+            system_tokens: growth.system_tokens,
             generation: totals.generation,
-            last_turn_index: totals.last_turn_index,
-            open_calls: totals.open_calls.clone(),
-            chain: hex(&totals.chain),
+            last_turn_index: growth.last_turn_index,
+            open_calls: growth.open_calls.clone(),
+            chain: hex(&growth.chain),
             meta: raw(&meta.meta)?,
             history: raw_if(meta.history.as_deref())?,
         })

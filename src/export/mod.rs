@@ -185,11 +185,13 @@ fn stretches(
         ..View::default()
     };
     let links = in_force::chain(read, leaf_of(read, session, leaf)?.key, raw)?;
-    let cut = |link: in_force::Link| Stretch {
-        row: link.row,
-        end_seq: link.end_seq,
+    let cut = |link: in_force::Link| {
+        Ok(Stretch {
+            row: read.loop_by_key(link.row.key)?,
+            end_seq: link.end_seq,
+        })
     };
-    Ok(links.into_iter().map(cut).collect())
+    links.into_iter().map(cut).collect()
 }
 
 /// Visits the messages of a loop; what `visit` returns as an error ends it.

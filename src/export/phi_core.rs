@@ -317,7 +317,7 @@ fn whole_block(
         turns,
         complete: row.totals.complete,
         end_seq: row.totals.next_seq,
-        row: row.clone(),
+        row: row.core.clone(),
         block: None,
     };
     let mut block = block_form(read, &link, stored)?;

@@ -12,8 +12,8 @@ use crate::model::{
     GroupCursor, Json, LoopId, LoopRecord, LoopStatus, Role, SessionId, Time, Turn,
 };
 use crate::store::{
-    ImportRow, LoopKey, LoopMeta, LoopRow, LoopTotals, SessionKey, SessionRow, StoreError,
-    StoreRead, StoreResult, StoreWrite, append, codec, decode, session,
+    ImportRow, LoopCore, LoopGrowth, LoopKey, LoopMeta, LoopRow, LoopTotals, SessionKey,
+    SessionRow, StoreError, StoreRead, StoreResult, StoreWrite, append, codec, decode, session,
 };
 
 /// Recorded turns and events longer than this do not wait in memory for the end.
@@ -35,22 +35,25 @@ pub(super) struct Described {
 impl Described {
     pub(super) fn of(record: &LoopRecord) -> StoreResult<Self> {
         let mut row = LoopRow {
-            key: LoopKey(0),
-            session: SessionKey(0),
-            loop_id: record.loop_id.clone(),
-            parent: None,
+            core: LoopCore {
+                key: LoopKey(0),
+                session: SessionKey(0),
+                loop_id: record.loop_id.clone(),
+                parent: None,
+                parent_turn: None,
+                status: LoopStatus::default(),
+                tick: 0,
+                totals: LoopTotals::default(),
+            },
             parent_loop_id: None,
-            parent_turn: None,
             kind: String::new(),
-            status: LoopStatus::default(),
             started_at: None,
             ended_at: None,
-            tick: 0,
-            totals: LoopTotals::default(),
+            growth: LoopGrowth::default(),
         };
         let LoopMeta { meta, .. } = session::describe_loop(&mut row, record)?;
         Ok(Self {
-            status: row.status,
+            status: row.core.status,
             kind: row.kind,
             started_at: row.started_at,
             ended_at: row.ended_at,

@@ -177,7 +177,7 @@ fn expected(
     id: &str,
 ) -> StoreResult<Option<CallSite>> {
     let site = above.iter().find_map(|(row, cut)| {
-        let made = row.totals.open_calls.get(id)?;
+        let made = row.growth.open_calls.get(id)?;
         (made < cut).then_some(CallSite {
             in_loop: row.key,
             turn: *made,

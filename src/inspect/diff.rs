@@ -358,7 +358,7 @@ fn name(read: &dyn StoreRead, states: Option<&LoopStates>) -> StoreResult<Option
     let Some(block) = states.and_then(|states| states.block.as_ref()) else {
         return Ok(None);
     };
-    let loop_id = read.loop_by_key(block.in_loop)?.loop_id;
+    let loop_id = read.loop_by_key(block.in_loop)?.core.loop_id;
     Ok(Some(format!("{loop_id}#{}", block.generation)))
 }
 

@@ -12,7 +12,7 @@ use super::verify::Verify;
 use crate::model::{AgentMessage, GroupCursor, Message, Role};
 use crate::store::scan::{BlobOwner, MessagePlace};
 use crate::store::{
-    LoopRow, LoopTotals, MessageRow, StoreError, StoreResult, Tick, TurnRow, codec,
+    LoopGrowth, LoopRow, LoopTotals, MessageRow, StoreError, StoreResult, Tick, TurnRow, codec,
 };
 
 /// Checks the messages, turns and totals of a loop.
@@ -29,6 +29,7 @@ pub(super) fn check(
         chain: Some([0; 32]),
         cursor: Some(GroupCursor::default()),
         totals: LoopTotals::default(),
+        growth: LoopGrowth::default(),
         turn: None,
         before: Some(TurnRow::default()),
         calls: CallBook::default(),
@@ -56,6 +57,7 @@ struct Walk<'v, 'a> {
     /// `None` after a message whose turn index is not known: then the turn column is believed.
     cursor: Option<GroupCursor>,
     totals: LoopTotals,
+    growth: LoopGrowth,
     turn: Option<Turn>,
     /// The stored row of the last closed turn; `None` if it cannot be read.
     before: Option<TurnRow>,
@@ -218,12 +220,12 @@ impl Walk<'_, '_> {
             _ => self.totals.turns,
         };
         self.totals.turns = number.saturating_add(1);
-        self.totals.last_turn_index = said.and_then(AgentMessage::turn_index);
+        self.growth.last_turn_index = said.and_then(AgentMessage::turn_index);
         self.turn = Some(Turn {
             row: TurnRow {
                 turn: number,
                 first_seq: row.seq,
-                turn_index: self.totals.last_turn_index,
+                turn_index: self.growth.last_turn_index,
                 ..TurnRow::default()
             },
             calls_from_above: Vec::new(),
@@ -246,7 +248,7 @@ impl Walk<'_, '_> {
         };
         if row.body.role == Role::Extension {
             let is_system = matches!(said, Some(AgentMessage::Extension(e)) if e.kind == "system");
-            self.totals.system_tokens += if is_system { tokens } else { 0 };
+            self.growth.system_tokens += if is_system { tokens } else { 0 };
             return;
         }
         self.totals.messages += 1;
@@ -288,9 +290,10 @@ impl Walk<'_, '_> {
         found.compare(kind, at, "tokens", &stored.tokens, &derived.tokens);
         found.compare(kind, at, "bytes", &stored.bytes, &derived.bytes);
         if let Some(chain) = self.chain
-            && chain != stored.chain
+            && chain != self.row.growth.chain
         {
-            let detail = format!("{} should be {}", short(&stored.chain), short(&chain));
+            let stored = short(&self.row.growth.chain);
+            let detail = format!("{stored} should be {}", short(&chain));
             found.add(ProblemKind::Chain, at, detail);
         }
         self.check_seal();
@@ -302,7 +305,7 @@ impl Walk<'_, '_> {
 
     /// Compares what only the content of all messages tells.
     fn check_whole(&mut self) {
-        let (stored, derived) = (&self.row.totals, &self.totals);
+        let (stored, derived) = (&self.row.growth, &self.growth);
         let (found, kind, at) = (&mut self.verify.found, ProblemKind::Total, &self.place);
         let (a, b) = (&stored.system_tokens, &derived.system_tokens);
         found.compare(kind, at, "system_tokens", a, b);
@@ -319,11 +322,10 @@ impl Walk<'_, '_> {
 
     /// Checks which turns are complete, and that these are sealed.
     fn check_seal(&mut self) {
-        let stored = &self.row.totals;
+        let (stored, open) = (&self.row.totals, &self.row.growth.open_calls);
         let last = self.before.as_ref().filter(|_| self.totals.turns > 0);
-        let unanswered = |last: &TurnRow| {
-            !last.answered || stored.open_calls.values().any(|made| *made == last.turn)
-        };
+        let unanswered =
+            |last: &TurnRow| !last.answered || open.values().any(|made| *made == last.turn);
         let in_flight = !self.row.status.is_ended() && last.is_some_and(unanswered);
         let complete = self.totals.turns - u32::from(in_flight);
         let (found, kind, at) = (&mut self.verify.found, ProblemKind::Total, &self.place);

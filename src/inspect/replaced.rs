@@ -118,7 +118,7 @@ pub fn replaced(
         };
         let (section, turns) = turns_of(&block, section)?;
         Ok(Replaced {
-            loop_id: read.loop_by_key(block.in_loop)?.loop_id,
+            loop_id: read.loop_by_key(block.in_loop)?.core.loop_id,
             generation: block.generation,
             run: read.run_by_key(block.run)?.run_id,
             section,
@@ -211,7 +211,7 @@ fn covers(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<Covered>> {
     for key in rollups.into_iter().rev() {
         for row in read.coverage(key)? {
             covers.push(Covered {
-                loop_id: read.loop_by_key(row.in_loop)?.loop_id,
+                loop_id: read.loop_by_key(row.in_loop)?.core.loop_id,
                 turns: row.turns,
                 disposition: row.disposition.as_str(),
             });

@@ -131,16 +131,22 @@ impl LoopStatus {
     }
 }
 
-impl From<String> for LoopStatus {
-    fn from(word: String) -> Self {
-        match word.as_str() {
+impl From<&str> for LoopStatus {
+    fn from(word: &str) -> Self {
+        match word {
             "Pending" => Self::Pending,
             "Running" => Self::Running,
             "Completed" => Self::Completed,
             "Rejected" => Self::Rejected,
             "Aborted" => Self::Aborted,
-            _ => Self::Other(word),
+            _ => Self::Other(word.to_owned()),
         }
+    }
+}
+
+impl From<String> for LoopStatus {
+    fn from(word: String) -> Self {
+        Self::from(word.as_str())
     }
 }
 

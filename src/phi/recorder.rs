@@ -63,7 +63,7 @@ impl PhiRecorder {
                 Ok(store::read(store, |read| {
                     let current = read.session(&id)?.and_then(|owner| owner.current_loop);
                     let row = current.map(|key| read.loop_by_key(key)).transpose()?;
-                    Ok(row.map(|row| row.loop_id).filter(|id| *id != own))
+                    Ok(row.map(|row| row.core.loop_id).filter(|id| *id != own))
                 })?)
             })
             .await

@@ -168,13 +168,14 @@ fn go_on(
     open.retain(|call| call.in_loop == row.key);
     let resumed = Resumed {
         turns: row.totals.turns,
-        last_turn_index: row.totals.last_turn_index,
+        last_turn_index: row.growth.last_turn_index,
         calls: calls::told(write.as_read(), open)?,
     };
     let session = (owner.key, owner.session_id);
-    let mut driven = Driven::new(session, (row.key, row.loop_id), lease);
-    driven.last_index = row.totals.last_turn_index;
-    driven.has_messages = row.totals.next_seq > 0;
+    let has_messages = row.totals.next_seq > 0;
+    let mut driven = Driven::new(session, (row.key, row.core.loop_id), lease);
+    driven.last_index = row.growth.last_turn_index;
+    driven.has_messages = has_messages;
     Ok((driven, resumed))
 }
 

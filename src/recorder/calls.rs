@@ -177,7 +177,7 @@ pub(super) fn told(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<
         let arguments = row.arguments.as_deref().map(Json::parse);
         Ok(StartedCall {
             session: read.session_by_key(owner.session)?.session_id,
-            loop_id: owner.loop_id,
+            loop_id: owner.core.loop_id,
             tool_call_id: row.call_id,
             tool_name: row.tool_name,
             arguments: arguments.and_then(Result::ok).unwrap_or_default(),

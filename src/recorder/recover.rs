@@ -157,7 +157,7 @@ fn look(read: &dyn StoreRead, key: LoopKey, all: bool, now: i64) -> StoreResult<
     Ok(match is_live && !all {
         true => Found::Left(HeldLoop {
             session,
-            loop_id: row.loop_id,
+            loop_id: row.core.loop_id,
             owner,
             lease_until,
         }),
@@ -165,7 +165,7 @@ fn look(read: &dyn StoreRead, key: LoopKey, all: bool, now: i64) -> StoreResult<
             session,
             was: row.status.as_str().to_owned(),
             turns: row.totals.turns,
-            loop_id: row.loop_id,
+            loop_id: row.core.loop_id,
             owner,
             lease_until,
         }),

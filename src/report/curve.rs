@@ -12,7 +12,7 @@ use crate::compaction::OlderLoops;
 use crate::context::{AsOf, Chain, Purpose, moment_of, settings};
 use crate::replay::{Change, changes};
 use crate::store::in_force::{Link, View};
-use crate::store::{LoopRow, Outcome, SessionRow, StoreRead, StoreResult, Tick};
+use crate::store::{LoopCore, Outcome, SessionRow, StoreRead, StoreResult, Tick};
 
 /// The sizes of a context over time.
 #[derive(Debug, Default, Serialize)]
@@ -161,7 +161,7 @@ impl Growth<'_> {
 }
 
 /// Returns the size of a context at a moment, and whether turns only add to it.
-fn size_at(read: &dyn StoreRead, leaf: &LoopRow, tick: Tick) -> StoreResult<(u64, bool)> {
+fn size_at(read: &dyn StoreRead, leaf: &LoopCore, tick: Tick) -> StoreResult<(u64, bool)> {
     let view = View {
         at: Some(tick),
         ..View::default()
@@ -169,7 +169,7 @@ fn size_at(read: &dyn StoreRead, leaf: &LoopRow, tick: Tick) -> StoreResult<(u64
     size_of(read, leaf, view)
 }
 
-fn size_of(read: &dyn StoreRead, leaf: &LoopRow, view: View) -> StoreResult<(u64, bool)> {
+fn size_of(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult<(u64, bool)> {
     let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
     let (config, window) = (&plain.config, &plain.window);
     let chain = Chain::load(read, leaf.key, view, config, window, Purpose::Build)?;

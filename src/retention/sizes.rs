@@ -73,8 +73,8 @@ impl Changes {
     fn settle_loop(&self, write: &mut dyn StoreRemove, key: LoopKey) -> StoreResult<()> {
         let mut row = write.loop_by_key(key)?;
         let system = self.system.get(&key).copied().unwrap_or_default();
+        row.growth.system_tokens = moved(row.growth.system_tokens, system.tokens);
         let totals = &mut row.totals;
-        totals.system_tokens = moved(totals.system_tokens, system.tokens);
         let none = BTreeMap::new();
         let messages = self.messages.get(&key).unwrap_or(&none);
         let mut by_turn: BTreeMap<u32, Change> = BTreeMap::new();

@@ -10,7 +10,7 @@ use super::codec;
 use super::error::{StoreError, StoreResult};
 use super::lease;
 use super::ready::Ready;
-use super::rows::{CallSite, LoopRow, MessageRow, Size, TurnRow};
+use super::rows::{CallSite, LoopGrowth, LoopRow, MessageRow, Size, TurnRow};
 use super::{Growing, LoopKey, SessionRow, StoreRead, StoreWrite, Tick};
 use crate::model::{AgentMessage, LoopStatus, Message, Role, Time};
 use crate::tokens::TokenCounter;
@@ -185,20 +185,21 @@ fn roll_back(write: &dyn StoreWrite, row: &mut LoopRow, last: &TurnRow) -> Store
     };
     let (system, reopened) = undone_by_removal(write, row, last)?;
     let totals = &mut row.totals;
-    totals.system_tokens = totals.system_tokens.saturating_sub(system);
     totals.turns = last.turn;
     totals.complete = totals.complete.min(last.turn);
     totals.next_seq = last.first_seq;
     totals.messages = before.messages;
     totals.tokens = before.tokens;
     totals.bytes = before.bytes;
-    totals.last_turn_index = before.turn_index;
-    totals.open_calls.retain(|_, made| *made < last.turn);
-    totals.open_calls.extend(reopened);
-    totals.chain = [0; 32];
+    let (key, growth) = (row.key, &mut row.growth);
+    growth.system_tokens = growth.system_tokens.saturating_sub(system);
+    growth.last_turn_index = before.turn_index;
+    growth.open_calls.retain(|_, made| *made < last.turn);
+    growth.open_calls.extend(reopened);
+    growth.chain = [0; 32];
     if let Some(seq) = last.first_seq.checked_sub(1) {
-        write.messages(row.key, seq..seq + 1, &mut |message| {
-            totals.chain = message.chain;
+        write.messages(key, seq..seq + 1, &mut |message| {
+            growth.chain = message.chain;
             Ok(ControlFlow::Continue(()))
         })?;
     }
@@ -334,10 +335,11 @@ pub(crate) fn seal(read: &dyn StoreWrite, row: &mut LoopRow) -> StoreResult<()> 
 
 fn seal_with(row: &mut LoopRow, last: Option<&TurnRow>) {
     let ended = row.status.is_ended();
-    let totals = &mut row.totals;
+    let open = &row.growth.open_calls;
     let in_flight = last.is_some_and(|last| {
-        !ended && (!last.answered || totals.open_calls.values().any(|made| *made == last.turn))
+        !ended && (!last.answered || open.values().any(|made| *made == last.turn))
     });
+    let totals = &mut row.totals;
     totals.complete = totals.turns - u32::from(in_flight);
     let sealed = match last {
         Some(last) if in_flight => last.first_seq,
@@ -393,8 +395,9 @@ impl Append {
             created_at,
             ..
         } = new;
-        let totals = &mut self.row.totals;
-        totals.chain = codec::chain(&totals.chain, &body.digest);
+        let LoopRow { core, growth, .. } = &mut self.row;
+        let totals = &mut core.totals;
+        growth.chain = codec::chain(&growth.chain, &body.digest);
         let row = MessageRow {
             seq: totals.next_seq,
             turn: totals.turns.checked_sub(1),
@@ -402,7 +405,7 @@ impl Append {
             body,
             created_at,
             origin,
-            chain: totals.chain,
+            chain: growth.chain,
         };
         totals.next_seq = totals
             .next_seq
@@ -439,7 +442,7 @@ impl Append {
             ..before
         });
         self.row.totals.turns += 1;
-        self.row.totals.last_turn_index = turn_index;
+        self.row.growth.last_turn_index = turn_index;
         Ok(())
     }
 
@@ -448,7 +451,7 @@ impl Append {
         let Some(turn) = self.turn.as_mut() else {
             return Ok(());
         };
-        let calls = &mut self.row.totals.open_calls;
+        let calls = &mut self.row.growth.open_calls;
         for id in &new.calls {
             calls.insert(id.clone(), turn.turn);
         }
@@ -470,11 +473,11 @@ impl Append {
     }
 
     fn count(&mut self, body: &super::StoredMessage, is_system: bool, created_at: Option<i64>) {
-        let totals = &mut self.row.totals;
         if body.role == Role::Extension {
-            totals.system_tokens += if is_system { body.tokens } else { 0 };
+            self.row.growth.system_tokens += if is_system { body.tokens } else { 0 };
             return;
         }
+        let totals = &mut self.row.totals;
         totals.messages += 1;
         totals.tokens += body.tokens;
         totals.bytes += body.bytes;
@@ -550,6 +553,7 @@ impl Retell {
             sealed_seq: row.totals.sealed_seq,
             ..Default::default()
         };
+        row.growth = LoopGrowth::default();
         Self {
             append: Append {
                 row,
@@ -577,13 +581,14 @@ impl Retell {
         }
         append.session.tick = row.tick;
         append.count(&told.body, told.is_system, told.created_at);
-        let totals = &mut append.row.totals;
-        totals.chain = codec::chain(&totals.chain, &row.body.digest);
+        let LoopRow { core, growth, .. } = &mut append.row;
+        let totals = &mut core.totals;
+        growth.chain = codec::chain(&growth.chain, &row.body.digest);
         totals.next_seq = row.seq.saturating_add(1);
         Ok(MessageRow {
             turn: totals.turns.checked_sub(1),
             created_at: told.created_at,
-            chain: totals.chain,
+            chain: growth.chain,
             ..row
         })
     }
@@ -606,7 +611,7 @@ fn call_above(read: &dyn StoreWrite, row: &LoopRow, id: &str) -> StoreResult<Opt
     };
     let (mut cut, mut found) = (row.parent_turns(), None);
     read.walk(parent, &mut |above| {
-        let open = above.totals.open_calls.get(id).copied();
+        let open = above.growth.open_calls.get(id).copied();
         let made = match open.filter(|turn| *turn < cut) {
             Some(turn) => Some(turn),
             None => answered_later(read, &above, cut, id)?,

@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 
 use super::error::StoreResult;
 use super::rows::{
-    BlockKind, BlockRow, FlipRow, Generation, LoopRow, Outcome, Point, RunKey, RunRow,
+    BlockKind, BlockRow, FlipRow, Generation, LoopCore, Outcome, Point, RunKey, RunRow,
 };
 use super::{LoopKey, RunMark, SessionKey, Standing, StoreRead, Tick};
 use crate::model::{Message, Role};
@@ -37,7 +37,7 @@ pub struct View {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// The loop.
-    pub row: LoopRow,
+    pub row: LoopCore,
     /// How many of its turns belong to the chain.
     pub turns: u32,
     /// How many of these are complete.

@@ -143,7 +143,7 @@ pub trait StoreRead {
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()>;
     /// Walks a chain as [`StoreRead::walk`] does, and finds the newest block of each loop on the way.
     fn standings(&self, leaf: LoopKey, visit: &mut Visit<'_, Standing>) -> StoreResult<()> {
-        self.walk(leaf, &mut |row| visit(standing_of(self, row)?))
+        self.walk(leaf, &mut |row| visit(standing_of(self, row.core)?))
     }
     /// Returns one turn.
     fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>>;
@@ -204,7 +204,7 @@ pub trait StoreRead {
                 round: run.round,
                 is_committed: run.outcome == Outcome::Committed,
                 is_flipped: !self.flips(run.key)?.is_empty(),
-                config: &run.config,
+                older_loops: &run.older_loops,
             })
         })
     }
@@ -442,7 +442,7 @@ pub fn write<T>(
 }
 
 /// Finds the newest block of a loop.
-fn standing_of(read: &(impl StoreRead + ?Sized), row: LoopRow) -> StoreResult<Standing> {
+fn standing_of(read: &(impl StoreRead + ?Sized), row: LoopCore) -> StoreResult<Standing> {
     let mut newest = None;
     read.generations(row.key, &mut |generation| {
         newest = Some(generation);

@@ -3,7 +3,8 @@
 
 use super::lease::LeaseRow;
 use super::rows::{
-    Generation, LoopRow, MessageRow, Point, RunKey, SessionRow, StoredMessage, Tick, TurnRow,
+    Generation, LoopCore, LoopRow, MessageRow, Point, RunKey, SessionRow, StoredMessage, Tick,
+    TurnRow,
 };
 use crate::model::Role;
 
@@ -81,7 +82,7 @@ impl StoredMessage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     /// The loop.
-    pub row: LoopRow,
+    pub row: LoopCore,
     /// Its block of the highest generation, if the run of that committed and was never undone or
     /// redone.
     pub newest: Option<Generation>,
@@ -104,8 +105,8 @@ pub struct RunMark<'a> {
     pub is_committed: bool,
     /// Whether it was ever undone or redone.
     pub is_flipped: bool,
-    /// The whole configuration as JSON.
-    pub config: &'a str,
+    /// `skip` or `rollup`.
+    pub older_loops: &'a str,
 }
 
 /// A loop, with what an append has to know of it.

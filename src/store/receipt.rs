@@ -130,9 +130,9 @@ impl Receipt {
         loops: Vec<super::LoopRow>,
     ) -> Self {
         let digest = |row: super::LoopRow| LoopDigest {
-            loop_id: row.loop_id,
             messages: row.totals.next_seq,
-            chain: hex(&row.totals.chain),
+            chain: hex(&row.growth.chain),
+            loop_id: row.core.loop_id,
         };
         Self {
             session,

@@ -1,7 +1,7 @@
 //! What the tables hold, as plain values. Keys are a backend's own integers.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 
 use crate::model::{LoopId, LoopStatus, Role, SessionId};
 
@@ -80,7 +80,7 @@ pub struct Redaction {
 }
 
 /// What a loop holds, as kept by each append.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopTotals {
     /// Messages stored, extensions included: the next sequence.
     pub next_seq: u32,
@@ -96,10 +96,15 @@ pub struct LoopTotals {
     pub tokens: u64,
     /// Bytes of these as JSON.
     pub bytes: u64,
-    /// Tokens of extensions of kind `system`.
-    pub system_tokens: u64,
     /// The newest generation of a block on this loop.
     pub generation: u32,
+}
+
+/// What else of a loop the next append goes on from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoopGrowth {
+    /// Tokens of extensions of kind `system`.
+    pub system_tokens: u64,
     /// The source's index of the last turn group.
     pub last_turn_index: Option<i64>,
     /// Calls without a result, and the turn that made them.
@@ -108,9 +113,9 @@ pub struct LoopTotals {
     pub chain: [u8; 32],
 }
 
-/// A row of `loops`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LoopRow {
+/// What a chain needs of a loop: where it stands, and how much it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopCore {
     /// Its key.
     pub key: LoopKey,
     /// Its session.
@@ -119,25 +124,49 @@ pub struct LoopRow {
     pub loop_id: LoopId,
     /// The loop that it goes on from, if that is in the same session.
     pub parent: Option<LoopKey>,
-    /// That loop as the source names it.
-    pub parent_loop_id: Option<LoopId>,
     /// The last turn of the parent that belongs to this loop's chain; `None`: no turn of it.
     pub parent_turn: Option<u32>,
-    /// The continuation kind as JSON.
-    pub kind: String,
     /// Where it stands.
     pub status: LoopStatus,
-    /// ISO-8601 text.
-    pub started_at: Option<String>,
-    /// ISO-8601 text.
-    pub ended_at: Option<String>,
     /// When it was created.
     pub tick: Tick,
     /// What it holds.
     pub totals: LoopTotals,
 }
 
-impl LoopRow {
+/// A row of `loops`: the core, which can be asked for as if it were the row's own, and what else
+/// appending and showing need.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoopRow {
+    /// What a chain needs.
+    pub core: LoopCore,
+    /// The parent as the source names it.
+    pub parent_loop_id: Option<LoopId>,
+    /// The continuation kind as JSON.
+    pub kind: String,
+    /// ISO-8601 text.
+    pub started_at: Option<String>,
+    /// ISO-8601 text.
+    pub ended_at: Option<String>,
+    /// What the next append goes on from.
+    pub growth: LoopGrowth,
+}
+
+impl Deref for LoopRow {
+    type Target = LoopCore;
+
+    fn deref(&self) -> &LoopCore {
+        &self.core
+    }
+}
+
+impl DerefMut for LoopRow {
+    fn deref_mut(&mut self) -> &mut LoopCore {
+        &mut self.core
+    }
+}
+
+impl LoopCore {
     /// Returns how many turns of the parent belong to this loop's chain.
     pub fn parent_turns(&self) -> u32 {
         self.parent_turn.map_or(0, |turn| turn.saturating_add(1))

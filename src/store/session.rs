@@ -1,7 +1,7 @@
 //! Beginning sessions, loops and forks.
 
 use super::error::{StoreError, StoreResult};
-use super::rows::{LoopMeta, LoopRow, LoopTotals, SessionRow};
+use super::rows::{LoopCore, LoopGrowth, LoopMeta, LoopRow, LoopTotals, SessionRow};
 use super::{LoopKey, SessionKey, StoreWrite};
 use crate::model::{ContinuationKind, LoopId, LoopRecord, LoopStatus, Session, Time};
 
@@ -118,18 +118,21 @@ pub(crate) fn add_loop(
     let mut owner = write.session_by_key(session)?;
     owner.tick += 1;
     let mut row = LoopRow {
-        key: LoopKey(0),
-        session,
-        loop_id: record.loop_id.clone(),
-        parent: parent.as_ref().map(|parent| parent.key),
+        core: LoopCore {
+            key: LoopKey(0),
+            session,
+            loop_id: record.loop_id.clone(),
+            parent: parent.as_ref().map(|parent| parent.key),
+            parent_turn: cut_of(parent.as_ref(), record)?,
+            status: record.status.clone(),
+            tick: owner.tick,
+            totals: LoopTotals::default(),
+        },
         parent_loop_id: record.parent_loop_id.clone(),
-        parent_turn: cut_of(parent.as_ref(), record)?,
         kind: String::new(),
-        status: record.status.clone(),
         started_at: None,
         ended_at: None,
-        tick: owner.tick,
-        totals: LoopTotals::default(),
+        growth: LoopGrowth::default(),
     };
     let meta = describe_loop(&mut row, record)?;
     let key = write.insert_loop(&row, &meta)?;

@@ -35,7 +35,7 @@ fn totals(store: &dyn SessionStore, session: &SessionId) -> Vec<String> {
         read.loops(key)
     });
     let rows = rows.unwrap().into_iter();
-    rows.map(|row| format!("{} {:?}", row.loop_id, row.totals.system_tokens))
+    rows.map(|row| format!("{} {:?}", row.loop_id, row.growth.system_tokens))
         .collect()
 }
 

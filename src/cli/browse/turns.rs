@@ -180,7 +180,7 @@ fn about(read: &dyn StoreRead, block: &BlockRow, state: Option<TurnState>) -> St
         let turns = text::turns(turns.first, turns.last);
         format!(", a summary of turns {turns}")
     });
-    let on = read.loop_by_key(block.in_loop)?.loop_id;
+    let on = read.loop_by_key(block.in_loop)?.core.loop_id;
     let run = read.run_by_key(block.run)?.run_id;
     Ok(format!("{} on {on}{stands}, run {run}", name(block)))
 }

@@ -14,8 +14,8 @@ use crate::import::fields::{reason, shown};
 use crate::model::{AgentMessage, LoopStatus, Role};
 use crate::store::scan::MessagePlace;
 use crate::store::{
-    Blob, CallRow, CallSite, LoopKey, LoopMeta, LoopRow, LoopTotals, MessageRow, Note, StoreRead,
-    StoreResult, StoredMessage, TurnRow, codec,
+    Blob, CallRow, CallSite, LoopCore, LoopGrowth, LoopKey, LoopMeta, LoopRow, LoopTotals,
+    MessageRow, Note, StoreRead, StoreResult, StoredMessage, TurnRow, codec,
 };
 use crate::tokens::TokenCounter;
 
@@ -78,6 +78,7 @@ impl InSession<'_> {
         }
         let mut row = self.row_of(&line)?;
         row.totals = LoopTotals::default();
+        row.growth = LoopGrowth::default();
         let key = self.write.insert_loop(&row, &meta_of(&line))?;
         self.open.is_changed = true;
         Ok(OpenLoop {
@@ -107,7 +108,7 @@ impl InSession<'_> {
         let redacted = self.redacted_of(&stored)?;
         let (mut kept, mut kept_turns) = (stored.totals.next_seq, stored.totals.turns);
         let mut removed = Vec::new();
-        if self.open.grows() && stored.totals.chain != wanted.totals.chain {
+        if self.open.grows() && stored.growth.chain != wanted.growth.chain {
             (kept, kept_turns, removed) = self.unsealed(&stored)?;
         }
         if self.open.age == Age::Older {
@@ -158,27 +159,31 @@ impl InSession<'_> {
         let parent = line.parent.as_ref();
         let parent = parent.map(|id| self.open.loop_key(id)).transpose()?;
         Ok(LoopRow {
-            key: LoopKey::default(),
-            session: self.open.key,
-            loop_id: line.loop_id.clone(),
-            parent,
+            core: LoopCore {
+                key: LoopKey::default(),
+                session: self.open.key,
+                loop_id: line.loop_id.clone(),
+                parent,
+                parent_turn: line.parent_turn,
+                status: line.status.clone(),
+                tick: line.tick,
+                totals: LoopTotals {
+                    next_seq: line.next_seq,
+                    sealed_seq: line.sealed_seq,
+                    turns: line.turns,
+                    complete: line.complete,
+                    messages: line.messages,
+                    tokens: line.tokens,
+                    bytes: line.bytes,
+                    generation: line.generation,
+                },
+            },
             parent_loop_id: line.parent_loop_id.clone(),
-            parent_turn: line.parent_turn,
             kind: line.kind.get().to_owned(),
-            status: line.status.clone(),
             started_at: line.started_at.clone(),
             ended_at: line.ended_at.clone(),
-            tick: line.tick,
-            totals: LoopTotals {
-                next_seq: line.next_seq,
-                sealed_seq: line.sealed_seq,
-                turns: line.turns,
-                complete: line.complete,
-                messages: line.messages,
-                tokens: line.tokens,
-                bytes: line.bytes,
+            growth: LoopGrowth {
                 system_tokens: line.system_tokens,
-                generation: line.generation,
                 last_turn_index: line.last_turn_index,
                 open_calls: line.open_calls.clone(),
                 chain: bytes(&line.chain).ok_or_else(|| wrong("its chain is no digest"))?,

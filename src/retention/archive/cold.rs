@@ -54,7 +54,7 @@ pub(super) fn archived(
         if scan.next_pack(row.key, 0)?.is_some() {
             found.push(Candidate {
                 key: row.key,
-                loop_id: row.loop_id,
+                loop_id: row.core.loop_id,
                 also_current: true,
             });
         }
@@ -119,12 +119,12 @@ impl Plan {
                 }
                 Some(why) => plan.kept.push(LoopStays {
                     session: plan.session.session_id.clone(),
-                    loop_id: row.loop_id,
+                    loop_id: row.core.loop_id,
                     why,
                 }),
                 None => plan.cold.push(Candidate {
                     key: row.key,
-                    loop_id: row.loop_id,
+                    loop_id: row.core.loop_id,
                     also_current,
                 }),
             }

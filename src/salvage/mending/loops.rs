@@ -81,7 +81,7 @@ impl Mending<'_, '_> {
             Ok(()) | Err(StoreError::Damaged(_)) => {}
             Err(error) => return Err(error),
         }
-        Ok((next < row.totals.next_seq && chain != row.totals.chain).then_some(next))
+        Ok((next < row.totals.next_seq && chain != row.growth.chain).then_some(next))
     }
 
     /// Returns the row of a loop, without what is derived if that makes it unreadable.
@@ -113,7 +113,7 @@ impl Mending<'_, '_> {
         self.lose("loop", &problem.place, reason);
         let meta = match is_own {
             true => meta,
-            false => to_json(&LoopRecord::new(row.loop_id, row.parent_loop_id))?,
+            false => to_json(&LoopRecord::new(row.core.loop_id, row.parent_loop_id))?,
         };
         let history = history.filter(|_| history_is_json);
         self.mender

@@ -17,13 +17,15 @@ use crate::store::*;
 const PAGE: i64 = 64;
 const SMALL_PAGE: i64 = 1024;
 
+type FromRow<T> = fn(&Fields<'_>) -> StoreResult<T>;
+
 pub(super) fn missing(what: &str, key: i64) -> StoreError {
     StoreError::Damaged(format!("{what} {key} is missing"))
 }
 
 impl Door<'_> {
     /// Returns the loops of a chain from `leaf` on, at most a page of them.
-    fn links(&self, leaf: LoopKey) -> StoreResult<Vec<LoopRow>> {
+    fn links<T>(&self, leaf: LoopKey, columns: &str, from_row: FromRow<T>) -> StoreResult<Vec<T>> {
         // The rows come as the recursion makes them, and the limit ends it. Keys that fall from child
         // to parent cannot go round in a circle.
         let sql = format!(
@@ -33,23 +35,20 @@ impl Door<'_> {
                  SELECT l.* FROM chain c JOIN loops l
                      ON l.session = $1 AND l.key = c.parent AND l.key < c.key
              )
-             SELECT {LOOP_COLUMNS} FROM chain l LIMIT {PAGE}"
+             SELECT {columns} FROM chain l LIMIT {PAGE}"
         );
         let session = session_of(leaf.0);
-        self.all(session, &sql, &[&session, &leaf.0], loop_row)
+        self.all(session, &sql, &[&session, &leaf.0], from_row)
     }
 
-    /// Returns a page of a chain from `leaf` on, and where the next one begins.
+    /// Returns what a chain needs of a page of its loops, from `leaf` on, and where the next page
+    /// begins.
     pub(super) fn page_of_chain(
         &self,
         leaf: LoopKey,
-    ) -> StoreResult<(Vec<LoopRow>, Option<LoopKey>)> {
-        let links = self.links(leaf)?;
-        let is_end = (links.len() as i64) < PAGE;
-        let next = match links.last() {
-            Some(last) if !is_end => last.parent.filter(|parent| *parent < last.key),
-            _ => None,
-        };
+    ) -> StoreResult<(Vec<LoopCore>, Option<LoopKey>)> {
+        let links = self.links(leaf, CORE_COLUMNS, loop_core)?;
+        let next = after_page(links.len(), links.last());
         Ok((links, next))
     }
 
@@ -57,6 +56,12 @@ impl Door<'_> {
         let sql = "SELECT session FROM session_names WHERE session_id = $1";
         self.first_of_any(sql, &[&id.as_str()], |row| row.get("session"))
     }
+}
+
+/// Returns where the page of a chain begins that comes after one of `length` loops.
+fn after_page(length: usize, last: Option<&LoopCore>) -> Option<LoopKey> {
+    let last = last.filter(|_| length as i64 >= PAGE)?;
+    last.parent.filter(|parent| *parent < last.key)
 }
 
 impl StoreRead for Door<'_> {
@@ -147,8 +152,8 @@ impl StoreRead for Door<'_> {
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()> {
         let mut next = Some(leaf);
         while let Some(leaf) = next {
-            let (links, after) = self.page_of_chain(leaf)?;
-            next = after;
+            let links = self.links(leaf, LOOP_COLUMNS, loop_row)?;
+            next = after_page(links.len(), links.last().map(|last| &last.core));
             for row in links {
                 if let ControlFlow::Break(()) = visit(row)? {
                     return Ok(());

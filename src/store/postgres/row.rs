@@ -99,6 +99,10 @@ pub(super) const LOOP_COLUMNS: &str = "l.session, l.key, l.loop_id, l.parent, l.
     l.turns, l.complete, l.messages, l.tokens, l.bytes, l.system_tokens, l.generation,
     l.last_turn_index, l.open_calls, l.chain";
 
+pub(super) const CORE_COLUMNS: &str = "l.session, l.key, l.loop_id, l.parent, l.parent_turn,
+    l.status, l.tick, l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes,
+    l.generation";
+
 pub(super) fn loop_row(row: &Fields<'_>) -> StoreResult<LoopRow> {
     let open_calls: Option<&str> = row.get("open_calls")?;
     let open_calls: BTreeMap<String, u32> = match open_calls {
@@ -107,19 +111,31 @@ pub(super) fn loop_row(row: &Fields<'_>) -> StoreResult<LoopRow> {
     };
     let parent_loop_id: Option<String> = row.get("parent_loop_id")?;
     Ok(LoopRow {
-        key: LoopKey(row.get("key")?),
-        session: SessionKey(row.get("session")?),
-        loop_id: LoopId::new(row.get::<String>("loop_id")?).map_err(damaged)?,
-        parent: row.get::<Option<i64>>("parent")?.map(LoopKey),
+        core: loop_core(row)?,
         parent_loop_id: parent_loop_id
             .map(LoopId::new)
             .transpose()
             .map_err(damaged)?,
-        parent_turn: row.maybe_small("parent_turn")?,
         kind: row.get("kind")?,
-        status: LoopStatus::from(row.get::<String>("status")?),
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
+        growth: LoopGrowth {
+            system_tokens: row.unsigned("system_tokens")?,
+            last_turn_index: row.get("last_turn_index")?,
+            open_calls,
+            chain: row.bytes("chain")?,
+        },
+    })
+}
+
+pub(super) fn loop_core(row: &Fields<'_>) -> StoreResult<LoopCore> {
+    Ok(LoopCore {
+        key: LoopKey(row.get("key")?),
+        session: SessionKey(row.get("session")?),
+        loop_id: LoopId::new(row.get::<String>("loop_id")?).map_err(damaged)?,
+        parent: row.get::<Option<i64>>("parent")?.map(LoopKey),
+        parent_turn: row.maybe_small("parent_turn")?,
+        status: LoopStatus::from(row.get::<&str>("status")?),
         tick: row.get("tick")?,
         totals: LoopTotals {
             next_seq: row.small("next_seq")?,
@@ -129,11 +145,7 @@ pub(super) fn loop_row(row: &Fields<'_>) -> StoreResult<LoopRow> {
             messages: row.unsigned("messages")?,
             tokens: row.unsigned("tokens")?,
             bytes: row.unsigned("bytes")?,
-            system_tokens: row.unsigned("system_tokens")?,
             generation: row.small("generation")?,
-            last_turn_index: row.get("last_turn_index")?,
-            open_calls,
-            chain: row.bytes("chain")?,
         },
     })
 }

@@ -6,7 +6,7 @@ use super::door::{Door, paged};
 use super::row::{BLOCK_COLUMNS, Fields, generation};
 use crate::store::error::StoreResult;
 use crate::store::{
-    Generation, LoopKey, LoopRow, Point, RunKey, RunMark, SessionKey, Standing, Tick, Visit,
+    Generation, LoopCore, LoopKey, Point, RunKey, RunMark, SessionKey, Standing, Tick, Visit,
     VisitMark,
 };
 
@@ -21,7 +21,7 @@ struct Mark {
     round: u32,
     is_committed: bool,
     is_flipped: bool,
-    config: String,
+    older_loops: String,
 }
 
 fn mark(row: &Fields<'_>) -> StoreResult<Mark> {
@@ -35,7 +35,7 @@ fn mark(row: &Fields<'_>) -> StoreResult<Mark> {
         round: row.small("round")?,
         is_committed: row.get("is_committed")?,
         is_flipped: row.get("is_flipped")?,
-        config: row.get("config")?,
+        older_loops: row.get("older_loops")?,
     })
 }
 
@@ -76,7 +76,7 @@ impl Door<'_> {
     }
 
     /// Returns the newest block of each loop that has one, and whether its run was ever flipped.
-    fn newest_blocks(&self, loops: &[LoopRow]) -> StoreResult<Vec<(Generation, bool)>> {
+    fn newest_blocks(&self, loops: &[LoopCore]) -> StoreResult<Vec<(Generation, bool)>> {
         let Some(session) = loops.first().map(|row| row.session.0) else {
             return Ok(Vec::new());
         };
@@ -108,7 +108,7 @@ impl Door<'_> {
         let sql = format!(
             "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome = 'committed' AS is_committed,
                  EXISTS (SELECT 1 FROM flips f WHERE f.session = $1 AND f.run = r.key) AS is_flipped,
-                 r.config
+                 r.older_loops
              FROM runs r
              WHERE r.session = $1 AND (r.tick, r.key) < ($2, $3)
              ORDER BY r.tick DESC, r.key DESC LIMIT {FEW}"
@@ -128,7 +128,7 @@ impl Door<'_> {
                     round: mark.round,
                     is_committed: mark.is_committed,
                     is_flipped: mark.is_flipped,
-                    config: &mark.config,
+                    older_loops: &mark.older_loops,
                 })
             },
         )

@@ -24,11 +24,11 @@ pub(super) fn wide(number: Option<u32>) -> Option<i64> {
     number.map(i64::from)
 }
 
-fn open_calls(totals: &LoopTotals) -> StoreResult<Option<String>> {
-    if totals.open_calls.is_empty() {
+fn open_calls(growth: &LoopGrowth) -> StoreResult<Option<String>> {
+    if growth.open_calls.is_empty() {
         return Ok(None);
     }
-    to_json(&totals.open_calls).map(Some)
+    to_json(&growth.open_calls).map(Some)
 }
 
 fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
@@ -223,7 +223,7 @@ impl StoreWrite for Door<'_> {
                 &row.started_at,
                 &row.ended_at,
                 &row.tick,
-                &&row.totals.chain[..],
+                &&row.growth.chain[..],
                 &meta.meta,
                 &meta.history,
             ],
@@ -232,7 +232,7 @@ impl StoreWrite for Door<'_> {
     }
 
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()> {
-        let totals = &row.totals;
+        let (totals, growth) = (&row.totals, &row.growth);
         self.run(
             row.session.0,
             "UPDATE loops SET kind = $3, status = $4, started_at = $5, ended_at = $6,
@@ -254,11 +254,11 @@ impl StoreWrite for Door<'_> {
                 &signed(totals.messages)?,
                 &signed(totals.tokens)?,
                 &signed(totals.bytes)?,
-                &signed(totals.system_tokens)?,
+                &signed(growth.system_tokens)?,
                 &i64::from(totals.generation),
-                &totals.last_turn_index,
-                &open_calls(totals)?,
-                &&totals.chain[..],
+                &growth.last_turn_index,
+                &open_calls(growth)?,
+                &&growth.chain[..],
             ],
         )?;
         Ok(())

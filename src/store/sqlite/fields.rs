@@ -95,6 +95,12 @@ impl<'r, 's> Fields<'r, 's> {
             .map_err(unread)
     }
 
+    /// Returns a word that is only compared, as it lies in the row; none is damage.
+    pub(super) fn word(&self, column: &'static str) -> StoreResult<&str> {
+        let value = self.get_ref(column)?.as_str();
+        value.map_err(|error| damaged(format!("{column}: {error}")))
+    }
+
     /// Returns a text as it lies in the row.
     pub(super) fn text(&self, column: &'static str) -> StoreResult<Option<&str>> {
         self.get_ref(column)?.as_str_or_null().map_err(damaged)

@@ -16,11 +16,15 @@ const SESSION_COLUMNS: &str = "s.key, s.session_id, s.agent_id, s.title, s.creat
 pub(super) static SESSION: Sql = Sql::new(|| format!("SELECT {SESSION_COLUMNS} FROM sessions s"));
 
 // Columns stand in the order in which `loop_row` and its like read them.
-pub(super) const LOOP_COLUMNS: &str =
-    "l.open_calls, l.parent_loop_id, l.key, l.session, l.loop_id, l.parent,
-    l.parent_turn, l.kind, l.status, l.started_at, l.ended_at, l.tick, l.next_seq, l.sealed_seq,
-    l.turns, l.complete, l.messages, l.tokens, l.bytes, l.system_tokens, l.generation,
-    l.last_turn_index, l.chain";
+pub(super) static LOOP_COLUMNS: Sql = Sql::new(|| {
+    format!(
+        "{CORE_COLUMNS}, l.parent_loop_id, l.kind, l.started_at, l.ended_at,
+         l.system_tokens, l.last_turn_index, l.open_calls, l.chain"
+    )
+});
+
+const CORE_COLUMNS: &str = "l.key, l.session, l.loop_id, l.parent, l.parent_turn, l.status,
+    l.tick, l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes, l.generation";
 
 const TURN_COLUMNS: &str = "t.id, t.first_seq, t.messages, t.prompts, t.tokens, t.bytes,
     t.turn_index, t.answered, t.answers, t.tick, t.started_at, t.ended_at";
@@ -56,9 +60,10 @@ type Sql = LazyLock<String>;
 pub(super) static SESSION_BY_ID: Sql = Sql::new(|| format!("{} WHERE session_id = ?1", *SESSION));
 pub(super) static SESSION_BY_KEY: Sql = Sql::new(|| format!("{} WHERE key = ?1", *SESSION));
 pub(super) static LOOP_BY_KEY: Sql =
-    Sql::new(|| format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.key = ?1"));
+    Sql::new(|| format!("SELECT {} FROM loops l WHERE l.key = ?1", *LOOP_COLUMNS));
 pub(super) static LOOP_BY_ID: Sql = Sql::new(|| {
-    format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = ?1 AND l.loop_id = ?2")
+    let columns = &*LOOP_COLUMNS;
+    format!("SELECT {columns} FROM loops l WHERE l.session = ?1 AND l.loop_id = ?2")
 });
 pub(super) static TURN_BY_ID: Sql = Sql::new(|| format!("{} WHERE id = ?1", *TURN));
 pub(super) static LEASE_OF_LOOP: Sql = Sql::new(|| {
@@ -66,9 +71,9 @@ pub(super) static LEASE_OF_LOOP: Sql = Sql::new(|| {
     format!("SELECT {lease} FROM leases e WHERE e.loop = ?1")
 });
 pub(super) static GROWING: Sql = Sql::new(|| {
-    let lease = LEASE_COLUMNS.join(", ");
+    let (columns, lease) = (&*LOOP_COLUMNS, LEASE_COLUMNS.join(", "));
     format!(
-        "SELECT {LOOP_COLUMNS}, {SESSION_COLUMNS}, e.loop IS NOT NULL AS has_lease, {lease},
+        "SELECT {columns}, {SESSION_COLUMNS}, e.loop IS NOT NULL AS has_lease, {lease},
              t.id IS NOT NULL AS has_turn, {TURN_COLUMNS}
          FROM loops l CROSS JOIN sessions s ON s.key = l.session
              LEFT JOIN leases e ON e.loop = l.key
@@ -87,14 +92,15 @@ const CHAIN: &str = "WITH RECURSIVE chain (loop, parent, session) AS (
     )";
 
 pub(super) static WALK: Sql = Sql::new(|| {
-    format!("{CHAIN} SELECT {LOOP_COLUMNS} FROM chain c CROSS JOIN loops l ON l.key = c.loop")
+    let columns = &*LOOP_COLUMNS;
+    format!("{CHAIN} SELECT {columns} FROM chain c CROSS JOIN loops l ON l.key = c.loop")
 });
 
 // The newest generation is looked up, not taken from the loop: a noted number is no promise.
 pub(super) static STANDING: Sql = Sql::new(|| {
     let columns = &*GENERATION_COLUMNS;
     format!(
-        "SELECT {LOOP_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
+        "SELECT {CORE_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
                  coalesce(r.outcome, '') = 'committed'
                  AND NOT EXISTS (SELECT 1 FROM flips f WHERE f.run = b.run)
              END AS is_settled, {columns}
@@ -144,26 +150,37 @@ pub(super) fn session_row(row: &Fields<'_, '_>) -> StoreResult<SessionRow> {
 }
 
 pub(super) fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
-    let open_calls: Option<String> = row.get("open_calls")?;
-    let open_calls: BTreeMap<String, u32> = match open_calls {
-        Some(json) => serde_json::from_str(&json).map_err(damaged)?,
-        None => BTreeMap::new(),
-    };
+    let core = loop_core(row)?;
     let parent_loop_id: Option<String> = row.get("parent_loop_id")?;
     Ok(LoopRow {
-        key: LoopKey(row.get("key")?),
-        session: SessionKey(row.get("session")?),
-        loop_id: LoopId::new(row.get::<String>("loop_id")?).map_err(damaged)?,
-        parent: row.get::<Option<i64>>("parent")?.map(LoopKey),
+        core,
         parent_loop_id: parent_loop_id
             .map(LoopId::new)
             .transpose()
             .map_err(damaged)?,
-        parent_turn: row.maybe_small("parent_turn")?,
         kind: row.get("kind")?,
-        status: LoopStatus::from(row.get::<String>("status")?),
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
+        growth: LoopGrowth {
+            system_tokens: row.unsigned("system_tokens")?,
+            last_turn_index: row.get("last_turn_index")?,
+            open_calls: match row.get::<Option<String>>("open_calls")? {
+                Some(json) => serde_json::from_str(&json).map_err(damaged)?,
+                None => BTreeMap::new(),
+            },
+            chain: row.get("chain")?,
+        },
+    })
+}
+
+fn loop_core(row: &Fields<'_, '_>) -> StoreResult<LoopCore> {
+    Ok(LoopCore {
+        key: LoopKey(row.get("key")?),
+        session: SessionKey(row.get("session")?),
+        loop_id: LoopId::new(row.get::<String>("loop_id")?).map_err(damaged)?,
+        parent: row.get::<Option<i64>>("parent")?.map(LoopKey),
+        parent_turn: row.maybe_small("parent_turn")?,
+        status: LoopStatus::from(row.word("status")?),
         tick: row.get("tick")?,
         totals: LoopTotals {
             next_seq: row.small("next_seq")?,
@@ -173,11 +190,7 @@ pub(super) fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
             messages: row.unsigned("messages")?,
             tokens: row.unsigned("tokens")?,
             bytes: row.unsigned("bytes")?,
-            system_tokens: row.unsigned("system_tokens")?,
             generation: row.small("generation")?,
-            last_turn_index: row.get("last_turn_index")?,
-            open_calls,
-            chain: row.get("chain")?,
         },
     })
 }
@@ -317,7 +330,8 @@ pub(super) fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
                 messages: row.unsigned(messages)?,
             })
         };
-    let outcome: String = row.get("outcome")?;
+    let outcome = row.word("outcome")?;
+    let outcome = Outcome::from_word(outcome).ok_or_else(|| damaged(outcome))?;
     Ok(RunRow {
         key: RunKey(row.get("key")?),
         session: SessionKey(row.get("session")?),
@@ -330,7 +344,7 @@ pub(super) fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
         trigger: row.get("trigger")?,
         strategy: row.get("strategy")?,
         round: row.small("round")?,
-        outcome: Outcome::from_word(&outcome).ok_or_else(|| damaged(outcome))?,
+        outcome,
         fallback: row.get("fallback")?,
         error: row.get("error")?,
         scope: row.get("scope")?,
@@ -359,14 +373,14 @@ pub(super) fn run_mark<'a>(row: &'a Fields<'_, '_>) -> StoreResult<RunMark<'a>> 
         round: row.small("round")?,
         is_committed: row.text("outcome")? == Some(Outcome::Committed.as_str()),
         is_flipped: row.get("is_flipped")?,
-        config: row.text("config")?.unwrap_or_default(),
+        older_loops: row.word("older_loops")?,
     })
 }
 
 pub(super) fn flip_row(row: &Fields<'_, '_>) -> StoreResult<FlipRow> {
     Ok(FlipRow {
         run: RunKey(row.get("run")?),
-        redo: row.get::<String>("kind")? == "redo",
+        redo: row.word("kind")? == "redo",
         point: Point {
             in_loop: LoopKey(row.get("loop")?),
             turns: row.small("turns")?,
@@ -378,13 +392,14 @@ pub(super) fn flip_row(row: &Fields<'_, '_>) -> StoreResult<FlipRow> {
 }
 
 pub(super) fn block_row(row: &Fields<'_, '_>) -> StoreResult<BlockRow> {
-    let kind: String = row.get("kind")?;
+    let kind = row.word("kind")?;
+    let kind = BlockKind::from_word(kind).ok_or_else(|| damaged(kind))?;
     Ok(BlockRow {
         key: BlockKey(row.get("key")?),
         in_loop: LoopKey(row.get("loop")?),
         generation: row.small("generation")?,
         run: RunKey(row.get("run")?),
-        kind: BlockKind::from_word(&kind).ok_or_else(|| damaged(kind))?,
+        kind,
         extends: row.get::<Option<i64>>("extends")?.map(BlockKey),
         layout: Layout {
             first: row.turns("first_start", "first_end")?,
@@ -417,7 +432,7 @@ pub(super) fn generation(row: &Fields<'_, '_>) -> StoreResult<Generation> {
 }
 
 pub(super) fn standing(row: &Fields<'_, '_>) -> StoreResult<Standing> {
-    let in_loop = loop_row(row)?;
+    let in_loop = loop_core(row)?;
     let is_settled: Option<bool> = row.get("is_settled")?;
     Ok(Standing {
         row: in_loop,
@@ -450,12 +465,12 @@ pub(super) fn coverage_row(row: &Fields<'_, '_>) -> StoreResult<CoverageRow> {
     let pair = |from: &'static str, to: &'static str| -> StoreResult<Option<(u32, u32)>> {
         Ok(row.turns(from, to)?.map(|range| (range.first, range.last)))
     };
-    let disposition: String = row.get("disposition")?;
+    let disposition = row.word("disposition")?;
     Ok(CoverageRow {
         in_loop: LoopKey(row.get("loop")?),
         seqs: pair("from_seq", "to_seq")?,
         turns: pair("from_turn", "to_turn")?,
-        disposition: Disposition::from_word(&disposition).ok_or_else(|| damaged(disposition))?,
+        disposition: Disposition::from_word(disposition).ok_or_else(|| damaged(disposition))?,
     })
 }
 

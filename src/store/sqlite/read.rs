@@ -191,7 +191,8 @@ impl StoreRead for Reader<'_> {
     }
 
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
-        let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = ?1 ORDER BY l.key");
+        let columns = &*LOOP_COLUMNS;
+        let sql = format!("SELECT {columns} FROM loops l WHERE l.session = ?1 ORDER BY l.key");
         self.all(&sql, [session.0], loop_row)
     }
 
@@ -395,7 +396,7 @@ impl StoreRead for Reader<'_> {
 
     fn marks(&self, session: SessionKey, visit: &mut VisitMark<'_>) -> StoreResult<()> {
         let sql = "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome,
-                 EXISTS (SELECT 1 FROM flips f WHERE f.run = r.key) AS is_flipped, r.config
+                 EXISTS (SELECT 1 FROM flips f WHERE f.run = r.key) AS is_flipped, r.older_loops
              FROM runs r WHERE r.session = ?1 ORDER BY r.tick DESC, r.key DESC";
         self.in_order(sql, [session.0], &mut |row| visit(&run_mark(row)?))
     }

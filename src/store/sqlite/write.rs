@@ -62,11 +62,11 @@ pub(super) fn signed(number: u64) -> StoreResult<i64> {
     i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
 }
 
-fn open_calls(totals: &LoopTotals) -> StoreResult<Option<String>> {
-    if totals.open_calls.is_empty() {
+fn open_calls(growth: &LoopGrowth) -> StoreResult<Option<String>> {
+    if growth.open_calls.is_empty() {
         return Ok(None);
     }
-    crate::store::codec::to_json(&totals.open_calls).map(Some)
+    crate::store::codec::to_json(&growth.open_calls).map(Some)
 }
 
 fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
@@ -183,7 +183,7 @@ impl StoreWrite for Reader<'_> {
                 row.started_at,
                 row.ended_at,
                 row.tick,
-                row.totals.chain,
+                row.growth.chain,
                 meta.meta,
                 meta.history,
             ],
@@ -196,7 +196,7 @@ impl StoreWrite for Reader<'_> {
             let split = self.connection.execute_batch("COMMIT; BEGIN IMMEDIATE");
             split.map_err(from_sqlite)?;
         }
-        let totals = &row.totals;
+        let (totals, growth) = (&row.totals, &row.growth);
         let values = params![
             row.key.0,
             row.kind,
@@ -210,11 +210,11 @@ impl StoreWrite for Reader<'_> {
             signed(totals.messages)?,
             signed(totals.tokens)?,
             signed(totals.bytes)?,
-            signed(totals.system_tokens)?,
+            signed(growth.system_tokens)?,
             totals.generation,
-            totals.last_turn_index,
-            open_calls(totals)?,
-            totals.chain,
+            growth.last_turn_index,
+            open_calls(growth)?,
+            growth.chain,
         ];
         // What an append changes. Writing the status again would take the loop out of an index and
         // put it back.

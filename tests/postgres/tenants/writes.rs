@@ -71,6 +71,13 @@ pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
     found.unwrap()
 }
 
+/// Returns the loop of another after a change.
+fn with(r: &Rows, change: impl Fn(&mut LoopCore)) -> LoopRow {
+    let mut row = r.in_loop.clone();
+    change(&mut row.core);
+    row
+}
+
 /// Returns everything that can be written at keys of another.
 pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
     fn one(
@@ -90,8 +97,8 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
     let new_name = "2026-01-01T00:00:00Z";
     attempts! {
         |w, _k, r| w.update_session(&SessionRow { title: Some("mine".into()), ..r.session.clone() });
-        |w, _k, r| w.insert_loop(&LoopRow { loop_id: LoopId::new("mine").unwrap(), ..r.in_loop.clone() }, &LoopMeta { meta: "{}".into(), history: None });
-        |w, _k, r| w.update_loop(&LoopRow { status: model::LoopStatus::Aborted, ..r.in_loop.clone() });
+        |w, _k, r| w.insert_loop(&with(r, |core| core.loop_id = LoopId::new("mine").unwrap()), &LoopMeta { meta: "{}".into(), history: None });
+        |w, _k, r| w.update_loop(&with(r, |core| core.status = model::LoopStatus::Aborted));
         |w, k, _r| w.update_loop_meta(k.in_loop, &LoopMeta { meta: "{}".into(), history: None });
         |w, k, r| w.insert_message(k.in_loop, &MessageRow { seq: 900, ..r.message.clone() }, &[]);
         |w, k, r| w.insert_message(k.in_loop, &r.message, &[Blob { sha256: k.sha256, data: vec![1] }]);
