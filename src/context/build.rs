@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
+use foldhash::fast::RandomState;
+
 use super::chain::Chain;
 use super::manifest::Outline;
 use super::{BuildOptions, Context, Part, PartSection, faults_of};
@@ -118,6 +120,9 @@ pub(super) struct Builder<'a> {
     only_parts: bool,
 }
 
+/// What stands in the place of originals, by their sequence; `None`: nothing.
+type Replaced = HashMap<u32, Option<StoredMessage>, RandomState>;
+
 fn not_its_digest(link: &Link, place: Place) -> StoreError {
     let of = match place.seq {
         Some(seq) => format!("message {seq}"),
@@ -232,7 +237,7 @@ impl Builder<'_> {
                 seq: None,
                 turn: None,
             };
-            self.push(link, &mut part, &stored.said(), place)?;
+            self.push_own(link, &mut part, stored, place)?;
         }
         self.close(part);
         Ok(())
@@ -246,7 +251,7 @@ impl Builder<'_> {
         seqs: Range<u32>,
         replaced: Option<Vec<BlockMessage>>,
     ) -> StoreResult<()> {
-        let replaced: HashMap<u32, Option<StoredMessage>> = replaced
+        let mut replaced: Replaced = replaced
             .into_iter()
             .flatten()
             .filter_map(|message| Some((message.replaces?, message.body)))
@@ -262,11 +267,10 @@ impl Builder<'_> {
             let Some(turn) = row.turn.filter(|_| row.said.role != Role::Extension) else {
                 return Ok(ControlFlow::Continue(()));
             };
-            let said = match replaced.get(&row.seq) {
-                Some(None) => return Ok(ControlFlow::Continue(())),
-                Some(Some(other)) => &other.said(),
-                None => &row.said,
-            };
+            let other = replaced.remove(&row.seq);
+            if let Some(None) = other {
+                return Ok(ControlFlow::Continue(()));
+            }
             let part = part.get_or_insert_with(|| self.part(link, section, turn));
             part.to_turn = turn;
             let place = Place {
@@ -274,7 +278,10 @@ impl Builder<'_> {
                 seq: Some(row.seq),
                 turn: Some(turn),
             };
-            self.push(link, part, said, place)?;
+            match other.flatten() {
+                Some(other) => self.push_own(link, part, other, place)?,
+                None => self.push(link, part, &row.said, place)?,
+            }
             Ok(ControlFlow::Continue(()))
         })?;
         part.into_iter().for_each(|part| self.close(part));
@@ -287,7 +294,7 @@ impl Builder<'_> {
         link: &Link,
         section: PartSection,
         seqs: Range<u32>,
-        replaced: &HashMap<u32, Option<StoredMessage>>,
+        replaced: &Replaced,
     ) -> StoreResult<()> {
         let mut part: Option<Part> = None;
         let read = self.read;
@@ -320,6 +327,7 @@ impl Builder<'_> {
         }
     }
 
+    /// Adds a message of the loop.
     fn push(
         &mut self,
         link: &Link,
@@ -327,13 +335,43 @@ impl Builder<'_> {
         said: &Said<'_>,
         place: Place,
     ) -> StoreResult<()> {
+        if self.counts(link, part, said, place)? {
+            let message = store::decode_said(self.read, said)?;
+            self.context.messages.push(message);
+        }
+        Ok(())
+    }
+
+    /// Adds a message of the block in force; its text is not copied once more.
+    fn push_own(
+        &mut self,
+        link: &Link,
+        part: &mut Part,
+        stored: StoredMessage,
+        place: Place,
+    ) -> StoreResult<()> {
+        if self.counts(link, part, &stored.said(), place)? {
+            let message = store::decode(self.read, stored)?;
+            self.context.messages.push(message);
+        }
+        Ok(())
+    }
+
+    /// Notes a message, and says whether it is wanted itself.
+    fn counts(
+        &mut self,
+        link: &Link,
+        part: &mut Part,
+        said: &Said<'_>,
+        place: Place,
+    ) -> StoreResult<bool> {
         let Place { block, seq, turn } = place;
         if self.with_outline {
             let section = part.section;
             self.outline.add(link.row.key, section, block, seq, said)?;
         }
         if self.only_outline {
-            return Ok(());
+            return Ok(false);
         }
         if self.check && !codec::fits_digest(said) {
             return Err(not_its_digest(link, place));
@@ -341,14 +379,12 @@ impl Builder<'_> {
         part.messages += 1;
         part.tokens += said.tokens;
         if self.only_parts {
-            return Ok(());
+            return Ok(false);
         }
         self.turns.push(turn);
         self.context.tokens += said.tokens;
         self.context.bytes += said.bytes;
-        let message = store::decode_said(self.read, said)?;
-        self.context.messages.push(message);
-        Ok(())
+        Ok(true)
     }
 
     fn close(&mut self, part: Part) {

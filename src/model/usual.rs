@@ -88,20 +88,25 @@ impl<'a> Scan<'a> {
     }
 
     /// Returns what stands between the quotes of a string, and whether it has escapes. Nearly all are
-    /// short, so that a plain loop is the fastest way.
+    /// short, so that a plain loop is the fastest way, and a table faster than to compare three times.
+    #[inline]
     fn quoted(&mut self) -> Option<(&'a str, bool)> {
         self.eat(b'"')?;
         let bytes = self.text.as_bytes();
         let (mut end, mut has_escapes) = (self.at, false);
         loop {
-            match bytes.get(end)? {
+            let byte = *bytes.get(end)?;
+            if !IS_SPECIAL[usize::from(byte)] {
+                end += 1;
+                continue;
+            }
+            match byte {
                 b'"' => break,
                 b'\\' => {
                     has_escapes = true;
                     end += 2;
                 }
-                0..0x20 => return None,
-                _ => end += 1,
+                _ => return None,
             }
         }
         let quoted = self.text.get(self.at..end)?;
@@ -111,14 +116,24 @@ impl<'a> Scan<'a> {
 
     /// Reads an integer that is written as Rust writes it.
     fn integer(&mut self) -> Option<i64> {
-        let from = self.at;
-        self.is_next(b'-');
-        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+        let is_negative = self.is_next(b'-');
+        let (first, from, mut value) = (self.peek()?, self.at, 0_i64);
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            // There is one more number below zero than above.
+            value = value.checked_mul(10)?.checked_sub((digit - b'0').into())?;
             self.at += 1;
         }
-        let digits = self.text.get(from..self.at)?;
-        let is_plain = !digits.starts_with("-0") && (digits == "0" || !digits.starts_with('0'));
-        digits.parse().ok().filter(|_| is_plain)
+        let is_plain = match self.at - from {
+            0 => false,
+            1 => value != 0 || !is_negative,
+            _ => first != b'0',
+        };
+        let value = if is_negative {
+            Some(value)
+        } else {
+            value.checked_neg()
+        };
+        value.filter(|_| is_plain)
     }
 
     fn boolean(&mut self) -> Option<bool> {
@@ -172,6 +187,19 @@ impl<'a> Scan<'a> {
         })
     }
 }
+
+/// Whether a byte does not stand for itself in a string.
+static IS_SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        special[byte] = true;
+        byte += 1;
+    }
+    special[b'"' as usize] = true;
+    special[b'\\' as usize] = true;
+    special
+};
 
 /// Notes a value that was read; a second one of the same field is unusual.
 fn set<T>(field: &mut Option<T>, value: Option<T>) -> Option<()> {
@@ -326,6 +354,7 @@ mod tests {
         let usual = [
             r#"{"role":"user","content":[{"type":"text","text":"a\n\"b\u00e9"}],"timestamp":5}"#,
             r#"{"role":"user","content":[],"turnId":{"loopId":"l","turnIndex":3}}"#,
+            r#"{"role":"user","content":[],"turnId":{"loopId":"l","turnIndex":0},"timestamp":9223372036854775807}"#,
             concat!(
                 r#"{"content":[{"thinking":"t","type":"thinking","signature":"s"},"#,
                 r#"{"type":"toolCall","id":"1","name":"n","arguments":{ "a" : [1.0, -0, 1e5, null] }},"#,
@@ -359,6 +388,8 @@ mod tests {
             r#"{"role":"user","content":[],"timestamp":-0}"#,
             r#"{"role":"user","content":[],"timestamp":null}"#,
             r#"{"role":"user","content":[],"timestamp":99999999999999999999}"#,
+            r#"{"role":"user","content":[],"timestamp":9223372036854775808}"#,
+            r#"{"role":"user","content":[],"timestamp":-05}"#,
             r#"{"role":"user","content":[],"model":"m"}"#,
             r#"{"role":"user","content":[],"turnId":{"loopId":"l","turnIndex":3,"x":1}}"#,
             r#"{"role":"toolResult","toolCallId":"1","toolName":"n","content":[]}"#,

@@ -257,10 +257,11 @@ pub(super) fn growing(row: &Fields<'_, '_>) -> StoreResult<Growing> {
 
 pub(super) fn stored_message(
     row: &Fields<'_, '_>,
+    role: i64,
     lines: Option<u32>,
 ) -> StoreResult<StoredMessage> {
     Ok(StoredMessage {
-        role: role_from_number(row.get("role")?)?,
+        role: role_from_number(role)?,
         tokens: row.unsigned("tokens")?,
         bytes: row.unsigned("bytes")?,
         lines,
@@ -278,7 +279,7 @@ pub(super) fn message_row(row: &Fields<'_, '_>) -> StoreResult<MessageRow> {
         seq: number(row.get("id")?),
         turn: row.maybe_small("turn")?,
         tick: row.get("tick")?,
-        body: stored_message(row, lines)?,
+        body: stored_message(row, row.get("role")?, lines)?,
         created_at: row.get("created_at")?,
         origin: row.get("origin")?,
         chain: row.get("chain")?,
@@ -445,10 +446,6 @@ pub(super) fn standing(row: &Fields<'_, '_>) -> StoreResult<Standing> {
 }
 
 pub(super) fn block_message(row: &Fields<'_, '_>) -> StoreResult<BlockMessage> {
-    let body = match row.get::<Option<i64>>("role")? {
-        None => None,
-        Some(_) => Some(stored_message(row, None)?),
-    };
     let section: i64 = row.get("section")?;
     Ok(BlockMessage {
         section: if section == 1 {
@@ -457,7 +454,10 @@ pub(super) fn block_message(row: &Fields<'_, '_>) -> StoreResult<BlockMessage> {
             Section::Recent
         },
         replaces: row.maybe_small("replaces")?,
-        body,
+        body: match row.get("role")? {
+            None => None,
+            Some(role) => Some(stored_message(row, role, None)?),
+        },
     })
 }
 

@@ -429,12 +429,17 @@ impl StoreRead for Reader<'_> {
     }
 
     fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>> {
-        self.all(
-            "SELECT role, tokens, bytes, body_block, salt, digest, head, body, section, replaces
+        let mut messages = Vec::new();
+        self.in_order(
+            "SELECT section, replaces, role, tokens, bytes, body_block, salt, digest, head, body
              FROM block_messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             [packed(block.0, 0), packed(block.0, u32::MAX)],
-            block_message,
-        )
+            &mut |row| {
+                messages.push(block_message(row)?);
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        Ok(messages)
     }
 
     fn coverage(&self, block: BlockKey) -> StoreResult<Vec<CoverageRow>> {
