@@ -569,7 +569,7 @@ fn met(store: &dyn SessionStore, leaf: LoopKey) -> Vec<(LoopKey, Option<u32>, bo
             // What a chain needs is read by itself, and must be what the whole rows say.
             assert_eq!(standing.row, read.loop_by_key(standing.row.key)?.core);
             if let Some(newest) = &standing.newest {
-                assert_eq!(newest.block, read.block_by_key(newest.block.key)?);
+                assert_eq!(newest.block, read.block_by_key(newest.block.key)?.core);
             }
             let newest = standing.newest.map(|newest| newest.block.generation);
             met.push((standing.row.key, newest, standing.is_disputed));

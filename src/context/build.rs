@@ -12,7 +12,7 @@ use crate::compaction::{Shown, seqs_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::store::in_force::Link;
 use crate::store::{
-    self, BlockKey, BlockKind, BlockMessage, BlockRow, NewBlock, Said, Section, StoreError,
+    self, BlockCore, BlockKey, BlockKind, BlockMessage, NewBlock, Said, Section, StoreError,
     StoreRead, StoreResult, StoredMessage, Turns, codec,
 };
 
@@ -181,7 +181,7 @@ impl Builder<'_> {
         let Some(block) = &link.block else {
             return self.add_originals(link, PartSection::Raw, 0..link.end_seq, None);
         };
-        let fresh = self.fresh.iter().find(|fresh| fresh.row == *block);
+        let fresh = self.fresh.iter().find(|fresh| fresh.row.core == *block);
         let own = match (fresh, block.layout.compacted.or(block.layout.recent)) {
             (Some(fresh), _) => fresh.messages.clone(),
             (None, Some(_)) => self.read.block_messages(block.key)?,
@@ -212,14 +212,14 @@ impl Builder<'_> {
         self.add_originals(link, section, seqs, None)
     }
 
-    fn seqs(&self, block: &BlockRow, turns: Turns) -> StoreResult<Range<u32>> {
+    fn seqs(&self, block: &BlockCore, turns: Turns) -> StoreResult<Range<u32>> {
         seqs_of(self.read, block.in_loop, turns, block.through)
     }
 
     fn add_summary(
         &mut self,
         link: &Link,
-        block: &BlockRow,
+        block: &BlockCore,
         turns: Turns,
         messages: Vec<BlockMessage>,
     ) -> StoreResult<()> {

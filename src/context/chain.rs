@@ -9,7 +9,7 @@ use crate::model::Role;
 use crate::store::append::size_through;
 use crate::store::in_force::{ForceWalk, Link, View};
 use crate::store::{
-    BlockKey, BlockRow, CallSite, LoopKey, Size, StoreError, StoreRead, StoreResult,
+    BlockCore, BlockKey, CallSite, LoopKey, Size, StoreError, StoreRead, StoreResult,
 };
 
 /// The loops of a chain from where the context may begin to the leaf.
@@ -49,7 +49,7 @@ impl Chain {
         config: &CompactionConfig,
         limits: &ContextConfig,
         purpose: Purpose,
-        blocks: &[&BlockRow],
+        blocks: &[&BlockCore],
     ) -> StoreResult<Self> {
         view.without_rollups |= config.older_loops == OlderLoops::Skip;
         // A build that leaves no loop out needs nothing but sizes.
@@ -318,7 +318,7 @@ fn size_to(read: &dyn StoreRead, link: &Link, view: View) -> StoreResult<Size> {
 }
 
 /// Returns the size of what came after the block.
-fn tail_of(read: &dyn StoreRead, link: &Link, block: &BlockRow, view: View) -> StoreResult<Size> {
+fn tail_of(read: &dyn StoreRead, link: &Link, block: &BlockCore, view: View) -> StoreResult<Size> {
     let key = link.row.key;
     let covered = block.layout.end();
     if covered >= link.turns {

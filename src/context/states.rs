@@ -8,7 +8,7 @@ use super::chain::Chain;
 use crate::model::LoopId;
 use crate::store::in_force::{Link, View, chain};
 use crate::store::{
-    BlockRow, CoverageRow, Disposition, LoopKey, StoreError, StoreRead, StoreResult,
+    BlockCore, CoverageRow, Disposition, LoopKey, StoreError, StoreRead, StoreResult,
 };
 
 /// What a context shows of a turn.
@@ -44,7 +44,7 @@ pub(crate) struct LoopStates {
     pub(crate) loop_id: LoopId,
     pub(crate) turns: Vec<TurnState>,
     /// The block that speaks for the loop.
-    pub(crate) block: Option<BlockRow>,
+    pub(crate) block: Option<BlockCore>,
 }
 
 /// Returns what the context of a chain shows of each turn, loop by loop from the root. Loops that
@@ -119,7 +119,7 @@ fn rolled_up(link: &Link, covered: &HashMap<LoopKey, HashMap<u32, Disposition>>)
 /// extends, of turns that it does not name itself.
 fn coverage_of(
     read: &dyn StoreRead,
-    block: &BlockRow,
+    block: &BlockCore,
 ) -> StoreResult<HashMap<LoopKey, HashMap<u32, Disposition>>> {
     let mut all: HashMap<LoopKey, HashMap<u32, Disposition>> = HashMap::new();
     let mut next = Some((block.key, block.extends));

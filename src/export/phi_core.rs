@@ -80,9 +80,13 @@ fn overlays(
             let above = scene.anchor.is_some_and(|anchor| at < anchor);
             let overlay = match (&link.block, &rollup) {
                 (_, Some(rollup)) if above => {
-                    Some(Overlay::RolledUp(rollup.run, rollup.created_at.clone()))
+                    let at = read.block_by_key(rollup.key)?.created_at;
+                    Some(Overlay::RolledUp(rollup.run, at))
                 }
-                (Some(block), _) => Some(Overlay::Block(Box::new(block.clone()))),
+                (Some(block), _) => {
+                    let row = read.block_by_key(block.key)?;
+                    Some(Overlay::Block(Box::new(row)))
+                }
                 (None, _) => None,
             };
             found.extend(overlay.map(|overlay| (link.row.key, overlay)));
@@ -102,7 +106,7 @@ fn own_block(read: &dyn StoreRead, key: LoopKey) -> StoreResult<Option<BlockRow>
         block = link.block;
         Ok(ControlFlow::Break(()))
     })?;
-    Ok(block)
+    block.map(|block| read.block_by_key(block.key)).transpose()
 }
 
 /// Returns the blocks of the source that break the rules, as they stood there.

@@ -8,7 +8,7 @@ use crate::model::{AgentMessage, Content, Json, Role};
 use crate::store::append::size_through;
 use crate::store::in_force::Link;
 use crate::store::{
-    BlockKind, BlockRow, Layout, MessageRow, NewBlock, Section, StoreRead, StoreResult, Turns,
+    BlockCore, BlockKind, Layout, MessageRow, NewBlock, Section, StoreRead, StoreResult, Turns,
     decode,
 };
 use crate::tokens::TokenCounter;
@@ -316,7 +316,7 @@ impl Making<'_> {
 
     fn carry_messages(
         &self,
-        block: &BlockRow,
+        block: &BlockCore,
         link: &Link,
         wanted: &mut Wanted,
     ) -> StoreResult<()> {

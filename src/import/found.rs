@@ -10,9 +10,9 @@ use crate::model::{AgentMessage, Role};
 use crate::store::append::size_through;
 use crate::store::in_force::{self, ForceWalk, Link, View};
 use crate::store::{
-    BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, Layout, LoopKey,
-    NewBlock, RunKey, RunRow, Section, Size, StoreError, StoreRead, StoreResult, StoreWrite, Turns,
-    codec,
+    BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, Layout,
+    LoopKey, NewBlock, RunKey, RunRow, Section, Size, StoreError, StoreRead, StoreResult,
+    StoreWrite, Turns, codec,
 };
 use crate::tokens::TokenCounter;
 
@@ -70,7 +70,7 @@ impl Scene {
         for link in self.links.iter().rev() {
             let block = new
                 .iter()
-                .map(|block| &block.row)
+                .map(|block| &block.row.core)
                 .find(|row| row.in_loop == link.row.key)
                 .or(link.block.as_ref());
             size.add(shown_size(read, link, block)?);
@@ -83,7 +83,7 @@ impl Scene {
 }
 
 /// Returns what a loop shows with this block.
-fn shown_size(read: &dyn StoreRead, link: &Link, block: Option<&BlockRow>) -> StoreResult<Size> {
+fn shown_size(read: &dyn StoreRead, link: &Link, block: Option<&BlockCore>) -> StoreResult<Size> {
     let Some(block) = block else {
         return size_through(read, link.row.key, link.turns);
     };
@@ -198,16 +198,18 @@ impl Wanted {
         let through = through(read, link, self.layout.end())?;
         close_gaps(&mut coverage, key, through);
         let row = BlockRow {
-            key: BlockKey(0),
-            in_loop: key,
-            generation: link.row.totals.generation + 1,
-            run: RunKey(0),
-            kind: self.kind,
-            extends: self.extends,
-            through,
-            layout: self.layout,
+            core: BlockCore {
+                key: BlockKey(0),
+                in_loop: key,
+                generation: link.row.totals.generation + 1,
+                run: RunKey(0),
+                kind: self.kind,
+                extends: self.extends,
+                through,
+                layout: self.layout,
+                size,
+            },
             tokens_covered: covered.tokens + self.tokens_before,
-            size,
             strategy: self.strategy,
             shaping: String::new(),
             created_at: self.created_at,

@@ -22,7 +22,7 @@ use crate::context::{BuildOptions, Chain, Purpose, keys_of, settings};
 use crate::model::{LoopId, SessionId, Time};
 use crate::store::in_force::{Link, View};
 use crate::store::{
-    self, BlockKey, BlockRow, LoopKey, Outcome, Point, SessionKey, SessionStore, Size, StoreRead,
+    self, BlockCore, BlockKey, LoopKey, Outcome, Point, SessionKey, SessionStore, Size, StoreRead,
     StoreResult,
 };
 
@@ -259,7 +259,7 @@ impl Ground {
     }
 
     /// Returns the rollup in force, if it stands on the leaf itself.
-    fn rollup_on_leaf(&self) -> Option<&BlockRow> {
+    fn rollup_on_leaf(&self) -> Option<&BlockCore> {
         let leaf = self.chain.links.last().filter(|link| link.is_anchor())?;
         leaf.block.as_ref()
     }

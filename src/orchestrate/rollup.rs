@@ -14,7 +14,7 @@ use crate::model::{LoopId, Role};
 use crate::store::append::size_through;
 use crate::store::in_force::Link;
 use crate::store::{
-    self, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, Layout, LoopKey, NewBlock,
+    self, BlockCore, BlockKind, BlockMessage, CoverageRow, Disposition, Layout, LoopKey, NewBlock,
     Section, Size, StoreRead, StoreResult, Turns, codec,
 };
 
@@ -159,12 +159,10 @@ impl Work<'_> {
         let through = blocks::through(read, &chain.links[anchor], turns)?;
         let mut row = self.row(anchor, BlockKind::Rollup, layout, through, summary);
         let before = chain.links[..base].last();
-        row.extends = before
-            .and_then(|link| link.block.as_ref())
-            .map(|block| block.key);
-        row.tokens_covered = before
-            .and_then(|link| link.block.as_ref())
-            .map_or(0, |block| block.tokens_covered);
+        if let Some(before) = before.and_then(|link| link.block.as_ref()) {
+            row.extends = Some(before.key);
+            row.tokens_covered = read.block_by_key(before.key)?.tokens_covered;
+        }
         for link in &chain.links[base..=anchor] {
             row.tokens_covered += size_through(read, link.row.key, link.turns)?.tokens;
         }
@@ -202,7 +200,7 @@ impl Work<'_> {
     }
 
     /// Returns what is kept of a leaf on which a rollup stands.
-    pub(super) fn aged(&self, rollup: &BlockRow) -> (usize, Kept) {
+    pub(super) fn aged(&self, rollup: &BlockCore) -> (usize, Kept) {
         let depth = self.ground.chain.links.len() - 1;
         let config = CompactionConfig {
             keep_first_turns: 0,
@@ -219,7 +217,7 @@ impl Work<'_> {
     /// one and the turns that have aged since become one text.
     pub(super) fn leaf_draft(
         &self,
-        rollup: &BlockRow,
+        rollup: &BlockCore,
         slice: &LoopSlice<'_>,
     ) -> Result<Draft, StrategyError> {
         let recent = match self.rung.texts {
@@ -239,7 +237,7 @@ impl Work<'_> {
 
     fn leaf_text(
         &self,
-        rollup: &BlockRow,
+        rollup: &BlockCore,
         slice: &LoopSlice<'_>,
         turns: Turns,
     ) -> Result<Summary, StrategyError> {

@@ -17,8 +17,8 @@ use crate::model::{AgentMessage, Role, Time};
 use crate::store::append::size_through;
 use crate::store::in_force::{Link, View};
 use crate::store::{
-    self, BlockKey, BlockKind, BlockRow, Layout, LoopKey, NewBlock, SessionStore, Size, StoreError,
-    StoreRead, StoreResult, Turns,
+    self, BlockCore, BlockKey, BlockKind, BlockRow, Layout, LoopKey, NewBlock, SessionStore, Size,
+    StoreError, StoreRead, StoreResult, Turns,
 };
 
 /// A block that is to be written.
@@ -75,7 +75,7 @@ impl<'a> Work<'a> {
 
     /// Returns the chain as it would be with new blocks in force.
     fn chain_after(&self, made: &[Made]) -> StoreResult<Chain> {
-        let blocks: Vec<&BlockRow> = made.iter().map(|made| &made.block.row).collect();
+        let blocks: Vec<&BlockCore> = made.iter().map(|made| &made.block.row.core).collect();
         let (leaf, config) = (self.ground.leaf, &self.rung.config);
         store::read(self.store, |read| {
             let (view, purpose) = (View::default(), Purpose::Plan);
@@ -235,7 +235,10 @@ impl<'a> Work<'a> {
             loop_id: link.row.loop_id.clone(),
             is_current: link.row.key == self.ground.leaf,
             layout: layout.clone(),
-            before: link.block.clone(),
+            before: match &link.block {
+                Some(block) => Some(self.whole(block)?),
+                None => None,
+            },
             round: self.ground.round,
             through: self.through(depth, layout)?,
             read: AtomicU64::default(),
@@ -349,9 +352,18 @@ impl<'a> Work<'a> {
         }
         Ok(block.layout == *layout
             && block.kind != BlockKind::Rollup
-            && block.strategy == self.strategy.name()
-            && block.shaping == self.shaping()
-            && block.through == self.through(depth, layout)?)
+            && block.through == self.through(depth, layout)?
+            && self.is_made_alike(block)?)
+    }
+
+    /// Whether a block was made by this strategy, shaped as it would shape it now.
+    fn is_made_alike(&self, block: &BlockCore) -> StoreResult<bool> {
+        let row = self.whole(block)?;
+        Ok(row.strategy == self.strategy.name() && row.shaping == self.shaping())
+    }
+
+    fn whole(&self, block: &BlockCore) -> StoreResult<BlockRow> {
+        store::read(self.store, |read| read.block_by_key(block.key))
     }
 
     fn blocks_for(&mut self, kept: &[(usize, Kept)]) -> Result<Planned, StrategyError> {
@@ -419,7 +431,8 @@ impl<'a> Work<'a> {
             let mut block = blocks::assemble(read, row, draft, counter)?;
             if let Some(rollup) = before {
                 let own = size_through(read, rollup.in_loop, rollup.layout.end())?.tokens;
-                block.row.tokens_covered += rollup.tokens_covered.saturating_sub(own);
+                let covered = read.block_by_key(rollup.key)?.tokens_covered;
+                block.row.tokens_covered += covered.saturating_sub(own);
             }
             Ok(block)
         })?;
@@ -451,16 +464,18 @@ impl<'a> Work<'a> {
         summary: &Summary,
     ) -> BlockRow {
         BlockRow {
-            key: BlockKey(0),
-            in_loop: self.ground.chain.links[depth].row.key,
-            generation: 0,
-            run: store::RunKey(0),
-            kind,
-            extends: None,
-            layout,
-            through,
+            core: BlockCore {
+                key: BlockKey(0),
+                in_loop: self.ground.chain.links[depth].row.key,
+                generation: 0,
+                run: store::RunKey(0),
+                kind,
+                extends: None,
+                layout,
+                through,
+                size: Size::default(),
+            },
             tokens_covered: 0,
-            size: Size::default(),
             strategy: notes::made_by(summary, self.strategy).to_owned(),
             shaping: self.shaping(),
             created_at: Time::now().as_str().to_owned(),

@@ -10,8 +10,8 @@ use crate::context::{BuildOptions, Chain, Purpose, settings};
 use crate::model::{LoopId, Role};
 use crate::store::in_force::{Link, View};
 use crate::store::{
-    BlockKey, BlockRow, CoverageRow, Disposition, LoopKey, LoopRow, RunKey, SessionKey, SessionRow,
-    StoreRead, StoreResult,
+    BlockCore, BlockKey, CoverageRow, Disposition, LoopKey, LoopRow, RunKey, SessionKey,
+    SessionRow, StoreRead, StoreResult,
 };
 
 /// What became of a message in a context.
@@ -52,7 +52,7 @@ struct Outlook {
     /// The loops before them: how many of their turns belong to the chain.
     older: HashMap<LoopKey, u32>,
     /// The rollup that stands for these.
-    rollup: Option<BlockRow>,
+    rollup: Option<BlockCore>,
 }
 
 /// A message, as far as it matters where it stands.
@@ -124,7 +124,7 @@ impl Sights {
     fn through(
         &mut self,
         read: &dyn StoreRead,
-        block: Option<BlockRow>,
+        block: Option<BlockCore>,
         spot: Spot,
     ) -> StoreResult<Sight> {
         let Some(block) = block.filter(|block| spot.seq < block.through) else {
@@ -144,7 +144,7 @@ impl Sights {
     fn cover(
         &mut self,
         read: &dyn StoreRead,
-        block: &BlockRow,
+        block: &BlockCore,
         disposition: Disposition,
     ) -> StoreResult<Cover> {
         let run = entry(&mut self.runs, block.run, || {

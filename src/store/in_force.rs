@@ -8,11 +8,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use foldhash::fast::RandomState;
-
 use super::error::StoreResult;
 use super::rows::{
-    BlockKind, BlockRow, FlipRow, Generation, LoopCore, Outcome, Point, RunKey, RunRow,
+    BlockCore, BlockKind, FlipRow, Generation, LoopCore, Outcome, Point, RunKey, RunRow,
 };
 use super::{LoopKey, RunMark, SessionKey, Standing, StoreRead, Tick};
 use crate::model::{Message, Role};
@@ -45,7 +43,7 @@ pub struct Link {
     /// The sequence after the last that belongs to the chain.
     pub end_seq: u32,
     /// The block in force.
-    pub block: Option<BlockRow>,
+    pub block: Option<BlockCore>,
 }
 
 impl Link {
@@ -61,14 +59,14 @@ impl Link {
 pub struct ForceWalk<'a> {
     read: &'a dyn StoreRead,
     view: View,
-    /// Turns that belong to the chain, of each loop met so far.
-    cuts: HashMap<LoopKey, u32, RandomState>,
+    /// Turns that belong to the chain, of each loop met so far. Keys fall.
+    cuts: Vec<(LoopKey, u32)>,
     /// The loop to meet next, and how many of its turns belong to the chain.
     next: Option<(LoopKey, u32)>,
     leaf: LoopKey,
     live: HashMap<RunKey, bool>,
     /// Blocks that are to be written: as if they were in force already.
-    instead: HashMap<LoopKey, BlockRow>,
+    instead: HashMap<LoopKey, BlockCore>,
 }
 
 impl<'a> ForceWalk<'a> {
@@ -78,7 +76,7 @@ impl<'a> ForceWalk<'a> {
         Self {
             read,
             view,
-            cuts: HashMap::default(),
+            cuts: Vec::new(),
             next,
             leaf,
             live: HashMap::new(),
@@ -88,8 +86,8 @@ impl<'a> ForceWalk<'a> {
 
     /// The same walk as if these blocks were in force.
     #[must_use]
-    pub fn with_blocks<'b>(mut self, blocks: impl IntoIterator<Item = &'b BlockRow>) -> Self {
-        let by_loop = |block: &BlockRow| (block.in_loop, block.clone());
+    pub fn with_blocks<'b>(mut self, blocks: impl IntoIterator<Item = &'b BlockCore>) -> Self {
+        let by_loop = |block: &BlockCore| (block.in_loop, block.clone());
         self.instead = blocks.into_iter().map(by_loop).collect();
         self
     }
@@ -121,7 +119,10 @@ impl<'a> ForceWalk<'a> {
 
     /// Notes how much of a loop belongs to the chain, and which loop comes next.
     fn meet(&mut self, key: LoopKey, cut: u32, parent: Option<(LoopKey, u32)>) {
-        self.cuts.insert(key, cut);
+        // Whoever asked what counts has met some loops before the walk came to them.
+        if self.cuts.last().is_none_or(|(last, _)| key < *last) {
+            self.cuts.push((key, cut));
+        }
         if self.next.is_some_and(|(next, _)| next == key) {
             self.next = parent;
         }
@@ -199,7 +200,7 @@ impl<'a> ForceWalk<'a> {
         Ok(then && wanted && self.counts(generation.point)?)
     }
 
-    fn block_of(&mut self, in_loop: LoopKey) -> StoreResult<Option<BlockRow>> {
+    fn block_of(&mut self, in_loop: LoopKey) -> StoreResult<Option<BlockCore>> {
         let mut found = None;
         let read = self.read;
         read.generations(in_loop, &mut |generation| {
@@ -226,10 +227,9 @@ impl<'a> ForceWalk<'a> {
             let parent = self.read.parent_of(next)?;
             self.meet(next, cut, parent);
         }
-        Ok(self
-            .cuts
-            .get(&point.in_loop)
-            .is_some_and(|cut| point.turns <= *cut))
+        let found = |(key, _): &(LoopKey, u32)| point.in_loop.cmp(key);
+        let at = self.cuts.binary_search_by(found);
+        Ok(at.is_ok_and(|at| point.turns <= self.cuts[at].1))
     }
 
     /// Whether a run that counts is live from the leaf.

@@ -201,7 +201,7 @@ pub struct MessageSize {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generation {
     /// The block.
-    pub block: BlockRow,
+    pub block: BlockCore,
     /// Where its run was made.
     pub point: Point,
     /// When its run was committed.
@@ -638,9 +638,9 @@ impl Layout {
     }
 }
 
-/// A row of `blocks`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BlockRow {
+/// What a chain needs of a block: what it covers, and how much it shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockCore {
     /// Its key.
     pub key: BlockKey,
     /// The loop that it stands on.
@@ -657,10 +657,18 @@ pub struct BlockRow {
     pub layout: Layout,
     /// Sequences before this one are covered.
     pub through: u32,
-    /// Tokens of what it covers.
-    pub tokens_covered: u64,
     /// What its sections show.
     pub size: Size,
+}
+
+/// A row of `blocks`: the core, which can be asked for as if it were the row's own, and what else
+/// compacting again and showing need.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockRow {
+    /// What a chain needs.
+    pub core: BlockCore,
+    /// Tokens of what it covers.
+    pub tokens_covered: u64,
     /// What made the text.
     pub strategy: String,
     /// The configuration that shaped it.
@@ -669,6 +677,20 @@ pub struct BlockRow {
     pub created_at: String,
     /// Fields of a foreign block.
     pub extra: Option<String>,
+}
+
+impl Deref for BlockRow {
+    type Target = BlockCore;
+
+    fn deref(&self) -> &BlockCore {
+        &self.core
+    }
+}
+
+impl DerefMut for BlockRow {
+    fn deref_mut(&mut self) -> &mut BlockCore {
+        &mut self.core
+    }
 }
 
 /// A section that has messages of its own.

@@ -277,20 +277,22 @@ impl BlockOf {
     pub fn new(in_loop: LoopKey, kind: BlockKind, through: u32) -> Self {
         Self(NewBlock {
             row: BlockRow {
-                key: BlockKey::default(),
-                in_loop,
-                generation: 0,
-                run: RunKey::default(),
-                kind,
-                extends: None,
-                layout: Layout::default(),
-                through,
-                tokens_covered: 100,
-                size: Size {
-                    tokens: 25,
-                    bytes: 100,
-                    messages: 1,
+                core: BlockCore {
+                    key: BlockKey::default(),
+                    in_loop,
+                    generation: 0,
+                    run: RunKey::default(),
+                    kind,
+                    extends: None,
+                    layout: Layout::default(),
+                    through,
+                    size: Size {
+                        tokens: 25,
+                        bytes: 100,
+                        messages: 1,
+                    },
                 },
+                tokens_covered: 100,
                 strategy: "digest".into(),
                 shaping: "{}".into(),
                 created_at: "2026-01-01T00:00:02Z".into(),

@@ -8,7 +8,7 @@ use crate::import::ImportError;
 use crate::import::fields::shown;
 use crate::store::scan::MessagePlace;
 use crate::store::{
-    Blob, BlockKey, BlockMessage, BlockRow, CoverageRow, NewBlock, RunKey, Section,
+    Blob, BlockCore, BlockKey, BlockMessage, BlockRow, CoverageRow, NewBlock, RunKey, Section,
 };
 
 impl InSession<'_> {
@@ -27,11 +27,8 @@ impl InSession<'_> {
             let detail = format!("loop `{id}` has another block {}", line.generation);
             return Err(self.open.parted(&detail));
         }
-        let row = self.block_row(&line)?;
-        let row = BlockRow {
-            run: self.in_run(&line.run)?.key,
-            ..row
-        };
+        let mut row = self.block_row(&line)?;
+        row.run = self.in_run(&line.run)?.key;
         let mut block = NewBlock {
             row,
             messages: Vec::with_capacity(line.shows.len()),
@@ -61,16 +58,18 @@ impl InSession<'_> {
         let unknown = || wrong(format!("no kind of block `{}`", shown(&line.kind)));
         let extends = line.extends.as_ref();
         Ok(BlockRow {
-            key: BlockKey::default(),
-            in_loop: self.open.loop_key(&line.loop_id)?,
-            generation: line.generation,
-            run: RunKey::default(),
-            kind: line.block_kind().ok_or_else(unknown)?,
-            extends: extends.map(|name| self.block_key(name)).transpose()?,
-            layout: line.layout(),
-            through: line.through,
+            core: BlockCore {
+                key: BlockKey::default(),
+                in_loop: self.open.loop_key(&line.loop_id)?,
+                generation: line.generation,
+                run: RunKey::default(),
+                kind: line.block_kind().ok_or_else(unknown)?,
+                extends: extends.map(|name| self.block_key(name)).transpose()?,
+                layout: line.layout(),
+                through: line.through,
+                size: line.size.into(),
+            },
             tokens_covered: line.tokens_covered,
-            size: line.size.into(),
             strategy: line.strategy.clone(),
             shaping: line.shaping.clone(),
             created_at: line.created_at.clone(),

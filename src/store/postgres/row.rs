@@ -321,23 +321,14 @@ pub(super) const BLOCK_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.ki
     b.through, b.tokens_covered, b.tokens_block, b.bytes_block, b.messages_block, b.strategy,
     b.shaping, b.created_at, b.extra, b.digest";
 
+pub(super) const BLOCK_CORE_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.kind, b.extends,
+    b.first_start, b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end,
+    b.through, b.tokens_block, b.bytes_block, b.messages_block";
+
 pub(super) fn block_row(row: &Fields<'_>) -> StoreResult<BlockRow> {
-    let kind: String = row.get("kind")?;
     Ok(BlockRow {
-        key: BlockKey(row.get("key")?),
-        in_loop: LoopKey(row.get("loop")?),
-        generation: row.small("generation")?,
-        run: RunKey(row.get("run")?),
-        kind: BlockKind::from_word(&kind).ok_or_else(|| damaged(kind))?,
-        extends: row.get::<Option<i64>>("extends")?.map(BlockKey),
-        layout: Layout {
-            first: row.turns("first_start", "first_end")?,
-            compacted: row.turns("compacted_start", "compacted_end")?,
-            recent: row.turns("recent_start", "recent_end")?,
-        },
-        through: row.small("through")?,
+        core: block_core(row)?,
         tokens_covered: row.unsigned("tokens_covered")?,
-        size: row.size("tokens_block", "bytes_block", "messages_block")?,
         strategy: row.get("strategy")?,
         shaping: row.get("shaping")?,
         created_at: row.get("created_at")?,
@@ -345,9 +336,28 @@ pub(super) fn block_row(row: &Fields<'_>) -> StoreResult<BlockRow> {
     })
 }
 
+fn block_core(row: &Fields<'_>) -> StoreResult<BlockCore> {
+    let kind: &str = row.get("kind")?;
+    Ok(BlockCore {
+        key: BlockKey(row.get("key")?),
+        in_loop: LoopKey(row.get("loop")?),
+        generation: row.small("generation")?,
+        run: RunKey(row.get("run")?),
+        kind: BlockKind::from_word(kind).ok_or_else(|| damaged(kind))?,
+        extends: row.get::<Option<i64>>("extends")?.map(BlockKey),
+        layout: Layout {
+            first: row.turns("first_start", "first_end")?,
+            compacted: row.turns("compacted_start", "compacted_end")?,
+            recent: row.turns("recent_start", "recent_end")?,
+        },
+        through: row.small("through")?,
+        size: row.size("tokens_block", "bytes_block", "messages_block")?,
+    })
+}
+
 pub(super) fn generation(row: &Fields<'_>) -> StoreResult<Generation> {
     Ok(Generation {
-        block: block_row(row)?,
+        block: block_core(row)?,
         point: Point {
             in_loop: LoopKey(row.get("run_loop")?),
             turns: row.small("run_turns")?,

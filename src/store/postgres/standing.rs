@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::door::{Door, paged};
-use super::row::{BLOCK_COLUMNS, Fields, generation};
+use super::row::{BLOCK_CORE_COLUMNS, Fields, generation};
 use crate::store::error::StoreResult;
 use crate::store::{
     Generation, LoopCore, LoopKey, Point, RunKey, RunMark, SessionKey, Standing, Tick, Visit,
@@ -86,7 +86,7 @@ impl Door<'_> {
             return Ok(Vec::new());
         }
         let sql = format!(
-            "SELECT {BLOCK_COLUMNS}, b.run_loop, b.run_turns, b.run_tick,
+            "SELECT {BLOCK_CORE_COLUMNS}, b.run_loop, b.run_turns, b.run_tick,
                  EXISTS (SELECT 1 FROM flips f WHERE f.session = $1 AND f.run = b.run) AS is_flipped
              FROM unnest($2::BIGINT[]) AS wanted (loop)
              CROSS JOIN LATERAL (

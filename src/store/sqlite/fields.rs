@@ -127,20 +127,20 @@ impl<'r, 's> Fields<'r, 's> {
 
     pub(super) fn unsigned(&self, column: &'static str) -> StoreResult<u64> {
         let value: i64 = self.get(column)?;
-        u64::try_from(value).map_err(|_| StoreError::Damaged(format!("{column} is {value}")))
+        u64::try_from(value).map_err(|_| out_of_range(column, &value))
     }
 
     pub(super) fn small(&self, column: &'static str) -> StoreResult<u32> {
         let value: i64 = self.get(column)?;
-        u32::try_from(value).map_err(|_| StoreError::Damaged(format!("{column} is {value}")))
+        u32::try_from(value).map_err(|_| out_of_range(column, &value))
     }
 
     pub(super) fn maybe_small(&self, column: &'static str) -> StoreResult<Option<u32>> {
-        let value: Option<i64> = self.get(column)?;
-        value
-            .map(u32::try_from)
-            .transpose()
-            .map_err(|_| StoreError::Damaged(format!("{column} is {value:?}")))
+        let Some(value) = self.get::<Option<i64>>(column)? else {
+            return Ok(None);
+        };
+        let small = u32::try_from(value).map(Some);
+        small.map_err(|_| out_of_range(column, &Some(value)))
     }
 
     pub(super) fn turns(
@@ -153,6 +153,11 @@ impl<'r, 's> Fields<'r, 's> {
             _ => None,
         })
     }
+}
+
+#[cold]
+fn out_of_range(column: &str, value: &dyn std::fmt::Debug) -> StoreError {
+    StoreError::Damaged(format!("{column} is {value:?}"))
 }
 
 fn unread(error: rusqlite::Error) -> StoreError {

@@ -18,12 +18,13 @@ pub(super) static SESSION: Sql = Sql::new(|| format!("SELECT {SESSION_COLUMNS} F
 // Columns stand in the order in which `loop_row` and its like read them.
 pub(super) static LOOP_COLUMNS: Sql = Sql::new(|| {
     format!(
-        "{CORE_COLUMNS}, l.parent_loop_id, l.kind, l.started_at, l.ended_at,
+        "l.key, {CORE_COLUMNS}, l.parent_loop_id, l.kind, l.started_at, l.ended_at,
          l.system_tokens, l.last_turn_index, l.open_calls, l.chain"
     )
 });
 
-const CORE_COLUMNS: &str = "l.key, l.session, l.loop_id, l.parent, l.parent_turn, l.status,
+// Whoever walks a chain knows the keys of its loops.
+const CORE_COLUMNS: &str = "l.session, l.loop_id, l.parent, l.parent_turn, l.status,
     l.tick, l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes, l.generation";
 
 const TURN_COLUMNS: &str = "t.id, t.first_seq, t.messages, t.prompts, t.tokens, t.bytes,
@@ -46,10 +47,16 @@ pub(super) const RUN_COLUMNS: &str = "outcome, key, session, run_id, loop, turns
     bytes_before, bytes_after, messages_before, messages_after, started_at, duration_ms, config,
     usage, plan, record, events";
 
-pub(super) const BLOCK_COLUMNS: &str = "b.kind, b.key, b.loop, b.generation, b.run, b.extends,
-    b.first_start, b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end,
-    b.through, b.tokens_covered, b.tokens_block, b.bytes_block, b.messages_block, b.strategy,
-    b.shaping, b.created_at, b.extra";
+pub(super) static BLOCK_COLUMNS: Sql = Sql::new(|| {
+    format!(
+        "b.loop, {BLOCK_CORE_COLUMNS}, b.tokens_covered, b.strategy, b.shaping, b.created_at, b.extra"
+    )
+});
+
+// Whoever looks for a block of a chain knows its loop.
+const BLOCK_CORE_COLUMNS: &str = "b.kind, b.key, b.generation, b.run, b.extends, b.first_start,
+    b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end, b.through,
+    b.tokens_block, b.bytes_block, b.messages_block";
 
 pub(super) const MANIFEST_COLUMNS: &str = "key, manifest_id, session, loop, tick, recorded_at,
     older_loops, parts, messages, tokens, bytes, counter, sha256";
@@ -105,11 +112,9 @@ pub(super) static STANDING: Sql = Sql::new(|| {
                  AND NOT EXISTS (SELECT 1 FROM flips f WHERE f.run = b.run)
              END AS is_settled, {columns}
          FROM loops l
-             LEFT JOIN blocks b ON b.key = (
-                 SELECT n.key FROM blocks n WHERE n.loop = l.key ORDER BY n.generation DESC LIMIT 1
-             )
+             LEFT JOIN blocks b ON b.loop = l.key
              LEFT JOIN runs r ON r.key = b.run
-         WHERE l.key = ?1"
+         WHERE l.key = ?1 ORDER BY b.generation DESC LIMIT 1"
     )
 });
 
@@ -122,7 +127,7 @@ pub(super) static GENERATIONS: Sql = Sql::new(|| {
 });
 
 static GENERATION_COLUMNS: Sql = Sql::new(|| {
-    format!("{BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick")
+    format!("{BLOCK_CORE_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick")
 });
 
 pub(super) const SAID: &str = "SELECT id, turn, role, tokens, bytes, body_block, head, body
@@ -150,7 +155,8 @@ pub(super) fn session_row(row: &Fields<'_, '_>) -> StoreResult<SessionRow> {
 }
 
 pub(super) fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
-    let core = loop_core(row)?;
+    let key = LoopKey(row.get("key")?);
+    let core = loop_core(row, key)?;
     let parent_loop_id: Option<String> = row.get("parent_loop_id")?;
     Ok(LoopRow {
         core,
@@ -173,9 +179,9 @@ pub(super) fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
     })
 }
 
-fn loop_core(row: &Fields<'_, '_>) -> StoreResult<LoopCore> {
+fn loop_core(row: &Fields<'_, '_>, key: LoopKey) -> StoreResult<LoopCore> {
     Ok(LoopCore {
-        key: LoopKey(row.get("key")?),
+        key,
         session: SessionKey(row.get("session")?),
         loop_id: LoopId::new(row.get::<String>("loop_id")?).map_err(damaged)?,
         parent: row.get::<Option<i64>>("parent")?.map(LoopKey),
@@ -393,11 +399,23 @@ pub(super) fn flip_row(row: &Fields<'_, '_>) -> StoreResult<FlipRow> {
 }
 
 pub(super) fn block_row(row: &Fields<'_, '_>) -> StoreResult<BlockRow> {
+    let in_loop = LoopKey(row.get("loop")?);
+    Ok(BlockRow {
+        core: block_core(row, in_loop)?,
+        tokens_covered: row.unsigned("tokens_covered")?,
+        strategy: row.get("strategy")?,
+        shaping: row.get("shaping")?,
+        created_at: row.get("created_at")?,
+        extra: row.get("extra")?,
+    })
+}
+
+fn block_core(row: &Fields<'_, '_>, in_loop: LoopKey) -> StoreResult<BlockCore> {
     let kind = row.word("kind")?;
     let kind = BlockKind::from_word(kind).ok_or_else(|| damaged(kind))?;
-    Ok(BlockRow {
+    Ok(BlockCore {
         key: BlockKey(row.get("key")?),
-        in_loop: LoopKey(row.get("loop")?),
+        in_loop,
         generation: row.small("generation")?,
         run: RunKey(row.get("run")?),
         kind,
@@ -408,22 +426,17 @@ pub(super) fn block_row(row: &Fields<'_, '_>) -> StoreResult<BlockRow> {
             recent: row.turns("recent_start", "recent_end")?,
         },
         through: row.small("through")?,
-        tokens_covered: row.unsigned("tokens_covered")?,
         size: Size {
             tokens: row.unsigned("tokens_block")?,
             bytes: row.unsigned("bytes_block")?,
             messages: row.unsigned("messages_block")?,
         },
-        strategy: row.get("strategy")?,
-        shaping: row.get("shaping")?,
-        created_at: row.get("created_at")?,
-        extra: row.get("extra")?,
     })
 }
 
-pub(super) fn generation(row: &Fields<'_, '_>) -> StoreResult<Generation> {
+pub(super) fn generation(row: &Fields<'_, '_>, in_loop: LoopKey) -> StoreResult<Generation> {
     Ok(Generation {
-        block: block_row(row)?,
+        block: block_core(row, in_loop)?,
         point: Point {
             in_loop: LoopKey(row.get("run_loop")?),
             turns: row.small("run_turns")?,
@@ -432,15 +445,15 @@ pub(super) fn generation(row: &Fields<'_, '_>) -> StoreResult<Generation> {
     })
 }
 
-pub(super) fn standing(row: &Fields<'_, '_>) -> StoreResult<Standing> {
-    let in_loop = loop_core(row)?;
+pub(super) fn standing(row: &Fields<'_, '_>, key: LoopKey) -> StoreResult<Standing> {
+    let in_loop = loop_core(row, key)?;
     let is_settled: Option<bool> = row.get("is_settled")?;
     Ok(Standing {
-        row: in_loop,
         newest: match is_settled {
-            Some(true) => Some(generation(row)?),
+            Some(true) => Some(generation(row, key)?),
             _ => None,
         },
+        row: in_loop,
         is_disputed: is_settled == Some(false),
     })
 }

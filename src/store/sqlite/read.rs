@@ -227,7 +227,7 @@ impl StoreRead for Reader<'_> {
             let Some(row) = rows.next().map_err(from_sqlite)? else {
                 break;
             };
-            let standing = standing(&Fields::in_order(row))?;
+            let standing = standing(&Fields::in_order(row), key)?;
             drop(rows);
             if *session.get_or_insert(standing.row.session) != standing.row.session {
                 break;
@@ -374,7 +374,7 @@ impl StoreRead for Reader<'_> {
 
     fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
         self.in_order(&GENERATIONS, [in_loop.0], &mut |row| {
-            visit(generation(row)?)
+            visit(generation(row, in_loop)?)
         })
     }
 
@@ -411,19 +411,20 @@ impl StoreRead for Reader<'_> {
     }
 
     fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>> {
-        let sql =
-            format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.run = ?1 ORDER BY b.loop, b.key");
+        let columns = &*BLOCK_COLUMNS;
+        let sql = format!("SELECT {columns} FROM blocks b WHERE b.run = ?1 ORDER BY b.loop, b.key");
         self.all(&sql, [run.0], block_row)
     }
 
     fn blocks_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockRow>> {
-        let sql =
-            format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.loop = ?1 ORDER BY b.generation");
+        let columns = &*BLOCK_COLUMNS;
+        let sql = format!("SELECT {columns} FROM blocks b WHERE b.loop = ?1 ORDER BY b.generation");
         self.all(&sql, [in_loop.0], block_row)
     }
 
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
-        let sql = format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.key = ?1");
+        let columns = &*BLOCK_COLUMNS;
+        let sql = format!("SELECT {columns} FROM blocks b WHERE b.key = ?1");
         self.first(&sql, [key.0], block_row)?
             .ok_or_else(|| StoreError::Damaged(format!("block {} is missing", key.0)))
     }

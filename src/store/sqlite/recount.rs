@@ -121,9 +121,9 @@ impl StoreRecount for Reader<'_> {
     }
 
     fn block_from(&self, from: BlockKey) -> StoreResult<Option<BlockRow>> {
-        let sql = format!(
-            "SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.key >= ?1 ORDER BY b.key LIMIT 1"
-        );
+        let columns = &*BLOCK_COLUMNS;
+        let sql =
+            format!("SELECT {columns} FROM blocks b WHERE b.key >= ?1 ORDER BY b.key LIMIT 1");
         self.first(&sql, [from.0], block_row)
     }
 

@@ -171,7 +171,8 @@ impl StoreScan for Reader<'_> {
     }
 
     fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])> {
-        let sql = format!("SELECT {BLOCK_COLUMNS}, b.digest FROM blocks b WHERE b.key = ?1");
+        let columns = &*BLOCK_COLUMNS;
+        let sql = format!("SELECT {columns}, b.digest FROM blocks b WHERE b.key = ?1");
         self.first(&sql, [key.0], |row| with_digest(row, block_row))?
             .ok_or_else(|| missing("block", key.0))
     }

@@ -78,6 +78,13 @@ fn with(r: &Rows, change: impl Fn(&mut LoopCore)) -> LoopRow {
     row
 }
 
+/// Returns the block of another with another number.
+fn numbered(r: &Rows, generation: u32) -> BlockRow {
+    let mut row = r.block.clone();
+    row.generation = generation;
+    row
+}
+
 /// Returns everything that can be written at keys of another.
 pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
     fn one(
@@ -107,7 +114,7 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, k, r| w.put_turn(k.in_loop, &TurnRow { turn: 900, ..r.turn.clone() });
         |w, _k, r| w.insert_run(&RunRow { run_id: "mine".into(), ..r.run.clone() });
         |w, _k, r| w.insert_block(&NewBlock {
-            row: BlockRow { generation: 900, ..r.block.clone() },
+            row: numbered(r, 900),
             messages: r.messages.clone(),
             coverage: r.coverage.clone(),
             blobs: Vec::new(),

@@ -251,10 +251,8 @@ impl Mender<'_> {
                 continue;
             };
             let is_whole = digest::block(&row, &messages, &coverage) == stored;
-            let row = BlockRow {
-                generation: newest,
-                ..row
-            };
+            let mut row = row;
+            row.generation = newest;
             let digest = match is_whole {
                 true => digest::block(&row, &messages, &coverage),
                 false => stored,
