@@ -335,7 +335,7 @@ impl Builder<'_> {
         said: &Said<'_>,
         place: Place,
     ) -> StoreResult<()> {
-        if self.counts(link, part, said, place)? {
+        if self.note(link, part, said, place)? {
             let message = store::decode_said(self.read, said)?;
             self.context.messages.push(message);
         }
@@ -350,7 +350,7 @@ impl Builder<'_> {
         stored: StoredMessage,
         place: Place,
     ) -> StoreResult<()> {
-        if self.counts(link, part, &stored.said(), place)? {
+        if self.note(link, part, &stored.said(), place)? {
             let message = store::decode(self.read, stored)?;
             self.context.messages.push(message);
         }
@@ -358,7 +358,7 @@ impl Builder<'_> {
     }
 
     /// Notes a message, and says whether it is wanted itself.
-    fn counts(
+    fn note(
         &mut self,
         link: &Link,
         part: &mut Part,

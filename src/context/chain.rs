@@ -17,7 +17,7 @@ use crate::store::{
 pub(crate) struct Chain {
     /// Root first.
     pub(crate) links: Vec<Link>,
-    /// What the plan knows of each; without answers where a build has no use for them.
+    /// What the plan knows of each; nothing where a build has no use for it.
     pub(crate) facts: Vec<LoopFacts>,
     /// What each shows.
     pub(crate) shown: Vec<Size>,
@@ -219,15 +219,17 @@ struct Load<'a> {
     read: &'a dyn StoreRead,
     /// Leaf first.
     links: Vec<Link>,
-    /// Per link: the calls of other turns that its turns answer.
+    /// Per link, if facts are wanted: the calls of other turns that its turns answer.
     sites: Vec<Vec<(u32, Vec<CallSite>)>>,
     with_facts: bool,
 }
 
 impl Load<'_> {
     fn add(&mut self, link: Link) -> StoreResult<()> {
-        let turns = 0..if self.with_facts { link.turns } else { 0 };
-        self.sites.push(self.read.answers(link.row.key, turns)?);
+        if self.with_facts {
+            let answers = self.read.answers(link.row.key, 0..link.turns)?;
+            self.sites.push(answers);
+        }
         self.links.push(link);
         Ok(())
     }

@@ -436,8 +436,8 @@ pub(crate) struct Settings {
 
 /// Returns what a build takes from the newest live run, with the options that are given in its place.
 ///
-/// A build that leaves no loop out asks for nothing else: only [`OlderLoops::Skip`] needs a scope, and
-/// so the configuration.
+/// Where older loops are rolled up a build leaves no loop out, and asks for no more than that word. Only
+/// [`OlderLoops::Skip`] needs a scope, and so the run's configuration: else it is the default one.
 pub(crate) fn settings(
     read: &dyn StoreRead,
     session: SessionKey,
@@ -449,9 +449,17 @@ pub(crate) fn settings(
     let newest = walk.newest_live(session, |run| (run.key, run.older_loops.parse().ok()))?;
     let of_run = newest.and_then(|(_, older_loops)| older_loops);
     let older_loops = options.older_loops.or(of_run).unwrap_or_default();
+    if older_loops == OlderLoops::Rollup {
+        let config = CompactionConfig {
+            older_loops,
+            ..CompactionConfig::default()
+        };
+        let window = ContextConfig::default();
+        return Ok(Settings { config, window });
+    }
     let json = match newest {
-        Some((run, _)) if older_loops == OlderLoops::Skip => Some(read.run_by_key(run)?.config),
-        _ => None,
+        Some((run, _)) => Some(read.run_by_key(run)?.config),
+        None => None,
     };
     // A run of another tool or a later version may hold less or more: what is missing is default.
     let noted: Noted<'_> = json

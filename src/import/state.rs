@@ -42,13 +42,13 @@ impl Described {
                 parent: None,
                 parent_turn: None,
                 status: LoopStatus::default(),
-                tick: 0,
                 totals: LoopTotals::default(),
             },
             parent_loop_id: None,
             kind: String::new(),
             started_at: None,
             ended_at: None,
+            tick: 0,
             growth: LoopGrowth::default(),
         };
         let LoopMeta { meta, .. } = session::describe_loop(&mut row, record)?;

@@ -61,9 +61,8 @@ impl Attempt<'_> {
     /// found the budget too small is tried again once the context has another size.
     pub(super) fn was_tried(&self) -> StoreResult<Option<RunRow>> {
         let mut found = None;
-        let leaf = self.ground.chain.links.last();
-        let born = leaf.map_or(0, |leaf| leaf.row.tick);
         store::read(self.store, |read| {
+            let born = read.loop_by_key(self.ground.leaf)?.tick;
             read.runs(self.ground.session, &mut |run| {
                 if run.tick < born {
                     return Ok(ControlFlow::Break(()));

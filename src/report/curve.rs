@@ -110,7 +110,8 @@ fn settled(read: &dyn StoreRead, links: &[Link]) -> StoreResult<Tick> {
             continue;
         };
         let last = read.turn(link.row.key, last)?;
-        let is_late = |tick: &Tick| *tick > child.row.tick;
+        let born = read.loop_by_key(child.row.key)?.tick;
+        let is_late = |tick: &Tick| *tick > born;
         settled = last
             .map(|turn| turn.tick)
             .filter(is_late)

@@ -128,8 +128,6 @@ pub struct LoopCore {
     pub parent_turn: Option<u32>,
     /// Where it stands.
     pub status: LoopStatus,
-    /// When it was created.
-    pub tick: Tick,
     /// What it holds.
     pub totals: LoopTotals,
 }
@@ -148,6 +146,8 @@ pub struct LoopRow {
     pub started_at: Option<String>,
     /// ISO-8601 text.
     pub ended_at: Option<String>,
+    /// When it was created.
+    pub tick: Tick,
     /// What the next append goes on from.
     pub growth: LoopGrowth,
 }

@@ -125,13 +125,13 @@ pub(crate) fn add_loop(
             parent: parent.as_ref().map(|parent| parent.key),
             parent_turn: cut_of(parent.as_ref(), record)?,
             status: record.status.clone(),
-            tick: owner.tick,
             totals: LoopTotals::default(),
         },
         parent_loop_id: record.parent_loop_id.clone(),
         kind: String::new(),
         started_at: None,
         ended_at: None,
+        tick: owner.tick,
         growth: LoopGrowth::default(),
     };
     let meta = describe_loop(&mut row, record)?;

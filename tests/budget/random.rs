@@ -83,9 +83,9 @@ fn assert_every_turn(history: &History<'_>, at: usize) {
             next = None;
             read.walk(leaf, &mut |row| {
                 let mut of_loop = read.blocks_of_loop(row.key)?.into_iter();
-                next = next
-                    .take()
-                    .or(of_loop.find(|other| Some(other.key) == block.extends));
+                next = next.take().or(of_loop
+                    .find(|other| Some(other.key) == block.extends)
+                    .map(|row| row.core));
                 Ok(ControlFlow::Continue(()))
             })?;
         }

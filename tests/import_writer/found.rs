@@ -388,8 +388,11 @@ fn a_block_of_the_tool_itself_stands_as_it_is_and_comes_back() {
         );
         check_sizes(&store, "a");
         let link = chain(&store, "a").remove(0);
-        let row = link.block.clone().unwrap();
-        let back = read(&store, |snapshot| restore_block(snapshot, &link, &row)).unwrap();
+        let back = read(&store, |snapshot| {
+            let row = snapshot.block_by_key(link.block.as_ref().unwrap().key)?;
+            restore_block(snapshot, &link, &row)
+        })
+        .unwrap();
         assert_eq!(serde_json::to_value(back.unwrap()).unwrap(), written);
     }
 }

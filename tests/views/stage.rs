@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use loopstore::store::{
-    BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, FlipRow, Layout, LoopKey, NewBlock,
-    Outcome, Point, RunKey, RunRow, Section, SessionKey, Size, StoreWrite, StoredMessage, Turns,
-    append, codec, in_force, read, session, write,
+    BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, FlipRow, Layout, LoopKey,
+    NewBlock, Outcome, Point, RunKey, RunRow, Section, SessionKey, Size, StoreWrite, StoredMessage,
+    Turns, append, codec, in_force, read, session, write,
 };
 use loopstore::{
     AgentMessage, Durability, HeuristicTokenCounter, LoopId, LoopRecord, LoopStatus, Session,

@@ -6,7 +6,7 @@ use loopstore::context::TurnState;
 use loopstore::inspect::{DiffRequest, DiffSide, diff};
 use loopstore::store::in_force::{View, chain};
 use loopstore::store::{
-    self, BlockKind, BlockRow, Disposition, LoopKey, LoopRow, SessionRow, StoreError, StoreRead,
+    self, BlockCore, BlockKind, Disposition, LoopKey, LoopRow, SessionRow, StoreError, StoreRead,
     StoreResult,
 };
 use loopstore::{ContinuationKind, Database, LoopId, SessionId};
@@ -200,7 +200,7 @@ fn loops_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<HashMap<Lo
 }
 
 /// Names a block.
-pub fn name(block: &BlockRow) -> String {
+pub fn name(block: &BlockCore) -> String {
     let word = match block.kind {
         BlockKind::Rollup => "rollup",
         BlockKind::Current | BlockKind::Earlier => "block",

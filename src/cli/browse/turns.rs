@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use loopstore::context::TurnState;
 use loopstore::store::in_force::{View, chain};
 use loopstore::store::{
-    self, BlockRow, Disposition, LoopKey, LoopRow, MessageRow, Section, StoreRead, StoreResult,
+    self, BlockCore, Disposition, LoopKey, LoopRow, MessageRow, Section, StoreRead, StoreResult,
     TurnRow,
 };
 use loopstore::{AgentMessage, Content, Database, LoopId, Message, Role, SessionId};
@@ -158,7 +158,7 @@ fn messages_of(read: &dyn StoreRead, row: &LoopRow, turn: u32) -> StoreResult<Ve
 }
 
 /// Returns the block that speaks for a loop: its own, or the rollup that it went into.
-fn block_for(read: &dyn StoreRead, leaf: LoopKey, of: LoopKey) -> StoreResult<Option<BlockRow>> {
+fn block_for(read: &dyn StoreRead, leaf: LoopKey, of: LoopKey) -> StoreResult<Option<BlockCore>> {
     let links = chain(read, leaf, View::default())?;
     let own = links.iter().position(|link| link.row.key == of);
     Ok(links
@@ -168,7 +168,7 @@ fn block_for(read: &dyn StoreRead, leaf: LoopKey, of: LoopKey) -> StoreResult<Op
 }
 
 /// Says which block speaks for a turn, and for which turns its summary stands.
-fn about(read: &dyn StoreRead, block: &BlockRow, state: Option<TurnState>) -> StoreResult<String> {
+fn about(read: &dyn StoreRead, block: &BlockCore, state: Option<TurnState>) -> StoreResult<String> {
     let is_summary = matches!(
         state,
         Some(TurnState::Covered(
@@ -188,7 +188,7 @@ fn about(read: &dyn StoreRead, block: &BlockRow, state: Option<TurnState>) -> St
 /// Returns what a block shows for a turn; `None`: the turn as it was recorded.
 fn shown(
     read: &dyn StoreRead,
-    block: &BlockRow,
+    block: &BlockCore,
     state: TurnState,
     messages: &[MessageRow],
 ) -> StoreResult<Option<Pane>> {
@@ -203,7 +203,7 @@ fn shown(
     }
 }
 
-fn summary(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Pane> {
+fn summary(read: &dyn StoreRead, block: &BlockCore) -> StoreResult<Pane> {
     let mut said = Vec::new();
     for message in read.block_messages(block.key)? {
         if let (Section::Compacted, Some(body)) = (message.section, message.body) {
@@ -214,7 +214,7 @@ fn summary(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Pane> {
 }
 
 /// Returns the messages of a turn with those in their new form that the block cut.
-fn cut(read: &dyn StoreRead, block: &BlockRow, messages: &[MessageRow]) -> StoreResult<Pane> {
+fn cut(read: &dyn StoreRead, block: &BlockCore, messages: &[MessageRow]) -> StoreResult<Pane> {
     let own = read.block_messages(block.key)?;
     let mut said = Vec::new();
     for row in messages.iter().filter(|row| is_said(row)) {

@@ -166,7 +166,6 @@ impl InSession<'_> {
                 parent,
                 parent_turn: line.parent_turn,
                 status: line.status.clone(),
-                tick: line.tick,
                 totals: LoopTotals {
                     next_seq: line.next_seq,
                     sealed_seq: line.sealed_seq,
@@ -182,6 +181,7 @@ impl InSession<'_> {
             kind: line.kind.get().to_owned(),
             started_at: line.started_at.clone(),
             ended_at: line.ended_at.clone(),
+            tick: line.tick,
             growth: LoopGrowth {
                 system_tokens: line.system_tokens,
                 last_turn_index: line.last_turn_index,

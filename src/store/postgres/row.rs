@@ -100,7 +100,7 @@ pub(super) const LOOP_COLUMNS: &str = "l.session, l.key, l.loop_id, l.parent, l.
     l.last_turn_index, l.open_calls, l.chain";
 
 pub(super) const CORE_COLUMNS: &str = "l.session, l.key, l.loop_id, l.parent, l.parent_turn,
-    l.status, l.tick, l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes,
+    l.status, l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes,
     l.generation";
 
 pub(super) fn loop_row(row: &Fields<'_>) -> StoreResult<LoopRow> {
@@ -119,6 +119,7 @@ pub(super) fn loop_row(row: &Fields<'_>) -> StoreResult<LoopRow> {
         kind: row.get("kind")?,
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
+        tick: row.get("tick")?,
         growth: LoopGrowth {
             system_tokens: row.unsigned("system_tokens")?,
             last_turn_index: row.get("last_turn_index")?,
@@ -136,7 +137,6 @@ pub(super) fn loop_core(row: &Fields<'_>) -> StoreResult<LoopCore> {
         parent: row.get::<Option<i64>>("parent")?.map(LoopKey),
         parent_turn: row.maybe_small("parent_turn")?,
         status: LoopStatus::from(row.get::<&str>("status")?),
-        tick: row.get("tick")?,
         totals: LoopTotals {
             next_seq: row.small("next_seq")?,
             sealed_seq: row.small("sealed_seq")?,

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use rusqlite::Row;
-use rusqlite::types::{FromSql, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, ValueRef};
 
 use super::from_sqlite;
 use crate::store::Turns;
@@ -76,11 +76,7 @@ impl<'r, 's> Fields<'r, 's> {
 
     #[inline]
     pub(super) fn get<T: FromSql>(&self, column: &'static str) -> StoreResult<T> {
-        let value = self
-            .place(column)
-            .and_then(|at| self.row.get_ref(at))
-            .map_err(unread)?;
-        T::column_result(value).map_err(|error| damaged(format!("{column}: {error}")))
+        T::column_result(self.get_ref(column)?).map_err(|error| unlike(column, &error))
     }
 
     /// Passes over columns of a row that is read in order.
@@ -89,6 +85,7 @@ impl<'r, 's> Fields<'r, 's> {
     }
 
     /// Returns a value as it lies in the row.
+    #[inline]
     pub(super) fn get_ref(&self, column: &'static str) -> StoreResult<ValueRef<'_>> {
         self.place(column)
             .and_then(|at| self.row.get_ref(at))
@@ -98,7 +95,7 @@ impl<'r, 's> Fields<'r, 's> {
     /// Returns a word that is only compared, as it lies in the row; none is damage.
     pub(super) fn word(&self, column: &'static str) -> StoreResult<&str> {
         let value = self.get_ref(column)?.as_str();
-        value.map_err(|error| damaged(format!("{column}: {error}")))
+        value.map_err(|error| unlike(column, &error))
     }
 
     /// Returns a text as it lies in the row.
@@ -155,11 +152,18 @@ impl<'r, 's> Fields<'r, 's> {
     }
 }
 
+// What nearly never happens stands apart, so that reading a value stays short.
+#[cold]
+fn unlike(column: &str, error: &FromSqlError) -> StoreError {
+    damaged(format!("{column}: {error}"))
+}
+
 #[cold]
 fn out_of_range(column: &str, value: &dyn std::fmt::Debug) -> StoreError {
     StoreError::Damaged(format!("{column} is {value:?}"))
 }
 
+#[cold]
 fn unread(error: rusqlite::Error) -> StoreError {
     match error {
         rusqlite::Error::SqliteFailure(..) => from_sqlite(error),

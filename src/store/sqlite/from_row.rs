@@ -18,14 +18,14 @@ pub(super) static SESSION: Sql = Sql::new(|| format!("SELECT {SESSION_COLUMNS} F
 // Columns stand in the order in which `loop_row` and its like read them.
 pub(super) static LOOP_COLUMNS: Sql = Sql::new(|| {
     format!(
-        "l.key, {CORE_COLUMNS}, l.parent_loop_id, l.kind, l.started_at, l.ended_at,
+        "l.key, {CORE_COLUMNS}, l.parent_loop_id, l.kind, l.started_at, l.ended_at, l.tick,
          l.system_tokens, l.last_turn_index, l.open_calls, l.chain"
     )
 });
 
 // Whoever walks a chain knows the keys of its loops.
 const CORE_COLUMNS: &str = "l.session, l.loop_id, l.parent, l.parent_turn, l.status,
-    l.tick, l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes, l.generation";
+    l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes, l.generation";
 
 const TURN_COLUMNS: &str = "t.id, t.first_seq, t.messages, t.prompts, t.tokens, t.bytes,
     t.turn_index, t.answered, t.answers, t.tick, t.started_at, t.ended_at";
@@ -108,12 +108,12 @@ pub(super) static STANDING: Sql = Sql::new(|| {
     let columns = &*GENERATION_COLUMNS;
     format!(
         "SELECT {CORE_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
-                 coalesce(r.outcome, '') = 'committed'
+                 r.key IS NOT NULL
                  AND NOT EXISTS (SELECT 1 FROM flips f WHERE f.run = b.run)
              END AS is_settled, {columns}
          FROM loops l
              LEFT JOIN blocks b ON b.loop = l.key
-             LEFT JOIN runs r ON r.key = b.run
+             LEFT JOIN runs r ON r.key = b.run AND r.outcome = 'committed'
          WHERE l.key = ?1 ORDER BY b.generation DESC LIMIT 1"
     )
 });
@@ -167,6 +167,7 @@ pub(super) fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
         kind: row.get("kind")?,
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
+        tick: row.get("tick")?,
         growth: LoopGrowth {
             system_tokens: row.unsigned("system_tokens")?,
             last_turn_index: row.get("last_turn_index")?,
@@ -187,7 +188,6 @@ fn loop_core(row: &Fields<'_, '_>, key: LoopKey) -> StoreResult<LoopCore> {
         parent: row.get::<Option<i64>>("parent")?.map(LoopKey),
         parent_turn: row.maybe_small("parent_turn")?,
         status: LoopStatus::from(row.word("status")?),
-        tick: row.get("tick")?,
         totals: LoopTotals {
             next_seq: row.small("next_seq")?,
             sealed_seq: row.small("sealed_seq")?,

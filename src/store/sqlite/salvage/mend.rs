@@ -240,7 +240,7 @@ impl Mender<'_> {
         for block in self.rows.block_keys(key)? {
             newest += 1;
             // One that cannot be read is a finding, and goes.
-            let Ok((row, stored)) = self.rows.block_and_digest(block) else {
+            let Ok((mut row, stored)) = self.rows.block_and_digest(block) else {
                 continue;
             };
             if row.generation == newest {
@@ -251,7 +251,6 @@ impl Mender<'_> {
                 continue;
             };
             let is_whole = digest::block(&row, &messages, &coverage) == stored;
-            let mut row = row;
             row.generation = newest;
             let digest = match is_whole {
                 true => digest::block(&row, &messages, &coverage),
