@@ -107,10 +107,17 @@ impl<'r, 's> Fields<'r, 's> {
     fn place(&self, column: &'static str) -> rusqlite::Result<usize> {
         let Some(places) = self.places else {
             let at = self.next.replace(self.next.get() + 1);
-            debug_assert_eq!(self.row.as_ref().column_name(at).ok(), Some(column));
+            debug_assert!(self.is_named(at, column), "{column} is not read in order");
             return Ok(at);
         };
         self.place_of(places, column)
+    }
+
+    /// Whether a column has this name. As for SQLite, case makes no difference: a name in a damaged
+    /// schema may differ in it.
+    fn is_named(&self, at: usize, column: &str) -> bool {
+        let name = self.row.as_ref().column_name(at);
+        name.is_ok_and(|name| name.eq_ignore_ascii_case(column))
     }
 
     fn place_of(&self, places: &Places, column: &'static str) -> rusqlite::Result<usize> {
