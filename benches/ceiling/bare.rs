@@ -102,18 +102,21 @@ impl Bare {
         Ok(())
     }
 
-    /// Appends a turn in a transaction.
-    pub fn append(&mut self, turn: Vec<Plain>) -> Outcome<()> {
+    /// Appends turns in one transaction.
+    pub fn append(&mut self, turns: Vec<Vec<Plain>>) -> Outcome<()> {
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
         self.tick += 1;
-        let first = self.seq;
-        let ended = turn.last().and_then(|message| message.timestamp);
-        for message in turn {
-            self.message(message)?;
+        for turn in turns {
+            let first = self.seq;
+            let ended = turn.last().and_then(|message| message.timestamp);
+            for message in turn {
+                self.message(message)?;
+            }
+            self.turn(first, ended)?;
         }
-        self.totals(first, ended)?;
+        self.totals()?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
     }
@@ -164,8 +167,7 @@ impl Bare {
         Ok(())
     }
 
-    /// Writes the rows of the turn, the loop and the session.
-    fn totals(&mut self, first: i64, ended: Option<i64>) -> Outcome<()> {
+    fn turn(&mut self, first: i64, ended: Option<i64>) -> Outcome<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
@@ -183,6 +185,11 @@ impl Bare {
                 ended
             ])?;
         self.turn += 1;
+        Ok(())
+    }
+
+    /// Writes the rows of the loop and the session.
+    fn totals(&mut self) -> Outcome<()> {
         self.connection
             .prepare_cached(
                 "UPDATE loops SET next_seq = ?2, sealed_seq = ?2, turns = ?3, complete = ?3,

@@ -27,7 +27,7 @@ use loopstore::*;
 use plain::{Plain, timed};
 use workload::growth::{self, Aged};
 use workload::store::Recorded;
-use workload::turns::{Turns, of_messages};
+use workload::turns::{IN_A_LOOP, Turns, of_messages};
 use workload::{Outcome, is_long, is_quick, judge, median};
 
 /// How many turns are appended, and how often all else is done.
@@ -75,9 +75,9 @@ fn append(folder: &Path, durability: Durability, form: Form) -> Outcome<Race> {
         }
         if round % 2 == 0 {
             race.ours.push(ours.append(turn)?);
-            race.bare.push(timed(|| bare.append(plain))?.0);
+            race.bare.push(timed(|| bare.append(vec![plain]))?.0);
         } else {
-            race.bare.push(timed(|| bare.append(plain))?.0);
+            race.bare.push(timed(|| bare.append(vec![plain]))?.0);
             race.ours.push(ours.append(turn)?);
         }
     }
@@ -112,6 +112,34 @@ fn appends(folder: &Path, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
+/// Appends whole loops, each in one transaction.
+fn bulk(folder: &Path, met: &mut bool) -> Outcome<()> {
+    let file = folder.join("bulk");
+    let mut ours = Recorded::create(&file, Durability::Normal)?;
+    let mut bare = Bare::create(&folder.join("bulk-bare"), &file, "normal", Form::Split)?;
+    let mut turns = Turns::new(3);
+    let (mut times, mut bare_times) = (Vec::new(), Vec::new());
+    for round in 0..rounds() / 8 {
+        let of_loop: Vec<_> = (0..IN_A_LOOP).map(|_| turns.next_turn()).collect();
+        let plain = |turn: &Vec<_>| turn.iter().map(Plain::of).collect::<Outcome<_>>();
+        let plain = of_loop.iter().map(plain).collect::<Outcome<Vec<_>>>()?;
+        ours.start()?;
+        bare.start()?;
+        let messages = of_loop.into_iter().flatten().collect();
+        if round % 2 == 0 {
+            times.push(ours.append(messages)?);
+            bare_times.push(timed(|| bare.append(plain))?.0);
+        } else {
+            bare_times.push(timed(|| bare.append(plain))?.0);
+            times.push(ours.append(messages)?);
+        }
+    }
+    let (all, alone) = (middle(&times), middle(&bare_times));
+    println!("{IN_A_LOOP} turns at once: {all:.3} ms, split {alone:.3}");
+    judge("8 many turns at once / split", all / alone, 1.4, met);
+    Ok(())
+}
+
 fn middle(times: &[Duration]) -> f64 {
     median(times.iter().copied())
 }
@@ -121,7 +149,7 @@ fn session(file: &Path) -> Outcome<Recorded> {
     let mut ours = Recorded::create(file, Durability::Normal)?;
     let mut turns = Turns::new(2);
     let kept = 40;
-    let all = 3 * workload::turns::IN_A_LOOP + kept;
+    let all = 3 * IN_A_LOOP + kept;
     ours.fill((0..all).map(|_| turns.next_turn()).collect())?;
     let config = CompactionConfig {
         keep_recent: KeepRecent::Turns(kept),
@@ -413,8 +441,9 @@ fn archived(ours: &Recorded, to: &Path) -> Outcome<u64> {
 }
 
 type Part = fn(&Path, &mut bool) -> Outcome<()>;
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("append", appends),
+    ("bulk", bulk),
     ("build", builds),
     ("live", live),
     ("compaction", compactions),

@@ -54,6 +54,24 @@ impl Random {
         text
     }
 
+    /// What a tool says: lines as long as those of recorded transcripts, 46 bytes each, of which quotes and
+    /// ends of lines make JSON 4 % longer, as they do there.
+    pub fn tool_text(&mut self, bytes: usize) -> String {
+        let mut text = String::new();
+        while text.len() < bytes {
+            let (one, other) = (self.below(40), self.below(1 << 36));
+            text.push_str(&match self.below(3) {
+                0 => format!("    open(\"src/mod_{one}.rs\").read({other:x})\n"),
+                1 => format!(
+                    "src/mod_{one}/file_{}.rs: the quick brown {other:x}\n",
+                    one % 7
+                ),
+                _ => format!("    // the quick brown fox jumps over {other:x}\n"),
+            });
+        }
+        text
+    }
+
     /// The size of a tool's output: most are small, a few are large.
     pub fn output(&mut self) -> usize {
         match self.below(40) {

@@ -70,7 +70,7 @@ impl Turns {
         Message::ToolResult(ToolResultMessage {
             tool_call_id: id,
             tool_name: "read".into(),
-            content: vec![Content::text(self.random.text(bytes))],
+            content: vec![Content::text(self.random.tool_text(bytes))],
             timestamp: Some(self.time()),
             ..ToolResultMessage::default()
         })
