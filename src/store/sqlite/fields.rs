@@ -100,7 +100,14 @@ impl<'r, 's> Fields<'r, 's> {
 
     /// Returns a text as it lies in the row.
     pub(super) fn text(&self, column: &'static str) -> StoreResult<Option<&str>> {
-        self.get_ref(column)?.as_str_or_null().map_err(damaged)
+        match self.get_ref(column)? {
+            // Most of what a build reads is text, and a tenth of its time went into this check.
+            ValueRef::Text(bytes) => {
+                let text = simdutf8::basic::from_utf8(bytes);
+                text.map(Some).map_err(damaged)
+            }
+            other => other.as_str_or_null().map_err(damaged),
+        }
     }
 
     #[inline]
