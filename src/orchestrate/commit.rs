@@ -303,14 +303,14 @@ impl Attempt<'_> {
                 // An earlier loop may still run: what is covered must not be replaced any more.
                 let sealed = owner.totals.sealed_seq.max(block.row.through);
                 owner.totals.sealed_seq = sealed;
-                write.update_loop(&owner)?;
+                write.grow_loop(&owner, &owner.growth)?;
                 block.row.generation = owner.totals.generation;
                 block.row.run = key;
                 generations.push(block.row.generation);
                 write.insert_block(&block)?;
             }
         }
-        write.update_session(&session)?;
+        write.touch_session(&(&session).into())?;
         Ok(generations)
     }
 

@@ -146,7 +146,7 @@ fn flip(
             reason: request.reason.clone(),
         };
         write.insert_flip(owner.key, &row)?;
-        write.update_session(&owner)?;
+        write.touch_session(&(&owner).into())?;
         Ok(FlipReport {
             run: run.run_id,
             outcome: if redo { "redone" } else { "undone" },

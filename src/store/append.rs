@@ -11,7 +11,7 @@ use super::error::{StoreError, StoreResult};
 use super::lease;
 use super::ready::Ready;
 use super::rows::{CallSite, LoopGrowth, LoopRow, MessageRow, Size, TurnRow};
-use super::{Growing, LoopKey, SessionRow, StoreRead, StoreWrite, Tick};
+use super::{Growing, LoopCore, LoopKey, SessionPulse, StoreRead, StoreWrite, Tick};
 use crate::model::{AgentMessage, LoopStatus, Message, Role, Time};
 use crate::tokens::TokenCounter;
 
@@ -173,7 +173,7 @@ pub fn replace_last_turn(
     }
     roll_back(write, &mut row, &last)?;
     write.remove_unsealed(in_loop, last.first_seq, turn)?;
-    write.update_loop(&row)?;
+    write.grow_loop(&row, &row.growth)?;
     append(write, in_loop, messages, counter)
 }
 
@@ -329,13 +329,13 @@ pub(crate) fn seal(read: &dyn StoreWrite, row: &mut LoopRow) -> StoreResult<()> 
         Some(turn) => Some(turn_of(read, row.key, turn)?),
         None => None,
     };
-    seal_with(row, last.as_ref());
+    seal_with(&mut row.core, &row.growth, last.as_ref());
     Ok(())
 }
 
-fn seal_with(row: &mut LoopRow, last: Option<&TurnRow>) {
+fn seal_with(row: &mut LoopCore, growth: &LoopGrowth, last: Option<&TurnRow>) {
     let ended = row.status.is_ended();
-    let open = &row.growth.open_calls;
+    let open = &growth.open_calls;
     let in_flight = last.is_some_and(|last| {
         !ended && (!last.answered || open.values().any(|made| *made == last.turn))
     });
@@ -350,8 +350,9 @@ fn seal_with(row: &mut LoopRow, last: Option<&TurnRow>) {
 
 /// The state of an append in progress.
 struct Append {
-    row: LoopRow,
-    session: SessionRow,
+    row: LoopCore,
+    growth: LoopGrowth,
+    session: SessionPulse,
     /// The last turn, as far as it has come.
     turn: Option<TurnRow>,
     cursor: crate::model::GroupCursor,
@@ -371,6 +372,7 @@ impl Append {
         };
         Ok(Self {
             row: growing.row,
+            growth: growing.growth,
             session: growing.session,
             turn: growing.last,
             cursor,
@@ -395,9 +397,8 @@ impl Append {
             created_at,
             ..
         } = new;
-        let LoopRow { core, growth, .. } = &mut self.row;
-        let totals = &mut core.totals;
-        growth.chain = codec::chain(&growth.chain, &body.digest);
+        let totals = &mut self.row.totals;
+        self.growth.chain = codec::chain(&self.growth.chain, &body.digest);
         let row = MessageRow {
             seq: totals.next_seq,
             turn: totals.turns.checked_sub(1),
@@ -405,7 +406,7 @@ impl Append {
             body,
             created_at,
             origin,
-            chain: growth.chain,
+            chain: self.growth.chain,
         };
         totals.next_seq = totals
             .next_seq
@@ -442,7 +443,7 @@ impl Append {
             ..before
         });
         self.row.totals.turns += 1;
-        self.row.growth.last_turn_index = turn_index;
+        self.growth.last_turn_index = turn_index;
         Ok(())
     }
 
@@ -451,7 +452,7 @@ impl Append {
         let Some(turn) = self.turn.as_mut() else {
             return Ok(());
         };
-        let calls = &mut self.row.growth.open_calls;
+        let calls = &mut self.growth.open_calls;
         for id in &new.calls {
             calls.insert(id.clone(), turn.turn);
         }
@@ -474,7 +475,7 @@ impl Append {
 
     fn count(&mut self, body: &super::StoredMessage, is_system: bool, created_at: Option<i64>) {
         if body.role == Role::Extension {
-            self.row.growth.system_tokens += if is_system { body.tokens } else { 0 };
+            self.growth.system_tokens += if is_system { body.tokens } else { 0 };
             return;
         }
         let totals = &mut self.row.totals;
@@ -506,11 +507,11 @@ impl Append {
     fn finish(mut self, write: &mut dyn StoreWrite, from: u32) -> StoreResult<Appended> {
         self.flush(write)?;
         if self.row.totals.next_seq > from {
-            seal_with(&mut self.row, self.turn.as_ref());
-            write.update_loop(&self.row)?;
+            seal_with(&mut self.row, &self.growth, self.turn.as_ref());
+            write.grow_loop(&self.row, &self.growth)?;
             self.session.current_loop = Some(self.row.key);
             self.session.last_active_at = Some(self.last_active());
-            write.update_session(&self.session)?;
+            write.touch_session(&self.session)?;
         }
         let totals = &self.row.totals;
         Ok(Appended {
@@ -546,17 +547,17 @@ pub(crate) struct Retell {
 
 impl Retell {
     /// Begins with a loop whose turns are gone.
-    pub(crate) fn begin(mut row: LoopRow, session: SessionRow) -> Self {
+    pub(crate) fn begin(mut row: LoopCore, session: SessionPulse) -> Self {
         row.totals = super::LoopTotals {
             generation: row.totals.generation,
             // A block may have sealed more than the turns that are complete.
             sealed_seq: row.totals.sealed_seq,
             ..Default::default()
         };
-        row.growth = LoopGrowth::default();
         Self {
             append: Append {
                 row,
+                growth: LoopGrowth::default(),
                 session,
                 turn: None,
                 cursor: crate::model::GroupCursor::default(),
@@ -581,8 +582,7 @@ impl Retell {
         }
         append.session.tick = row.tick;
         append.count(&told.body, told.is_system, told.created_at);
-        let LoopRow { core, growth, .. } = &mut append.row;
-        let totals = &mut core.totals;
+        let (totals, growth) = (&mut append.row.totals, &mut append.growth);
         growth.chain = codec::chain(&growth.chain, &row.body.digest);
         totals.next_seq = row.seq.saturating_add(1);
         Ok(MessageRow {
@@ -596,16 +596,19 @@ impl Retell {
     /// Writes the last turn and the totals.
     pub(crate) fn finish(mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
         self.append.flush(write)?;
-        let totals = &mut self.append.row.totals;
+        let Append {
+            row, growth, turn, ..
+        } = &mut self.append;
+        let totals = &mut row.totals;
         totals.sealed_seq = totals.sealed_seq.min(totals.next_seq);
-        seal_with(&mut self.append.row, self.append.turn.as_ref());
-        write.update_loop(&self.append.row)
+        seal_with(row, growth, turn.as_ref());
+        write.grow_loop(row, growth)
     }
 }
 
 /// Finds the call `id` in the loops before: among their unanswered ones, or among those that were
 /// answered only after this chain had left the loop.
-fn call_above(read: &dyn StoreWrite, row: &LoopRow, id: &str) -> StoreResult<Option<CallSite>> {
+fn call_above(read: &dyn StoreWrite, row: &LoopCore, id: &str) -> StoreResult<Option<CallSite>> {
     let Some(parent) = row.parent else {
         return Ok(None);
     };
@@ -631,7 +634,7 @@ fn call_above(read: &dyn StoreWrite, row: &LoopRow, id: &str) -> StoreResult<Opt
 /// messages, but only those of turns whose calls were answered across the cut.
 fn answered_later(
     read: &dyn StoreWrite,
-    row: &LoopRow,
+    row: &LoopCore,
     cut: u32,
     id: &str,
 ) -> StoreResult<Option<u32>> {
@@ -646,7 +649,7 @@ fn answered_later(
 }
 
 /// Whether a turn makes the call `id`.
-fn turn_calls(read: &dyn StoreWrite, row: &LoopRow, turn: u32, id: &str) -> StoreResult<bool> {
+fn turn_calls(read: &dyn StoreWrite, row: &LoopCore, turn: u32, id: &str) -> StoreResult<bool> {
     let first = turn_of(read, row.key, turn)?.first_seq;
     let next = read.turn(row.key, turn + 1)?;
     let end = next.map_or(row.totals.next_seq, |next| next.first_seq);

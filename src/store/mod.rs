@@ -113,10 +113,11 @@ pub trait StoreRead {
         let last = row.totals.turns.checked_sub(1);
         let last = last.map(|turn| self.turn(in_loop, turn)).transpose()?;
         Ok(Growing {
-            session: self.session_by_key(row.session)?,
+            session: (&self.session_by_key(row.session)?).into(),
             lease,
             last: last.flatten(),
-            row,
+            row: row.core,
+            growth: row.growth,
         })
     }
     /// Returns the key of the newest receipt that may be one of the session, 0 without any: another one
@@ -287,12 +288,17 @@ pub trait StoreWrite: StoreRead {
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey>;
     /// Writes what changes in a session: all but key and id.
     fn update_session(&mut self, row: &SessionRow) -> StoreResult<()>;
+    /// Writes of a session only what changes with all that happens in it.
+    fn touch_session(&mut self, pulse: &SessionPulse) -> StoreResult<()>;
     /// Adds a loop without messages; the key and the totals of `row` are ignored. Refused if the
     /// session has a loop of this id.
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey>;
     /// Writes what changes in a loop: status, times, kind and totals. Refused if a sealed message
     /// would no longer be sealed.
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()>;
+    /// Writes of a loop only what an append or a run changes: status, totals, and what the next append
+    /// goes on from. Refused as [`StoreWrite::update_loop`].
+    fn grow_loop(&mut self, row: &LoopCore, growth: &LoopGrowth) -> StoreResult<()>;
     /// Writes what the loop's source says of it.
     fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()>;
     /// Adds a message, and the blobs that are not there yet. Refused if its place is taken.

@@ -3,7 +3,7 @@
 
 use super::lease::LeaseRow;
 use super::rows::{
-    Generation, LoopCore, LoopRow, MessageRow, Point, RunKey, SessionRow, StoredMessage, Tick,
+    Generation, LoopCore, LoopGrowth, MessageRow, Point, RunKey, SessionPulse, StoredMessage, Tick,
     TurnRow,
 };
 use crate::model::Role;
@@ -113,9 +113,11 @@ pub struct RunMark<'a> {
 #[derive(Clone, Debug)]
 pub struct Growing {
     /// The loop.
-    pub row: LoopRow,
+    pub row: LoopCore,
+    /// What else of it the append goes on from.
+    pub growth: LoopGrowth,
     /// Its session.
-    pub session: SessionRow,
+    pub session: SessionPulse,
     /// Its lease as it was last written.
     pub lease: Option<LeaseRow>,
     /// Its last turn.

@@ -59,6 +59,30 @@ pub struct SessionRow {
     pub meta: String,
 }
 
+/// What changes of a session with all that happens in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionPulse {
+    /// Its key.
+    pub key: SessionKey,
+    /// ISO-8601 text.
+    pub last_active_at: Option<String>,
+    /// The loop last appended to or created.
+    pub current_loop: Option<LoopKey>,
+    /// The session's clock.
+    pub tick: Tick,
+}
+
+impl From<&SessionRow> for SessionPulse {
+    fn from(row: &SessionRow) -> Self {
+        Self {
+            key: row.key,
+            last_active_at: row.last_active_at.clone(),
+            current_loop: row.current_loop,
+            tick: row.tick,
+        }
+    }
+}
+
 /// What was decided about a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFlags {

@@ -137,7 +137,7 @@ pub(crate) fn add_loop(
     let meta = describe_loop(&mut row, record)?;
     let key = write.insert_loop(&row, &meta)?;
     owner.current_loop = Some(key);
-    write.update_session(&owner)?;
+    write.touch_session(&(&owner).into())?;
     Ok(key)
 }
 
@@ -210,7 +210,7 @@ pub fn fork(write: &mut dyn StoreWrite, parent: LoopKey, fork: &Fork) -> StoreRe
     // The loop itself has not started: without this nothing would say that the session is in use.
     let mut session = write.session_by_key(parent.session)?;
     session.last_active_at = Some(Time::now().as_str().to_owned());
-    write.update_session(&session)?;
+    write.touch_session(&(&session).into())?;
     Ok(key)
 }
 

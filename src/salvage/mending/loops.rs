@@ -168,7 +168,7 @@ impl Mending<'_, '_> {
         let row = self.mender.scan().loop_by_key(key)?;
         let session = self.mender.scan().session_by_key(row.session)?;
         self.mender.forget_turns(key)?;
-        let mut retell = Retell::begin(row, session);
+        let mut retell = Retell::begin(row.core, (&session).into());
         let mut next = 0;
         while let Some(row) = self.message(key, next)? {
             next = row.seq.saturating_add(1);

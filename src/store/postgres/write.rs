@@ -199,6 +199,21 @@ impl StoreWrite for Door<'_> {
         Ok(())
     }
 
+    fn touch_session(&mut self, pulse: &SessionPulse) -> StoreResult<()> {
+        self.run(
+            pulse.key.0,
+            "UPDATE sessions SET last_active_at = $2, current_loop = $3, tick = $4
+             WHERE session = $1",
+            &[
+                &pulse.key.0,
+                &pulse.last_active_at,
+                &pulse.current_loop.map(|key| key.0),
+                &pulse.tick,
+            ],
+        )?;
+        Ok(())
+    }
+
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
         let session = row.session.0;
         let parent = row.parent.map(|key| key.0);
@@ -232,21 +247,33 @@ impl StoreWrite for Door<'_> {
     }
 
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()> {
-        let (totals, growth) = (&row.totals, &row.growth);
         self.run(
             row.session.0,
-            "UPDATE loops SET kind = $3, status = $4, started_at = $5, ended_at = $6,
-                 next_seq = $7, sealed_seq = $8, turns = $9, complete = $10, messages = $11,
-                 tokens = $12, bytes = $13, system_tokens = $14, generation = $15,
-                 last_turn_index = $16, open_calls = $17, chain = $18
+            "UPDATE loops SET kind = $3, started_at = $4, ended_at = $5
              WHERE session = $1 AND key = $2",
             &[
                 &row.session.0,
                 &row.key.0,
                 &row.kind,
-                &LoopStatus::as_str(&row.status),
                 &row.started_at,
                 &row.ended_at,
+            ],
+        )?;
+        self.grow_loop(row, &row.growth)
+    }
+
+    fn grow_loop(&mut self, row: &LoopCore, growth: &LoopGrowth) -> StoreResult<()> {
+        let totals = &row.totals;
+        self.run(
+            row.session.0,
+            "UPDATE loops SET status = $3, next_seq = $4, sealed_seq = $5, turns = $6,
+                 complete = $7, messages = $8, tokens = $9, bytes = $10, generation = $11,
+                 system_tokens = $12, last_turn_index = $13, open_calls = $14, chain = $15
+             WHERE session = $1 AND key = $2",
+            &[
+                &row.session.0,
+                &row.key.0,
+                &LoopStatus::as_str(&row.status),
                 &i64::from(totals.next_seq),
                 &i64::from(totals.sealed_seq),
                 &i64::from(totals.turns),
@@ -254,8 +281,8 @@ impl StoreWrite for Door<'_> {
                 &signed(totals.messages)?,
                 &signed(totals.tokens)?,
                 &signed(totals.bytes)?,
-                &signed(growth.system_tokens)?,
                 &i64::from(totals.generation),
+                &signed(growth.system_tokens)?,
                 &growth.last_turn_index,
                 &open_calls(growth)?,
                 &&growth.chain[..],

@@ -19,9 +19,11 @@ pub(super) static SESSION: Sql = Sql::new(|| format!("SELECT {SESSION_COLUMNS} F
 pub(super) static LOOP_COLUMNS: Sql = Sql::new(|| {
     format!(
         "l.key, {CORE_COLUMNS}, l.parent_loop_id, l.kind, l.started_at, l.ended_at, l.tick,
-         l.system_tokens, l.last_turn_index, l.open_calls, l.chain"
+         {GROWTH_COLUMNS}"
     )
 });
+
+const GROWTH_COLUMNS: &str = "l.system_tokens, l.last_turn_index, l.open_calls, l.chain";
 
 // Whoever walks a chain knows the keys of its loops.
 const CORE_COLUMNS: &str = "l.session, l.loop_id, l.parent, l.parent_turn, l.status,
@@ -78,10 +80,10 @@ pub(super) static LEASE_OF_LOOP: Sql = Sql::new(|| {
     format!("SELECT {lease} FROM leases e WHERE e.loop = ?1")
 });
 pub(super) static GROWING: Sql = Sql::new(|| {
-    let (columns, lease) = (&*LOOP_COLUMNS, LEASE_COLUMNS.join(", "));
+    let lease = LEASE_COLUMNS.join(", ");
     format!(
-        "SELECT {columns}, {SESSION_COLUMNS}, e.loop IS NOT NULL AS has_lease, {lease},
-             t.id IS NOT NULL AS has_turn, {TURN_COLUMNS}
+        "SELECT l.key, {CORE_COLUMNS}, {GROWTH_COLUMNS}, s.last_active_at, s.current_loop, s.tick,
+             e.loop IS NOT NULL AS has_lease, {lease}, t.id IS NOT NULL AS has_turn, {TURN_COLUMNS}
          FROM loops l CROSS JOIN sessions s ON s.key = l.session
              LEFT JOIN leases e ON e.loop = l.key
              LEFT JOIN turns t ON t.id = (l.key << 32) + l.turns - 1 AND l.turns > 0
@@ -168,15 +170,19 @@ pub(super) fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
         tick: row.get("tick")?,
-        growth: LoopGrowth {
-            system_tokens: row.unsigned("system_tokens")?,
-            last_turn_index: row.get("last_turn_index")?,
-            open_calls: match row.get::<Option<String>>("open_calls")? {
-                Some(json) => serde_json::from_str(&json).map_err(damaged)?,
-                None => BTreeMap::new(),
-            },
-            chain: row.get("chain")?,
+        growth: loop_growth(row)?,
+    })
+}
+
+fn loop_growth(row: &Fields<'_, '_>) -> StoreResult<LoopGrowth> {
+    Ok(LoopGrowth {
+        system_tokens: row.unsigned("system_tokens")?,
+        last_turn_index: row.get("last_turn_index")?,
+        open_calls: match row.text("open_calls")? {
+            Some(json) => serde_json::from_str(json).map_err(damaged)?,
+            None => BTreeMap::new(),
         },
+        chain: row.get("chain")?,
     })
 }
 
@@ -244,7 +250,14 @@ pub(super) fn lease_row(row: &Fields<'_, '_>) -> StoreResult<LeaseRow> {
 }
 
 pub(super) fn growing(row: &Fields<'_, '_>) -> StoreResult<Growing> {
-    let (of_loop, session) = (loop_row(row)?, session_row(row)?);
+    let key = LoopKey(row.get("key")?);
+    let (of_loop, growth) = (loop_core(row, key)?, loop_growth(row)?);
+    let session = SessionPulse {
+        key: of_loop.session,
+        last_active_at: row.get("last_active_at")?,
+        current_loop: row.get::<Option<i64>>("current_loop")?.map(LoopKey),
+        tick: row.get("tick")?,
+    };
     let lease = match row.get("has_lease")? {
         true => Some(lease_row(row)?),
         false => {
@@ -255,6 +268,7 @@ pub(super) fn growing(row: &Fields<'_, '_>) -> StoreResult<Growing> {
     let has_turn: bool = row.get("has_turn")?;
     Ok(Growing {
         row: of_loop,
+        growth,
         session,
         lease,
         last: has_turn.then(|| turn_row(row)).transpose()?,

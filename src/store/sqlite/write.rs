@@ -137,32 +137,35 @@ impl StoreWrite for Reader<'_> {
     }
 
     fn update_session(&mut self, row: &SessionRow) -> StoreResult<()> {
-        let values = params![
-            row.key.0,
-            row.agent_id,
-            row.title,
-            row.created_at,
-            row.last_active_at,
-            row.current_loop.map(|key| key.0),
-            row.tick,
-            row.source,
-            row.meta,
-        ];
-        // What an append changes. Writing `meta` again would parse it again too, for an index.
-        let only_went_on = self.run(
-            "UPDATE OR FAIL sessions SET last_active_at = ?5, current_loop = ?6, tick = ?7
-             WHERE key = ?1 AND agent_id IS ?2 AND title IS ?3 AND created_at IS ?4
-                 AND source IS ?8 AND meta = ?9",
-            values,
-        )?;
-        if only_went_on == 1 {
-            return Ok(());
-        }
         self.run(
             "UPDATE sessions SET agent_id = ?2, title = ?3, created_at = ?4, last_active_at = ?5,
                  current_loop = ?6, tick = ?7, source = ?8, meta = ?9
              WHERE key = ?1",
-            values,
+            params![
+                row.key.0,
+                row.agent_id,
+                row.title,
+                row.created_at,
+                row.last_active_at,
+                row.current_loop.map(|key| key.0),
+                row.tick,
+                row.source,
+                row.meta,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn touch_session(&mut self, pulse: &SessionPulse) -> StoreResult<()> {
+        self.run(
+            "UPDATE OR FAIL sessions SET last_active_at = ?2, current_loop = ?3, tick = ?4
+             WHERE key = ?1",
+            params![
+                pulse.key.0,
+                pulse.last_active_at,
+                pulse.current_loop.map(|key| key.0),
+                pulse.tick,
+            ],
         )?;
         Ok(())
     }
@@ -192,17 +195,22 @@ impl StoreWrite for Reader<'_> {
     }
 
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()> {
+        self.run(
+            "UPDATE loops SET kind = ?2, started_at = ?3, ended_at = ?4 WHERE key = ?1",
+            params![row.key.0, row.kind, row.started_at, row.ended_at],
+        )?;
+        self.grow_loop(row, &row.growth)
+    }
+
+    fn grow_loop(&mut self, row: &LoopCore, growth: &LoopGrowth) -> StoreResult<()> {
         if broken::has(Fault::SplitTransaction) {
             let split = self.connection.execute_batch("COMMIT; BEGIN IMMEDIATE");
             split.map_err(from_sqlite)?;
         }
-        let (totals, growth) = (&row.totals, &row.growth);
+        let totals = &row.totals;
         let values = params![
             row.key.0,
-            row.kind,
             LoopStatus::as_str(&row.status),
-            row.started_at,
-            row.ended_at,
             totals.next_seq,
             totals.sealed_seq,
             totals.turns,
@@ -210,30 +218,27 @@ impl StoreWrite for Reader<'_> {
             signed(totals.messages)?,
             signed(totals.tokens)?,
             signed(totals.bytes)?,
-            signed(growth.system_tokens)?,
             totals.generation,
+            signed(growth.system_tokens)?,
             growth.last_turn_index,
             open_calls(growth)?,
             growth.chain,
         ];
-        // What an append changes. Writing the status again would take the loop out of an index and
-        // put it back.
-        let only_went_on = self.run(
-            "UPDATE OR FAIL loops SET next_seq = ?6, sealed_seq = ?7, turns = ?8, complete = ?9,
-                 messages = ?10, tokens = ?11, bytes = ?12, system_tokens = ?13,
-                 last_turn_index = ?15, open_calls = ?16, chain = ?17
-             WHERE key = ?1 AND kind = ?2 AND status = ?3 AND started_at IS ?4 AND ended_at IS ?5
-                 AND generation = ?14",
+        // Writing the status again would take the loop out of an index and put it back.
+        let keeps_status = self.run(
+            "UPDATE OR FAIL loops SET next_seq = ?3, sealed_seq = ?4, turns = ?5, complete = ?6,
+                 messages = ?7, tokens = ?8, bytes = ?9, generation = ?10, system_tokens = ?11,
+                 last_turn_index = ?12, open_calls = ?13, chain = ?14
+             WHERE key = ?1 AND status = ?2",
             values,
         )?;
-        if only_went_on == 1 {
+        if keeps_status == 1 {
             return Ok(());
         }
         self.run(
-            "UPDATE loops SET kind = ?2, status = ?3, started_at = ?4, ended_at = ?5,
-                 next_seq = ?6, sealed_seq = ?7, turns = ?8, complete = ?9, messages = ?10,
-                 tokens = ?11, bytes = ?12, system_tokens = ?13, generation = ?14,
-                 last_turn_index = ?15, open_calls = ?16, chain = ?17
+            "UPDATE loops SET status = ?2, next_seq = ?3, sealed_seq = ?4, turns = ?5,
+                 complete = ?6, messages = ?7, tokens = ?8, bytes = ?9, generation = ?10,
+                 system_tokens = ?11, last_turn_index = ?12, open_calls = ?13, chain = ?14
              WHERE key = ?1",
             values,
         )?;
