@@ -85,6 +85,7 @@ promises! {
     imports_are_found_by_what_they_were_imported_from,
     a_session_or_loop_is_added_once,
     what_changes_in_a_session_and_a_loop_is_written,
+    what_an_append_changes_is_written_and_nothing_else,
     a_seal_is_never_lifted,
     a_message_is_added_once,
     only_unsealed_messages_are_removed,
@@ -854,10 +855,42 @@ fn what_changes_in_a_session_and_a_loop_is_written(store: &dyn SessionStore) {
     .unwrap();
 }
 
+fn what_an_append_changes_is_written_and_nothing_else(store: &dyn SessionStore) {
+    let mut row = told(store, "s", 1).row(0);
+    let mut session = read(store, |read| read.session_by_key(row.session)).unwrap();
+    for status in [row.status.clone(), LoopStatus::Aborted] {
+        row.status = status;
+        row.totals.generation += 1;
+        row.totals.tokens += 3;
+        row.growth.system_tokens += 1;
+        row.growth.last_turn_index = Some(-7);
+        row.growth.open_calls.insert("a".into(), 0);
+        row.growth.chain = [7; 32];
+        session.tick += 1;
+        session.last_active_at = Some("2027-01-01T00:00:00Z".into());
+        session.current_loop = None;
+        // What else a row says is not even sent.
+        write(store, |write| {
+            write.grow_loop(&row, &row.growth)?;
+            write.touch_session(&(&session).into())
+        })
+        .unwrap();
+        read(store, |read| {
+            assert_eq!(read.loop_by_key(row.key)?, row);
+            assert_eq!(read.session_by_key(row.session)?, session);
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
 fn a_seal_is_never_lifted(store: &dyn SessionStore) {
     let mut row = told(store, "s", 2).row(0);
     row.totals.sealed_seq -= 1;
     is_refused(store, |write| write.update_loop(&row));
+    is_refused(store, |write| write.grow_loop(&row, &row.growth));
+    row.status = LoopStatus::Aborted;
+    is_refused(store, |write| write.grow_loop(&row, &row.growth));
 }
 
 fn a_message_is_added_once(store: &dyn SessionStore) {

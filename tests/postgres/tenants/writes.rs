@@ -106,6 +106,8 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, _k, r| w.update_session(&SessionRow { title: Some("mine".into()), ..r.session.clone() });
         |w, _k, r| w.insert_loop(&with(r, |core| core.loop_id = LoopId::new("mine").unwrap()), &LoopMeta { meta: "{}".into(), history: None });
         |w, _k, r| w.update_loop(&with(r, |core| core.status = model::LoopStatus::Aborted));
+        |w, _k, r| w.touch_session(&SessionPulse { tick: r.session.tick + 1, ..(&r.session).into() });
+        |w, _k, r| w.grow_loop(&with(r, |core| core.status = model::LoopStatus::Aborted), &LoopGrowth::default());
         |w, k, _r| w.update_loop_meta(k.in_loop, &LoopMeta { meta: "{}".into(), history: None });
         |w, k, r| w.insert_message(k.in_loop, &MessageRow { seq: 900, ..r.message.clone() }, &[]);
         |w, k, r| w.insert_message(k.in_loop, &r.message, &[Blob { sha256: k.sha256, data: vec![1] }]);
