@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use super::rank::best;
 use super::shape::{Shape, is_value};
 
 /// Where a fact comes from: a turn, and in a rollup the loop.
@@ -258,6 +259,24 @@ impl Ledger {
             failed: false,
         });
         self.facts.len() - 1
+    }
+
+    /// Forgets all facts but the `most` that are worth most. Returns where each fact stands now.
+    pub(super) fn forget(&mut self, most: usize) -> Vec<Option<usize>> {
+        let keeps = best(self, most);
+        let mut free = 0..;
+        let places: Vec<Option<usize>> = keeps
+            .iter()
+            .map(|keep| if *keep { free.next() } else { None })
+            .collect();
+        let mut keeps = keeps.into_iter();
+        self.facts.retain(|_| keeps.next().unwrap_or(true));
+        self.by_value.retain(|_, at| {
+            let place = places.get(*at).copied().flatten();
+            *at = place.unwrap_or(*at);
+            place.is_some()
+        });
+        places
     }
 
     fn call_it(&mut self, at: usize, label: usize, source: Source) {

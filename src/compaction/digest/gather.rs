@@ -22,6 +22,10 @@ const MOST_SENTENCES: usize = 40;
 const MOST_TOLD: usize = 24;
 /// Bytes of an error that are kept at each end.
 const ERROR_END: usize = 100;
+/// So many facts are held at most, some hundred bytes each: years of work must not fill the memory.
+/// Then half of them, which no page would have room for, are forgotten.
+const MOST_FACTS: usize = 1 << 18;
+
 /// Collects what messages hold.
 #[derive(Default)]
 pub(super) struct Gatherer {
@@ -67,6 +71,22 @@ impl Gatherer {
             }
             let content = placed.message.message().map_or(&[][..], Message::content);
             self.images(content, &place);
+            self.forget_some();
+        }
+    }
+
+    fn forget_some(&mut self) {
+        if self.ledger.facts.len() <= MOST_FACTS {
+            return;
+        }
+        let places = self.ledger.forget(MOST_FACTS / 2);
+        let now = |at: usize| places.get(at).copied().flatten();
+        for call in self.calls.values_mut() {
+            call.values = call.values.iter().filter_map(|at| now(*at)).collect();
+            call.main = call.main.and_then(now);
+        }
+        for failure in &mut self.failures {
+            failure.values = failure.values.iter().filter_map(|at| now(*at)).collect();
         }
     }
 
@@ -259,6 +279,7 @@ impl Gatherer {
         let label = self.ledger.label("summary");
         self.told(text, &place);
         self.mentions(text, label, &place);
+        self.forget_some();
     }
 
     fn digest(&mut self, of: Option<&Arc<str>>, text: &str) {
@@ -286,6 +307,7 @@ impl Gatherer {
             self.ledger.position(place);
         }
         lines.into_iter().for_each(|line| self.kept(line));
+        self.forget_some();
     }
 
     fn kept(&mut self, line: Line) {
@@ -412,4 +434,75 @@ fn ends_of(text: &str, each: usize) -> String {
     let head = &text[..text.floor_char_boundary(each)];
     let tail = &text[text.ceil_char_boundary(text.len() - each)..];
     format!("{} … {}", head.trim_end(), tail.trim_start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{AgentMessage, Json};
+
+    fn placed(turn: u32, message: impl Into<AgentMessage>) -> Placed {
+        Placed {
+            turn,
+            seq: turn,
+            message: message.into(),
+        }
+    }
+
+    fn call(turn: u32, id: &str, path: &str) -> Placed {
+        let arguments = Json::of(&serde_json::json!({ "path": path })).unwrap();
+        let content = vec![Content::tool_call(id, "read", arguments)];
+        let answer = AssistantMessage {
+            content,
+            ..AssistantMessage::default()
+        };
+        placed(turn, Message::Assistant(answer))
+    }
+
+    fn result(turn: u32, id: &str, text: &str, is_error: bool) -> Placed {
+        let result = ToolResultMessage {
+            tool_call_id: id.into(),
+            tool_name: "read".into(),
+            content: vec![Content::text(text)],
+            is_error,
+            ..ToolResultMessage::default()
+        };
+        placed(turn, Message::ToolResult(result))
+    }
+
+    #[test]
+    fn of_more_facts_than_are_held_the_worst_are_forgotten() {
+        let mut gatherer = Gatherer::default();
+        gatherer.messages(
+            None,
+            &[
+                call(0, "a", "src/first_one.rs"),
+                result(0, "a", "no such file", true),
+                call(0, "open", "src/second_one.rs"),
+            ],
+        );
+        let mut most = 0;
+        for turn in 1..60 {
+            let lines = (0..6_000).map(|line| format!("src/seen_{turn}_{line}.rs\n"));
+            let text: String = lines.collect();
+            gatherer.messages(None, &[result(turn, "b", &text, false)]);
+            most = most.max(gatherer.ledger.facts.len());
+        }
+        assert!((200_000..=MOST_FACTS).contains(&most), "{most}");
+        // What was noted of calls still means the same values.
+        gatherer.messages(
+            None,
+            &[
+                call(60, "c", "src/first_one.rs"),
+                result(60, "c", "fn main", false),
+            ],
+        );
+        let open = gatherer.calls["open"].main.unwrap();
+        assert_eq!(gatherer.ledger.facts[open].value, "src/second_one.rs");
+        let (ledger, _) = gatherer.finish();
+        assert!(ledger.notes[0].ok_at.is_some());
+        let has = |value: &str| ledger.facts.iter().any(|fact| fact.value == value);
+        assert!(has("src/first_one.rs") && has("src/seen_59_5999.rs"));
+        assert!(!has("src/seen_1_0.rs"));
+    }
 }

@@ -43,6 +43,21 @@ pub(super) fn by_worth(ledger: &Ledger) -> Vec<usize> {
     by_cost(ledger, &worth)
 }
 
+/// Says of each fact whether it is one of the `most` that are worth most per byte.
+pub(super) fn best(ledger: &Ledger, most: usize) -> Vec<bool> {
+    let worth: Vec<f64> = ledger.facts.iter().map(|f| worth(ledger, f)).collect();
+    let mut order: Vec<usize> = (0..worth.len()).collect();
+    // Of two that are worth the same the newer one stays.
+    let by_worth = |a: &usize, b: &usize| worth[*b].total_cmp(&worth[*a]).then(b.cmp(a));
+    if most < order.len() {
+        order.select_nth_unstable_by(most, by_worth);
+        order.truncate(most);
+    }
+    let mut is_kept = vec![false; worth.len()];
+    order.into_iter().for_each(|at| is_kept[at] = true);
+    is_kept
+}
+
 fn sorted(worth: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..worth.len()).collect();
     order.sort_by(|a, b| worth[*b].total_cmp(&worth[*a]).then(a.cmp(b)));
