@@ -49,6 +49,8 @@ struct Queue {
     /// The last ordinal that was given, by session.
     last: HashMap<String, u64>,
     waiting: Vec<Waiting>,
+    /// The store did not say whether it has the first of those that wait.
+    is_unsure: bool,
 }
 
 #[derive(Clone)]
@@ -137,15 +139,27 @@ impl Log {
     /// Writes all that waits; what cannot be written waits on.
     async fn write(&self) -> Result<(), AsyncError<Refused>> {
         let _one_at_a_time = self.writing.lock().await;
-        let batch = std::mem::take(&mut self.queue().waiting);
+        let (batch, is_unsure) = {
+            let mut queue = self.queue();
+            (std::mem::take(&mut queue.waiting), queue.is_unsure)
+        };
         if batch.is_empty() {
             return Ok(());
         }
         let copy = batch.clone();
-        let done = self.store.call(move |store| write_batch(store, copy)).await;
-        if done.is_err() {
-            self.queue().waiting.splice(0..0, batch);
+        let work = move |store: &dyn SessionStore| write_batch(store, copy, is_unsure);
+        let done = self.store.call(work).await;
+        let mut queue = self.queue();
+        if let Err(error) = &done {
+            queue.waiting.splice(0..0, batch);
+            queue.is_unsure |= matches!(
+                error,
+                AsyncError::Failed(Refused::Store(StoreError::Unconfirmed(_)))
+            );
+        } else {
+            queue.is_unsure = false;
         }
+        drop(queue);
         done
     }
 }
@@ -213,7 +227,12 @@ fn events(
     texts.into_iter().map(read).collect()
 }
 
-fn write_batch(store: &dyn SessionStore, batch: Vec<Waiting>) -> Result<(), Refused> {
+/// Writes events; where that is unsure, those that are there already are left out.
+fn write_batch(
+    store: &dyn SessionStore,
+    batch: Vec<Waiting>,
+    is_unsure: bool,
+) -> Result<(), Refused> {
     store::write(store, |write| {
         let mut by_session: Vec<(String, Vec<Waiting>)> = Vec::new();
         for waiting in batch {
@@ -224,7 +243,7 @@ fn write_batch(store: &dyn SessionStore, batch: Vec<Waiting>) -> Result<(), Refu
         }
         by_session
             .into_iter()
-            .try_for_each(|(session, events)| write_events(write, store, &session, events))
+            .try_for_each(|(id, events)| write_events(write, store, &id, events, is_unsure))
     })?;
     Ok(())
 }
@@ -233,13 +252,15 @@ fn write_events(
     write: &mut dyn StoreWrite,
     store: &dyn SessionStore,
     session: &str,
-    events: Vec<Waiting>,
+    mut events: Vec<Waiting>,
+    is_unsure: bool,
 ) -> StoreResult<()> {
     let row = match log_loop(write.as_read(), session)? {
         Some(row) => row,
         None => begin(write, session)?,
     };
     let next = u64::from(row.totals.next_seq) + 1;
+    events.retain(|event| !is_unsure || event.ordinal >= next);
     if let Some(first) = events.first().filter(|first| first.ordinal != next) {
         return Err(StoreError::Invalid(format!(
             "event {} of session `{session}` cannot be written: another log has written up to {}",

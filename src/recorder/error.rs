@@ -2,7 +2,8 @@
 
 use crate::store::StoreError;
 
-/// Why an event was not recorded. Nothing of it was kept; the recorder stands as it stood before.
+/// Why an event was not recorded. Nothing of it was kept, and the recorder stands as it stood before;
+/// after [`StoreError::Unconfirmed`] a loop is to be resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The store refused; [`StoreError::LeaseLost`] and [`StoreError::LeaseHeld`] among others.

@@ -262,7 +262,9 @@ impl<'a> SessionRecorder<'a> {
     ///
     /// # Errors
     /// If the event cannot be at this place, another driver has the loop, or the store refuses.
-    /// Then nothing of it was stored, and the same event may be recorded again.
+    /// Then nothing of it was stored, and the same event may be recorded again. Only with
+    /// [`StoreError::Unconfirmed`] it may have been stored: then the loop is driven no more, and
+    /// [`SessionRecorder::resume`] tells what is there once its lease has run out.
     pub fn record(&mut self, event: AgentEvent) -> RecordResult<Recorded> {
         let event = self.redacted(event)?;
         match &event {

@@ -3,7 +3,7 @@
 use super::begin::{edit_loop, spawned_by};
 use super::calls::{self, check_id};
 use super::driven::Driven;
-use super::error::RecordResult;
+use super::error::{RecordError, RecordResult};
 use super::event::{AgentEnd, AgentEvent, LoopConfigSnapshot, ToolExecutionStart, TurnEnd};
 use super::notes::{Known, event_note, fold};
 use super::{Recorded, SessionRecorder, writing};
@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::store::append::{Appended, append_driven, set_status_driven};
 use crate::store::codec::to_json;
-use crate::store::{Note, StoreResult, StoreWrite, lease};
+use crate::store::{Note, StoreError, StoreResult, StoreWrite, lease};
 use crate::tokens::TokenCounter;
 
 impl SessionRecorder<'_> {
@@ -31,7 +31,11 @@ impl SessionRecorder<'_> {
         let row = writing(&*store, |write| {
             lease::hold(write, &driven.lease, now)?;
             calls::start(write, driven, start, turn)
-        })?;
+        });
+        let row = match row {
+            Ok(row) => row,
+            Err(error) => return Err(self.unsure(&start.loop_id, error)),
+        };
         driven.call_started(start.tool_call_id.clone());
         driven.events.push(event.clone());
         Ok(Recorded::Call {
@@ -60,7 +64,11 @@ impl SessionRecorder<'_> {
             put_children(write, driven)?;
             put_config(write, driven, &messages)?;
             Ok(appended)
-        })?;
+        });
+        let appended = match appended {
+            Ok(appended) => appended,
+            Err(error) => return Err(self.unsure(&end.loop_id, error)),
+        };
         driven.turn_written(!messages.is_empty());
         Ok(Recorded::Turn(appended))
     }
@@ -75,7 +83,7 @@ impl SessionRecorder<'_> {
             messages: Vec::new(),
             ..end.clone()
         });
-        writing(&*store, |write| {
+        let ended = writing(&*store, |write| {
             lease::hold(write, &driven.lease, now)?;
             put(write, driven, &messages, &[], Some(&event), store.counter())?;
             put_children(write, driven)?;
@@ -89,9 +97,20 @@ impl SessionRecorder<'_> {
             fold(write, driven.in_loop)?;
             set_status_driven(write, driven.in_loop, status, end.timestamp.as_ref())?;
             Ok(lease::release(write, &driven.lease, now)?)
-        })?;
+        });
+        if let Err(error) = ended {
+            return Err(self.unsure(&end.loop_id, error));
+        }
         self.driven.remove(&end.loop_id);
         Ok(Recorded::Ended)
+    }
+
+    /// Drives a loop no more if it is not known what of it is stored: whoever resumes it finds that out.
+    fn unsure(&mut self, loop_id: &LoopId, error: RecordError) -> RecordError {
+        if matches!(error, RecordError::Store(StoreError::Unconfirmed(_))) {
+            self.driven.remove(loop_id);
+        }
+        error
     }
 
     /// Ends a loop as aborted; messages that ended are stored.

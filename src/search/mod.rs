@@ -193,7 +193,8 @@ pub fn search(store: &dyn SessionStore, query: &SearchQuery) -> Result<SearchRes
             | StoreError::Busy
             | StoreError::Interrupted
             | StoreError::Full
-            | StoreError::Io(_),
+            | StoreError::Io(_)
+            | StoreError::Unconfirmed(_),
         ) => {}
         done => {
             done?;

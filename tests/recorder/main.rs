@@ -8,3 +8,4 @@ mod killed;
 mod links;
 mod model;
 mod stage;
+mod unconfirmed;

@@ -247,6 +247,7 @@ impl StoreWrite for Door<'_> {
     }
 
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()> {
+        self.grow_loop(row, &row.growth)?;
         self.run(
             row.session.0,
             "UPDATE loops SET kind = $3, started_at = $4, ended_at = $5
@@ -259,7 +260,7 @@ impl StoreWrite for Door<'_> {
                 &row.ended_at,
             ],
         )?;
-        self.grow_loop(row, &row.growth)
+        Ok(())
     }
 
     fn grow_loop(&mut self, row: &LoopCore, growth: &LoopGrowth) -> StoreResult<()> {

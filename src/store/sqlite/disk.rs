@@ -8,7 +8,8 @@
 //!
 //! A disk that failed once may have dropped what it was to write, and says nothing of it the next time.
 //! So after that the log is not trusted until all of it has been moved into the database, which waits
-//! for the disk in its own way.
+//! for the disk in its own way. That is a second best: what is moved is what the system still holds of
+//! the log in memory. Until it succeeds no write is confirmed, though each is there for readers.
 
 use std::fs::File;
 use std::io;
@@ -30,8 +31,10 @@ struct State {
     file: Option<File>,
     /// So many commits of this store are known to outlast a power loss.
     safe: u64,
-    /// The disk failed, and not all has been moved since.
-    has_failed: bool,
+    /// What the disk said when it failed, if not all has been moved since.
+    failure: Option<String>,
+    /// So many commits were there when that was last tried.
+    tried: u64,
 }
 
 impl Disk {
@@ -47,7 +50,7 @@ impl Disk {
     /// there are by now; `move_all` moves the whole log into the database.
     ///
     /// # Errors
-    /// [`StoreError::Unconfirmed`] if the disk fails both ways.
+    /// [`StoreError::Unconfirmed`] if the disk fails, and the log cannot be moved.
     pub(super) fn wait_for(
         &self,
         commits: u64,
@@ -59,23 +62,28 @@ impl Disk {
             return Ok(());
         }
         let all = made();
-        if !state.has_failed {
-            state.has_failed = self.sync(&mut state.file).is_err();
+        if state.failure.is_none() {
+            state.failure = self.sync(&mut state.file).err().map(|e| e.to_string());
         }
-        if state.has_failed {
-            move_all().map_err(|error| StoreError::Unconfirmed(Box::new(error)))?;
-            state.has_failed = false;
+        if let Some(failure) = state.failure.take() {
+            // Others have waited for this one to try; it would fail for them too.
+            if state.tried >= commits || move_all().is_err() {
+                let cause = io::Error::other(format!("the disk failed: {failure}"));
+                state.tried = all.max(state.tried);
+                state.failure = Some(failure);
+                return Err(StoreError::Unconfirmed(Box::new(cause)));
+            }
         }
         state.safe = all;
         Ok(())
     }
 
     fn sync(&self, file: &mut Option<File>) -> io::Result<()> {
-        let opened = match file.take() {
-            Some(opened) => opened,
-            None => File::open(&self.log)?,
+        let log = match file {
+            Some(log) => log,
+            None => file.insert(File::open(&self.log)?),
         };
-        file.insert(opened).sync_data()
+        log.sync_data()
     }
 }
 
@@ -125,9 +133,13 @@ mod tests {
         }
         // The disk works again, but what it dropped is not known.
         std::fs::rename(&log, &disk.log).unwrap();
-        let refused = disk.wait_for(3, || 3, fails);
+        let refused = disk.wait_for(3, || 4, fails);
         assert!(matches!(refused, Err(StoreError::Unconfirmed(_))));
-        disk.wait_for(3, || 3, || Ok(())).unwrap();
-        disk.wait_for(4, || 4, never).unwrap();
+        // Who waited for the same meanwhile is answered by that.
+        let refused = disk.wait_for(4, || 4, never);
+        let told = refused.unwrap_err().to_string();
+        assert!(told.contains("the disk failed: No such file"), "{told}");
+        disk.wait_for(5, || 5, || Ok(())).unwrap();
+        disk.wait_for(6, || 6, never).unwrap();
     }
 }

@@ -99,14 +99,15 @@ impl Log {
         let (commits, counted) = (Arc::clone(&self.commits), Arc::clone(&self.pages));
         writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
             counted.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
-            commits.fetch_add(1, Ordering::Relaxed);
+            // Whoever reads the number waits for what was written before it was raised.
+            commits.fetch_add(1, Ordering::Release);
             Ok(())
         }))
     }
 
     /// Returns how many commits this store has made.
     pub(super) fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
+        self.commits.load(Ordering::Acquire)
     }
 
     /// Keeps the log short; after a commit, by its writer. `timeout` is that connection's own, `open`

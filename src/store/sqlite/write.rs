@@ -195,11 +195,12 @@ impl StoreWrite for Reader<'_> {
     }
 
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()> {
+        self.grow_loop(row, &row.growth)?;
         self.run(
             "UPDATE loops SET kind = ?2, started_at = ?3, ended_at = ?4 WHERE key = ?1",
             params![row.key.0, row.kind, row.started_at, row.ended_at],
         )?;
-        self.grow_loop(row, &row.growth)
+        Ok(())
     }
 
     fn grow_loop(&mut self, row: &LoopCore, growth: &LoopGrowth) -> StoreResult<()> {

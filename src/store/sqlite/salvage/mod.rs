@@ -82,7 +82,8 @@ impl SqliteStore {
     /// result. The triggers are away meanwhile. Returns the rows that cannot be read.
     ///
     /// # Errors
-    /// If not even the tables of `file` can be read, or `mend` fails; then nothing is kept.
+    /// If not even the tables of `file` can be read, or `mend` fails; then nothing is kept. If the disk
+    /// fails at the end.
     pub(crate) fn take_over(
         &self,
         file: &Path,
