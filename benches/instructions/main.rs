@@ -76,7 +76,15 @@ fn path(name: &str, folder: &Path) -> Outcome<()> {
             measured(&mut || recorded.compact(config.clone(), CompactTrigger::Length))?;
         }
         "trigger" => {
-            let request = CompactRequest::default();
+            // It does not fire: only what the context has is read.
+            let window = ContextConfig {
+                max_context_tokens: 1 << 40,
+                ..ContextConfig::default()
+            };
+            let request = CompactRequest {
+                window,
+                ..CompactRequest::default()
+            };
             measured(&mut || {
                 for _ in 0..20 {
                     compact_session_loops(&recorded.store, &recorded.session, &request)?;
