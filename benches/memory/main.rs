@@ -2,8 +2,9 @@
 //!
 //! Each task runs in a process of its own over one giant session of 20,000 messages, 70 MB
 //! (`LOOPSTORE_MESSAGES` for another number), and says the most memory that it ever had. What a task
-//! returns counts; what it goes through must not. A search, an export in lines, an import and a
-//! verification stay under a bound whatever there is; a build may hold its context three times.
+//! returns counts; what it goes through must not. A search, an export in lines, an import, a
+//! verification and the first compaction stay under a bound whatever there is; a build may hold its context
+//! three times.
 
 #[path = "../workload/mod.rs"]
 mod workload;
@@ -21,9 +22,13 @@ use workload::{Outcome, judge, peak_memory, store::Recorded};
 
 /// Says to a process what to do; the folder follows as an argument.
 const TASK: &str = "LOOPSTORE_BENCH_TASK";
-const TASKS: [&str; 6] = ["nothing", "build", "search", "export", "import", "verify"];
+const TASKS: [&str; 7] = [
+    "nothing", "build", "search", "export", "import", "verify", "compact",
+];
 /// MiB beyond those of a process that does nothing.
 const BOUND: f64 = 100.0;
+/// The same of a compaction, which holds what it may tell.
+const COMPACT_BOUND: f64 = 200.0;
 
 fn messages() -> usize {
     let given = std::env::var("LOOPSTORE_MESSAGES").ok();
@@ -59,6 +64,13 @@ fn task(name: &str, folder: &Path) -> Outcome<u64> {
         "export" => {
             let mut out = std::io::BufWriter::new(std::fs::File::create(lines)?);
             export(&store, &id()?, None, ExportForm::Lines, &mut out)?;
+        }
+        "compact" => {
+            let request = CompactRequest {
+                trigger: CompactTrigger::Length,
+                ..CompactRequest::default()
+            };
+            compact_session_loops(&store, &id()?, &request)?;
         }
         "verify" => {
             let report = verify(&store)?;
@@ -107,10 +119,10 @@ fn run() -> Outcome<bool> {
         if name == "nothing" {
             nothing = peak;
         }
-        let bound = if name == "build" {
-            3.0 * returned
-        } else {
-            BOUND
+        let bound = match name {
+            "build" => 3.0 * returned,
+            "compact" => COMPACT_BOUND,
+            _ => BOUND,
         };
         judge(
             &format!("{name}, MiB"),
