@@ -121,6 +121,24 @@ mod tests {
         assert!(moved.get());
     }
 
+    /// A commit that came while the disk was waited for is not known to be on it.
+    #[test]
+    fn commits_are_counted_before_the_wait() {
+        let (_folder, disk) = with_log();
+        let moved = Cell::new(false);
+        // Without its log the wait fails, if it has not been yet.
+        let made = || {
+            std::fs::remove_file(&disk.log).unwrap();
+            1
+        };
+        let move_all = || {
+            moved.set(true);
+            Ok(())
+        };
+        disk.wait_for(1, made, move_all).unwrap();
+        assert!(moved.get());
+    }
+
     #[test]
     fn after_a_failure_no_wait_is_trusted_until_all_is_moved() {
         let (_folder, disk) = with_log();
