@@ -13,8 +13,8 @@ mod workload;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use loopstore::compact::CompactOutcome;
 use loopstore::export::provider::{Provider, provider_faults, provider_messages};
-use loopstore::orchestrate::CompactOutcome;
 use loopstore::*;
 use workload::{Agent, judge, median};
 

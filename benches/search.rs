@@ -27,7 +27,7 @@ fn record(store: &SqliteStore, name: &str, loops: usize) -> Result<(), StoreErro
     let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ name.len() as u64);
     let id = |text: String| LoopId::new(text).map_err(|e| StoreError::Invalid(e.to_string()));
     for at in 0..loops {
-        let in_loop = store::write(store, |write| {
+        let loop_key = store::write(store, |write| {
             let session = SessionId::new(format!("{name}-{}", at / 50));
             let session = session.map_err(|e| StoreError::Invalid(e.to_string()))?;
             let key = match write.session(&session)? {
@@ -55,7 +55,7 @@ fn record(store: &SqliteStore, name: &str, loops: usize) -> Result<(), StoreErro
             })
             .collect();
         store::write(store, |write| {
-            append::append(write, in_loop, turns, &HeuristicTokenCounter)
+            append::append(write, loop_key, turns, &HeuristicTokenCounter)
         })?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use loopstore::recorder::event::*;
 use loopstore::*;
 
 /// The events of a turn: a question with a long answer.
-fn turn(in_loop: &LoopId, number: u32) -> Vec<AgentEvent> {
+fn turn(loop_key: &LoopId, number: u32) -> Vec<AgentEvent> {
     let answer = AssistantMessage {
         content: vec![Content::text(
             format!("Part {number} is mended. ").repeat(40),
@@ -20,18 +20,18 @@ fn turn(in_loop: &LoopId, number: u32) -> Vec<AgentEvent> {
         Message::Assistant(answer).into(),
     ];
     let mut events = vec![AgentEvent::TurnStart(TurnStart::new(
-        in_loop.clone(),
+        loop_key.clone(),
         number,
     ))];
     for message in messages {
-        let (id, said) = (in_loop.clone(), message.clone());
+        let (id, said) = (loop_key.clone(), message.clone());
         events.push(AgentEvent::MessageStart(MessageStart::new(id, said)));
         events.push(AgentEvent::MessageEnd(MessageEnd::new(
-            in_loop.clone(),
+            loop_key.clone(),
             message,
         )));
     }
-    events.push(AgentEvent::TurnEnd(TurnEnd::new(in_loop.clone())));
+    events.push(AgentEvent::TurnEnd(TurnEnd::new(loop_key.clone())));
     events
 }
 
@@ -46,18 +46,18 @@ pub fn main() -> Result<(), Box<dyn Error>> {
 /// Records, compacts and reads in the database at `address`.
 pub fn on(address: &str) -> Result<(), Box<dyn Error>> {
     let store = PostgresStore::open(address)?;
-    let in_loop = LoopId::generate();
-    let session = SessionId::new(format!("session of {in_loop}"))?;
+    let loop_key = LoopId::generate();
+    let session = SessionId::new(format!("session of {loop_key}"))?;
     let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
-    let start = AgentStart::new(session.clone(), in_loop.clone());
+    let start = AgentStart::new(session.clone(), loop_key.clone());
     recorder.record(AgentEvent::AgentStart(start))?;
     for number in 0..16 {
-        for event in turn(&in_loop, number) {
+        for event in turn(&loop_key, number) {
             // When the end of the turn is recorded, it would outlive the server's crash.
             recorder.record(event)?;
         }
     }
-    recorder.record(AgentEvent::AgentEnd(AgentEnd::new(in_loop)))?;
+    recorder.record(AgentEvent::AgentEnd(AgentEnd::new(loop_key)))?;
     let request = CompactRequest {
         trigger: CompactTrigger::Length,
         ..CompactRequest::default()

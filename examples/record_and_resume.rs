@@ -18,7 +18,7 @@ fn answer(text: &str) -> AgentMessage {
 fn turn(store: &SqliteStore, id: &SessionId, said: &str, answered: &str) -> Result<(), StoreError> {
     store::write(store, |write| {
         let owner = store::lookup::session(write.as_read(), id.as_str())?;
-        let in_loop = match write.loops(owner.key)?.pop() {
+        let loop_key = match write.loops(owner.key)?.pop() {
             Some(last) => last.key,
             None => {
                 let first = LoopRecord::new(LoopId::generate(), None);
@@ -27,7 +27,7 @@ fn turn(store: &SqliteStore, id: &SessionId, said: &str, answered: &str) -> Resu
         };
         let messages: [AgentMessage; 2] = [Message::user(said).into(), answer(answered)];
         let messages = messages.map(Into::into).into();
-        append(write, in_loop, messages, &HeuristicTokenCounter).map(drop)
+        append(write, loop_key, messages, &HeuristicTokenCounter).map(drop)
     })
 }
 

@@ -11,15 +11,15 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
+use crate::compact::{
+    CompactReport, CompactRequest, FlipReport, FlipRequest, compact_session_loops, redo, undo,
+};
 use crate::compaction::{CompactionConfig, ContextConfig};
 use crate::compactor::{Compactor, CompactorError, NextCall};
 use crate::context::{
     BuildError, BuildOptions, Context, build_context_from_session, leaf_of, session_of,
 };
 use crate::model::{AgentMessage, LoopId, SessionId};
-use crate::orchestrate::{
-    CompactReport, CompactRequest, FlipReport, FlipRequest, compact_session_loops, redo, undo,
-};
 use crate::recorder::{AgentEvent, RecordError, Recorded, RecorderOptions, SessionRecorder};
 use crate::search::{SearchError, SearchQuery, SearchResults, search};
 use crate::store::append::{Appended, append};
@@ -120,14 +120,14 @@ impl AsyncStore {
     pub async fn append(
         &self,
         session: &SessionId,
-        in_loop: Option<&LoopId>,
+        loop_key: Option<&LoopId>,
         messages: Vec<AgentMessage>,
     ) -> Result<Appended, AsyncError<StoreError>> {
-        let (session, in_loop) = (session.clone(), in_loop.cloned());
+        let (session, loop_key) = (session.clone(), loop_key.cloned());
         self.call(move |store| {
             store::write(store, |write| {
                 let owner = session_of(write.as_read(), &session)?;
-                let row = leaf_of(write.as_read(), &owner, in_loop.as_ref())?;
+                let row = leaf_of(write.as_read(), &owner, loop_key.as_ref())?;
                 let new = messages.into_iter().map(Into::into).collect();
                 append(write, row.key, new, store.counter())
             })
@@ -157,13 +157,13 @@ impl AsyncStore {
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
     /// # monday.status = LoopStatus::Completed;
-    /// # let in_loop = store::write(&store, |write| {
+    /// # let loop_key = store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &monday)?;
+    /// #     let loop_key = session::create_loop(write, key, &monday)?;
     /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
     /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-    /// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-    /// #     Ok(in_loop)
+    /// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+    /// #     Ok(loop_key)
     /// # })?;
     /// # let trigger = CompactTrigger::Force;
     /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
@@ -265,13 +265,13 @@ impl AsyncStore {
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
     /// # monday.status = LoopStatus::Completed;
-    /// # let in_loop = store::write(&store, |write| {
+    /// # let loop_key = store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &monday)?;
+    /// #     let loop_key = session::create_loop(write, key, &monday)?;
     /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
     /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-    /// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-    /// #     Ok(in_loop)
+    /// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+    /// #     Ok(loop_key)
     /// # })?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// let store = AsyncStore::new(store);
@@ -323,14 +323,14 @@ impl AsyncStore {
 /// use loopstore::*;
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-/// # let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
 /// let store = AsyncStore::new(SqliteStore::in_memory()?);
 /// let recorder = store.recorder(RecorderOptions::default());
 /// # runtime.block_on(async {
-/// let start = AgentStart::new(session, in_loop.clone());
+/// let start = AgentStart::new(session, loop_key.clone());
 /// assert_eq!(recorder.record(AgentEvent::AgentStart(start)).await?, Recorded::Begun);
 /// // A sign of life during a long call.
-/// recorder.call(move |recorder| recorder.heartbeat(&in_loop)).await?;
+/// recorder.call(move |recorder| recorder.heartbeat(&loop_key)).await?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::compact::{
+    BudgetTooSmall, CompactOutcome, CompactReport, CompactRequest, CompactTrigger, CompactionHook,
+    compact_session_loops,
+};
 use crate::compaction::{CompactionConfig, ContextConfig, DIGEST, DigestCompaction};
 use crate::context::{BuildError, BuildOptions, Context, LiveContext, build_context_from_session};
 use crate::export::provider::{Provider, ProviderMessages, provider_messages};
 use crate::model::{LoopId, SessionId};
-use crate::orchestrate::{
-    BudgetTooSmall, CompactOutcome, CompactReport, CompactRequest, CompactTrigger, CompactionHook,
-    compact_session_loops,
-};
 use crate::store::{SessionStore, StoreError};
 
 /// Keeps the contexts of an agent within its window.
@@ -24,9 +24,9 @@ use crate::store::{SessionStore, StoreError};
 /// store::write(&store, |write| {
 ///     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
 ///     let first = LoopRecord::new(LoopId::generate(), None);
-///     let in_loop = session::create_loop(write, key, &first)?;
+///     let loop_key = session::create_loop(write, key, &first)?;
 ///     let prompt = AgentMessage::from(Message::user("Will it rain?"));
-///     append::append(write, in_loop, vec![prompt.into()], &HeuristicTokenCounter)
+///     append::append(write, loop_key, vec![prompt.into()], &HeuristicTokenCounter)
 /// })?;
 /// let compactor = Compactor::new(&store, CompactionConfig::default(), ContextConfig::default());
 /// let next = compactor.maybe_compact(&id, None)?;
@@ -110,9 +110,9 @@ impl<'a> Compactor<'a> {
     /// # first.status = LoopStatus::Completed;
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let loop_key = session::create_loop(write, key, &first)?;
     /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let (config, window) = (CompactionConfig::default(), ContextConfig::default());
     /// let compactor = Compactor::new(&store, config, window).for_provider(Provider::Anthropic);
@@ -156,13 +156,13 @@ impl<'a> Compactor<'a> {
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
     /// # monday.status = LoopStatus::Completed;
-    /// # let in_loop = store::write(&store, |write| {
+    /// # let loop_key = store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &monday)?;
+    /// #     let loop_key = session::create_loop(write, key, &monday)?;
     /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
     /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-    /// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-    /// #     Ok(in_loop)
+    /// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+    /// #     Ok(loop_key)
     /// # })?;
     /// let window = ContextConfig { max_context_tokens: 16_000, ..ContextConfig::default() };
     /// let compactor = Compactor::new(&store, CompactionConfig::default(), window);
@@ -205,9 +205,9 @@ impl<'a> Compactor<'a> {
     /// # first.status = LoopStatus::Completed;
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let loop_key = session::create_loop(write, key, &first)?;
     /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let (config, window) = (CompactionConfig::default(), ContextConfig::default());
     /// let compactor = Compactor::new(&store, config, window);

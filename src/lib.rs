@@ -21,9 +21,9 @@
 //! store::write(&store, |write| {
 //!     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
 //!     let first = LoopRecord::new(LoopId::generate(), None);
-//!     let in_loop = session::create_loop(write, key, &first)?;
+//!     let loop_key = session::create_loop(write, key, &first)?;
 //!     let prompt = AgentMessage::from(Message::user("Will it rain?"));
-//!     append::append(write, in_loop, vec![prompt.into()], &HeuristicTokenCounter)
+//!     append::append(write, loop_key, vec![prompt.into()], &HeuristicTokenCounter)
 //! })?;
 //! compact_session_loops(&store, &id, &CompactRequest::default())?;
 //! let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
@@ -33,7 +33,7 @@
 //!
 //! The rooms, each using only those before it: [`model`] plain types, [`tokens`] counting,
 //! [`store`] the contract and its backends (the only home of SQL), [`compaction`] the plan and the
-//! strategies, [`orchestrate`] joins them to a store, [`context`] what the next model call sees,
+//! strategies, [`compact`] joins them to a store, [`context`] what the next model call sees,
 //! [`import`], [`recorder`], [`export`] and [`replay`] ways in and out, [`inspect`] and
 //! [`search`](mod@search) ways to look, [`report`] a session as one page, [`redact`] and
 //! [`retention`] what is not kept, [`backup`](mod@backup) copies all of it,
@@ -51,18 +51,18 @@
 #[cfg(feature = "tokio")]
 mod async_store;
 pub mod backup;
-#[doc(hidden)]
-pub mod broken;
+pub mod compact;
 pub mod compaction;
 mod compactor;
 pub mod context;
 pub mod copy;
 pub mod eval;
 pub mod export;
+#[doc(hidden)]
+pub mod failpoints;
 pub mod import;
 pub mod inspect;
 pub mod model;
-pub mod orchestrate;
 #[cfg(feature = "phi-core")]
 pub mod phi;
 pub mod recorder;
@@ -77,6 +77,10 @@ pub mod tokens;
 
 #[cfg(feature = "tokio")]
 pub use async_store::{AsyncError, AsyncRecorder, AsyncStore};
+pub use compact::{
+    BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
+    CompactionStarted, Decision, FlipReport, FlipRequest, Hooks, compact_session_loops, redo, undo,
+};
 pub use compaction::*;
 pub use compactor::{Compactor, CompactorError, NextCall};
 pub use context::{
@@ -84,10 +88,6 @@ pub use context::{
     resolve_scope,
 };
 pub use model::*;
-pub use orchestrate::{
-    BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
-    CompactionStarted, FlipReport, FlipRequest, Hooks, Verdict, compact_session_loops, redo, undo,
-};
 pub use recorder::{
     AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
 };

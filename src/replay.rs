@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use crate::BuildOptions;
 use crate::context::{AsOf, BuildError, Context, build_context_from_session, leaf_of, session_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
-use crate::store::in_force::{ForceWalk, View};
+use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult, Tick};
 
 /// What a replay tells next.
@@ -102,9 +102,9 @@ struct Stretch {
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
 /// #     let first = LoopRecord::new(LoopId::generate(), None);
-/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
 /// #     let prompt = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, in_loop, vec![prompt.into()], &HeuristicTokenCounter)
+/// #     append::append(write, loop_key, vec![prompt.into()], &HeuristicTokenCounter)
 /// # })?;
 /// for step in Replay::new(&store, &id, None)?.with_contexts(true) {
 ///     if let Step::Turn(turn) = step? {
@@ -234,11 +234,11 @@ fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Stretc
 /// Returns the compactions that count from the leaf and their flips, in order.
 pub(crate) fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Change>> {
     let mut found = Vec::new();
-    ForceWalk::new(read, leaf, View::default()).runs(&mut |walk, run| {
+    ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
         let compacted = Change {
             change: ChangeKind::Compacted,
             run: run.run_id,
-            loop_id: read.loop_by_key(run.point.in_loop)?.core.loop_id,
+            loop_id: read.loop_by_key(run.point.loop_key)?.core.loop_id,
             strategy: run.strategy,
             at: run.started_at,
             tokens_before: run.before.tokens,
@@ -252,7 +252,7 @@ pub(crate) fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeq
                         true => ChangeKind::Redone,
                         false => ChangeKind::Undone,
                     },
-                    loop_id: read.loop_by_key(flip.point.in_loop)?.core.loop_id,
+                    loop_id: read.loop_by_key(flip.point.loop_key)?.core.loop_id,
                     at: flip.at,
                     tick: flip.tick,
                     ..compacted.clone()

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use loopstore::compact::{CompactOutcome, CompactTrigger, FlipRequest};
 use loopstore::compaction::*;
 use loopstore::context::AsOf;
 use loopstore::model::*;
-use loopstore::orchestrate::{CompactOutcome, CompactTrigger, FlipRequest};
 use loopstore::store::{self, append, session};
 use loopstore::*;
 

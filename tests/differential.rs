@@ -7,10 +7,10 @@ mod reference;
 
 use std::collections::BTreeMap;
 
+use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig};
 use loopstore::context::AsOf as StoreAsOf;
 use loopstore::model::*;
-use loopstore::orchestrate::{CompactOutcome, FlipRequest};
 use loopstore::store::{self, append, session};
 use loopstore::{
     BuildOptions, CompactRequest, SqliteStore, build_context_from_session, compact_session_loops,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::model::{LoopRecord, Session, TurnId};
-use loopstore::orchestrate::{CompactOutcome, FlipRequest};
 use loopstore::store::append::NewMessage;
 use loopstore::store::{self, Turns, append, session};
 use loopstore::{

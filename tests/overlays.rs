@@ -5,10 +5,10 @@ mod histories;
 mod keyed;
 
 use histories::{History, Random, answer, loop_id, result, user};
+use loopstore::compact::FlipRequest;
 use loopstore::context::BuildError;
 use loopstore::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts, verify};
 use loopstore::model::{AgentMessage, Content, Json, LoopId};
-use loopstore::orchestrate::FlipRequest;
 use loopstore::store::session::{self, Fork};
 use loopstore::store::{self, StoreError};
 use loopstore::*;
@@ -482,7 +482,7 @@ fn a_call_that_a_replaced_turn_named_again_is_open_as_before() {
     let history = History::new(&store, "s");
     history.append(0, vec![user("go", 0), answer("first", &["call"], 0)]);
     history.append(0, vec![user("go on", 1), answer("second", &["call"], 1)]);
-    let open = history.row(0).growth.open_calls;
+    let open = history.row(0).progress.open_calls;
     assert_eq!(open.into_iter().collect::<Vec<_>>(), [("call".into(), 1)]);
     let key = history.row(0).key;
     store::write(&store, |write| {
@@ -490,7 +490,7 @@ fn a_call_that_a_replaced_turn_named_again_is_open_as_before() {
         store::append::replace_last_turn(write, key, other, &HeuristicTokenCounter)
     })
     .unwrap();
-    let open = history.row(0).growth.open_calls;
+    let open = history.row(0).progress.open_calls;
     assert_eq!(open.into_iter().collect::<Vec<_>>(), [("call".into(), 0)]);
     let report = verify(&store).unwrap();
     assert!(report.ok, "{:#?}", report.problems);

@@ -155,7 +155,7 @@ fn forget_replaced(
     now: &loopstore::store::LoopRow,
 ) {
     let (was, is) = (&before.totals, &now.totals);
-    if before.growth.chain == now.growth.chain || is.turns > was.turns {
+    if before.progress.chain == now.progress.chain || is.turns > was.turns {
         return;
     }
     let last = was.turns.saturating_sub(1);
@@ -163,7 +163,7 @@ fn forget_replaced(
         let parts = &mut context.parts.iter();
         parts.any(|part| part.loop_id == loop_id(at) && part.to_turn >= last)
     };
-    live.retain(|(in_loop, _), contexts| *in_loop != at && !contexts.iter().any(of_loop));
+    live.retain(|(loop_key, _), contexts| *loop_key != at && !contexts.iter().any(of_loop));
 }
 
 #[test]

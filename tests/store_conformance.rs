@@ -138,25 +138,25 @@ fn told<'a>(store: &'a dyn SessionStore, id: &str, turns: u32) -> History<'a> {
     history
 }
 
-fn length(read: &dyn StoreRead, in_loop: LoopKey) -> u32 {
-    read.loop_by_key(in_loop).unwrap().totals.next_seq
+fn length(read: &dyn StoreRead, loop_key: LoopKey) -> u32 {
+    read.loop_by_key(loop_key).unwrap().totals.next_seq
 }
 
-fn add(write: &mut dyn StoreWrite, in_loop: LoopKey, messages: Vec<AgentMessage>) {
+fn add(write: &mut dyn StoreWrite, loop_key: LoopKey, messages: Vec<AgentMessage>) {
     let new = messages.into_iter().map(NewMessage::from).collect();
-    append::append(write, in_loop, new, &HeuristicTokenCounter).unwrap();
+    append::append(write, loop_key, new, &HeuristicTokenCounter).unwrap();
 }
 
 fn a_read_shows_one_moment(store: &dyn SessionStore) {
     let history = told(store, "s", 1);
-    let in_loop = history.row(0).key;
+    let loop_key = history.row(0).key;
     std::thread::scope(|scope| {
         let (done, wait) = mpsc::channel();
         read(store, |snapshot| {
-            assert_eq!(length(snapshot, in_loop), 3);
+            assert_eq!(length(snapshot, loop_key), 3);
             scope.spawn(move || {
                 write(store, |write| {
-                    add(write, in_loop, turn(1));
+                    add(write, loop_key, turn(1));
                     Ok(())
                 })
                 .unwrap();
@@ -165,7 +165,7 @@ fn a_read_shows_one_moment(store: &dyn SessionStore) {
             });
             // A backend may let the writer wait for the reader.
             let _ = wait.recv_timeout(Duration::from_millis(200));
-            assert_eq!(length(snapshot, in_loop), 3);
+            assert_eq!(length(snapshot, loop_key), 3);
             Ok(())
         })
         .unwrap();
@@ -175,20 +175,20 @@ fn a_read_shows_one_moment(store: &dyn SessionStore) {
 
 fn a_write_is_all_or_nothing(store: &dyn SessionStore) {
     let history = told(store, "s", 1);
-    let (before, in_loop) = (history.row(0), history.row(0).key);
+    let (before, loop_key) = (history.row(0), history.row(0).key);
     let failed = write(store, |write| {
-        add(write, in_loop, turn(1));
+        add(write, loop_key, turn(1));
         Err::<(), _>(StoreError::Invalid("no".into()))
     });
     assert!(matches!(failed, Err(StoreError::Invalid(text)) if text == "no"));
     assert_eq!(history.row(0), before);
-    let count = |seqs| read(store, |read| count(read, in_loop, seqs)).unwrap();
+    let count = |seqs| read(store, |read| count(read, loop_key, seqs)).unwrap();
     assert_eq!(count(0..100), 3);
 }
 
-fn count(read: &dyn StoreRead, in_loop: LoopKey, seqs: std::ops::Range<u32>) -> StoreResult<u32> {
+fn count(read: &dyn StoreRead, loop_key: LoopKey, seqs: std::ops::Range<u32>) -> StoreResult<u32> {
     let mut count = 0;
-    read.messages(in_loop, seqs, &mut |_| {
+    read.messages(loop_key, seqs, &mut |_| {
         count += 1;
         GO
     })?;
@@ -197,10 +197,10 @@ fn count(read: &dyn StoreRead, in_loop: LoopKey, seqs: std::ops::Range<u32>) -> 
 
 fn a_panic_leaves_no_trace_and_a_store_that_works(store: &dyn SessionStore) {
     let history = told(store, "s", 1);
-    let (before, in_loop) = (history.row(0), history.row(0).key);
+    let (before, loop_key) = (history.row(0), history.row(0).key);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         write(store, |write| -> StoreResult<()> {
-            add(write, in_loop, turn(1));
+            add(write, loop_key, turn(1));
             panic!("in the middle of a write");
         })
     }));
@@ -217,24 +217,24 @@ fn a_panic_leaves_no_trace_and_a_store_that_works(store: &dyn SessionStore) {
 }
 
 fn a_write_reads_what_it_wrote(store: &dyn SessionStore) {
-    let in_loop = told(store, "s", 1).row(0).key;
+    let loop_key = told(store, "s", 1).row(0).key;
     write(store, |write| {
-        add(write, in_loop, turn(1));
-        assert_eq!(length(write.as_read(), in_loop), 6);
-        assert_eq!(count(write.as_read(), in_loop, 0..100)?, 6);
+        add(write, loop_key, turn(1));
+        assert_eq!(length(write.as_read(), loop_key), 6);
+        assert_eq!(count(write.as_read(), loop_key, 0..100)?, 6);
         Ok(())
     })
     .unwrap();
 }
 
 fn writes_come_one_after_another(store: &dyn SessionStore) {
-    let in_loop = told(store, "s", 0).row(0).key;
+    let loop_key = told(store, "s", 0).row(0).key;
     std::thread::scope(|scope| {
         for thread in 0..4u32 {
             scope.spawn(move || {
                 for number in 0..5 {
                     write(store, |write| {
-                        add(write, in_loop, turn(thread * 100 + number));
+                        add(write, loop_key, turn(thread * 100 + number));
                         Ok(())
                     })
                     .unwrap();
@@ -243,9 +243,9 @@ fn writes_come_one_after_another(store: &dyn SessionStore) {
         }
     });
     read(store, |read| {
-        let row = read.loop_by_key(in_loop)?;
+        let row = read.loop_by_key(loop_key)?;
         assert_eq!((row.totals.next_seq, row.totals.turns), (60, 20));
-        assert_eq!(count(read, in_loop, 0..100)?, 60);
+        assert_eq!(count(read, loop_key, 0..100)?, 60);
         // One moment for the loop's start and one for each append.
         assert_eq!(read.session_by_key(row.session)?.tick, 21);
         Ok(())
@@ -302,16 +302,16 @@ fn keys_without_a_row_are_damage(store: &dyn SessionStore) {
     told(&other, "x", 1);
     let mut history = told(&other, "s", 6);
     history.compact(0, (1, 1), false);
-    let (session, in_loop) = (history.row(0).session, history.row(0).key);
+    let (session, loop_key) = (history.row(0).session, history.row(0).key);
     let run = runs(&other, session)[0].key;
     let block = read(&other, |read| Ok(read.blocks_of_run(run)?[0].key)).unwrap();
     read(store, |read| {
         let damage = |error| matches!(error, Some(StoreError::Damaged(_)));
         assert!(damage(read.session_by_key(session).err()));
-        assert!(damage(read.loop_by_key(in_loop).err()));
+        assert!(damage(read.loop_by_key(loop_key).err()));
         assert!(damage(read.run_by_key(run).err()));
         assert!(damage(read.block_by_key(block).err()));
-        assert!(damage(read.loop_meta(in_loop).err()));
+        assert!(damage(read.loop_meta(loop_key).err()));
         Ok(())
     })
     .unwrap();
@@ -394,16 +394,16 @@ fn a_parent_in_another_session_ends_the_walk(store: &dyn SessionStore) {
 }
 
 fn turns_come_in_order(store: &dyn SessionStore) {
-    let in_loop = told(store, "s", 5).row(0).key;
+    let loop_key = told(store, "s", 5).row(0).key;
     told(store, "t", 5);
     read(store, |read| {
         let numbers = |turns: Vec<TurnRow>| turns.iter().map(|t| t.turn).collect::<Vec<_>>();
-        assert_eq!(numbers(read.turns(in_loop, 1..4)?), [1, 2, 3]);
-        assert_eq!(numbers(read.turns(in_loop, 3..99)?), [3, 4]);
-        assert!(read.turns(in_loop, 3..3)?.is_empty());
-        let row = read.turn(in_loop, 2)?.unwrap();
+        assert_eq!(numbers(read.turns(loop_key, 1..4)?), [1, 2, 3]);
+        assert_eq!(numbers(read.turns(loop_key, 3..99)?), [3, 4]);
+        assert!(read.turns(loop_key, 3..3)?.is_empty());
+        let row = read.turn(loop_key, 2)?.unwrap();
         assert_eq!((row.first_seq, row.messages, row.prompts), (6, 9, 3));
-        assert!(read.turn(in_loop, 5)?.is_none());
+        assert!(read.turn(loop_key, 5)?.is_none());
         Ok(())
     })
     .unwrap();
@@ -420,35 +420,35 @@ fn answers_name_the_turns_of_the_calls(store: &dyn SessionStore) {
             answer("d", &[], 2),
         ],
     );
-    let in_loop = history.row(0).key;
+    let loop_key = history.row(0).key;
     read(store, |read| {
-        let site = CallSite { in_loop, turn: 0 };
-        assert_eq!(read.answers(in_loop, 0..9)?, [(2, vec![site])]);
-        assert!(read.answers(in_loop, 0..2)?.is_empty());
+        let site = CallSite { loop_key, turn: 0 };
+        assert_eq!(read.answers(loop_key, 0..9)?, [(2, vec![site])]);
+        assert!(read.answers(loop_key, 0..2)?.is_empty());
         Ok(())
     })
     .unwrap();
 }
 
 fn messages_come_in_order_and_stop_when_told(store: &dyn SessionStore) {
-    let in_loop = told(store, "s", 4).row(0).key;
+    let loop_key = told(store, "s", 4).row(0).key;
     told(store, "t", 4);
     read(store, |read| {
         let (mut whole, mut sizes) = (Vec::new(), Vec::new());
-        read.messages(in_loop, 2..9, &mut |row| {
+        read.messages(loop_key, 2..9, &mut |row| {
             whole.push((row.seq, row.turn, row.body.role, row.body.tokens));
             if whole.len() == 5 { STOP } else { GO }
         })?;
-        read.sizes(in_loop, 2..9, &mut |row| {
+        read.sizes(loop_key, 2..9, &mut |row| {
             sizes.push((row.seq, row.turn, row.role, row.size.tokens));
             if sizes.len() == 5 { STOP } else { GO }
         })?;
         assert_eq!(whole, sizes);
         let seqs: Vec<u32> = whole.iter().map(|(seq, ..)| *seq).collect();
         assert_eq!(seqs, [2, 3, 4, 5, 6]);
-        assert_eq!(count(read, in_loop, 7..7)?, 0);
-        assert_eq!(count(read, in_loop, 11..99)?, 1);
-        let failed = read.messages(in_loop, 0..9, &mut |_| Err(StoreError::Conflict));
+        assert_eq!(count(read, loop_key, 7..7)?, 0);
+        assert_eq!(count(read, loop_key, 11..99)?, 1);
+        let failed = read.messages(loop_key, 0..9, &mut |_| Err(StoreError::Conflict));
         assert!(matches!(failed, Err(StoreError::Conflict)));
         Ok(())
     })
@@ -458,17 +458,17 @@ fn messages_come_in_order_and_stop_when_told(store: &dyn SessionStore) {
 fn what_messages_say_is_what_is_stored(store: &dyn SessionStore) {
     let long = "line\n".repeat(3_000);
     let history = told(store, "s", 3);
-    let in_loop = history.row(0).key;
+    let loop_key = history.row(0).key;
     let note = AgentMessage::extension("note", Json::null());
     history.append(0, vec![user(&long, 3), note]);
     read(store, |read| {
         let mut rows = Vec::new();
-        read.messages(in_loop, 1..99, &mut |row| {
+        read.messages(loop_key, 1..99, &mut |row| {
             rows.push(row);
             GO
         })?;
         let mut left = rows.iter();
-        read.said(in_loop, 1..99, true, &mut |said| {
+        read.said(loop_key, 1..99, true, &mut |said| {
             let row = left.next().unwrap();
             assert_eq!((said.seq, said.turn), (row.seq, row.turn));
             assert_eq!(said.said, row.body.said());
@@ -476,18 +476,18 @@ fn what_messages_say_is_what_is_stored(store: &dyn SessionStore) {
         })?;
         assert_eq!(left.len(), 0);
         assert!(rows.iter().any(|row| row.body.text.as_ref() == Some(&long)));
-        read.said(in_loop, 1..99, false, &mut |said| {
+        read.said(loop_key, 1..99, false, &mut |said| {
             assert_eq!(said.said.proof, None);
             GO
         })?;
         let mut met = 0;
-        read.said(in_loop, 1..99, true, &mut |_| {
+        read.said(loop_key, 1..99, true, &mut |_| {
             met += 1;
             STOP
         })?;
         assert_eq!(met, 1);
-        read.said(in_loop, 3..3, true, &mut |_| Err(StoreError::Conflict))?;
-        let failed = read.said(in_loop, 0..9, true, &mut |_| Err(StoreError::Conflict));
+        read.said(loop_key, 3..3, true, &mut |_| Err(StoreError::Conflict))?;
+        let failed = read.said(loop_key, 0..9, true, &mut |_| Err(StoreError::Conflict));
         assert!(matches!(failed, Err(StoreError::Conflict)));
         Ok(())
     })
@@ -495,11 +495,11 @@ fn what_messages_say_is_what_is_stored(store: &dyn SessionStore) {
 }
 
 fn length_at_counts_what_had_come(store: &dyn SessionStore) {
-    let in_loop = told(store, "s", 3).row(0).key;
+    let loop_key = told(store, "s", 3).row(0).key;
     read(store, |read| {
         // The loop began at tick 1, each append came a tick later.
         let lengths: Vec<u32> = (0..7)
-            .map(|tick| read.length_at(in_loop, tick).unwrap())
+            .map(|tick| read.length_at(loop_key, tick).unwrap())
             .collect();
         assert_eq!(lengths, [0, 0, 3, 6, 9, 9, 9]);
         Ok(())
@@ -509,7 +509,7 @@ fn length_at_counts_what_had_come(store: &dyn SessionStore) {
 
 fn blobs_are_stored_once_and_found_by_name(store: &dyn SessionStore) {
     use sha2::{Digest, Sha256};
-    let in_loop = told(store, "s", 3).row(0).key;
+    let loop_key = told(store, "s", 3).row(0).key;
     read(store, |read| {
         let name: [u8; 32] = Sha256::digest(b"hello").into();
         assert_eq!(read.blob(&name)?.as_deref(), Some(&b"hello"[..]));
@@ -518,7 +518,7 @@ fn blobs_are_stored_once_and_found_by_name(store: &dyn SessionStore) {
         assert_eq!(read.blob_names(&name, &name)?, [name]);
         assert!(read.blob_names(&[0; 32], &[1; 32])?.is_empty());
         let mut decoded = Vec::new();
-        read.messages(in_loop, 2..3, &mut |row| {
+        read.messages(loop_key, 2..3, &mut |row| {
             assert!(!row.body.head.as_deref().unwrap().contains("aGVsbG8="));
             decoded.push(decode(read, row.body)?);
             GO
@@ -542,17 +542,17 @@ fn compacted(store: &dyn SessionStore) -> History<'_> {
 }
 
 fn generations_come_newest_first(store: &dyn SessionStore) {
-    let in_loop = compacted(store).row(0).key;
+    let loop_key = compacted(store).row(0).key;
     read(store, |read| {
         let mut met = Vec::new();
-        read.generations(in_loop, &mut |found| {
-            assert_eq!(found.point.in_loop, in_loop);
+        read.generations(loop_key, &mut |found| {
+            assert_eq!(found.point.loop_key, loop_key);
             met.push(found.block.generation);
             GO
         })?;
         assert_eq!(met, [2, 1]);
         met.clear();
-        read.generations(in_loop, &mut |found| {
+        read.generations(loop_key, &mut |found| {
             met.push(found.block.generation);
             STOP
         })?;
@@ -566,7 +566,7 @@ fn generations_come_newest_first(store: &dyn SessionStore) {
 fn met(store: &dyn SessionStore, leaf: LoopKey) -> Vec<(LoopKey, Option<u32>, bool)> {
     read(store, |read| {
         let mut met = Vec::new();
-        read.standings(leaf, &mut |standing| {
+        read.loops_with_blocks(leaf, &mut |standing| {
             // What a chain needs is read by itself, and must be what the whole rows say.
             assert_eq!(standing.row, read.loop_by_key(standing.row.key)?.core);
             if let Some(newest) = &standing.newest {
@@ -603,7 +603,7 @@ fn a_walk_meets_the_newest_block_of_each_loop(store: &dyn SessionStore) {
     .unwrap();
     read(store, |read| {
         let mut loops = 0;
-        read.standings(leaf, &mut |_| {
+        read.loops_with_blocks(leaf, &mut |_| {
             loops += 1;
             STOP
         })?;
@@ -617,7 +617,7 @@ fn marks_are_those_of_the_runs(store: &dyn SessionStore) {
     let session = compacted(store).row(0).session;
     let mut runs = runs(store, session).into_iter();
     read(store, |read| {
-        read.marks(session, &mut |mark| {
+        read.run_summaries(session, &mut |mark| {
             let run = runs.next().unwrap();
             assert_eq!((mark.key, mark.point), (run.key, run.point));
             assert_eq!((mark.tick, mark.round), (run.tick, run.round));
@@ -628,7 +628,7 @@ fn marks_are_those_of_the_runs(store: &dyn SessionStore) {
         })?;
         assert_eq!(runs.len(), 0);
         let mut met = 0;
-        read.marks(session, &mut |_| {
+        read.run_summaries(session, &mut |_| {
             met += 1;
             STOP
         })?;
@@ -711,7 +711,7 @@ fn manifests_come_newest_first_and_are_added_once(store: &dyn SessionStore) {
     let row = history.row(0);
     let block = read(store, |read| Ok(read.blocks_of_loop(row.key)?[0].key)).unwrap();
     let part = |section: &str, block, seqs| ManifestPart {
-        in_loop: row.key,
+        loop_key: row.key,
         section: section.into(),
         block,
         seqs,
@@ -862,16 +862,16 @@ fn what_an_append_changes_is_written_and_nothing_else(store: &dyn SessionStore) 
         row.status = status;
         row.totals.generation += 1;
         row.totals.tokens += 3;
-        row.growth.system_tokens += 1;
-        row.growth.last_turn_index = Some(-7);
-        row.growth.open_calls.insert("a".into(), 0);
-        row.growth.chain = [7; 32];
+        row.progress.system_tokens += 1;
+        row.progress.last_turn_index = Some(-7);
+        row.progress.open_calls.insert("a".into(), 0);
+        row.progress.chain = [7; 32];
         session.tick += 1;
         session.last_active_at = Some("2027-01-01T00:00:00Z".into());
         session.current_loop = None;
         // What else a row says is not even sent.
         write(store, |write| {
-            write.grow_loop(&row, &row.growth)?;
+            write.update_totals(&row, &row.progress)?;
             write.touch_session(&(&session).into())
         })
         .unwrap();
@@ -888,9 +888,9 @@ fn a_seal_is_never_lifted(store: &dyn SessionStore) {
     let mut row = told(store, "s", 2).row(0);
     row.totals.sealed_seq -= 1;
     is_refused(store, |write| write.update_loop(&row));
-    is_refused(store, |write| write.grow_loop(&row, &row.growth));
+    is_refused(store, |write| write.update_totals(&row, &row.progress));
     row.status = LoopStatus::Aborted;
-    is_refused(store, |write| write.grow_loop(&row, &row.growth));
+    is_refused(store, |write| write.update_totals(&row, &row.progress));
 }
 
 fn a_message_is_added_once(store: &dyn SessionStore) {
@@ -930,12 +930,12 @@ fn only_unsealed_messages_are_removed(store: &dyn SessionStore) {
 }
 
 fn a_turn_is_written_over(store: &dyn SessionStore) {
-    let in_loop = told(store, "s", 2).row(0).key;
-    let mut row = read(store, |read| read.turn(in_loop, 1)).unwrap().unwrap();
+    let loop_key = told(store, "s", 2).row(0).key;
+    let mut row = read(store, |read| read.turn(loop_key, 1)).unwrap().unwrap();
     row.tokens += 5;
-    row.answers = vec![CallSite { in_loop, turn: 0 }];
-    write(store, |write| write.put_turn(in_loop, &row)).unwrap();
-    let stored = read(store, |read| read.turn(in_loop, 1)).unwrap();
+    row.answers = vec![CallSite { loop_key, turn: 0 }];
+    write(store, |write| write.put_turn(loop_key, &row)).unwrap();
+    let stored = read(store, |read| read.turn(loop_key, 1)).unwrap();
     assert_eq!(stored, Some(row));
 }
 
@@ -1001,9 +1001,9 @@ fn finds(
     let mut found = Vec::new();
     read(store, |read| {
         read.find(query, filter, &mut |hit| {
-            assert_eq!(read.loop_by_key(hit.in_loop)?.session, hit.session);
+            assert_eq!(read.loop_by_key(hit.loop_key)?.session, hit.session);
             assert!(hit.score > 0.0 && hit.tick > 0);
-            found.push((hit.in_loop, hit.seq));
+            found.push((hit.loop_key, hit.seq));
             GO
         })
     })
@@ -1252,9 +1252,9 @@ fn a_cleared_index_is_empty(store: &dyn SessionStore) {
     assert_eq!(open, [row.key, other.key]);
 }
 
-fn lease_of(in_loop: LoopKey, token: i64) -> LeaseRow {
+fn lease_of(loop_key: LoopKey, token: i64) -> LeaseRow {
     LeaseRow {
-        in_loop,
+        loop_key,
         owner: "me".into(),
         token,
         ttl: 10,
@@ -1282,32 +1282,33 @@ fn a_lease_is_as_it_was_last_written_and_its_token_never_goes_back(store: &dyn S
 
 fn a_lease_is_taken_once_renewed_and_lost(store: &dyn SessionStore) {
     let key = told(store, "s", 1).row(0).key;
-    let take =
-        |owner: &str, now| write(store, |write| lease::take(write, key, owner, 10, now)).unwrap();
-    let lease::Taking::Taken(first) = take("first", 0) else {
+    let take = |owner: &str, now| {
+        write(store, |write| lease::acquire(write, key, owner, 10, now)).unwrap()
+    };
+    let lease::Acquire::Acquired(first) = take("first", 0) else {
         panic!("it is free");
     };
     assert!(matches!(
         take("second", 9),
-        lease::Taking::Held(StoreError::LeaseHeld { .. })
+        lease::Acquire::Held(StoreError::LeaseHeld { .. })
     ));
-    write(store, |write| lease::hold(write, &first, 9)).unwrap();
-    assert!(matches!(take("second", 18), lease::Taking::Held(_)));
-    let lease::Taking::Taken(second) = take("second", 19) else {
+    write(store, |write| lease::renew(write, &first, 9)).unwrap();
+    assert!(matches!(take("second", 18), lease::Acquire::Held(_)));
+    let lease::Acquire::Acquired(second) = take("second", 19) else {
         panic!("it has ended");
     };
     assert!(second.token() > first.token());
-    for lost in [lease::hold, lease::release] {
+    for lost in [lease::renew, lease::release] {
         let error = write(store, |write| lost(write, &first, 20)).unwrap_err();
         assert!(matches!(error, StoreError::LeaseLost { .. }), "{error}");
     }
     write(store, |write| lease::release(write, &second, 20)).unwrap();
-    let lease::Taking::Taken(third) = take("third", 20) else {
+    let lease::Acquire::Acquired(third) = take("third", 20) else {
         panic!("it was let go");
     };
     assert!(third.token() > second.token());
     write(store, |write| lease::revoke(write, key)).unwrap();
-    let error = write(store, |write| lease::hold(write, &third, 21)).unwrap_err();
+    let error = write(store, |write| lease::renew(write, &third, 21)).unwrap_err();
     assert!(
         matches!(error, StoreError::LeaseLost { to: None, .. }),
         "{error}"
@@ -1331,7 +1332,7 @@ fn loops_at_work_are_those_that_have_not_ended(store: &dyn SessionStore) {
 fn a_started_call_is_open_until_it_is_finished(store: &dyn SessionStore) {
     let row = told(store, "s", 1).row(0);
     let call = CallRow {
-        in_loop: row.key,
+        loop_key: row.key,
         call_id: "c".into(),
         nth: 0,
         tool_name: "pay".into(),
@@ -1459,14 +1460,14 @@ fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {
 }
 
 /// What the messages of a loop are, read in both ways.
-fn whole(read: &dyn StoreRead, in_loop: LoopKey) -> Vec<String> {
+fn whole(read: &dyn StoreRead, loop_key: LoopKey) -> Vec<String> {
     let mut seen = Vec::new();
-    read.messages(in_loop, 0..u32::MAX, &mut |row| {
+    read.messages(loop_key, 0..u32::MAX, &mut |row| {
         seen.push(format!("{row:?}"));
         GO
     })
     .unwrap();
-    read.said(in_loop, 1..4, true, &mut |row| {
+    read.said(loop_key, 1..4, true, &mut |row| {
         seen.push(format!("{row:?}"));
         GO
     })

@@ -286,10 +286,10 @@ impl Reader {
         let mut originals = read.prepare_cached(
             "SELECT head, body, body_block FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
         )?;
-        for (in_loop, block, keeps) in links {
+        for (loop_key, block, keeps) in links {
             let (statement, owner) = match block {
                 Some(block) if !keeps => (&mut of_block, block),
-                _ => (&mut originals, in_loop),
+                _ => (&mut originals, loop_key),
             };
             let mut rows = statement.query([owner << 32, (owner << 32) | 0xFFFF_FFFF])?;
             while let Some(row) = rows.next()? {

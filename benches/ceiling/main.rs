@@ -167,8 +167,8 @@ fn raw(ours: &Recorded) -> Outcome<Vec<(String, String)>> {
         let owner = read.session(&ours.session)?;
         let leaf = owner.and_then(|owner| owner.current_loop);
         let leaf = leaf.ok_or_else(|| StoreError::Invalid("no loop".into()))?;
-        let chain = store::in_force::chain(read, leaf, Default::default())?;
-        let mut keep = |said: &store::Said<'_>| {
+        let chain = store::active_blocks::chain(read, leaf, Default::default())?;
+        let mut keep = |said: &store::StoredMessageRef<'_>| {
             let of = |text: Option<&str>| text.unwrap_or_default().to_owned();
             messages.push((of(said.head), of(said.text)));
         };
@@ -284,7 +284,7 @@ fn total(ours: &Recorded) -> Outcome<()> {
         ..CompactRequest::default()
     };
     let report = compact_session_loops(&ours.store, &ours.session, &request)?;
-    match report.outcome == orchestrate::CompactOutcome::NotNeeded {
+    match report.outcome == compact::CompactOutcome::NotNeeded {
         true => Ok(()),
         false => Err("the trigger fired".into()),
     }
@@ -351,7 +351,7 @@ fn compactions(folder: &Path, met: &mut bool) -> Outcome<()> {
         let before = reader.newest()?;
         let watched = Watched(&ours.store, AtomicU64::new(0));
         let report = compact_session_loops(&watched, &ours.session, &request)?;
-        if report.outcome != orchestrate::CompactOutcome::Committed {
+        if report.outcome != compact::CompactOutcome::Committed {
             return Err(format!("not compacted: {report:?}").into());
         }
         times.push(Duration::from_nanos(watched.1.into_inner()));

@@ -92,13 +92,13 @@ impl Turn {
 /// Reads the turns from `first` on that the store has written to a loop.
 pub fn turns_of(
     client: &mut Client,
-    [session, in_loop]: [i64; 2],
+    [session, loop_key]: [i64; 2],
     first: i64,
 ) -> Outcome<Vec<Turn>> {
     let mut turns = Vec::new();
     let rows = client.query(
         "SELECT * FROM turns WHERE session = $1 AND loop = $2 AND turn >= $3 ORDER BY turn",
-        &[&session, &in_loop, &first],
+        &[&session, &loop_key, &first],
     )?;
     for row in &rows {
         let mut turn = Turn {
@@ -113,7 +113,7 @@ pub fn turns_of(
         };
         let messages = client.query(
             "SELECT * FROM messages WHERE session = $1 AND loop = $2 AND turn = $3 ORDER BY seq",
-            &[&session, &in_loop, &turn.number],
+            &[&session, &loop_key, &turn.number],
         )?;
         messages.iter().for_each(|row| turn.push(row));
         turns.push(turn);
@@ -144,7 +144,7 @@ impl Writer {
     pub fn append(&mut self, turn: &Turn) -> Outcome<()> {
         let Self {
             client,
-            key: [session, in_loop],
+            key: [session, loop_key],
             statements: [lock, messages, row, of_loop, of_session],
         } = self;
         client.batch_execute(BEGIN_WRITE)?;
@@ -153,7 +153,7 @@ impl Writer {
             messages,
             &[
                 session,
-                in_loop,
+                loop_key,
                 &turn.seq,
                 &turn.turn,
                 &turn.role,
@@ -176,7 +176,7 @@ impl Writer {
             row,
             &[
                 session,
-                in_loop,
+                loop_key,
                 &turn.number,
                 &turn.first_seq,
                 &count,
@@ -196,7 +196,7 @@ impl Writer {
             of_loop,
             &[
                 session,
-                in_loop,
+                loop_key,
                 &end,
                 &turns,
                 &count,
@@ -207,7 +207,7 @@ impl Writer {
             ],
         )?;
         let now = "2026-01-01T00:00:00.000Z";
-        client.execute(of_session, &[session, &now, in_loop, &turn.last_tick])?;
+        client.execute(of_session, &[session, &now, loop_key, &turn.last_tick])?;
         client.batch_execute("COMMIT")?;
         Ok(())
     }
@@ -257,12 +257,12 @@ impl Reader {
         let (session, leaf): (i64, Option<i64>) = (row.get(0), row.get(1));
         let mut messages = Vec::new();
         for link in client.query(chain, &[&session, &leaf])?.iter().rev() {
-            let (in_loop, block): (i64, Option<i64>) = (link.get(0), link.get(1));
+            let (loop_key, block): (i64, Option<i64>) = (link.get(0), link.get(1));
             let rows = match block {
                 Some(block) if link.get::<_, Option<i64>>(2).is_none() => {
                     client.query(of_block, &[&session, &block])?
                 }
-                _ => client.query(originals, &[&session, &in_loop])?,
+                _ => client.query(originals, &[&session, &loop_key])?,
             };
             for row in &rows {
                 messages.push(parsed(row)?);

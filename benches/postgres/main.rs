@@ -130,7 +130,7 @@ fn key_of(client: &mut Client, name: &str) -> Outcome<[i64; 2]> {
 /// An agent at work.
 struct Worker<'a> {
     store: &'a PostgresStore,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     turns: Vec<Vec<AgentMessage>>,
 }
 
@@ -139,7 +139,7 @@ impl Worker<'_> {
         let turn = self.turns.pop().ok_or("no turn")?;
         let turn = turn.into_iter().map(Into::into).collect();
         store::write(self.store, |write| {
-            append::append(write, self.in_loop, turn, &HeuristicTokenCounter)
+            append::append(write, self.loop_key, turn, &HeuristicTokenCounter)
         })?;
         Ok(())
     }
@@ -176,7 +176,7 @@ fn append_at(server: &Server, connections: usize, met: &mut bool) -> Outcome<()>
     for name in &names {
         workers.push(Worker {
             store: &store,
-            in_loop: begin(&store, name)?,
+            loop_key: begin(&store, name)?,
             turns: Vec::new(),
         });
         begin(&other, name)?;

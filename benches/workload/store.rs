@@ -95,7 +95,7 @@ impl<S: SessionStore> Recorded<S> {
         };
         let report = compact_session_loops(&self.store, &self.session, &request)?;
         match report.outcome {
-            loopstore::orchestrate::CompactOutcome::Committed => Ok(()),
+            loopstore::compact::CompactOutcome::Committed => Ok(()),
             _ => Err(format!("not compacted: {report:?}").into()),
         }
     }

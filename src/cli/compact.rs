@@ -3,8 +3,8 @@
 mod summarize;
 
 use clap::ValueEnum;
+use loopstore::compact::{BlockReport, CompactOutcome};
 use loopstore::context::system_tokens;
-use loopstore::orchestrate::{BlockReport, CompactOutcome};
 use loopstore::store::{Disposition, Turns};
 use loopstore::{
     CompactReport, CompactRequest, CompactTrigger, CompactionConfig, CompactionScope,
@@ -28,7 +28,7 @@ pub struct Args {
     session: String,
     /// The loop to compact from [default: the current one].
     #[arg(long = "loop", value_name = "LOOP")]
-    in_loop: Option<String>,
+    loop_id: Option<String>,
     /// What makes the text of a summary.
     #[arg(long, default_value = "digest")]
     strategy: Strategy,
@@ -152,7 +152,7 @@ impl Args {
         store: &dyn Database,
         session: &loopstore::store::SessionRow,
     ) -> Result<CompactRequest, CliError> {
-        let leaf = select::loop_id(store, session, self.in_loop.as_deref())?;
+        let leaf = select::loop_id(store, session, self.loop_id.as_deref())?;
         let system_prompt_tokens = match self.system_tokens {
             Some(tokens) => tokens,
             None => system_tokens(store, &session.session_id, leaf.as_ref())?,

@@ -53,7 +53,7 @@ fn command() -> Command {
         command.mut_args(|arg| {
             let kind = match arg.get_id().as_str() {
                 "session" => Kind::Session,
-                "in_loop" => Kind::Loop,
+                "loop_id" => Kind::Loop,
                 "run" => Kind::Run,
                 "as_of" => Kind::Moment,
                 "from" | "to" => Kind::Side,

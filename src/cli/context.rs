@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use loopstore::context::Part;
-use loopstore::context::{Fault, system_tokens};
+use loopstore::context::{ContextFault, system_tokens};
 use loopstore::export::provider::{Mending, MendingKind, Provider, provider_messages};
 use loopstore::{
     AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops,
@@ -31,7 +31,7 @@ pub struct Args {
     session: String,
     /// The loop to read from [default: the current one, or that of --as-of].
     #[arg(long = "loop", value_name = "LOOP")]
-    in_loop: Option<String>,
+    loop_id: Option<String>,
     /// The window in tokens, the recorded system prompt included.
     #[arg(long, value_name = "N")]
     max_tokens: Option<u64>,
@@ -108,7 +108,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 
 fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
     let session = select::session(store, &args.session)?;
-    let mut leaf = select::loop_id(store, &session, args.in_loop.as_deref())?;
+    let mut leaf = select::loop_id(store, &session, args.loop_id.as_deref())?;
     let mut as_of = None;
     if let Some(moment) = &args.as_of {
         let (moment, of_moment) = select::moment(store, &session, moment)?;
@@ -148,12 +148,12 @@ fn check_loop(given: Option<&LoopId>, of_moment: &LoopId) -> Result<(), CliError
 pub struct Told<'a> {
     session: &'a str,
     #[serde(rename = "loop")]
-    in_loop: &'a str,
+    loop_id: &'a str,
     messages: &'a [AgentMessage],
     tokens: u64,
     bytes: u64,
     parts: &'a [Part],
-    faults: &'a [Fault],
+    faults: &'a [ContextFault],
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest: Option<&'a str>,
 }
@@ -163,7 +163,7 @@ impl<'a> Told<'a> {
     pub fn of(context: &'a Context) -> Self {
         Self {
             session: context.session.as_str(),
-            in_loop: context.leaf.as_str(),
+            loop_id: context.leaf.as_str(),
             messages: &context.messages,
             tokens: context.tokens,
             bytes: context.bytes,

@@ -1,6 +1,6 @@
 //! A context for people: message by message, under the section that it comes from.
 
-use loopstore::context::{Fault, FaultKind, Part, PartSection};
+use loopstore::context::{ContextFault, FaultKind, Part, PartSection};
 use loopstore::{AgentMessage, Content, Context, Message, TurnMap};
 
 use super::error::CliError;
@@ -141,7 +141,7 @@ fn said(block: &Content) -> String {
     }
 }
 
-fn fault_line(fault: &Fault) -> String {
+fn fault_line(fault: &ContextFault) -> String {
     let what = match fault.kind {
         FaultKind::ResultWithoutCall => "a tool result without its call",
         FaultKind::CallWithoutResult => "a tool call without its result",

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use loopstore::compact::{FlipReport, FlipRequest};
 use loopstore::context::Part;
-use loopstore::orchestrate::{FlipReport, FlipRequest};
 use loopstore::store::sqlite::{Record, Stats};
 use loopstore::{
     BuildOptions, CompactReport, CompactRequest, Context, ContextConfig, SessionId, SqliteStore,

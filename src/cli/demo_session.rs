@@ -58,9 +58,9 @@ pub fn record(store: &dyn SessionStore) -> StoreResult<SessionId> {
             record.status = LoopStatus::Completed;
             let messages = loop_messages(&mut clock, &loop_id, nth, prompt, turns);
             record.ended_at = Time::from_millis(clock.0);
-            let in_loop = create_loop(write, key, &record)?;
+            let loop_id = create_loop(write, key, &record)?;
             let messages = messages.into_iter().map(Into::into).collect();
-            append(write, in_loop, messages, store.counter())?;
+            append(write, loop_id, messages, store.counter())?;
         }
         Ok(())
     })?;

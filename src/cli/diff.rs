@@ -28,7 +28,7 @@ pub struct Args {
     to: Option<Given>,
     /// The loop that `now` and `raw` are read from [default: the current one].
     #[arg(long = "loop", value_name = "LOOP")]
-    in_loop: Option<String>,
+    loop_id: Option<String>,
     /// Compare the text of the two contexts, line by line.
     #[arg(long)]
     text: bool,
@@ -79,7 +79,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let request = DiffRequest {
         from: side(&args.from)?,
         to: side(&args.to)?,
-        leaf: select::loop_id(&*store, &session, args.in_loop.as_deref())?,
+        leaf: select::loop_id(&*store, &session, args.loop_id.as_deref())?,
     };
     let found = diff(&*store, &session.session_id, &request)?;
     if app.json {

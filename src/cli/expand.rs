@@ -25,7 +25,7 @@ pub struct Args {
     session: Option<String>,
     /// The loop [default: the current one; with --run the one that it wrote a block on].
     #[arg(long = "loop", value_name = "LOOP", requires = "session")]
-    in_loop: Option<String>,
+    loop_id: Option<String>,
     /// The turns, both ends included, counted from 0: A..B, or A for one.
     #[arg(long, value_name = "A..B", group = "what", requires = "session")]
     turns: Option<String>,
@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, value_name = "N", requires = "session")]
     max_tokens: Option<u64>,
     /// The bytes of this image: its id or the beginning of it.
-    #[arg(long, value_name = "ID", group = "what", conflicts_with_all = ["session", "in_loop", "max_tokens"])]
+    #[arg(long, value_name = "ID", group = "what", conflicts_with_all = ["session", "loop_id", "max_tokens"])]
     blob: Option<String>,
     /// Write the bytes to this file, which is written over [default: stdout].
     #[arg(
@@ -77,17 +77,17 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 fn print_turns(app: &mut App, args: &Args, session: &str) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session(&*store, session)?;
-    let mut in_loop = select::loop_id(&*store, &session, args.in_loop.as_deref())?;
-    let block = expand_block::find(&*store, &session, in_loop.as_ref(), args)?;
+    let mut loop_id = select::loop_id(&*store, &session, args.loop_id.as_deref())?;
+    let block = expand_block::find(&*store, &session, loop_id.as_ref(), args)?;
     let turns = match &block {
         Some(block) => block.turns,
         None => range(args.turns.as_deref().unwrap_or_default())?,
     };
     if let Some(block) = &block {
-        in_loop = Some(block.loop_id.clone());
+        loop_id = Some(block.loop_id.clone());
     }
     let id = &session.session_id;
-    let expanded = inspect::expand(&*store, id, in_loop.as_ref(), turns, args.max_tokens)?;
+    let expanded = inspect::expand(&*store, id, loop_id.as_ref(), turns, args.max_tokens)?;
     if app.json {
         app.out.json(&Told { block, expanded })?;
         return Ok(Done::Well);

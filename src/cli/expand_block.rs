@@ -23,7 +23,7 @@ pub enum Section {
 pub fn find(
     store: &dyn Database,
     session: &SessionRow,
-    in_loop: Option<&LoopId>,
+    loop_id: Option<&LoopId>,
     args: &Args,
 ) -> Result<Option<Replaced>, CliError> {
     let run = select::run_id(store, session, args.run.as_deref())?;
@@ -37,7 +37,7 @@ pub fn find(
         Section::Compacted => BlockSection::Compacted,
         Section::Recent => BlockSection::Recent,
     });
-    let found = inspect::replaced(store, &session.session_id, in_loop, &name, section)?;
+    let found = inspect::replaced(store, &session.session_id, loop_id, &name, section)?;
     Ok(Some(found))
 }
 

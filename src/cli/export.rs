@@ -39,7 +39,7 @@ pub struct Args {
     /// Only the chain that ends in this loop [default: all loops; in a request, the chain of the
     /// current one].
     #[arg(long = "loop", value_name = "LOOP")]
-    in_loop: Option<String>,
+    loop_id: Option<String>,
     /// With --format original: which file, by its path or the end of it.
     #[arg(long, value_name = "PATH")]
     source: Option<String>,
@@ -84,7 +84,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 fn check(app: &App, args: &Args) -> Result<(), CliError> {
     let usage = |text: &str| Err(CliError::Usage(text.into()));
     let is_whole = matches!(args.format, Format::PhiCore | Format::Original);
-    if is_whole && args.in_loop.is_some() {
+    if is_whole && args.loop_id.is_some() {
         return usage("phi-core and original are of whole sessions; leave --loop away");
     }
     if args.source.is_some() && args.format != Format::Original {
@@ -112,7 +112,7 @@ fn what(store: &dyn Database, session: &SessionRow, args: &Args) -> Result<What,
             return chosen(found, session, args.source.as_deref()).map(What::Source);
         }
     };
-    let leaf = select::loop_id(store, session, args.in_loop.as_deref())?;
+    let leaf = select::loop_id(store, session, args.loop_id.as_deref())?;
     Ok(What::Form(form, leaf))
 }
 

@@ -19,7 +19,7 @@ pub struct Args {
     session: String,
     /// The loop to leave: its id or the beginning of it.
     #[arg(long = "loop", value_name = "LOOP")]
-    in_loop: String,
+    loop_id: String,
     /// The last turn that the new loop has in common with it; it must be complete.
     #[arg(long, value_name = "N")]
     turn: u32,
@@ -54,7 +54,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         turn: args.turn,
         tag: args.tag.clone(),
     };
-    let parent = select::loop_row(&*store, &session, &args.in_loop)?;
+    let parent = select::loop_row(&*store, &session, &args.loop_id)?;
     store::write(&*store, |write| session::fork(write, parent.key, &fork))?;
     let told = Told {
         session: session.session_id.to_string(),

@@ -280,7 +280,7 @@ pub fn main() -> ExitCode {
     };
     #[cfg(debug_assertions)]
     if let Ok(fault) = std::env::var("LOOPSTORE_BROKEN") {
-        loopstore::broken::build_in(&fault);
+        loopstore::failpoints::activate(&fault);
     }
     let key = match cli.key.read() {
         Ok(key) => key,

@@ -24,7 +24,7 @@ pub struct Args {
     session: String,
     /// The loop that the branch ends in [default: the current one].
     #[arg(long = "loop", value_name = "LOOP")]
-    in_loop: Option<String>,
+    loop_id: Option<String>,
     /// How many times as fast as it was recorded [default: 1 on a terminal].
     #[arg(long, value_name = "X", value_parser = speed, conflicts_with = "instant")]
     speed: Option<f64>,
@@ -68,7 +68,7 @@ fn seconds(given: &str) -> Result<f64, String> {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session(&*store, &args.session)?;
-    let leaf = select::loop_id(&*store, &session, args.in_loop.as_deref())?;
+    let leaf = select::loop_id(&*store, &session, args.loop_id.as_deref())?;
     let wants_contexts = args.contexts || args.provider.is_some();
     let replay = Replay::new(&*store, &session.session_id, leaf.as_ref())?;
     let mut player = Player {
@@ -76,7 +76,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         pace: Pace::of(args, wants_waiting),
         provider: args.provider,
         is_first: true,
-        in_loop: None,
+        loop_id: None,
     };
     player.pace.waits &= !(player.app.json && args.speed.is_none());
     for step in replay.with_contexts(wants_contexts) {
@@ -125,7 +125,7 @@ struct Player<'a> {
     provider: Option<Provider>,
     is_first: bool,
     /// The loop that was announced last.
-    in_loop: Option<LoopId>,
+    loop_id: Option<LoopId>,
 }
 
 impl Player<'_> {
@@ -172,7 +172,7 @@ impl Player<'_> {
         let request = provider_messages(&context.messages, provider);
         if self.app.json {
             return self.element(&Request {
-                in_loop: turn.loop_id.as_str(),
+                loop_id: turn.loop_id.as_str(),
                 turn: turn.turn,
                 seq: turn.answer_seq,
                 request: &request,
@@ -187,10 +187,10 @@ impl Player<'_> {
             self.wait(turn.times.iter().flatten().next().copied())?;
             return self.element(&TurnJson::of(turn));
         }
-        if self.in_loop.as_ref() != Some(&turn.loop_id) {
+        if self.loop_id.as_ref() != Some(&turn.loop_id) {
             let name = text::line(turn.loop_id.as_str());
             self.app.out.text(&format!("── loop {name}\n"))?;
-            self.in_loop = Some(turn.loop_id.clone());
+            self.loop_id = Some(turn.loop_id.clone());
         }
         self.app.out.text(&format!("── turn {}", turn.turn))?;
         if let Some(context) = &turn.context {
@@ -209,7 +209,7 @@ impl Player<'_> {
 #[derive(Serialize)]
 struct TurnJson<'a> {
     #[serde(rename = "loop")]
-    in_loop: &'a str,
+    loop_id: &'a str,
     turn: u32,
     seqs: [u32; 2],
     messages: &'a [AgentMessage],
@@ -222,7 +222,7 @@ impl<'a> TurnJson<'a> {
         // A turn has at least one message.
         let last = (turn.messages.len() as u32).saturating_sub(1);
         Self {
-            in_loop: turn.loop_id.as_str(),
+            loop_id: turn.loop_id.as_str(),
             turn: turn.turn,
             seqs: [turn.first_seq, turn.first_seq + last],
             messages: &turn.messages,
@@ -235,7 +235,7 @@ impl<'a> TurnJson<'a> {
 #[derive(Serialize)]
 struct Request<'a, R: Serialize> {
     #[serde(rename = "loop")]
-    in_loop: &'a str,
+    loop_id: &'a str,
     turn: u32,
     seq: Option<u32>,
     #[serde(flatten)]

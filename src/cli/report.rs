@@ -40,7 +40,7 @@ pub struct Args {
     output: Option<PathBuf>,
     /// The chain that ends in this loop [default: the current one].
     #[arg(long = "loop", value_name = "LOOP", conflicts_with = "all")]
-    in_loop: Option<String>,
+    loop_id: Option<String>,
     /// What tokens cost, by model.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
@@ -85,7 +85,7 @@ fn one(
 ) -> Result<(), CliError> {
     let session = select::session(store, given)?;
     let options = ReportOptions {
-        leaf: select::loop_id(store, &session, args.in_loop.as_deref())?,
+        leaf: select::loop_id(store, &session, args.loop_id.as_deref())?,
         prices,
         ..ReportOptions::default()
     };

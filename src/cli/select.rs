@@ -106,8 +106,8 @@ impl std::str::FromStr for Moment {
             _ if text.is_empty() => Err("give a run, or LOOP:TURN".into()),
             None => Ok(Self::Run(text.into())),
             Some(("", _)) => Err("there is no loop before the `:`".into()),
-            Some((in_loop, turn)) => match turn.parse() {
-                Ok(turn) => Ok(Self::Turn(in_loop.into(), turn)),
+            Some((loop_id, turn)) => match turn.parse() {
+                Ok(turn) => Ok(Self::Turn(loop_id.into(), turn)),
                 Err(_) => Err(format!("`{turn}` is no turn; give a run, or LOOP:TURN")),
             },
         }
@@ -123,8 +123,8 @@ pub fn moment(
     let found = store::read(store, |read| match given {
         Moment::Run(given) => {
             let run = lookup::run(read, session.key, given)?;
-            let in_loop = loop_of(read, &run)?;
-            Ok((AsOf::Run(run.run_id), in_loop))
+            let loop_id = loop_of(read, &run)?;
+            Ok((AsOf::Run(run.run_id), loop_id))
         }
         Moment::Turn(given, turn) => {
             let loop_id = lookup::loop_of(read, session.key, given)?.core.loop_id;
@@ -139,7 +139,7 @@ pub fn moment(
 }
 
 fn loop_of(read: &dyn StoreRead, run: &RunRow) -> StoreResult<LoopId> {
-    Ok(read.loop_by_key(run.point.in_loop)?.core.loop_id)
+    Ok(read.loop_by_key(run.point.loop_key)?.core.loop_id)
 }
 
 #[cfg(test)]

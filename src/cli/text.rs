@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use loopstore::Time;
-use loopstore::broken::{self, Fault};
+use loopstore::failpoints::{self, Failpoint};
 use unicode_width::UnicodeWidthChar;
 
 /// Whether a character could steer a terminal or make a line read otherwise than it is stored.
@@ -16,7 +16,7 @@ fn is_unsafe(c: char) -> bool {
 
 /// Returns the text with control characters shown as `\u{1b}`; lines and tabs stay.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unsafe) || broken::has(Fault::RawEscape) {
+    if !text.contains(is_unsafe) || failpoints::is_active(Failpoint::RawEscape) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);

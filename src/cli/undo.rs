@@ -1,6 +1,6 @@
 //! `loopstore undo`
 
-use loopstore::orchestrate::{FlipReport, FlipRequest};
+use loopstore::compact::{FlipReport, FlipRequest};
 
 use super::error::CliError;
 use super::{App, Done, select, text};
@@ -21,7 +21,7 @@ pub struct FlipArgs {
     session: String,
     /// The loop to look from [default: the current one].
     #[arg(long = "loop", value_name = "LOOP")]
-    in_loop: Option<String>,
+    loop_id: Option<String>,
     /// The run: its id or the beginning of it.
     #[arg(long)]
     run: Option<String>,
@@ -40,7 +40,7 @@ pub fn flip(app: &mut App, args: &FlipArgs, redo: bool) -> Result<Done, CliError
     let store = app.open_to_write()?;
     let session = select::session(&*store, &args.session)?;
     let request = FlipRequest {
-        leaf: select::loop_id(&*store, &session, args.in_loop.as_deref())?,
+        leaf: select::loop_id(&*store, &session, args.loop_id.as_deref())?,
         run: select::run_id(&*store, &session, args.run.as_deref())?,
         reason: args.reason.clone(),
     };

@@ -62,9 +62,9 @@ pub fn run(
     let mut is_first = true;
     while !stops() {
         let mut result = Ok(());
-        watch.look(store, &stops, &mut |growth| {
+        watch.look(store, &stops, &mut |progress| {
             if result.is_ok() {
-                result = telling.growth(&growth);
+                result = telling.progress(&progress);
             }
         });
         result?;
@@ -97,18 +97,18 @@ impl Telling<'_> {
         Ok(())
     }
 
-    fn growth(&mut self, growth: &Growth) -> Result<(), CliError> {
-        match &growth.result {
+    fn progress(&mut self, progress: &Growth) -> Result<(), CliError> {
+        match &progress.result {
             Ok(report) => {
                 self.added += report.added_messages;
-                self.imported(growth, report)
+                self.imported(progress, report)
             }
-            Err(error) => self.failed(growth, error),
+            Err(error) => self.failed(progress, error),
         }
     }
 
-    fn imported(&mut self, growth: &Growth, report: &ImportReport) -> Result<(), CliError> {
-        let file = growth.path.display().to_string();
+    fn imported(&mut self, progress: &Growth, report: &ImportReport) -> Result<(), CliError> {
+        let file = progress.path.display().to_string();
         if self.app.json {
             return self.line(&Line::Imported { file, report });
         }
@@ -135,16 +135,16 @@ impl Telling<'_> {
     }
 
     /// A file in a folder that is no transcript is no failure.
-    fn failed(&mut self, growth: &Growth, error: &ImportError) -> Result<(), CliError> {
-        if let ImportError::Store(StoreError::Moved) = error {
+    fn failed(&mut self, progress: &Growth, error: &ImportError) -> Result<(), CliError> {
+        if let ImportError::Store(StoreError::FileReplaced) = error {
             // It does not come back.
-            return Err(StoreError::Moved.into());
+            return Err(StoreError::FileReplaced.into());
         }
-        let is_named = self.named.contains(&growth.path);
+        let is_named = self.named.contains(&progress.path);
         if matches!(error, ImportError::NoTranscript(_)) && !is_named {
             return Ok(());
         }
-        let (file, reason) = (growth.path.display().to_string(), told(error));
+        let (file, reason) = (progress.path.display().to_string(), told(error));
         if self.app.json {
             return self.line(&Line::Failed { file, reason });
         }

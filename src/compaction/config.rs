@@ -210,8 +210,8 @@ impl FromStr for RecentWindow {
 /// };
 /// let window = ContextConfig { max_context_tokens: 1_000, ..ContextConfig::default() };
 /// let size = |tokens| store::Size { tokens, ..store::Size::default() };
-/// assert!(!config.fires(&window, size(800)));
-/// assert!(config.fires(&window, size(900)));
+/// assert!(!config.should_compact(&window, size(800)));
+/// assert!(config.should_compact(&window, size(900)));
 /// ```
 #[derive(Clone)]
 pub struct CompactionConfig {
@@ -287,8 +287,8 @@ impl CompactionConfig {
     }
 
     /// Whether messages of this size are to be compacted.
-    pub fn fires(&self, window: &ContextConfig, size: Size) -> bool {
-        self.policy.fires(window, self.keep_recent, size)
+    pub fn should_compact(&self, window: &ContextConfig, size: Size) -> bool {
+        self.policy.should_compact(window, self.keep_recent, size)
     }
 
     /// Returns what shapes the text of a block, as it is stored with it.

@@ -127,7 +127,7 @@ impl CompactionPolicy {
     }
 
     /// Whether messages of this size are to be compacted.
-    pub fn fires(&self, window: &ContextConfig, keep: KeepRecent, size: Size) -> bool {
+    pub fn should_compact(&self, window: &ContextConfig, keep: KeepRecent, size: Size) -> bool {
         if matches!(self, Self::Reserves { .. }) && size.messages <= u64::from(keep.count()) + 1 {
             return false;
         }
@@ -290,39 +290,39 @@ mod tests {
         }
     }
 
-    fn fires(policy: CompactionPolicy, window: &ContextConfig, tokens: u64) -> bool {
-        policy.fires(window, KeepRecent::default(), size(tokens))
+    fn should_compact(policy: CompactionPolicy, window: &ContextConfig, tokens: u64) -> bool {
+        policy.should_compact(window, KeepRecent::default(), size(tokens))
     }
 
     #[test]
     fn the_default_fires_above_85_percent_of_the_window() {
         let policy = CompactionPolicy::default();
-        assert!(!fires(policy, &window(1000, 0), 849));
-        assert!(fires(policy, &window(1000, 0), 851));
-        assert!(!fires(policy, &window(1000, 100), 749));
-        assert!(fires(policy, &window(1000, 100), 751));
+        assert!(!should_compact(policy, &window(1000, 0), 849));
+        assert!(should_compact(policy, &window(1000, 0), 851));
+        assert!(!should_compact(policy, &window(1000, 100), 749));
+        assert!(should_compact(policy, &window(1000, 100), 751));
     }
 
     #[test]
     fn reserves_fire_at_93600_of_128000() {
         let policy = CompactionPolicy::reserves();
-        assert!(!fires(policy, &window(128_000, 0), 93_599));
-        assert!(fires(policy, &window(128_000, 2_000), 93_600));
-        assert!(fires(policy, &window(128_000, 12_000), 85_600));
+        assert!(!should_compact(policy, &window(128_000, 0), 93_599));
+        assert!(should_compact(policy, &window(128_000, 2_000), 93_600));
+        assert!(should_compact(policy, &window(128_000, 12_000), 85_600));
         let few = Size {
             messages: 11,
             ..size(100_000)
         };
-        assert!(!policy.fires(&window(128_000, 0), KeepRecent::Messages(10), few));
-        assert!(policy.fires(&window(128_000, 0), KeepRecent::Messages(9), few));
+        assert!(!policy.should_compact(&window(128_000, 0), KeepRecent::Messages(10), few));
+        assert!(policy.should_compact(&window(128_000, 0), KeepRecent::Messages(9), few));
     }
 
     #[test]
     fn a_target_fires_at_three_quarters_and_goes_down_to_a_half() {
         let policy = CompactionPolicy::target();
-        assert!(!fires(policy, &window(64_000, 0), 47_999));
-        assert!(fires(policy, &window(64_000, 0), 48_000));
-        assert!(fires(policy, &window(64_000, 8_000), 40_000));
+        assert!(!should_compact(policy, &window(64_000, 0), 47_999));
+        assert!(should_compact(policy, &window(64_000, 0), 48_000));
+        assert!(should_compact(policy, &window(64_000, 8_000), 40_000));
         assert_eq!(policy.target_of(&window(64_000, 8_000)).tokens, 24_000);
     }
 
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(nearly_full.tokens, 160);
         window.system_prompt_tokens = u64::MAX;
         for policy in [CompactionPolicy::reserves(), CompactionPolicy::target()] {
-            assert!(fires(policy, &window, u64::MAX / 4));
+            assert!(should_compact(policy, &window, u64::MAX / 4));
             assert_eq!(policy.target_of(&window).tokens, 0);
         }
     }
@@ -373,8 +373,8 @@ mod tests {
     fn bytes_trigger_like_tokens() {
         let mut window = window(1_000_000, 0);
         window.max_context_bytes = Some(1000);
-        assert!(!fires(CompactionPolicy::default(), &window, 212));
-        assert!(fires(CompactionPolicy::default(), &window, 213));
+        assert!(!should_compact(CompactionPolicy::default(), &window, 212));
+        assert!(should_compact(CompactionPolicy::default(), &window, 213));
     }
 
     #[test]

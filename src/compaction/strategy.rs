@@ -43,7 +43,7 @@ pub struct Placed {
 /// One loop of a chain, as a strategy sees it.
 pub struct LoopSlice<'a> {
     pub(crate) store: &'a dyn SessionStore,
-    pub(crate) in_loop: LoopKey,
+    pub(crate) loop_key: LoopKey,
     pub(crate) loop_id: LoopId,
     pub(crate) is_current: bool,
     pub(crate) layout: Layout,
@@ -87,7 +87,7 @@ impl LoopSlice<'_> {
     /// If the store cannot be read.
     pub fn session_id(&self) -> StoreResult<SessionId> {
         store::read(self.store, |read| {
-            let session = read.loop_by_key(self.in_loop)?.session;
+            let session = read.loop_by_key(self.loop_key)?.session;
             Ok(read.session_by_key(session)?.session_id)
         })
     }
@@ -103,8 +103,8 @@ impl LoopSlice<'_> {
     /// If the store cannot be read.
     pub fn tokens(&self, turns: Turns) -> StoreResult<u64> {
         store::read(self.store, |read| {
-            let before = size_through(read, self.in_loop, turns.first)?;
-            let size = size_through(read, self.in_loop, turns.end())?;
+            let before = size_through(read, self.loop_key, turns.first)?;
+            let size = size_through(read, self.loop_key, turns.end())?;
             Ok(size.without(before).tokens)
         })
     }
@@ -137,7 +137,7 @@ impl LoopSlice<'_> {
     pub fn first_prompt(&self) -> StoreResult<Option<AgentMessage>> {
         store::read(self.store, |read| {
             let mut prompt = None;
-            read.sizes(self.in_loop, 0..self.through, &mut |size| {
+            read.sizes(self.loop_key, 0..self.through, &mut |size| {
                 if size.role == Role::User {
                     prompt = Some(size.seq);
                     return Ok(std::ops::ControlFlow::Break(()));
@@ -146,7 +146,7 @@ impl LoopSlice<'_> {
             })?;
             let mut found = None;
             let seqs = prompt.map_or(0..0, |seq| seq..seq + 1);
-            read.messages(self.in_loop, seqs, &mut |row| {
+            read.messages(self.loop_key, seqs, &mut |row| {
                 found = Some(store::decode(read, row.body)?);
                 Ok(std::ops::ControlFlow::Continue(()))
             })?;
@@ -170,8 +170,8 @@ impl LoopSlice<'_> {
     pub fn messages(&self, turns: Turns) -> StoreResult<Vec<Placed>> {
         store::read(self.store, |read| {
             let mut found = Vec::new();
-            let seqs = seqs_of(read, self.in_loop, turns, self.through)?;
-            read.messages(self.in_loop, seqs, &mut |row| {
+            let seqs = seqs_of(read, self.loop_key, turns, self.through)?;
+            read.messages(self.loop_key, seqs, &mut |row| {
                 self.count_read(row.body.bytes);
                 if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
                     let message = store::decode(read, row.body)?;
@@ -193,9 +193,9 @@ impl LoopSlice<'_> {
     /// If the store cannot be read.
     pub fn long_results(&self, turns: Turns, max_lines: usize) -> StoreResult<Vec<Placed>> {
         store::read(self.store, |read| {
-            let seqs = seqs_of(read, self.in_loop, turns, self.through)?;
+            let seqs = seqs_of(read, self.loop_key, turns, self.through)?;
             let mut long = Vec::new();
-            read.sizes(self.in_loop, seqs, &mut |size| {
+            read.sizes(self.loop_key, seqs, &mut |size| {
                 if size.lines.is_some_and(|lines| lines as usize > max_lines) {
                     long.push(size.seq);
                 }
@@ -203,7 +203,7 @@ impl LoopSlice<'_> {
             })?;
             let mut found = Vec::new();
             for seq in long {
-                read.messages(self.in_loop, seq..seq + 1, &mut |row| {
+                read.messages(self.loop_key, seq..seq + 1, &mut |row| {
                     self.count_read(row.body.bytes);
                     let turn = row.turn.unwrap_or_default();
                     let message = store::decode(read, row.body)?;
@@ -219,17 +219,17 @@ impl LoopSlice<'_> {
 /// Returns the sequences of some turns, none at or after `end`.
 pub(crate) fn seqs_of(
     read: &dyn StoreRead,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     turns: Turns,
     end: u32,
 ) -> StoreResult<std::ops::Range<u32>> {
     let missing = || StoreError::Damaged(format!("turn {} is missing", turns.first));
     let first = read
-        .turn(in_loop, turns.first)?
+        .turn(loop_key, turns.first)?
         .ok_or_else(missing)?
         .first_seq;
     let after = read
-        .turn(in_loop, turns.end())?
+        .turn(loop_key, turns.end())?
         .map_or(end, |turn| turn.first_seq);
     Ok(first..after.min(end))
 }
@@ -368,13 +368,13 @@ impl Draft {
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// let mut request = CompactRequest::default();
 /// # request.trigger = CompactTrigger::Force;
@@ -546,13 +546,13 @@ fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> StoreResult<Summary> {
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// let mut request = CompactRequest::default();
 /// # request.trigger = CompactTrigger::Force;

@@ -10,10 +10,10 @@ use super::manifest::Outline;
 use super::{BuildOptions, Context, Part, PartSection, faults_of};
 use crate::compaction::{Shown, seqs_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
-use crate::store::in_force::Link;
+use crate::store::active_blocks::ChainLink;
 use crate::store::{
-    self, BlockCore, BlockKey, BlockKind, BlockMessage, NewBlock, Said, Section, StoreError,
-    StoreRead, StoreResult, StoredMessage, Turns, codec,
+    self, BlockCore, BlockKey, BlockKind, BlockMessage, NewBlock, Section, StoreError, StoreRead,
+    StoreResult, StoredMessage, StoredMessageRef, Turns, codec,
 };
 
 /// Reads the context of a chain and, if that is wanted, what it is made of.
@@ -36,7 +36,7 @@ pub(crate) fn build(
 }
 
 /// Whether the leaf of a context is at work.
-pub(super) fn in_flight(leaf: &Link) -> bool {
+pub(super) fn in_flight(leaf: &ChainLink) -> bool {
     // A loop that went on after the moment was at work then.
     leaf.end_seq < leaf.row.totals.next_seq || !leaf.row.status.is_ended()
 }
@@ -44,7 +44,7 @@ pub(super) fn in_flight(leaf: &Link) -> bool {
 /// Reads what the context of these loops is made of, without what the messages say.
 pub(super) fn outline_of<'a>(
     read: &dyn StoreRead,
-    links: impl Iterator<Item = &'a Link>,
+    links: impl Iterator<Item = &'a ChainLink>,
 ) -> StoreResult<Outline> {
     let mut outline = Outline::default();
     for link in links {
@@ -84,7 +84,10 @@ pub(crate) fn messages_with(
 }
 
 /// Returns the originals of a chain, whatever is in force.
-pub(crate) fn originals_of(read: &dyn StoreRead, chain: &[Link]) -> StoreResult<Vec<AgentMessage>> {
+pub(crate) fn originals_of(
+    read: &dyn StoreRead,
+    chain: &[ChainLink],
+) -> StoreResult<Vec<AgentMessage>> {
     let mut builder = Builder::new(read, SessionId::generate(), LoopId::generate());
     for link in chain {
         builder.add_originals(link, PartSection::Raw, 0..link.end_seq, None)?;
@@ -93,7 +96,7 @@ pub(crate) fn originals_of(read: &dyn StoreRead, chain: &[Link]) -> StoreResult<
 }
 
 /// Returns what one loop shows.
-pub(crate) fn shown_messages(read: &dyn StoreRead, link: &Link) -> StoreResult<Vec<Shown>> {
+pub(crate) fn shown_messages(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<Vec<Shown>> {
     let mut builder = Builder::new(read, SessionId::generate(), link.row.loop_id.clone());
     builder.add_loop(link)?;
     Ok(builder
@@ -123,14 +126,14 @@ pub(super) struct Builder<'a> {
 /// What stands in the place of originals, by their sequence; `None`: nothing.
 type Replaced = HashMap<u32, Option<StoredMessage>, RandomState>;
 
-fn not_its_digest(link: &Link, place: Place) -> StoreError {
+fn not_its_digest(link: &ChainLink, place: Place) -> StoreError {
     let of = match place.seq {
         Some(seq) => format!("message {seq}"),
         None => "a summary".to_owned(),
     };
-    let in_loop = &link.row.loop_id;
+    let loop_key = &link.row.loop_id;
     StoreError::Damaged(format!(
-        "{of} of loop {in_loop} is not what its digest says"
+        "{of} of loop {loop_key} is not what its digest says"
     ))
 }
 
@@ -177,7 +180,7 @@ impl Builder<'_> {
         self.turns.reserve(most);
     }
 
-    pub(super) fn add_loop(&mut self, link: &Link) -> StoreResult<()> {
+    pub(super) fn add_loop(&mut self, link: &ChainLink) -> StoreResult<()> {
         let Some(block) = &link.block else {
             return self.add_originals(link, PartSection::Raw, 0..link.end_seq, None);
         };
@@ -204,7 +207,7 @@ impl Builder<'_> {
     }
 
     /// Adds messages of a loop after its block, or of one without, behind those that are there.
-    pub(super) fn add_tail(&mut self, link: &Link, seqs: Range<u32>) -> StoreResult<()> {
+    pub(super) fn add_tail(&mut self, link: &ChainLink, seqs: Range<u32>) -> StoreResult<()> {
         let section = match link.block {
             Some(_) => PartSection::Tail,
             None => PartSection::Raw,
@@ -213,12 +216,12 @@ impl Builder<'_> {
     }
 
     fn seqs(&self, block: &BlockCore, turns: Turns) -> StoreResult<Range<u32>> {
-        seqs_of(self.read, block.in_loop, turns, block.through)
+        seqs_of(self.read, block.loop_key, turns, block.through)
     }
 
     fn add_summary(
         &mut self,
-        link: &Link,
+        link: &ChainLink,
         block: &BlockCore,
         turns: Turns,
         messages: Vec<BlockMessage>,
@@ -246,7 +249,7 @@ impl Builder<'_> {
     /// Adds originals, those that the section replaces in their new form.
     fn add_originals(
         &mut self,
-        link: &Link,
+        link: &ChainLink,
         section: PartSection,
         seqs: Range<u32>,
         replaced: Option<Vec<BlockMessage>>,
@@ -291,7 +294,7 @@ impl Builder<'_> {
     /// Adds the part that originals make, from their sizes.
     fn measure_originals(
         &mut self,
-        link: &Link,
+        link: &ChainLink,
         section: PartSection,
         seqs: Range<u32>,
         replaced: &Replaced,
@@ -316,7 +319,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn part(&self, link: &Link, section: PartSection, turn: u32) -> Part {
+    fn part(&self, link: &ChainLink, section: PartSection, turn: u32) -> Part {
         Part {
             loop_id: link.row.loop_id.clone(),
             section,
@@ -330,13 +333,13 @@ impl Builder<'_> {
     /// Adds a message of the loop.
     fn push(
         &mut self,
-        link: &Link,
+        link: &ChainLink,
         part: &mut Part,
-        said: &Said<'_>,
+        said: &StoredMessageRef<'_>,
         place: Place,
     ) -> StoreResult<()> {
         if self.note(link, part, said, place)? {
-            let message = store::decode_said(self.read, said)?;
+            let message = store::decode_ref(self.read, said)?;
             self.context.messages.push(message);
         }
         Ok(())
@@ -345,7 +348,7 @@ impl Builder<'_> {
     /// Adds a message of the block in force; its text is not copied once more.
     fn push_own(
         &mut self,
-        link: &Link,
+        link: &ChainLink,
         part: &mut Part,
         stored: StoredMessage,
         place: Place,
@@ -360,9 +363,9 @@ impl Builder<'_> {
     /// Notes a message, and says whether it is wanted itself.
     fn note(
         &mut self,
-        link: &Link,
+        link: &ChainLink,
         part: &mut Part,
-        said: &Said<'_>,
+        said: &StoredMessageRef<'_>,
         place: Place,
     ) -> StoreResult<bool> {
         let Place { block, seq, turn } = place;

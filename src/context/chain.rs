@@ -2,12 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use super::reach::Reach;
+use super::recent_window::Reach;
 use crate::compaction::plan::{Answer, LoopFacts, Spot, fit, is_hidden, reached, window};
 use crate::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
 use crate::model::Role;
+use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
 use crate::store::append::size_through;
-use crate::store::in_force::{ForceWalk, Link, View};
 use crate::store::{
     BlockCore, BlockKey, CallSite, LoopKey, Size, StoreError, StoreRead, StoreResult,
 };
@@ -16,7 +16,7 @@ use crate::store::{
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
     /// Root first.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<ChainLink>,
     /// What the plan knows of each; nothing where a build has no use for it.
     pub(crate) facts: Vec<LoopFacts>,
     /// What each shows.
@@ -61,7 +61,7 @@ impl Chain {
             with_facts,
         };
         let (mut shown, mut need) = (Vec::new(), Need::new(config, limits, purpose));
-        let walk = ForceWalk::new(read, leaf, view);
+        let walk = ActiveBlocks::new(read, leaf, view);
         walk.with_blocks(blocks.iter().copied()).run(&mut |link| {
             let size = shown_of(read, &link, view)?;
             let more = !with_facts || need.more_after(read, &link, size)?;
@@ -93,7 +93,7 @@ impl Chain {
     ///
     /// # Errors
     /// If there is none: a chain that was loaded has one.
-    pub(crate) fn leaf(&self) -> StoreResult<&Link> {
+    pub(crate) fn leaf(&self) -> StoreResult<&ChainLink> {
         let none = || StoreError::Damaged("a chain without loops".into());
         self.links.last().ok_or_else(none)
     }
@@ -109,7 +109,7 @@ impl Chain {
 
     /// Returns the block in force on each loop.
     pub(crate) fn in_force(&self) -> Vec<(LoopKey, Option<BlockKey>)> {
-        let of = |link: &Link| (link.row.key, link.block.as_ref().map(|block| block.key));
+        let of = |link: &ChainLink| (link.row.key, link.block.as_ref().map(|block| block.key));
         self.links.iter().map(of).collect()
     }
 
@@ -206,7 +206,12 @@ impl Need {
         }
     }
 
-    fn more_after(&mut self, read: &dyn StoreRead, link: &Link, size: Size) -> StoreResult<bool> {
+    fn more_after(
+        &mut self,
+        read: &dyn StoreRead,
+        link: &ChainLink,
+        size: Size,
+    ) -> StoreResult<bool> {
         let more = self.all || self.earlier > 0;
         self.earlier = self.earlier.saturating_sub(1);
         self.reach.meet(read, link)?;
@@ -218,14 +223,14 @@ impl Need {
 struct Load<'a> {
     read: &'a dyn StoreRead,
     /// Leaf first.
-    links: Vec<Link>,
+    links: Vec<ChainLink>,
     /// Per link, if facts are wanted: the calls of other turns that its turns answer.
     sites: Vec<Vec<(u32, Vec<CallSite>)>>,
     with_facts: bool,
 }
 
 impl Load<'_> {
-    fn add(&mut self, link: Link) -> StoreResult<()> {
+    fn add(&mut self, link: ChainLink) -> StoreResult<()> {
         if self.with_facts {
             let answers = self.read.answers(link.row.key, 0..link.turns)?;
             self.sites.push(answers);
@@ -240,10 +245,10 @@ impl Load<'_> {
             return false;
         };
         let mut sites = self.sites.iter().flatten().flat_map(|(_, sites)| sites);
-        sites.any(|site| site.in_loop < last)
+        sites.any(|site| site.loop_key < last)
     }
 
-    fn finish(mut self) -> (Vec<Link>, Vec<LoopFacts>) {
+    fn finish(mut self) -> (Vec<ChainLink>, Vec<LoopFacts>) {
         self.links.reverse();
         self.sites.reverse();
         let depth_of = |key: LoopKey| self.links.iter().position(|link| link.row.key == key);
@@ -253,7 +258,7 @@ impl Load<'_> {
             let (mut answers, mut orphans) = (Vec::new(), Vec::new());
             for (turn, sites) in sites {
                 for site in sites {
-                    match depth_of(site.in_loop) {
+                    match depth_of(site.loop_key) {
                         None => orphans.push(*turn),
                         Some(depth) => {
                             let call = Spot {
@@ -283,7 +288,7 @@ impl Load<'_> {
 }
 
 /// Returns what a loop shows: its block and the tail, or the loop itself.
-fn shown_of(read: &dyn StoreRead, link: &Link, view: View) -> StoreResult<Size> {
+fn shown_of(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Size> {
     match &link.block {
         None => size_to(read, link, view),
         Some(block) => {
@@ -295,7 +300,7 @@ fn shown_of(read: &dyn StoreRead, link: &Link, view: View) -> StoreResult<Size> 
 }
 
 /// Returns the size of everything of a loop that belongs to the chain.
-fn size_to(read: &dyn StoreRead, link: &Link, view: View) -> StoreResult<Size> {
+fn size_to(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Size> {
     let totals = &link.row.totals;
     if link.end_seq == totals.next_seq {
         return Ok(Size {
@@ -320,7 +325,12 @@ fn size_to(read: &dyn StoreRead, link: &Link, view: View) -> StoreResult<Size> {
 }
 
 /// Returns the size of what came after the block.
-fn tail_of(read: &dyn StoreRead, link: &Link, block: &BlockCore, view: View) -> StoreResult<Size> {
+fn tail_of(
+    read: &dyn StoreRead,
+    link: &ChainLink,
+    block: &BlockCore,
+    view: View,
+) -> StoreResult<Size> {
     let key = link.row.key;
     let covered = block.layout.end();
     if covered >= link.turns {
@@ -336,9 +346,9 @@ fn tail_of(read: &dyn StoreRead, link: &Link, block: &BlockCore, view: View) -> 
 }
 
 /// Adds up the messages of a loop; extensions do not count.
-fn scan(read: &dyn StoreRead, in_loop: LoopKey, seqs: std::ops::Range<u32>) -> StoreResult<Size> {
+fn scan(read: &dyn StoreRead, loop_key: LoopKey, seqs: std::ops::Range<u32>) -> StoreResult<Size> {
     let mut size = Size::default();
-    read.sizes(in_loop, seqs, &mut |message| {
+    read.sizes(loop_key, seqs, &mut |message| {
         if message.role != Role::Extension {
             size.add(message.size);
         }

@@ -39,7 +39,7 @@ pub enum FaultKind {
 
 /// A fault of a message. It never stops a build.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Fault {
+pub struct ContextFault {
     /// What is wrong.
     pub kind: FaultKind,
     /// Which message, counted from 0.
@@ -64,7 +64,7 @@ pub struct Fault {
 /// // The result may still come.
 /// assert!(faults_of(&messages, true).is_empty());
 /// ```
-pub fn faults_of(messages: &[AgentMessage], in_flight: bool) -> Vec<Fault> {
+pub fn faults_of(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextFault> {
     let mut finder = Finder {
         messages,
         pairing: Pairing::of(messages),
@@ -94,7 +94,7 @@ struct Finder<'a> {
     pairing: Pairing,
     /// The answer that is still being worked on.
     in_flight: Option<usize>,
-    faults: Vec<Fault>,
+    faults: Vec<ContextFault>,
 }
 
 impl<'a> Finder<'a> {
@@ -135,7 +135,7 @@ impl<'a> Finder<'a> {
     }
 
     fn fault(&mut self, kind: FaultKind, message: usize, id: Option<&str>) {
-        self.faults.push(Fault {
+        self.faults.push(ContextFault {
             kind,
             message,
             tool_call_id: id.map(str::to_owned),

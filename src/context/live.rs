@@ -12,7 +12,7 @@ use super::{
 };
 use crate::compaction::Budget;
 use crate::model::{LoopId, SessionId};
-use crate::store::in_force::Link;
+use crate::store::active_blocks::ChainLink;
 use crate::store::{BlockKey, LoopKey, SessionStore, StoreError, StoreRead, StoreResult};
 
 /// The context of a session for an agent that asks before each model call: what is still as it was is
@@ -25,7 +25,7 @@ use crate::store::{BlockKey, LoopKey, SessionStore, StoreError, StoreRead, Store
 ///
 /// let store = SqliteStore::in_memory()?;
 /// let id = SessionId::new("s")?;
-/// let in_loop = store::write(&store, |write| {
+/// let loop_key = store::write(&store, |write| {
 ///     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
 ///     session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))
 /// })?;
@@ -33,7 +33,7 @@ use crate::store::{BlockKey, LoopKey, SessionStore, StoreError, StoreRead, Store
 /// for said in ["Will it rain?", "And tomorrow?"] {
 ///     let prompt = AgentMessage::from(Message::user(said));
 ///     store::write(&store, |write| {
-///         append::append(write, in_loop, vec![prompt.into()], &HeuristicTokenCounter)
+///         append::append(write, loop_key, vec![prompt.into()], &HeuristicTokenCounter)
 ///     })?;
 ///     let context = live.refresh()?;
 ///     assert!(!context.messages.is_empty());
@@ -61,7 +61,7 @@ struct Kept {
 /// What a loop showed: its block in force, and the messages before a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stand {
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     block: Option<BlockKey>,
     end_seq: u32,
 }
@@ -164,7 +164,7 @@ impl<'a> LiveContext<'a> {
 }
 
 /// Whether a chain begins with loops that show what they showed; the last of them may have gone on.
-fn begins_with(links: &[Link], stands: &[Stand], sealed: &Sealed) -> bool {
+fn begins_with(links: &[ChainLink], stands: &[Stand], sealed: &Sealed) -> bool {
     let Some((last, before)) = stands.split_last() else {
         return false;
     };
@@ -175,13 +175,13 @@ fn begins_with(links: &[Link], stands: &[Stand], sealed: &Sealed) -> bool {
         end_seq: last.end_seq,
         ..stand(leaf)
     };
-    let is_same = |(link, old): (&Link, &Stand)| stand(link) == *old;
+    let is_same = |(link, old): (&ChainLink, &Stand)| stand(link) == *old;
     links.iter().zip(before).all(is_same) && goes_on == *last && leaf.end_seq >= sealed.end_seq
 }
 
-fn stand(link: &Link) -> Stand {
+fn stand(link: &ChainLink) -> Stand {
     Stand {
-        in_loop: link.row.key,
+        loop_key: link.row.key,
         block: link.block.as_ref().map(|block| block.key),
         end_seq: link.end_seq,
     }
@@ -221,7 +221,7 @@ fn go_on(
     }
     let covered = last.block.as_ref().map_or(0, |block| block.through);
     let end_seq = covered.max(last.row.totals.sealed_seq.min(last.end_seq));
-    builder.add_loop(&Link {
+    builder.add_loop(&ChainLink {
         end_seq,
         ..(*last).clone()
     })?;
@@ -229,7 +229,12 @@ fn go_on(
 }
 
 /// Adds what of the leaf is not there yet; notes how much of that is sealed.
-fn close(mut builder: Builder<'_>, links: &[Link], chain: &Chain, from: u32) -> StoreResult<Kept> {
+fn close(
+    mut builder: Builder<'_>,
+    links: &[ChainLink],
+    chain: &Chain,
+    from: u32,
+) -> StoreResult<Kept> {
     let leaf = chain.leaf()?;
     let sealed_seq = leaf
         .row

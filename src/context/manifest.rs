@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256};
 use super::PartSection;
 use super::build::outline_of;
 use crate::model::Time;
-use crate::store::in_force::{Link, View, chain};
+use crate::store::active_blocks::{ChainLink, View, chain};
 use crate::store::{
-    BlockKey, LoopKey, ManifestKey, ManifestPart, ManifestRow, Said, SessionKey, Size, StoreError,
-    StoreRead, StoreResult, Tick,
+    BlockKey, LoopKey, ManifestKey, ManifestPart, ManifestRow, SessionKey, Size, StoreError,
+    StoreRead, StoreResult, StoredMessageRef, Tick,
 };
 
 /// What a context is made of, as it is read.
@@ -26,11 +26,11 @@ impl Outline {
     /// Adds a message to the part of its section; it must have been read with its proof.
     pub(super) fn add(
         &mut self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         section: PartSection,
         block: Option<BlockKey>,
         seq: Option<u32>,
-        said: &Said<'_>,
+        said: &StoredMessageRef<'_>,
     ) -> StoreResult<()> {
         let proof = said.proof.as_ref();
         let proof =
@@ -43,7 +43,7 @@ impl Outline {
         });
         let last = self.parts.last_mut();
         let same = |part: &&mut ManifestPart| {
-            part.in_loop == in_loop && part.section == section.as_str() && part.block == block
+            part.loop_key == loop_key && part.section == section.as_str() && part.block == block
         };
         if let Some(part) = last.filter(same) {
             part.messages += 1;
@@ -51,7 +51,7 @@ impl Outline {
             return Ok(());
         }
         self.parts.push(ManifestPart {
-            in_loop,
+            loop_key,
             section: section.as_str().to_owned(),
             block,
             seqs: seq.map(|seq| (seq, seq)),
@@ -105,8 +105,8 @@ pub(crate) fn derive(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<Out
     };
     let links = chain(read, row.leaf, view)?;
     // Which loops the scope took in was decided then, and is not asked again.
-    let first = row.parts.first().map(|part| part.in_loop);
-    let is_in = |link: &&Link| !skips || first.is_some_and(|first| link.row.key >= first);
+    let first = row.parts.first().map(|part| part.loop_key);
+    let is_in = |link: &&ChainLink| !skips || first.is_some_and(|first| link.row.key >= first);
     outline_of(read, links.iter().filter(is_in))
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn was_replaced(read: &dyn StoreRead, row: &ManifestRow) -> StoreResu
         let Some((_, to)) = part.seqs else {
             continue;
         };
-        if read.length_at(part.in_loop, row.tick)? <= to {
+        if read.length_at(part.loop_key, row.tick)? <= to {
             return Ok(true);
         }
     }

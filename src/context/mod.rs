@@ -9,14 +9,14 @@ mod chain;
 mod faults;
 mod live;
 mod manifest;
-mod reach;
+mod recent_window;
 mod states;
 
 use crate::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
 };
 use crate::model::{AgentMessage, LoopId, SessionId};
-use crate::store::in_force::{ForceWalk, View};
+use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{
     self, LoopKey, LoopRow, SessionKey, SessionRow, SessionStore, Size, StoreError, StoreRead,
     StoreResult, Tick,
@@ -26,7 +26,7 @@ use manifest::{Moment, row_of};
 
 pub(crate) use build::{build, messages_with, originals_of, shown_messages};
 pub(crate) use chain::{Chain, Purpose};
-pub use faults::{Fault, FaultKind, faults_of, introduced};
+pub use faults::{ContextFault, FaultKind, faults_of, introduced};
 pub(crate) use faults::{Pairing, goes_on};
 pub use live::LiveContext;
 pub(crate) use manifest::{derive, was_replaced};
@@ -153,7 +153,7 @@ pub struct Context {
     /// Where they come from.
     pub parts: Vec<Part>,
     /// What a provider would object to.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ContextFault>,
     /// The id of the manifest, if one was left.
     pub manifest: Option<String>,
 }
@@ -206,13 +206,13 @@ pub enum BuildError {
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
 /// assert_eq!(context.messages.len(), 40);
@@ -285,13 +285,13 @@ pub fn build_context_from_session(
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
@@ -329,13 +329,13 @@ pub fn context_parts(
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
@@ -390,9 +390,9 @@ fn too_large(shown: Size, options: &BuildOptions) -> Option<BuildError> {
 /// #     let mut parent = None;
 /// #     for _ in 0..5 {
 /// #         let record = LoopRecord::new(LoopId::generate(), parent.take());
-/// #         let in_loop = session::create_loop(write, key, &record)?;
+/// #         let loop_key = session::create_loop(write, key, &record)?;
 /// #         let said = AgentMessage::from(Message::user("x".repeat(384)));
-/// #         append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)?;
+/// #         append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)?;
 /// #         parent = Some(record.loop_id);
 /// #     }
 /// #     Ok(())
@@ -445,7 +445,7 @@ pub(crate) fn settings(
     view: View,
     options: &BuildOptions,
 ) -> StoreResult<Settings> {
-    let mut walk = ForceWalk::new(read, leaf, view);
+    let mut walk = ActiveBlocks::new(read, leaf, view);
     let newest = walk.newest_live(session, |run| (run.key, run.older_loops.parse().ok()))?;
     let of_run = newest.and_then(|(_, older_loops)| older_loops);
     let older_loops = options.older_loops.or(of_run).unwrap_or_default();
@@ -553,7 +553,7 @@ pub(crate) fn moment_of(
                 complete: run.point.turns,
                 ..at(run.tick)
             };
-            Ok((read.loop_by_key(run.point.in_loop)?, view))
+            Ok((read.loop_by_key(run.point.loop_key)?, view))
         }
         AsOf::Turn { loop_id, turn } => {
             let leaf = leaf_of(read, owner, Some(loop_id))?;
@@ -643,8 +643,8 @@ pub(crate) fn leaf_of(
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
 /// #     let first = LoopRecord::new(LoopId::generate(), None);
-/// #     let in_loop = session::create_loop(write, key, &first)?;
-/// #     append::append(write, in_loop, vec![prompt.into()], &HeuristicTokenCounter)
+/// #     let loop_key = session::create_loop(write, key, &first)?;
+/// #     append::append(write, loop_key, vec![prompt.into()], &HeuristicTokenCounter)
 /// # })?;
 /// assert_eq!(system_tokens(&store, &id, None)?, 10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -659,7 +659,7 @@ pub fn system_tokens(
         let leaf = leaf_of(read, &owner, leaf)?;
         let mut tokens = 0;
         read.walk(leaf.key, &mut |row| {
-            tokens += row.growth.system_tokens;
+            tokens += row.progress.system_tokens;
             Ok(std::ops::ControlFlow::Continue(()))
         })?;
         Ok(tokens)

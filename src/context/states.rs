@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::chain::Chain;
 use crate::model::LoopId;
-use crate::store::in_force::{Link, View, chain};
+use crate::store::active_blocks::{ChainLink, View, chain};
 use crate::store::{
     BlockCore, CoverageRow, Disposition, LoopKey, StoreError, StoreRead, StoreResult,
 };
@@ -85,7 +85,7 @@ pub(crate) fn turn_states(
 }
 
 /// Returns what is shown of the turns of a loop that is in the context itself.
-fn states_of(read: &dyn StoreRead, link: &Link) -> StoreResult<Vec<TurnState>> {
+fn states_of(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<Vec<TurnState>> {
     let Some(block) = &link.block else {
         return Ok(vec![TurnState::Raw; link.turns as usize]);
     };
@@ -106,7 +106,10 @@ fn states_of(read: &dyn StoreRead, link: &Link) -> StoreResult<Vec<TurnState>> {
 }
 
 /// Returns what is shown of a loop before the anchor of the rollup in force.
-fn rolled_up(link: &Link, covered: &HashMap<LoopKey, HashMap<u32, Disposition>>) -> Vec<TurnState> {
+fn rolled_up(
+    link: &ChainLink,
+    covered: &HashMap<LoopKey, HashMap<u32, Disposition>>,
+) -> Vec<TurnState> {
     let own = covered.get(&link.row.key);
     let state = |turn| {
         let noted = own.and_then(|own| own.get(&turn)).copied();
@@ -124,8 +127,8 @@ fn coverage_of(
     let mut all: HashMap<LoopKey, HashMap<u32, Disposition>> = HashMap::new();
     let mut next = Some((block.key, block.extends));
     while let Some((key, extends)) = next {
-        for (in_loop, turns) in said_by(&read.coverage(key)?) {
-            let known = all.entry(in_loop).or_default();
+        for (loop_key, turns) in said_by(&read.coverage(key)?) {
+            let known = all.entry(loop_key).or_default();
             for (turn, disposition) in turns {
                 known.entry(turn).or_insert(disposition);
             }
@@ -143,7 +146,7 @@ fn coverage_of(
 pub(crate) fn said_by(rows: &[CoverageRow]) -> HashMap<LoopKey, HashMap<u32, Disposition>> {
     let mut all: HashMap<LoopKey, HashMap<u32, Disposition>> = HashMap::new();
     for row in rows {
-        let turns = all.entry(row.in_loop).or_default();
+        let turns = all.entry(row.loop_key).or_default();
         let (first, last) = row.turns.map_or((1, 0), |turns| turns);
         for turn in first..=last {
             let state = turns.entry(turn).or_insert(row.disposition);
@@ -171,7 +174,7 @@ mod tests {
     #[test]
     fn a_turn_whose_messages_went_different_ways_is_truncated() {
         let row = |seq: u32, turns, disposition| CoverageRow {
-            in_loop: LoopKey(1),
+            loop_key: LoopKey(1),
             seqs: Some((seq, seq)),
             turns: Some(turns),
             disposition,

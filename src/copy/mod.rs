@@ -15,10 +15,10 @@
 //! not of a history; the marks by which an import knows its transcripts again, which are keyed per
 //! database; the index of words, which the other database makes itself.
 
-mod at_rest;
-mod beside;
+mod attachments;
+mod cutover;
 mod receipts;
-mod way;
+mod spool;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use crate::export::ExportError;
 use crate::import::{ImportError, Source, StoredLines, import_source};
 use crate::model::{LoopId, SessionId};
 use crate::store::{Database, SessionKey, StoreError, StoreResult, database};
-use way::{Lines, Way, digest_in};
+use spool::{Lines, Way, digest_in};
 
 /// Why a copy ended before it was done. What was copied stays, and the next one goes on.
 #[derive(Debug, thiserror::Error)]
@@ -144,9 +144,9 @@ pub type Told<'a> = dyn FnMut(u64, u64) + 'a;
 /// # first.status = LoopStatus::Completed;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
 /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
 /// # })?;
 /// // To a server it is the same.
 /// let (other, folder) = (SqliteStore::in_memory()?, tempfile::tempdir()?);
@@ -191,9 +191,9 @@ pub fn copy(
 /// # first.status = LoopStatus::Completed;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
 /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let (other, folder) = (SqliteStore::in_memory()?, tempfile::tempdir()?);
 /// let patience = Duration::from_secs(60);
@@ -278,7 +278,7 @@ impl<'a> Copy<'a> {
     fn one(&mut self, key: SessionKey, id: &SessionId) -> Result<(), CopyError> {
         let outcome = self.brought(id)?;
         if !matches!(outcome, Outcome::Gone | Outcome::Differs(Some(_))) {
-            beside::bring(self, id)?;
+            attachments::bring(self, id)?;
         }
         self.differ.remove(&key);
         match outcome {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use crate::compaction::Placed;
 use crate::context::{leaf_of, session_of};
 use crate::model::{Message, Role, SessionId};
-use crate::store::in_force::{View, chain};
+use crate::store::active_blocks::{View, chain};
 use crate::store::{self, SessionStore, StoreResult};
 
 /// The messages of a chain, oldest first; turns are numbered through all its loops.
@@ -20,13 +20,13 @@ use crate::store::{self, SessionStore, StoreResult};
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// let history = History::load(&store, &id)?;
 /// let (before, after) = history.cut();

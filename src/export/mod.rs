@@ -4,10 +4,10 @@
 //! allows it. A new form is one file here, its word in [`ExportForm`] and its line in [`export`].
 
 mod file;
-mod lines;
 mod markdown;
 mod phi_core;
 pub mod provider;
+mod session_jsonl;
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ pub use file::WholeFile;
 use crate::compaction::UnknownWord;
 use crate::context::{leaf_of, session_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
-use crate::store::in_force::{self, View};
+use crate::store::active_blocks::{self, View};
 use crate::store::source::{self, SourceError};
 use crate::store::{
     self, LoopRow, MessageRow, SessionRow, SessionStore, SourceRow, StoreError, StoreRead,
@@ -101,9 +101,9 @@ impl From<SourceError> for ExportError {
 /// # first.status = LoopStatus::Completed;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
 /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let mut text = Vec::new();
 /// export(&store, &id, None, ExportForm::Markdown, &mut text)?;
@@ -150,10 +150,10 @@ fn export_from(
             )?;
         }
         ExportForm::Lines => match leaf {
-            None => lines::write(read, &session, counter, out)?,
+            None => session_jsonl::write(read, &session, counter, out)?,
             Some(_) => {
                 let chain = stretches(read, &session, leaf, true)?;
-                lines::write_chain(read, &session, &chain, out)?;
+                session_jsonl::write_chain(read, &session, &chain, out)?;
             }
         },
     }
@@ -184,8 +184,8 @@ fn stretches(
         raw: true,
         ..View::default()
     };
-    let links = in_force::chain(read, leaf_of(read, session, leaf)?.key, raw)?;
-    let cut = |link: in_force::Link| {
+    let links = active_blocks::chain(read, leaf_of(read, session, leaf)?.key, raw)?;
+    let cut = |link: active_blocks::ChainLink| {
         Ok(Stretch {
             row: read.loop_by_key(link.row.key)?,
             end_seq: link.end_seq,

@@ -19,7 +19,7 @@ use crate::model::{
     AgentMessage, CompactedSection, CompactionBlock, Extra, Int, Json, LoopId, LoopRecord, Role,
     Session, Time, Turn, TurnRange,
 };
-use crate::store::in_force::{ForceWalk, Link, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
 use crate::store::session::NO_TURN;
 use crate::store::{
     BlockRow, LoopKey, LoopRow, Outcome, RunKey, SessionRow, StoreError, StoreRead, StoreResult,
@@ -102,7 +102,7 @@ fn overlays(
 /// Returns the block in force on a loop from itself.
 fn own_block(read: &dyn StoreRead, key: LoopKey) -> StoreResult<Option<BlockRow>> {
     let mut block = None;
-    ForceWalk::new(read, key, View::default()).run(&mut |link| {
+    ActiveBlocks::new(read, key, View::default()).run(&mut |link| {
         block = link.block;
         Ok(ControlFlow::Break(()))
     })?;
@@ -119,7 +119,7 @@ fn broken(
         if run.outcome == Outcome::Failed
             && let Some(record) = &run.record
         {
-            found.entry(run.point.in_loop).or_insert(noted(record)?);
+            found.entry(run.point.loop_key).or_insert(noted(record)?);
         }
         Ok(ControlFlow::Continue(()))
     })?;
@@ -317,7 +317,7 @@ fn whole_block(
     stored: &BlockRow,
 ) -> StoreResult<CompactionBlock> {
     let turns = row.totals.turns;
-    let link = Link {
+    let link = ChainLink {
         turns,
         complete: row.totals.complete,
         end_seq: row.totals.next_seq,

@@ -36,7 +36,7 @@ pub(super) trait Listener: Sink {
     /// Takes a message whose record has this digest and so many bytes.
     fn said(
         &mut self,
-        in_loop: LoopId,
+        loop_key: LoopId,
         said: Said,
         origin: Digest,
         bytes: usize,
@@ -48,8 +48,8 @@ impl Call {
         match self {
             Self::Session(head) => listener.session(*head),
             Self::Loop(record) => listener.begin_loop(*record),
-            Self::Message(in_loop, said, origin, bytes) => {
-                listener.said(in_loop, said, origin, bytes)
+            Self::Message(loop_key, said, origin, bytes) => {
+                listener.said(loop_key, said, origin, bytes)
             }
             Self::Compaction(found) => listener.compaction(*found),
             Self::Skip(line, reason) => {

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use super::found::{Replacement, Scene, Wanted, first_seq, rolled_up};
 use crate::model::{AgentMessage, Content, Json, Role};
+use crate::store::active_blocks::ChainLink;
 use crate::store::append::size_through;
-use crate::store::in_force::Link;
 use crate::store::{
     BlockCore, BlockKind, Layout, MessageRow, NewBlock, Section, StoreRead, StoreResult, Turns,
     decode,
@@ -190,7 +190,8 @@ impl Making<'_> {
             let from = if at == first.0 { first.1 } else { 0 };
             let answers = self.read.answers(link.row.key, from..link.turns)?;
             let sites = answers.into_iter().flat_map(|(_, sites)| sites);
-            let spots = sites.filter_map(|site| Some((self.scene.place(site.in_loop)?, site.turn)));
+            let spots =
+                sites.filter_map(|site| Some((self.scene.place(site.loop_key)?, site.turn)));
             earliest = spots.filter(|spot| *spot < first).chain(earliest).min();
         }
         Ok(earliest)
@@ -317,7 +318,7 @@ impl Making<'_> {
     fn carry_messages(
         &self,
         block: &BlockCore,
-        link: &Link,
+        link: &ChainLink,
         wanted: &mut Wanted,
     ) -> StoreResult<()> {
         let end = first_seq(self.read, link, link.turns)?;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::found::{Replacement, Scene, Wanted, seqs};
 use crate::model::{AgentMessage, CompactedSection, CompactionBlock, Extra, Role, Time, TurnRange};
-use crate::store::in_force::Link;
+use crate::store::active_blocks::ChainLink;
 use crate::store::{
     BlockKind, BlockRow, CallSite, Layout, LoopKey, Section, StoreError, StoreRead, StoreResult,
     Turns, codec, decode,
@@ -118,7 +118,7 @@ fn parted(read: &dyn StoreRead, key: LoopKey, layout: &Layout) -> StoreResult<Op
             .position(holds)
     };
     for (turn, sites) in read.answers(key, 0..layout.end())? {
-        let parted = |site: &CallSite| site.in_loop == key && section(site.turn) != section(turn);
+        let parted = |site: &CallSite| site.loop_key == key && section(site.turn) != section(turn);
         if let Some(site) = sites.into_iter().find(parted) {
             return Ok(Some(format!(
                 "a call in turn {} and its result in turn {turn} are in different sections",
@@ -132,7 +132,7 @@ fn parted(read: &dyn StoreRead, key: LoopKey, layout: &Layout) -> StoreResult<Op
 /// Matches the messages of `keep_recent` to the originals; equal ones need no replacement.
 fn replacements(
     read: &dyn StoreRead,
-    link: &Link,
+    link: &ChainLink,
     turns: Turns,
     messages: &[AgentMessage],
 ) -> StoreResult<Result<Vec<Replacement>, Broken>> {
@@ -194,7 +194,7 @@ fn read_one(read: &dyn StoreRead, key: LoopKey, seq: u32) -> StoreResult<AgentMe
 /// If the database is damaged.
 pub fn restore_block(
     read: &dyn StoreRead,
-    link: &Link,
+    link: &ChainLink,
     row: &BlockRow,
 ) -> StoreResult<Option<CompactionBlock>> {
     match row.extra {
@@ -209,7 +209,7 @@ pub fn restore_block(
 /// If the database is damaged.
 pub fn block_form(
     read: &dyn StoreRead,
-    link: &Link,
+    link: &ChainLink,
     row: &BlockRow,
 ) -> StoreResult<CompactionBlock> {
     let mut block: CompactionBlock = match &row.extra {
@@ -257,7 +257,7 @@ fn bare_form(row: &BlockRow) -> CompactionBlock {
 
 fn shown_recent(
     read: &dyn StoreRead,
-    link: &Link,
+    link: &ChainLink,
     turns: Turns,
     replaced: Vec<(u32, Option<AgentMessage>)>,
 ) -> StoreResult<Vec<AgentMessage>> {

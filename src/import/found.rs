@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
 use crate::model::{AgentMessage, Role};
+use crate::store::active_blocks::{self, ActiveBlocks, ChainLink, View};
 use crate::store::append::size_through;
-use crate::store::in_force::{self, ForceWalk, Link, View};
 use crate::store::{
     BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, Layout,
     LoopKey, NewBlock, RunKey, RunRow, Section, Size, StoreError, StoreRead, StoreResult,
@@ -19,7 +19,7 @@ use crate::tokens::TokenCounter;
 /// A chain as a compaction meets it: every loop from the root, with what is in force.
 pub(crate) struct Scene {
     /// Root first.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<ChainLink>,
     /// The loop that holds the rollup in force.
     pub(crate) anchor: Option<usize>,
 }
@@ -31,14 +31,17 @@ impl Scene {
             raw: true,
             ..View::default()
         };
-        let mut links = in_force::chain(read, leaf, raw)?;
-        let forced = in_force::chain(read, leaf, View::default())?;
+        let mut links = active_blocks::chain(read, leaf, raw)?;
+        let forced = active_blocks::chain(read, leaf, View::default())?;
         let first = links
             .len()
             .checked_sub(forced.len())
             .filter(|_| !links.is_empty())
             .ok_or_else(|| StoreError::Damaged("a chain without loops".into()))?;
-        let anchor = forced.first().is_some_and(Link::is_anchor).then_some(first);
+        let anchor = forced
+            .first()
+            .is_some_and(ChainLink::is_anchor)
+            .then_some(first);
         for (link, forced) in links[first..].iter_mut().zip(forced) {
             link.block = forced.block;
         }
@@ -71,7 +74,7 @@ impl Scene {
             let block = new
                 .iter()
                 .map(|block| &block.row.core)
-                .find(|row| row.in_loop == link.row.key)
+                .find(|row| row.loop_key == link.row.key)
                 .or(link.block.as_ref());
             size.add(shown_size(read, link, block)?);
             if block.is_some_and(|block| block.kind == BlockKind::Rollup) {
@@ -83,7 +86,11 @@ impl Scene {
 }
 
 /// Returns what a loop shows with this block.
-fn shown_size(read: &dyn StoreRead, link: &Link, block: Option<&BlockCore>) -> StoreResult<Size> {
+fn shown_size(
+    read: &dyn StoreRead,
+    link: &ChainLink,
+    block: Option<&BlockCore>,
+) -> StoreResult<Size> {
     let Some(block) = block else {
         return size_through(read, link.row.key, link.turns);
     };
@@ -151,7 +158,7 @@ impl Wanted {
     pub(crate) fn build(
         self,
         read: &dyn StoreRead,
-        link: &Link,
+        link: &ChainLink,
         counter: &dyn TokenCounter,
     ) -> StoreResult<NewBlock> {
         let key = link.row.key;
@@ -200,7 +207,7 @@ impl Wanted {
         let row = BlockRow {
             core: BlockCore {
                 key: BlockKey(0),
-                in_loop: key,
+                loop_key: key,
                 generation: link.row.totals.generation + 1,
                 run: RunKey(0),
                 kind: self.kind,
@@ -236,7 +243,7 @@ fn body_size(body: &crate::store::StoredMessage) -> Size {
 }
 
 /// Returns the sequence with which a turn begins; after the last turn, the end of the link.
-pub(crate) fn first_seq(read: &dyn StoreRead, link: &Link, turn: u32) -> StoreResult<u32> {
+pub(crate) fn first_seq(read: &dyn StoreRead, link: &ChainLink, turn: u32) -> StoreResult<u32> {
     if turn >= link.turns {
         return Ok(link.end_seq);
     }
@@ -246,7 +253,7 @@ pub(crate) fn first_seq(read: &dyn StoreRead, link: &Link, turn: u32) -> StoreRe
 }
 
 /// Returns the sequence after the last message of the first `turns` turns, extensions aside.
-fn through(read: &dyn StoreRead, link: &Link, turns: u32) -> StoreResult<u32> {
+fn through(read: &dyn StoreRead, link: &ChainLink, turns: u32) -> StoreResult<u32> {
     let Some(last) = turns.checked_sub(1) else {
         return Ok(0);
     };
@@ -262,10 +269,10 @@ fn through(read: &dyn StoreRead, link: &Link, turns: u32) -> StoreResult<u32> {
 }
 
 /// Lets the ranges of a loop follow each other: extensions between two belong to the first.
-fn close_gaps(coverage: &mut [CoverageRow], in_loop: LoopKey, through: u32) {
+fn close_gaps(coverage: &mut [CoverageRow], loop_key: LoopKey, through: u32) {
     let mut end = through;
     for row in coverage.iter_mut().rev() {
-        if row.in_loop == in_loop
+        if row.loop_key == loop_key
             && let Some(seqs) = &mut row.seqs
         {
             seqs.1 = end.saturating_sub(1);
@@ -275,7 +282,11 @@ fn close_gaps(coverage: &mut [CoverageRow], in_loop: LoopKey, through: u32) {
 }
 
 /// Returns the sequences of some turns. Extensions after a turn are within it.
-pub(crate) fn seqs(read: &dyn StoreRead, link: &Link, turns: Turns) -> StoreResult<Range<u32>> {
+pub(crate) fn seqs(
+    read: &dyn StoreRead,
+    link: &ChainLink,
+    turns: Turns,
+) -> StoreResult<Range<u32>> {
     Ok(first_seq(read, link, turns.first)?..first_seq(read, link, turns.end())?)
 }
 
@@ -287,13 +298,13 @@ fn range_size(read: &dyn StoreRead, key: LoopKey, turns: Turns) -> StoreResult<S
 
 fn whole(
     read: &dyn StoreRead,
-    link: &Link,
+    link: &ChainLink,
     turns: Turns,
     disposition: Disposition,
 ) -> StoreResult<CoverageRow> {
     let seqs = seqs(read, link, turns)?;
     Ok(CoverageRow {
-        in_loop: link.row.key,
+        loop_key: link.row.key,
         seqs: seqs.end.checked_sub(1).map(|last| (seqs.start, last)),
         turns: Some((turns.first, turns.last)),
         disposition,
@@ -301,9 +312,9 @@ fn whole(
 }
 
 /// Returns the coverage of a loop that went whole, up to its cut, into a summary elsewhere.
-pub(crate) fn rolled_up(link: &Link) -> CoverageRow {
+pub(crate) fn rolled_up(link: &ChainLink) -> CoverageRow {
     CoverageRow {
-        in_loop: link.row.key,
+        loop_key: link.row.key,
         seqs: link.end_seq.checked_sub(1).map(|last| (0, last)),
         turns: link.turns.checked_sub(1).map(|last| (0, last)),
         disposition: Disposition::RolledUp,
@@ -313,7 +324,7 @@ pub(crate) fn rolled_up(link: &Link) -> CoverageRow {
 /// Returns the coverage of turns of which some messages are replaced, and the size of the others.
 fn recent_coverage(
     read: &dyn StoreRead,
-    link: &Link,
+    link: &ChainLink,
     turns: Turns,
     replaced: &[Replacement],
 ) -> StoreResult<(Vec<CoverageRow>, Size)> {
@@ -347,7 +358,7 @@ fn recent_coverage(
 /// Adds one message to the last range, or begins another.
 fn extend(
     rows: &mut Vec<CoverageRow>,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     seq: u32,
     turn: u32,
     disposition: Disposition,
@@ -361,7 +372,7 @@ fn extend(
         return;
     }
     rows.push(CoverageRow {
-        in_loop,
+        loop_key,
         seqs: Some((seq, seq)),
         turns: Some((turn, turn)),
         disposition,
@@ -371,7 +382,7 @@ fn extend(
 /// Returns which round of compaction of a chain comes next, from 1.
 pub(crate) fn next_round(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<u32> {
     let mut round = 1;
-    ForceWalk::new(read, leaf, View::default()).runs(&mut |_, run| {
+    ActiveBlocks::new(read, leaf, View::default()).runs(&mut |_, run| {
         round = run.round.saturating_add(1);
         Ok(ControlFlow::Break(()))
     })?;
@@ -394,7 +405,7 @@ pub(crate) fn commit(
     let key = write.insert_run(&run)?;
     for mut block in blocks {
         block.row.run = key;
-        let mut row = write.loop_by_key(block.row.in_loop)?;
+        let mut row = write.loop_by_key(block.row.loop_key)?;
         row.totals.generation = block.row.generation;
         row.totals.sealed_seq = row.totals.sealed_seq.max(block.row.through);
         write.update_loop(&row)?;

@@ -89,11 +89,11 @@ pub(super) fn is_revised(digest: &Digest) -> bool {
 
 fn visit(
     read: &dyn StoreRead,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     end: u32,
     each: &mut dyn FnMut(u32, Digest) -> ControlFlow<()>,
 ) -> StoreResult<()> {
-    read.messages(in_loop, 0..end, &mut |message| {
+    read.messages(loop_key, 0..end, &mut |message| {
         Ok(match message.origin {
             Some(origin) => each(message.seq, origin),
             None => ControlFlow::Continue(()),

@@ -44,8 +44,8 @@ mod revised;
 pub(crate) mod runs;
 mod said;
 mod secrets;
+pub(crate) mod session_jsonl;
 pub(crate) mod state;
-pub(crate) mod stored_lines;
 mod surrogates;
 mod swe_agent;
 mod telling;
@@ -76,7 +76,7 @@ pub use openhands::OpenHands;
 pub use phi_core::PhiCore;
 pub use pi::Pi;
 pub use report::{ImportReport, Skipped};
-pub use stored_lines::{Restore, StoredLines};
+pub use session_jsonl::{Restore, StoredLines};
 pub use swe_agent::SweAgent;
 pub use watch::{Growth, Watch};
 pub use writer::{Origin, StoreSink};
@@ -314,12 +314,18 @@ impl From<crate::store::StoreError> for ImportError {
     fn from(error: crate::store::StoreError) -> Self {
         use crate::store::StoreError as E;
         match error {
-            E::Busy | E::Damaged(_) | E::ReadOnly | E::Moved | E::Full | E::Io(_) | E::Other(_) => {
-                Self::Store(error)
-            }
-            E::Connection(_) | E::Unconfirmed(_) | E::Interrupted | E::TimedOut | E::Crowded(_) => {
-                Self::Store(error)
-            }
+            E::Busy
+            | E::Damaged(_)
+            | E::ReadOnly
+            | E::FileReplaced
+            | E::Full
+            | E::Io(_)
+            | E::Other(_) => Self::Store(error),
+            E::Connection(_)
+            | E::Unconfirmed(_)
+            | E::SerializationFailure
+            | E::TimedOut
+            | E::PoolTimeout(_) => Self::Store(error),
             refused => Self::Refused(refused.to_string()),
         }
     }

@@ -30,11 +30,11 @@ impl StoreSink<'_> {
     pub(super) fn place_of(
         &mut self,
         at: usize,
-        in_loop: &LoopId,
+        loop_key: &LoopId,
         origin: &Digest,
     ) -> StoreResult<Place> {
         loop {
-            let Some(state) = self.sessions[at].loops.get_mut(in_loop) else {
+            let Some(state) = self.sessions[at].loops.get_mut(loop_key) else {
                 return Ok(Place::New);
             };
             let place = state.stored.places.get(state.next).copied();

@@ -15,35 +15,35 @@ impl StoreSink<'_> {
     pub(super) fn changed(
         &mut self,
         at: usize,
-        in_loop: &LoopId,
+        loop_key: &LoopId,
         seq: u32,
         message: AgentMessage,
         origin: Digest,
     ) -> StoreResult<()> {
         self.flush()?;
-        let Some(key) = self.loop_key(at, in_loop) else {
+        let Some(key) = self.loop_key(at, loop_key) else {
             return Ok(());
         };
         if seq >= self.write.loop_by_key(key)?.totals.sealed_seq {
-            return self.replace_turn(at, in_loop, seq, message, origin);
+            return self.replace_turn(at, loop_key, seq, message, origin);
         }
         let digest = self.digests.revised(seq, &origin);
-        let known = self.sessions[at].loops.get_mut(in_loop);
+        let known = self.sessions[at].loops.get_mut(loop_key);
         if !known.is_some_and(|state| state.stored.revised.insert(digest)) {
             return Ok(());
         }
         if let Some(rest) = self.rest(key, seq, &message)? {
             self.report.added_messages += 1;
-            return self.queue(at, in_loop, rest.into(), digest, 0);
+            return self.queue(at, loop_key, rest.into(), digest, 0);
         }
         let Ok(data) = data(seq, &message) else {
-            let reason = format!("a changed message of loop `{in_loop}` nests too deeply");
+            let reason = format!("a changed message of loop `{loop_key}` nests too deeply");
             self.report.skip(&self.from.path, None, reason);
             return Ok(());
         };
         self.report.revised += 1;
         let note = AgentMessage::extension("revised", data);
-        self.queue(at, in_loop, note.into(), digest, 0)
+        self.queue(at, loop_key, note.into(), digest, 0)
     }
 
     /// Returns what an answer of the last turn has grown by, as an answer of its own.
@@ -103,12 +103,12 @@ impl StoreSink<'_> {
     fn replace_turn(
         &mut self,
         at: usize,
-        in_loop: &LoopId,
+        loop_key: &LoopId,
         seq: u32,
         message: AgentMessage,
         origin: Digest,
     ) -> StoreResult<()> {
-        let Some(state) = self.sessions[at].loops.get_mut(in_loop) else {
+        let Some(state) = self.sessions[at].loops.get_mut(loop_key) else {
             return Ok(());
         };
         let row = self.write.loop_by_key(state.key)?;

@@ -61,7 +61,7 @@ pub(super) fn run_id_of_own(session: &SessionId, loop_id: &LoopId, run: &str) ->
 /// What the run of a found compaction is made on.
 pub(super) struct Making {
     pub(super) session: SessionKey,
-    pub(super) in_loop: LoopKey,
+    pub(super) loop_key: LoopKey,
     pub(super) run_id: String,
 }
 
@@ -81,7 +81,7 @@ impl Making {
         counter: &dyn TokenCounter,
         found: FoundCompaction,
     ) -> StoreResult<()> {
-        let scene = Scene::of(&*write, self.in_loop)?;
+        let scene = Scene::of(&*write, self.loop_key)?;
         let started_at = found.at.clone().unwrap_or_else(Time::now);
         let effect = effects::Making {
             read: &*write,
@@ -96,12 +96,12 @@ impl Making {
             key: RunKey(0),
             session: self.session,
             point: Point {
-                in_loop: self.in_loop,
+                loop_key: self.loop_key,
                 turns: scene.end(scene.leaf()),
             },
             tick: 0,
             trigger: found.trigger.clone().unwrap_or_else(|| "imported".into()),
-            round: found::next_round(&*write, self.in_loop)?,
+            round: found::next_round(&*write, self.loop_key)?,
             outcome: made.outcome,
             fallback: None,
             error: made.error,

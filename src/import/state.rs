@@ -12,7 +12,7 @@ use crate::model::{
     GroupCursor, Json, LoopId, LoopRecord, LoopStatus, Role, SessionId, Time, Turn,
 };
 use crate::store::{
-    ImportRow, LoopCore, LoopGrowth, LoopKey, LoopMeta, LoopRow, LoopTotals, SessionKey,
+    ImportRow, LoopCore, LoopKey, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionKey,
     SessionRow, StoreError, StoreRead, StoreResult, StoreWrite, append, codec, decode, session,
 };
 
@@ -49,7 +49,7 @@ impl Described {
             started_at: None,
             ended_at: None,
             tick: 0,
-            growth: LoopGrowth::default(),
+            progress: LoopProgress::default(),
         };
         let LoopMeta { meta, .. } = session::describe_loop(&mut row, record)?;
         Ok(Self {

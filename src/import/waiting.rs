@@ -62,8 +62,8 @@ impl StoreSink<'_> {
                     }
                     self.loop_begins(*record)?;
                 }
-                Call::Message(in_loop, said, origin, bytes) => {
-                    self.take_message(&in_loop, said, origin, bytes)?;
+                Call::Message(loop_key, said, origin, bytes) => {
+                    self.take_message(&loop_key, said, origin, bytes)?;
                 }
                 Call::Compaction(found) => self.found(*found)?,
             }
@@ -119,8 +119,8 @@ fn in_order_of_loops(calls: &[Call]) -> Vec<Digest> {
                 order.push(&record.loop_id);
                 of_loop.insert(&record.loop_id, Vec::new());
             }
-            Call::Message(in_loop, _, digest, _) => {
-                of_loop.entry(in_loop).or_default().push(*digest);
+            Call::Message(loop_key, _, digest, _) => {
+                of_loop.entry(loop_key).or_default().push(*digest);
             }
             _ => {}
         }

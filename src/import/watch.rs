@@ -44,9 +44,9 @@ pub struct Growth {
 /// # let chat = r#"[{"role":"user","content":"Will it rain?"}]"#;
 /// std::fs::write(folder.path().join("chat.json"), chat)?;
 /// let mut added = 0;
-/// watch.look(&store, &|| false, &mut |growth| match growth.result {
+/// watch.look(&store, &|| false, &mut |progress| match progress.result {
 ///     Ok(report) => added += report.added_messages,
-///     Err(error) => eprintln!("{}: {error}", growth.path.display()),
+///     Err(error) => eprintln!("{}: {error}", progress.path.display()),
 /// });
 /// assert_eq!((watch.files(), added), (1, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -106,13 +106,13 @@ impl Watch {
             if !matches!(result, Err(ImportError::Store(_))) {
                 self.seen.insert(path.clone(), stamp);
             }
-            if let Some(growth) = self.growth(path, result) {
-                each(growth);
+            if let Some(progress) = self.progress(path, result) {
+                each(progress);
             }
         }
     }
 
-    fn growth(
+    fn progress(
         &mut self,
         path: PathBuf,
         mut result: Result<ImportReport, ImportError>,

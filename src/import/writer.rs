@@ -59,7 +59,7 @@ impl Origin {
 
 /// Messages of one loop that are not written yet.
 struct Batch {
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     messages: Vec<Ready>,
     bytes: usize,
 }
@@ -328,7 +328,7 @@ impl<'a> StoreSink<'a> {
 
     pub(super) fn take_message(
         &mut self,
-        in_loop: &LoopId,
+        loop_key: &LoopId,
         said: Said,
         origin: Digest,
         bytes: usize,
@@ -340,14 +340,14 @@ impl<'a> StoreSink<'a> {
             true => self.redact_message(said.into_message()?)?.into(),
             false => said,
         };
-        let Some(state) = self.sessions[at].loops.get_mut(in_loop) else {
-            let reason = format!("the importer found a message before its loop `{in_loop}`");
+        let Some(state) = self.sessions[at].loops.get_mut(loop_key) else {
+            let reason = format!("the importer found a message before its loop `{loop_key}`");
             return Err(ImportError::Refused(reason));
         };
         let is_note = said.role() == Role::Extension;
         state.follow(&said);
         self.report.messages += u64::from(!is_note);
-        match self.place_of(at, in_loop, &origin)? {
+        match self.place_of(at, loop_key, &origin)? {
             Place::Known => {
                 self.known_already();
                 return Ok(());
@@ -355,39 +355,39 @@ impl<'a> StoreSink<'a> {
             Place::Changed(seq) => {
                 self.count_secrets(at);
                 let message = said.into_message()?;
-                return Ok(self.changed(at, in_loop, seq, message, origin)?);
+                return Ok(self.changed(at, loop_key, seq, message, origin)?);
             }
             Place::New => self.count_secrets(at),
         }
         self.report.added_messages += u64::from(!is_note);
-        Ok(self.queue(at, in_loop, said, origin, bytes)?)
+        Ok(self.queue(at, loop_key, said, origin, bytes)?)
     }
 
-    pub(super) fn loop_key(&self, at: usize, in_loop: &LoopId) -> Option<LoopKey> {
-        Some(self.sessions[at].loops.get(in_loop)?.key)
+    pub(super) fn loop_key(&self, at: usize, loop_key: &LoopId) -> Option<LoopKey> {
+        Some(self.sessions[at].loops.get(loop_key)?.key)
     }
 
     pub(super) fn queue(
         &mut self,
         at: usize,
-        in_loop: &LoopId,
+        loop_key: &LoopId,
         said: Said,
         origin: Digest,
         bytes: usize,
     ) -> StoreResult<()> {
-        let Some(key) = self.loop_key(at, in_loop) else {
+        let Some(key) = self.loop_key(at, loop_key) else {
             return Ok(());
         };
         self.sessions[at].appended(&said);
         if self
             .batch
             .as_ref()
-            .is_some_and(|batch| batch.in_loop != key)
+            .is_some_and(|batch| batch.loop_key != key)
         {
             self.flush()?;
         }
         let batch = self.batch.get_or_insert_with(|| Batch {
-            in_loop: key,
+            loop_key: key,
             messages: Vec::new(),
             bytes: 0,
         });
@@ -404,7 +404,7 @@ impl<'a> StoreSink<'a> {
             return Ok(());
         };
         // It runs until the transcript ends, so that its last turn counts as in flight meanwhile.
-        append::append_ready(self.write, batch.in_loop, batch.messages)?;
+        append::append_ready(self.write, batch.loop_key, batch.messages)?;
         Ok(())
     }
 
@@ -438,7 +438,7 @@ impl<'a> StoreSink<'a> {
             );
             return Err(ImportError::Refused(reason));
         };
-        let (in_loop, status) = (state.key, state.described.status.clone());
+        let (loop_key, status) = (state.key, state.described.status.clone());
         let id = &session.head.session.session_id;
         let own = super::runs::own_run(&compaction);
         let run_id = match &own {
@@ -456,7 +456,7 @@ impl<'a> StoreSink<'a> {
         }
         session.is_changed = true;
         // What the source calls ended has no turn in flight.
-        let mut row = self.write.loop_by_key(in_loop)?;
+        let mut row = self.write.loop_by_key(loop_key)?;
         if status.is_ended() && !row.status.is_ended() {
             row.status = status;
             append::seal(self.write, &mut row)?;
@@ -464,7 +464,7 @@ impl<'a> StoreSink<'a> {
         }
         let run = super::runs::Making {
             session: key,
-            in_loop,
+            loop_key,
             run_id,
         };
         Ok(run.write(self.write, self.counter, compaction)?)
@@ -474,18 +474,18 @@ impl<'a> StoreSink<'a> {
 impl Listener for StoreSink<'_> {
     fn said(
         &mut self,
-        in_loop: LoopId,
+        loop_key: LoopId,
         said: Said,
         origin: Digest,
         bytes: usize,
     ) -> Result<(), ImportError> {
         match &mut self.waiting {
             Some(waiting) => {
-                let call = Call::Message(in_loop, said, origin, bytes);
+                let call = Call::Message(loop_key, said, origin, bytes);
                 waiting.calls.push(call);
                 Ok(())
             }
-            None => self.take_message(&in_loop, said, origin, bytes),
+            None => self.take_message(&loop_key, said, origin, bytes),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Whole {
     pub(super) messages: Vec<BlockMessage>,
     pub(super) coverage: Vec<CoverageRow>,
     /// The loop that it stands on.
-    pub(super) in_loop: LoopRow,
+    pub(super) loop_key: LoopRow,
 }
 
 impl Whole {
@@ -49,10 +49,10 @@ impl Whole {
 /// Checks the blocks on a loop.
 pub(super) fn check(verify: &mut Verify<'_>, scope: &Scope, key: LoopKey) -> StoreResult<()> {
     // A loop that cannot be read is a finding already.
-    let Ok(in_loop) = verify.scan.loop_by_key(key) else {
+    let Ok(loop_key) = verify.scan.loop_by_key(key) else {
         return Ok(());
     };
-    let place = format!("{}, loop {}", scope.place, in_loop.loop_id);
+    let place = format!("{}, loop {}", scope.place, loop_key.loop_id);
     let keys = verify.scan.block_keys(key);
     let Some(keys) = verify.found.readable(&place, keys)? else {
         return Ok(());
@@ -70,14 +70,14 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &Scope, key: LoopKey) -> Sto
         let place = format!("{place}, block {}", row.generation);
         check_generation(verify, scope, &place, newest, row.generation);
         newest = row.generation;
-        let whole = whole(verify, row, place, &in_loop)?;
+        let whole = whole(verify, row, place, &loop_key)?;
         if let Some(whole) = whole {
             check_block(verify, scope, &whole, &stored)?;
         }
     }
-    let generation = &in_loop.totals.generation;
+    let generation = &loop_key.totals.generation;
     let found = &mut verify.found;
-    found.subject = Subject::Loop(in_loop.key);
+    found.subject = Subject::Loop(loop_key.key);
     found.compare(ProblemKind::Total, place, "generation", generation, &newest);
     Ok(())
 }
@@ -96,7 +96,7 @@ fn whole(
     verify: &mut Verify<'_>,
     row: BlockRow,
     place: String,
-    in_loop: &LoopRow,
+    loop_key: &LoopRow,
 ) -> StoreResult<Option<Whole>> {
     let messages = verify.scan.block_messages(row.key);
     let messages = verify.found.readable(&place, messages)?;
@@ -112,7 +112,7 @@ fn whole(
         row,
         messages,
         coverage,
-        in_loop: in_loop.clone(),
+        loop_key: loop_key.clone(),
     }))
 }
 
@@ -181,7 +181,7 @@ fn check_place(
         let detail = format!("run {} is no committed run of this session", run.run_id);
         verify.found.add(ProblemKind::Block, place, detail);
     }
-    let length = verify.scan.length_at(row.in_loop, run.tick);
+    let length = verify.scan.length_at(row.loop_key, run.tick);
     if let Some(length) = verify.found.readable(place, length)?
         && row.through > length
     {
@@ -189,13 +189,13 @@ fn check_place(
         let detail = format!("it covers {through} messages, at tick {tick} there were {length}");
         verify.found.add(ProblemKind::Tick, place, detail);
     }
-    let is_current = row.in_loop == run.point.in_loop;
+    let is_current = row.loop_key == run.point.loop_key;
     if (row.kind == BlockKind::Current) != is_current && row.kind != BlockKind::Rollup {
         let kind = row.kind.as_str();
         let detail = format!("its kind {kind} does not fit the loop of its run");
         verify.found.add(ProblemKind::Block, place, detail);
     }
-    let cut = cut_of(verify, row.in_loop, run);
+    let cut = cut_of(verify, row.loop_key, run);
     match verify.found.readable(place, cut)? {
         Some(Some(cut)) if row.layout.end() > cut => {
             let (end, id) = (row.layout.end(), &run.run_id);
@@ -212,10 +212,10 @@ fn check_place(
 }
 
 /// Returns how many turns of a loop belong to the chain of a run; `None`: it is not on the chain.
-fn cut_of(verify: &Verify<'_>, in_loop: LoopKey, run: &RunRow) -> StoreResult<Option<u32>> {
+fn cut_of(verify: &Verify<'_>, loop_key: LoopKey, run: &RunRow) -> StoreResult<Option<u32>> {
     let (mut cut, mut found) = (run.point.turns, None);
-    verify.scan.walk(run.point.in_loop, &mut |row| {
-        if row.key == in_loop {
+    verify.scan.walk(run.point.loop_key, &mut |row| {
+        if row.key == loop_key {
             found = Some(cut);
             return Ok(ControlFlow::Break(()));
         }
@@ -246,7 +246,7 @@ fn check_extends(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
 
 /// Checks that the sections follow each other from turn 0 and lie within the loop.
 fn check_layout(verify: &mut Verify<'_>, block: &Whole) -> bool {
-    let (layout, totals) = (&block.row.layout, &block.in_loop.totals);
+    let (layout, totals) = (&block.row.layout, &block.loop_key.totals);
     let mut next = 0;
     let mut wrong = Vec::new();
     let sections = [layout.first, layout.compacted, layout.recent];
@@ -278,7 +278,7 @@ fn check_sizes(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
     let mut outside = None;
     let sizes = verify
         .scan
-        .sizes(row.in_loop, 0..row.through, &mut |message| {
+        .sizes(row.loop_key, 0..row.through, &mut |message| {
             let turn = message.turn.unwrap_or_default();
             if message.role == Role::Extension {
                 return Ok(ControlFlow::Continue(()));

@@ -21,7 +21,7 @@ impl CallBook {
     }
 
     /// Notes the calls of a message, or which call it answers.
-    pub(super) fn follow(&mut self, in_loop: LoopKey, turn: &mut Turn, message: &Message) {
+    pub(super) fn follow(&mut self, loop_key: LoopKey, turn: &mut Turn, message: &Message) {
         let number = turn.row.turn;
         for call in message.tool_calls() {
             self.open.insert(call.id.clone(), number);
@@ -33,7 +33,7 @@ impl CallBook {
             Some(made) if made == number => {}
             Some(made) => {
                 let site = CallSite {
-                    in_loop,
+                    loop_key,
                     turn: made,
                 };
                 if !turn.row.answers.contains(&site) {
@@ -52,7 +52,7 @@ impl CallBook {
 /// call that was there before must be named unless one in a loop between was.
 pub(super) fn check_calls_from_above(
     verify: &mut Verify<'_>,
-    in_loop: &LoopRow,
+    loop_key: &LoopRow,
     at: &str,
     turn: &Turn,
     stored: &TurnRow,
@@ -61,19 +61,19 @@ pub(super) fn check_calls_from_above(
         .answers
         .iter()
         .copied()
-        .filter(|site| site.in_loop != in_loop.key)
+        .filter(|site| site.loop_key != loop_key.key)
         .collect();
     if named.is_empty() && turn.calls_from_above.is_empty() {
         return Ok(());
     }
-    let above = above(verify.scan, in_loop);
+    let above = above(verify.scan, loop_key);
     let Some(above) = verify.found.readable(at, above)? else {
         return Ok(());
     };
     for site in &named {
         let holds = holds(verify, &above, turn, *site);
         if verify.found.readable(at, holds)? == Some(false) {
-            let (key, turn) = (site.in_loop.0, site.turn);
+            let (key, turn) = (site.loop_key.0, site.turn);
             let detail = format!("it answers no call of turn {turn} of the loop with key {key}");
             verify.found.add(ProblemKind::Turn, at, detail);
         }
@@ -85,9 +85,9 @@ pub(super) fn check_calls_from_above(
         };
         if !named
             .iter()
-            .any(|named| *named == site || named.in_loop > site.in_loop)
+            .any(|named| *named == site || named.loop_key > site.loop_key)
         {
-            let (key, turn) = (site.in_loop.0, site.turn);
+            let (key, turn) = (site.loop_key.0, site.turn);
             let detail = format!("the call of turn {turn} of the loop with key {key} is not named");
             verify.found.add(ProblemKind::Turn, at, detail);
         }
@@ -96,12 +96,12 @@ pub(super) fn check_calls_from_above(
 }
 
 /// Returns the loops above, nearest first, with how many of their turns belong to the chain.
-fn above(read: &dyn StoreRead, in_loop: &LoopRow) -> StoreResult<Vec<(LoopRow, u32)>> {
+fn above(read: &dyn StoreRead, loop_key: &LoopRow) -> StoreResult<Vec<(LoopRow, u32)>> {
     let mut above = Vec::new();
-    let Some(parent) = in_loop.parent else {
+    let Some(parent) = loop_key.parent else {
         return Ok(above);
     };
-    let mut cut = in_loop.parent_turns();
+    let mut cut = loop_key.parent_turns();
     read.walk(parent, &mut |row| {
         let next = row.parent_turns();
         above.push((row, std::mem::replace(&mut cut, next)));
@@ -116,7 +116,7 @@ fn holds(
     turn: &Turn,
     site: CallSite,
 ) -> StoreResult<bool> {
-    let is_above = |(row, cut): &(LoopRow, u32)| row.key == site.in_loop && site.turn < *cut;
+    let is_above = |(row, cut): &(LoopRow, u32)| row.key == site.loop_key && site.turn < *cut;
     if !above.iter().any(is_above) {
         return Ok(false);
     }
@@ -127,7 +127,7 @@ fn holds(
 
 /// Whether the turn of a call was appended to after the first message of `turn`.
 fn changed_after(read: &dyn StoreRead, site: CallSite, turn: &Turn) -> StoreResult<bool> {
-    let row = read.turn(site.in_loop, site.turn)?;
+    let row = read.turn(site.loop_key, site.turn)?;
     Ok(row.is_some_and(|row| row.tick >= turn.began))
 }
 
@@ -153,10 +153,10 @@ pub(super) fn each_message(
     end: u32,
     visit: &mut dyn FnMut(Option<&Message>),
 ) -> StoreResult<()> {
-    let Some(row) = read.turn(site.in_loop, site.turn)? else {
+    let Some(row) = read.turn(site.loop_key, site.turn)? else {
         return Ok(());
     };
-    read.messages(site.in_loop, row.first_seq..end, &mut |row| {
+    read.messages(site.loop_key, row.first_seq..end, &mut |row| {
         if row.turn.is_some_and(|turn| turn > site.turn) {
             return Ok(ControlFlow::Break(()));
         }
@@ -177,14 +177,14 @@ fn expected(
     id: &str,
 ) -> StoreResult<Option<CallSite>> {
     let site = above.iter().find_map(|(row, cut)| {
-        let made = row.growth.open_calls.get(id)?;
+        let made = row.progress.open_calls.get(id)?;
         (made < cut).then_some(CallSite {
-            in_loop: row.key,
+            loop_key: row.key,
             turn: *made,
         })
     });
     let Some(site) = site else { return Ok(None) };
-    let first = read.turn(site.in_loop, site.turn)?;
+    let first = read.turn(site.loop_key, site.turn)?;
     let was_there = first.is_some_and(|row| row.tick < turn.began);
     Ok(was_there.then_some(site))
 }

@@ -19,7 +19,7 @@ pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
     let (own, others): (Vec<CoverageRow>, Vec<CoverageRow>) = block
         .coverage
         .iter()
-        .partition(|row| row.in_loop == block.row.in_loop);
+        .partition(|row| row.loop_key == block.row.loop_key);
     let (problems, readable) = {
         let mut sweep = Sweep::new(block, &own);
         sweep.check_ranges();
@@ -36,7 +36,7 @@ pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
         return check_rollup(verify, block, &others);
     }
     if let Some(row) = others.first() {
-        let detail = format!("it covers the loop with key {}, no rollup", row.in_loop.0);
+        let detail = format!("it covers the loop with key {}, no rollup", row.loop_key.0);
         let kind = ProblemKind::Coverage;
         verify.found.add(kind, &block.place, detail);
     }
@@ -91,7 +91,7 @@ impl<'a> Sweep<'a> {
         let row = &self.block.row;
         verify
             .scan
-            .sizes(row.in_loop, 0..row.through, &mut |message| {
+            .sizes(row.loop_key, 0..row.through, &mut |message| {
                 if message.role != Role::Extension {
                     self.meet(&message);
                 }
@@ -161,15 +161,15 @@ fn check_rollup(verify: &mut Verify<'_>, block: &Whole, others: &[CoverageRow]) 
     };
     let mut problems = Vec::new();
     for row in others {
-        let last = match above.get(&row.in_loop) {
+        let last = match above.get(&row.loop_key) {
             Some(cut) => cut.checked_sub(1),
             None => {
-                problems.push(format!("the loop with key {} is not above", row.in_loop.0));
+                problems.push(format!("the loop with key {} is not above", row.loop_key.0));
                 continue;
             }
         };
         if row.disposition != Disposition::RolledUp || row.turns != last.map(|last| (0, last)) {
-            let key = row.in_loop.0;
+            let key = row.loop_key.0;
             problems.push(format!("the loop with key {key} is not covered whole"));
         }
     }
@@ -192,10 +192,10 @@ fn check_rollup(verify: &mut Verify<'_>, block: &Whole, others: &[CoverageRow]) 
 /// Returns the loops above that of a block, with how many of their turns belong to its chain.
 fn above(verify: &Verify<'_>, block: &Whole) -> StoreResult<BTreeMap<LoopKey, u32>> {
     let mut above = BTreeMap::new();
-    let Some(parent) = block.in_loop.parent else {
+    let Some(parent) = block.loop_key.parent else {
         return Ok(above);
     };
-    let mut cut = block.in_loop.parent_turns();
+    let mut cut = block.loop_key.parent_turns();
     verify.scan.walk(parent, &mut |row| {
         above.insert(row.key, cut.min(row.totals.turns));
         cut = row.parent_turns();
@@ -213,12 +213,12 @@ fn uncovered(
     let turns = above.iter().filter(|(_, turns)| **turns > 0);
     let mut missing: BTreeSet<LoopKey> = turns.map(|(key, _)| *key).collect();
     for row in others {
-        missing.remove(&row.in_loop);
+        missing.remove(&row.loop_key);
     }
     let mut extends = earlier(&block.row);
     while let Some(key) = extends.filter(|_| !missing.is_empty()) {
         for row in verify.scan.coverage(key)? {
-            missing.remove(&row.in_loop);
+            missing.remove(&row.loop_key);
         }
         let (row, _) = verify.scan.block_and_digest(key)?;
         extends = earlier(&row);

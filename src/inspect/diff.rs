@@ -10,7 +10,7 @@ use crate::context::{
     session_of, settings, turn_states,
 };
 use crate::model::{LoopId, SessionId};
-use crate::store::in_force::{ForceWalk, View};
+use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{
     self, Disposition, LoopKey, LoopRow, SessionRow, SessionStore, StoreRead, StoreResult,
 };
@@ -107,13 +107,13 @@ pub struct ContextDiff {
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
@@ -167,13 +167,13 @@ pub fn diff(
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
@@ -261,7 +261,7 @@ fn before_newest(
     request: &DiffRequest,
 ) -> StoreResult<DiffSide> {
     let (leaf, view) = place(read, owner, to, request)?;
-    let run = ForceWalk::new(read, leaf.key, view).newest_live_run()?;
+    let run = ActiveBlocks::new(read, leaf.key, view).newest_live_run()?;
     Ok(run.map_or(DiffSide::Raw, |run| DiffSide::Before(run.run_id)))
 }
 
@@ -358,7 +358,7 @@ fn name(read: &dyn StoreRead, states: Option<&LoopStates>) -> StoreResult<Option
     let Some(block) = states.and_then(|states| states.block.as_ref()) else {
         return Ok(None);
     };
-    let loop_id = read.loop_by_key(block.in_loop)?.core.loop_id;
+    let loop_id = read.loop_by_key(block.loop_key)?.core.loop_id;
     Ok(Some(format!("{loop_id}#{}", block.generation)))
 }
 

@@ -12,7 +12,7 @@ use super::verify::Verify;
 use crate::model::{AgentMessage, GroupCursor, Message, Role};
 use crate::store::scan::{BlobOwner, MessagePlace};
 use crate::store::{
-    LoopGrowth, LoopRow, LoopTotals, MessageRow, StoreError, StoreResult, Tick, TurnRow, codec,
+    LoopProgress, LoopRow, LoopTotals, MessageRow, StoreError, StoreResult, Tick, TurnRow, codec,
 };
 
 /// Checks the messages, turns and totals of a loop.
@@ -29,7 +29,7 @@ pub(super) fn check(
         chain: Some([0; 32]),
         cursor: Some(GroupCursor::default()),
         totals: LoopTotals::default(),
-        growth: LoopGrowth::default(),
+        progress: LoopProgress::default(),
         turn: None,
         before: Some(TurnRow::default()),
         calls: CallBook::default(),
@@ -57,7 +57,7 @@ struct Walk<'v, 'a> {
     /// `None` after a message whose turn index is not known: then the turn column is believed.
     cursor: Option<GroupCursor>,
     totals: LoopTotals,
-    growth: LoopGrowth,
+    progress: LoopProgress,
     turn: Option<Turn>,
     /// The stored row of the last closed turn; `None` if it cannot be read.
     before: Option<TurnRow>,
@@ -220,12 +220,12 @@ impl Walk<'_, '_> {
             _ => self.totals.turns,
         };
         self.totals.turns = number.saturating_add(1);
-        self.growth.last_turn_index = said.and_then(AgentMessage::turn_index);
+        self.progress.last_turn_index = said.and_then(AgentMessage::turn_index);
         self.turn = Some(Turn {
             row: TurnRow {
                 turn: number,
                 first_seq: row.seq,
-                turn_index: self.growth.last_turn_index,
+                turn_index: self.progress.last_turn_index,
                 ..TurnRow::default()
             },
             calls_from_above: Vec::new(),
@@ -248,7 +248,7 @@ impl Walk<'_, '_> {
         };
         if row.body.role == Role::Extension {
             let is_system = matches!(said, Some(AgentMessage::Extension(e)) if e.kind == "system");
-            self.growth.system_tokens += if is_system { tokens } else { 0 };
+            self.progress.system_tokens += if is_system { tokens } else { 0 };
             return;
         }
         self.totals.messages += 1;
@@ -290,9 +290,9 @@ impl Walk<'_, '_> {
         found.compare(kind, at, "tokens", &stored.tokens, &derived.tokens);
         found.compare(kind, at, "bytes", &stored.bytes, &derived.bytes);
         if let Some(chain) = self.chain
-            && chain != self.row.growth.chain
+            && chain != self.row.progress.chain
         {
-            let stored = short(&self.row.growth.chain);
+            let stored = short(&self.row.progress.chain);
             let detail = format!("{stored} should be {}", short(&chain));
             found.add(ProblemKind::Chain, at, detail);
         }
@@ -305,7 +305,7 @@ impl Walk<'_, '_> {
 
     /// Compares what only the content of all messages tells.
     fn check_whole(&mut self) {
-        let (stored, derived) = (&self.row.growth, &self.growth);
+        let (stored, derived) = (&self.row.progress, &self.progress);
         let (found, kind, at) = (&mut self.verify.found, ProblemKind::Total, &self.place);
         let (a, b) = (&stored.system_tokens, &derived.system_tokens);
         found.compare(kind, at, "system_tokens", a, b);
@@ -322,7 +322,7 @@ impl Walk<'_, '_> {
 
     /// Checks which turns are complete, and that these are sealed.
     fn check_seal(&mut self) {
-        let (stored, open) = (&self.row.totals, &self.row.growth.open_calls);
+        let (stored, open) = (&self.row.totals, &self.row.progress.open_calls);
         let last = self.before.as_ref().filter(|_| self.totals.turns > 0);
         let unanswered =
             |last: &TurnRow| !last.answered || open.values().any(|made| *made == last.turn);

@@ -14,11 +14,11 @@ pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
     if block.row.layout.compacted.is_none() {
         return Ok(());
     }
-    let (key, end) = (block.row.in_loop, block.row.layout.end());
+    let (key, end) = (block.row.loop_key, block.row.layout.end());
     let answers = verify.scan.answers(key, 0..end);
     let answers = verify.found.readable(&block.place, answers)?;
     for (turn, sites) in answers.into_iter().flatten() {
-        for call in sites.into_iter().filter(|site| site.in_loop == key) {
+        for call in sites.into_iter().filter(|site| site.loop_key == key) {
             if is_compacted(block, turn) == is_compacted(block, call.turn) {
                 continue;
             }
@@ -39,9 +39,9 @@ fn is_compacted(block: &Whole, turn: u32) -> bool {
 
 /// Whether the block itself covers the result: one that came later into a covered turn is the tail.
 fn is_parted(verify: &Verify<'_>, block: &Whole, turn: u32, call: CallSite) -> StoreResult<bool> {
-    let (in_loop, through) = (block.row.in_loop, block.row.through);
+    let (loop_key, through) = (block.row.loop_key, block.row.through);
     let mut ids = BTreeSet::new();
-    let results = CallSite { in_loop, turn };
+    let results = CallSite { loop_key, turn };
     each_message(verify.scan, results, through, &mut |message| {
         if let Some(Message::ToolResult(result)) = message {
             ids.insert(result.tool_call_id.clone());

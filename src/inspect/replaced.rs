@@ -85,13 +85,13 @@ pub struct Covered {
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
@@ -118,7 +118,7 @@ pub fn replaced(
         };
         let (section, turns) = turns_of(&block, section)?;
         Ok(Replaced {
-            loop_id: read.loop_by_key(block.in_loop)?.core.loop_id,
+            loop_id: read.loop_by_key(block.loop_key)?.core.loop_id,
             generation: block.generation,
             run: read.run_by_key(block.run)?.run_id,
             section,
@@ -151,11 +151,11 @@ fn of_run(
     let mut blocks = read.blocks_of_run(run.key)?;
     if loop_id.is_some() {
         let named = leaf_of(read, owner, loop_id)?.key;
-        blocks.retain(|block| block.in_loop == named);
+        blocks.retain(|block| block.loop_key == named);
     }
     let mut loops = Vec::new();
     for block in &blocks {
-        loops.push(format!("`{}`", read.loop_by_key(block.in_loop)?.loop_id));
+        loops.push(format!("`{}`", read.loop_by_key(block.loop_key)?.loop_id));
     }
     let last = blocks.pop();
     match (last, loops.len()) {
@@ -211,7 +211,7 @@ fn covers(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<Covered>> {
     for key in rollups.into_iter().rev() {
         for row in read.coverage(key)? {
             covers.push(Covered {
-                loop_id: read.loop_by_key(row.in_loop)?.core.loop_id,
+                loop_id: read.loop_by_key(row.loop_key)?.core.loop_id,
                 turns: row.turns,
                 disposition: row.disposition.as_str(),
             });
@@ -227,7 +227,7 @@ fn extended(
     key: BlockKey,
 ) -> StoreResult<Option<BlockKey>> {
     let mut found = None;
-    read.walk(block.in_loop, &mut |row| {
+    read.walk(block.loop_key, &mut |row| {
         let blocks = read.blocks_of_loop(row.key)?;
         if let Some(rollup) = blocks.iter().find(|rollup| rollup.key == key) {
             found = rollup.extends;

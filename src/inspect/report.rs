@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use serde::Serialize;
 
-use crate::broken::{self, Fault};
+use crate::failpoints::{self, Failpoint};
 use crate::store::{
     BlockKey, FlipKey, LoopKey, ManifestKey, RunKey, SessionKey, SourceKey, StoreError, StoreResult,
 };
@@ -162,7 +162,7 @@ pub(super) struct Findings {
 impl Findings {
     pub(super) fn add(&mut self, kind: ProblemKind, place: impl Display, detail: impl Display) {
         let is_of_digest = matches!(kind, ProblemKind::Digest | ProblemKind::Chain);
-        if is_of_digest && broken::has(Fault::UncheckedDigest) {
+        if is_of_digest && failpoints::is_active(Failpoint::UncheckedDigest) {
             return;
         }
         if self.problems.len() >= MAX_PROBLEMS {

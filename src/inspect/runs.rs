@@ -50,7 +50,7 @@ fn check_point(
     place: &str,
     point: Point,
 ) -> StoreResult<()> {
-    let row = verify.scan.loop_by_key(point.in_loop);
+    let row = verify.scan.loop_by_key(point.loop_key);
     let Some(row) = verify.found.readable(place, row)? else {
         return Ok(());
     };

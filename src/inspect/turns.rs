@@ -39,14 +39,14 @@ impl Turn {
 /// row.
 pub(super) fn check_turn(
     verify: &mut Verify<'_>,
-    in_loop: &LoopRow,
+    loop_key: &LoopRow,
     place: &str,
     turn: Turn,
     before: Option<TurnRow>,
 ) -> StoreResult<Option<TurnRow>> {
     verify.found.checked.turns += 1;
     let place = format!("{place}, turn {}", turn.row.turn);
-    let stored = verify.scan.turn(in_loop.key, turn.row.turn);
+    let stored = verify.scan.turn(loop_key.key, turn.row.turn);
     let Some(stored) = verify.found.readable(&place, stored)? else {
         return Ok(None);
     };
@@ -71,7 +71,7 @@ pub(super) fn check_turn(
         found.compare(kind, at, "answered", &stored.answered, &derived.answered);
     }
     if turn.is_whole && turn.knows_calls {
-        check_answers(verify, in_loop, at, &turn, &stored)?;
+        check_answers(verify, loop_key, at, &turn, &stored)?;
     }
     Ok(Some(stored))
 }
@@ -104,15 +104,15 @@ fn check_sums(
 /// Compares the calls of other turns that are answered in this one.
 fn check_answers(
     verify: &mut Verify<'_>,
-    in_loop: &LoopRow,
+    loop_key: &LoopRow,
     at: &str,
     turn: &Turn,
     stored: &TurnRow,
 ) -> StoreResult<()> {
-    let is_own = |site: &&CallSite| site.in_loop == in_loop.key;
+    let is_own = |site: &&CallSite| site.loop_key == loop_key.key;
     let own: BTreeSet<&CallSite> = stored.answers.iter().filter(is_own).collect();
     let derived: BTreeSet<&CallSite> = turn.row.answers.iter().collect();
     let found = &mut verify.found;
     found.compare(ProblemKind::Turn, at, "answers", &own, &derived);
-    check_calls_from_above(verify, in_loop, at, turn, stored)
+    check_calls_from_above(verify, loop_key, at, turn, stored)
 }

@@ -4,8 +4,8 @@ use serde::de::Error as _;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::fast_parse;
 use super::json::{Extra, Int, Json, json_object};
-use super::usual;
 
 json_object! {
     /// The turn that a message says it belongs to, as its source counted.
@@ -226,7 +226,7 @@ impl<'de> Deserialize<'de> for Content {
 impl Content {
     /// Reads a block; one of a known type with other fields than it should have is kept as it is.
     fn from_json(raw: Json) -> Self {
-        if let Some(content) = usual::block(raw.as_str()) {
+        if let Some(content) = fast_parse::block(raw.as_str()) {
             return content;
         }
         #[derive(Deserialize)]

@@ -4,13 +4,13 @@
 //! fields, the text of times and the text of numbers survive reading and writing.
 
 mod block;
+pub(crate) mod fast_parse;
 mod ids;
 pub(crate) mod json;
 mod message;
 mod session;
 mod time;
 mod turn_map;
-pub(crate) mod usual;
 
 pub use block::{CompactedSection, CompactionBlock, TurnRange};
 pub use ids::{InvalidId, LoopId, SessionId};

@@ -11,12 +11,12 @@ use phi_core::session::{LoopRecord, SessionFormation, SessionScope};
 use super::convert;
 use super::error::Refused;
 use crate::async_store::AsyncStore;
+use crate::compact::{CompactRequest, CompactTrigger, compact_session_loops};
 use crate::compaction::{
     BlockCompactionStrategy, CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig,
     KeepRecent, LoopSlice, OlderLoops, RecentWindow, StrategyError, Summary, SummaryNotes,
 };
 use crate::model::{LoopId, SessionId};
-use crate::orchestrate::{CompactRequest, CompactTrigger, compact_session_loops};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{self, SessionStore, Turns};
 
@@ -297,11 +297,11 @@ fn kept(record: &LoopRecord, is_most_recent: bool) -> theirs::CompactionBlock {
 
 fn record_of(
     session: &SessionId,
-    in_loop: &LoopId,
+    loop_key: &LoopId,
     messages: Vec<phi_core::AgentMessage>,
 ) -> LoopRecord {
     LoopRecord {
-        loop_id: in_loop.to_string(),
+        loop_id: loop_key.to_string(),
         session_id: session.to_string(),
         agent_id: String::new(),
         parent_loop_id: None,

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
+use super::active_loop::ActiveLoop;
 use super::calls::{self, check_id};
-use super::driven::Driven;
 use super::error::{RecordError, RecordResult};
 use super::event::{AgentEvent, AgentStart};
 use super::notes::{Known, event_note};
@@ -12,9 +12,9 @@ use crate::model::{
     ContinuationKind, Extra, Json, LoopId, LoopRecord, LoopStatus, ParentSpawnRef, Session,
     SessionId, Time,
 };
-use crate::store::append::set_status_driven;
+use crate::store::append::set_status_leased;
 use crate::store::codec::to_json;
-use crate::store::lease::{self, Lease, Taking};
+use crate::store::lease::{self, Acquire, Lease};
 use crate::store::{
     LoopKey, LoopMeta, LoopRow, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite, session,
 };
@@ -26,7 +26,7 @@ impl SessionRecorder<'_> {
         event: &AgentEvent,
     ) -> RecordResult<Recorded> {
         let id = &start.loop_id;
-        if self.driven.contains_key(id) {
+        if self.active.contains_key(id) {
             return Err(RecordError::AlreadyBegun(id.to_string()));
         }
         if start.parent_loop_id.as_ref() == Some(id) {
@@ -39,27 +39,27 @@ impl SessionRecorder<'_> {
             check_id("tool_call_id", call)?;
         }
         let start = &self.with_parent_session(start);
-        let driven = match self.pending.get(id) {
+        let active = match self.pending.get(id) {
             Some(pending) => self.promote(pending, start, event)?,
             None => self.begin(start, event)?,
         };
         self.pending.remove(id);
         self.announced.remove(id);
-        self.driven.insert(id.clone(), driven);
+        self.active.insert(id.clone(), active);
         Ok(Recorded::Begun)
     }
 
-    /// Fills in the parent's session if it is driven here.
+    /// Fills in the parent's session if it is active here.
     fn with_parent_session(&self, start: &AgentStart) -> AgentStart {
         let mut start = start.clone();
         if let (None, Some(parent)) = (&start.parent_session_id, &start.parent_loop_id) {
-            let known = self.driven.get(parent);
-            start.parent_session_id = known.map(|driven| driven.session_id.clone());
+            let known = self.active.get(parent);
+            start.parent_session_id = known.map(|active| active.session_id.clone());
         }
         start
     }
 
-    fn begin(&self, start: &AgentStart, event: &AgentEvent) -> RecordResult<Driven> {
+    fn begin(&self, start: &AgentStart, event: &AgentEvent) -> RecordResult<ActiveLoop> {
         let group = self.announced.get(&start.loop_id);
         writing(&*self.store, |write| {
             let owner = session_of(write, start, &self.options.formation)?;
@@ -70,17 +70,21 @@ impl SessionRecorder<'_> {
             let key = new_loop(write, &owner, &record)?;
             let lease = take(write, key, &self.options)?;
             note(write, key, event)?;
-            let in_loop = (key, start.loop_id.clone());
-            Ok(Driven::new((owner.key, owner.session_id), in_loop, lease))
+            let loop_key = (key, start.loop_id.clone());
+            Ok(ActiveLoop::new(
+                (owner.key, owner.session_id),
+                loop_key,
+                lease,
+            ))
         })
     }
 
     fn promote(
         &self,
-        pending: &Driven,
+        pending: &ActiveLoop,
         start: &AgentStart,
         event: &AgentEvent,
-    ) -> RecordResult<Driven> {
+    ) -> RecordResult<ActiveLoop> {
         let contradiction = |what: &str| RecordError::Contradiction {
             loop_id: start.loop_id.to_string(),
             what: what.into(),
@@ -90,8 +94,8 @@ impl SessionRecorder<'_> {
         }
         let now = (self.options.clock)();
         writing(&*self.store, |write| {
-            lease::hold(write, &pending.lease, now)?;
-            let mut row = write.loop_by_key(pending.in_loop)?;
+            lease::renew(write, &pending.lease, now)?;
+            let mut row = write.loop_by_key(pending.loop_key)?;
             if row.parent_loop_id != start.parent_loop_id {
                 return Err(contradiction("it was announced with another parent"));
             }
@@ -107,8 +111,8 @@ impl SessionRecorder<'_> {
             write.update_loop(&row)?;
             note(write, row.key, event)?;
             let session = (pending.session, pending.session_id.clone());
-            let in_loop = (row.key, start.loop_id.clone());
-            Ok(Driven::new(session, in_loop, pending.lease.clone()))
+            let loop_key = (row.key, start.loop_id.clone());
+            Ok(ActiveLoop::new(session, loop_key, pending.lease.clone()))
         })
     }
 
@@ -119,7 +123,7 @@ impl SessionRecorder<'_> {
     /// [`StoreError::LeaseHeld`] if somebody drives it; [`RecordError::Ended`] if it came to its
     /// end; or if it is not there.
     pub fn resume(&mut self, session: &SessionId, loop_id: &LoopId) -> RecordResult<Resumed> {
-        if self.driven.contains_key(loop_id) {
+        if self.active.contains_key(loop_id) {
             return Err(RecordError::AlreadyBegun(loop_id.to_string()));
         }
         let options = &self.options;
@@ -132,13 +136,13 @@ impl SessionRecorder<'_> {
                 .ok_or_else(|| StoreError::NoLoop(loop_id.to_string()))?;
             check_open(&row)?;
             let ttl = term(options);
-            match lease::take(write, row.key, &options.owner, ttl, (options.clock)())? {
-                Taking::Taken(lease) => Ok(Ok(go_on(write, owner, row, lease)?)),
-                Taking::Held(error) => Ok(Err(error)),
+            match lease::acquire(write, row.key, &options.owner, ttl, (options.clock)())? {
+                Acquire::Acquired(lease) => Ok(Ok(go_on(write, owner, row, lease)?)),
+                Acquire::Held(error) => Ok(Err(error)),
             }
         })?;
-        let (driven, resumed) = taken?;
-        self.driven.insert(loop_id.clone(), driven);
+        let (active, resumed) = taken?;
+        self.active.insert(loop_id.clone(), active);
         Ok(resumed)
     }
 }
@@ -158,25 +162,25 @@ fn go_on(
     owner: SessionRow,
     row: LoopRow,
     lease: Lease,
-) -> StoreResult<(Driven, Resumed)> {
-    set_status_driven(write, row.key, LoopStatus::Running, None)?;
+) -> StoreResult<(ActiveLoop, Resumed)> {
+    set_status_leased(write, row.key, LoopStatus::Running, None)?;
     edit_loop(write, row.key, |record| {
         record.status = LoopStatus::Running;
         record.ended_at = None;
     })?;
     let mut open = write.open_calls(Some(owner.key))?;
-    open.retain(|call| call.in_loop == row.key);
+    open.retain(|call| call.loop_key == row.key);
     let resumed = Resumed {
         turns: row.totals.turns,
-        last_turn_index: row.growth.last_turn_index,
+        last_turn_index: row.progress.last_turn_index,
         calls: calls::told(write.as_read(), open)?,
     };
     let session = (owner.key, owner.session_id);
     let has_messages = row.totals.next_seq > 0;
-    let mut driven = Driven::new(session, (row.key, row.core.loop_id), lease);
-    driven.last_index = row.growth.last_turn_index;
-    driven.has_messages = has_messages;
-    Ok((driven, resumed))
+    let mut active = ActiveLoop::new(session, (row.key, row.core.loop_id), lease);
+    active.last_index = row.progress.last_turn_index;
+    active.has_messages = has_messages;
+    Ok((active, resumed))
 }
 
 /// Returns the session of a loop, which is created if it is not there.
@@ -316,9 +320,9 @@ pub(super) fn take(
     key: LoopKey,
     options: &RecorderOptions,
 ) -> RecordResult<Lease> {
-    match lease::take(write, key, &options.owner, term(options), (options.clock)())? {
-        Taking::Taken(lease) => Ok(lease),
-        Taking::Held(error) => Err(error.into()),
+    match lease::acquire(write, key, &options.owner, term(options), (options.clock)())? {
+        Acquire::Acquired(lease) => Ok(lease),
+        Acquire::Held(error) => Err(error.into()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::driven::{Driven, answered, short};
+use super::active_loop::{ActiveLoop, answered, short};
 use super::error::{RecordError, RecordResult};
 use super::event::ToolExecutionStart;
 use crate::model::{AgentMessage, InvalidId, Json, LoopId, SessionId, Time};
@@ -43,11 +43,11 @@ pub struct StartedCall {
 /// use loopstore::recorder::idempotency_key;
 /// use loopstore::{LoopId, SessionId};
 ///
-/// let (session, in_loop) = (SessionId::new("bills")?, LoopId::new("bills.1")?);
-/// let key = idempotency_key(&session, &in_loop, "c1", 0);
-/// assert_eq!(key, idempotency_key(&session, &in_loop, "c1", 0));
+/// let (session, loop_key) = (SessionId::new("bills")?, LoopId::new("bills.1")?);
+/// let key = idempotency_key(&session, &loop_key, "c1", 0);
+/// assert_eq!(key, idempotency_key(&session, &loop_key, "c1", 0));
 /// // Another call that came with the same id.
-/// assert_ne!(key, idempotency_key(&session, &in_loop, "c1", 1));
+/// assert_ne!(key, idempotency_key(&session, &loop_key, "c1", 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn idempotency_key(session: &SessionId, loop_id: &LoopId, call_id: &str, nth: u32) -> String {
@@ -72,11 +72,11 @@ pub(super) fn check_id(what: &'static str, text: &str) -> RecordResult<()> {
 /// Stores that a call starts; one that started before and has no result keeps its key.
 pub(super) fn start(
     write: &mut dyn StoreWrite,
-    driven: &Driven,
+    active: &ActiveLoop,
     event: &ToolExecutionStart,
     turn: i64,
 ) -> RecordResult<CallRow> {
-    let known = write.calls(driven.in_loop, &event.tool_call_id)?;
+    let known = write.calls(active.loop_key, &event.tool_call_id)?;
     let args = event.args.as_str();
     let open = known.iter().find(|row| {
         row.finished_at.is_none()
@@ -88,11 +88,11 @@ pub(super) fn start(
     }
     let nth = known.len() as u32;
     let derived = || {
-        let (session, in_loop) = (&driven.session_id, &driven.loop_id);
-        idempotency_key(session, in_loop, &event.tool_call_id, nth)
+        let (session, loop_key) = (&active.session_id, &active.loop_id);
+        idempotency_key(session, loop_key, &event.tool_call_id, nth)
     };
     let row = CallRow {
-        in_loop: driven.in_loop,
+        loop_key: active.loop_key,
         call_id: event.tool_call_id.clone(),
         nth,
         tool_name: event.tool_name.clone(),
@@ -136,18 +136,18 @@ fn start_again(
 /// an earlier loop of the chain left open.
 pub(super) fn finish(
     write: &mut dyn StoreWrite,
-    driven: &Driven,
+    active: &ActiveLoop,
     messages: &[AgentMessage],
 ) -> StoreResult<()> {
     let has_result = |row: &CallRow| messages.iter().any(|one| answered(one) == row.call_id);
-    let mut open = write.open_calls(Some(driven.session))?;
+    let mut open = write.open_calls(Some(active.session))?;
     open.retain(|row| !row.call_id.is_empty() && has_result(row));
     if open.is_empty() {
         return Ok(());
     }
-    let chain = chain_of(write.as_read(), driven.in_loop)?;
+    let chain = chain_of(write.as_read(), active.loop_key)?;
     let now = Time::now().as_str().to_owned();
-    for mut row in open.into_iter().filter(|row| chain.contains(&row.in_loop)) {
+    for mut row in open.into_iter().filter(|row| chain.contains(&row.loop_key)) {
         let calls = |one: &AgentMessage| {
             let mut calls = one.message().into_iter().flat_map(|one| one.tool_calls());
             calls.any(|call| call.id == row.call_id)
@@ -173,7 +173,7 @@ fn chain_of(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Vec<LoopKey>> {
 /// Returns started calls for people.
 pub(super) fn told(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<StartedCall>> {
     let tell = |row: CallRow| {
-        let owner = read.loop_by_key(row.in_loop)?;
+        let owner = read.loop_by_key(row.loop_key)?;
         let arguments = row.arguments.as_deref().map(Json::parse);
         Ok(StartedCall {
             session: read.session_by_key(owner.session)?.session_id,
@@ -203,12 +203,12 @@ pub(super) fn told(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<
 /// use loopstore::*;
 ///
 /// # let store = SqliteStore::in_memory()?;
-/// # let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
 /// # let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
-/// # let start = AgentStart::new(session, in_loop.clone());
+/// # let start = AgentStart::new(session, loop_key.clone());
 /// # recorder.record(AgentEvent::AgentStart(start))?;
-/// # recorder.record(AgentEvent::TurnStart(TurnStart::new(in_loop.clone(), 0)))?;
-/// let call = ToolExecutionStart::new(in_loop, "c1", "pay", Json::parse(r#"{"euro": 12}"#)?);
+/// # recorder.record(AgentEvent::TurnStart(TurnStart::new(loop_key.clone(), 0)))?;
+/// let call = ToolExecutionStart::new(loop_key, "c1", "pay", Json::parse(r#"{"euro": 12}"#)?);
 /// recorder.record(AgentEvent::ToolExecutionStart(call))?;
 /// // A crash, and nobody knows whether it was paid.
 /// # drop(recorder);

@@ -7,9 +7,9 @@
 //! The events of a loop: `agentStart`, then turns (`turnStart`, messages, tool calls, `turnEnd`),
 //! then `agentEnd`. An event that cannot be at its place is a [`RecordError`], and changes nothing.
 
+mod active_loop;
 mod begin;
 mod calls;
-mod driven;
 mod error;
 pub mod event;
 mod notes;
@@ -28,8 +28,8 @@ use crate::model::{Json, LoopId, SessionId};
 use crate::redact::Redactor;
 use crate::store::append::Appended;
 use crate::store::{self, SessionStore, StoreError, StoreWrite, lease};
+use active_loop::ActiveLoop;
 pub use calls::{StartedCall, idempotency_key, settle};
-use driven::Driven;
 pub use error::{RecordError, RecordResult};
 pub use event::{AgentEvent, LoopConfigSnapshot};
 pub use recover::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, recover};
@@ -123,7 +123,7 @@ pub struct Resumed {
 
 /// Writes what an agent tells into a store.
 ///
-/// It may drive any number of loops at once; their events may come mixed. A loop is driven by one
+/// It may drive any number of loops at once; their events may come mixed. A loop is active by one
 /// recorder at a time.
 ///
 /// # Examples
@@ -132,15 +132,15 @@ pub struct Resumed {
 /// use loopstore::*;
 ///
 /// let store = SqliteStore::in_memory()?;
-/// let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
 /// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
-/// let start = AgentStart::new(session.clone(), in_loop.clone());
+/// let start = AgentStart::new(session.clone(), loop_key.clone());
 /// recorder.record(AgentEvent::AgentStart(start))?;
-/// recorder.record(AgentEvent::TurnStart(TurnStart::new(in_loop.clone(), 0)))?;
+/// recorder.record(AgentEvent::TurnStart(TurnStart::new(loop_key.clone(), 0)))?;
 /// let prompt: AgentMessage = Message::user("Will it rain?").into();
-/// recorder.record(AgentEvent::MessageStart(MessageStart::new(in_loop.clone(), prompt.clone())))?;
-/// recorder.record(AgentEvent::MessageEnd(MessageEnd::new(in_loop.clone(), prompt)))?;
-/// recorder.record(AgentEvent::TurnEnd(TurnEnd::new(in_loop.clone())))?;
+/// recorder.record(AgentEvent::MessageStart(MessageStart::new(loop_key.clone(), prompt.clone())))?;
+/// recorder.record(AgentEvent::MessageEnd(MessageEnd::new(loop_key.clone(), prompt)))?;
+/// recorder.record(AgentEvent::TurnEnd(TurnEnd::new(loop_key.clone())))?;
 /// // The turn would survive a crash now.
 /// let context = build_context_from_session(&store, &session, &BuildOptions::default())?;
 /// assert_eq!(context.messages.len(), 1);
@@ -149,9 +149,9 @@ pub struct Resumed {
 pub struct SessionRecorder<'a> {
     store: Store<'a>,
     options: RecorderOptions,
-    driven: BTreeMap<LoopId, Driven>,
+    active: BTreeMap<LoopId, ActiveLoop>,
     /// Loops that were announced and are stored as pending.
-    pending: BTreeMap<LoopId, Driven>,
+    pending: BTreeMap<LoopId, ActiveLoop>,
     /// Loops that were announced without their parent, each with its group.
     announced: BTreeMap<LoopId, Vec<LoopId>>,
     /// Made when it is first needed.
@@ -194,7 +194,7 @@ impl<'a> SessionRecorder<'a> {
         Self {
             store,
             options,
-            driven: BTreeMap::new(),
+            active: BTreeMap::new(),
             pending: BTreeMap::new(),
             announced: BTreeMap::new(),
             redactor: None,
@@ -212,13 +212,13 @@ impl<'a> SessionRecorder<'a> {
     /// use loopstore::*;
     ///
     /// let store = SqliteStore::in_memory()?;
-    /// let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+    /// let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
     /// let options = RecorderOptions::default();
     /// let mut first = SessionRecorder::new(&store, options.clone());
-    /// let start = AgentStart::new(session.clone(), in_loop.clone());
+    /// let start = AgentStart::new(session.clone(), loop_key.clone());
     /// first.record(AgentEvent::AgentStart(start))?;
-    /// first.let_go(&in_loop)?;
-    /// let (second, resumed) = SessionRecorder::open(&store, options, &session, &in_loop)?;
+    /// first.release(&loop_key)?;
+    /// let (second, resumed) = SessionRecorder::open(&store, options, &session, &loop_key)?;
     /// assert_eq!((resumed.turns, resumed.calls.len()), (0, 0));
     /// # drop(second);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -263,7 +263,7 @@ impl<'a> SessionRecorder<'a> {
     /// # Errors
     /// If the event cannot be at this place, another driver has the loop, or the store refuses.
     /// Then nothing of it was stored, and the same event may be recorded again. Only with
-    /// [`StoreError::Unconfirmed`] it may have been stored: then the loop is driven no more, and
+    /// [`StoreError::Unconfirmed`] it may have been stored: then the loop is active no more, and
     /// [`SessionRecorder::resume`] tells what is there once its lease has run out.
     pub fn record(&mut self, event: AgentEvent) -> RecordResult<Recorded> {
         let event = self.redacted(event)?;
@@ -286,38 +286,42 @@ impl<'a> SessionRecorder<'a> {
         let Some(loop_id) = loop_of(&event) else {
             return Ok(Recorded::Noted);
         };
-        let driven = self.driving(name, loop_id)?;
+        let active = self.active_loop(name, loop_id)?;
         match &event {
-            AgentEvent::TurnStart(start) => driven.begin_turn(start)?,
+            AgentEvent::TurnStart(start) => active.begin_turn(start)?,
             AgentEvent::TurnRequest(request) => {
-                driven.check_turn(name, request.turn_index.as_ref().map(|index| index.get()))?;
+                active.check_turn(name, request.turn_index.as_ref().map(|index| index.get()))?;
             }
-            AgentEvent::MessageStart(start) => driven.begin_message(&start.message)?,
-            AgentEvent::MessageUpdate(update) => driven.update_message(update)?,
-            AgentEvent::MessageEnd(end) => driven.end_message(&end.message)?,
+            AgentEvent::MessageStart(start) => active.begin_message(&start.message)?,
+            AgentEvent::MessageUpdate(update) => active.update_message(update)?,
+            AgentEvent::MessageEnd(end) => active.end_message(&end.message)?,
             AgentEvent::ToolExecutionUpdate(update) => {
-                driven.check_running(name, &update.tool_call_id)?;
+                active.check_running(name, &update.tool_call_id)?;
             }
-            AgentEvent::ToolExecutionEnd(end) => driven.end_call(end)?,
+            AgentEvent::ToolExecutionEnd(end) => active.end_call(end)?,
             AgentEvent::InputRejected(rejected) => {
-                driven.rejection = Some(rejected.reason.clone());
+                active.rejection = Some(rejected.reason.clone());
             }
             _ => {}
         }
-        driven.events.extend(stored(event, streaming, payloads));
+        active.events.extend(stored(event, streaming, payloads));
         Ok(Recorded::Noted)
     }
 
     fn note_other(&mut self, json: &Json) -> Recorded {
         let named = json.read::<event::Noted>().ok();
-        if let Some(driven) = named.and_then(|named| self.driven.get_mut(&named.loop_id)) {
-            driven.events.push(AgentEvent::Other(json.clone()));
+        if let Some(active) = named.and_then(|named| self.active.get_mut(&named.loop_id)) {
+            active.events.push(AgentEvent::Other(json.clone()));
         }
         Recorded::Noted
     }
 
-    fn driving(&mut self, event: &'static str, loop_id: &LoopId) -> RecordResult<&mut Driven> {
-        self.driven
+    fn active_loop(
+        &mut self,
+        event: &'static str,
+        loop_id: &LoopId,
+    ) -> RecordResult<&mut ActiveLoop> {
+        self.active
             .get_mut(loop_id)
             .ok_or_else(|| RecordError::NotBegun {
                 event,
@@ -332,9 +336,9 @@ impl<'a> SessionRecorder<'a> {
     pub fn heartbeat(&mut self, loop_id: &LoopId) -> RecordResult<()> {
         let now = (self.options.clock)();
         let store = self.store.clone();
-        let lease = &self.driving("heartbeat", loop_id)?.lease;
+        let lease = &self.active_loop("heartbeat", loop_id)?.lease;
         Ok(store::write(&*store, |write| {
-            lease::hold(write, lease, now)
+            lease::renew(write, lease, now)
         })?)
     }
 
@@ -343,12 +347,12 @@ impl<'a> SessionRecorder<'a> {
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`] if another driver has it already; it is forgotten then, too.
-    pub fn let_go(&mut self, loop_id: &LoopId) -> RecordResult<()> {
+    pub fn release(&mut self, loop_id: &LoopId) -> RecordResult<()> {
         let now = (self.options.clock)();
-        let lease = self.driving("let_go", loop_id)?.lease.clone();
+        let lease = self.active_loop("release", loop_id)?.lease.clone();
         let done = store::write(&*self.store, |write| lease::release(write, &lease, now));
         if matches!(done, Ok(()) | Err(StoreError::LeaseLost { .. })) {
-            self.driven.remove(loop_id);
+            self.active.remove(loop_id);
         }
         Ok(done?)
     }

@@ -65,13 +65,13 @@ struct Numbered<'a> {
 }
 
 /// Makes the notes of a loop its recorded turns and events, behind those that it has.
-pub(super) fn fold(write: &mut dyn StoreWrite, in_loop: LoopKey) -> StoreResult<()> {
-    let notes = write.notes(in_loop)?;
+pub(super) fn fold(write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<()> {
+    let notes = write.notes(loop_key)?;
     if notes.is_empty() {
         return Ok(());
     }
     let damaged = |error: serde_json::Error| StoreError::Damaged(format!("a note: {error}"));
-    let before = write.loop_meta(in_loop)?;
+    let before = write.loop_meta(loop_key)?;
     let mut history: History = match &before.history {
         Some(text) => serde_json::from_str(text).map_err(damaged)?,
         None => History::default(),
@@ -91,6 +91,6 @@ pub(super) fn fold(write: &mut dyn StoreWrite, in_loop: LoopKey) -> StoreResult<
         history: Some(to_json(&history)?),
         ..before
     };
-    write.update_loop_meta(in_loop, &meta)?;
-    write.remove_notes(in_loop)
+    write.update_loop_meta(loop_key, &meta)?;
+    write.remove_notes(loop_key)
 }

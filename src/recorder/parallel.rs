@@ -3,13 +3,13 @@
 use serde::Deserialize;
 use serde_json::json;
 
+use super::active_loop::ActiveLoop;
 use super::begin::{edit_loop, loop_record, new_loop, new_session, take};
-use super::driven::Driven;
 use super::error::{RecordError, RecordResult};
 use super::event::{ParallelLoopEnd, ParallelLoopStart};
 use super::{Recorded, SessionRecorder, writing};
 use crate::model::{Json, LoopId, LoopRecord, LoopStatus};
-use crate::store::append::set_status_driven;
+use crate::store::append::set_status_leased;
 use crate::store::{LoopRow, StoreError, StoreRead, StoreResult, StoreWrite, lease};
 
 /// What a loop says of its group.
@@ -49,7 +49,7 @@ impl SessionRecorder<'_> {
             if ids[..at].contains(id) {
                 return Err(contradiction(id, "it is announced twice"));
             }
-            let known = self.driven.contains_key(id) || self.pending.contains_key(id);
+            let known = self.active.contains_key(id) || self.pending.contains_key(id);
             if known || self.announced.contains_key(id) {
                 return Err(RecordError::AlreadyBegun(id.to_string()));
             }
@@ -65,7 +65,7 @@ impl SessionRecorder<'_> {
         Ok(Recorded::Begun)
     }
 
-    fn store_pending(&self, start: &ParallelLoopStart) -> RecordResult<Vec<(LoopId, Driven)>> {
+    fn store_pending(&self, start: &ParallelLoopStart) -> RecordResult<Vec<(LoopId, ActiveLoop)>> {
         let formation = &self.options.formation;
         writing(&*self.store, |write| {
             let owner = new_session(write, &start.session_id, None, formation)?;
@@ -82,7 +82,10 @@ impl SessionRecorder<'_> {
                 let key = new_loop(write, &owner, &record)?;
                 let lease = take(write, key, &self.options)?;
                 let session = (owner.key, owner.session_id.clone());
-                stored.push((id.clone(), Driven::new(session, (key, id.clone()), lease)));
+                stored.push((
+                    id.clone(),
+                    ActiveLoop::new(session, (key, id.clone()), lease),
+                ));
             }
             Ok(stored)
         })
@@ -112,11 +115,11 @@ impl SessionRecorder<'_> {
         end: &ParallelLoopEnd,
     ) -> StoreResult<()> {
         let now = (self.options.clock)();
-        let here = self.driven.get(&row.loop_id);
+        let here = self.active.get(&row.loop_id);
         let here = here.or_else(|| self.pending.get(&row.loop_id));
-        match here.filter(|driven| driven.in_loop == row.key) {
-            Some(driven) => lease::hold(write, &driven.lease, now)?,
-            None => lease::pass(write, row.key, now)?,
+        match here.filter(|active| active.loop_key == row.key) {
+            Some(active) => lease::renew(write, &active.lease, now)?,
+            None => lease::ensure_unleased(write, row.key, now)?,
         }
         let is_it = row.loop_id == end.selected_loop_id;
         let never_began = row.status == LoopStatus::Pending;
@@ -127,7 +130,7 @@ impl SessionRecorder<'_> {
             }
         })?;
         if never_began {
-            set_status_driven(write, row.key, LoopStatus::Aborted, end.timestamp.as_ref())?;
+            set_status_leased(write, row.key, LoopStatus::Aborted, end.timestamp.as_ref())?;
             lease::revoke(write, row.key)?;
         }
         Ok(())

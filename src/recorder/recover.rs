@@ -6,7 +6,7 @@ use super::begin::edit_loop;
 use super::calls::{self, StartedCall};
 use super::notes::fold;
 use crate::model::{LoopId, LoopStatus, SessionId, Time};
-use crate::store::append::set_status_driven;
+use crate::store::append::set_status_leased;
 use crate::store::lease::{self, time_text};
 use crate::store::{
     self, LoopKey, SessionKey, SessionStore, StoreError, StoreRead, StoreResult, StoreWrite,
@@ -88,15 +88,15 @@ enum Found {
 /// use loopstore::*;
 ///
 /// # let store = SqliteStore::in_memory()?;
-/// # let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
 /// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
-/// let start = AgentStart::new(session, in_loop.clone());
+/// let start = AgentStart::new(session, loop_key.clone());
 /// recorder.record(AgentEvent::AgentStart(start))?;
 /// drop(recorder);
 /// // Its lease has minutes left; `all` does not wait for the end of it.
 /// let request = RecoverRequest { all: true, ..RecoverRequest::default() };
 /// let report = recover(&store, &request)?;
-/// assert_eq!(report.aborted[0].loop_id, in_loop);
+/// assert_eq!(report.aborted[0].loop_id, loop_key);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn recover(store: &dyn SessionStore, request: &RecoverRequest) -> StoreResult<RecoverReport> {
@@ -185,7 +185,7 @@ fn abort(write: &mut dyn StoreWrite, key: LoopKey, all: bool) -> StoreResult<Fou
             record.ended_at = Some(ended_at.clone());
         })?;
         fold(write, key)?;
-        set_status_driven(write, key, LoopStatus::Aborted, Some(&ended_at))?;
+        set_status_leased(write, key, LoopStatus::Aborted, Some(&ended_at))?;
     }
     Ok(found)
 }

@@ -93,8 +93,8 @@ impl Spent {
 /// # )?;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))?;
-/// #     append::append(write, in_loop, vec![answer.into()], &HeuristicTokenCounter)
+/// #     let loop_key = session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))?;
+/// #     append::append(write, loop_key, vec![answer.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let prices = Prices::from_json(r#"{"sonnet": {"input": 3, "output": 15}}"#)?;
 /// let price = |model: Option<&str>, spent: &Spent| prices.cost(model, spent);

@@ -1,8 +1,8 @@
 //! What is written when a call starts, a turn ends, a loop ends: one transaction each.
 
+use super::active_loop::ActiveLoop;
 use super::begin::{edit_loop, spawned_by};
 use super::calls::{self, check_id};
-use super::driven::Driven;
 use super::error::{RecordError, RecordResult};
 use super::event::{AgentEnd, AgentEvent, LoopConfigSnapshot, ToolExecutionStart, TurnEnd};
 use super::notes::{Known, event_note, fold};
@@ -10,7 +10,7 @@ use super::{Recorded, SessionRecorder, writing};
 use crate::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopId, LoopRecord, LoopStatus, Message,
 };
-use crate::store::append::{Appended, append_driven, set_status_driven};
+use crate::store::append::{Appended, append_leased, set_status_leased};
 use crate::store::codec::to_json;
 use crate::store::{Note, StoreError, StoreResult, StoreWrite, lease};
 use crate::tokens::TokenCounter;
@@ -26,18 +26,18 @@ impl SessionRecorder<'_> {
             check_id("idempotency_key", key)?;
         }
         let (store, now) = (self.store.clone(), (self.options.clock)());
-        let driven = self.driving(event.name(), &start.loop_id)?;
-        let turn = driven.check_call(&start.tool_call_id)?;
+        let active = self.active_loop(event.name(), &start.loop_id)?;
+        let turn = active.check_call(&start.tool_call_id)?;
         let row = writing(&*store, |write| {
-            lease::hold(write, &driven.lease, now)?;
-            calls::start(write, driven, start, turn)
+            lease::renew(write, &active.lease, now)?;
+            calls::start(write, active, start, turn)
         });
         let row = match row {
             Ok(row) => row,
             Err(error) => return Err(self.unsure(&start.loop_id, error)),
         };
-        driven.call_started(start.tool_call_id.clone());
-        driven.events.push(event.clone());
+        active.call_started(start.tool_call_id.clone());
+        active.events.push(event.clone());
         Ok(Recorded::Call {
             idempotency_key: row.idempotency_key,
             attempts: row.attempts,
@@ -46,10 +46,10 @@ impl SessionRecorder<'_> {
 
     pub(super) fn turn_end(&mut self, end: &TurnEnd, event: &AgentEvent) -> RecordResult<Recorded> {
         let (store, now) = (self.store.clone(), (self.options.clock)());
-        let driven = self.driving(event.name(), &end.loop_id)?;
-        let messages = driven.turn_messages(end)?;
+        let active = self.active_loop(event.name(), &end.loop_id)?;
+        let messages = active.turn_messages(end)?;
         let appended = writing(&*store, |write| {
-            lease::hold(write, &driven.lease, now)?;
+            lease::renew(write, &active.lease, now)?;
             let told: Vec<AgentMessage> = [&end.message]
                 .into_iter()
                 .flatten()
@@ -57,58 +57,58 @@ impl SessionRecorder<'_> {
                 .cloned()
                 .collect();
             let counter = store.counter();
-            let appended = put(write, driven, &messages, &told, Some(event), counter)?;
-            if let Some(turn) = driven.turn_note(&messages, appended.seqs.start, end) {
-                write.insert_note(driven.in_loop, &Note::Turn(to_json(&turn)?))?;
+            let appended = put(write, active, &messages, &told, Some(event), counter)?;
+            if let Some(turn) = active.turn_note(&messages, appended.seqs.start, end) {
+                write.insert_note(active.loop_key, &Note::Turn(to_json(&turn)?))?;
             }
-            put_children(write, driven)?;
-            put_config(write, driven, &messages)?;
+            put_children(write, active)?;
+            put_config(write, active, &messages)?;
             Ok(appended)
         });
         let appended = match appended {
             Ok(appended) => appended,
             Err(error) => return Err(self.unsure(&end.loop_id, error)),
         };
-        driven.turn_written(!messages.is_empty());
+        active.turn_written(!messages.is_empty());
         Ok(Recorded::Turn(appended))
     }
 
     pub(super) fn agent_end(&mut self, end: &AgentEnd) -> RecordResult<Recorded> {
         let (store, now) = (self.store.clone(), (self.options.clock)());
-        let driven = self.driving("agentEnd", &end.loop_id)?;
-        let messages = driven.last_messages(end);
-        let status = driven.status_after(end);
-        let rejection = end.rejection.clone().or_else(|| driven.rejection.clone());
+        let active = self.active_loop("agentEnd", &end.loop_id)?;
+        let messages = active.last_messages(end);
+        let status = active.status_after(end);
+        let rejection = end.rejection.clone().or_else(|| active.rejection.clone());
         let event = AgentEvent::AgentEnd(AgentEnd {
             messages: Vec::new(),
             ..end.clone()
         });
         let ended = writing(&*store, |write| {
-            lease::hold(write, &driven.lease, now)?;
-            put(write, driven, &messages, &[], Some(&event), store.counter())?;
-            put_children(write, driven)?;
-            put_config(write, driven, &messages)?;
-            edit_loop(write, driven.in_loop, |record| {
+            lease::renew(write, &active.lease, now)?;
+            put(write, active, &messages, &[], Some(&event), store.counter())?;
+            put_children(write, active)?;
+            put_config(write, active, &messages)?;
+            edit_loop(write, active.loop_key, |record| {
                 record.status = status.clone();
                 record.ended_at = end.timestamp.clone();
                 record.rejection = rejection;
                 record.usage = end.usage.clone();
             })?;
-            fold(write, driven.in_loop)?;
-            set_status_driven(write, driven.in_loop, status, end.timestamp.as_ref())?;
-            Ok(lease::release(write, &driven.lease, now)?)
+            fold(write, active.loop_key)?;
+            set_status_leased(write, active.loop_key, status, end.timestamp.as_ref())?;
+            Ok(lease::release(write, &active.lease, now)?)
         });
         if let Err(error) = ended {
             return Err(self.unsure(&end.loop_id, error));
         }
-        self.driven.remove(&end.loop_id);
+        self.active.remove(&end.loop_id);
         Ok(Recorded::Ended)
     }
 
     /// Drives a loop no more if it is not known what of it is stored: whoever resumes it finds that out.
     fn unsure(&mut self, loop_id: &LoopId, error: RecordError) -> RecordError {
         if matches!(error, RecordError::Store(StoreError::Unconfirmed(_))) {
-            self.driven.remove(loop_id);
+            self.active.remove(loop_id);
         }
         error
     }
@@ -126,7 +126,7 @@ impl SessionRecorder<'_> {
     }
 }
 
-impl Driven {
+impl ActiveLoop {
     /// Returns what is still to be written of a loop that ends.
     fn last_messages(&self, end: &AgentEnd) -> Vec<AgentMessage> {
         match self.collected.is_empty() && !self.has_messages {
@@ -150,41 +150,45 @@ impl Driven {
 /// messages that only the last event has.
 fn put(
     write: &mut dyn StoreWrite,
-    driven: &Driven,
+    active: &ActiveLoop,
     messages: &[AgentMessage],
     told: &[AgentMessage],
     last: Option<&AgentEvent>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
     let new = messages.iter().cloned().map(Into::into).collect();
-    let appended = append_driven(write, driven.in_loop, new, counter)?;
-    calls::finish(write, driven, messages)?;
-    let told: Vec<AgentMessage> = driven.collected.iter().chain(told).cloned().collect();
+    let appended = append_leased(write, active.loop_key, new, counter)?;
+    calls::finish(write, active, messages)?;
+    let told: Vec<AgentMessage> = active.collected.iter().chain(told).cloned().collect();
     let known = Known::of(&told, messages, appended.seqs.start)?;
-    for event in driven.events.iter().chain(last) {
-        write.insert_note(driven.in_loop, &event_note(event, &known)?)?;
+    for event in active.events.iter().chain(last) {
+        write.insert_note(active.loop_key, &event_note(event, &known)?)?;
     }
     Ok(appended)
 }
 
 /// Links the loops of sub-agents with their caller, both ways.
-fn put_children(write: &mut dyn StoreWrite, driven: &Driven) -> StoreResult<()> {
-    if driven.children.is_empty() {
+fn put_children(write: &mut dyn StoreWrite, active: &ActiveLoop) -> StoreResult<()> {
+    if active.children.is_empty() {
         return Ok(());
     }
-    edit_loop(write, driven.in_loop, |record: &mut LoopRecord| {
+    edit_loop(write, active.loop_key, |record: &mut LoopRecord| {
         record
             .child_loop_refs
-            .extend(driven.children.iter().cloned());
+            .extend(active.children.iter().cloned());
     })?;
-    for child in &driven.children {
-        link_back(write, driven, child)?;
+    for child in &active.children {
+        link_back(write, active, child)?;
     }
     Ok(())
 }
 
-fn link_back(write: &mut dyn StoreWrite, driven: &Driven, child: &ChildLoopRef) -> StoreResult<()> {
-    let own = |id: &&crate::model::SessionId| **id != driven.session_id;
+fn link_back(
+    write: &mut dyn StoreWrite,
+    active: &ActiveLoop,
+    child: &ChildLoopRef,
+) -> StoreResult<()> {
+    let own = |id: &&crate::model::SessionId| **id != active.session_id;
     let Some(id) = child.child_session_id.as_ref().filter(own) else {
         return Ok(());
     };
@@ -192,8 +196,8 @@ fn link_back(write: &mut dyn StoreWrite, driven: &Driven, child: &ChildLoopRef) 
         return Ok(());
     };
     spawned_by(write, row, |spawn| {
-        spawn.parent_session_id = driven.session_id.clone();
-        spawn.parent_loop_id = Some(driven.loop_id.clone());
+        spawn.parent_session_id = active.session_id.clone();
+        spawn.parent_loop_id = Some(active.loop_id.clone());
         spawn.tool_call_id = child.tool_call_id.clone();
         spawn.tool_name = child.tool_name.clone();
     })?;
@@ -203,7 +207,7 @@ fn link_back(write: &mut dyn StoreWrite, driven: &Driven, child: &ChildLoopRef) 
 /// Notes the model of a loop that began without saying it, from its first answer.
 fn put_config(
     write: &mut dyn StoreWrite,
-    driven: &Driven,
+    active: &ActiveLoop,
     messages: &[AgentMessage],
 ) -> StoreResult<()> {
     let answer = messages.iter().find_map(|message| match message.message() {
@@ -211,12 +215,12 @@ fn put_config(
         _ => None,
     });
     let Some((model, provider)) = answer
-        .filter(|_| !driven.has_messages)
+        .filter(|_| !active.has_messages)
         .and_then(|answer| Some((answer.model.clone()?, answer.provider.clone())))
     else {
         return Ok(());
     };
-    edit_loop(write, driven.in_loop, |record| {
+    edit_loop(write, active.loop_key, |record| {
         if record.config.is_none() {
             record.config = Json::of(&snapshot(model, provider.unwrap_or_default())).ok();
         }

@@ -21,7 +21,7 @@ pub(super) struct Calls {
 pub(super) struct Call {
     /// The loop, by place in the index.
     #[serde(rename = "l")]
-    in_loop: usize,
+    loop_key: usize,
     #[serde(rename = "t")]
     turn: Option<u32>,
     #[serde(rename = "q")]
@@ -76,7 +76,7 @@ impl CallBook {
     /// Notes the calls of a message, or which call it answers.
     pub(super) fn follow(
         &mut self,
-        in_loop: usize,
+        loop_key: usize,
         turn: Option<u32>,
         seq: u32,
         at: Option<i64>,
@@ -88,13 +88,13 @@ impl CallBook {
         for call in message.tool_calls() {
             let tool = self.tool(&call.name);
             let ms = self.noted_ms(&call.id);
-            let key = (in_loop, call.id.clone());
+            let key = (loop_key, call.id.clone());
             self.open
                 .entry(key)
                 .or_default()
                 .push(self.found.calls.len());
             self.found.calls.push(Call {
-                in_loop,
+                loop_key,
                 turn,
                 seq,
                 tool,
@@ -105,12 +105,12 @@ impl CallBook {
             });
         }
         if let Message::ToolResult(result) = message
-            && let Some(call) = self.answered(in_loop, turn, &result.tool_call_id)
+            && let Some(call) = self.answered(loop_key, turn, &result.tool_call_id)
             && let Some(call) = self.found.calls.get_mut(call)
         {
             let between = call.at.zip(at).map(|(from, to)| to - from);
             call.ms = call.ms.or(between.filter(|ms| *ms >= 0));
-            call.result = Some((in_loop, seq));
+            call.result = Some((loop_key, seq));
             call.failed = result.is_error;
         }
     }
@@ -136,14 +136,14 @@ impl CallBook {
 
     /// Takes the call that a result answers: one of its turn, else the newest of its loop, else of
     /// the loops before.
-    fn answered(&mut self, in_loop: usize, turn: Option<u32>, id: &str) -> Option<usize> {
-        let mut next = Some(in_loop);
+    fn answered(&mut self, loop_key: usize, turn: Option<u32>, id: &str) -> Option<usize> {
+        let mut next = Some(loop_key);
         while let Some(place) = next {
             if let Some(open) = self.open.get_mut(&(place, id.to_owned()))
                 && !open.is_empty()
             {
                 let calls = &self.found.calls;
-                let is_of_turn = |call: &usize| place == in_loop && calls[*call].turn == turn;
+                let is_of_turn = |call: &usize| place == loop_key && calls[*call].turn == turn;
                 let at = open.iter().position(is_of_turn).unwrap_or(open.len() - 1);
                 return Some(open.remove(at));
             }

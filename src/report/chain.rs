@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::messages::Found;
 use crate::BuildOptions;
 use crate::context::{Chain, Purpose, settings, turn_states};
-use crate::store::in_force::{Link, View};
+use crate::store::active_blocks::{ChainLink, View};
 use crate::store::{LoopRow, Size, StoreRead, StoreResult};
 
 /// One loop of the chain.
@@ -13,7 +13,7 @@ use crate::store::{LoopRow, Size, StoreRead, StoreResult};
 pub(super) struct ChainLoop {
     /// The loop, by place in the index.
     #[serde(rename = "loop")]
-    in_loop: usize,
+    loop_key: usize,
     /// How many of its turns belong to the chain.
     turns: u32,
     /// What is shown of them, as runs of the same state: a word and how many turns.
@@ -29,7 +29,7 @@ const LEFT_OUT: &str = "left_out";
 pub(super) fn chain_of(
     read: &dyn StoreRead,
     leaf: &LoopRow,
-    links: &[Link],
+    links: &[ChainLink],
     found: &Found,
 ) -> StoreResult<(Vec<ChainLoop>, Size)> {
     let view = View::default();
@@ -44,7 +44,7 @@ pub(super) fn chain_of(
         let words = words.unwrap_or_else(|| vec![LEFT_OUT; link.turns as usize]);
         let block = own.and_then(|own| own.block.as_ref());
         all.push(ChainLoop {
-            in_loop: found.place_of(link.row.key).unwrap_or_default(),
+            loop_key: found.place_of(link.row.key).unwrap_or_default(),
             turns: link.turns,
             states: runs(&words),
             block: block.and_then(|block| found.block_of(block.key)),

@@ -11,7 +11,7 @@ use crate::BuildOptions;
 use crate::compaction::OlderLoops;
 use crate::context::{AsOf, Chain, Purpose, moment_of, settings};
 use crate::replay::{Change, changes};
-use crate::store::in_force::{Link, View};
+use crate::store::active_blocks::{ChainLink, View};
 use crate::store::{LoopCore, Outcome, SessionRow, StoreRead, StoreResult, Tick};
 
 /// The sizes of a context over time.
@@ -48,13 +48,13 @@ struct Moment {
 pub(super) fn curve_of(
     read: &dyn StoreRead,
     owner: &SessionRow,
-    links: &[Link],
+    links: &[ChainLink],
 ) -> StoreResult<Curve> {
     let Some(leaf) = links.last() else {
         return Ok(Curve::default());
     };
     let moments = moments(read, links)?;
-    let mut growth = Growth {
+    let mut progress = Growth {
         read,
         links,
         breaks: breaks(read, owner)?,
@@ -63,7 +63,7 @@ pub(super) fn curve_of(
     };
     let mut curve = Curve::default();
     for moment in &moments {
-        curve.tokens.push(growth.next(moment)?);
+        curve.tokens.push(progress.next(moment)?);
     }
     for change in changes(read, leaf.row.key)? {
         curve.changes.push(drop_of(read, owner, change, &moments)?);
@@ -71,7 +71,7 @@ pub(super) fn curve_of(
     Ok(curve)
 }
 
-fn moments(read: &dyn StoreRead, links: &[Link]) -> StoreResult<Vec<Moment>> {
+fn moments(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Vec<Moment>> {
     let mut moments = Vec::new();
     for (depth, link) in links.iter().enumerate() {
         let turns = read.turns(link.row.key, 0..link.turns)?;
@@ -102,7 +102,7 @@ fn breaks(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<Vec<Tick>> {
 }
 
 /// Returns when a loop that another had gone on from last got a message that belongs to the chain.
-fn settled(read: &dyn StoreRead, links: &[Link]) -> StoreResult<Tick> {
+fn settled(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Tick> {
     let mut settled = Tick::MIN;
     for pair in links.windows(2) {
         let [link, child] = pair else { continue };
@@ -123,7 +123,7 @@ fn settled(read: &dyn StoreRead, links: &[Link]) -> StoreResult<Tick> {
 
 struct Growth<'a> {
     read: &'a dyn StoreRead,
-    links: &'a [Link],
+    links: &'a [ChainLink],
     breaks: Vec<Tick>,
     settled: Tick,
     /// The turn before, what its context had, and whether turns only add to it.

@@ -13,7 +13,7 @@ use super::usage::{UsageLines, usage_of};
 use super::{ReportLine, ReportOptions};
 use crate::context::said_by;
 use crate::model::Time;
-use crate::store::in_force::{self, View};
+use crate::store::active_blocks::{self, View};
 use crate::store::{
     BlockRow, Disposition, LoopRow, Outcome, RunRow, SessionRow, StoreRead, StoreResult, Turns,
 };
@@ -87,7 +87,7 @@ struct LoopLine {
 #[derive(Serialize)]
 struct BlockLine {
     #[serde(rename = "loop")]
-    in_loop: usize,
+    loop_key: usize,
     generation: u32,
     kind: &'static str,
     /// By place in `runs`.
@@ -109,7 +109,7 @@ struct BlockLine {
 struct RunLine {
     id: String,
     #[serde(rename = "loop")]
-    in_loop: Option<usize>,
+    loop_key: Option<usize>,
     trigger: String,
     strategy: String,
     round: u32,
@@ -164,7 +164,7 @@ pub(super) fn index(
     };
     let (mut chain, mut context, mut links) = (Vec::new(), Size::default(), Vec::new());
     if let Some(leaf) = leaf {
-        links = in_force::chain(read, leaf.key, raw)?;
+        links = active_blocks::chain(read, leaf.key, raw)?;
         let (states, size) = chain_of(read, leaf, &links, &found)?;
         (chain, context) = (states, size.into());
     }
@@ -249,7 +249,7 @@ fn block_lines(
     let mut lines = Vec::with_capacity(found.blocks.len());
     for (row, piece) in &found.blocks {
         lines.push(BlockLine {
-            in_loop: found.place_of(row.in_loop).unwrap_or_default(),
+            loop_key: found.place_of(row.loop_key).unwrap_or_default(),
             generation: row.generation,
             kind: row.kind.as_str(),
             run: runs.iter().position(|run| run.key == row.run),
@@ -283,7 +283,7 @@ fn covered(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<(&'static 
 fn run_lines(runs: &[RunRow], found: &Found) -> Vec<RunLine> {
     let line = |run: &RunRow| RunLine {
         id: run.run_id.clone(),
-        in_loop: found.place_of(run.point.in_loop),
+        loop_key: found.place_of(run.point.loop_key),
         trigger: run.trigger.clone(),
         strategy: run.strategy.clone(),
         round: run.round,

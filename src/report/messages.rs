@@ -42,7 +42,7 @@ impl Found {
 struct Entry<'a> {
     /// The loop, by place in the index.
     #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
-    in_loop: Option<usize>,
+    loop_key: Option<usize>,
     #[serde(rename = "q", skip_serializing_if = "Option::is_none")]
     seq: Option<u32>,
     #[serde(rename = "t", skip_serializing_if = "Option::is_none")]
@@ -142,7 +142,7 @@ fn write_loop(
         let decoded = without_blobs(message.body)?;
         book.follow(place, turn, seq, at, &decoded);
         let entry = Entry {
-            in_loop: Some(place),
+            loop_key: Some(place),
             seq: Some(seq),
             turn,
             at,

@@ -67,9 +67,9 @@ pub struct EraseReport {
 /// # first.status = LoopStatus::Completed;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
 /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let reason = Some("its user asked for it".into());
 /// let report = erase(&store, &EraseRequest { session: id.clone(), reason, force: false })?;

@@ -113,9 +113,9 @@ pub struct PruneReport {
 /// # first.status = LoopStatus::Completed;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
 /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let month = 30 * 24 * 60 * 60 * 1_000;
 /// let request = PruneRequest { older_than: Some(month), ..PruneRequest::default() };
@@ -312,11 +312,11 @@ fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>>
     }
     let now = lease::now();
     let is_recent = last_active(read, row)? > now.saturating_sub(OPEN_FOR);
-    for in_loop in read.loops(row.key)? {
+    for loop_key in read.loops(row.key)? {
         let is_driven = read
-            .lease(in_loop.key)?
+            .lease(loop_key.key)?
             .is_some_and(|lease| lease.is_live(now));
-        if is_driven || (is_recent && !in_loop.status.is_ended()) {
+        if is_driven || (is_recent && !loop_key.status.is_ended()) {
             return Ok(Some(KeptWhy::Open));
         }
     }

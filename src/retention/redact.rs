@@ -61,9 +61,9 @@ pub struct RedactReport {
 /// # first.status = LoopStatus::Completed;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
 /// #     let said = AgentMessage::from(Message::user("git clone https://me:hunter2@example.org/x"));
-/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let report = redact_session(&store, &id, Some("a password in an address"))?;
 /// assert_eq!(report.secrets["url-password"], 1);

@@ -73,7 +73,7 @@ impl Changes {
     fn settle_loop(&self, write: &mut dyn StoreRemove, key: LoopKey) -> StoreResult<()> {
         let mut row = write.loop_by_key(key)?;
         let system = self.system.get(&key).copied().unwrap_or_default();
-        row.growth.system_tokens = moved(row.growth.system_tokens, system.tokens);
+        row.progress.system_tokens = moved(row.progress.system_tokens, system.tokens);
         let totals = &mut row.totals;
         let none = BTreeMap::new();
         let messages = self.messages.get(&key).unwrap_or(&none);
@@ -128,13 +128,13 @@ impl Changes {
         messages: &[BlockMessage],
     ) -> StoreResult<(i64, Change)> {
         let (mut all, mut shown) = (0i64, Change::default());
-        let Some(changes) = self.messages.get(&block.in_loop) else {
+        let Some(changes) = self.messages.get(&block.loop_key) else {
             return Ok((all, shown));
         };
         let replaced = |seq: u32| messages.iter().any(|one| one.replaces == Some(seq));
         for (seq, change) in changes.range(..block.through) {
             all = all.saturating_add(change.tokens);
-            let Some(turn) = turn_of(read, block.in_loop, *seq)? else {
+            let Some(turn) = turn_of(read, block.loop_key, *seq)? else {
                 continue;
             };
             let is_in =
@@ -159,9 +159,10 @@ impl Changes {
         let before = block.extends.and_then(|key| covered.get(&key));
         let mut all = before.copied().unwrap_or(0);
         for row in read.coverage(block.key)? {
-            let is_other = row.disposition == Disposition::RolledUp && row.in_loop != block.in_loop;
+            let is_other =
+                row.disposition == Disposition::RolledUp && row.loop_key != block.loop_key;
             if let (true, Some((from, to)), Some(changes)) =
-                (is_other, row.seqs, self.messages.get(&row.in_loop))
+                (is_other, row.seqs, self.messages.get(&row.loop_key))
             {
                 let within = changes.range(from..=to.max(from));
                 all += within.map(|(_, change)| change.tokens).sum::<i64>();

@@ -136,8 +136,8 @@ impl Mending<'_, '_> {
     /// Mends a session until nothing is wrong with it.
     fn session(&mut self, key: SessionKey) -> StoreResult<()> {
         for _ in 0..ROUNDS {
-            for in_loop in self.mender.scan().loop_keys(key)? {
-                self.mender.renumber(in_loop)?;
+            for loop_key in self.mender.scan().loop_keys(key)? {
+                self.mender.renumber(loop_key)?;
             }
             let faults = self.faults(Part::Session(key))?;
             if faults.is_empty() {

@@ -46,9 +46,9 @@ pub struct Indexed {
 /// # first.status = LoopStatus::Completed;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
 /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let far = index(&store, &mut |_| {})?;
 /// assert_eq!((far.indexed, far.total), (1, 1));
@@ -80,9 +80,9 @@ pub fn index(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Sto
 /// # first.status = LoopStatus::Completed;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
 /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let far = rebuild_index(&store, &mut |far| println!("{} of {}", far.indexed, far.total))?;
 /// assert_eq!(far.indexed, 1);
@@ -109,9 +109,9 @@ fn far(store: &dyn SessionStore) -> StoreResult<Indexed> {
 fn catch_up(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> StoreResult<()> {
     let loops = store::read(store, |read| {
         let mut loops = Vec::new();
-        for in_loop in read.unindexed()? {
-            if !to_index(read, in_loop)?.is_empty() {
-                loops.push(in_loop);
+        for loop_key in read.unindexed()? {
+            if !to_index(read, loop_key)?.is_empty() {
+                loops.push(loop_key);
             }
         }
         Ok(loops)
@@ -124,11 +124,11 @@ fn catch_up(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Stor
     while loops.peek().is_some() {
         seen.indexed += store::write(store, |write| {
             let mut batch = Batch::default();
-            while let Some(in_loop) = loops.peek().copied() {
+            while let Some(loop_key) = loops.peek().copied() {
                 if batch.is_full() {
                     break;
                 }
-                if batch.take_in(write, in_loop)? {
+                if batch.take_in(write, loop_key)? {
                     loops.next();
                 }
             }
@@ -147,9 +147,9 @@ fn catch_up(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Stor
 
 /// Returns the messages of a loop that an index is to take in. What is not sealed may still be replaced,
 /// and an index gives nothing back; a search looks through it as it stands.
-fn to_index(read: &dyn StoreRead, in_loop: LoopKey) -> StoreResult<Range<u32>> {
-    let open = read.unindexed_seqs(in_loop)?;
-    let sealed = read.loop_by_key(in_loop)?.totals.sealed_seq;
+fn to_index(read: &dyn StoreRead, loop_key: LoopKey) -> StoreResult<Range<u32>> {
+    let open = read.unindexed_seqs(loop_key)?;
+    let sealed = read.loop_by_key(loop_key)?.totals.sealed_seq;
     Ok(open.start..open.end.min(sealed))
 }
 
@@ -166,11 +166,11 @@ impl Batch {
     }
 
     /// Takes in messages of a loop; tells whether these were all.
-    fn take_in(&mut self, write: &mut dyn StoreWrite, in_loop: LoopKey) -> StoreResult<bool> {
-        let open = to_index(write.as_read(), in_loop)?;
+    fn take_in(&mut self, write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<bool> {
+        let open = to_index(write.as_read(), loop_key)?;
         let mut entries: Vec<IndexEntry> = Vec::new();
         let mut after = open.end;
-        write.messages(in_loop, open.clone(), &mut |row| {
+        write.messages(loop_key, open.clone(), &mut |row| {
             if self.is_full() {
                 after = row.seq;
                 return Ok(ControlFlow::Break(()));
@@ -184,7 +184,7 @@ impl Batch {
         })?;
         entries.retain(|entry| !entry.words.is_empty());
         if open.start < after {
-            write.index(in_loop, open.start..after, &entries)?;
+            write.index(loop_key, open.start..after, &entries)?;
         }
         Ok(after == open.end)
     }

@@ -9,9 +9,9 @@ mod catch_up;
 mod matching;
 mod query;
 mod rank;
-mod sight;
 mod snippet;
 mod text;
+mod visibility;
 mod words;
 
 pub use catch_up::{Indexed, index, rebuild_index};
@@ -21,8 +21,8 @@ pub use snippet::Snippet;
 use std::ops::ControlFlow;
 
 use rank::{Scanned, add_scores};
-use sight::{Sights, Spot};
 use text::{Said, said};
+use visibility::{Sights, Spot};
 
 use crate::context::session_of;
 use crate::model::{LoopId, Role, SessionId, Time};
@@ -42,13 +42,13 @@ use crate::store::{
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
@@ -191,7 +191,7 @@ pub fn search(store: &dyn SessionStore, query: &SearchQuery) -> Result<SearchRes
         Err(
             StoreError::ReadOnly
             | StoreError::Busy
-            | StoreError::Interrupted
+            | StoreError::SerializationFailure
             | StoreError::Full
             | StoreError::Io(_)
             | StoreError::Unconfirmed(_),
@@ -289,12 +289,12 @@ impl<'a> Search<'a> {
     /// Looks through the messages that the index has not taken in.
     fn scan(&mut self, is_usable: bool) -> StoreResult<Vec<Scanned>> {
         let mut scanned = Vec::new();
-        for (in_loop, from, to) in self.unindexed(is_usable)? {
-            let session = self.sights.loop_of(self.read, in_loop)?.session;
+        for (loop_key, from, to) in self.unindexed(is_usable)? {
+            let session = self.sights.loop_of(self.read, loop_key)?.session;
             if self.filter.session.is_some_and(|only| only != session) {
                 continue;
             }
-            self.read.messages(in_loop, from..to, &mut |row| {
+            self.read.messages(loop_key, from..to, &mut |row| {
                 let (seq, tick) = (row.seq, row.tick);
                 if !self.passes(&row) {
                     return Ok(ControlFlow::Continue(()));
@@ -304,7 +304,7 @@ impl<'a> Search<'a> {
                     && let Some(places) = matching::places(self.words, &said)
                 {
                     let found = Match {
-                        in_loop,
+                        loop_key,
                         seq,
                         session,
                         tick,
@@ -323,9 +323,9 @@ impl<'a> Search<'a> {
     fn unindexed(&self, is_usable: bool) -> StoreResult<Vec<(LoopKey, u32, u32)>> {
         let mut open = Vec::new();
         if is_usable {
-            for in_loop in self.read.unindexed()? {
-                let seqs = self.read.unindexed_seqs(in_loop)?;
-                open.push((in_loop, seqs.start, seqs.end));
+            for loop_key in self.read.unindexed()? {
+                let seqs = self.read.unindexed_seqs(loop_key)?;
+                open.push((loop_key, seqs.start, seqs.end));
             }
             return Ok(open);
         }
@@ -356,7 +356,7 @@ impl<'a> Search<'a> {
     fn hit(&mut self, found: &Match) -> StoreResult<Option<SearchHit>> {
         let mut row = None;
         let seqs = found.seq..found.seq.saturating_add(1);
-        self.read.messages(found.in_loop, seqs, &mut |message| {
+        self.read.messages(found.loop_key, seqs, &mut |message| {
             row = Some(message);
             Ok(ControlFlow::Break(()))
         })?;
@@ -364,7 +364,7 @@ impl<'a> Search<'a> {
             return Ok(None);
         };
         let spot = Spot {
-            in_loop: found.in_loop,
+            loop_key: found.loop_key,
             seq: row.seq,
             turn: row.turn,
             role: row.body.role,
@@ -384,7 +384,7 @@ impl<'a> Search<'a> {
         };
         let owner = self.sights.session(self.read, found.session)?;
         let session = owner.session_id.clone();
-        let loop_id = self.sights.loop_of(self.read, found.in_loop)?;
+        let loop_id = self.sights.loop_of(self.read, found.loop_key)?;
         let (mut run, mut block_loop, mut generation, mut disposition) = (None, None, None, None);
         if let Some(by) = sight.by {
             disposition = Some(by.disposition);

@@ -10,8 +10,8 @@ use super::codec;
 use super::error::{StoreError, StoreResult};
 use super::lease;
 use super::ready::Ready;
-use super::rows::{CallSite, LoopGrowth, LoopRow, MessageRow, Size, TurnRow};
-use super::{Growing, LoopCore, LoopKey, SessionPulse, StoreRead, StoreWrite, Tick};
+use super::rows::{CallSite, LoopProgress, LoopRow, MessageRow, Size, TurnRow};
+use super::{AppendState, LoopCore, LoopKey, SessionActivity, StoreRead, StoreWrite, Tick};
 use crate::model::{AgentMessage, LoopStatus, Message, Role, Time};
 use crate::tokens::TokenCounter;
 
@@ -58,38 +58,38 @@ pub struct Appended {
 ///
 /// let store = SqliteStore::in_memory()?;
 /// let new = Session::new(SessionId::new("weather")?, "agent");
-/// let in_loop = store::write(&store, |write| {
+/// let loop_key = store::write(&store, |write| {
 ///     let key = session::create_session(write, &new, None, None)?;
 ///     session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))
 /// })?;
 /// let prompt = |text| AgentMessage::from(Message::user(text)).into();
 /// let prompts = ["Will it rain?", "And tomorrow?"].map(prompt).to_vec();
 /// let appended = store::write(&store, |write| {
-///     append::append(write, in_loop, prompts, store.counter())
+///     append::append(write, loop_key, prompts, store.counter())
 /// })?;
 /// assert_eq!((appended.seqs, appended.turns), (0..2, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn append(
     write: &mut dyn StoreWrite,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
-    let growing = write.growing(in_loop)?;
-    lease::pass_row(write, growing.lease.as_ref(), lease::now())?;
-    append_all(write, growing, ready(messages, counter))
+    let state = write.append_state(loop_key)?;
+    lease::ensure_row_unleased(write, state.lease.as_ref(), lease::now())?;
+    append_all(write, state, ready(messages, counter))
 }
 
 /// Appends messages to a loop for its driver, which has shown its lease in this transaction.
-pub(crate) fn append_driven(
+pub(crate) fn append_leased(
     write: &mut dyn StoreWrite,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
-    let growing = write.growing(in_loop)?;
-    append_all(write, growing, ready(messages, counter))
+    let state = write.append_state(loop_key)?;
+    append_all(write, state, ready(messages, counter))
 }
 
 fn ready(
@@ -103,24 +103,24 @@ fn ready(
 /// runs again.
 pub(crate) fn append_ready(
     write: &mut dyn StoreWrite,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     messages: Vec<Ready>,
 ) -> StoreResult<Appended> {
-    let mut growing = write.growing(in_loop)?;
-    lease::pass_row(write, growing.lease.as_ref(), lease::now())?;
-    if growing.row.status.is_ended() {
-        growing.row.status = LoopStatus::Running;
+    let mut state = write.append_state(loop_key)?;
+    lease::ensure_row_unleased(write, state.lease.as_ref(), lease::now())?;
+    if state.row.status.is_ended() {
+        state.row.status = LoopStatus::Running;
     }
-    append_all(write, growing, messages.into_iter().map(Ok))
+    append_all(write, state, messages.into_iter().map(Ok))
 }
 
 fn append_all(
     write: &mut dyn StoreWrite,
-    growing: Growing,
+    state: AppendState,
     messages: impl Iterator<Item = StoreResult<Ready>>,
 ) -> StoreResult<Appended> {
-    let from = growing.row.totals.next_seq;
-    let mut append = Append::begin(growing)?;
+    let from = state.row.totals.next_seq;
+    let mut append = Append::begin(state)?;
     for message in messages {
         append.push(write, message?)?;
     }
@@ -147,34 +147,34 @@ fn append_all(
 /// let whole = AgentMessage::from(Message::user("Will it rain?"));
 /// let turns = store::write(&store, |write| {
 ///     let key = session::create_session(write, &new, None, None)?;
-///     let in_loop = session::create_loop(write, key, &record)?;
-///     append(write, in_loop, vec![half.into()], &HeuristicTokenCounter)?;
-///     replace_last_turn(write, in_loop, vec![whole.into()], &HeuristicTokenCounter)
+///     let loop_key = session::create_loop(write, key, &record)?;
+///     append(write, loop_key, vec![half.into()], &HeuristicTokenCounter)?;
+///     replace_last_turn(write, loop_key, vec![whole.into()], &HeuristicTokenCounter)
 /// })?;
 /// assert_eq!(turns.seqs, 0..1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn replace_last_turn(
     write: &mut dyn StoreWrite,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
-    lease::pass(write, in_loop, lease::now())?;
-    let mut row = write.loop_by_key(in_loop)?;
+    lease::ensure_unleased(write, loop_key, lease::now())?;
+    let mut row = write.loop_by_key(loop_key)?;
     let Some(turn) = row.totals.turns.checked_sub(1) else {
-        return append(write, in_loop, messages, counter);
+        return append(write, loop_key, messages, counter);
     };
-    let last = turn_of(write, in_loop, turn)?;
+    let last = turn_of(write, loop_key, turn)?;
     if last.first_seq < row.totals.sealed_seq {
         return Err(StoreError::Invalid(format!(
             "turn {turn} is complete and cannot be replaced"
         )));
     }
     roll_back(write, &mut row, &last)?;
-    write.remove_unsealed(in_loop, last.first_seq, turn)?;
-    write.grow_loop(&row, &row.growth)?;
-    append(write, in_loop, messages, counter)
+    write.remove_unsealed(loop_key, last.first_seq, turn)?;
+    write.update_totals(&row, &row.progress)?;
+    append(write, loop_key, messages, counter)
 }
 
 /// Sets the loop's totals back to what they were before its last turn.
@@ -191,15 +191,15 @@ fn roll_back(write: &dyn StoreWrite, row: &mut LoopRow, last: &TurnRow) -> Store
     totals.messages = before.messages;
     totals.tokens = before.tokens;
     totals.bytes = before.bytes;
-    let (key, growth) = (row.key, &mut row.growth);
-    growth.system_tokens = growth.system_tokens.saturating_sub(system);
-    growth.last_turn_index = before.turn_index;
-    growth.open_calls.retain(|_, made| *made < last.turn);
-    growth.open_calls.extend(reopened);
-    growth.chain = [0; 32];
+    let (key, progress) = (row.key, &mut row.progress);
+    progress.system_tokens = progress.system_tokens.saturating_sub(system);
+    progress.last_turn_index = before.turn_index;
+    progress.open_calls.retain(|_, made| *made < last.turn);
+    progress.open_calls.extend(reopened);
+    progress.chain = [0; 32];
     if let Some(seq) = last.first_seq.checked_sub(1) {
         write.messages(key, seq..seq + 1, &mut |message| {
-            growth.chain = message.chain;
+            progress.chain = message.chain;
             Ok(ControlFlow::Continue(()))
         })?;
     }
@@ -262,8 +262,8 @@ fn open_before(
     Ok(open)
 }
 
-fn turn_of(read: &(impl StoreRead + ?Sized), in_loop: LoopKey, turn: u32) -> StoreResult<TurnRow> {
-    read.turn(in_loop, turn)?.ok_or_else(|| missing_turn(turn))
+fn turn_of(read: &(impl StoreRead + ?Sized), loop_key: LoopKey, turn: u32) -> StoreResult<TurnRow> {
+    read.turn(loop_key, turn)?.ok_or_else(|| missing_turn(turn))
 }
 
 fn missing_turn(turn: u32) -> StoreError {
@@ -285,37 +285,37 @@ fn missing_turn(turn: u32) -> StoreError {
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
-/// store::write(&store, |write| set_status(write, in_loop, LoopStatus::Aborted))?;
-/// let row = store::read(&store, |read| read.loop_by_key(in_loop))?;
+/// store::write(&store, |write| set_status(write, loop_key, LoopStatus::Aborted))?;
+/// let row = store::read(&store, |read| read.loop_by_key(loop_key))?;
 /// assert_eq!(row.status, LoopStatus::Aborted);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn set_status(
     write: &mut dyn StoreWrite,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     status: crate::model::LoopStatus,
 ) -> StoreResult<()> {
-    lease::pass(write, in_loop, lease::now())?;
-    set_status_driven(write, in_loop, status, None)
+    lease::ensure_unleased(write, loop_key, lease::now())?;
+    set_status_leased(write, loop_key, status, None)
 }
 
 /// The same for its driver, which has shown its lease in this transaction. It ended at `at`, now if
 /// not given.
-pub(crate) fn set_status_driven(
+pub(crate) fn set_status_leased(
     write: &mut dyn StoreWrite,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     status: crate::model::LoopStatus,
     at: Option<&Time>,
 ) -> StoreResult<()> {
-    let mut row = write.loop_by_key(in_loop)?;
+    let mut row = write.loop_by_key(loop_key)?;
     let at = at.cloned().unwrap_or_else(Time::now);
     row.ended_at = status.is_ended().then(|| at.as_str().to_owned());
     row.status = status;
@@ -329,13 +329,13 @@ pub(crate) fn seal(read: &dyn StoreWrite, row: &mut LoopRow) -> StoreResult<()> 
         Some(turn) => Some(turn_of(read, row.key, turn)?),
         None => None,
     };
-    seal_with(&mut row.core, &row.growth, last.as_ref());
+    seal_with(&mut row.core, &row.progress, last.as_ref());
     Ok(())
 }
 
-fn seal_with(row: &mut LoopCore, growth: &LoopGrowth, last: Option<&TurnRow>) {
+fn seal_with(row: &mut LoopCore, progress: &LoopProgress, last: Option<&TurnRow>) {
     let ended = row.status.is_ended();
-    let open = &growth.open_calls;
+    let open = &progress.open_calls;
     let in_flight = last.is_some_and(|last| {
         !ended && (!last.answered || open.values().any(|made| *made == last.turn))
     });
@@ -351,8 +351,8 @@ fn seal_with(row: &mut LoopCore, growth: &LoopGrowth, last: Option<&TurnRow>) {
 /// The state of an append in progress.
 struct Append {
     row: LoopCore,
-    growth: LoopGrowth,
-    session: SessionPulse,
+    progress: LoopProgress,
+    session: SessionActivity,
     /// The last turn, as far as it has come.
     turn: Option<TurnRow>,
     cursor: crate::model::GroupCursor,
@@ -363,18 +363,18 @@ struct Append {
 }
 
 impl Append {
-    fn begin(growing: Growing) -> StoreResult<Self> {
-        let turns = growing.row.totals.turns;
-        let cursor = match &growing.last {
+    fn begin(state: AppendState) -> StoreResult<Self> {
+        let turns = state.row.totals.turns;
+        let cursor = match &state.last {
             Some(turn) => crate::model::GroupCursor::after(turn.turn_index),
             None if turns == 0 => crate::model::GroupCursor::default(),
             None => return Err(missing_turn(turns - 1)),
         };
         Ok(Self {
-            row: growing.row,
-            growth: growing.growth,
-            session: growing.session,
-            turn: growing.last,
+            row: state.row,
+            progress: state.progress,
+            session: state.session,
+            turn: state.last,
             cursor,
             dirty: false,
             ticked: false,
@@ -398,7 +398,7 @@ impl Append {
             ..
         } = new;
         let totals = &mut self.row.totals;
-        self.growth.chain = codec::chain(&self.growth.chain, &body.digest);
+        self.progress.chain = codec::chain(&self.progress.chain, &body.digest);
         let row = MessageRow {
             seq: totals.next_seq,
             turn: totals.turns.checked_sub(1),
@@ -406,7 +406,7 @@ impl Append {
             body,
             created_at,
             origin,
-            chain: self.growth.chain,
+            chain: self.progress.chain,
         };
         totals.next_seq = totals
             .next_seq
@@ -443,7 +443,7 @@ impl Append {
             ..before
         });
         self.row.totals.turns += 1;
-        self.growth.last_turn_index = turn_index;
+        self.progress.last_turn_index = turn_index;
         Ok(())
     }
 
@@ -452,7 +452,7 @@ impl Append {
         let Some(turn) = self.turn.as_mut() else {
             return Ok(());
         };
-        let calls = &mut self.growth.open_calls;
+        let calls = &mut self.progress.open_calls;
         for id in &new.calls {
             calls.insert(id.clone(), turn.turn);
         }
@@ -462,7 +462,7 @@ impl Append {
         let site = match calls.remove(id) {
             Some(made) if made == turn.turn => None,
             Some(made) => Some(CallSite {
-                in_loop: self.row.key,
+                loop_key: self.row.key,
                 turn: made,
             }),
             None => call_above(read, &self.row, id)?,
@@ -475,7 +475,7 @@ impl Append {
 
     fn count(&mut self, body: &super::StoredMessage, is_system: bool, created_at: Option<i64>) {
         if body.role == Role::Extension {
-            self.growth.system_tokens += if is_system { body.tokens } else { 0 };
+            self.progress.system_tokens += if is_system { body.tokens } else { 0 };
             return;
         }
         let totals = &mut self.row.totals;
@@ -507,8 +507,8 @@ impl Append {
     fn finish(mut self, write: &mut dyn StoreWrite, from: u32) -> StoreResult<Appended> {
         self.flush(write)?;
         if self.row.totals.next_seq > from {
-            seal_with(&mut self.row, &self.growth, self.turn.as_ref());
-            write.grow_loop(&self.row, &self.growth)?;
+            seal_with(&mut self.row, &self.progress, self.turn.as_ref());
+            write.update_totals(&self.row, &self.progress)?;
             self.session.current_loop = Some(self.row.key);
             self.session.last_active_at = Some(self.last_active());
             write.touch_session(&self.session)?;
@@ -547,7 +547,7 @@ pub(crate) struct Retell {
 
 impl Retell {
     /// Begins with a loop whose turns are gone.
-    pub(crate) fn begin(mut row: LoopCore, session: SessionPulse) -> Self {
+    pub(crate) fn begin(mut row: LoopCore, session: SessionActivity) -> Self {
         row.totals = super::LoopTotals {
             generation: row.totals.generation,
             // A block may have sealed more than the turns that are complete.
@@ -557,7 +557,7 @@ impl Retell {
         Self {
             append: Append {
                 row,
-                growth: LoopGrowth::default(),
+                progress: LoopProgress::default(),
                 session,
                 turn: None,
                 cursor: crate::model::GroupCursor::default(),
@@ -582,13 +582,13 @@ impl Retell {
         }
         append.session.tick = row.tick;
         append.count(&told.body, told.is_system, told.created_at);
-        let (totals, growth) = (&mut append.row.totals, &mut append.growth);
-        growth.chain = codec::chain(&growth.chain, &row.body.digest);
+        let (totals, progress) = (&mut append.row.totals, &mut append.progress);
+        progress.chain = codec::chain(&progress.chain, &row.body.digest);
         totals.next_seq = row.seq.saturating_add(1);
         Ok(MessageRow {
             turn: totals.turns.checked_sub(1),
             created_at: told.created_at,
-            chain: growth.chain,
+            chain: progress.chain,
             ..row
         })
     }
@@ -597,12 +597,15 @@ impl Retell {
     pub(crate) fn finish(mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
         self.append.flush(write)?;
         let Append {
-            row, growth, turn, ..
+            row,
+            progress,
+            turn,
+            ..
         } = &mut self.append;
         let totals = &mut row.totals;
         totals.sealed_seq = totals.sealed_seq.min(totals.next_seq);
-        seal_with(row, growth, turn.as_ref());
-        write.grow_loop(row, growth)
+        seal_with(row, progress, turn.as_ref());
+        write.update_totals(row, progress)
     }
 }
 
@@ -614,14 +617,14 @@ fn call_above(read: &dyn StoreWrite, row: &LoopCore, id: &str) -> StoreResult<Op
     };
     let (mut cut, mut found) = (row.parent_turns(), None);
     read.walk(parent, &mut |above| {
-        let open = above.growth.open_calls.get(id).copied();
+        let open = above.progress.open_calls.get(id).copied();
         let made = match open.filter(|turn| *turn < cut) {
             Some(turn) => Some(turn),
             None => answered_later(read, &above, cut, id)?,
         };
         if let Some(turn) = made {
-            let in_loop = above.key;
-            found = Some(CallSite { in_loop, turn });
+            let loop_key = above.key;
+            found = Some(CallSite { loop_key, turn });
             return Ok(ControlFlow::Break(()));
         }
         cut = above.parent_turns();
@@ -640,7 +643,7 @@ fn answered_later(
 ) -> StoreResult<Option<u32>> {
     let answers = read.answers(row.key, cut..row.totals.turns)?;
     let sites = answers.into_iter().flat_map(|(_, sites)| sites);
-    for site in sites.filter(|site| site.in_loop == row.key && site.turn < cut) {
+    for site in sites.filter(|site| site.loop_key == row.key && site.turn < cut) {
         if turn_calls(read, row, site.turn, id)? {
             return Ok(Some(site.turn));
         }
@@ -670,11 +673,11 @@ fn turn_calls(read: &dyn StoreWrite, row: &LoopCore, turn: u32, id: &str) -> Sto
 /// If a turn is missing.
 pub fn size_through(
     read: &(impl StoreRead + ?Sized),
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     turns: u32,
 ) -> StoreResult<Size> {
     match turns.checked_sub(1) {
         None => Ok(Size::default()),
-        Some(last) => Ok(turn_of(read, in_loop, last)?.size()),
+        Some(last) => Ok(turn_of(read, loop_key, last)?.size()),
     }
 }

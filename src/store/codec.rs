@@ -11,10 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
 use super::error::{StoreError, StoreResult};
-use super::reading::Said;
+use super::reading::StoredMessageRef;
 use super::rows::{Blob, StoredMessage};
-use crate::broken::{self, Fault};
-use crate::model::{AgentMessage, Content, Image, Json, Message, Role, usual};
+use crate::failpoints::{self, Failpoint};
+use crate::model::{AgentMessage, Content, Image, Json, Message, Role, fast_parse};
 use crate::tokens::TokenCounter;
 
 /// Texts shorter than this stay in the JSON: parsing them costs less than another column.
@@ -47,7 +47,7 @@ pub fn encode(
         text = take_text(content);
     }
     let head = to_json(&message)?;
-    broken::panic_at(head.len() + text.as_ref().map_or(0, |(_, text)| text.len()));
+    failpoints::panic_at(head.len() + text.as_ref().map_or(0, |(_, text)| text.len()));
     // The text stands in the JSON between quotes that the head has already.
     let of_text = text.as_ref().map_or(0, |(_, text)| escaped_bytes(text));
     let bytes = whole.unwrap_or(head.len() as u64 + of_text);
@@ -82,7 +82,10 @@ pub fn decode(stored: StoredMessage, blob: &mut FindBlob<'_>) -> StoreResult<Age
 ///
 /// # Errors
 /// As [`decode`].
-pub fn decode_said(said: &Said<'_>, blob: &mut FindBlob<'_>) -> StoreResult<AgentMessage> {
+pub fn decode_ref(
+    said: &StoredMessageRef<'_>,
+    blob: &mut FindBlob<'_>,
+) -> StoreResult<AgentMessage> {
     put_together(said.head, said.text_block.zip(said.text), blob)
 }
 
@@ -94,7 +97,7 @@ fn put_together(
     let Some(head) = head else {
         return Ok(AgentMessage::extension("removed", Json::null()));
     };
-    let mut message = match usual::message(head) {
+    let mut message = match fast_parse::message(head) {
         Some(message) => message,
         None => serde_json::from_str(head)
             .map_err(|error| StoreError::Damaged(format!("a message is no message: {error}")))?,
@@ -118,7 +121,7 @@ fn put_together(
 
 /// Whether a stored message is what its digest says. One that was redacted has another digest, which
 /// only `verify` looks up.
-pub(crate) fn fits_digest(said: &Said<'_>) -> bool {
+pub(crate) fn fits_digest(said: &StoredMessageRef<'_>) -> bool {
     let (Some(proof), Some(head)) = (&said.proof, said.head) else {
         return true;
     };
@@ -126,7 +129,7 @@ pub(crate) fn fits_digest(said: &Said<'_>) -> bool {
         return true;
     };
     message_digest(salt, said.role, head, said.text_block, said.text) == proof.digest
-        || broken::has(Fault::UncheckedDigest)
+        || failpoints::is_active(Failpoint::UncheckedDigest)
 }
 
 /// Returns the digest of a stored message.

@@ -67,7 +67,7 @@ pub fn run(row: &RunRow) -> [u8; 32] {
     let mut fields = Fields::new("run");
     fields.text(&row.run_id);
     fields.number(row.session.0);
-    fields.number(row.point.in_loop.0);
+    fields.number(row.point.loop_key.0);
     fields.count(u64::from(row.point.turns));
     fields.number(row.tick);
     fields.text(&row.trigger);
@@ -99,7 +99,7 @@ pub fn flip(row: &FlipRow) -> [u8; 32] {
     let mut fields = Fields::new("flip");
     fields.number(row.run.0);
     fields.count(u64::from(row.redo));
-    fields.number(row.point.in_loop.0);
+    fields.number(row.point.loop_key.0);
     fields.count(u64::from(row.point.turns));
     fields.number(row.tick);
     fields.text(&row.at);
@@ -120,7 +120,7 @@ pub fn manifest(row: &ManifestRow) -> [u8; 32] {
     fields.text(&row.counter);
     fields.bytes(&row.sha256);
     for part in &row.parts {
-        fields.number(part.in_loop.0);
+        fields.number(part.loop_key.0);
         fields.text(&part.section);
         fields.number(part.block.map_or(0, |block| block.0));
         fields.pair(part.seqs);
@@ -132,7 +132,7 @@ pub fn manifest(row: &ManifestRow) -> [u8; 32] {
 /// Returns the digest of a block, its coverage and its messages.
 pub fn block(row: &BlockRow, messages: &[BlockMessage], coverage: &[CoverageRow]) -> [u8; 32] {
     let mut fields = Fields::new("block");
-    fields.number(row.in_loop.0);
+    fields.number(row.loop_key.0);
     fields.count(u64::from(row.generation));
     fields.number(row.run.0);
     fields.text(row.kind.as_str());
@@ -154,7 +154,7 @@ pub fn block(row: &BlockRow, messages: &[BlockMessage], coverage: &[CoverageRow]
         fields.bytes(message.body.as_ref().map_or(&[], |body| &body.digest));
     }
     for row in coverage {
-        fields.number(row.in_loop.0);
+        fields.number(row.loop_key.0);
         fields.pair(row.seqs);
         fields.pair(row.turns);
         fields.text(row.disposition.as_str());

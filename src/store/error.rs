@@ -279,7 +279,7 @@ pub enum StoreError {
         "the database's files are not those that were opened: they were deleted, moved, replaced or \
          rewritten; open the database again"
     )]
-    Moved,
+    FileReplaced,
     /// The disk is full.
     #[error("the disk is full; nothing of this write was kept")]
     Full,
@@ -302,7 +302,7 @@ pub enum StoreError {
     Unconfirmed(#[source] Cause),
     /// Other writers came between; the database asks to run the transaction again.
     #[error("other writers came between, and nothing of this was kept; try again")]
-    Interrupted,
+    SerializationFailure,
     /// A statement took longer than the server allows.
     #[error(
         "the server stopped a statement that took longer than its statement_timeout; nothing of \
@@ -315,13 +315,13 @@ pub enum StoreError {
          was kept: check the server, then try again",
         .0.as_secs_f64()
     )]
-    Silent(std::time::Duration),
+    StatementTimeout(std::time::Duration),
     /// All connections are in use.
     #[error(
         "all {0} connections to the database are in use, and none became free in time; try again, \
          or allow more"
     )]
-    Crowded(usize),
+    PoolTimeout(usize),
     /// Anything else.
     #[error("the database refused: {0}")]
     Other(#[source] Cause),

@@ -59,7 +59,7 @@ pub struct IndexEntry {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Match {
     /// Its loop.
-    pub in_loop: LoopKey,
+    pub loop_key: LoopKey,
     /// Its sequence.
     pub seq: u32,
     /// Its session.
@@ -85,7 +85,7 @@ impl Match {
     /// Orders the best first, among equals the newest: in a session by tick and sequence, else the
     /// session that was stored later.
     pub(crate) fn order(&self, other: &Self) -> std::cmp::Ordering {
-        let age = |found: &Self| (found.session, found.tick, found.in_loop, found.seq);
+        let age = |found: &Self| (found.session, found.tick, found.loop_key, found.seq);
         let by_score = other.score.total_cmp(&self.score);
         by_score.then_with(|| age(other).cmp(&age(self)))
     }
@@ -97,8 +97,8 @@ impl Match {
 ///
 /// # Errors
 /// If the store refuses, or the index is damaged.
-pub fn remove_loop(write: &mut dyn StoreWrite, in_loop: LoopKey, from: u32) -> StoreResult<()> {
-    write.unindex(in_loop, from)
+pub fn remove_loop(write: &mut dyn StoreWrite, loop_key: LoopKey, from: u32) -> StoreResult<()> {
+    write.unindex(loop_key, from)
 }
 
 /// Takes all messages of a session out of the index, as [`remove_loop`] does.

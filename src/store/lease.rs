@@ -21,7 +21,7 @@ use crate::model::Time;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRow {
     /// The loop.
-    pub in_loop: LoopKey,
+    pub loop_key: LoopKey,
     /// Who holds or held it.
     pub owner: String,
     /// Raised with each taking.
@@ -46,7 +46,7 @@ impl LeaseRow {
 /// What a driver shows when it writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    pub(crate) in_loop: LoopKey,
+    pub(crate) loop_key: LoopKey,
     pub(crate) owner: String,
     pub(crate) token: i64,
     pub(crate) ttl: i64,
@@ -66,9 +66,9 @@ impl Lease {
 
 /// What came of taking a lease.
 #[derive(Debug)]
-pub enum Taking {
+pub enum Acquire {
     /// It was free or had ended.
-    Taken(Lease),
+    Acquired(Lease),
     /// Somebody holds it. The transaction must commit all the same: a lease from a clock that went
     /// back was counted anew.
     Held(StoreError),
@@ -90,7 +90,7 @@ pub(crate) fn now() -> i64 {
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::lease::{self, Taking};
+/// use loopstore::store::lease::{self, Acquire};
 /// use loopstore::*;
 ///
 /// # use loopstore::store::{append, session};
@@ -100,47 +100,47 @@ pub(crate) fn now() -> i64 {
 /// # first.status = LoopStatus::Completed;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
 /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let now = Time::now().millis().unwrap_or_default();
 /// let take = |owner: &str| {
 ///     store::write(&store, |write| {
-///         let in_loop = write.current(&id)?.map(|(_, in_loop)| in_loop);
-///         let in_loop = in_loop.ok_or(StoreError::NoLoop(id.to_string()))?;
-///         lease::take(write, in_loop, owner, 60_000, now)
+///         let loop_key = write.current(&id)?.map(|(_, loop_key)| loop_key);
+///         let loop_key = loop_key.ok_or(StoreError::NoLoop(id.to_string()))?;
+///         lease::acquire(write, loop_key, owner, 60_000, now)
 ///     })
 /// };
-/// let Taking::Taken(lease) = take("one")? else {
+/// let Acquire::Acquired(lease) = take("one")? else {
 ///     panic!("nobody has it");
 /// };
-/// assert!(matches!(take("two")?, Taking::Held(StoreError::LeaseHeld { .. })));
+/// assert!(matches!(take("two")?, Acquire::Held(StoreError::LeaseHeld { .. })));
 /// store::write(&store, |write| lease::release(write, &lease, now))?;
-/// assert!(matches!(take("two")?, Taking::Taken(_)));
+/// assert!(matches!(take("two")?, Acquire::Acquired(_)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn take(
+pub fn acquire(
     write: &mut dyn StoreWrite,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     owner: &str,
     ttl: i64,
     now: i64,
-) -> StoreResult<Taking> {
+) -> StoreResult<Acquire> {
     let ttl = ttl.max(1);
-    let before = write.lease(in_loop)?;
+    let before = write.lease(loop_key)?;
     if let Some(row) = before.as_ref().filter(|row| row.is_live(now)) {
         let row = recounted(write, row, now)?;
-        return Ok(Taking::Held(held(write.as_read(), &row)?));
+        return Ok(Acquire::Held(held(write.as_read(), &row)?));
     }
     let lease = Lease {
-        in_loop,
+        loop_key,
         owner: owner.to_owned(),
         token: next_token(before.as_ref())?,
         ttl,
     };
     write.put_lease(&row_of(&lease, now))?;
-    Ok(Taking::Taken(lease))
+    Ok(Acquire::Acquired(lease))
 }
 
 /// Checks within a write that the lease still holds, and renews it.
@@ -150,7 +150,7 @@ pub fn take(
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::lease::{self, Taking};
+/// use loopstore::store::lease::{self, Acquire};
 /// use loopstore::*;
 ///
 /// # use loopstore::store::{append, session};
@@ -158,27 +158,27 @@ pub fn take(
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// let minute = 60_000;
-/// let one = store::write(&store, |write| lease::take(write, in_loop, "one", minute, 0))?;
+/// let one = store::write(&store, |write| lease::acquire(write, loop_key, "one", minute, 0))?;
 /// // Two minutes later another one takes it, and the first is refused from then on.
 /// let now = 2 * minute;
-/// let two = store::write(&store, |write| lease::take(write, in_loop, "two", minute, now))?;
-/// let (Taking::Taken(one), Taking::Taken(_)) = (one, two) else {
+/// let two = store::write(&store, |write| lease::acquire(write, loop_key, "two", minute, now))?;
+/// let (Acquire::Acquired(one), Acquire::Acquired(_)) = (one, two) else {
 ///     panic!("it was free both times");
 /// };
-/// let held = store::write(&store, |write| lease::hold(write, &one, now));
+/// let held = store::write(&store, |write| lease::renew(write, &one, now));
 /// assert!(matches!(held, Err(StoreError::LeaseLost { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn hold(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
+pub fn renew(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
     check(write.as_read(), lease)?;
     write.put_lease(&row_of(lease, now))
 }
@@ -186,7 +186,7 @@ pub fn hold(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<
 /// Lets a lease go.
 ///
 /// # Errors
-/// As [`hold`].
+/// As [`renew`].
 pub fn release(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
     check(write.as_read(), lease)?;
     write.put_lease(&LeaseRow {
@@ -199,8 +199,8 @@ pub fn release(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResu
 ///
 /// # Errors
 /// If the store refuses.
-pub fn revoke(write: &mut dyn StoreWrite, in_loop: LoopKey) -> StoreResult<()> {
-    let Some(row) = write.lease(in_loop)? else {
+pub fn revoke(write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<()> {
+    let Some(row) = write.lease(loop_key)? else {
         return Ok(());
     };
     write.put_lease(&LeaseRow {
@@ -215,13 +215,13 @@ pub fn revoke(write: &mut dyn StoreWrite, in_loop: LoopKey) -> StoreResult<()> {
 ///
 /// # Errors
 /// [`StoreError::LeaseHeld`] if somebody drives the loop.
-pub fn pass(write: &mut dyn StoreWrite, in_loop: LoopKey, now: i64) -> StoreResult<()> {
-    let row = write.lease(in_loop)?;
-    pass_row(write, row.as_ref(), now)
+pub fn ensure_unleased(write: &mut dyn StoreWrite, loop_key: LoopKey, now: i64) -> StoreResult<()> {
+    let row = write.lease(loop_key)?;
+    ensure_row_unleased(write, row.as_ref(), now)
 }
 
 /// Does the same for a loop whose lease was read in this transaction.
-pub(super) fn pass_row(
+pub(super) fn ensure_row_unleased(
     write: &mut dyn StoreWrite,
     lease: Option<&LeaseRow>,
     now: i64,
@@ -230,16 +230,16 @@ pub(super) fn pass_row(
         None => Ok(()),
         Some(row) if row.released => Ok(()),
         Some(row) if row.is_live(now) => Err(held(write.as_read(), row)?),
-        Some(row) => revoke(write, row.in_loop),
+        Some(row) => revoke(write, row.loop_key),
     }
 }
 
 fn check(read: &dyn StoreRead, lease: &Lease) -> StoreResult<()> {
-    let row = read.lease(lease.in_loop)?;
+    let row = read.lease(lease.loop_key)?;
     match row {
         Some(row) if row.token == lease.token && !row.released => Ok(()),
         other => Err(StoreError::LeaseLost {
-            loop_id: read.loop_by_key(lease.in_loop)?.loop_id.to_string(),
+            loop_id: read.loop_by_key(lease.loop_key)?.loop_id.to_string(),
             token: lease.token,
             to: other.filter(|row| !row.released).map(|row| row.owner),
         }),
@@ -264,8 +264,8 @@ fn recounted(write: &mut dyn StoreWrite, row: &LeaseRow, now: i64) -> StoreResul
 ///
 /// # Errors
 /// If the store refuses.
-pub fn recount(write: &mut dyn StoreWrite, in_loop: LoopKey, now: i64) -> StoreResult<()> {
-    match write.lease(in_loop)? {
+pub fn recount(write: &mut dyn StoreWrite, loop_key: LoopKey, now: i64) -> StoreResult<()> {
+    match write.lease(loop_key)? {
         Some(row) if row.is_live(now) => recounted(write, &row, now).map(|_| ()),
         _ => Ok(()),
     }
@@ -273,7 +273,7 @@ pub fn recount(write: &mut dyn StoreWrite, in_loop: LoopKey, now: i64) -> StoreR
 
 fn held(read: &dyn StoreRead, row: &LeaseRow) -> StoreResult<StoreError> {
     Ok(StoreError::LeaseHeld {
-        loop_id: read.loop_by_key(row.in_loop)?.loop_id.to_string(),
+        loop_id: read.loop_by_key(row.loop_key)?.loop_id.to_string(),
         owner: row.owner.clone(),
         until: time_text(row.expires_at),
     })
@@ -296,7 +296,7 @@ fn next_token(before: Option<&LeaseRow>) -> StoreResult<i64> {
 
 fn row_of(lease: &Lease, now: i64) -> LeaseRow {
     LeaseRow {
-        in_loop: lease.in_loop,
+        loop_key: lease.loop_key,
         owner: lease.owner.clone(),
         token: lease.token,
         ttl: lease.ttl,

@@ -30,9 +30,9 @@ const PAGE: u32 = 1_000;
 /// # first.status = LoopStatus::Completed;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &first)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
 /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let found = store::read(&store, |read| lookup::session(read, "wea"))?;
 /// assert_eq!(found.session_id, id);
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_blob_is_found_by_the_beginning_of_its_digits() {
         let store = SqliteStore::in_memory().unwrap();
-        let in_loop = store::write(&store, |write| {
+        let loop_key = store::write(&store, |write| {
             let session = Session::new(SessionId::new("s").unwrap(), "agent");
             let key = create_session(write, &session, None, None)?;
             let record = crate::model::LoopRecord::new(LoopId::new("l").unwrap(), None);
@@ -201,7 +201,7 @@ mod tests {
         });
         store::write(&store, |write| {
             let counter = crate::tokens::HeuristicTokenCounter;
-            store::append::append(write, in_loop, images.into(), &counter)
+            store::append::append(write, loop_key, images.into(), &counter)
         })
         .unwrap();
         let found = |given: &str| store::read(&store, |read| blob(read, given).map(|b| hex(&b)));

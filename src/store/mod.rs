@@ -6,13 +6,12 @@
 //! what is in force, what a commit compares) are written once, above them. A model call never
 //! happens inside a door.
 
+pub mod active_blocks;
 pub mod append;
 pub mod codec;
 pub(crate) mod database;
 pub mod digest;
-mod driving;
 mod error;
-pub mod in_force;
 pub mod index;
 mod key;
 pub mod lease;
@@ -24,6 +23,7 @@ pub mod postgres;
 mod reading;
 pub(crate) mod ready;
 pub mod receipt;
+mod recording;
 pub mod recount;
 pub mod removal;
 mod rows;
@@ -35,11 +35,11 @@ pub mod sqlite;
 use std::ops::{ControlFlow, Range};
 
 pub use database::Database;
-pub use driving::{CallRow, Note, UsageRow};
 pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseRow};
 pub use reading::*;
+pub use recording::{CallRow, Note, UsageRow};
 pub use rows::*;
 
 use crate::model::{AgentMessage, LoopId, SessionId};
@@ -49,10 +49,10 @@ use index::{IndexEntry, IndexFilter, IndexQuery, IndexState, Match};
 pub type Visit<'a, T> = dyn FnMut(T) -> StoreResult<ControlFlow<()>> + 'a;
 
 /// Called with each message where it lies.
-pub type VisitSaid<'a> = dyn FnMut(&SaidRow<'_>) -> StoreResult<ControlFlow<()>> + 'a;
+pub type VisitMessageRef<'a> = dyn FnMut(&MessageRef<'_>) -> StoreResult<ControlFlow<()>> + 'a;
 
 /// Called with each run where it lies.
-pub type VisitMark<'a> = dyn FnMut(&RunMark<'_>) -> StoreResult<ControlFlow<()>> + 'a;
+pub type VisitRunSummary<'a> = dyn FnMut(&RunSummary<'_>) -> StoreResult<ControlFlow<()>> + 'a;
 
 /// A durable store of sessions.
 ///
@@ -107,17 +107,17 @@ pub trait StoreRead {
     /// Returns the loop with this key; a key without a row is damage.
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow>;
     /// Returns what an append has to know of a loop; a key without a row is damage.
-    fn growing(&self, in_loop: LoopKey) -> StoreResult<Growing> {
-        let lease = self.lease(in_loop)?;
-        let row = self.loop_by_key(in_loop)?;
+    fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {
+        let lease = self.lease(loop_key)?;
+        let row = self.loop_by_key(loop_key)?;
         let last = row.totals.turns.checked_sub(1);
-        let last = last.map(|turn| self.turn(in_loop, turn)).transpose()?;
-        Ok(Growing {
+        let last = last.map(|turn| self.turn(loop_key, turn)).transpose()?;
+        Ok(AppendState {
             session: (&self.session_by_key(row.session)?).into(),
             lease,
             last: last.flatten(),
             row: row.core,
-            growth: row.growth,
+            progress: row.progress,
         })
     }
     /// Returns the key of the newest receipt that may be one of the session, 0 without any: another one
@@ -143,23 +143,27 @@ pub trait StoreRead {
     /// parent in another session ends the chain.
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()>;
     /// Walks a chain as [`StoreRead::walk`] does, and finds the newest block of each loop on the way.
-    fn standings(&self, leaf: LoopKey, visit: &mut Visit<'_, Standing>) -> StoreResult<()> {
-        self.walk(leaf, &mut |row| visit(standing_of(self, row.core)?))
+    fn loops_with_blocks(
+        &self,
+        leaf: LoopKey,
+        visit: &mut Visit<'_, LoopWithBlock>,
+    ) -> StoreResult<()> {
+        self.walk(leaf, &mut |row| visit(loop_with_block(self, row.core)?))
     }
     /// Returns one turn.
-    fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>>;
+    fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>>;
     /// Returns some turns in order; those that are not there are left out.
-    fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>>;
+    fn turns(&self, loop_key: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>>;
     /// Returns the turns within `turns` that answer calls of other turns, with those.
     fn answers(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         turns: Range<u32>,
     ) -> StoreResult<Vec<(u32, Vec<CallSite>)>>;
     /// Visits some messages in order; must stop when `visit` breaks, and hand on its error.
     fn messages(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageRow>,
     ) -> StoreResult<()>;
@@ -167,38 +171,44 @@ pub trait StoreRead {
     /// asked for; must stop when `visit` breaks, and hand on its error.
     fn said(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         proofs: bool,
-        visit: &mut VisitSaid<'_>,
+        visit: &mut VisitMessageRef<'_>,
     ) -> StoreResult<()> {
-        self.messages(in_loop, seqs, &mut |row| visit(&SaidRow::of(&row, proofs)))
+        self.messages(loop_key, seqs, &mut |row| {
+            visit(&MessageRef::of(&row, proofs))
+        })
     }
     /// Visits some messages in order without reading what they say; must stop when `visit` breaks.
     fn sizes(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageSize>,
     ) -> StoreResult<()>;
     /// Returns how many messages the loop had at `tick`: those of that tick or an earlier one.
-    fn length_at(&self, in_loop: LoopKey, tick: Tick) -> StoreResult<u32>;
+    fn length_at(&self, loop_key: LoopKey, tick: Tick) -> StoreResult<u32>;
     /// Returns a blob's bytes.
     fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
     /// Returns the names of the blobs from `first` to `last`, both inclusive, in order.
     fn blob_names(&self, first: &[u8; 32], last: &[u8; 32]) -> StoreResult<Vec<[u8; 32]>>;
     /// Visits the blocks of committed runs on a loop, newest generation first; must stop when
     /// `visit` breaks.
-    fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()>;
+    fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()>;
     /// Returns the undos and redos of a run in order.
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>>;
     /// Visits the runs of a session, newest first; must stop when `visit` breaks.
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()>;
     /// Visits the runs of a session, newest first, without most of what they say of themselves; must
     /// stop when `visit` breaks.
-    fn marks(&self, session: SessionKey, visit: &mut VisitMark<'_>) -> StoreResult<()> {
+    fn run_summaries(
+        &self,
+        session: SessionKey,
+        visit: &mut VisitRunSummary<'_>,
+    ) -> StoreResult<()> {
         self.runs(session, &mut |run| {
-            visit(&RunMark {
+            visit(&RunSummary {
                 key: run.key,
                 point: run.point,
                 tick: run.tick,
@@ -214,7 +224,7 @@ pub trait StoreRead {
     /// Returns the blocks that a run wrote, by loop.
     fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>>;
     /// Returns all blocks on a loop, oldest generation first.
-    fn blocks_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockRow>>;
+    fn blocks_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockRow>>;
     /// Returns the block with this key; a key without a row is damage.
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow>;
     /// Returns the messages of a block in order.
@@ -240,7 +250,7 @@ pub trait StoreRead {
     fn unindexed(&self) -> StoreResult<Vec<LoopKey>>;
     /// Returns the messages of a loop which the index has not taken in; empty also for a loop that
     /// is not there.
-    fn unindexed_seqs(&self, in_loop: LoopKey) -> StoreResult<Range<u32>>;
+    fn unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>>;
     /// Visits the messages in the index that fit, in any order; must stop when `visit` breaks. Only
     /// the messages that the index has taken in are looked at. Of more than
     /// [`MOST_MATCHES`](index::MOST_MATCHES) only so many need to be visited, about the newest.
@@ -257,17 +267,17 @@ pub trait StoreRead {
     /// Returns the packed bytes of a part.
     fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
     /// Returns the lease of a loop as it was last written, also one that ended or was let go.
-    fn lease(&self, in_loop: LoopKey) -> StoreResult<Option<LeaseRow>>;
+    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>>;
     /// Returns the loops (of a session) that are pending or running, oldest first.
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>>;
     /// Returns the started tool calls (of a session) that have no result, oldest first.
     fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>>;
     /// Returns the started calls of a loop with this id, oldest first.
-    fn calls(&self, in_loop: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>>;
+    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>>;
     /// Returns all started calls of a loop, oldest first.
-    fn calls_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<CallRow>>;
+    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>>;
     /// Returns the notes of a loop in order.
-    fn notes(&self, in_loop: LoopKey) -> StoreResult<Vec<Note>>;
+    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>>;
     /// Returns what providers reported for a session, by loop and model.
     fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>>;
     /// Returns the sessions that say they were started by this one, oldest first.
@@ -289,7 +299,7 @@ pub trait StoreWrite: StoreRead {
     /// Writes what changes in a session: all but key and id.
     fn update_session(&mut self, row: &SessionRow) -> StoreResult<()>;
     /// Writes of a session only what changes with all that happens in it.
-    fn touch_session(&mut self, pulse: &SessionPulse) -> StoreResult<()>;
+    fn touch_session(&mut self, activity: &SessionActivity) -> StoreResult<()>;
     /// Adds a loop without messages; the key and the totals of `row` are ignored. Refused if the
     /// session has a loop of this id.
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey>;
@@ -298,21 +308,21 @@ pub trait StoreWrite: StoreRead {
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()>;
     /// Writes of a loop only what an append or a run changes: status, totals, and what the next append
     /// goes on from. Refused as [`StoreWrite::update_loop`].
-    fn grow_loop(&mut self, row: &LoopCore, growth: &LoopGrowth) -> StoreResult<()>;
+    fn update_totals(&mut self, row: &LoopCore, progress: &LoopProgress) -> StoreResult<()>;
     /// Writes what the loop's source says of it.
     fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()>;
     /// Adds a message, and the blobs that are not there yet. Refused if its place is taken.
     fn insert_message(
         &mut self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         row: &MessageRow,
         blobs: &[Blob],
     ) -> StoreResult<()>;
     /// Removes the messages from `seq` on, and the turns from `turn` on; refused for sealed ones.
     /// They must leave the index too.
-    fn remove_unsealed(&mut self, in_loop: LoopKey, seq: u32, turn: u32) -> StoreResult<()>;
+    fn remove_unsealed(&mut self, loop_key: LoopKey, seq: u32, turn: u32) -> StoreResult<()>;
     /// Adds or rewrites a turn.
-    fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()>;
+    fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()>;
     /// Adds a run; the key of `row` is ignored. Refused if its id is there.
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey>;
     /// Adds a block with its messages and coverage; the key of its row is ignored. Refused if the
@@ -328,13 +338,13 @@ pub trait StoreWrite: StoreRead {
     /// do not begin where the loop's [`StoreRead::unindexed_seqs`] do, or end after them.
     fn index(
         &mut self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         entries: &[IndexEntry],
     ) -> StoreResult<()>;
     /// Takes the messages from `from` on out of the index, also if they are gone already; those
     /// that are there count as not indexed afterwards.
-    fn unindex(&mut self, in_loop: LoopKey, from: u32) -> StoreResult<()>;
+    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()>;
     /// Notes which sessions have no message that the index has not taken in, so that
     /// [`StoreRead::unindexed`] need not look at their loops.
     fn settle_index(&mut self) -> StoreResult<()>;
@@ -363,9 +373,9 @@ pub trait StoreWrite: StoreRead {
     /// Refused for a finished one, and for other arguments unless it is finished now.
     fn update_call(&mut self, row: &CallRow) -> StoreResult<()>;
     /// Adds a note behind the others of its loop.
-    fn insert_note(&mut self, in_loop: LoopKey, note: &Note) -> StoreResult<()>;
+    fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()>;
     /// Removes the notes of a loop.
-    fn remove_notes(&mut self, in_loop: LoopKey) -> StoreResult<()>;
+    fn remove_notes(&mut self, loop_key: LoopKey) -> StoreResult<()>;
     /// Writes what was decided about a session.
     fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()>;
 }
@@ -448,7 +458,7 @@ pub fn write<T>(
 }
 
 /// Finds the newest block of a loop.
-fn standing_of(read: &(impl StoreRead + ?Sized), row: LoopCore) -> StoreResult<Standing> {
+fn loop_with_block(read: &(impl StoreRead + ?Sized), row: LoopCore) -> StoreResult<LoopWithBlock> {
     let mut newest = None;
     read.generations(row.key, &mut |generation| {
         newest = Some(generation);
@@ -458,7 +468,7 @@ fn standing_of(read: &(impl StoreRead + ?Sized), row: LoopCore) -> StoreResult<S
         Some(newest) => !read.flips(newest.block.run)?.is_empty(),
         None => false,
     };
-    Ok(Standing {
+    Ok(LoopWithBlock {
         row,
         newest: newest.filter(|_| !is_disputed),
         is_disputed,
@@ -469,8 +479,11 @@ fn standing_of(read: &(impl StoreRead + ?Sized), row: LoopCore) -> StoreResult<S
 ///
 /// # Errors
 /// If the stored form is damaged.
-pub fn decode_said(read: &(impl StoreRead + ?Sized), said: &Said<'_>) -> StoreResult<AgentMessage> {
-    codec::decode_said(said, &mut |sha256| read.blob(sha256))
+pub fn decode_ref(
+    read: &(impl StoreRead + ?Sized),
+    said: &StoredMessageRef<'_>,
+) -> StoreResult<AgentMessage> {
+    codec::decode_ref(said, &mut |sha256| read.blob(sha256))
 }
 
 /// Turns a stored message back into the message.

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::codec::to_json;
 use super::scan::{MessagePlace, StoreScan};
-use super::{LoopKey, MessageRow, Said, StoreError, StoreResult};
+use super::{LoopKey, MessageRow, StoreError, StoreResult, StoredMessageRef};
 use crate::model::Role;
 
 /// The content of a pack before it is compressed, if it is more than one message: what reading one of
@@ -71,7 +71,7 @@ impl Pack {
     ///
     /// # Errors
     /// If one of them has no content, or one that is too large.
-    pub(crate) fn of(in_loop: LoopKey, rows: &[MessageRow]) -> StoreResult<Option<Self>> {
+    pub(crate) fn of(loop_key: LoopKey, rows: &[MessageRow]) -> StoreResult<Option<Self>> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(None);
         };
@@ -90,7 +90,7 @@ impl Pack {
             bytes: content.len() as u64,
             digest: [0; 32],
         };
-        row.digest = digest(in_loop, &row, &packed);
+        row.digest = digest(loop_key, &row, &packed);
         Ok(Some(Self {
             row,
             content: packed,
@@ -129,9 +129,9 @@ fn whole(rows: &[MessageRow]) -> StoreResult<Vec<u8>> {
     Ok(lengths)
 }
 
-fn digest(in_loop: LoopKey, row: &PackRow, content: &[u8]) -> [u8; 32] {
+fn digest(loop_key: LoopKey, row: &PackRow, content: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
-    hash.update(in_loop.0.to_le_bytes());
+    hash.update(loop_key.0.to_le_bytes());
     hash.update(row.first.to_le_bytes());
     hash.update(row.last.to_le_bytes());
     hash.update(row.bytes.to_le_bytes());
@@ -187,7 +187,7 @@ pub(crate) fn tell(role: Role, head: &str) -> StoreResult<Option<String>> {
 
 /// A pack that is open.
 pub(crate) struct Unpacked {
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     row: PackRow,
     said: String,
     /// Where head and text of each message stand.
@@ -199,12 +199,12 @@ impl Unpacked {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] if it is not what was packed.
-    pub(crate) fn open(in_loop: LoopKey, row: PackRow, content: &[u8]) -> StoreResult<Self> {
+    pub(crate) fn open(loop_key: LoopKey, row: PackRow, content: &[u8]) -> StoreResult<Self> {
         let damaged = |why: &str| {
             let (first, last) = (row.first, row.last);
             StoreError::Damaged(format!("the pack of messages {first} to {last} {why}"))
         };
-        if digest(in_loop, &row, content) != row.digest {
+        if digest(loop_key, &row, content) != row.digest {
             return Err(damaged("is not what its digest says"));
         }
         let mut raw = Vec::new();
@@ -212,11 +212,11 @@ impl Unpacked {
             .take(row.bytes.saturating_add(1))
             .read_to_end(&mut raw)
             .map_err(|_| damaged("cannot be unpacked"))?;
-        let opened = (raw.len() as u64 == row.bytes).then(|| Self::read(in_loop, row, raw));
+        let opened = (raw.len() as u64 == row.bytes).then(|| Self::read(loop_key, row, raw));
         opened.flatten().ok_or_else(|| damaged("has another form"))
     }
 
-    fn read(in_loop: LoopKey, row: PackRow, mut raw: Vec<u8>) -> Option<Self> {
+    fn read(loop_key: LoopKey, row: PackRow, mut raw: Vec<u8>) -> Option<Self> {
         let count = (row.last.checked_sub(row.first)? as usize).checked_add(1)?;
         let table = count.checked_mul(8)?;
         let said = String::from_utf8(raw.split_off(table.min(raw.len()))).ok()?;
@@ -238,7 +238,7 @@ impl Unpacked {
         }
         let is_whole = text_at == said.len();
         is_whole.then_some(Self {
-            in_loop,
+            loop_key,
             row,
             said,
             places,
@@ -273,15 +273,15 @@ impl LastPack {
     fn open(
         &self,
         scan: &dyn StoreScan,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         row: PackRow,
     ) -> StoreResult<Rc<Unpacked>> {
         let last = self.0.borrow().clone();
-        if let Some(last) = last.filter(|last| last.in_loop == in_loop && last.row == row) {
+        if let Some(last) = last.filter(|last| last.loop_key == loop_key && last.row == row) {
             return Ok(last);
         }
-        let content = scan.pack_content(in_loop, row.first)?;
-        let opened = Rc::new(Unpacked::open(in_loop, row, &content)?);
+        let content = scan.pack_content(loop_key, row.first)?;
+        let opened = Rc::new(Unpacked::open(loop_key, row, &content)?);
         *self.0.borrow_mut() = Some(opened.clone());
         Ok(opened)
     }
@@ -294,13 +294,13 @@ impl LastPack {
 pub(crate) fn pack_of(
     scan: &dyn StoreScan,
     last: &LastPack,
-    (in_loop, seq): (LoopKey, u32),
+    (loop_key, seq): (LoopKey, u32),
     has_salt: bool,
 ) -> StoreResult<Option<Rc<Unpacked>>> {
-    if let Some(row) = scan.pack_at(in_loop, seq)? {
-        return last.open(scan, in_loop, row).map(Some);
+    if let Some(row) = scan.pack_at(loop_key, seq)? {
+        return last.open(scan, loop_key, row).map(Some);
     }
-    let place = MessagePlace::InLoop(in_loop, seq);
+    let place = MessagePlace::InLoop(loop_key, seq);
     if has_salt || scan.redaction(place)?.is_some() {
         let why = format!("message {seq} has no content and is in no pack");
         return Err(StoreError::Damaged(why));
@@ -316,14 +316,14 @@ pub(crate) fn pack_of(
 pub(crate) fn fill(
     scan: &dyn StoreScan,
     last: &LastPack,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     row: &mut MessageRow,
 ) -> StoreResult<()> {
     if row.body.text.is_some() {
         // Half a message is damage, which its digest tells.
         return Ok(());
     }
-    let place = (in_loop, row.seq);
+    let place = (loop_key, row.seq);
     if let Some(pack) = pack_of(scan, last, place, row.body.salt.is_some())? {
         let (head, text) = pack.said(row.seq)?;
         row.body.head = Some(head.to_owned());
@@ -341,39 +341,39 @@ pub(crate) fn with_said<T>(
     scan: &dyn StoreScan,
     last: &LastPack,
     place: (LoopKey, u32),
-    said: Said<'_>,
-    visit: impl FnOnce(Said<'_>) -> StoreResult<T>,
+    said: StoredMessageRef<'_>,
+    visit: impl FnOnce(StoredMessageRef<'_>) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let (in_loop, seq) = place;
+    let (loop_key, seq) = place;
     let row = match said.text {
         Some(_) => return visit(said),
-        None => scan.pack_at(in_loop, seq)?,
+        None => scan.pack_at(loop_key, seq)?,
     };
     let Some(row) = row else {
         // Whether there should be a pack is told by its whole row.
-        scan.messages(in_loop, seq..seq.saturating_add(1), &mut |_| {
+        scan.messages(loop_key, seq..seq.saturating_add(1), &mut |_| {
             Ok(ControlFlow::Break(()))
         })?;
         return visit(said);
     };
-    let pack = last.open(scan, in_loop, row)?;
+    let pack = last.open(scan, loop_key, row)?;
     let (head, text) = pack.said(seq)?;
     let head = Some(head);
-    visit(Said { head, text, ..said })
+    visit(StoredMessageRef { head, text, ..said })
 }
 
 /// Returns all that is in a pack.
 ///
 /// # Errors
 /// If it is not there, or not what was packed.
-pub(crate) fn open(scan: &dyn StoreScan, in_loop: LoopKey, first: u32) -> StoreResult<Unpacked> {
-    let row = scan.pack_at(in_loop, first)?;
+pub(crate) fn open(scan: &dyn StoreScan, loop_key: LoopKey, first: u32) -> StoreResult<Unpacked> {
+    let row = scan.pack_at(loop_key, first)?;
     let row = row.filter(|row| row.first == first).ok_or_else(|| {
         StoreError::Damaged(format!(
             "the pack that begins with message {first} is missing"
         ))
     })?;
-    Unpacked::open(in_loop, row, &scan.pack_content(in_loop, first)?)
+    Unpacked::open(loop_key, row, &scan.pack_content(loop_key, first)?)
 }
 
 /// Called with sequence, head and text of each message of a pack.
@@ -401,13 +401,13 @@ impl Unpacked {
 /// What the store or `visit` returns.
 pub(crate) fn each_pack(
     scan: &dyn StoreScan,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     from: u32,
     visit: &mut dyn FnMut(PackRow) -> StoreResult<ControlFlow<()>>,
 ) -> StoreResult<()> {
     let mut next = Some(from);
     while let Some(from) = next {
-        let Some(row) = scan.next_pack(in_loop, from)? else {
+        let Some(row) = scan.next_pack(loop_key, from)? else {
             break;
         };
         next = row.last.max(row.first).checked_add(1);

@@ -3,14 +3,14 @@
 
 use super::lease::LeaseRow;
 use super::rows::{
-    Generation, LoopCore, LoopGrowth, MessageRow, Point, RunKey, SessionPulse, StoredMessage, Tick,
-    TurnRow,
+    Generation, LoopCore, LoopProgress, MessageRow, Point, RunKey, SessionActivity, StoredMessage,
+    Tick, TurnRow,
 };
 use crate::model::Role;
 
 /// What a message says, in its stored form, as it lies in its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said<'a> {
+pub struct StoredMessageRef<'a> {
     /// Its role.
     pub role: Role,
     /// Its tokens.
@@ -38,16 +38,16 @@ pub struct Proof {
 
 /// What a message of a loop says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SaidRow<'a> {
+pub struct MessageRef<'a> {
     /// Its place in the loop.
     pub seq: u32,
     /// Its turn group; `None` for an extension before the first.
     pub turn: Option<u32>,
     /// What it says.
-    pub said: Said<'a>,
+    pub said: StoredMessageRef<'a>,
 }
 
-impl<'a> SaidRow<'a> {
+impl<'a> MessageRef<'a> {
     /// Returns what a stored message says, with its proof if that is asked for.
     pub(super) fn of(row: &'a MessageRow, proofs: bool) -> Self {
         let said = row.body.said();
@@ -55,15 +55,15 @@ impl<'a> SaidRow<'a> {
         Self {
             seq: row.seq,
             turn: row.turn,
-            said: Said { proof, ..said },
+            said: StoredMessageRef { proof, ..said },
         }
     }
 }
 
 impl StoredMessage {
     /// Returns the message for reading.
-    pub fn said(&self) -> Said<'_> {
-        Said {
+    pub fn said(&self) -> StoredMessageRef<'_> {
+        StoredMessageRef {
             role: self.role,
             tokens: self.tokens,
             bytes: self.bytes,
@@ -80,7 +80,7 @@ impl StoredMessage {
 
 /// A loop of a chain with its newest block.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct LoopWithBlock {
     /// The loop.
     pub row: LoopCore,
     /// Its block of the highest generation, if the run of that committed and was never undone or
@@ -92,7 +92,7 @@ pub struct Standing {
 
 /// A run without most of what it says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunMark<'a> {
+pub struct RunSummary<'a> {
     /// Its key.
     pub key: RunKey,
     /// Where it was made.
@@ -111,13 +111,13 @@ pub struct RunMark<'a> {
 
 /// A loop, with what an append has to know of it.
 #[derive(Clone, Debug)]
-pub struct Growing {
+pub struct AppendState {
     /// The loop.
     pub row: LoopCore,
     /// What else of it the append goes on from.
-    pub growth: LoopGrowth,
+    pub progress: LoopProgress,
     /// Its session.
-    pub session: SessionPulse,
+    pub session: SessionActivity,
     /// Its lease as it was last written.
     pub lease: Option<LeaseRow>,
     /// Its last turn.

@@ -131,7 +131,7 @@ impl Receipt {
     ) -> Self {
         let digest = |row: super::LoopRow| LoopDigest {
             messages: row.totals.next_seq,
-            chain: hex(&row.growth.chain),
+            chain: hex(&row.progress.chain),
             loop_id: row.core.loop_id,
         };
         Self {
@@ -179,9 +179,9 @@ impl Receipt {
     /// # first.status = LoopStatus::Completed;
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let loop_key = session::create_loop(write, key, &first)?;
     /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let reason = Some("its user asked for it".into());
     /// erase(&store, &EraseRequest { session: id, reason: reason.clone(), force: false })?;

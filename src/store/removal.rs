@@ -101,9 +101,9 @@ pub trait StoreRemove: StoreWrite + StoreScan {
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()>;
     /// Moves the content of messages out of their rows and into a pack. Refused if one of them is not
     /// there.
-    fn put_pack(&mut self, in_loop: LoopKey, pack: &Pack) -> StoreResult<()>;
+    fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()>;
     /// Moves the content of the pack that begins with message `first` back into the rows.
-    fn take_pack(&mut self, in_loop: LoopKey, first: u32) -> StoreResult<()>;
+    fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()>;
     /// Remembers that bytes of what was removed may be in the file.
     fn note_scrub(&mut self) -> StoreResult<()>;
 }

@@ -61,7 +61,7 @@ pub struct SessionRow {
 
 /// What changes of a session with all that happens in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionPulse {
+pub struct SessionActivity {
     /// Its key.
     pub key: SessionKey,
     /// ISO-8601 text.
@@ -72,7 +72,7 @@ pub struct SessionPulse {
     pub tick: Tick,
 }
 
-impl From<&SessionRow> for SessionPulse {
+impl From<&SessionRow> for SessionActivity {
     fn from(row: &SessionRow) -> Self {
         Self {
             key: row.key,
@@ -126,7 +126,7 @@ pub struct LoopTotals {
 
 /// What else of a loop the next append goes on from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LoopGrowth {
+pub struct LoopProgress {
     /// Tokens of extensions of kind `system`.
     pub system_tokens: u64,
     /// The source's index of the last turn group.
@@ -173,7 +173,7 @@ pub struct LoopRow {
     /// When it was created.
     pub tick: Tick,
     /// What the next append goes on from.
-    pub growth: LoopGrowth,
+    pub progress: LoopProgress,
 }
 
 impl Deref for LoopRow {
@@ -265,7 +265,7 @@ pub struct TurnRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallSite {
     /// Its loop.
-    pub in_loop: LoopKey,
+    pub loop_key: LoopKey,
     /// The turn.
     pub turn: u32,
 }
@@ -431,7 +431,7 @@ impl Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The leaf.
-    pub in_loop: LoopKey,
+    pub loop_key: LoopKey,
     /// Its complete turns.
     pub turns: u32,
 }
@@ -577,7 +577,7 @@ pub struct ManifestRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestPart {
     /// The loop.
-    pub in_loop: LoopKey,
+    pub loop_key: LoopKey,
     /// `rollup`, `first`, `compacted`, `recent`, `tail` or `raw`.
     pub section: String,
     /// The block that the section is of.
@@ -668,7 +668,7 @@ pub struct BlockCore {
     /// Its key.
     pub key: BlockKey,
     /// The loop that it stands on.
-    pub in_loop: LoopKey,
+    pub loop_key: LoopKey,
     /// Its number on that loop, from 1.
     pub generation: u32,
     /// The run that wrote it.
@@ -785,7 +785,7 @@ impl Disposition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoverageRow {
     /// The loop that is covered.
-    pub in_loop: LoopKey,
+    pub loop_key: LoopKey,
     /// Sequences, both ends inclusive; `None` for a loop without messages.
     pub seqs: Option<(u32, u32)>,
     /// Turns, both ends inclusive.

@@ -41,9 +41,9 @@ pub trait StoreScan: StoreRead {
     /// Returns the keys of a session's loops in the order of their creation.
     fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>>;
     /// Returns the first sequence from `from` on with which a message is stored.
-    fn next_message(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>>;
+    fn next_message(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>>;
     /// Returns the first number from `from` on with which a turn is stored.
-    fn next_turn(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>>;
+    fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>>;
     /// Returns the keys of a session's runs in order.
     fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>>;
     /// Returns a run and its stored digest.
@@ -53,7 +53,7 @@ pub trait StoreScan: StoreRead {
     /// Returns an undo or redo and its stored digest.
     fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])>;
     /// Returns the keys of the blocks on a loop, oldest generation first.
-    fn block_keys(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockKey>>;
+    fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>>;
     /// Returns a block and its stored digest.
     fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])>;
     /// Returns the keys of a session's manifests in order.
@@ -77,16 +77,16 @@ pub trait StoreScan: StoreRead {
     /// Returns all receipts in order.
     fn receipts(&self) -> StoreResult<Vec<ReceiptRow>>;
     /// Returns the pack that holds an archived message.
-    fn pack_at(&self, in_loop: LoopKey, seq: u32) -> StoreResult<Option<PackRow>>;
+    fn pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>>;
     /// Returns the first pack that begins at `from` or later.
-    fn next_pack(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<PackRow>>;
+    fn next_pack(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<PackRow>>;
     /// Returns the compressed content of the pack that begins with message `first`.
-    fn pack_content(&self, in_loop: LoopKey, first: u32) -> StoreResult<Vec<u8>>;
+    fn pack_content(&self, loop_key: LoopKey, first: u32) -> StoreResult<Vec<u8>>;
     /// Returns what the views tell of archived messages, by sequence.
-    fn packed_heads(&self, in_loop: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>>;
+    fn packed_heads(&self, loop_key: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>>;
     /// Returns the first messages from `from` on that follow each other and whose rows hold their
     /// content, at most [`MOST_UNPACKED`] of them.
-    fn unpacked(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>>;
+    fn unpacked(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>>;
     /// Describes rows that belong to nothing, at most `limit` of each table.
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>>;
 }

@@ -1,7 +1,7 @@
 //! Beginning sessions, loops and forks.
 
 use super::error::{StoreError, StoreResult};
-use super::rows::{LoopCore, LoopGrowth, LoopMeta, LoopRow, LoopTotals, SessionRow};
+use super::rows::{LoopCore, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionRow};
 use super::{LoopKey, SessionKey, StoreWrite};
 use crate::model::{ContinuationKind, LoopId, LoopRecord, LoopStatus, Session, Time};
 
@@ -132,7 +132,7 @@ pub(crate) fn add_loop(
         started_at: None,
         ended_at: None,
         tick: owner.tick,
-        growth: LoopGrowth::default(),
+        progress: LoopProgress::default(),
     };
     let meta = describe_loop(&mut row, record)?;
     let key = write.insert_loop(&row, &meta)?;
@@ -169,16 +169,16 @@ pub struct Fork {
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
 /// # monday.status = LoopStatus::Completed;
-/// # let in_loop = store::write(&store, |write| {
+/// # let loop_key = store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let in_loop = session::create_loop(write, key, &monday)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
 /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(in_loop)
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
 /// # })?;
 /// let branch = Fork { loop_id: LoopId::new("another")?, turn: 9, tag: "sunny".into() };
-/// store::write(&store, |write| session::fork(write, in_loop, &branch))?;
+/// store::write(&store, |write| session::fork(write, loop_key, &branch))?;
 /// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
 /// assert_eq!((&context.leaf, context.messages.len()), (&branch.loop_id, 10));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -129,7 +129,7 @@ fn a_driven_loop_stays() {
     let key = history.row(0).key;
     loopstore::store::write(&store, |write| {
         let now = Time::now().millis().unwrap();
-        loopstore::store::lease::take(write, key, "somebody", 60_000, now)
+        loopstore::store::lease::acquire(write, key, "somebody", 60_000, now)
     })
     .unwrap();
     let request = ArchiveRequest {

@@ -1,6 +1,6 @@
 //! Each named operation does what its synchronous one does.
 
-use loopstore::orchestrate::{CompactOutcome, FlipRequest};
+use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::store::session::Fork;
 use loopstore::*;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use loopstore::compact::CompactOutcome;
 use loopstore::compaction::*;
 use loopstore::export::provider::{Provider, provider_faults};
 use loopstore::model::*;
-use loopstore::orchestrate::CompactOutcome;
 use loopstore::*;
 
 use crate::histories::{History, Random, answer, result, user};

@@ -1,8 +1,8 @@
 //! Each step of the ladder.
 
+use loopstore::compact::{BudgetUnit, CompactOutcome};
 use loopstore::context::{BuildError, PartSection};
 use loopstore::model::*;
-use loopstore::orchestrate::{BudgetUnit, CompactOutcome};
 use loopstore::store::Disposition;
 use loopstore::*;
 

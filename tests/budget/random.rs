@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+use loopstore::compact::CompactOutcome;
 use loopstore::compaction::*;
-use loopstore::orchestrate::CompactOutcome;
-use loopstore::store::in_force::{self, View};
+use loopstore::store::active_blocks::{self, View};
 use loopstore::*;
 
 use crate::histories::{History, Random, loop_id};
@@ -61,7 +61,7 @@ fn request(random: &mut Random, at: usize) -> CompactRequest {
 fn assert_every_turn(history: &History<'_>, at: usize) {
     let leaf = history.row(at).key;
     store::read(history.store, |read| {
-        let links = in_force::chain(read, leaf, View::default())?;
+        let links = active_blocks::chain(read, leaf, View::default())?;
         for link in &links {
             let Some(block) = &link.block else { continue };
             let layout = &block.layout;
@@ -78,8 +78,8 @@ fn assert_every_turn(history: &History<'_>, at: usize) {
         let mut next = rollup.take().and_then(|link| link.block.clone());
         while let Some(block) = next {
             let rows = read.coverage(block.key)?;
-            let rows = rows.iter().filter(|row| row.in_loop <= block.in_loop);
-            rolled_up.extend(rows.map(|row| row.in_loop));
+            let rows = rows.iter().filter(|row| row.loop_key <= block.loop_key);
+            rolled_up.extend(rows.map(|row| row.loop_key));
             next = None;
             read.walk(leaf, &mut |row| {
                 let mut of_loop = read.blocks_of_loop(row.key)?.into_iter();

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use loopstore::compact::CompactOutcome;
 use loopstore::model::*;
-use loopstore::orchestrate::CompactOutcome;
 use loopstore::*;
 
 use crate::histories::{History, answer, result, user};
@@ -113,12 +113,12 @@ struct Watch {
 }
 
 impl CompactionHook for Watch {
-    fn before(&self, event: &CompactionStarted) -> Verdict {
+    fn before(&self, event: &CompactionStarted) -> Decision {
         let line = format!("{} {}", event.trigger, event.messages_before);
         self.seen.lock().unwrap().push(line);
         match self.no {
-            true => Verdict::Veto("not now".into()),
-            false => Verdict::Go,
+            true => Decision::Veto("not now".into()),
+            false => Decision::Proceed,
         }
     }
 

@@ -16,7 +16,7 @@ fn plain(said: Said) -> String {
 }
 
 /// Appends a turn to a loop of the session `work`.
-fn more(stage: &Stage, in_loop: &str, index: u32) {
+fn more(stage: &Stage, loop_key: &str, index: u32) {
     let store = stage.store();
     let messages = [
         Message::user("and more"),
@@ -31,7 +31,7 @@ fn more(stage: &Stage, in_loop: &str, index: u32) {
         .into();
     write(&store, |write| {
         let session = write.session(&SessionId::new("work").unwrap())?;
-        let id = LoopId::new(in_loop).unwrap();
+        let id = LoopId::new(loop_key).unwrap();
         let row = write.loop_by_id(session.unwrap().key, &id)?.unwrap();
         append(write, row.key, messages, store.counter())
     })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use insta::assert_snapshot;
-use loopstore::orchestrate::Hooks;
+use loopstore::compact::Hooks;
 use loopstore::*;
 use serde_json::json;
 
@@ -14,8 +14,8 @@ const TIGHT: &str = "compact work --max-tokens 9000";
 struct No;
 
 impl CompactionHook for No {
-    fn before(&self, _: &CompactionStarted) -> Verdict {
-        Verdict::Veto("the agent is not to be stopped now".into())
+    fn before(&self, _: &CompactionStarted) -> Decision {
+        Decision::Veto("the agent is not to be stopped now".into())
     }
 }
 

@@ -19,13 +19,13 @@ fn died(stage: &Stage, name: &str, now: i64) {
         ..RecorderOptions::default()
     };
     let mut recorder = SessionRecorder::new(&store, options);
-    let in_loop = LoopId::new(format!("{name}.1")).unwrap();
-    let start = AgentStart::new(SessionId::new(name).unwrap(), in_loop.clone());
+    let loop_key = LoopId::new(format!("{name}.1")).unwrap();
+    let start = AgentStart::new(SessionId::new(name).unwrap(), loop_key.clone());
     recorder.record(AgentEvent::AgentStart(start)).unwrap();
-    let turn = TurnStart::new(in_loop.clone(), 0);
+    let turn = TurnStart::new(loop_key.clone(), 0);
     recorder.record(AgentEvent::TurnStart(turn)).unwrap();
     let args = Json::parse("{\"euro\":12}").unwrap();
-    let call = ToolExecutionStart::new(in_loop, "c1", "pay", args);
+    let call = ToolExecutionStart::new(loop_key, "c1", "pay", args);
     recorder
         .record(AgentEvent::ToolExecutionStart(call))
         .unwrap();

@@ -174,15 +174,24 @@ fn a_store_that_only_reads_notices_that_somebody_writes_after_all() {
     // Nothing has changed yet.
     assert!(state(&reader) == before);
     append(&writer, 1).unwrap();
-    assert!(matches!(reader.query("SELECT 1"), Err(StoreError::Moved)));
+    assert!(matches!(
+        reader.query("SELECT 1"),
+        Err(StoreError::FileReplaced)
+    ));
     drop(writer);
-    assert!(matches!(reader.query("SELECT 1"), Err(StoreError::Moved)));
+    assert!(matches!(
+        reader.query("SELECT 1"),
+        Err(StoreError::FileReplaced)
+    ));
     let reader = SqliteStore::open_with(&file, crate::keyed::options().read_only(true)).unwrap();
     assert!(state(&reader) != before);
 }
 
 fn is_moved<T: std::fmt::Debug>(done: Result<T, StoreError>, case: &str) {
-    assert!(matches!(done, Err(StoreError::Moved)), "{case}: {done:?}");
+    assert!(
+        matches!(done, Err(StoreError::FileReplaced)),
+        "{case}: {done:?}"
+    );
 }
 
 /// Does something to the files of an open store; then nothing may be written to nowhere.
@@ -345,7 +354,9 @@ fn what_a_watch_could_not_store_is_told_once_and_tried_again() {
     let mut watch = Watch::new(vec![path], ImportOptions::default());
     let mut look = || {
         let mut told = Vec::new();
-        watch.look(&store, &|| false, &mut |growth| told.push(growth.result));
+        watch.look(&store, &|| false, &mut |progress| {
+            told.push(progress.result);
+        });
         told
     };
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -422,7 +433,7 @@ fn a_clock_that_goes_back_changes_no_order_and_holds_no_lease() {
         shim.set_clock(clock);
         append(&store, number).unwrap();
         assert_eq!(crate::power::compact(&store).unwrap(), "committed");
-        let flip = orchestrate::FlipRequest::default();
+        let flip = compact::FlipRequest::default();
         undo(&store, &session("s"), &flip).unwrap();
     }
     let prompts =

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use loopstore::backup::backup;
+use loopstore::compact::FlipRequest;
 use loopstore::import::{ImportOptions, import_paths};
-use loopstore::orchestrate::FlipRequest;
 use loopstore::retention::{EraseRequest, erase};
 use loopstore::store::session::{create_loop, create_session};
 use loopstore::*;

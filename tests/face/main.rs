@@ -83,9 +83,9 @@ fn record(store: &SqliteStore, id: &str) {
     write(store, |write| {
         let key = create_session(write, &session, Some(format!("About {id}")), None)?;
         let record = LoopRecord::new(LoopId::new(format!("{id}.p1")).unwrap(), None);
-        let in_loop = create_loop(write, key, &record)?;
+        let loop_key = create_loop(write, key, &record)?;
         let said = AgentMessage::from(Message::user("Will it rain?"));
-        append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+        append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
     })
     .unwrap();
 }

@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
+use loopstore::compact::FlipRequest;
 use loopstore::compaction::{CompactionConfig, CompactionScope};
 use loopstore::model::*;
-use loopstore::orchestrate::FlipRequest;
 use loopstore::store::append::{self, NewMessage};
 use loopstore::store::{self, session};
 use loopstore::{

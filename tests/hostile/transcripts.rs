@@ -35,7 +35,7 @@ const FILES_PER_STORE: u64 = 60;
 
 #[test]
 fn mutated_transcripts_are_imported_or_refused() {
-    crate::proof::build_in();
+    crate::proof::activate();
     let fixtures: Vec<(PathBuf, Vec<u8>)> = fixtures()
         .into_iter()
         .map(|path| (path.clone(), std::fs::read(path).unwrap()))

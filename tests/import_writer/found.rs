@@ -214,9 +214,9 @@ fn a_summary_of_nothing_is_recorded_without_a_block() {
     assert_eq!(context(&store, "c").len(), 12);
 }
 
-fn clear(in_loop: &str, calls: &[&str]) -> Step {
+fn clear(loop_key: &str, calls: &[&str]) -> Step {
     found(
-        in_loop,
+        loop_key,
         FoundEffect::ClearedResults {
             tool_call_ids: calls.iter().map(|id| (*id).to_owned()).collect(),
             placeholder: "[cleared]".into(),

@@ -8,7 +8,7 @@ use loopstore::import::{
     FoundCompaction, FoundEffect, Identity, ImportError, ImportReport, Importer, SessionHead, Sink,
     Source, import_source,
 };
-use loopstore::store::in_force::{self, Link, View};
+use loopstore::store::active_blocks::{self, ChainLink, View};
 use loopstore::store::{Section, StoreRead, StoreResult, decode, read};
 use loopstore::*;
 
@@ -42,8 +42,8 @@ impl Importer for Script {
                 Step::Own(id) => sink.session(head(Identity::Own(session(id))))?,
                 Step::Key(key) => sink.session(head(Identity::Key(key.into())))?,
                 Step::Loop(record) => sink.begin_loop(record)?,
-                Step::Message(in_loop, message, raw) => {
-                    sink.message(&loop_id(&in_loop), message, raw.as_bytes())?;
+                Step::Message(loop_key, message, raw) => {
+                    sink.message(&loop_id(&loop_key), message, raw.as_bytes())?;
                 }
                 Step::Found(found) => sink.compaction(found)?,
                 Step::Fail => return Err(ImportError::NoTranscript("it broke off".into())),
@@ -89,43 +89,43 @@ pub fn running(id: &str, parent: Option<&str>) -> Step {
 }
 
 /// A message whose raw record is its JSON.
-pub fn step(in_loop: &str, turn: u32, message: Message) -> Step {
-    let message = AgentMessage::from(message).in_turn(TurnId::new(in_loop, turn));
+pub fn step(loop_key: &str, turn: u32, message: Message) -> Step {
+    let message = AgentMessage::from(message).in_turn(TurnId::new(loop_key, turn));
     let raw = serde_json::to_string(&message).unwrap();
-    Step::Message(in_loop.into(), message, raw)
+    Step::Message(loop_key.into(), message, raw)
 }
 
-pub fn user(in_loop: &str, turn: u32, text: &str) -> Step {
-    step(in_loop, turn, Message::user(text))
+pub fn user(loop_key: &str, turn: u32, text: &str) -> Step {
+    step(loop_key, turn, Message::user(text))
 }
 
-pub fn assistant(in_loop: &str, turn: u32, text: &str) -> Step {
-    step(in_loop, turn, said(vec![Content::text(text)]))
+pub fn assistant(loop_key: &str, turn: u32, text: &str) -> Step {
+    step(loop_key, turn, said(vec![Content::text(text)]))
 }
 
-pub fn call(in_loop: &str, turn: u32, id: &str) -> Step {
+pub fn call(loop_key: &str, turn: u32, id: &str) -> Step {
     let arguments = Json::parse(r#"{"path":"a.rs"}"#).unwrap();
     step(
-        in_loop,
+        loop_key,
         turn,
         said(vec![Content::tool_call(id, "read", arguments)]),
     )
 }
 
-pub fn result(in_loop: &str, turn: u32, id: &str, text: &str) -> Step {
+pub fn result(loop_key: &str, turn: u32, id: &str, text: &str) -> Step {
     let result = ToolResultMessage {
         tool_call_id: id.into(),
         tool_name: "read".into(),
         content: vec![Content::text(text)],
         ..ToolResultMessage::default()
     };
-    step(in_loop, turn, Message::ToolResult(result))
+    step(loop_key, turn, Message::ToolResult(result))
 }
 
-pub fn note(in_loop: &str, kind: &str, text: &str) -> Step {
+pub fn note(loop_key: &str, kind: &str, text: &str) -> Step {
     let raw = format!("{kind} {text}");
     Step::Message(
-        in_loop.into(),
+        loop_key.into(),
         AgentMessage::extension(kind, Json::string(text)),
         raw,
     )
@@ -139,19 +139,19 @@ fn said(content: Vec<Content>) -> Message {
 }
 
 /// A prompt, a call with its result, and an answer: two turns, four messages.
-pub fn work(in_loop: &str, name: &str) -> Vec<Step> {
+pub fn work(loop_key: &str, name: &str) -> Vec<Step> {
     let id = format!("call-{name}");
     vec![
-        user(in_loop, 0, &format!("prompt {name}")),
-        call(in_loop, 0, &id),
-        result(in_loop, 0, &id, &format!("result {name}")),
-        assistant(in_loop, 1, &format!("answer {name}")),
+        user(loop_key, 0, &format!("prompt {name}")),
+        call(loop_key, 0, &id),
+        result(loop_key, 0, &id, &format!("result {name}")),
+        assistant(loop_key, 1, &format!("answer {name}")),
     ]
 }
 
-pub fn found(in_loop: &str, effect: FoundEffect) -> Step {
+pub fn found(loop_key: &str, effect: FoundEffect) -> Step {
     Step::Found(FoundCompaction {
-        loop_id: loop_id(in_loop),
+        loop_id: loop_id(loop_key),
         strategy: "tool".into(),
         trigger: Some("auto".into()),
         effect,
@@ -160,9 +160,9 @@ pub fn found(in_loop: &str, effect: FoundEffect) -> Step {
     })
 }
 
-pub fn summary(in_loop: &str, text: &str, first_kept: Option<(&str, u32)>) -> Step {
+pub fn summary(loop_key: &str, text: &str, first_kept: Option<(&str, u32)>) -> Step {
     found(
-        in_loop,
+        loop_key,
         FoundEffect::Summary {
             messages: vec![Message::user(text).into()],
             first_kept: first_kept.map(|(kept, turn)| (loop_id(kept), turn)),
@@ -253,18 +253,18 @@ pub fn essence(store: &SqliteStore) -> Vec<Vec<String>> {
     .collect()
 }
 
-pub fn chain(store: &SqliteStore, in_loop: &str) -> Vec<Link> {
+pub fn chain(store: &SqliteStore, loop_key: &str) -> Vec<ChainLink> {
     read(store, |snapshot| {
         let session = snapshot.sessions()?.remove(0).key;
-        let leaf = snapshot.loop_by_id(session, &loop_id(in_loop))?.unwrap();
-        in_force::chain(snapshot, leaf.key, View::default())
+        let leaf = snapshot.loop_by_id(session, &loop_id(loop_key))?.unwrap();
+        active_blocks::chain(snapshot, leaf.key, View::default())
     })
     .unwrap()
 }
 
 /// The texts that the context of a leaf shows, by its blocks in force alone.
-pub fn context(store: &SqliteStore, in_loop: &str) -> Vec<String> {
-    let links = chain(store, in_loop);
+pub fn context(store: &SqliteStore, loop_key: &str) -> Vec<String> {
+    let links = chain(store, loop_key);
     read(store, |snapshot| {
         let mut shown = Vec::new();
         for link in &links {
@@ -275,7 +275,7 @@ pub fn context(store: &SqliteStore, in_loop: &str) -> Vec<String> {
     .unwrap()
 }
 
-fn show(read: &dyn StoreRead, link: &Link, shown: &mut Vec<String>) -> StoreResult<()> {
+fn show(read: &dyn StoreRead, link: &ChainLink, shown: &mut Vec<String>) -> StoreResult<()> {
     let (mut through, mut replaced) = (0, BTreeMap::new());
     let mut compacted = Vec::new();
     let layout = link

@@ -78,7 +78,7 @@ pub fn key() -> Option<Key> {
 pub fn options() -> SqliteOptions {
     #[cfg(debug_assertions)]
     if let Ok(fault) = std::env::var("LOOPSTORE_BROKEN") {
-        loopstore::broken::build_in(&fault);
+        loopstore::failpoints::activate(&fault);
     }
     match key() {
         Some(key) => SqliteOptions::new().key(key),

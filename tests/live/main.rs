@@ -82,7 +82,7 @@ fn an_agent_that_compacts_keeps_one_within_its_window() {
         assert!(context.tokens <= 3_000);
         assert_eq!(*context, built(&history, None));
         let is_committed = |report: &CompactReport| {
-            report.outcome == loopstore::orchestrate::CompactOutcome::Committed
+            report.outcome == loopstore::compact::CompactOutcome::Committed
         };
         committed += reports.iter().filter(|report| is_committed(report)).count();
     }

@@ -243,7 +243,7 @@ fn recorded_sessions_are_saved_and_loaded_without_loss() {
         let session = recorder.get_session("s").unwrap().clone();
         assert_eq!(
             compact(&store).await.outcome,
-            orchestrate::CompactOutcome::Committed
+            compact::CompactOutcome::Committed
         );
         let loaded = sessions.load("s").await.unwrap();
         let current = loaded.loops.last().unwrap();

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loopstore::orchestrate::CompactOutcome;
+use loopstore::compact::CompactOutcome;
 use loopstore::phi::recorded_message;
-use loopstore::store::in_force::{ForceWalk, View};
+use loopstore::store::active_blocks::{ActiveBlocks, View};
 use loopstore::store::{self, append, session};
 use loopstore::*;
 use phi_core::context as theirs;
@@ -139,7 +139,7 @@ impl<'a> Twin<'a> {
         store::read(self.store, |read| {
             let key = read.session(&self.id)?.unwrap().key;
             let leaf = read.loop_by_id(key, &own_id(self.world.leaf))?.unwrap();
-            ForceWalk::new(read, leaf.key, View::default()).newest_live_run()
+            ActiveBlocks::new(read, leaf.key, View::default()).newest_live_run()
         })
         .unwrap()
         .is_some()

@@ -146,7 +146,7 @@ fn a_session_of_another_origin_loads_too() {
         record.agent_id = None;
         let key = store::session::create_session(write, &record, None, None)?;
         let first = LoopRecord::new(LoopId::new("bare.1").unwrap(), None);
-        let in_loop = store::session::create_loop(write, key, &first)?;
+        let loop_key = store::session::create_loop(write, key, &first)?;
         let call = Content::tool_call("c", "look", Json::parse("{}").unwrap());
         let messages = vec![
             Message::user("Hello").into(),
@@ -162,7 +162,7 @@ fn a_session_of_another_origin_loads_too() {
             .into(),
         ];
         let new = messages.into_iter().map(|m: AgentMessage| m.into());
-        append::append(write, in_loop, new.collect(), &HeuristicTokenCounter)
+        append::append(write, loop_key, new.collect(), &HeuristicTokenCounter)
     })
     .unwrap();
     let store = PhiSessionStore::new(AsyncStore::new(store));

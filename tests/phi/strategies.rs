@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopstore::orchestrate::CompactOutcome;
+use loopstore::compact::CompactOutcome;
 use loopstore::phi::{FromPhi, IntoPhi, PhiSessionStore};
 use loopstore::store::Turns;
 use loopstore::*;

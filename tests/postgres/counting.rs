@@ -35,7 +35,7 @@ fn totals(store: &dyn SessionStore, session: &SessionId) -> Vec<String> {
         read.loops(key)
     });
     let rows = rows.unwrap().into_iter();
-    rows.map(|row| format!("{} {:?}", row.loop_id, row.growth.system_tokens))
+    rows.map(|row| format!("{} {:?}", row.loop_id, row.progress.system_tokens))
         .collect()
 }
 
@@ -116,8 +116,8 @@ fn a_recount_that_is_cut_off_goes_on_and_keeps_writers_with_the_old_counter_out(
         assert!(matches!(error, OpenError::Recounting { .. }), "{error}");
     }
     let refused = |store: &PostgresStore| {
-        let in_loop = history.row(0).key;
-        let done = store::write(store, |write| write.remove_notes(in_loop));
+        let loop_key = history.row(0).key;
+        let done = store::write(store, |write| write.remove_notes(loop_key));
         let told = done.unwrap_err().to_string();
         assert!(told.contains("open it again"), "{told}");
     };

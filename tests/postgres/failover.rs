@@ -113,7 +113,7 @@ fn no_acknowledged_turn_is_lost_when_the_primary_is_killed() {
         return;
     };
     let store = PostgresStore::open(&pair.address()).unwrap();
-    let in_loop = History::new(&store, "s").row(0).key;
+    let loop_key = History::new(&store, "s").row(0).key;
     let (acknowledged, unknown) = (AtomicU32::new(0), AtomicU32::new(0));
     let (over, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut after = 0;
@@ -124,7 +124,7 @@ fn no_acknowledged_turn_is_lost_when_the_primary_is_killed() {
                 let is_over = over.load(Ordering::Relaxed);
                 let done = store::write(&store, |write| {
                     let new = vec![user(&format!("turn {turn}"), turn).into()];
-                    append(write, in_loop, new, &HeuristicTokenCounter)
+                    append(write, loop_key, new, &HeuristicTokenCounter)
                 });
                 match done {
                     Ok(_) => {
@@ -161,7 +161,7 @@ fn no_acknowledged_turn_is_lost_when_the_primary_is_killed() {
         after = writer.join().unwrap();
     });
     assert!(after >= 10);
-    let totals = store::read(&store, |read| read.loop_by_key(in_loop))
+    let totals = store::read(&store, |read| read.loop_by_key(loop_key))
         .unwrap()
         .totals;
     let (sure, perhaps) = (acknowledged.into_inner(), unknown.into_inner());

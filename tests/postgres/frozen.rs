@@ -38,9 +38,9 @@ fn a_server_that_freezes_is_given_up_in_time_and_the_next_call_connects_anew() {
     let store = PostgresStore::open_with(&address, options).unwrap();
     let history = History::new(&store, "s");
     history.append(0, vec![user("hello", 0)]);
-    let in_loop = history.row(0).key;
+    let loop_key = history.row(0).key;
     let note = |write: &mut dyn store::StoreWrite| {
-        write.insert_note(in_loop, &store::Note::Event("\"lost\"".into()))
+        write.insert_note(loop_key, &store::Note::Event("\"lost\"".into()))
     };
     // In the middle of a write.
     let frozen = process(&store);
@@ -48,28 +48,34 @@ fn a_server_that_freezes_is_given_up_in_time_and_the_next_call_connects_anew() {
     let lost = store::write(&store, |write| {
         note(write)?;
         signal("-STOP", frozen);
-        write.loop_by_key(in_loop).map(drop)
+        write.loop_by_key(loop_key).map(drop)
     });
     let waited = begun.elapsed();
-    assert!(matches!(lost, Err(StoreError::Silent(LIMIT))), "{lost:?}");
+    assert!(
+        matches!(lost, Err(StoreError::StatementTimeout(LIMIT))),
+        "{lost:?}"
+    );
     assert!(waited >= LIMIT && waited < LIMIT * 8, "{waited:?}");
     let told = lost.unwrap_err().to_string();
     assert!(told.contains("did not answer for 0.6 s") && told.contains("check the server"));
     // Others go on meanwhile.
     assert_ne!(process(&store), frozen);
-    let read = store::read(&store, |read| read.loop_by_key(in_loop));
+    let read = store::read(&store, |read| read.loop_by_key(loop_key));
     assert_eq!(read.unwrap().totals.next_seq, 1);
     signal("-CONT", frozen);
     history.append(0, vec![user("again", 1)]);
     // In a read.
     let frozen = process(&store);
     let lost = store::read(&store, |read| {
-        read.loop_by_key(in_loop)?;
+        read.loop_by_key(loop_key)?;
         signal("-STOP", frozen);
-        read.loop_by_key(in_loop).map(drop)
+        read.loop_by_key(loop_key).map(drop)
     });
     signal("-CONT", frozen);
-    assert!(matches!(lost, Err(StoreError::Silent(_))), "{lost:?}");
+    assert!(
+        matches!(lost, Err(StoreError::StatementTimeout(_))),
+        "{lost:?}"
+    );
     // During a commit nobody knows.
     let frozen = process(&store);
     let lost = store::write(&store, |write| {
@@ -85,7 +91,7 @@ fn a_server_that_freezes_is_given_up_in_time_and_the_next_call_connects_anew() {
     let asked = store::read(&store, |read| read.sessions());
     signal("-CONT", frozen);
     assert_eq!(asked.unwrap().len(), 1);
-    let notes = store::read(&store, |read| read.notes(in_loop)).unwrap();
+    let notes = store::read(&store, |read| read.notes(loop_key)).unwrap();
     assert!(notes.len() <= 1, "what was given up was kept");
     let report = loopstore::inspect::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);

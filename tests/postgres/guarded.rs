@@ -259,13 +259,13 @@ fn sessions_are_written_side_by_side_and_one_session_in_turn() {
         .collect();
     std::thread::scope(|scope| {
         for thread in 0..8usize {
-            let (store, in_loop) = (&store, loops[thread % 2]);
+            let (store, loop_key) = (&store, loops[thread % 2]);
             scope.spawn(move || {
                 for number in 0..5 {
                     let turn = (thread * 100 + number) as u32;
                     store::write(store, |write| {
                         let new = vec![user("hello", turn).into(), answer("yes", &[], turn).into()];
-                        append(write, in_loop, new, &HeuristicTokenCounter)
+                        append(write, loop_key, new, &HeuristicTokenCounter)
                     })
                     .unwrap();
                 }

@@ -48,13 +48,16 @@ fn what_promised_nothing_is_tried_again() {
              FOR EACH ROW EXECUTE FUNCTION interrupted()",
         )
         .unwrap();
-    let in_loop = history.row(0).key;
+    let loop_key = history.row(0).key;
     let mut runs = 0;
     let done = store::write(&store, |write| {
         runs += 1;
-        write.insert_note(in_loop, &store::Note::Event("\"x\"".into()))
+        write.insert_note(loop_key, &store::Note::Event("\"x\"".into()))
     });
-    assert!(matches!(done, Err(StoreError::Interrupted)), "{done:?}");
+    assert!(
+        matches!(done, Err(StoreError::SerializationFailure)),
+        "{done:?}"
+    );
     assert_eq!(runs, 1);
 }
 

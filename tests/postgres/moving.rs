@@ -225,7 +225,7 @@ fn a_last_copy_waits_for_the_driver_names_it_and_lets_go() {
         // It goes on as if nothing had been; what the copy brought before it waited is whole.
         record_all(&mut recorder, turn("a", 1));
         assert_whole(&*target);
-        recorder.let_go(&events::id("a")).unwrap();
+        recorder.release(&events::id("a")).unwrap();
         let report = settled(&*source, &*target, Duration::ZERO);
         assert!(report.is_whole() && report.copied == 1, "{report:?}");
         assert_same(&*source, &*target);
@@ -270,7 +270,7 @@ fn a_loop_that_never_had_a_driver_is_not_taken_for_one_whose_driver_died() {
     );
     let mut held = None;
     store::write(&from, |write| {
-        held = Some(lease::take(write, key, "me", 60_000, lease_now())?);
+        held = Some(lease::acquire(write, key, "me", 60_000, lease_now())?);
         Ok(())
     })
     .unwrap();

@@ -146,16 +146,16 @@ fn a_pool_without_a_free_connection_and_a_slow_statement_are_told() {
         .connections(1)
         .patience(Duration::from_millis(100));
     let store = PostgresStore::open_with(&address, options).unwrap();
-    let in_loop = History::new(&store, "s").row(0).key;
+    let loop_key = History::new(&store, "s").row(0).key;
     std::thread::scope(|scope| {
         let crowded = store::read(&store, |read| {
-            read.loop_by_key(in_loop)?;
+            read.loop_by_key(loop_key)?;
             let other = scope.spawn(|| store::read(&store, |read| read.sessions()).map(drop));
             Ok(other.join().unwrap())
         })
         .unwrap();
         assert!(
-            matches!(crowded, Err(StoreError::Crowded(1))),
+            matches!(crowded, Err(StoreError::PoolTimeout(1))),
             "{crowded:?}"
         );
     });
@@ -164,7 +164,7 @@ fn a_pool_without_a_free_connection_and_a_slow_statement_are_told() {
     let mut lock = client.transaction().unwrap();
     lock.batch_execute("SELECT 1 FROM sessions FOR UPDATE")
         .unwrap();
-    let held = store::write(&store, |write| write.loop_by_key(in_loop).map(drop));
+    let held = store::write(&store, |write| write.loop_by_key(loop_key).map(drop));
     assert!(matches!(held, Err(StoreError::Busy)), "{held:?}");
     lock.rollback().unwrap();
     let mut lock = client.transaction().unwrap();
@@ -172,10 +172,10 @@ fn a_pool_without_a_free_connection_and_a_slow_statement_are_told() {
         .unwrap();
     let patient = PostgresOptions::new().patience(Duration::from_secs(30));
     let patient = PostgresStore::open_with(&address, patient).unwrap();
-    let slow = store::write(&patient, |write| write.loop_by_key(in_loop).map(drop));
+    let slow = store::write(&patient, |write| write.loop_by_key(loop_key).map(drop));
     assert!(matches!(slow, Err(StoreError::TimedOut)), "{slow:?}");
     lock.rollback().unwrap();
-    store::write(&store, |write| write.loop_by_key(in_loop).map(drop)).unwrap();
+    store::write(&store, |write| write.loop_by_key(loop_key).map(drop)).unwrap();
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_lost_connection_loses_the_write_and_the_next_one_connects_again() {
     let name = server.prepared();
     let store = PostgresStore::open(&server.address(&name)).unwrap();
     let history = History::new(&store, "s");
-    let in_loop = history.row(0).key;
+    let loop_key = history.row(0).key;
     let mut client = server.client("postgres");
     let mut cut = move || {
         let sql = format!(
@@ -195,9 +195,9 @@ fn a_lost_connection_loses_the_write_and_the_next_one_connects_again() {
         client.query(&sql, &[]).unwrap();
     };
     let lost = store::write(&store, |write| {
-        write.loop_by_key(in_loop)?;
+        write.loop_by_key(loop_key)?;
         cut();
-        write.loop_by_key(in_loop).map(drop)
+        write.loop_by_key(loop_key).map(drop)
     });
     assert!(matches!(lost, Err(StoreError::Connection(_))), "{lost:?}");
     history.append(0, vec![user("hello", 0)]);
@@ -206,7 +206,7 @@ fn a_lost_connection_loses_the_write_and_the_next_one_connects_again() {
     history.append(0, vec![user("again", 1)]);
     // At the very end nobody knows.
     let unknown = store::write(&store, |write| {
-        write.loop_by_key(in_loop)?;
+        write.loop_by_key(loop_key)?;
         cut();
         Ok(())
     });

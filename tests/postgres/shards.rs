@@ -58,10 +58,10 @@ fn work(store: &PostgresStore, id: &str) {
     }
     let key = history.row(0).key;
     store::write(store, |write| {
-        let lease::Taking::Taken(lease) = lease::take(write, key, "me", 1_000, 0)? else {
+        let lease::Acquire::Acquired(lease) = lease::acquire(write, key, "me", 1_000, 0)? else {
             panic!("it is free");
         };
-        lease::hold(write, &lease, 1)?;
+        lease::renew(write, &lease, 1)?;
         lease::release(write, &lease, 2)
     })
     .unwrap();

@@ -1,7 +1,7 @@
 //! Between two compactions a context only grows at its end: what a provider has cached of the call
 //! before stays good, byte for byte.
 
-use loopstore::orchestrate::CompactOutcome;
+use loopstore::compact::CompactOutcome;
 use loopstore::store::{self, append, session};
 use loopstore::*;
 use proptest::prelude::*;

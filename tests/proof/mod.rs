@@ -24,10 +24,10 @@ pub fn catches(test: &str, fault: &str, more: &[(&str, &str)], says: &str) {
 }
 
 /// Builds in the fault that this process is to have.
-pub fn build_in() {
+pub fn activate() {
     #[cfg(debug_assertions)]
     if let Ok(fault) = std::env::var("LOOPSTORE_BROKEN") {
-        loopstore::broken::build_in(&fault);
+        loopstore::failpoints::activate(&fault);
     }
 }
 

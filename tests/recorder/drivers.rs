@@ -67,7 +67,7 @@ fn a_lease_that_ended_still_holds_until_somebody_takes_it() {
     record_all(&mut first, turn("a", 0));
     let mut second = SessionRecorder::new(&store, hand.options("second", 10));
     error_of(second.resume(&session(), &id("a")));
-    first.let_go(&id("a")).unwrap();
+    first.release(&id("a")).unwrap();
     assert_eq!(second.resume(&session(), &id("a")).unwrap().turns, 1);
 }
 
@@ -112,7 +112,7 @@ fn a_writer_without_a_lease_passes_only_where_nobody_drives() {
         append::set_status(write, key, LoopStatus::Completed)
     });
     assert!(matches!(ended.unwrap_err(), StoreError::LeaseHeld { .. }));
-    driver.let_go(&id("a")).unwrap();
+    driver.release(&id("a")).unwrap();
     add().unwrap();
     // Who appends after a lease has ended overtakes its holder.
     let mut late = SessionRecorder::new(&store, Hand::at(0).options("late", 10));
@@ -241,7 +241,7 @@ fn eight_processes_drive_eight_loops_and_two_fight_for_one() {
     let store = crate::keyed::open(&file).unwrap();
     let mut first = SessionRecorder::new(&store, RecorderOptions::default());
     record_all(&mut first, vec![start("fought")]);
-    first.let_go(&id("fought")).unwrap();
+    first.release(&id("fought")).unwrap();
     let names: Vec<String> = (0..8).map(|at| format!("own-{at}")).collect();
     let all = names.iter().map(String::as_str).chain(["fought", "fought"]);
     let children: Vec<_> = all

@@ -22,11 +22,11 @@ fn spent(name: &str, text: &str, usage: &str) -> Vec<AgentEvent> {
 
 /// A session `name` whose first loop, `name.1`, was started by a call of the loop `parent`.
 fn sub_agent(recorder: &mut SessionRecorder<'_>, name: &str, parent: &str, usage: &str) {
-    let in_loop = format!("{name}.1");
-    let mut start = AgentStart::new(SessionId::new(name).unwrap(), id(&in_loop));
+    let loop_key = format!("{name}.1");
+    let mut start = AgentStart::new(SessionId::new(name).unwrap(), id(&loop_key));
     start.parent_loop_id = Some(id(parent));
     record_all(recorder, vec![AgentEvent::AgentStart(start)]);
-    record_all(recorder, spent(&in_loop, "x", usage));
+    record_all(recorder, spent(&loop_key, "x", usage));
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn check(store: &SqliteStore, name: &str, model: &Modelled) {
     let open = store::read(store, |read| read.open_calls(None)).unwrap();
     let open: BTreeSet<u8> = open
         .iter()
-        .filter(|call| call.in_loop == row.key)
+        .filter(|call| call.loop_key == row.key)
         .map(|call| call.call_id[1..].parse().unwrap())
         .collect();
     assert_eq!(open, model.unanswered);

@@ -4,7 +4,7 @@
 
 use super::build::tokens_with;
 use super::forces::{in_force, options, originals};
-use super::run::fires;
+use super::run::should_compact;
 use super::text::{cut_result, messages_of, one_liners};
 use super::tokens::message_tokens;
 use super::turns::{chain, complete_turns, groups, pairs, turn_tokens};
@@ -204,5 +204,5 @@ fn gains_within_budget(s: &RefSession, leaf: usize, config: &RefConfig, force: b
         .iter()
         .map(message_tokens)
         .sum();
-    (force || fires(config, before)) && after < before && !fires(config, after)
+    (force || should_compact(config, before)) && after < before && !should_compact(config, after)
 }

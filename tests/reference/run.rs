@@ -20,7 +20,7 @@ pub struct RefAttempt {
 
 /// Returns whether the headroom trigger fires: "`compact_at_pct − system/max − current/max <
 /// compact_budget_threshold_pct`".
-pub fn fires(config: &RefConfig, current: u64) -> bool {
+pub fn should_compact(config: &RefConfig, current: u64) -> bool {
     let share = |tokens: u64| tokens as f64 / config.max_context_tokens as f64;
     let headroom = config.compact_at_pct - share(config.system_tokens) - share(current);
     headroom < config.compact_budget_threshold_pct
@@ -35,16 +35,16 @@ pub fn attempt(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> 
         false => tokens_with(s, leaf, &options(s, leaf)),
     };
     let tokens_after = tokens_with(&with_run(s, leaf, &plan), leaf, config);
-    let asked = force || fires(config, tokens_before);
+    let asked = force || should_compact(config, tokens_before);
     let changes_nothing = plan.blocks.is_empty() && tokens_after >= tokens_before;
     let outcome = match () {
         () if !asked || changes_nothing || tried_before(s, leaf, &plan) => RefOutcome::NotNeeded,
         () if tokens_after >= tokens_before => RefOutcome::NoGain,
         () => RefOutcome::Committed,
     };
-    let over = match fires(config, 0) {
+    let over = match should_compact(config, 0) {
         true => tokens_after + config.system_tokens > config.max_context_tokens,
-        false => fires(config, tokens_after),
+        false => should_compact(config, tokens_after),
     };
     RefAttempt {
         outcome,

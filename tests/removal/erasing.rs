@@ -155,8 +155,11 @@ fn a_session_that_is_driven_is_erased_only_by_force() {
     let history = History::new(&store, "s");
     let key = history.row(0).key;
     let now = Time::now().millis().unwrap();
-    let held = store::write(&store, |write| lease::take(write, key, "me", 60_000, now)).unwrap();
-    assert!(matches!(held, lease::Taking::Taken(_)));
+    let held = store::write(&store, |write| {
+        lease::acquire(write, key, "me", 60_000, now)
+    })
+    .unwrap();
+    assert!(matches!(held, lease::Acquire::Acquired(_)));
     let refused = erase(&store, &request("s"));
     assert!(
         matches!(refused, Err(StoreError::LeaseHeld { .. })),

@@ -180,7 +180,7 @@ fn a_call_that_starts_again_is_known_in_spite_of_its_marker() {
             keys.push(idempotency_key);
         }
     }
-    first.let_go(&loop_id(0)).unwrap();
+    first.release(&loop_id(0)).unwrap();
     let mut second = recorder(&store);
     second.resume(&session("s"), &loop_id(0)).unwrap();
     for event in start_of(events()).into_iter().skip(1) {

@@ -121,7 +121,7 @@ fn pinned_and_driven_sessions_stay() {
     store::write(&store, |write| {
         let owner = write.session(&session("older"))?.unwrap();
         let key = write.loops(owner.key)?[0].key;
-        lease::take(write, key, "me", 60_000, now)
+        lease::acquire(write, key, "me", 60_000, now)
     })
     .unwrap();
     let report = prune(&store, &aged(30)).unwrap();

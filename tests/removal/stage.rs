@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use loopstore::compact::FlipRequest;
 use loopstore::inspect::verify;
-use loopstore::orchestrate::FlipRequest;
 use loopstore::search::{SearchQuery, search};
 use loopstore::store::{self, CallRow, ImportRow, Note, Outcome, source};
 use loopstore::*;
@@ -209,7 +209,7 @@ fn note(store: &SqliteStore, id: &str, mark: &str) {
             &Note::Event(format!("{{\"type\":\"progress\",\"text\":\"{mark}\"}}")),
         )?;
         write.insert_call(&CallRow {
-            in_loop: key,
+            loop_key: key,
             call_id: "pending".into(),
             nth: 0,
             tool_name: "pay".into(),

@@ -283,9 +283,9 @@ fn tool_calls_are_those_of_the_view() {
         assert_eq!(calls.len(), rows.len());
         for row in rows {
             let of = |call: &&Value| {
-                let in_loop = &page.index["loops"][call["l"].as_u64().unwrap() as usize]["id"];
+                let loop_key = &page.index["loops"][call["l"].as_u64().unwrap() as usize]["id"];
                 let tool = &page.index["calls"]["tools"][call["n"].as_u64().unwrap() as usize];
-                in_loop.as_str() == row.text("loop_id").as_deref()
+                loop_key.as_str() == row.text("loop_id").as_deref()
                     && call["q"].as_i64() == row.number("call_seq")
                     && tool.as_str() == row.text("tool_name").as_deref()
                     && call["r"][1].as_i64() == row.number("result_seq")

@@ -1,7 +1,7 @@
 //! A leaf whose own tool compacted it in the middle: the rollup stands on the loop that goes on.
 
 use super::*;
-use loopstore::orchestrate::CompactTrigger;
+use loopstore::compact::CompactTrigger;
 
 /// A transcript of two prompts whose tool compacted everything in the middle of the second loop.
 fn compacted_by_its_tool(summary: &str) -> String {

@@ -2,9 +2,9 @@
 
 mod leaf;
 
+use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::compaction::*;
 use loopstore::model::*;
-use loopstore::orchestrate::{CompactOutcome, FlipRequest};
 use loopstore::store::{self, BlockKind, append, session};
 use loopstore::*;
 

@@ -4,9 +4,9 @@
 mod histories;
 
 mod bad;
-mod growth;
 #[path = "../keyed/mod.rs"]
 mod keyed;
+mod progress;
 mod recorded;
 mod same;
 mod stage;

@@ -9,7 +9,7 @@ mod stage;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use loopstore::orchestrate::CompactOutcome;
+use loopstore::compact::CompactOutcome;
 use loopstore::*;
 use stage::{ANSWER, Stage, open, request, text, turns_in};
 
@@ -352,10 +352,10 @@ impl BlockCompactionStrategy for Same {
 #[test]
 fn no_transaction_is_open_while_the_summariser_works() {
     let stage = Stage::new(10);
-    let (path, in_loop) = (stage.path.clone(), stage.in_loop);
+    let (path, loop_key) = (stage.path.clone(), stage.loop_key);
     let writes = Player::new(move |_| {
         let other = open(&path);
-        turns_in(&other, in_loop, 1);
+        turns_in(&other, loop_key, 1);
         Ok(answer(ANSWER))
     });
     let report = stage.compact(by(&writes));

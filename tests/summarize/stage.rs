@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loopstore::orchestrate::CompactReport;
+use loopstore::compact::CompactReport;
 use loopstore::store::{LoopKey, append, read, session, write};
 use loopstore::*;
 
@@ -17,7 +17,7 @@ pub struct Stage {
     pub path: PathBuf,
     pub store: SqliteStore,
     pub session: SessionId,
-    pub in_loop: LoopKey,
+    pub loop_key: LoopKey,
 }
 
 impl Stage {
@@ -27,7 +27,7 @@ impl Stage {
         let path = folder.path().join("agent.db");
         let store = open(&path);
         let id = SessionId::new("s").unwrap();
-        let in_loop = write(&store, |write| {
+        let loop_key = write(&store, |write| {
             let head = Session::new(id.clone(), "agent");
             let key = session::create_session(write, &head, None, None)?;
             let record = LoopRecord::new(LoopId::new("loop").unwrap(), None);
@@ -39,7 +39,7 @@ impl Stage {
             path,
             store,
             session: id,
-            in_loop,
+            loop_key,
         };
         stage.turns(turns);
         stage
@@ -47,7 +47,7 @@ impl Stage {
 
     /// Appends turns: a prompt that names the turn, and a long answer.
     pub fn turns(&self, count: u32) {
-        turns_in(&self.store, self.in_loop, count);
+        turns_in(&self.store, self.loop_key, count);
     }
 
     pub fn compact(&self, strategy: SummarizeCompaction) -> CompactReport {
@@ -82,8 +82,8 @@ impl Stage {
     }
 }
 
-pub fn turns_in(store: &SqliteStore, in_loop: LoopKey, count: u32) {
-    let from = read(store, |read| read.loop_by_key(in_loop))
+pub fn turns_in(store: &SqliteStore, loop_key: LoopKey, count: u32) {
+    let from = read(store, |read| read.loop_by_key(loop_key))
         .unwrap()
         .totals
         .turns;
@@ -100,7 +100,7 @@ pub fn turns_in(store: &SqliteStore, in_loop: LoopKey, count: u32) {
         let messages = [prompt, AgentMessage::from(Message::Assistant(answer))];
         let messages = messages.map(|m| m.in_turn(turn_id.clone()).into()).to_vec();
         write(store, |write| {
-            append::append(write, in_loop, messages, &HeuristicTokenCounter)
+            append::append(write, loop_key, messages, &HeuristicTokenCounter)
         })
         .unwrap();
     }

@@ -9,8 +9,8 @@ const CONTEXT: &str = "SELECT leaf_loop_id, ordinal, loop_id, section, from_turn
     messages, tokens FROM v_context ORDER BY leaf_loop_id, ordinal";
 
 /// A block over the first eight turns of a loop: one kept, five summarised, two recent.
-fn eight_turns(in_loop: LoopKey) -> BlockOf {
-    BlockOf::new(in_loop, BlockKind::Current, 16)
+fn eight_turns(loop_key: LoopKey) -> BlockOf {
+    BlockOf::new(loop_key, BlockKind::Current, 16)
         .first(0, 0)
         .compacted(1, 5, &["what happened"])
         .recent(6, 7)
@@ -86,7 +86,7 @@ fn a_block_shows_its_sections_and_its_tail() {
         .message(Section::Recent, Some(14), None)
         .message(Section::Recent, None, Some("added"))
         .covers(CoverageRow {
-            in_loop: root,
+            loop_key: root,
             seqs: Some((0, 1)),
             turns: Some((0, 0)),
             disposition: Disposition::Kept,
@@ -324,7 +324,7 @@ fn only_the_newest_live_run_decides_how_older_loops_are_shown() {
 }
 
 impl Stage {
-    fn chain_of(&self, loop_id: &str) -> Vec<loopstore::store::in_force::Link> {
+    fn chain_of(&self, loop_id: &str) -> Vec<loopstore::store::active_blocks::ChainLink> {
         use loopstore::store::read;
         let id = loopstore::LoopId::new(loop_id).unwrap();
         let row = read(&self.store, |r| r.loop_by_id(self.session, &id)).unwrap();

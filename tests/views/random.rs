@@ -1,7 +1,7 @@
 //! Random trees of loops with random runs, undos and redos: the views must say what the walk over
 //! them in the library says, and count what the messages themselves add up to.
 
-use loopstore::store::in_force::{ForceWalk, Link, View};
+use loopstore::store::active_blocks::{ActiveBlocks, ChainLink, View};
 use loopstore::store::{BlockKind, LoopKey, Outcome, RunKey, Section, read};
 use serde_json::{Value, json};
 
@@ -116,7 +116,7 @@ impl Story {
         }
     }
 
-    fn block(&mut self, link: &Link, is_leaf: bool) -> BlockOf {
+    fn block(&mut self, link: &ChainLink, is_leaf: bool) -> BlockOf {
         let kind = match (self.dice.roll(5), is_leaf) {
             (0, _) => BlockKind::Rollup,
             (_, true) => BlockKind::Current,
@@ -146,7 +146,7 @@ impl Story {
         block
     }
 
-    fn recent_results(&self, link: &Link, from: u32) -> Vec<u32> {
+    fn recent_results(&self, link: &ChainLink, from: u32) -> Vec<u32> {
         sizes(&self.stage, link)
             .iter()
             .filter(|size| size.turn >= Some(from) && size.lines.is_some())
@@ -163,7 +163,7 @@ impl Story {
         let (run, _) = self.runs[at];
         let leaf = self.any_loop();
         let counts = read(&self.stage.store, |r| {
-            let mut walk = ForceWalk::new(
+            let mut walk = ActiveBlocks::new(
                 r,
                 leaf,
                 View {
@@ -181,7 +181,7 @@ impl Story {
     }
 }
 
-fn sizes(stage: &Stage, link: &Link) -> Vec<loopstore::store::MessageSize> {
+fn sizes(stage: &Stage, link: &ChainLink) -> Vec<loopstore::store::MessageSize> {
     let mut rows = Vec::new();
     read(&stage.store, |r| {
         r.sizes(link.row.key, 0..link.end_seq, &mut |row| {
@@ -195,14 +195,14 @@ fn sizes(stage: &Stage, link: &Link) -> Vec<loopstore::store::MessageSize> {
     rows
 }
 
-fn block_name(link: &Link) -> String {
+fn block_name(link: &ChainLink) -> String {
     link.block
         .as_ref()
         .map_or(String::new(), |block| block.generation.to_string())
 }
 
 /// The parts of a loop in a context: section, first and last turn, messages, tokens.
-fn parts(stage: &Stage, link: &Link) -> Vec<(&'static str, u32, u32, u64, u64)> {
+fn parts(stage: &Stage, link: &ChainLink) -> Vec<(&'static str, u32, u32, u64, u64)> {
     let sizes = sizes(stage, link);
     let range = |name, turns: std::ops::Range<u32>, seqs: std::ops::Range<u32>| {
         let within = sizes
@@ -339,7 +339,7 @@ fn check_runs(story: &Story, seed: u64) {
     let mut active = Vec::new();
     for (run, leaf) in &story.runs {
         let (run_id, is_live) = read(&stage.store, |r| {
-            let mut walk = ForceWalk::new(
+            let mut walk = ActiveBlocks::new(
                 r,
                 *leaf,
                 View {

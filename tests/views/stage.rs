@@ -7,7 +7,7 @@ use std::process::Command;
 use loopstore::store::{
     BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, FlipRow, Layout, LoopKey,
     NewBlock, Outcome, Point, RunKey, RunRow, Section, SessionKey, Size, StoreWrite, StoredMessage,
-    Turns, append, codec, in_force, read, session, write,
+    Turns, active_blocks, append, codec, read, session, write,
 };
 use loopstore::{
     AgentMessage, Durability, HeuristicTokenCounter, LoopId, LoopRecord, LoopStatus, Session,
@@ -66,21 +66,21 @@ impl Stage {
         .unwrap()
     }
 
-    pub fn append(&self, in_loop: LoopKey, messages: Value) -> append::Appended {
+    pub fn append(&self, loop_key: LoopKey, messages: Value) -> append::Appended {
         let messages: Vec<AgentMessage> = serde_json::from_value(messages).unwrap();
         let messages = messages.into_iter().map(Into::into).collect();
         write(&self.store, |w| {
-            append::append(w, in_loop, messages, &HeuristicTokenCounter)
+            append::append(w, loop_key, messages, &HeuristicTokenCounter)
         })
         .unwrap()
     }
 
     /// Appends `count` turns of a prompt (1 + 4 tokens) and an answer (2 + 4 tokens).
-    pub fn turns(&self, in_loop: LoopKey, count: u32) {
-        let from = self.loop_row(in_loop).totals.turns;
+    pub fn turns(&self, loop_key: LoopKey, count: u32) {
+        let from = self.loop_row(loop_key).totals.turns;
         for turn in from..from + count {
             self.append(
-                in_loop,
+                loop_key,
                 json!([user(turn, "four"), assistant(turn, "eight ch")]),
             );
         }
@@ -110,7 +110,7 @@ impl Stage {
             let run = w.insert_run(&row)?;
             for mut block in blocks {
                 block.row.run = run;
-                let before = w.blocks_of_loop(block.row.in_loop)?;
+                let before = w.blocks_of_loop(block.row.loop_key)?;
                 block.row.generation = before.last().map_or(1, |last| last.generation + 1);
                 w.insert_block(&block)?;
             }
@@ -128,7 +128,7 @@ impl Stage {
                 run,
                 redo,
                 point: Point {
-                    in_loop: leaf,
+                    loop_key: leaf,
                     turns,
                 },
                 tick,
@@ -141,13 +141,13 @@ impl Stage {
     }
 
     /// Returns the newest block on a loop.
-    pub fn newest_block(&self, in_loop: LoopKey) -> BlockKey {
-        let blocks = read(&self.store, |r| r.blocks_of_loop(in_loop)).unwrap();
+    pub fn newest_block(&self, loop_key: LoopKey) -> BlockKey {
+        let blocks = read(&self.store, |r| r.blocks_of_loop(loop_key)).unwrap();
         blocks.last().unwrap().key
     }
 
-    pub fn chain(&self, leaf: LoopKey, view: in_force::View) -> Vec<in_force::Link> {
-        read(&self.store, |r| in_force::chain(r, leaf, view)).unwrap()
+    pub fn chain(&self, leaf: LoopKey, view: active_blocks::View) -> Vec<active_blocks::ChainLink> {
+        read(&self.store, |r| active_blocks::chain(r, leaf, view)).unwrap()
     }
 
     /// Changes rows behind the store's back, as maintenance does.
@@ -237,7 +237,7 @@ fn run_row(run_id: &str, session: SessionKey, leaf: LoopKey) -> RunRow {
         session,
         run_id: run_id.to_owned(),
         point: Point {
-            in_loop: leaf,
+            loop_key: leaf,
             turns: 0,
         },
         tick: 0,
@@ -274,12 +274,12 @@ fn run_row(run_id: &str, session: SessionKey, leaf: LoopKey) -> RunRow {
 pub struct BlockOf(NewBlock);
 
 impl BlockOf {
-    pub fn new(in_loop: LoopKey, kind: BlockKind, through: u32) -> Self {
+    pub fn new(loop_key: LoopKey, kind: BlockKind, through: u32) -> Self {
         Self(NewBlock {
             row: BlockRow {
                 core: BlockCore {
                     key: BlockKey::default(),
-                    in_loop,
+                    loop_key,
                     generation: 0,
                     run: RunKey::default(),
                     kind,

@@ -2,8 +2,8 @@
 //!
 //! The database is open for reading. An undo or redo opens it for writing and closes it again.
 
+use loopstore::compact::FlipRequest;
 use loopstore::inspect::{DiffRequest, DiffSide, diff};
-use loopstore::orchestrate::FlipRequest;
 use loopstore::search::{SearchHit, SearchQuery};
 use loopstore::store::sqlite::Record;
 use loopstore::{Database, LoopId, OpenError, SessionId};
@@ -54,15 +54,15 @@ impl<'a> Data<'a> {
             Want::Sessions => Found::Sessions(sessions(store)?),
             Want::Tree(session) => loops::tree(store, session)?,
             Want::Seen(session, leaf) => Found::Seen(loops::seen(store, session, leaf)?),
-            Want::Turns(session, in_loop, range) => {
-                Found::Turns(turns::page(store, session, in_loop, range.clone())?)
+            Want::Turns(session, loop_id, range) => {
+                Found::Turns(turns::page(store, session, loop_id, range.clone())?)
             }
             Want::Turn {
                 session,
                 leaf,
-                in_loop,
+                loop_id,
                 turn,
-            } => Found::Turn(turns::both(store, session, leaf, in_loop, *turn)?),
+            } => Found::Turn(turns::both(store, session, leaf, loop_id, *turn)?),
             Want::Runs(session) => Found::Runs(runs(store, session)?),
             Want::Diff(session, leaf) => Found::Diff(differences(store, session, leaf)?),
             Want::Search {
@@ -137,7 +137,7 @@ fn run(row: &Record) -> Run {
     }
     Run {
         id: word("run_id"),
-        in_loop: LoopId::new(word("loop_id")).ok(),
+        loop_id: LoopId::new(word("loop_id")).ok(),
         started: text::time(&word("started_at")),
         strategy: word("strategy"),
         state,
@@ -178,7 +178,7 @@ fn hits(
         about: search::heading(&hit),
         hidden: hit.hidden,
         session: hit.session,
-        in_loop: hit.loop_id,
+        loop_id: hit.loop_id,
         turn: hit.turn,
         snippet: hit.snippet,
     };

@@ -136,7 +136,7 @@ fn title(browser: &Browser) -> String {
     let names = browser.path().map(|screen| match screen {
         Screen::Sessions(_) => browser.database.clone(),
         Screen::Session(screen) => screen.session.to_string(),
-        Screen::Reader(screen) => format!("{} turn {}", screen.in_loop, screen.turn),
+        Screen::Reader(screen) => format!("{} turn {}", screen.loop_id, screen.turn),
         Screen::Runs(_) => "compactions".into(),
         Screen::Diff { .. } => "originals and context".into(),
         Screen::Hits(screen) => format!("search {}", screen.query),

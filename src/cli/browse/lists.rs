@@ -87,7 +87,7 @@ impl Sessions {
 pub struct Run {
     pub id: String,
     /// The loop that it was made on.
-    pub in_loop: Option<LoopId>,
+    pub loop_id: Option<LoopId>,
     pub started: String,
     pub strategy: String,
     /// `in force`, `undone`, or how it ended.
@@ -151,7 +151,7 @@ impl Runs {
     fn flip(&self, redo: bool) -> Step {
         let chosen = self
             .chosen()
-            .and_then(|run| Some((run, run.in_loop.clone()?)));
+            .and_then(|run| Some((run, run.loop_id.clone()?)));
         let Some((run, leaf)) = chosen else {
             return Step::Stay;
         };
@@ -168,7 +168,7 @@ impl Runs {
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub session: SessionId,
-    pub in_loop: LoopId,
+    pub loop_id: LoopId,
     pub turn: Option<u32>,
     /// Who said it, when, and what became of it.
     pub about: String,
@@ -230,7 +230,7 @@ impl Hits {
         match key {
             Key::Enter | Key::Right | Key::Char('l') => match self.rows.get(self.cursor.at) {
                 Some(hit) => {
-                    let place = (hit.in_loop.clone(), hit.turn.unwrap_or(0));
+                    let place = (hit.loop_id.clone(), hit.turn.unwrap_or(0));
                     Step::Open(InSession::screen(hit.session.clone(), Some(place)))
                 }
                 None => Step::Stay,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use loopstore::context::TurnState;
 use loopstore::inspect::{DiffRequest, DiffSide, diff};
-use loopstore::store::in_force::{View, chain};
+use loopstore::store::active_blocks::{View, chain};
 use loopstore::store::{
     self, BlockCore, BlockKind, Disposition, LoopKey, LoopRow, SessionRow, StoreError, StoreRead,
     StoreResult,
@@ -188,7 +188,7 @@ fn loops_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<HashMap<Lo
         .into_iter()
         .filter_map(|link| Some((link.row.key, name(link.block.as_ref()?))))
         .collect();
-    let seen = |link: store::in_force::Link| {
+    let seen = |link: store::active_blocks::ChainLink| {
         let seen = LoopSeen {
             turns: link.turns,
             block: blocks.get(&link.row.key).cloned(),

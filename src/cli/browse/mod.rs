@@ -19,7 +19,7 @@ mod turns;
 
 use std::io::{self, IsTerminal};
 
-use loopstore::broken::{self, Fault};
+use loopstore::failpoints::{self, Failpoint};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -102,7 +102,7 @@ fn browse(
         match event::read()? {
             Event::Key(pressed) => {
                 if let Some(key) = key_of(pressed) {
-                    if key == Key::Again && broken::has(Fault::Panic) {
+                    if key == Key::Again && failpoints::is_active(Failpoint::Panic) {
                         std::panic::panic_any("a fault that is built in");
                     }
                     browser.press(key);

@@ -25,7 +25,7 @@ pub struct Reader {
     pub session: SessionId,
     /// The loop whose context is looked at.
     pub leaf: LoopId,
-    pub in_loop: LoopId,
+    pub loop_id: LoopId,
     pub turn: u32,
     /// Turns of the loop.
     pub turns: u32,
@@ -40,7 +40,7 @@ impl Reader {
         Self {
             session,
             leaf,
-            in_loop: line.id.clone(),
+            loop_id: line.id.clone(),
             turn,
             turns: line.turns,
             both: None,
@@ -70,7 +70,7 @@ impl Reader {
         self.both.is_none().then(|| Want::Turn {
             session: self.session.clone(),
             leaf: self.leaf.clone(),
-            in_loop: self.in_loop.clone(),
+            loop_id: self.loop_id.clone(),
             turn: self.turn,
         })
     }

@@ -68,8 +68,8 @@ pub struct LoopSeen {
 
 impl Seen {
     /// Returns what became of a turn; `None`: the context does not have it.
-    pub fn state(&self, in_loop: &LoopId, turn: u32) -> Option<TurnState> {
-        let seen = self.loops.get(in_loop)?;
+    pub fn state(&self, loop_id: &LoopId, turn: u32) -> Option<TurnState> {
+        let seen = self.loops.get(loop_id)?;
         let at = seen.changes.partition_point(|change| change.1 < turn);
         match seen.changes.get(at) {
             Some((first, _, state)) if *first <= turn => *state,
@@ -81,7 +81,7 @@ impl Seen {
 /// Some turns of a loop.
 #[derive(Clone, Debug)]
 pub struct Page {
-    pub in_loop: LoopId,
+    pub loop_id: LoopId,
     pub range: Range<u32>,
     pub rows: Vec<TurnLine>,
 }
@@ -225,7 +225,7 @@ impl InSession {
         let first = self.in_turns.top as u32;
         let last = first.saturating_add(Self::height(room) as u32).min(turns);
         let page = self.page.as_ref();
-        let page = page.filter(|page| Some(&page.in_loop) == self.chosen().map(|line| &line.id));
+        let page = page.filter(|page| Some(&page.loop_id) == self.chosen().map(|line| &line.id));
         let is_there = page.is_some_and(|page| page.range.start <= first && last <= page.range.end);
         let end = first.saturating_add(PAGE).max(last).min(turns);
         (!is_there && first < last).then_some(first.saturating_sub(PAGE / 2)..end)
@@ -241,9 +241,9 @@ impl InSession {
                     loops: HashMap::new(),
                 });
             }
-            Some(Want::Turns(_, in_loop, range)) => {
+            Some(Want::Turns(_, loop_id, range)) => {
                 self.page = Some(Page {
-                    in_loop,
+                    loop_id,
                     range,
                     rows: Vec::new(),
                 });

@@ -48,7 +48,7 @@ pub enum Want {
     Turn {
         session: SessionId,
         leaf: LoopId,
-        in_loop: LoopId,
+        loop_id: LoopId,
         turn: u32,
     },
     /// The compactions of a session.

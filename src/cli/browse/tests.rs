@@ -140,14 +140,14 @@ fn record(store: &SqliteStore, id: &str, title: &str, said: &[&str]) {
     write(store, |write| {
         let key = create_session(write, &session, Some(title.into()), None)?;
         let record = LoopRecord::new(LoopId::new(format!("{id}-loop")).unwrap(), None);
-        let in_loop = create_loop(write, key, &record)?;
+        let loop_id = create_loop(write, key, &record)?;
         let messages = (0..).zip(said).map(|(turn, text)| {
             let turn = TurnId::new(record.loop_id.as_str(), turn);
             AgentMessage::from(Message::user(*text))
                 .in_turn(turn)
                 .into()
         });
-        append(write, in_loop, messages.collect(), &HeuristicTokenCounter)
+        append(write, loop_id, messages.collect(), &HeuristicTokenCounter)
     })
     .unwrap();
 }

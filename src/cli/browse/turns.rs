@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use loopstore::context::TurnState;
-use loopstore::store::in_force::{View, chain};
+use loopstore::store::active_blocks::{View, chain};
 use loopstore::store::{
     self, BlockCore, Disposition, LoopKey, LoopRow, MessageRow, Section, StoreRead, StoreResult,
     TurnRow,
@@ -29,11 +29,11 @@ const MOST: usize = 1 << 20;
 pub fn page(
     store: &dyn Database,
     session: &SessionId,
-    in_loop: &LoopId,
+    loop_id: &LoopId,
     range: Range<u32>,
 ) -> StoreResult<Page> {
     store::read(store, |read| {
-        let row = loop_of(read, &owner(read, session)?, in_loop)?;
+        let row = loop_of(read, &owner(read, session)?, loop_id)?;
         let mut before = match range.start.checked_sub(1) {
             Some(turn) => read.turn(row.key, turn)?.map_or(0, |turn| turn.tokens),
             None => 0,
@@ -51,7 +51,7 @@ pub fn page(
             before = turn.tokens;
         }
         Ok(Page {
-            in_loop: in_loop.clone(),
+            loop_id: loop_id.clone(),
             range,
             rows,
         })
@@ -61,13 +61,13 @@ pub fn page(
 /// Returns how a turn begins: what the user asks, what the model says and calls.
 fn beginning(
     read: &dyn StoreRead,
-    in_loop: LoopKey,
+    loop_id: LoopKey,
     turn: &TurnRow,
     end: u32,
 ) -> StoreResult<String> {
     let mut parts: Vec<String> = Vec::new();
     let seqs = turn.first_seq..end.min(turn.first_seq.saturating_add(LOOKED_AT));
-    read.messages(in_loop, seqs, &mut |row| {
+    read.messages(loop_id, seqs, &mut |row| {
         // The next turn's, if this is the last one of the page.
         if row.turn != Some(turn.turn) {
             return Ok(ControlFlow::Break(()));
@@ -109,13 +109,13 @@ pub fn both(
     store: &dyn Database,
     session: &SessionId,
     leaf: &LoopId,
-    in_loop: &LoopId,
+    loop_id: &LoopId,
     turn: u32,
 ) -> StoreResult<Both> {
-    let state = seen(store, session, leaf)?.state(in_loop, turn);
+    let state = seen(store, session, leaf)?.state(loop_id, turn);
     store::read(store, |read| {
         let session = owner(read, session)?;
-        let row = loop_of(read, &session, in_loop)?;
+        let row = loop_of(read, &session, loop_id)?;
         let leaf = loop_of(read, &session, leaf)?;
         let messages = messages_of(read, &row, turn)?;
         let block = match state {
@@ -180,7 +180,7 @@ fn about(read: &dyn StoreRead, block: &BlockCore, state: Option<TurnState>) -> S
         let turns = text::turns(turns.first, turns.last);
         format!(", a summary of turns {turns}")
     });
-    let on = read.loop_by_key(block.in_loop)?.core.loop_id;
+    let on = read.loop_by_key(block.loop_key)?.core.loop_id;
     let run = read.run_by_key(block.run)?.run_id;
     Ok(format!("{} on {on}{stands}, run {run}", name(block)))
 }

@@ -127,7 +127,7 @@ struct SearchArgs {
 #[serde(deny_unknown_fields)]
 struct ExpandArgs {
     #[serde(rename = "loop")]
-    in_loop: Option<String>,
+    loop_id: Option<String>,
     first: u32,
     last: Option<u32>,
     #[serde(default)]
@@ -138,7 +138,7 @@ struct ExpandArgs {
 #[serde(deny_unknown_fields)]
 struct OverviewArgs {
     #[serde(rename = "loop")]
-    in_loop: Option<String>,
+    loop_id: Option<String>,
     #[serde(default)]
     offset: usize,
 }
@@ -203,11 +203,11 @@ impl Recall {
     ) -> Result<String, String> {
         let args: ExpandArgs = read(given)?;
         let last = args.last.unwrap_or(args.first);
-        let in_loop = loop_of(store, session, args.in_loop.as_deref())?;
+        let loop_id = loop_of(store, session, args.loop_id.as_deref())?;
         let tokens = Some(self.most as u64 / 4);
         let turns = (args.first, last);
         let found =
-            inspect::expand(store, session, in_loop.as_ref(), turns, tokens).map_err(told)?;
+            inspect::expand(store, session, loop_id.as_ref(), turns, tokens).map_err(told)?;
         let text: Vec<String> = found.messages.iter().map(context_text::message).collect();
         let text: String = text.join("\n");
         let rest: String = text.chars().skip(args.offset).collect();
@@ -234,7 +234,7 @@ impl Recall {
     ) -> Result<String, String> {
         let args: OverviewArgs = read(given)?;
         let options = BuildOptions {
-            leaf: loop_of(store, session, args.in_loop.as_deref())?,
+            leaf: loop_of(store, session, args.loop_id.as_deref())?,
             ..BuildOptions::default()
         };
         let parts = context_parts(store, session, &options).map_err(told)?;

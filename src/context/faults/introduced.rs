@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Fault, FaultKind, faults_of, is_silent, thinking, turn_of};
+use super::{ContextFault, FaultKind, faults_of, is_silent, thinking, turn_of};
 use crate::model::AgentMessage;
 
 /// Returns the faults that an overlay brings in: those of `shown` that `originals` do not have.
@@ -17,7 +17,7 @@ pub fn introduced(
     originals: &[AgentMessage],
     shown: &[AgentMessage],
     in_flight: bool,
-) -> Vec<Fault> {
+) -> Vec<ContextFault> {
     let mut known = Known::of(originals, faults_of(originals, in_flight));
     let mut new = faults_of(shown, in_flight);
     new.retain(|fault| known.lacks(fault, shown));
@@ -34,7 +34,7 @@ pub fn introduced(
 type Place = (&'static str, Option<(String, i64)>);
 
 fn place_of(message: &AgentMessage) -> Place {
-    let turn = turn_of(message).map(|(in_loop, turn)| (in_loop.to_owned(), turn));
+    let turn = turn_of(message).map(|(loop_key, turn)| (loop_key.to_owned(), turn));
     (message.role().as_str(), turn)
 }
 
@@ -47,7 +47,7 @@ struct Known {
 }
 
 impl Known {
-    fn of(originals: &[AgentMessage], faults: Vec<Fault>) -> Self {
+    fn of(originals: &[AgentMessage], faults: Vec<ContextFault>) -> Self {
         let mut known = Self {
             calls: HashMap::new(),
             silent: HashMap::new(),
@@ -69,7 +69,7 @@ impl Known {
     }
 
     /// Whether the originals do not have a fault of `shown`; one that they have is used up.
-    fn lacks(&mut self, fault: &Fault, shown: &[AgentMessage]) -> bool {
+    fn lacks(&mut self, fault: &ContextFault, shown: &[AgentMessage]) -> bool {
         let id = &fault.tool_call_id;
         let is_shared = id.as_ref().is_some_and(|id| self.shared.contains(id));
         if is_shared && fault.kind != FaultKind::ThinkingParted {

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::{Fault, FaultKind, goes_on};
+use super::{ContextFault, FaultKind, goes_on};
 use crate::model::{AgentMessage, Content, Json, Message, Role};
 
 /// An answer of the model.
@@ -37,8 +37,8 @@ impl<'a> Answer<'a> {
         self.blocks.iter().filter_map(|block| mark(block)).collect()
     }
 
-    fn fault(&self) -> Fault {
-        Fault {
+    fn fault(&self) -> ContextFault {
+        ContextFault {
             kind: FaultKind::ThinkingParted,
             message: self.at,
             tool_call_id: self.first_call().map(str::to_owned),
@@ -111,7 +111,7 @@ fn cycle(messages: &[AgentMessage]) -> Vec<Answer<'_>> {
 /// signed thinking (what the thinking led to is gone), or one with calls and unsigned thinking
 /// while other thinking is signed (the signature is gone). With `in_flight`, the last answer may
 /// still go on.
-pub(super) fn parted(messages: &[AgentMessage], in_flight: bool) -> Vec<Fault> {
+pub(super) fn parted(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextFault> {
     let answers = cycle(messages);
     if !answers.iter().any(Answer::is_signed) {
         return Vec::new();
@@ -144,7 +144,7 @@ fn says(block: &Content) -> bool {
 /// Returns the answers after the last prompt of `shown` whose signed thinking and calls do not
 /// stand together as in `originals`: thinking removed or altered while calls stay, or kept while
 /// calls are gone. Answers that the originals do not have are no fault.
-pub(super) fn parted_from(originals: &[AgentMessage], shown: &[AgentMessage]) -> Vec<Fault> {
+pub(super) fn parted_from(originals: &[AgentMessage], shown: &[AgentMessage]) -> Vec<ContextFault> {
     let shown = cycle(shown);
     let originals = answers(originals, 0);
     let mut having: HashMap<Mark<'_>, Vec<usize>> = HashMap::new();

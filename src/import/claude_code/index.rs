@@ -19,7 +19,7 @@ use crate::model::ContinuationKind;
 pub(super) struct Known {
     track: u32,
     /// The loop that it stands in, [`NO_LOOP`] before the first one.
-    in_loop: u32,
+    loop_key: u32,
     turn: u32,
     line: u64,
     digest: u64,
@@ -36,12 +36,12 @@ impl Known {
 
     /// Returns the loop and turn that it stands in; `None` before the first loop.
     pub(super) fn at(&self) -> Option<(usize, u32)> {
-        (self.in_loop != NO_LOOP).then_some((self.in_loop as usize, self.turn))
+        (self.loop_key != NO_LOOP).then_some((self.loop_key as usize, self.turn))
     }
 
     pub(super) fn set_at(&mut self, at: Option<(usize, u32)>) {
-        (self.in_loop, self.turn) = match at {
-            Some((in_loop, turn)) => (small(in_loop), turn),
+        (self.loop_key, self.turn) = match at {
+            Some((loop_key, turn)) => (small(loop_key), turn),
             None => (NO_LOOP, 0),
         };
     }
@@ -292,7 +292,7 @@ impl Index {
         if let Some(uuid) = &glance.uuid {
             let mut known = Known {
                 track: small(track),
-                in_loop: NO_LOOP,
+                loop_key: NO_LOOP,
                 turn: 0,
                 line: place.line,
                 digest: glance.digest,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{ArchiveRequest, LoopStays, LoopStaysWhy};
 use crate::context::{BuildOptions, Chain, Purpose, settings};
 use crate::model::{LoopId, SessionId, Time};
-use crate::store::in_force::{Link, View};
+use crate::store::active_blocks::{ChainLink, View};
 use crate::store::scan::StoreScan;
 use crate::store::{
     LoopKey, LoopRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, lease,
@@ -217,7 +217,7 @@ fn shown(read: &dyn StoreRead, session: SessionKey) -> StoreResult<HashSet<LoopK
 }
 
 /// Whether a context shows a message of a loop itself: a kept turn, or one behind the block in force.
-fn shows_originals(link: &Link) -> bool {
+fn shows_originals(link: &ChainLink) -> bool {
     let Some(block) = &link.block else {
         return link.end_seq > 0;
     };

@@ -81,7 +81,7 @@ impl Mending<'_, '_> {
             Ok(()) | Err(StoreError::Damaged(_)) => {}
             Err(error) => return Err(error),
         }
-        Ok((next < row.totals.next_seq && chain != row.growth.chain).then_some(next))
+        Ok((next < row.totals.next_seq && chain != row.progress.chain).then_some(next))
     }
 
     /// Returns the row of a loop, without what is derived if that makes it unreadable.

@@ -2,10 +2,10 @@
 //! with its lease. An append asks for both right after, and so for less. What is written makes them
 //! void.
 
-use super::door::Door;
-use super::driving::lease_row;
 use super::keys::session_of;
+use super::recording::lease_row;
 use super::row::{Fields, LOOP_COLUMNS, SESSION, loop_row, session_row};
+use super::transaction::Transaction;
 use crate::store::error::StoreResult;
 use crate::store::{LeaseRow, LoopKey, LoopRow, SessionKey, SessionRow};
 
@@ -13,7 +13,7 @@ use crate::store::{LeaseRow, LoopKey, LoopRow, SessionKey, SessionRow};
 #[derive(Default)]
 pub(super) struct Ahead {
     session: Option<SessionRow>,
-    in_loop: Option<LoopRow>,
+    loop_key: Option<LoopRow>,
 }
 
 /// A loop and its lease.
@@ -23,7 +23,7 @@ fn driven(row: &Fields<'_>) -> StoreResult<(Option<LoopRow>, Option<LeaseRow>)> 
     Ok((loop_row(row).ok(), lease))
 }
 
-impl Door<'_> {
+impl Transaction<'_> {
     /// Makes other writers of a session wait until the end of this write.
     pub(super) fn lock_row(&self, session: i64) -> StoreResult<()> {
         let sql = format!("{SESSION} WHERE s.session = $1 FOR NO KEY UPDATE OF s");
@@ -43,22 +43,23 @@ impl Door<'_> {
     /// Returns the loop's row if it is on hand.
     pub(super) fn loop_ahead(&self, key: LoopKey) -> Option<LoopRow> {
         let ahead = self.ahead.borrow();
-        ahead.in_loop.clone().filter(|row| row.key == key)
+        ahead.loop_key.clone().filter(|row| row.key == key)
     }
 
     /// Returns the lease of a loop; a write has the loop on hand then.
-    pub(super) fn lease_and_loop(&self, in_loop: LoopKey) -> StoreResult<Option<LeaseRow>> {
-        let session = session_of(in_loop.0);
+    pub(super) fn lease_and_loop(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        let session = session_of(loop_key.0);
         let sql = format!(
             "SELECT {LOOP_COLUMNS}, d.loop, d.owner, d.token, d.ttl, d.renewed_at, d.expires_at,
                  d.released
              FROM loops l LEFT JOIN leases d ON d.session = $1 AND d.loop = $2
              WHERE l.session = $1 AND l.key = $2"
         );
-        let Some((row, lease)) = self.first(session, &sql, &[&session, &in_loop.0], driven)? else {
+        let Some((row, lease)) = self.first(session, &sql, &[&session, &loop_key.0], driven)?
+        else {
             return Ok(None);
         };
-        self.ahead.borrow_mut().in_loop = row;
+        self.ahead.borrow_mut().loop_key = row;
         Ok(lease)
     }
 }

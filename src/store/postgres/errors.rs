@@ -15,7 +15,7 @@ pub(super) enum Trouble {
     /// The server or the driver said so.
     Told(Error),
     /// The server said nothing for so long.
-    Silent(Duration),
+    StatementTimeout(Duration),
     /// The connection was given up before.
     GivenUp,
     /// This machine refused.
@@ -36,7 +36,9 @@ impl Trouble {
 pub(super) fn told(trouble: &Trouble) -> String {
     match trouble {
         Trouble::Told(error) => said(error),
-        Trouble::Silent(limit) => format!("it did not answer in {} s", limit.as_secs_f64()),
+        Trouble::StatementTimeout(limit) => {
+            format!("it did not answer in {} s", limit.as_secs_f64())
+        }
         Trouble::GivenUp => "it was given up".into(),
         Trouble::Local(detail) => detail.clone(),
     }
@@ -77,14 +79,14 @@ fn is_from_the_wire(error: &Error) -> bool {
 }
 
 /// Whether a code asks to run the transaction again: others came between, or two waited for each other.
-pub(super) fn is_interrupted(code: &str) -> bool {
+pub(super) fn is_serialization_failure(code: &str) -> bool {
     matches!(code, "40001" | "40P01")
 }
 
 /// Sorts an error of a statement.
 pub(super) fn from_postgres(trouble: Trouble) -> StoreError {
-    if let Trouble::Silent(limit) = trouble {
-        return StoreError::Silent(limit);
+    if let Trouble::StatementTimeout(limit) = trouble {
+        return StoreError::StatementTimeout(limit);
     }
     if is_lost(&trouble) {
         return StoreError::Connection(told(&trouble).into());
@@ -94,7 +96,7 @@ pub(super) fn from_postgres(trouble: Trouble) -> StoreError {
     };
     match code {
         "55P03" => StoreError::Busy,
-        code if is_interrupted(code) => StoreError::Interrupted,
+        code if is_serialization_failure(code) => StoreError::SerializationFailure,
         "57014" => StoreError::TimedOut,
         "25006" => StoreError::ReadOnly,
         "53100" => StoreError::Full,

@@ -8,10 +8,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::door::Door;
+use super::connection::Param;
 use super::keys::session_of;
-use super::link::Param;
 use super::row::Fields;
+use super::transaction::Transaction;
 use crate::store::codec::role_number;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::{
@@ -154,7 +154,7 @@ impl Conditions {
 
 fn found(row: &Fields<'_>) -> StoreResult<Match> {
     Ok(Match {
-        in_loop: LoopKey(row.get("loop")?),
+        loop_key: LoopKey(row.get("loop")?),
         seq: row.small("seq")?,
         session: SessionKey(row.get("session")?),
         tick: row.get("tick")?,
@@ -162,7 +162,7 @@ fn found(row: &Fields<'_>) -> StoreResult<Match> {
     })
 }
 
-impl Door<'_> {
+impl Transaction<'_> {
     pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
         let state = self.first_of_any(
             "SELECT (SELECT version FROM index_state) AS version,
@@ -195,14 +195,14 @@ impl Door<'_> {
         )
     }
 
-    pub(super) fn read_unindexed_seqs(&self, in_loop: LoopKey) -> StoreResult<Range<u32>> {
-        let session = session_of(in_loop.0);
+    pub(super) fn read_unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
+        let session = session_of(loop_key.0);
         let seqs = self.first(
             session,
             "SELECT coalesce(i.indexed_seq, 0) AS first, l.next_seq AS after
              FROM loops l LEFT JOIN indexed_loops i ON i.session = $1 AND i.loop = l.key
              WHERE l.session = $1 AND l.key = $2",
-            &[&session, &in_loop.0],
+            &[&session, &loop_key.0],
             |row| Ok(row.small("first")?..row.small("after")?),
         )?;
         Ok(seqs.unwrap_or(0..0))
@@ -259,11 +259,11 @@ impl Door<'_> {
 
     pub(super) fn write_index(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         entries: &[IndexEntry],
     ) -> StoreResult<()> {
-        let open = self.unindexed_seqs(in_loop)?;
+        let open = self.unindexed_seqs(loop_key)?;
         if seqs.start != open.start || seqs.end > open.end || seqs.start > seqs.end {
             return Err(StoreError::Invalid(format!(
                 "messages {seqs:?} cannot be indexed: {open:?} are to be indexed next"
@@ -273,7 +273,7 @@ impl Door<'_> {
             let why = format!("message {} is not among {seqs:?}", entry.seq);
             return Err(StoreError::Invalid(why));
         }
-        let session = session_of(in_loop.0);
+        let session = session_of(loop_key.0);
         for entry in entries {
             let words = entry.words.replace('\0', " ");
             self.run(
@@ -282,7 +282,7 @@ impl Door<'_> {
                  VALUES ($1, $2, $3, $4, array_to_tsvector($5::TEXT[]), $6)",
                 &[
                     &session,
-                    &in_loop.0,
+                    &loop_key.0,
                     &i64::from(entry.seq),
                     &format!(" {words} "),
                     &lexemes(&words),
@@ -294,14 +294,14 @@ impl Door<'_> {
             session,
             "INSERT INTO indexed_loops (session, loop, indexed_seq) VALUES ($1, $2, $3)
              ON CONFLICT (session, loop) DO UPDATE SET indexed_seq = excluded.indexed_seq",
-            &[&session, &in_loop.0, &i64::from(seqs.end)],
+            &[&session, &loop_key.0, &i64::from(seqs.end)],
         )?;
         Ok(())
     }
 
-    pub(super) fn remove_from_index(&self, in_loop: LoopKey, from: u32) -> StoreResult<()> {
-        let session = session_of(in_loop.0);
-        let params: [Param<'_>; 3] = [&session, &in_loop.0, &i64::from(from)];
+    pub(super) fn remove_from_index(&self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
+        let params: [Param<'_>; 3] = [&session, &loop_key.0, &i64::from(from)];
         let sql = "UPDATE indexed_loops SET indexed_seq = $3
              WHERE session = $1 AND loop = $2 AND indexed_seq > $3";
         if self.run(session, sql, &params)? == 0 {

@@ -10,28 +10,28 @@
 //! tables are (`again`).
 
 mod ahead;
+mod connection;
 mod ddl;
-mod door;
-mod driving;
 mod errors;
 mod index;
 mod keys;
-mod link;
 mod listing;
+mod loops_with_blocks;
+mod message_refs;
 mod options;
 mod packs;
 mod pending;
 mod pool;
 mod query;
 mod read;
+mod recording;
 mod recount;
 mod removal;
 mod row;
-mod said;
 mod scan;
 mod schema;
 mod source;
-mod standing;
+mod transaction;
 mod url;
 mod write;
 
@@ -45,11 +45,11 @@ use std::time::Duration;
 use super::error::{OpenError, StoreError, StoreResult};
 use super::{SessionStore, StoreRead, StoreWrite};
 use crate::tokens::TokenCounter;
+use connection::Connection;
 use ddl::literal;
-use door::Door;
 use errors::{from_postgres, is_lost, told};
-use link::Link;
 use pool::{Pool, Taken};
+use transaction::Transaction;
 use url::Address;
 
 const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -66,9 +66,9 @@ const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 /// // No log shows the password.
 /// println!("recording to {}", store.place());
 /// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
-/// # let (session, in_loop) = (SessionId::new("s")?, LoopId::new("s.1")?);
+/// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
 /// # use loopstore::recorder::event::AgentStart;
-/// recorder.record(AgentEvent::AgentStart(AgentStart::new(session.clone(), in_loop)))?;
+/// recorder.record(AgentEvent::AgentStart(AgentStart::new(session.clone(), loop_key)))?;
 /// let context = build_context_from_session(&store, &session, &BuildOptions::default())?;
 /// # drop(context);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -80,7 +80,7 @@ pub struct PostgresStore {
 }
 
 /// A transaction that is rolled back if it is not ended.
-struct Transaction<'a> {
+struct OpenTransaction<'a> {
     taken: Taken<'a>,
     is_open: bool,
 }
@@ -106,7 +106,7 @@ impl PostgresStore {
         let mut link = schema::connect(&address, &options)?;
         let prepared = again(
             || match schema::prepare(&mut link, &address, &mut options) {
-                Err(OpenError::Busy) => Err(StoreError::Interrupted),
+                Err(OpenError::Busy) => Err(StoreError::SerializationFailure),
                 prepared => Ok(prepared),
             },
         );
@@ -126,26 +126,32 @@ impl PostgresStore {
         &self.place
     }
 
-    fn snapshot<T>(&self, work: impl FnOnce(&Door<'_>) -> StoreResult<T>) -> StoreResult<T> {
+    fn snapshot<T>(&self, work: impl FnOnce(&Transaction<'_>) -> StoreResult<T>) -> StoreResult<T> {
         let mut transaction = self.begin(BEGIN_READ)?;
-        let done = work(&Door::reading(transaction.taken.link()?));
+        let done = work(&Transaction::reading(transaction.taken.link()?));
         // What was read is whole, whatever becomes of the connection.
         transaction.roll_back();
         done
     }
 
     /// Runs `work` on a snapshot; its statements may go through much of the database.
-    fn long_snapshot<T>(&self, work: impl FnOnce(&Door<'_>) -> StoreResult<T>) -> StoreResult<T> {
+    fn long_snapshot<T>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
         let mut transaction = self.begin(BEGIN_READ)?;
         let link = transaction.taken.link()?;
-        let done = link.at_length(|link| work(&Door::reading(link)));
+        let done = link.at_length(|link| work(&Transaction::reading(link)));
         transaction.roll_back();
         done
     }
 
     /// Runs `work` in a transaction that writes. It is told on its way whether the database still counts
     /// with the counter of this store.
-    fn transaction<T>(&self, work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>) -> StoreResult<T> {
+    fn transaction<T>(
+        &self,
+        work: impl FnOnce(&mut Transaction<'_>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
         self.transaction_from(&self.begin_write(), |link| written(link, work))
     }
 
@@ -153,7 +159,7 @@ impl PostgresStore {
     fn long_transaction<T>(
         &self,
         begin: &str,
-        work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>,
+        work: impl FnOnce(&mut Transaction<'_>) -> StoreResult<T>,
     ) -> StoreResult<T> {
         self.transaction_from(begin, |link| link.at_length(|link| written(link, work)))
     }
@@ -166,7 +172,7 @@ impl PostgresStore {
     fn transaction_from<T>(
         &self,
         begin: &str,
-        work: impl FnOnce(&mut Link) -> StoreResult<T>,
+        work: impl FnOnce(&mut Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
         if self.options.read_only {
             return Err(StoreError::ReadOnly);
@@ -185,8 +191,8 @@ impl PostgresStore {
         done.map_err(from_postgres)
     }
 
-    fn begin(&self, sql: &str) -> StoreResult<Transaction<'_>> {
-        Ok(Transaction {
+    fn begin(&self, sql: &str) -> StoreResult<OpenTransaction<'_>> {
+        Ok(OpenTransaction {
             taken: again(|| self.pool.begin(sql))?,
             is_open: true,
         })
@@ -195,10 +201,10 @@ impl PostgresStore {
 
 /// Runs `work` on a connection within a transaction that writes.
 fn written<T>(
-    link: &mut Link,
-    work: impl FnOnce(&mut Door<'_>) -> StoreResult<T>,
+    link: &mut Connection,
+    work: impl FnOnce(&mut Transaction<'_>) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let mut door = Door::writing(link);
+    let mut door = Transaction::writing(link);
     let done = work(&mut door)?;
     door.check()?;
     Ok(done)
@@ -211,14 +217,16 @@ const PAUSES: [u64; 4] = [10, 40, 160, 640];
 fn again<T>(mut work: impl FnMut() -> StoreResult<T>) -> StoreResult<T> {
     for pause in PAUSES {
         match work() {
-            Err(StoreError::Interrupted) => std::thread::sleep(Duration::from_millis(pause)),
+            Err(StoreError::SerializationFailure) => {
+                std::thread::sleep(Duration::from_millis(pause));
+            }
             done => return done,
         }
     }
     work()
 }
 
-impl Transaction<'_> {
+impl OpenTransaction<'_> {
     fn commit(mut self) -> StoreResult<()> {
         self.is_open = false;
         let link = self.taken.link()?;
@@ -243,7 +251,7 @@ impl Transaction<'_> {
     }
 }
 
-impl Drop for Transaction<'_> {
+impl Drop for OpenTransaction<'_> {
     fn drop(&mut self) {
         self.roll_back();
     }

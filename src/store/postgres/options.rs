@@ -98,7 +98,7 @@ impl PostgresOptions {
     }
 
     /// Sets how long a statement may take until its connection is given up with
-    /// [`StoreError::Silent`](crate::StoreError::Silent), by the clock of this machine: a minute if
+    /// [`StoreError::StatementTimeout`](crate::StoreError::StatementTimeout), by the clock of this machine: a minute if
     /// nothing is set, `None`: for ever. That the server stops a statement itself, as `statement_timeout`
     /// has it, is not enough where it hangs as a whole, and the network does not tell either: see
     /// `link.rs`. What goes through much of the database (`verify`, removals, a recount, a new index) has

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::door::Door;
+use super::connection::Param;
 use super::keys::session_of;
-use super::link::Param;
 use super::row::{Fields, escaped};
+use super::transaction::Transaction;
 use super::write::signed;
 use crate::store::LoopKey;
 use crate::store::error::{StoreError, StoreResult};
@@ -23,70 +23,70 @@ fn pack_row(row: &Fields<'_>) -> StoreResult<PackRow> {
     })
 }
 
-impl Door<'_> {
-    fn pack(&self, sql: &str, in_loop: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
-        let session = session_of(in_loop.0);
-        let params: [Param<'_>; 3] = [&session, &in_loop.0, &i64::from(seq)];
+impl Transaction<'_> {
+    fn pack(&self, sql: &str, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
+        let session = session_of(loop_key.0);
+        let params: [Param<'_>; 3] = [&session, &loop_key.0, &i64::from(seq)];
         self.first(session, sql, &params, pack_row)
     }
 
-    pub(super) fn read_pack_at(&self, in_loop: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
+    pub(super) fn read_pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
         let sql = format!(
             "{PACK} WHERE session = $1 AND loop = $2 AND seq <= $3 ORDER BY seq DESC LIMIT 1"
         );
-        let row = self.pack(&sql, in_loop, seq)?;
+        let row = self.pack(&sql, loop_key, seq)?;
         Ok(row.filter(|row| seq <= row.last))
     }
 
     pub(super) fn read_next_pack(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         from: u32,
     ) -> StoreResult<Option<PackRow>> {
         let sql =
             format!("{PACK} WHERE session = $1 AND loop = $2 AND seq >= $3 ORDER BY seq LIMIT 1");
-        self.pack(&sql, in_loop, from)
+        self.pack(&sql, loop_key, from)
     }
 
-    pub(super) fn read_pack_content(&self, in_loop: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
-        let session = session_of(in_loop.0);
+    pub(super) fn read_pack_content(&self, loop_key: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
+        let session = session_of(loop_key.0);
         let sql = "SELECT content FROM packs WHERE session = $1 AND loop = $2 AND seq = $3";
-        let params: [Param<'_>; 3] = [&session, &in_loop.0, &i64::from(first)];
+        let params: [Param<'_>; 3] = [&session, &loop_key.0, &i64::from(first)];
         let content = self.first(session, sql, &params, |row| row.get("content"))?;
         content.ok_or_else(|| StoreError::Damaged("a pack without its row".into()))
     }
 
     pub(super) fn read_packed_heads(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
     ) -> StoreResult<Vec<(u32, String)>> {
-        let session = session_of(in_loop.0);
+        let session = session_of(loop_key.0);
         let (from, to) = (i64::from(seqs.start), i64::from(seqs.end));
         let sql = "SELECT seq, head FROM packed_heads
              WHERE session = $1 AND loop = $2 AND seq >= $3 AND seq < $4 ORDER BY seq";
-        self.all(session, sql, &[&session, &in_loop.0, &from, &to], |row| {
+        self.all(session, sql, &[&session, &loop_key.0, &from, &to], |row| {
             Ok((row.small("seq")?, row.get("head")?))
         })
     }
 
     pub(super) fn read_unpacked(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         from: u32,
     ) -> StoreResult<Option<Range<u32>>> {
-        let session = session_of(in_loop.0);
+        let session = session_of(loop_key.0);
         let sql = "SELECT seq FROM messages
              WHERE session = $1 AND loop = $2 AND seq >= $3 AND head IS NOT NULL
              ORDER BY seq LIMIT 1";
-        let params: [Param<'_>; 3] = [&session, &in_loop.0, &i64::from(from)];
+        let params: [Param<'_>; 3] = [&session, &loop_key.0, &i64::from(from)];
         let Some(first) = self.first(session, sql, &params, |row| row.small("seq"))? else {
             return Ok(None);
         };
         let sql = "SELECT seq, head IS NOT NULL AS is_there FROM messages
              WHERE session = $1 AND loop = $2 AND seq >= $3 ORDER BY seq LIMIT $4";
         let (at, most) = (i64::from(first), i64::from(MOST_UNPACKED));
-        let params: [Param<'_>; 4] = [&session, &in_loop.0, &at, &most];
+        let params: [Param<'_>; 4] = [&session, &loop_key.0, &at, &most];
         let rows = self.all(session, sql, &params, |row| {
             Ok((row.small("seq")?, row.get::<bool>("is_there")?))
         })?;
@@ -97,13 +97,13 @@ impl Door<'_> {
     }
 
     /// Writes a pack and takes the content out of the rows.
-    pub(super) fn write_pack(&self, in_loop: LoopKey, pack: &Pack) -> StoreResult<()> {
-        let session = session_of(in_loop.0);
+    pub(super) fn write_pack(&self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
         let PackRow { first, last, .. } = pack.row;
         let (from, to) = (i64::from(first), i64::from(last));
         let sql = "UPDATE messages SET head = NULL, body = NULL, escaped = FALSE
              WHERE session = $1 AND loop = $2 AND seq BETWEEN $3 AND $4 AND head IS NOT NULL";
-        let changed = self.run(session, sql, &[&session, &in_loop.0, &from, &to])?;
+        let changed = self.run(session, sql, &[&session, &loop_key.0, &from, &to])?;
         if changed != pack.row.messages() {
             let why = format!("messages {first} to {last} are not all there");
             return Err(StoreError::Invalid(why));
@@ -114,7 +114,7 @@ impl Door<'_> {
              VALUES ($1, $2, $3, $4, $5, $6, $7)",
             &[
                 &session,
-                &in_loop.0,
+                &loop_key.0,
                 &from,
                 &to,
                 &signed(pack.row.bytes)?,
@@ -126,23 +126,23 @@ impl Door<'_> {
             self.run(
                 session,
                 "INSERT INTO packed_heads (session, loop, seq, head) VALUES ($1, $2, $3, $4)",
-                &[&session, &in_loop.0, &i64::from(*seq), head],
+                &[&session, &loop_key.0, &i64::from(*seq), head],
             )?;
         }
         Ok(())
     }
 
     /// Writes the content of a pack back into the rows, and removes it.
-    pub(super) fn write_back_pack(&self, in_loop: LoopKey, first: u32) -> StoreResult<()> {
-        let session = session_of(in_loop.0);
-        let pack = open(self, in_loop, first)?;
+    pub(super) fn write_back_pack(&self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
+        let pack = open(self, loop_key, first)?;
         pack.each(&mut |seq, head, text| {
             let safe = escaped(text);
             let (text, is_escaped) = (safe.as_deref().or(text), safe.is_some());
             let sql = "UPDATE messages SET head = $4, body = $5, escaped = $6
                  WHERE session = $1 AND loop = $2 AND seq = $3 AND head IS NULL AND body IS NULL";
             let at = i64::from(seq);
-            let params: [Param<'_>; 6] = [&session, &in_loop.0, &at, &head, &text, &is_escaped];
+            let params: [Param<'_>; 6] = [&session, &loop_key.0, &at, &head, &text, &is_escaped];
             match self.run(session, sql, &params)? {
                 1 => Ok(()),
                 _ => Err(StoreError::Damaged(format!(
@@ -155,15 +155,15 @@ impl Door<'_> {
             let sql = format!(
                 "DELETE FROM {table} WHERE session = $1 AND loop = $2 AND seq BETWEEN $3 AND $4"
             );
-            self.run(session, &sql, &[&session, &in_loop.0, &from, &to])?;
+            self.run(session, &sql, &[&session, &loop_key.0, &from, &to])?;
         }
         Ok(())
     }
 
     /// Takes the pack apart that a message is in, if it is archived.
-    pub(super) fn take_apart(&self, in_loop: LoopKey, seq: u32) -> StoreResult<()> {
-        match self.read_pack_at(in_loop, seq)? {
-            Some(pack) => self.write_back_pack(in_loop, pack.first),
+    pub(super) fn take_apart(&self, loop_key: LoopKey, seq: u32) -> StoreResult<()> {
+        match self.read_pack_at(loop_key, seq)? {
+            Some(pack) => self.write_back_pack(loop_key, pack.first),
             None => Ok(()),
         }
     }

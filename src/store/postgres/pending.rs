@@ -1,10 +1,10 @@
 //! Messages that a write has said and not sent yet: they go together, in one statement, before the next
 //! one. A turn of four messages is so one round trip instead of four, and an import one for hundreds.
 
-use super::door::Door;
+use super::connection::Param;
 use super::keys::session_of;
-use super::link::Param;
 use super::row::escaped;
+use super::transaction::Transaction;
 use super::write::{signed, wide};
 use crate::store::codec::role_number;
 use crate::store::error::StoreResult;
@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 1 << 20;
 /// Messages of one loop, a list for each column.
 #[derive(Default)]
 pub(super) struct Pending {
-    in_loop: i64,
+    loop_key: i64,
     text_bytes: usize,
     seq: Vec<i64>,
     turn: Vec<Option<i64>>,
@@ -79,15 +79,15 @@ const INSERT: &str = "INSERT INTO messages (session, loop, seq, turn, role, tick
          AS r (seq, turn, role, tick, tokens, bytes, lines, created_at, body_block, origin, salt,
              digest, chain, head, body, escaped)";
 
-impl Door<'_> {
+impl Transaction<'_> {
     /// Adds a message to those that wait; the session is locked already.
-    pub(super) fn put_off(&self, in_loop: LoopKey, row: &MessageRow) -> StoreResult<()> {
-        self.lock(session_of(in_loop.0))?;
-        if self.pending.borrow().in_loop != in_loop.0 {
+    pub(super) fn put_off(&self, loop_key: LoopKey, row: &MessageRow) -> StoreResult<()> {
+        self.lock(session_of(loop_key.0))?;
+        if self.pending.borrow().loop_key != loop_key.0 {
             self.flush()?;
         }
         let mut pending = self.pending.borrow_mut();
-        pending.in_loop = in_loop.0;
+        pending.loop_key = loop_key.0;
         pending.push(row)?;
         let is_full = pending.is_full();
         drop(pending);
@@ -100,10 +100,10 @@ impl Door<'_> {
             return Ok(());
         }
         let rows = self.pending.take();
-        let session = session_of(rows.in_loop);
+        let session = session_of(rows.loop_key);
         let params: [Param<'_>; 18] = [
             &session,
-            &rows.in_loop,
+            &rows.loop_key,
             &rows.seq,
             &rows.turn,
             &rows.role,

@@ -7,8 +7,8 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::connection::Connection;
 use super::errors::{from_postgres, is_lost};
-use super::link::Link;
 use super::options::PostgresOptions;
 use super::schema;
 use super::url::Address;
@@ -24,7 +24,7 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct State {
-    idle: Vec<Link>,
+    idle: Vec<Connection>,
     /// Connections that are in use.
     out: usize,
 }
@@ -33,7 +33,7 @@ struct State {
 pub(super) struct Taken<'a> {
     pool: &'a Pool,
     /// `None`: it is of no use any more.
-    link: Option<Link>,
+    link: Option<Connection>,
 }
 
 impl Pool {
@@ -53,7 +53,7 @@ impl Pool {
     /// Takes a connection on which `first` has been run, as that which begins a transaction.
     ///
     /// # Errors
-    /// [`StoreError::Crowded`] if none becomes free in time; what connecting gives.
+    /// [`StoreError::PoolTimeout`] if none becomes free in time; what connecting gives.
     pub(super) fn begin(&self, first: &str) -> StoreResult<Taken<'_>> {
         loop {
             let (mut taken, is_new) = self.take()?;
@@ -82,7 +82,7 @@ impl Pool {
         while state.out >= most {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(StoreError::Crowded(most));
+                return Err(StoreError::PoolTimeout(most));
             }
             let waited = self.freed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -103,7 +103,7 @@ impl Pool {
     }
 
     /// Keeps a connection for later.
-    pub(super) fn keep(&self, link: Link) {
+    pub(super) fn keep(&self, link: Connection) {
         self.lock().idle.push(link);
     }
 }
@@ -118,7 +118,7 @@ pub(super) fn from_open(error: OpenError) -> StoreError {
 
 impl Taken<'_> {
     /// The connection.
-    pub(super) fn link(&mut self) -> StoreResult<&mut Link> {
+    pub(super) fn link(&mut self) -> StoreResult<&mut Connection> {
         let lost = || StoreError::Connection("it was closed".into());
         self.link.as_mut().ok_or_else(lost)
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
-use super::errors::{Trouble, from_postgres, is_interrupted, is_lost, told};
-use super::link::{Link, Param};
+use super::connection::{Connection, Param};
+use super::errors::{Trouble, from_postgres, is_lost, is_serialization_failure, told};
 use super::{BEGIN_READ, PostgresStore, again};
 use crate::model::Json;
 use crate::store::error::{StoreError, StoreResult};
@@ -93,8 +93,8 @@ fn refused(error: Trouble) -> StoreError {
         return from_postgres(error);
     }
     let code = error.code().unwrap_or_default();
-    if is_interrupted(code) {
-        return StoreError::Interrupted;
+    if is_serialization_failure(code) {
+        return StoreError::SerializationFailure;
     }
     StoreError::Invalid(match code {
         "57014" => "the query took too long and was stopped".into(),
@@ -107,7 +107,7 @@ fn refused(error: Trouble) -> StoreError {
 }
 
 fn rows(
-    link: &mut Link,
+    link: &mut Connection,
     sql: &str,
     values: &[&str],
     limits: QueryLimits,

@@ -3,10 +3,10 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::door::{Door, paged};
+use super::connection::Param;
 use super::keys::session_of;
-use super::link::Param;
 use super::row::*;
+use super::transaction::{Transaction, paged};
 use crate::model::{LoopId, SessionId};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
@@ -23,7 +23,7 @@ pub(super) fn missing(what: &str, key: i64) -> StoreError {
     StoreError::Damaged(format!("{what} {key} is missing"))
 }
 
-impl Door<'_> {
+impl Transaction<'_> {
     /// Returns the loops of a chain from `leaf` on, at most a page of them.
     fn links<T>(&self, leaf: LoopKey, columns: &str, from_row: FromRow<T>) -> StoreResult<Vec<T>> {
         // The rows come as the recursion makes them, and the limit ends it. Keys that fall from child
@@ -64,7 +64,7 @@ fn after_page(length: usize, last: Option<&LoopCore>) -> Option<LoopKey> {
     last.parent.filter(|parent| *parent < last.key)
 }
 
-impl StoreRead for Door<'_> {
+impl StoreRead for Transaction<'_> {
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {
         let mut found = self.name_of(id)?;
         if found.is_none() && self.writes() {
@@ -163,14 +163,18 @@ impl StoreRead for Door<'_> {
         Ok(())
     }
 
-    fn standings(&self, leaf: LoopKey, visit: &mut Visit<'_, Standing>) -> StoreResult<()> {
+    fn loops_with_blocks(
+        &self,
+        leaf: LoopKey,
+        visit: &mut Visit<'_, LoopWithBlock>,
+    ) -> StoreResult<()> {
         self.walk_standings(leaf, visit)
     }
 
-    fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
-        let session = session_of(in_loop.0);
+    fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
+        let session = session_of(loop_key.0);
         let sql = format!("{TURN} WHERE session = $1 AND loop = $2 AND turn = $3");
-        let params = [session, in_loop.0, i64::from(turn)];
+        let params = [session, loop_key.0, i64::from(turn)];
         self.first(
             session,
             &sql,
@@ -179,46 +183,51 @@ impl StoreRead for Door<'_> {
         )
     }
 
-    fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
+    fn turns(&self, loop_key: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
         if turns.is_empty() {
             return Ok(Vec::new());
         }
-        let session = session_of(in_loop.0);
+        let session = session_of(loop_key.0);
         let (from, to) = (i64::from(turns.start), i64::from(turns.end));
         let sql = format!(
             "{TURN} WHERE session = $1 AND loop = $2 AND turn >= $3 AND turn < $4 ORDER BY turn"
         );
-        self.all(session, &sql, &[&session, &in_loop.0, &from, &to], turn_row)
+        self.all(
+            session,
+            &sql,
+            &[&session, &loop_key.0, &from, &to],
+            turn_row,
+        )
     }
 
     fn answers(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         turns: Range<u32>,
     ) -> StoreResult<Vec<(u32, Vec<CallSite>)>> {
         if turns.is_empty() {
             return Ok(Vec::new());
         }
-        let session = session_of(in_loop.0);
+        let session = session_of(loop_key.0);
         let (from, to) = (i64::from(turns.start), i64::from(turns.end));
         let sql = "SELECT turn, answers FROM turns
              WHERE session = $1 AND loop = $2 AND turn >= $3 AND turn < $4 AND answers IS NOT NULL
              ORDER BY turn";
-        self.all(session, sql, &[&session, &in_loop.0, &from, &to], |row| {
+        self.all(session, sql, &[&session, &loop_key.0, &from, &to], |row| {
             Ok((row.small("turn")?, call_sites(row)?))
         })
     }
 
     fn messages(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageRow>,
     ) -> StoreResult<()> {
         if seqs.is_empty() {
             return Ok(());
         }
-        let session = session_of(in_loop.0);
+        let session = session_of(loop_key.0);
         let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
         let sql = format!(
             "{MESSAGE} WHERE session = $1 AND loop = $2 AND seq >= $3 AND seq < $4
@@ -229,12 +238,12 @@ impl StoreRead for Door<'_> {
             |row: &MessageRow| i64::from(row.seq),
             |after| {
                 let from = after.map_or(first, |after| after + 1);
-                let params: [Param<'_>; 4] = [&session, &in_loop.0, &from, &end];
+                let params: [Param<'_>; 4] = [&session, &loop_key.0, &from, &end];
                 self.all(session, &sql, &params, message_row)
             },
             &mut |mut row: MessageRow| {
                 if row.body.head.is_none() {
-                    packs::fill(self, &self.last_pack, in_loop, &mut row)?;
+                    packs::fill(self, &self.last_pack, loop_key, &mut row)?;
                 }
                 visit(row)
             },
@@ -243,24 +252,24 @@ impl StoreRead for Door<'_> {
 
     fn said(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         proofs: bool,
-        visit: &mut VisitSaid<'_>,
+        visit: &mut VisitMessageRef<'_>,
     ) -> StoreResult<()> {
-        self.read_said(in_loop, seqs, proofs, visit)
+        self.read_said(loop_key, seqs, proofs, visit)
     }
 
     fn sizes(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageSize>,
     ) -> StoreResult<()> {
         if seqs.is_empty() {
             return Ok(());
         }
-        let session = session_of(in_loop.0);
+        let session = session_of(loop_key.0);
         let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
         let sql = format!(
             "SELECT seq, turn, role, tokens, bytes, lines FROM messages
@@ -272,19 +281,19 @@ impl StoreRead for Door<'_> {
             |row: &MessageSize| i64::from(row.seq),
             |after| {
                 let from = after.map_or(first, |after| after + 1);
-                let params: [Param<'_>; 4] = [&session, &in_loop.0, &from, &end];
+                let params: [Param<'_>; 4] = [&session, &loop_key.0, &from, &end];
                 self.all(session, &sql, &params, message_size)
             },
             visit,
         )
     }
 
-    fn length_at(&self, in_loop: LoopKey, tick: Tick) -> StoreResult<u32> {
+    fn length_at(&self, loop_key: LoopKey, tick: Tick) -> StoreResult<u32> {
         // Ticks rise with the sequence: the newest message that is old enough ends the search.
-        let session = session_of(in_loop.0);
+        let session = session_of(loop_key.0);
         let sql = "SELECT seq FROM messages WHERE session = $1 AND loop = $2 AND tick <= $3
              ORDER BY seq DESC LIMIT 1";
-        let last = self.first(session, sql, &[&session, &in_loop.0, &tick], |row| {
+        let last = self.first(session, sql, &[&session, &loop_key.0, &tick], |row| {
             row.small("seq")
         })?;
         Ok(last.map_or(0, |seq| seq + 1))
@@ -310,8 +319,8 @@ impl StoreRead for Door<'_> {
         self.all_of_any(sql, &[&&first[..], &&last[..]], |row| row.bytes("sha256"))
     }
 
-    fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
-        let session = session_of(in_loop.0);
+    fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
         let sql = format!(
             "SELECT {BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick
              FROM blocks b JOIN runs r ON r.session = $1 AND r.key = b.run
@@ -324,7 +333,7 @@ impl StoreRead for Door<'_> {
             |found: &Generation| i64::from(found.block.generation),
             |after| {
                 let before = after.unwrap_or(i64::MAX);
-                self.all(session, &sql, &[&session, &in_loop.0, &before], generation)
+                self.all(session, &sql, &[&session, &loop_key.0, &before], generation)
             },
             visit,
         )
@@ -353,7 +362,11 @@ impl StoreRead for Door<'_> {
         )
     }
 
-    fn marks(&self, session: SessionKey, visit: &mut VisitMark<'_>) -> StoreResult<()> {
+    fn run_summaries(
+        &self,
+        session: SessionKey,
+        visit: &mut VisitRunSummary<'_>,
+    ) -> StoreResult<()> {
         self.read_marks(session, visit)
     }
 
@@ -373,13 +386,13 @@ impl StoreRead for Door<'_> {
         self.all(session, &sql, &[&session, &run.0], block_row)
     }
 
-    fn blocks_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockRow>> {
-        let session = session_of(in_loop.0);
+    fn blocks_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockRow>> {
+        let session = session_of(loop_key.0);
         let sql = format!(
             "SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.session = $1 AND b.loop = $2
              ORDER BY b.generation"
         );
-        self.all(session, &sql, &[&session, &in_loop.0], block_row)
+        self.all(session, &sql, &[&session, &loop_key.0], block_row)
     }
 
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
@@ -457,8 +470,8 @@ impl StoreRead for Door<'_> {
         self.read_unindexed()
     }
 
-    fn unindexed_seqs(&self, in_loop: LoopKey) -> StoreResult<Range<u32>> {
-        self.read_unindexed_seqs(in_loop)
+    fn unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
+        self.read_unindexed_seqs(loop_key)
     }
 
     fn find(
@@ -482,8 +495,8 @@ impl StoreRead for Door<'_> {
         self.piece(sha256)
     }
 
-    fn lease(&self, in_loop: LoopKey) -> StoreResult<Option<LeaseRow>> {
-        self.read_lease(in_loop)
+    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        self.read_lease(loop_key)
     }
 
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
@@ -494,16 +507,16 @@ impl StoreRead for Door<'_> {
         self.read_open_calls(session)
     }
 
-    fn calls(&self, in_loop: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
-        self.read_calls(in_loop, call_id)
+    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
+        self.read_calls(loop_key, call_id)
     }
 
-    fn calls_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<CallRow>> {
-        self.read_calls_of_loop(in_loop)
+    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
+        self.read_calls_of_loop(loop_key)
     }
 
-    fn notes(&self, in_loop: LoopKey) -> StoreResult<Vec<Note>> {
-        self.read_notes(in_loop)
+    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
+        self.read_notes(loop_key)
     }
 
     fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {

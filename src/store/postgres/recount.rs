@@ -3,11 +3,11 @@
 //! Each transaction of it holds a lock of which every write takes a share before it looks whether the
 //! database still counts as it does: so no write goes on with a counter that is out of force.
 
-use super::door::Door;
 use super::keys::session_of;
 use super::options::PostgresOptions;
 use super::read::missing;
 use super::row::{BLOCK_COLUMNS, block_row};
+use super::transaction::Transaction;
 use super::write::signed;
 use super::{BEGIN_WRITE, PostgresStore};
 use crate::store::error::StoreResult;
@@ -61,7 +61,7 @@ impl PostgresStore {
     }
 }
 
-impl Door<'_> {
+impl Transaction<'_> {
     fn meta(&self, name: &str) -> StoreResult<Option<String>> {
         let sql = "SELECT value FROM store_meta WHERE name = $1";
         self.first_of_any(sql, &[&name], |row| row.get("value"))
@@ -93,7 +93,7 @@ impl Door<'_> {
     }
 }
 
-impl StoreRecount for Door<'_> {
+impl StoreRecount for Transaction<'_> {
     fn counter_name(&self) -> StoreResult<Option<String>> {
         self.meta("token_counter")
     }
@@ -146,22 +146,22 @@ impl StoreRecount for Door<'_> {
         self.first_of_any(&sql, &[&params[0], &params[1]], block_row)
     }
 
-    fn put_message_tokens(&mut self, in_loop: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()> {
-        self.put_tokens(("messages", "loop", "seq"), in_loop.0, counts)
+    fn put_message_tokens(&mut self, loop_key: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()> {
+        self.put_tokens(("messages", "loop", "seq"), loop_key.0, counts)
     }
 
-    fn put_turn_tokens(&mut self, in_loop: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()> {
-        self.put_tokens(("turns", "loop", "turn"), in_loop.0, counts)
+    fn put_turn_tokens(&mut self, loop_key: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()> {
+        self.put_tokens(("turns", "loop", "turn"), loop_key.0, counts)
     }
 
     fn put_loop_tokens(
         &mut self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         tokens: u64,
         before: u64,
         after: u64,
     ) -> StoreResult<()> {
-        let session = session_of(in_loop.0);
+        let session = session_of(loop_key.0);
         self.run(
             session,
             "UPDATE loops SET tokens = $3,
@@ -169,7 +169,7 @@ impl StoreRecount for Door<'_> {
              WHERE session = $1 AND key = $2",
             &[
                 &session,
-                &in_loop.0,
+                &loop_key.0,
                 &signed(tokens)?,
                 &signed(before)?,
                 &signed(after)?,

@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::door::Door;
+use super::connection::Param;
 use super::keys::{before_first, session_of};
-use super::link::Param;
 use super::row::escaped;
 use super::scan::owner_of;
+use super::transaction::Transaction;
 use super::write::signed;
 use crate::model::Time;
 use crate::store::codec::role_number;
@@ -37,7 +37,7 @@ struct Cell {
     text: String,
 }
 
-impl Door<'_> {
+impl Transaction<'_> {
     fn cells(&self, table: &str, column: &str, session: SessionKey) -> StoreResult<Vec<Cell>> {
         let key = if DIGESTED.contains(&table) {
             "key"
@@ -179,7 +179,7 @@ impl Door<'_> {
     }
 }
 
-impl StoreRemove for Door<'_> {
+impl StoreRemove for Transaction<'_> {
     fn open_receipt(
         &mut self,
         session: SessionKey,
@@ -306,8 +306,8 @@ impl StoreRemove for Door<'_> {
                 "a redacted message needs a salt".into(),
             ));
         };
-        if let MessagePlace::InLoop(in_loop, seq) = place {
-            self.take_apart(in_loop, seq)?;
+        if let MessagePlace::InLoop(loop_key, seq) = place {
+            self.take_apart(loop_key, seq)?;
         }
         self.update_message(place, new)?;
         let owner = owner_of(place);
@@ -350,12 +350,12 @@ impl StoreRemove for Door<'_> {
         self.digest_of("blocks", key, true)
     }
 
-    fn put_pack(&mut self, in_loop: LoopKey, pack: &Pack) -> StoreResult<()> {
-        self.write_pack(in_loop, pack)
+    fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
+        self.write_pack(loop_key, pack)
     }
 
-    fn take_pack(&mut self, in_loop: LoopKey, first: u32) -> StoreResult<()> {
-        self.write_back_pack(in_loop, first)
+    fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
+        self.write_back_pack(loop_key, first)
     }
 
     fn note_scrub(&mut self) -> StoreResult<()> {

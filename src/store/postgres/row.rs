@@ -120,7 +120,7 @@ pub(super) fn loop_row(row: &Fields<'_>) -> StoreResult<LoopRow> {
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
         tick: row.get("tick")?,
-        growth: LoopGrowth {
+        progress: LoopProgress {
             system_tokens: row.unsigned("system_tokens")?,
             last_turn_index: row.get("last_turn_index")?,
             open_calls,
@@ -157,7 +157,7 @@ pub(super) fn call_sites(row: &Fields<'_>) -> StoreResult<Vec<CallSite>> {
     };
     let pairs: Vec<(i64, u32)> = serde_json::from_str(json).map_err(damaged)?;
     let site = |(key, turn)| CallSite {
-        in_loop: LoopKey(key),
+        loop_key: LoopKey(key),
         turn,
     };
     Ok(pairs.into_iter().map(site).collect())
@@ -275,7 +275,7 @@ pub(super) fn run_row(row: &Fields<'_>) -> StoreResult<RunRow> {
         session: SessionKey(row.get("session")?),
         run_id: row.get("run_id")?,
         point: Point {
-            in_loop: LoopKey(row.get("loop")?),
+            loop_key: LoopKey(row.get("loop")?),
             turns: row.small("turns")?,
         },
         tick: row.get("tick")?,
@@ -307,7 +307,7 @@ pub(super) fn flip_row(row: &Fields<'_>) -> StoreResult<FlipRow> {
         run: RunKey(row.get("run")?),
         redo: row.get::<&str>("kind")? == "redo",
         point: Point {
-            in_loop: LoopKey(row.get("loop")?),
+            loop_key: LoopKey(row.get("loop")?),
             turns: row.small("turns")?,
         },
         tick: row.get("tick")?,
@@ -340,7 +340,7 @@ fn block_core(row: &Fields<'_>) -> StoreResult<BlockCore> {
     let kind: &str = row.get("kind")?;
     Ok(BlockCore {
         key: BlockKey(row.get("key")?),
-        in_loop: LoopKey(row.get("loop")?),
+        loop_key: LoopKey(row.get("loop")?),
         generation: row.small("generation")?,
         run: RunKey(row.get("run")?),
         kind: BlockKind::from_word(kind).ok_or_else(|| damaged(kind))?,
@@ -359,7 +359,7 @@ pub(super) fn generation(row: &Fields<'_>) -> StoreResult<Generation> {
     Ok(Generation {
         block: block_core(row)?,
         point: Point {
-            in_loop: LoopKey(row.get("run_loop")?),
+            loop_key: LoopKey(row.get("run_loop")?),
             turns: row.small("run_turns")?,
         },
         tick: row.get("run_tick")?,
@@ -389,7 +389,7 @@ pub(super) fn coverage_row(row: &Fields<'_>) -> StoreResult<CoverageRow> {
     };
     let disposition: String = row.get("disposition")?;
     Ok(CoverageRow {
-        in_loop: LoopKey(row.get("loop")?),
+        loop_key: LoopKey(row.get("loop")?),
         seqs: pair("from_seq", "to_seq")?,
         turns: pair("from_turn", "to_turn")?,
         disposition: Disposition::from_word(&disposition).ok_or_else(|| damaged(disposition))?,
@@ -404,8 +404,8 @@ pub(super) const MANIFEST_COLUMNS: &str = "key, manifest_id, session, loop, tick
 
 pub(super) fn manifest_row(row: &Fields<'_>) -> StoreResult<ManifestRow> {
     let parts: Vec<StoredPart> = serde_json::from_str(row.get("parts")?).map_err(damaged)?;
-    let part = |(in_loop, section, block, from, to, messages): StoredPart| ManifestPart {
-        in_loop: LoopKey(in_loop),
+    let part = |(loop_key, section, block, from, to, messages): StoredPart| ManifestPart {
+        loop_key: LoopKey(loop_key),
         section,
         block: block.map(BlockKey),
         seqs: from.zip(to),

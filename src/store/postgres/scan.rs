@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::door::Door;
+use super::connection::Param;
 use super::keys::session_of;
-use super::link::Param;
 use super::read::missing;
 use super::row::*;
+use super::transaction::Transaction;
 use super::write::Owner;
 use crate::store::error::StoreResult;
 use crate::store::packs::PackRow;
@@ -79,16 +79,16 @@ fn with_digest<T>(
     Ok((from_row(row)?, row.bytes("digest")?))
 }
 
-impl Door<'_> {
+impl Transaction<'_> {
     /// Returns keys that a query over a session gives; $2 may be a key of what it is about.
     fn keys<T>(&self, sql: &str, of: i64, key: fn(i64) -> T) -> StoreResult<Vec<T>> {
         let keys = self.all(of, sql, &[&of], |row| row.get::<i64>("key"))?;
         Ok(keys.into_iter().map(key).collect())
     }
 
-    fn next_of(&self, sql: &str, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
-        let session = session_of(in_loop.0);
-        let params: [Param<'_>; 3] = [&session, &in_loop.0, &i64::from(from)];
+    fn next_of(&self, sql: &str, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+        let session = session_of(loop_key.0);
+        let params: [Param<'_>; 3] = [&session, &loop_key.0, &i64::from(from)];
         self.first(session, sql, &params, |row| row.small("next"))
     }
 }
@@ -96,12 +96,12 @@ impl Door<'_> {
 /// Returns the key of a message among the redacted ones.
 pub(super) fn owner_of(place: MessagePlace) -> Owner {
     match place {
-        MessagePlace::InLoop(in_loop, seq) => Owner::message(in_loop, seq),
+        MessagePlace::InLoop(loop_key, seq) => Owner::message(loop_key, seq),
         MessagePlace::InBlock(block, ordinal) => Owner::block(block, ordinal),
     }
 }
 
-impl StoreScan for Door<'_> {
+impl StoreScan for Transaction<'_> {
     fn session_keys(&self) -> StoreResult<Vec<SessionKey>> {
         let sql = "SELECT session FROM sessions ORDER BY session";
         self.all_of_any(sql, &[], |row| Ok(SessionKey(row.get("session")?)))
@@ -112,16 +112,16 @@ impl StoreScan for Door<'_> {
         self.keys(sql, session.0, LoopKey)
     }
 
-    fn next_message(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+    fn next_message(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
         let sql = "SELECT seq AS next FROM messages
              WHERE session = $1 AND loop = $2 AND seq >= $3 ORDER BY seq LIMIT 1";
-        self.next_of(sql, in_loop, from)
+        self.next_of(sql, loop_key, from)
     }
 
-    fn next_turn(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+    fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
         let sql = "SELECT turn AS next FROM turns
              WHERE session = $1 AND loop = $2 AND turn >= $3 ORDER BY turn LIMIT 1";
-        self.next_of(sql, in_loop, from)
+        self.next_of(sql, loop_key, from)
     }
 
     fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>> {
@@ -152,11 +152,11 @@ impl StoreScan for Door<'_> {
         row.ok_or_else(|| missing("flip", key.0))
     }
 
-    fn block_keys(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockKey>> {
-        let session = session_of(in_loop.0);
+    fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>> {
+        let session = session_of(loop_key.0);
         let sql =
             "SELECT key FROM blocks WHERE session = $1 AND loop = $2 ORDER BY generation, key";
-        self.all(session, sql, &[&session, &in_loop.0], |row| {
+        self.all(session, sql, &[&session, &loop_key.0], |row| {
             Ok(BlockKey(row.get("key")?))
         })
     }
@@ -188,7 +188,7 @@ impl StoreScan for Door<'_> {
 
     fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
         let owner = match owner {
-            BlobOwner::Message(in_loop, seq) => Owner::message(in_loop, seq),
+            BlobOwner::Message(loop_key, seq) => Owner::message(loop_key, seq),
             BlobOwner::Block(block) => Owner::block(block, 0),
         };
         let session = session_of(owner.key);
@@ -269,24 +269,24 @@ impl StoreScan for Door<'_> {
         })
     }
 
-    fn pack_at(&self, in_loop: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
-        self.read_pack_at(in_loop, seq)
+    fn pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
+        self.read_pack_at(loop_key, seq)
     }
 
-    fn next_pack(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<PackRow>> {
-        self.read_next_pack(in_loop, from)
+    fn next_pack(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<PackRow>> {
+        self.read_next_pack(loop_key, from)
     }
 
-    fn pack_content(&self, in_loop: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
-        self.read_pack_content(in_loop, first)
+    fn pack_content(&self, loop_key: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
+        self.read_pack_content(loop_key, first)
     }
 
-    fn packed_heads(&self, in_loop: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>> {
-        self.read_packed_heads(in_loop, seqs)
+    fn packed_heads(&self, loop_key: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>> {
+        self.read_packed_heads(loop_key, seqs)
     }
 
-    fn unpacked(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>> {
-        self.read_unpacked(in_loop, from)
+    fn unpacked(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>> {
+        self.read_unpacked(loop_key, from)
     }
 
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>> {

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use tokio_postgres::Row;
 
-use super::errors::{Trouble, from_connecting, is_interrupted, said, told};
-use super::link::{Link, Param};
+use super::connection::{Connection, Param};
+use super::errors::{Trouble, from_connecting, is_serialization_failure, said, told};
 use super::options::PostgresOptions;
 use super::url::Address;
 use crate::model::Time;
@@ -43,7 +43,10 @@ fn other(address: &Address, cause: impl std::fmt::Display) -> OpenError {
 }
 
 /// Connects and sets what each connection needs.
-pub(super) fn connect(address: &Address, options: &PostgresOptions) -> Result<Link, OpenError> {
+pub(super) fn connect(
+    address: &Address,
+    options: &PostgresOptions,
+) -> Result<Connection, OpenError> {
     let mut link = address.connect(options.limit)?;
     let patience = options.patience.as_millis().clamp(1, i32::MAX as u128);
     // A commit that was acknowledged is on disk: a server may be told to forget that, a session not.
@@ -60,7 +63,7 @@ pub(super) fn connect(address: &Address, options: &PostgresOptions) -> Result<Li
 /// Looks at the server, makes the tables where there are none or brings them up to date, and refuses
 /// those of a newer version.
 pub(super) fn prepare(
-    link: &mut Link,
+    link: &mut Connection,
     address: &Address,
     options: &mut PostgresOptions,
 ) -> Result<(), OpenError> {
@@ -87,12 +90,12 @@ pub(super) fn prepare(
 }
 
 /// Returns the one row of a question that always has one.
-fn only(link: &mut Link, sql: &str, params: &[Param<'_>]) -> Result<Row, Trouble> {
+fn only(link: &mut Connection, sql: &str, params: &[Param<'_>]) -> Result<Row, Trouble> {
     let row = link.first(sql, params)?;
     row.ok_or_else(|| Trouble::Local("a question was answered with nothing".into()))
 }
 
-fn check_server(link: &mut Link, address: &Address) -> Result<(), OpenError> {
+fn check_server(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
     let sql = "SELECT current_setting('server_version_num')::BIGINT / 10000,
         current_setting('server_encoding')";
     let row = only(link, sql, &[]).map_err(|error| from_connecting(&address.place, error))?;
@@ -114,7 +117,7 @@ fn check_server(link: &mut Link, address: &Address) -> Result<(), OpenError> {
 }
 
 /// Returns the number of the last migration that was applied, 0 if there are no tables.
-fn format_of(link: &mut Link, address: &Address) -> Result<i64, OpenError> {
+fn format_of(link: &mut Connection, address: &Address) -> Result<i64, OpenError> {
     let failed = |error: Trouble| other(address, told(&error));
     let sql = "SELECT to_regclass('refinery_schema_history') IS NOT NULL
         AND to_regclass('store_meta') IS NOT NULL";
@@ -127,7 +130,7 @@ fn format_of(link: &mut Link, address: &Address) -> Result<i64, OpenError> {
 }
 
 /// Runs the migrations in one transaction, one process at a time.
-fn migrate(link: &mut Link, address: &Address) -> Result<(), OpenError> {
+fn migrate(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
     let failed = |error: Trouble| other(address, told(&error));
     let lock = format!("SELECT pg_advisory_lock({MIGRATION_LOCK})");
     link.batch(&lock).map_err(failed)?;
@@ -151,7 +154,7 @@ fn migrate(link: &mut Link, address: &Address) -> Result<(), OpenError> {
 /// Refuses a role that sees every tenant: public ids are each tenant's own, so that they could not be
 /// told apart. To count anew takes such a role, as the counter is that of the whole database.
 fn check_tenant(
-    link: &mut Link,
+    link: &mut Connection,
     address: &Address,
     options: &PostgresOptions,
 ) -> Result<(), OpenError> {
@@ -178,13 +181,13 @@ fn unfinished(address: &Address, error: &refinery::Error) -> OpenError {
         return other(address, error);
     };
     match cause.code() {
-        Some(code) if is_interrupted(code.code()) => OpenError::Busy,
+        Some(code) if is_serialization_failure(code.code()) => OpenError::Busy,
         _ => other(address, said(cause)),
     }
 }
 
 /// Notes once what the database is written with.
-fn write_meta(link: &mut Link, options: &PostgresOptions) -> Result<(), Trouble> {
+fn write_meta(link: &mut Connection, options: &PostgresOptions) -> Result<(), Trouble> {
     let noted: i64 = only(link, "SELECT count(*) FROM store_meta", &[])?.get(0);
     if noted >= 3 {
         return Ok(());
@@ -208,7 +211,7 @@ fn write_meta(link: &mut Link, options: &PostgresOptions) -> Result<(), Trouble>
 
 /// Compares the counter that the database is written with and the one that it is opened with.
 fn check_counter(
-    link: &mut Link,
+    link: &mut Connection,
     address: &Address,
     options: &mut PostgresOptions,
 ) -> Result<(), OpenError> {

@@ -1,8 +1,8 @@
 //! The rows of kept files. A file may hold many sessions, so its rows are by its own key.
 
-use super::door::Door;
-use super::link::Param;
+use super::connection::Param;
 use super::row::Fields;
+use super::transaction::Transaction;
 use super::write::signed;
 use crate::model::Time;
 use crate::store::error::{StoreError, StoreResult};
@@ -20,7 +20,7 @@ fn source_row(row: &Fields<'_>) -> StoreResult<SourceRow> {
     })
 }
 
-impl Door<'_> {
+impl Transaction<'_> {
     pub(super) fn sources_of(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
         let sql = format!(
             "{SOURCE} JOIN source_sessions l ON l.source = s.key

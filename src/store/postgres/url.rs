@@ -7,7 +7,7 @@ use postgres_native_tls::MakeTlsConnector;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Config, NoTls};
 
-use super::link::Link;
+use super::connection::Connection;
 use crate::store::error::OpenError;
 
 /// How long one attempt to connect may take if the address does not say.
@@ -83,7 +83,7 @@ impl Address {
     ///
     /// # Errors
     /// If no server can be reached in time, or the last one refuses.
-    pub(super) fn connect(&self, limit: Option<Duration>) -> Result<Link, OpenError> {
+    pub(super) fn connect(&self, limit: Option<Duration>) -> Result<Connection, OpenError> {
         let mut last = None;
         for host in &self.hosts {
             match self.connect_to(host, limit) {
@@ -98,14 +98,14 @@ impl Address {
         Err(last.unwrap_or_else(|| unreadable("it names no host")))
     }
 
-    fn connect_to(&self, host: &Config, limit: Option<Duration>) -> Result<Link, OpenError> {
+    fn connect_to(&self, host: &Config, limit: Option<Duration>) -> Result<Connection, OpenError> {
         let within = host
             .get_connect_timeout()
             .copied()
             .unwrap_or(CONNECT_TIMEOUT);
         let link = match self.tls.clone() {
-            Some(tls) => Link::connect(host, tls, within, limit),
-            None => Link::connect(host, NoTls, within, limit),
+            Some(tls) => Connection::connect(host, tls, within, limit),
+            None => Connection::connect(host, NoTls, within, limit),
         };
         link.map_err(|trouble| super::errors::from_connecting(&self.place, trouble))
     }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::door::Door;
+use super::connection::Param;
 use super::keys::{BIRTH, before_first, session_of};
-use super::link::Param;
 use super::row::{StoredPart, escaped};
+use super::transaction::Transaction;
 use crate::model::{LoopStatus, Time};
 use crate::store::codec::{role_number, to_json};
 use crate::store::digest;
@@ -24,11 +24,11 @@ pub(super) fn wide(number: Option<u32>) -> Option<i64> {
     number.map(i64::from)
 }
 
-fn open_calls(growth: &LoopGrowth) -> StoreResult<Option<String>> {
-    if growth.open_calls.is_empty() {
+fn open_calls(progress: &LoopProgress) -> StoreResult<Option<String>> {
+    if progress.open_calls.is_empty() {
         return Ok(None);
     }
-    to_json(&growth.open_calls).map(Some)
+    to_json(&progress.open_calls).map(Some)
 }
 
 fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
@@ -37,14 +37,14 @@ fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
     }
     let pairs: Vec<(i64, u32)> = sites
         .iter()
-        .map(|site| (site.in_loop.0, site.turn))
+        .map(|site| (site.loop_key.0, site.turn))
         .collect();
     to_json(&pairs).map(Some)
 }
 
 fn stored_part(part: &ManifestPart) -> StoredPart {
     (
-        part.in_loop.0,
+        part.loop_key.0,
         part.section.clone(),
         part.block.map(|block| block.0),
         part.seqs.map(|(from, _)| from),
@@ -69,9 +69,9 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub(super) fn message(in_loop: LoopKey, seq: u32) -> Self {
+    pub(super) fn message(loop_key: LoopKey, seq: u32) -> Self {
         Self {
-            key: in_loop.0,
+            key: loop_key.0,
             number: i64::from(seq),
             in_block: false,
         }
@@ -86,7 +86,7 @@ impl Owner {
     }
 }
 
-impl Door<'_> {
+impl Transaction<'_> {
     /// Returns milliseconds since the birth of all keys, by the server's clock.
     pub(super) fn birth(&self) -> StoreResult<i64> {
         let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT - $1 AS now";
@@ -152,7 +152,7 @@ impl Door<'_> {
     }
 }
 
-impl StoreWrite for Door<'_> {
+impl StoreWrite for Transaction<'_> {
     fn as_read(&self) -> &dyn StoreRead {
         self
     }
@@ -199,16 +199,16 @@ impl StoreWrite for Door<'_> {
         Ok(())
     }
 
-    fn touch_session(&mut self, pulse: &SessionPulse) -> StoreResult<()> {
+    fn touch_session(&mut self, activity: &SessionActivity) -> StoreResult<()> {
         self.run(
-            pulse.key.0,
+            activity.key.0,
             "UPDATE sessions SET last_active_at = $2, current_loop = $3, tick = $4
              WHERE session = $1",
             &[
-                &pulse.key.0,
-                &pulse.last_active_at,
-                &pulse.current_loop.map(|key| key.0),
-                &pulse.tick,
+                &activity.key.0,
+                &activity.last_active_at,
+                &activity.current_loop.map(|key| key.0),
+                &activity.tick,
             ],
         )?;
         Ok(())
@@ -238,7 +238,7 @@ impl StoreWrite for Door<'_> {
                 &row.started_at,
                 &row.ended_at,
                 &row.tick,
-                &&row.growth.chain[..],
+                &&row.progress.chain[..],
                 &meta.meta,
                 &meta.history,
             ],
@@ -247,7 +247,7 @@ impl StoreWrite for Door<'_> {
     }
 
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()> {
-        self.grow_loop(row, &row.growth)?;
+        self.update_totals(row, &row.progress)?;
         self.run(
             row.session.0,
             "UPDATE loops SET kind = $3, started_at = $4, ended_at = $5
@@ -263,7 +263,7 @@ impl StoreWrite for Door<'_> {
         Ok(())
     }
 
-    fn grow_loop(&mut self, row: &LoopCore, growth: &LoopGrowth) -> StoreResult<()> {
+    fn update_totals(&mut self, row: &LoopCore, progress: &LoopProgress) -> StoreResult<()> {
         let totals = &row.totals;
         self.run(
             row.session.0,
@@ -283,10 +283,10 @@ impl StoreWrite for Door<'_> {
                 &signed(totals.tokens)?,
                 &signed(totals.bytes)?,
                 &i64::from(totals.generation),
-                &signed(growth.system_tokens)?,
-                &growth.last_turn_index,
-                &open_calls(growth)?,
-                &&growth.chain[..],
+                &signed(progress.system_tokens)?,
+                &progress.last_turn_index,
+                &open_calls(progress)?,
+                &&progress.chain[..],
             ],
         )?;
         Ok(())
@@ -304,17 +304,17 @@ impl StoreWrite for Door<'_> {
 
     fn insert_message(
         &mut self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         row: &MessageRow,
         blobs: &[Blob],
     ) -> StoreResult<()> {
-        self.put_off(in_loop, row)?;
-        self.refer_to_blobs(Owner::message(in_loop, row.seq), blobs)
+        self.put_off(loop_key, row)?;
+        self.refer_to_blobs(Owner::message(loop_key, row.seq), blobs)
     }
 
-    fn remove_unsealed(&mut self, in_loop: LoopKey, seq: u32, turn: u32) -> StoreResult<()> {
-        self.remove_from_index(in_loop, seq)?;
-        let session = session_of(in_loop.0);
+    fn remove_unsealed(&mut self, loop_key: LoopKey, seq: u32, turn: u32) -> StoreResult<()> {
+        self.remove_from_index(loop_key, seq)?;
+        let session = session_of(loop_key.0);
         let (seq, turn) = (i64::from(seq), i64::from(turn));
         for sql in [
             "DELETE FROM blob_refs
@@ -323,15 +323,15 @@ impl StoreWrite for Door<'_> {
              WHERE session = $1 AND owner = $2 AND number >= $3 AND NOT in_block",
             "DELETE FROM messages WHERE session = $1 AND loop = $2 AND seq >= $3",
         ] {
-            self.run(session, sql, &[&session, &in_loop.0, &seq])?;
+            self.run(session, sql, &[&session, &loop_key.0, &seq])?;
         }
         let sql = "DELETE FROM turns WHERE session = $1 AND loop = $2 AND turn >= $3";
-        self.run(session, sql, &[&session, &in_loop.0, &turn])?;
+        self.run(session, sql, &[&session, &loop_key.0, &turn])?;
         Ok(())
     }
 
-    fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()> {
-        let session = session_of(in_loop.0);
+    fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
         self.run(
             session,
             // Where a turn began and its index are written again too, so that the trigger refuses
@@ -347,7 +347,7 @@ impl StoreWrite for Door<'_> {
                  started_at = excluded.started_at, ended_at = excluded.ended_at",
             &[
                 &session,
-                &in_loop.0,
+                &loop_key.0,
                 &i64::from(row.turn),
                 &i64::from(row.first_seq),
                 &signed(row.messages)?,
@@ -382,7 +382,7 @@ impl StoreWrite for Door<'_> {
                 &session,
                 &before_first(session),
                 &row.run_id,
-                &row.point.in_loop.0,
+                &row.point.loop_key.0,
                 &i64::from(row.point.turns),
                 &row.tick,
                 &row.trigger,
@@ -415,7 +415,7 @@ impl StoreWrite for Door<'_> {
 
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
         let row = &block.row;
-        let (layout, session) = (&row.layout, session_of(row.in_loop.0));
+        let (layout, session) = (&row.layout, session_of(row.loop_key.0));
         let key = self.key(
             session,
             "INSERT INTO blocks (session, key, loop, generation, run, kind, extends, first_start,
@@ -430,7 +430,7 @@ impl StoreWrite for Door<'_> {
             &[
                 &session,
                 &before_first(session),
-                &row.in_loop.0,
+                &row.loop_key.0,
                 &i64::from(row.generation),
                 &row.run.0,
                 &row.kind.as_str(),
@@ -473,7 +473,7 @@ impl StoreWrite for Door<'_> {
                 &before_first(session.0),
                 &row.run.0,
                 &if row.redo { "redo" } else { "undo" },
-                &row.point.in_loop.0,
+                &row.point.loop_key.0,
                 &i64::from(row.point.turns),
                 &row.tick,
                 &row.at,
@@ -536,15 +536,15 @@ impl StoreWrite for Door<'_> {
 
     fn index(
         &mut self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         entries: &[IndexEntry],
     ) -> StoreResult<()> {
-        self.write_index(in_loop, seqs, entries)
+        self.write_index(loop_key, seqs, entries)
     }
 
-    fn unindex(&mut self, in_loop: LoopKey, from: u32) -> StoreResult<()> {
-        self.remove_from_index(in_loop, from)
+    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
+        self.remove_from_index(loop_key, from)
     }
 
     fn settle_index(&mut self) -> StoreResult<()> {
@@ -592,12 +592,12 @@ impl StoreWrite for Door<'_> {
         self.write_call_again(row)
     }
 
-    fn insert_note(&mut self, in_loop: LoopKey, note: &Note) -> StoreResult<()> {
-        self.write_note(in_loop, note)
+    fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
+        self.write_note(loop_key, note)
     }
 
-    fn remove_notes(&mut self, in_loop: LoopKey) -> StoreResult<()> {
-        self.delete_notes(in_loop)
+    fn remove_notes(&mut self, loop_key: LoopKey) -> StoreResult<()> {
+        self.delete_notes(loop_key)
     }
 
     fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
@@ -612,7 +612,7 @@ impl StoreWrite for Door<'_> {
     }
 }
 
-impl Door<'_> {
+impl Transaction<'_> {
     fn insert_block_message(
         &self,
         block: i64,
@@ -657,7 +657,7 @@ impl Door<'_> {
         let column = |value: fn(&CoverageRow) -> Option<u32>| -> Vec<Option<i64>> {
             rows.iter().map(|row| wide(value(row))).collect()
         };
-        let loops: Vec<i64> = rows.iter().map(|row| row.in_loop.0).collect();
+        let loops: Vec<i64> = rows.iter().map(|row| row.loop_key.0).collect();
         let words: Vec<&str> = rows.iter().map(|row| row.disposition.as_str()).collect();
         let params: [Param<'_>; 8] = [
             &session,

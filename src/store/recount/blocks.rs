@@ -58,7 +58,7 @@ struct Covered<'a> {
 
 impl<'a> Covered<'a> {
     fn of(reader: &'a dyn StoreRecount, block: &'a BlockRow) -> StoreResult<Self> {
-        let all = tokens_to(reader, block.in_loop, block.layout.end(), block.through)?;
+        let all = tokens_to(reader, block.loop_key, block.layout.end(), block.through)?;
         Ok(Self { reader, block, all })
     }
 
@@ -67,9 +67,9 @@ impl<'a> Covered<'a> {
         let to = if turns.end() == self.block.layout.end() {
             self.all
         } else {
-            size_through(self.reader, self.block.in_loop, turns.end())?.tokens
+            size_through(self.reader, self.block.loop_key, turns.end())?.tokens
         };
-        let before = size_through(self.reader, self.block.in_loop, turns.first)?;
+        let before = size_through(self.reader, self.block.loop_key, turns.first)?;
         Ok(to.saturating_sub(before.tokens))
     }
 
@@ -79,7 +79,7 @@ impl<'a> Covered<'a> {
         let mut shown = self.tokens_of(layout.first)? + self.tokens_of(layout.recent)?;
         for message in messages {
             if let Some(seq) = message.replaces {
-                let original = scan(self.reader, self.block.in_loop, seq..seq.saturating_add(1))?;
+                let original = scan(self.reader, self.block.loop_key, seq..seq.saturating_add(1))?;
                 shown = shown.saturating_sub(original);
             }
             let body = message.body.as_ref();
@@ -101,10 +101,10 @@ impl<'a> Covered<'a> {
         };
         for row in self.reader.coverage(self.block.key)? {
             let other =
-                row.disposition == Disposition::RolledUp && row.in_loop != self.block.in_loop;
+                row.disposition == Disposition::RolledUp && row.loop_key != self.block.loop_key;
             if let (true, Some((_, seq)), Some((_, turn))) = (other, row.seqs, row.turns) {
                 let end = seq.saturating_add(1);
-                tokens += tokens_to(self.reader, row.in_loop, turn.saturating_add(1), end)?;
+                tokens += tokens_to(self.reader, row.loop_key, turn.saturating_add(1), end)?;
             }
         }
         Ok(tokens)
@@ -114,7 +114,7 @@ impl<'a> Covered<'a> {
 /// Returns the tokens of the first `turns` turns of a loop, as far as the sequence `end`.
 fn tokens_to(
     reader: &dyn StoreRecount,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     turns: u32,
     end: u32,
 ) -> StoreResult<u64> {
@@ -122,19 +122,19 @@ fn tokens_to(
         return Ok(0);
     };
     let row = reader
-        .turn(in_loop, last)?
+        .turn(loop_key, last)?
         .ok_or_else(|| StoreError::Damaged(format!("turn {last} is missing")))?;
-    let before = size_through(reader, in_loop, last)?.tokens;
-    Ok(before + scan(reader, in_loop, row.first_seq..end)?)
+    let before = size_through(reader, loop_key, last)?.tokens;
+    Ok(before + scan(reader, loop_key, row.first_seq..end)?)
 }
 
 fn scan(
     reader: &dyn StoreRecount,
-    in_loop: LoopKey,
+    loop_key: LoopKey,
     seqs: std::ops::Range<u32>,
 ) -> StoreResult<u64> {
     let mut tokens = 0;
-    reader.sizes(in_loop, seqs, &mut |message| {
+    reader.sizes(loop_key, seqs, &mut |message| {
         if message.role != Role::Extension {
             tokens += message.size.tokens;
         }

@@ -22,11 +22,11 @@ pub(super) fn step(
     counter: &dyn TokenCounter,
     state: &mut State,
 ) -> StoreResult<bool> {
-    let Some((key, next_seq)) = write.loop_from(LoopKey(state.in_loop))? else {
+    let Some((key, next_seq)) = write.loop_from(LoopKey(state.loop_key))? else {
         return Ok(false);
     };
-    if key.0 != state.in_loop {
-        (state.in_loop, state.seq, state.tokens) = (key.0, 0, 0);
+    if key.0 != state.loop_key {
+        (state.loop_key, state.seq, state.tokens) = (key.0, 0, 0);
         (state.system_before, state.system_after) = (0, 0);
     }
     let mut counts = Counts::default();
@@ -38,7 +38,7 @@ pub(super) fn step(
     write.put_turn_tokens(key, &turns)?;
     if state.seq >= next_seq {
         write.put_loop_tokens(key, state.tokens, state.system_before, state.system_after)?;
-        state.in_loop = key.0 + 1;
+        state.loop_key = key.0 + 1;
         state.seq = 0;
         (state.tokens, state.system_before, state.system_after) = (0, 0, 0);
     }

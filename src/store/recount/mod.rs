@@ -39,14 +39,14 @@ pub trait StoreRecount: StoreRead {
     /// Returns the first block whose key is `from` or greater.
     fn block_from(&self, from: BlockKey) -> StoreResult<Option<BlockRow>>;
     /// Writes the tokens of messages, by their sequences.
-    fn put_message_tokens(&mut self, in_loop: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()>;
+    fn put_message_tokens(&mut self, loop_key: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()>;
     /// Writes the tokens of a loop through the ends of turns.
-    fn put_turn_tokens(&mut self, in_loop: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()>;
+    fn put_turn_tokens(&mut self, loop_key: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()>;
     /// Writes the tokens of a loop; those of its system prompts were `before` and are `after`. A
     /// system prompt whose content is gone keeps its part of them.
     fn put_loop_tokens(
         &mut self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         tokens: u64,
         before: u64,
         after: u64,
@@ -105,7 +105,7 @@ struct State {
     /// The counter that it counts with.
     to: String,
     /// The loop that comes next, and its message that comes next.
-    in_loop: i64,
+    loop_key: i64,
     seq: u32,
     /// Tokens of that loop before this message; extensions do not count.
     tokens: u64,

@@ -16,7 +16,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use crate::broken::{self, Fault};
+use crate::failpoints::{self, Failpoint};
 use crate::store::error::{StoreError, StoreResult};
 
 /// The disk below the log of one database.
@@ -58,7 +58,7 @@ impl Disk {
         move_all: impl FnOnce() -> StoreResult<()>,
     ) -> StoreResult<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.safe >= commits || broken::has(Fault::EarlyAnswer) {
+        if state.safe >= commits || failpoints::is_active(Failpoint::EarlyAnswer) {
             return Ok(());
         }
         let all = made();

@@ -170,12 +170,12 @@ pub(super) fn loop_row(row: &Fields<'_, '_>) -> StoreResult<LoopRow> {
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
         tick: row.get("tick")?,
-        growth: loop_growth(row)?,
+        progress: loop_growth(row)?,
     })
 }
 
-fn loop_growth(row: &Fields<'_, '_>) -> StoreResult<LoopGrowth> {
-    Ok(LoopGrowth {
+fn loop_growth(row: &Fields<'_, '_>) -> StoreResult<LoopProgress> {
+    Ok(LoopProgress {
         system_tokens: row.unsigned("system_tokens")?,
         last_turn_index: row.get("last_turn_index")?,
         open_calls: match row.text("open_calls")? {
@@ -214,7 +214,7 @@ pub(super) fn call_sites(row: &Fields<'_, '_>) -> StoreResult<Vec<CallSite>> {
     };
     let pairs: Vec<(i64, u32)> = serde_json::from_str(&json).map_err(damaged)?;
     let site = |(key, turn)| CallSite {
-        in_loop: LoopKey(key),
+        loop_key: LoopKey(key),
         turn,
     };
     Ok(pairs.into_iter().map(site).collect())
@@ -239,7 +239,7 @@ pub(super) fn turn_row(row: &Fields<'_, '_>) -> StoreResult<TurnRow> {
 
 pub(super) fn lease_row(row: &Fields<'_, '_>) -> StoreResult<LeaseRow> {
     Ok(LeaseRow {
-        in_loop: LoopKey(row.get("loop")?),
+        loop_key: LoopKey(row.get("loop")?),
         owner: row.get("owner")?,
         token: row.get("token")?,
         ttl: row.get("ttl")?,
@@ -249,10 +249,10 @@ pub(super) fn lease_row(row: &Fields<'_, '_>) -> StoreResult<LeaseRow> {
     })
 }
 
-pub(super) fn growing(row: &Fields<'_, '_>) -> StoreResult<Growing> {
+pub(super) fn append_state(row: &Fields<'_, '_>) -> StoreResult<AppendState> {
     let key = LoopKey(row.get("key")?);
-    let (of_loop, growth) = (loop_core(row, key)?, loop_growth(row)?);
-    let session = SessionPulse {
+    let (of_loop, progress) = (loop_core(row, key)?, loop_growth(row)?);
+    let session = SessionActivity {
         key: of_loop.session,
         last_active_at: row.get("last_active_at")?,
         current_loop: row.get::<Option<i64>>("current_loop")?.map(LoopKey),
@@ -266,9 +266,9 @@ pub(super) fn growing(row: &Fields<'_, '_>) -> StoreResult<Growing> {
         }
     };
     let has_turn: bool = row.get("has_turn")?;
-    Ok(Growing {
+    Ok(AppendState {
         row: of_loop,
-        growth,
+        progress,
         session,
         lease,
         last: has_turn.then(|| turn_row(row)).transpose()?,
@@ -307,8 +307,11 @@ pub(super) fn message_row(row: &Fields<'_, '_>) -> StoreResult<MessageRow> {
 }
 
 /// Reads what a message says, behind the columns of its place.
-pub(super) fn said<'a>(row: &'a Fields<'_, '_>, with_proof: bool) -> StoreResult<Said<'a>> {
-    let said = Said {
+pub(super) fn said<'a>(
+    row: &'a Fields<'_, '_>,
+    with_proof: bool,
+) -> StoreResult<StoredMessageRef<'a>> {
+    let said = StoredMessageRef {
         role: role_from_number(row.get("role")?)?,
         tokens: row.unsigned("tokens")?,
         bytes: row.unsigned("bytes")?,
@@ -318,7 +321,7 @@ pub(super) fn said<'a>(row: &'a Fields<'_, '_>, with_proof: bool) -> StoreResult
         proof: None,
     };
     let proof = with_proof.then(|| proof(row)).transpose()?;
-    Ok(Said { proof, ..said })
+    Ok(StoredMessageRef { proof, ..said })
 }
 
 fn proof(row: &Fields<'_, '_>) -> StoreResult<Proof> {
@@ -358,7 +361,7 @@ pub(super) fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
         session: SessionKey(row.get("session")?),
         run_id: row.get("run_id")?,
         point: Point {
-            in_loop: LoopKey(row.get("loop")?),
+            loop_key: LoopKey(row.get("loop")?),
             turns: row.small("turns")?,
         },
         tick: row.get("tick")?,
@@ -383,11 +386,11 @@ pub(super) fn run_row(row: &Fields<'_, '_>) -> StoreResult<RunRow> {
     })
 }
 
-pub(super) fn run_mark<'a>(row: &'a Fields<'_, '_>) -> StoreResult<RunMark<'a>> {
-    Ok(RunMark {
+pub(super) fn run_mark<'a>(row: &'a Fields<'_, '_>) -> StoreResult<RunSummary<'a>> {
+    Ok(RunSummary {
         key: RunKey(row.get("key")?),
         point: Point {
-            in_loop: LoopKey(row.get("loop")?),
+            loop_key: LoopKey(row.get("loop")?),
             turns: row.small("turns")?,
         },
         tick: row.get("tick")?,
@@ -403,7 +406,7 @@ pub(super) fn flip_row(row: &Fields<'_, '_>) -> StoreResult<FlipRow> {
         run: RunKey(row.get("run")?),
         redo: row.word("kind")? == "redo",
         point: Point {
-            in_loop: LoopKey(row.get("loop")?),
+            loop_key: LoopKey(row.get("loop")?),
             turns: row.small("turns")?,
         },
         tick: row.get("tick")?,
@@ -413,9 +416,9 @@ pub(super) fn flip_row(row: &Fields<'_, '_>) -> StoreResult<FlipRow> {
 }
 
 pub(super) fn block_row(row: &Fields<'_, '_>) -> StoreResult<BlockRow> {
-    let in_loop = LoopKey(row.get("loop")?);
+    let loop_key = LoopKey(row.get("loop")?);
     Ok(BlockRow {
-        core: block_core(row, in_loop)?,
+        core: block_core(row, loop_key)?,
         tokens_covered: row.unsigned("tokens_covered")?,
         strategy: row.get("strategy")?,
         shaping: row.get("shaping")?,
@@ -424,12 +427,12 @@ pub(super) fn block_row(row: &Fields<'_, '_>) -> StoreResult<BlockRow> {
     })
 }
 
-fn block_core(row: &Fields<'_, '_>, in_loop: LoopKey) -> StoreResult<BlockCore> {
+fn block_core(row: &Fields<'_, '_>, loop_key: LoopKey) -> StoreResult<BlockCore> {
     let kind = row.word("kind")?;
     let kind = BlockKind::from_word(kind).ok_or_else(|| damaged(kind))?;
     Ok(BlockCore {
         key: BlockKey(row.get("key")?),
-        in_loop,
+        loop_key,
         generation: row.small("generation")?,
         run: RunKey(row.get("run")?),
         kind,
@@ -448,26 +451,26 @@ fn block_core(row: &Fields<'_, '_>, in_loop: LoopKey) -> StoreResult<BlockCore> 
     })
 }
 
-pub(super) fn generation(row: &Fields<'_, '_>, in_loop: LoopKey) -> StoreResult<Generation> {
+pub(super) fn generation(row: &Fields<'_, '_>, loop_key: LoopKey) -> StoreResult<Generation> {
     Ok(Generation {
-        block: block_core(row, in_loop)?,
+        block: block_core(row, loop_key)?,
         point: Point {
-            in_loop: LoopKey(row.get("run_loop")?),
+            loop_key: LoopKey(row.get("run_loop")?),
             turns: row.small("run_turns")?,
         },
         tick: row.get("run_tick")?,
     })
 }
 
-pub(super) fn standing(row: &Fields<'_, '_>, key: LoopKey) -> StoreResult<Standing> {
-    let in_loop = loop_core(row, key)?;
+pub(super) fn standing(row: &Fields<'_, '_>, key: LoopKey) -> StoreResult<LoopWithBlock> {
+    let loop_key = loop_core(row, key)?;
     let is_settled: Option<bool> = row.get("is_settled")?;
-    Ok(Standing {
+    Ok(LoopWithBlock {
         newest: match is_settled {
             Some(true) => Some(generation(row, key)?),
             _ => None,
         },
-        row: in_loop,
+        row: loop_key,
         is_disputed: is_settled == Some(false),
     })
 }
@@ -494,7 +497,7 @@ pub(super) fn coverage_row(row: &Fields<'_, '_>) -> StoreResult<CoverageRow> {
     };
     let disposition = row.word("disposition")?;
     Ok(CoverageRow {
-        in_loop: LoopKey(row.get("loop")?),
+        loop_key: LoopKey(row.get("loop")?),
         seqs: pair("from_seq", "to_seq")?,
         turns: pair("from_turn", "to_turn")?,
         disposition: Disposition::from_word(disposition).ok_or_else(|| damaged(disposition))?,
@@ -504,8 +507,8 @@ pub(super) fn coverage_row(row: &Fields<'_, '_>) -> StoreResult<CoverageRow> {
 pub(super) fn manifest_row(row: &Fields<'_, '_>) -> StoreResult<ManifestRow> {
     let parts: String = row.get("parts")?;
     let parts: Vec<StoredPart> = serde_json::from_str(&parts).map_err(damaged)?;
-    let part = |(in_loop, section, block, from, to, messages): StoredPart| ManifestPart {
-        in_loop: LoopKey(in_loop),
+    let part = |(loop_key, section, block, from, to, messages): StoredPart| ManifestPart {
+        loop_key: LoopKey(loop_key),
         section,
         block: block.map(BlockKey),
         seqs: from.zip(to),

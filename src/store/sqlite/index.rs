@@ -138,7 +138,7 @@ fn found(row: &Fields<'_, '_>) -> StoreResult<Match> {
     // FTS5 gives the best the least number.
     let rank: f64 = row.get("rank")?;
     Ok(Match {
-        in_loop: LoopKey(id >> 32),
+        loop_key: LoopKey(id >> 32),
         seq: number(id),
         session: SessionKey(row.get("session")?),
         tick: row.get("tick")?,
@@ -178,11 +178,11 @@ impl Reader<'_> {
         )
     }
 
-    pub(super) fn read_unindexed_seqs(&self, in_loop: LoopKey) -> StoreResult<Range<u32>> {
+    pub(super) fn read_unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
         let seqs = self.first(
             "SELECT coalesce(i.indexed_seq, 0) AS first, l.next_seq AS after
              FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key WHERE l.key = ?1",
-            [in_loop.0],
+            [loop_key.0],
             |row| Ok(row.small("first")?..row.small("after")?),
         )?;
         Ok(seqs.unwrap_or(0..0))
@@ -233,11 +233,11 @@ impl Reader<'_> {
 
     pub(super) fn write_index(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         entries: &[IndexEntry],
     ) -> StoreResult<()> {
-        let open = self.unindexed_seqs(in_loop)?;
+        let open = self.unindexed_seqs(loop_key)?;
         if seqs.start != open.start || seqs.end > open.end || seqs.start > seqs.end {
             return Err(StoreError::Invalid(format!(
                 "messages {seqs:?} cannot be indexed: {open:?} are to be indexed next"
@@ -253,7 +253,7 @@ impl Reader<'_> {
             let part = entry.seq >> 6;
             let number = match page.filter(|(of, _)| *of == part) {
                 Some((_, number)) => number,
-                None => self.page(in_loop, part)?,
+                None => self.page(loop_key, part)?,
             };
             page = Some((part, number));
             in_index(self.run(
@@ -261,14 +261,14 @@ impl Reader<'_> {
                 params![place(number, entry.seq), entry.words, tools.join(" ")],
             ))?;
         }
-        self.mark(in_loop, seqs.end)
+        self.mark(loop_key, seqs.end)
     }
 
     /// Returns the number of a page, which is added if it is not there yet.
-    fn page(&self, in_loop: LoopKey, part: u32) -> StoreResult<i64> {
+    fn page(&self, loop_key: LoopKey, part: u32) -> StoreResult<i64> {
         let known = self.first(
             "SELECT number FROM index_pages WHERE loop = ?1 AND part = ?2",
-            params![in_loop.0, part],
+            params![loop_key.0, part],
             |row| row.get("number"),
         )?;
         if let Some(number) = known {
@@ -276,28 +276,28 @@ impl Reader<'_> {
         }
         self.run(
             "INSERT INTO index_pages (loop, part) VALUES (?1, ?2)",
-            params![in_loop.0, part],
+            params![loop_key.0, part],
         )?;
         Ok(self.connection.last_insert_rowid())
     }
 
-    fn mark(&self, in_loop: LoopKey, seq: u32) -> StoreResult<()> {
+    fn mark(&self, loop_key: LoopKey, seq: u32) -> StoreResult<()> {
         self.run(
             "INSERT INTO indexed_loops (loop, indexed_seq) VALUES (?1, ?2)
              ON CONFLICT (loop) DO UPDATE SET indexed_seq = excluded.indexed_seq",
-            params![in_loop.0, seq],
+            params![loop_key.0, seq],
         )?;
         Ok(())
     }
 
-    pub(super) fn remove_from_index(&self, in_loop: LoopKey, from: u32) -> StoreResult<()> {
-        in_index(self.take_out(in_loop, from))
+    pub(super) fn remove_from_index(&self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
+        in_index(self.take_out(loop_key, from))
     }
 
-    fn take_out(&self, in_loop: LoopKey, from: u32) -> StoreResult<()> {
+    fn take_out(&self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
         let noted = self.first(
             "SELECT indexed_seq FROM indexed_loops WHERE loop = ?1",
-            [in_loop.0],
+            [loop_key.0],
             |row| row.small("indexed_seq"),
         )?;
         if noted.is_none_or(|noted| noted <= from) {

@@ -35,9 +35,9 @@ impl SqliteStore {
     /// # first.status = LoopStatus::Completed;
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let loop_key = session::create_loop(write, key, &first)?;
     /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let rows = store.session_rows()?;
     /// assert_eq!(rows[0].text("session_id"), Some("weather".into()));
@@ -66,13 +66,13 @@ impl SqliteStore {
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
     /// # monday.status = LoopStatus::Completed;
-    /// # let in_loop = store::write(&store, |write| {
+    /// # let loop_key = store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &monday)?;
+    /// #     let loop_key = session::create_loop(write, key, &monday)?;
     /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
     /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-    /// #     append::append(write, in_loop, said.collect(), &HeuristicTokenCounter)?;
-    /// #     Ok(in_loop)
+    /// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+    /// #     Ok(loop_key)
     /// # })?;
     /// # let trigger = CompactTrigger::Force;
     /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
@@ -115,9 +115,9 @@ impl SqliteStore {
     /// # first.status = LoopStatus::Completed;
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let loop_key = session::create_loop(write, key, &first)?;
     /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let view = store.session_view(&id)?;
     /// assert_eq!(view.session.number("messages"), Some(1));

@@ -8,7 +8,6 @@
 pub(crate) mod agents;
 mod backup;
 mod disk;
-mod driving;
 mod encryption;
 mod fields;
 mod from_row;
@@ -22,6 +21,7 @@ mod place;
 mod query;
 mod queue;
 mod read;
+mod recording;
 mod recount;
 mod removal;
 pub(crate) mod salvage;
@@ -51,7 +51,7 @@ pub use schema::format_version;
 use super::error::{OpenError, StoreError, StoreResult};
 use super::scan::StoreScan;
 use super::{Key, SessionStore, StoreRead, StoreWrite};
-use crate::broken::{self, Fault};
+use crate::failpoints::{self, Failpoint};
 use crate::tokens::TokenCounter;
 use disk::Disk;
 use place::Place;
@@ -148,7 +148,7 @@ impl SqliteStore {
         let mut options = options;
         let path = &*schema::real_path(path.as_ref(), &options)?;
         let first = schema::open_file(path, &mut options)?;
-        let place = Place::of(path, options.still).map_err(|cause| OpenError::Other {
+        let place = Place::of(path, options.immutable).map_err(|cause| OpenError::Other {
             path: path.to_owned(),
             cause: Box::new(cause),
         })?;
@@ -292,7 +292,9 @@ impl SqliteStore {
         let transaction = Transaction::begin(connection, "BEGIN IMMEDIATE")?;
         self.check_place()?;
         let done = work(connection)?;
-        if broken::has(Fault::LostWrite) && connection.total_changes().is_multiple_of(5) {
+        if failpoints::is_active(Failpoint::LostWrite)
+            && connection.total_changes().is_multiple_of(5)
+        {
             return Ok(done);
         }
         transaction.commit()?;
@@ -566,6 +568,6 @@ mod tests {
         let path = folder.path().join("some.db");
         std::fs::remove_file(&path).unwrap();
         drop(SqliteStore::open(&path).unwrap());
-        assert!(matches!(add(&store, "a"), Err(StoreError::Moved)));
+        assert!(matches!(add(&store, "a"), Err(StoreError::FileReplaced)));
     }
 }

@@ -47,7 +47,7 @@ pub struct SqliteOptions {
     /// What to do with a database that was written with another counter.
     pub(super) other_counter: OtherCounter,
     /// Found when opening: the folder cannot be written, and nobody writes the file.
-    pub(super) still: bool,
+    pub(super) immutable: bool,
 }
 
 /// What opening does with a database that was written with another counter.
@@ -75,7 +75,7 @@ impl Default for SqliteOptions {
             key: None,
             counter: Arc::new(HeuristicTokenCounter),
             other_counter: OtherCounter::Refuse,
-            still: false,
+            immutable: false,
         }
     }
 }

@@ -31,11 +31,11 @@ fn pack_row(row: &Fields<'_, '_>) -> StoreResult<PackRow> {
 }
 
 impl Reader<'_> {
-    pub(super) fn read_pack_at(&self, in_loop: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
+    pub(super) fn read_pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
         let row = self.first(
             "SELECT id, last_seq, bytes, digest FROM packs WHERE id BETWEEN ?1 AND ?2
              ORDER BY id DESC LIMIT 1",
-            [packed(in_loop.0, 0), packed(in_loop.0, seq)],
+            [packed(loop_key.0, 0), packed(loop_key.0, seq)],
             pack_row,
         )?;
         Ok(row.filter(|row| seq <= row.last))
@@ -43,44 +43,44 @@ impl Reader<'_> {
 
     pub(super) fn read_next_pack(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         from: u32,
     ) -> StoreResult<Option<PackRow>> {
         self.first(
             "SELECT id, last_seq, bytes, digest FROM packs WHERE id BETWEEN ?1 AND ?2
              ORDER BY id LIMIT 1",
-            [packed(in_loop.0, from), packed(in_loop.0, u32::MAX)],
+            [packed(loop_key.0, from), packed(loop_key.0, u32::MAX)],
             pack_row,
         )
     }
 
-    pub(super) fn read_pack_content(&self, in_loop: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
+    pub(super) fn read_pack_content(&self, loop_key: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
         let sql = "SELECT content FROM packs WHERE id = ?1";
-        let content = self.first(sql, [packed(in_loop.0, first)], |row| row.get("content"))?;
+        let content = self.first(sql, [packed(loop_key.0, first)], |row| row.get("content"))?;
         content.ok_or_else(|| StoreError::Damaged("a pack without its row".into()))
     }
 
     pub(super) fn read_packed_heads(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
     ) -> StoreResult<Vec<(u32, String)>> {
         self.all(
             "SELECT id, head FROM packed_heads WHERE id >= ?1 AND id < ?2 ORDER BY id",
-            [packed(in_loop.0, seqs.start), packed(in_loop.0, seqs.end)],
+            [packed(loop_key.0, seqs.start), packed(loop_key.0, seqs.end)],
             |row| Ok((number(row.get("id")?), row.get("head")?)),
         )
     }
 
     pub(super) fn read_unpacked(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         from: u32,
     ) -> StoreResult<Option<Range<u32>>> {
-        let end = packed(in_loop.0, u32::MAX);
+        let end = packed(loop_key.0, u32::MAX);
         let sql = "SELECT id FROM messages WHERE id BETWEEN ?1 AND ?2 AND head IS NOT NULL
              ORDER BY id LIMIT 1";
-        let first = self.first(sql, [packed(in_loop.0, from), end], |row| row.get("id"))?;
+        let first = self.first(sql, [packed(loop_key.0, from), end], |row| row.get("id"))?;
         let Some(first) = first else {
             return Ok(None);
         };
@@ -101,14 +101,16 @@ impl Reader<'_> {
             },
         )?;
         let first = number(first);
-        Ok(Some(first..first + number(next - packed(in_loop.0, first))))
+        Ok(Some(
+            first..first + number(next - packed(loop_key.0, first)),
+        ))
     }
 
     /// Writes a pack and takes the content out of the rows. These are written anew: SQLite gives the
     /// pages back that an emptied row leaves, but not those of one that became shorter.
-    pub(super) fn write_pack(&self, in_loop: LoopKey, pack: &Pack) -> StoreResult<()> {
+    pub(super) fn write_pack(&self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
         let PackRow { first, last, .. } = pack.row;
-        let ids = [packed(in_loop.0, first), packed(in_loop.0, last)];
+        let ids = [packed(loop_key.0, first), packed(loop_key.0, last)];
         let rows = self.beside_content(ids)?;
         if rows.len() as u64 != pack.row.messages() {
             let why = format!("messages {first} to {last} are not all there");
@@ -135,7 +137,7 @@ impl Reader<'_> {
         for (seq, head) in &pack.told {
             self.run(
                 "INSERT INTO packed_heads (id, head) VALUES (?1, ?2)",
-                params![packed(in_loop.0, *seq), head],
+                params![packed(loop_key.0, *seq), head],
             )?;
         }
         Ok(())
@@ -153,22 +155,22 @@ impl Reader<'_> {
     }
 
     /// Writes the content of a pack back into the rows, and removes it.
-    pub(super) fn write_back_pack(&self, in_loop: LoopKey, first: u32) -> StoreResult<()> {
-        let pack = open(self, in_loop, first)?;
+    pub(super) fn write_back_pack(&self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
+        let pack = open(self, loop_key, first)?;
         pack.each(&mut |seq, head, text| match self
-            .run(WRITE_BACK, params![packed(in_loop.0, seq), head, text])?
+            .run(WRITE_BACK, params![packed(loop_key.0, seq), head, text])?
         {
             1 => Ok(()),
             _ => Err(StoreError::Damaged(format!(
                 "message {seq} is in a pack and has no empty row"
             ))),
         })?;
-        self.remove_packs(in_loop, first, pack.row().last)
+        self.remove_packs(loop_key, first, pack.row().last)
     }
 
     /// Removes the packs that begin within a range, and what is told of its messages.
-    pub(super) fn remove_packs(&self, in_loop: LoopKey, first: u32, last: u32) -> StoreResult<()> {
-        let ids = [packed(in_loop.0, first), packed(in_loop.0, last)];
+    pub(super) fn remove_packs(&self, loop_key: LoopKey, first: u32, last: u32) -> StoreResult<()> {
+        let ids = [packed(loop_key.0, first), packed(loop_key.0, last)];
         self.run("DELETE FROM packs WHERE id BETWEEN ?1 AND ?2", ids)?;
         self.run("DELETE FROM packed_heads WHERE id BETWEEN ?1 AND ?2", ids)?;
         Ok(())
@@ -200,9 +202,9 @@ impl Reader<'_> {
     }
 
     /// Takes the pack apart that a message is in, if it is archived.
-    pub(super) fn take_apart(&self, in_loop: LoopKey, seq: u32) -> StoreResult<()> {
-        match self.read_pack_at(in_loop, seq)? {
-            Some(pack) => self.write_back_pack(in_loop, pack.first),
+    pub(super) fn take_apart(&self, loop_key: LoopKey, seq: u32) -> StoreResult<()> {
+        match self.read_pack_at(loop_key, seq)? {
+            Some(pack) => self.write_back_pack(loop_key, pack.first),
             None => Ok(()),
         }
     }

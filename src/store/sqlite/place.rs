@@ -55,29 +55,29 @@ impl Place {
     /// Checks that both files are where they were.
     ///
     /// # Errors
-    /// [`StoreError::Moved`] if not.
+    /// [`StoreError::FileReplaced`] if not.
     pub(super) fn check(&self) -> StoreResult<()> {
         let is_there = is_same(&self.file, &self.opened);
         let log = self.opened_log.as_ref();
         match is_there && log.is_none_or(|opened| is_same(&self.log, opened)) {
             true => Ok(()),
-            false => Err(StoreError::Moved),
+            false => Err(StoreError::FileReplaced),
         }
     }
 
     /// Checks, where the file was opened as one that nobody writes, that nobody has.
     ///
     /// # Errors
-    /// [`StoreError::Moved`] if somebody has.
+    /// [`StoreError::FileReplaced`] if somebody has.
     pub(super) fn check_still(&self) -> StoreResult<()> {
         if !self.is_still {
             return Ok(());
         }
-        let now = self.file.metadata().map_err(|_| StoreError::Moved)?;
+        let now = self.file.metadata().map_err(|_| StoreError::FileReplaced)?;
         let stamp = |data: &Metadata| (data.len(), data.mtime(), data.mtime_nsec());
         match stamp(&now) == stamp(&self.opened) && !has_log(&self.file) {
             true => Ok(()),
-            false => Err(StoreError::Moved),
+            false => Err(StoreError::FileReplaced),
         }
     }
 
@@ -125,7 +125,7 @@ pub(super) fn with_end(path: &Path, end: &str) -> PathBuf {
 
 /// Returns the URI under which SQLite reads a file as one that nobody writes: it then needs neither
 /// locks nor a log.
-pub(super) fn still_uri(path: &Path) -> io::Result<String> {
+pub(super) fn immutable_uri(path: &Path) -> io::Result<String> {
     let path = std::path::absolute(path)?;
     Ok(format!("file://{}?immutable=1", escaped(path.as_os_str())))
 }

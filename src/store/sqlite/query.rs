@@ -140,9 +140,9 @@ impl SqliteStore {
     /// # first.status = LoopStatus::Completed;
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let loop_key = session::create_loop(write, key, &first)?;
     /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let found = store.query("SELECT session_id, messages FROM v_sessions")?;
     /// assert_eq!(found.columns, ["session_id", "messages"]);
@@ -172,9 +172,9 @@ impl SqliteStore {
     /// # first.status = LoopStatus::Completed;
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let loop_key = session::create_loop(write, key, &first)?;
     /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let sql = "SELECT count(*) AS n FROM v_messages WHERE session_id = ?1";
     /// let found = store.query_with(sql, &["weather"])?;
@@ -232,9 +232,9 @@ impl SqliteStore {
     /// # first.status = LoopStatus::Completed;
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
-    /// #     let in_loop = session::create_loop(write, key, &first)?;
+    /// #     let loop_key = session::create_loop(write, key, &first)?;
     /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, in_loop, vec![said.into()], &HeuristicTokenCounter)
+    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let stats = store.stats()?;
     /// assert_eq!((stats.sessions, stats.messages), (1, 1));

@@ -18,7 +18,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::place::with_end;
-use crate::broken::{self, Fault};
+use crate::failpoints::{self, Failpoint};
 use crate::store::error::{StoreError, StoreResult};
 
 /// How long a process may keep the lock while others wait.
@@ -74,7 +74,7 @@ impl Queue {
             queue: self,
             number,
         };
-        if broken::has(Fault::UnfairQueue) {
+        if failpoints::is_active(Failpoint::UnfairQueue) {
             return Ok(ticket);
         }
         while line.waiting.front() != Some(&number) {

@@ -158,9 +158,9 @@ impl StoreRead for Reader<'_> {
             .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", key.0)))
     }
 
-    fn growing(&self, in_loop: LoopKey) -> StoreResult<Growing> {
-        self.one(&GROWING, [in_loop.0], growing)?
-            .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", in_loop.0)))
+    fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {
+        self.one(&GROWING, [loop_key.0], append_state)?
+            .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", loop_key.0)))
     }
 
     fn last_receipt(&self, _session: SessionKey) -> StoreResult<i64> {
@@ -214,7 +214,11 @@ impl StoreRead for Reader<'_> {
         self.in_order(&WALK, [leaf.0], &mut |row| visit(loop_row(row)?))
     }
 
-    fn standings(&self, leaf: LoopKey, visit: &mut Visit<'_, Standing>) -> StoreResult<()> {
+    fn loops_with_blocks(
+        &self,
+        leaf: LoopKey,
+        visit: &mut Visit<'_, LoopWithBlock>,
+    ) -> StoreResult<()> {
         // Most chains are short, and what a recursion needs for itself costs more than a few steps.
         let mut statement = self
             .connection
@@ -241,12 +245,12 @@ impl StoreRead for Reader<'_> {
         Ok(())
     }
 
-    fn turn(&self, in_loop: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
-        self.one(&TURN_BY_ID, [packed(in_loop.0, turn)], turn_row)
+    fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
+        self.one(&TURN_BY_ID, [packed(loop_key.0, turn)], turn_row)
     }
 
-    fn turns(&self, in_loop: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
-        let Some((first, last)) = span(in_loop.0, &turns) else {
+    fn turns(&self, loop_key: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
+        let Some((first, last)) = span(loop_key.0, &turns) else {
             return Ok(Vec::new());
         };
         let sql = format!("{} WHERE id BETWEEN ?1 AND ?2 ORDER BY id", *TURN);
@@ -255,10 +259,10 @@ impl StoreRead for Reader<'_> {
 
     fn answers(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         turns: Range<u32>,
     ) -> StoreResult<Vec<(u32, Vec<CallSite>)>> {
-        let Some((first, last)) = span(in_loop.0, &turns) else {
+        let Some((first, last)) = span(loop_key.0, &turns) else {
             return Ok(Vec::new());
         };
         self.all(
@@ -271,11 +275,11 @@ impl StoreRead for Reader<'_> {
 
     fn messages(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageRow>,
     ) -> StoreResult<()> {
-        let Some((first, last)) = span(in_loop.0, &seqs) else {
+        let Some((first, last)) = span(loop_key.0, &seqs) else {
             return Ok(());
         };
         self.each(
@@ -286,7 +290,7 @@ impl StoreRead for Reader<'_> {
             message_row,
             &mut |mut row| {
                 if row.body.head.is_none() {
-                    packs::fill(self, &self.last_pack, in_loop, &mut row)?;
+                    packs::fill(self, &self.last_pack, loop_key, &mut row)?;
                 }
                 visit(row)
             },
@@ -295,12 +299,12 @@ impl StoreRead for Reader<'_> {
 
     fn said(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         proofs: bool,
-        visit: &mut VisitSaid<'_>,
+        visit: &mut VisitMessageRef<'_>,
     ) -> StoreResult<()> {
-        let Some(ids) = span(in_loop.0, &seqs) else {
+        let Some(ids) = span(loop_key.0, &seqs) else {
             return Ok(());
         };
         let sql = if proofs { SAID_WITH_PROOF } else { SAID };
@@ -309,22 +313,22 @@ impl StoreRead for Reader<'_> {
             let turn = row.maybe_small("turn")?;
             let said = said(row, proofs)?;
             if said.head.is_none() {
-                let place = (in_loop, seq);
+                let place = (loop_key, seq);
                 return packs::with_said(self, &self.last_pack, place, said, |said| {
-                    visit(&SaidRow { seq, turn, said })
+                    visit(&MessageRef { seq, turn, said })
                 });
             }
-            visit(&SaidRow { seq, turn, said })
+            visit(&MessageRef { seq, turn, said })
         })
     }
 
     fn sizes(
         &self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         visit: &mut Visit<'_, MessageSize>,
     ) -> StoreResult<()> {
-        let Some((first, last)) = span(in_loop.0, &seqs) else {
+        let Some((first, last)) = span(loop_key.0, &seqs) else {
             return Ok(());
         };
         let sql = "SELECT id, turn, role, tokens, bytes, lines
@@ -332,7 +336,7 @@ impl StoreRead for Reader<'_> {
         self.in_order(sql, [first, last], &mut |row| visit(message_size(row)?))
     }
 
-    fn length_at(&self, in_loop: LoopKey, tick: Tick) -> StoreResult<u32> {
+    fn length_at(&self, loop_key: LoopKey, tick: Tick) -> StoreResult<u32> {
         // Ticks rise with the sequence: the newest message that is old enough ends the search.
         let last: Option<i64> = self
             .connection
@@ -342,7 +346,7 @@ impl StoreRead for Reader<'_> {
             )
             .map_err(from_sqlite)?
             .query_row(
-                params![packed(in_loop.0, 0), packed(in_loop.0, u32::MAX), tick],
+                params![packed(loop_key.0, 0), packed(loop_key.0, u32::MAX), tick],
                 |row| row.get(0),
             )
             .optional()
@@ -372,9 +376,9 @@ impl StoreRead for Reader<'_> {
         Ok(names)
     }
 
-    fn generations(&self, in_loop: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
-        self.in_order(&GENERATIONS, [in_loop.0], &mut |row| {
-            visit(generation(row, in_loop)?)
+    fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
+        self.in_order(&GENERATIONS, [loop_key.0], &mut |row| {
+            visit(generation(row, loop_key)?)
         })
     }
 
@@ -394,7 +398,11 @@ impl StoreRead for Reader<'_> {
         self.each(&sql, [session.0], run_row, visit)
     }
 
-    fn marks(&self, session: SessionKey, visit: &mut VisitMark<'_>) -> StoreResult<()> {
+    fn run_summaries(
+        &self,
+        session: SessionKey,
+        visit: &mut VisitRunSummary<'_>,
+    ) -> StoreResult<()> {
         let sql = "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome,
                  EXISTS (SELECT 1 FROM flips f WHERE f.run = r.key) AS is_flipped, r.older_loops
              FROM runs r WHERE r.session = ?1 ORDER BY r.tick DESC, r.key DESC";
@@ -416,10 +424,10 @@ impl StoreRead for Reader<'_> {
         self.all(&sql, [run.0], block_row)
     }
 
-    fn blocks_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockRow>> {
+    fn blocks_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockRow>> {
         let columns = &*BLOCK_COLUMNS;
         let sql = format!("SELECT {columns} FROM blocks b WHERE b.loop = ?1 ORDER BY b.generation");
-        self.all(&sql, [in_loop.0], block_row)
+        self.all(&sql, [loop_key.0], block_row)
     }
 
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
@@ -494,8 +502,8 @@ impl StoreRead for Reader<'_> {
         self.read_unindexed()
     }
 
-    fn unindexed_seqs(&self, in_loop: LoopKey) -> StoreResult<Range<u32>> {
-        self.read_unindexed_seqs(in_loop)
+    fn unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>> {
+        self.read_unindexed_seqs(loop_key)
     }
 
     fn find(
@@ -519,8 +527,8 @@ impl StoreRead for Reader<'_> {
         self.piece(sha256)
     }
 
-    fn lease(&self, in_loop: LoopKey) -> StoreResult<Option<LeaseRow>> {
-        self.read_lease(in_loop)
+    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        self.read_lease(loop_key)
     }
 
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
@@ -531,16 +539,16 @@ impl StoreRead for Reader<'_> {
         self.read_open_calls(session)
     }
 
-    fn calls(&self, in_loop: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
-        self.read_calls(in_loop, call_id)
+    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
+        self.read_calls(loop_key, call_id)
     }
 
-    fn calls_of_loop(&self, in_loop: LoopKey) -> StoreResult<Vec<CallRow>> {
-        self.read_calls_of_loop(in_loop)
+    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
+        self.read_calls_of_loop(loop_key)
     }
 
-    fn notes(&self, in_loop: LoopKey) -> StoreResult<Vec<Note>> {
-        self.read_notes(in_loop)
+    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
+        self.read_notes(loop_key)
     }
 
     fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {

@@ -127,17 +127,17 @@ impl StoreRecount for Reader<'_> {
         self.first(&sql, [from.0], block_row)
     }
 
-    fn put_message_tokens(&mut self, in_loop: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()> {
-        self.put_tokens("messages", in_loop.0, counts)
+    fn put_message_tokens(&mut self, loop_key: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()> {
+        self.put_tokens("messages", loop_key.0, counts)
     }
 
-    fn put_turn_tokens(&mut self, in_loop: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()> {
-        self.put_tokens("turns", in_loop.0, counts)
+    fn put_turn_tokens(&mut self, loop_key: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()> {
+        self.put_tokens("turns", loop_key.0, counts)
     }
 
     fn put_loop_tokens(
         &mut self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         tokens: u64,
         before: u64,
         after: u64,
@@ -145,7 +145,7 @@ impl StoreRecount for Reader<'_> {
         self.run(
             "UPDATE loops SET tokens = ?2, system_tokens = max(system_tokens - ?3, 0) + ?4
              WHERE key = ?1",
-            params![in_loop.0, signed(tokens)?, signed(before)?, signed(after)?],
+            params![loop_key.0, signed(tokens)?, signed(before)?, signed(after)?],
         )?;
         Ok(())
     }

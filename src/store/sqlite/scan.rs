@@ -89,9 +89,9 @@ impl Reader<'_> {
     }
 
     /// Returns the number of the first row from `from` on of a loop in `table`.
-    fn next_of(&self, table: &str, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+    fn next_of(&self, table: &str, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
         let sql = format!("SELECT id FROM {table} WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 1");
-        let ids = [packed(in_loop.0, from), packed(in_loop.0, u32::MAX)];
+        let ids = [packed(loop_key.0, from), packed(loop_key.0, u32::MAX)];
         self.first(&sql, ids, |row| Ok(number(row.get("id")?)))
     }
 }
@@ -99,7 +99,7 @@ impl Reader<'_> {
 /// Returns the key of a message among the redacted ones.
 pub(super) fn owner_of(place: MessagePlace) -> i64 {
     match place {
-        MessagePlace::InLoop(in_loop, seq) => packed(in_loop.0, seq),
+        MessagePlace::InLoop(loop_key, seq) => packed(loop_key.0, seq),
         MessagePlace::InBlock(block, ordinal) => -packed(block.0, ordinal),
     }
 }
@@ -123,12 +123,12 @@ impl StoreScan for Reader<'_> {
         )
     }
 
-    fn next_message(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
-        self.next_of("messages", in_loop, from)
+    fn next_message(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+        self.next_of("messages", loop_key, from)
     }
 
-    fn next_turn(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<u32>> {
-        self.next_of("turns", in_loop, from)
+    fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+        self.next_of("turns", loop_key, from)
     }
 
     fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>> {
@@ -162,10 +162,10 @@ impl StoreScan for Reader<'_> {
         .ok_or_else(|| missing("flip", key.0))
     }
 
-    fn block_keys(&self, in_loop: LoopKey) -> StoreResult<Vec<BlockKey>> {
+    fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>> {
         self.keys(
             "SELECT key FROM blocks WHERE loop = ?1 ORDER BY generation, key",
-            in_loop.0,
+            loop_key.0,
             BlockKey,
         )
     }
@@ -193,7 +193,7 @@ impl StoreScan for Reader<'_> {
 
     fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
         let owner = match owner {
-            BlobOwner::Message(in_loop, seq) => packed(in_loop.0, seq),
+            BlobOwner::Message(loop_key, seq) => packed(loop_key.0, seq),
             BlobOwner::Block(block) => -packed(block.0, 0),
         };
         self.all(
@@ -280,24 +280,24 @@ impl StoreScan for Reader<'_> {
         )
     }
 
-    fn pack_at(&self, in_loop: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
-        self.read_pack_at(in_loop, seq)
+    fn pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
+        self.read_pack_at(loop_key, seq)
     }
 
-    fn next_pack(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<PackRow>> {
-        self.read_next_pack(in_loop, from)
+    fn next_pack(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<PackRow>> {
+        self.read_next_pack(loop_key, from)
     }
 
-    fn pack_content(&self, in_loop: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
-        self.read_pack_content(in_loop, first)
+    fn pack_content(&self, loop_key: LoopKey, first: u32) -> StoreResult<Vec<u8>> {
+        self.read_pack_content(loop_key, first)
     }
 
-    fn packed_heads(&self, in_loop: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>> {
-        self.read_packed_heads(in_loop, seqs)
+    fn packed_heads(&self, loop_key: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>> {
+        self.read_packed_heads(loop_key, seqs)
     }
 
-    fn unpacked(&self, in_loop: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>> {
-        self.read_unpacked(in_loop, from)
+    fn unpacked(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>> {
+        self.read_unpacked(loop_key, from)
     }
 
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>> {

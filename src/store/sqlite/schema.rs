@@ -15,7 +15,7 @@ use super::encryption::{opening_with, unlock};
 use super::log;
 use super::old_format::{self, REWRITING};
 use super::options::{Durability, OtherCounter, SqliteOptions};
-use super::place::{has_log, still_uri};
+use super::place::{has_log, immutable_uri};
 use crate::store::error::{OpenError, StoreError, StoreResult};
 
 mod embedded {
@@ -43,10 +43,10 @@ pub(super) const PAGE_BYTES: u32 = 8 << 10;
 /// Opens the database at `path`, as [`real_path`] gave it, for writing (or reading, if the options say
 /// so). A file that is no database SQLite itself refuses.
 pub(super) fn open_file(path: &Path, options: &mut SqliteOptions) -> Result<Connection, OpenError> {
-    options.still = false;
+    options.immutable = false;
     let mut connection = connect(path, options)?;
     match prepare(&mut connection, options) {
-        Err(error) if options.read_only && lacks_its_log(&error) => open_still(path, options),
+        Err(error) if options.read_only && lacks_its_log(&error) => open_immutable(path, options),
         prepared => {
             prepared.map_err(|error| opening_with(path, options, error))??;
             Ok(connection)
@@ -63,13 +63,13 @@ fn lacks_its_log(error: &rusqlite::Error) -> bool {
 
 /// Opens a database in a folder that cannot be written. Without a log beside it nobody is writing the
 /// file, and all of it is in the file.
-fn open_still(path: &Path, options: &mut SqliteOptions) -> Result<Connection, OpenError> {
+fn open_immutable(path: &Path, options: &mut SqliteOptions) -> Result<Connection, OpenError> {
     if has_log(path) {
         return Err(OpenError::LogUnread {
             path: path.to_owned(),
         });
     }
-    options.still = true;
+    options.immutable = true;
     let mut connection = connect(path, options)?;
     prepare(&mut connection, options).map_err(|error| opening_with(path, options, error))??;
     Ok(connection)
@@ -114,8 +114,8 @@ pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection
         path: path.to_owned(),
         cause: Box::new(cause),
     };
-    let opened = if options.still {
-        let uri = still_uri(path).map_err(unreached)?;
+    let opened = if options.immutable {
+        let uri = immutable_uri(path).map_err(unreached)?;
         Connection::open_with_flags(uri, access | OpenFlags::SQLITE_OPEN_URI)
     } else {
         // In full, a path is never taken as a URI or as a database in memory, whatever it is called.

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use super::from_row::StoredPart;
 use super::from_sqlite;
 use super::read::{Reader, packed};
-use crate::broken::{self, Fault};
+use crate::failpoints::{self, Failpoint};
 use crate::model::{LoopStatus, Time};
 use crate::store::codec::role_number;
 use crate::store::digest;
@@ -62,11 +62,11 @@ pub(super) fn signed(number: u64) -> StoreResult<i64> {
     i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
 }
 
-fn open_calls(growth: &LoopGrowth) -> StoreResult<Option<String>> {
-    if growth.open_calls.is_empty() {
+fn open_calls(progress: &LoopProgress) -> StoreResult<Option<String>> {
+    if progress.open_calls.is_empty() {
         return Ok(None);
     }
-    crate::store::codec::to_json(&growth.open_calls).map(Some)
+    crate::store::codec::to_json(&progress.open_calls).map(Some)
 }
 
 fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
@@ -75,14 +75,14 @@ fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
     }
     let pairs: Vec<(i64, u32)> = sites
         .iter()
-        .map(|site| (site.in_loop.0, site.turn))
+        .map(|site| (site.loop_key.0, site.turn))
         .collect();
     crate::store::codec::to_json(&pairs).map(Some)
 }
 
 fn stored_part(part: &ManifestPart) -> StoredPart {
     (
-        part.in_loop.0,
+        part.loop_key.0,
         part.section.clone(),
         part.block.map(|block| block.0),
         part.seqs.map(|(from, _)| from),
@@ -156,15 +156,15 @@ impl StoreWrite for Reader<'_> {
         Ok(())
     }
 
-    fn touch_session(&mut self, pulse: &SessionPulse) -> StoreResult<()> {
+    fn touch_session(&mut self, activity: &SessionActivity) -> StoreResult<()> {
         self.run(
             "UPDATE OR FAIL sessions SET last_active_at = ?2, current_loop = ?3, tick = ?4
              WHERE key = ?1",
             params![
-                pulse.key.0,
-                pulse.last_active_at,
-                pulse.current_loop.map(|key| key.0),
-                pulse.tick,
+                activity.key.0,
+                activity.last_active_at,
+                activity.current_loop.map(|key| key.0),
+                activity.tick,
             ],
         )?;
         Ok(())
@@ -186,7 +186,7 @@ impl StoreWrite for Reader<'_> {
                 row.started_at,
                 row.ended_at,
                 row.tick,
-                row.growth.chain,
+                row.progress.chain,
                 meta.meta,
                 meta.history,
             ],
@@ -195,7 +195,7 @@ impl StoreWrite for Reader<'_> {
     }
 
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()> {
-        self.grow_loop(row, &row.growth)?;
+        self.update_totals(row, &row.progress)?;
         self.run(
             "UPDATE loops SET kind = ?2, started_at = ?3, ended_at = ?4 WHERE key = ?1",
             params![row.key.0, row.kind, row.started_at, row.ended_at],
@@ -203,8 +203,8 @@ impl StoreWrite for Reader<'_> {
         Ok(())
     }
 
-    fn grow_loop(&mut self, row: &LoopCore, growth: &LoopGrowth) -> StoreResult<()> {
-        if broken::has(Fault::SplitTransaction) {
+    fn update_totals(&mut self, row: &LoopCore, progress: &LoopProgress) -> StoreResult<()> {
+        if failpoints::is_active(Failpoint::SplitTransaction) {
             let split = self.connection.execute_batch("COMMIT; BEGIN IMMEDIATE");
             split.map_err(from_sqlite)?;
         }
@@ -220,10 +220,10 @@ impl StoreWrite for Reader<'_> {
             signed(totals.tokens)?,
             signed(totals.bytes)?,
             totals.generation,
-            signed(growth.system_tokens)?,
-            growth.last_turn_index,
-            open_calls(growth)?,
-            growth.chain,
+            signed(progress.system_tokens)?,
+            progress.last_turn_index,
+            open_calls(progress)?,
+            progress.chain,
         ];
         // Writing the status again would take the loop out of an index and put it back.
         let keeps_status = self.run(
@@ -256,11 +256,11 @@ impl StoreWrite for Reader<'_> {
 
     fn insert_message(
         &mut self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         row: &MessageRow,
         blobs: &[Blob],
     ) -> StoreResult<()> {
-        let id = packed(in_loop.0, row.seq);
+        let id = packed(loop_key.0, row.seq);
         let body = &row.body;
         self.run(
             "INSERT INTO messages (id, turn, role, tick, tokens, bytes, lines, created_at,
@@ -287,14 +287,14 @@ impl StoreWrite for Reader<'_> {
         self.refer_to_blobs(id, blobs)
     }
 
-    fn remove_unsealed(&mut self, in_loop: LoopKey, seq: u32, turn: u32) -> StoreResult<()> {
-        match self.remove_from_index(in_loop, seq) {
+    fn remove_unsealed(&mut self, loop_key: LoopKey, seq: u32, turn: u32) -> StoreResult<()> {
+        match self.remove_from_index(loop_key, seq) {
             // A damaged index must not keep anybody from recording.
             Err(StoreError::IndexDamaged(_)) => {}
             done => done?,
         }
-        let from = packed(in_loop.0, seq);
-        let to = packed(in_loop.0, u32::MAX);
+        let from = packed(loop_key.0, seq);
+        let to = packed(loop_key.0, u32::MAX);
         self.run(
             "DELETE FROM blob_refs WHERE owner BETWEEN ?1 AND ?2",
             [from, to],
@@ -305,7 +305,7 @@ impl StoreWrite for Reader<'_> {
         )?;
         self.run(
             "DELETE FROM turns WHERE id BETWEEN ?1 AND ?2",
-            [packed(in_loop.0, turn), to],
+            [packed(loop_key.0, turn), to],
         )?;
         self.run(
             "DELETE FROM redactions WHERE owner BETWEEN ?1 AND ?2",
@@ -314,7 +314,7 @@ impl StoreWrite for Reader<'_> {
         Ok(())
     }
 
-    fn put_turn(&mut self, in_loop: LoopKey, row: &TurnRow) -> StoreResult<()> {
+    fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
         self.run(
             "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
                  answered, answers, tick, started_at, ended_at)
@@ -324,7 +324,7 @@ impl StoreWrite for Reader<'_> {
                  answered = excluded.answered, answers = excluded.answers,
                  tick = excluded.tick, started_at = excluded.started_at, ended_at = excluded.ended_at",
             params![
-                packed(in_loop.0, row.turn),
+                packed(loop_key.0, row.turn),
                 row.first_seq,
                 signed(row.messages)?,
                 signed(row.prompts)?,
@@ -352,7 +352,7 @@ impl StoreWrite for Reader<'_> {
             params![
                 row.session.0,
                 row.run_id,
-                row.point.in_loop.0,
+                row.point.loop_key.0,
                 row.point.turns,
                 row.tick,
                 row.trigger,
@@ -399,7 +399,7 @@ impl StoreWrite for Reader<'_> {
                  ?18, ?19, ?20, ?21, ?22)",
             params![
                 key,
-                row.in_loop.0,
+                row.loop_key.0,
                 row.generation,
                 row.run.0,
                 row.kind.as_str(),
@@ -438,7 +438,7 @@ impl StoreWrite for Reader<'_> {
                 session.0,
                 row.run.0,
                 if row.redo { "redo" } else { "undo" },
-                row.point.in_loop.0,
+                row.point.loop_key.0,
                 row.point.turns,
                 row.tick,
                 row.at,
@@ -492,15 +492,15 @@ impl StoreWrite for Reader<'_> {
 
     fn index(
         &mut self,
-        in_loop: LoopKey,
+        loop_key: LoopKey,
         seqs: Range<u32>,
         entries: &[IndexEntry],
     ) -> StoreResult<()> {
-        self.write_index(in_loop, seqs, entries)
+        self.write_index(loop_key, seqs, entries)
     }
 
-    fn unindex(&mut self, in_loop: LoopKey, from: u32) -> StoreResult<()> {
-        self.remove_from_index(in_loop, from)
+    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
+        self.remove_from_index(loop_key, from)
     }
 
     fn settle_index(&mut self) -> StoreResult<()> {
@@ -548,12 +548,12 @@ impl StoreWrite for Reader<'_> {
         self.write_call_again(row)
     }
 
-    fn insert_note(&mut self, in_loop: LoopKey, note: &Note) -> StoreResult<()> {
-        self.write_note(in_loop, note)
+    fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
+        self.write_note(loop_key, note)
     }
 
-    fn remove_notes(&mut self, in_loop: LoopKey) -> StoreResult<()> {
-        self.delete_notes(in_loop)
+    fn remove_notes(&mut self, loop_key: LoopKey) -> StoreResult<()> {
+        self.delete_notes(loop_key)
     }
 
     fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
@@ -631,7 +631,7 @@ fn coverage_values<'a>(
         let (seqs, turns) = (row.seqs, row.turns);
         [
             number(Some(*id)),
-            number(Some(row.in_loop.0)),
+            number(Some(row.loop_key.0)),
             number(seqs.map(|(from, _)| from.into())),
             number(seqs.map(|(_, to)| to.into())),
             number(turns.map(|(from, _)| from.into())),

@@ -19,7 +19,7 @@ pub struct Keys {
     pub id: SessionId,
     pub loop_id: LoopId,
     pub session: SessionKey,
-    pub in_loop: LoopKey,
+    pub loop_key: LoopKey,
     /// A loop that somebody drives, a session with manifests, one whose file is kept.
     pub busy: LoopKey,
     pub recorded: SessionKey,
@@ -45,23 +45,23 @@ fn keys(store: &dyn Database) -> Keys {
             let id = SessionId::new("shared").unwrap();
             let session = scan.session(&id)?.unwrap().key;
             let pair = scan.session(&SessionId::new("pair").unwrap())?.unwrap().key;
-            let in_loop = scan.loop_by_id(session, &loop_id(0))?.unwrap().key;
+            let loop_key = scan.loop_by_id(session, &loop_id(0))?.unwrap().key;
             let kept = scan.session(&SessionId::new("kept").unwrap())?.unwrap().key;
             let source = scan.sources(kept)?[0].key;
             let old = scan.session(&SessionId::new("old").unwrap())?.unwrap().key;
-            let sha256 = scan.blobs_of(BlobOwner::Message(in_loop, 2))?[0];
+            let sha256 = scan.blobs_of(BlobOwner::Message(loop_key, 2))?[0];
             found = Some(Keys {
                 id: SessionId::new("ann alone").unwrap(),
                 loop_id: loop_id(0),
                 session,
-                in_loop,
+                loop_key,
                 busy: scan.loop_by_id(session, &loop_id(1))?.unwrap().key,
                 recorded: pair,
                 imported: kept,
                 packed: scan.loop_by_id(old, &loop_id(0))?.unwrap().key,
                 run: scan.run_keys(session)?[0],
                 flip: scan.flip_keys(session)?[0],
-                block: scan.block_keys(in_loop)?[0],
+                block: scan.block_keys(loop_key)?[0],
                 manifest: scan.manifest_keys(pair)?[0],
                 sha256,
                 blob: scan.next_blob(0)?.unwrap(),
@@ -81,7 +81,7 @@ fn nobody() -> Keys {
         id: SessionId::new("nobody").unwrap(),
         loop_id: LoopId::new("nobody").unwrap(),
         session: SessionKey::default(),
-        in_loop: LoopKey::default(),
+        loop_key: LoopKey::default(),
         busy: LoopKey::default(),
         recorded: SessionKey::default(),
         imported: SessionKey::default(),
@@ -132,12 +132,12 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         ..IndexFilter::default()
     };
     let mut marks = 0;
-    let marked = read.marks(k.session, &mut |_| {
+    let marked = read.run_summaries(k.session, &mut |_| {
         marks += 1;
         Ok(ControlFlow::Continue(()))
     });
     let mut words = 0;
-    let spoken = read.said(k.in_loop, 0..99, true, &mut |_| {
+    let spoken = read.said(k.loop_key, 0..99, true, &mut |_| {
         words += 1;
         Ok(ControlFlow::Continue(()))
     });
@@ -145,36 +145,36 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.session(&k.id)),
         said(read.session_by_key(k.session)),
         said(read.loop_by_id(k.session, &k.loop_id)),
-        said(read.loop_by_key(k.in_loop)),
-        said(read.growing(k.in_loop)),
+        said(read.loop_by_key(k.loop_key)),
+        said(read.append_state(k.loop_key)),
         said(read.last_receipt(k.session)),
         said(read.current(&k.id)),
         said(read.parent_of(k.busy)),
         said(read.loops(k.session)),
-        said(read.loop_meta(k.in_loop)),
-        visited(|visit| read.walk(k.in_loop, visit)),
-        visited(|visit| read.standings(k.in_loop, visit)),
-        said(read.turn(k.in_loop, 0)),
-        said(read.turns(k.in_loop, 0..99)),
-        said(read.answers(k.in_loop, 0..99)),
-        visited(|visit| read.messages(k.in_loop, 0..99, visit)),
+        said(read.loop_meta(k.loop_key)),
+        visited(|visit| read.walk(k.loop_key, visit)),
+        visited(|visit| read.loops_with_blocks(k.loop_key, visit)),
+        said(read.turn(k.loop_key, 0)),
+        said(read.turns(k.loop_key, 0..99)),
+        said(read.answers(k.loop_key, 0..99)),
+        visited(|visit| read.messages(k.loop_key, 0..99, visit)),
         format!("{} {words}", said(spoken)),
-        visited(|visit| read.sizes(k.in_loop, 0..99, visit)),
-        said(read.length_at(k.in_loop, 99)),
+        visited(|visit| read.sizes(k.loop_key, 0..99, visit)),
+        said(read.length_at(k.loop_key, 99)),
         said(read.blob(&k.sha256)),
-        visited(|visit| read.generations(k.in_loop, visit)),
+        visited(|visit| read.generations(k.loop_key, visit)),
         said(read.flips(k.run)),
         visited(|visit| read.runs(k.session, visit)),
         format!("{} {marks}", said(marked)),
         said(read.run_by_key(k.run)),
         said(read.blocks_of_run(k.run)),
-        said(read.blocks_of_loop(k.in_loop)),
+        said(read.blocks_of_loop(k.loop_key)),
         said(read.block_by_key(k.block)),
         said(read.block_messages(k.block)),
         said(read.coverage(k.block)),
         visited(|visit| read.manifests(k.recorded, visit)),
         said(read.imported("x", k.file, "r")),
-        said(read.unindexed_seqs(k.in_loop)),
+        said(read.unindexed_seqs(k.loop_key)),
         visited(|visit| read.find(&looked_for("annonly"), &filter, visit)),
         said(read.sources(k.imported)),
         said(read.source_parts(k.source)),
@@ -189,25 +189,25 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.started_by(k.session)),
         said(read.flags(k.session)),
         said(read.loop_keys(k.session)),
-        said(read.next_message(k.in_loop, 0)),
-        said(read.next_turn(k.in_loop, 0)),
+        said(read.next_message(k.loop_key, 0)),
+        said(read.next_turn(k.loop_key, 0)),
         said(read.run_keys(k.session)),
         said(read.run_and_digest(k.run)),
         said(read.flip_keys(k.session)),
         said(read.flip_and_digest(k.flip)),
-        said(read.block_keys(k.in_loop)),
+        said(read.block_keys(k.loop_key)),
         said(read.block_and_digest(k.block)),
         said(read.manifest_keys(k.recorded)),
         said(read.manifest_and_digest(k.manifest)),
-        said(read.blobs_of(BlobOwner::Message(k.in_loop, 2))),
+        said(read.blobs_of(BlobOwner::Message(k.loop_key, 2))),
         said(read.blob_row(k.blob)),
         said(read.source_row(k.source)),
         said(read.pack_at(k.packed, 0)),
         said(read.next_pack(k.packed, 0)),
         said(read.pack_content(k.packed, 0)),
         said(read.packed_heads(k.packed, 0..99)),
-        said(read.unpacked(k.in_loop, 0)),
-        said(read.redaction(MessagePlace::InLoop(k.in_loop, 0))),
+        said(read.unpacked(k.loop_key, 0)),
+        said(read.redaction(MessagePlace::InLoop(k.loop_key, 0))),
     ]
 }
 

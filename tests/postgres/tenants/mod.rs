@@ -162,7 +162,7 @@ impl Tenants {
         assert!(history.flip(0, false) && history.flip(0, true));
         let row = history.row(1);
         store::write(&store, |write| {
-            lease::take(write, row.key, word, 600_000, 0)?;
+            lease::acquire(write, row.key, word, 600_000, 0)?;
             write.insert_call(&call_row(row.key, word))?;
             write.insert_note(row.key, &Note::Event(format!("\"{word}\"")))?;
             let flags = SessionFlags {
@@ -199,9 +199,9 @@ impl Tenants {
     }
 }
 
-pub fn call_row(in_loop: store::LoopKey, word: &str) -> CallRow {
+pub fn call_row(loop_key: store::LoopKey, word: &str) -> CallRow {
     CallRow {
-        in_loop,
+        loop_key,
         call_id: "c".into(),
         nth: 0,
         tool_name: word.into(),

@@ -21,7 +21,7 @@ pub type Attempt = (
 #[derive(Clone)]
 pub struct Rows {
     session: SessionRow,
-    in_loop: LoopRow,
+    loop_key: LoopRow,
     message: MessageRow,
     turn: TurnRow,
     run: RunRow,
@@ -41,15 +41,15 @@ pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
     store
         .scan(&mut |scan| {
             let mut first = None;
-            scan.messages(k.in_loop, 0..1, &mut |row| {
+            scan.messages(k.loop_key, 0..1, &mut |row| {
                 first = Some(row);
                 Ok(ControlFlow::Break(()))
             })?;
             found = Some(Rows {
                 session: scan.session_by_key(k.session)?,
-                in_loop: scan.loop_by_key(k.in_loop)?,
+                loop_key: scan.loop_by_key(k.loop_key)?,
                 message: first.unwrap(),
-                turn: scan.turn(k.in_loop, 0)?.unwrap(),
+                turn: scan.turn(k.loop_key, 0)?.unwrap(),
                 run: scan.run_by_key(k.run)?,
                 block: scan.block_by_key(k.block)?,
                 messages: scan.block_messages(k.block)?,
@@ -73,7 +73,7 @@ pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
 
 /// Returns the loop of another after a change.
 fn with(r: &Rows, change: impl Fn(&mut LoopCore)) -> LoopRow {
-    let mut row = r.in_loop.clone();
+    let mut row = r.loop_key.clone();
     change(&mut row.core);
     row
 }
@@ -106,14 +106,14 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, _k, r| w.update_session(&SessionRow { title: Some("mine".into()), ..r.session.clone() });
         |w, _k, r| w.insert_loop(&with(r, |core| core.loop_id = LoopId::new("mine").unwrap()), &LoopMeta { meta: "{}".into(), history: None });
         |w, _k, r| w.update_loop(&with(r, |core| core.status = model::LoopStatus::Aborted));
-        |w, _k, r| w.touch_session(&SessionPulse { tick: r.session.tick + 1, ..(&r.session).into() });
-        |w, _k, r| w.grow_loop(&with(r, |core| core.status = model::LoopStatus::Aborted), &LoopGrowth::default());
-        |w, k, _r| w.update_loop_meta(k.in_loop, &LoopMeta { meta: "{}".into(), history: None });
-        |w, k, r| w.insert_message(k.in_loop, &MessageRow { seq: 900, ..r.message.clone() }, &[]);
-        |w, k, r| w.insert_message(k.in_loop, &r.message, &[Blob { sha256: k.sha256, data: vec![1] }]);
-        |w, k, _r| w.remove_unsealed(k.in_loop, 0, 0);
-        |w, k, r| w.put_turn(k.in_loop, &r.turn);
-        |w, k, r| w.put_turn(k.in_loop, &TurnRow { turn: 900, ..r.turn.clone() });
+        |w, _k, r| w.touch_session(&SessionActivity { tick: r.session.tick + 1, ..(&r.session).into() });
+        |w, _k, r| w.update_totals(&with(r, |core| core.status = model::LoopStatus::Aborted), &LoopProgress::default());
+        |w, k, _r| w.update_loop_meta(k.loop_key, &LoopMeta { meta: "{}".into(), history: None });
+        |w, k, r| w.insert_message(k.loop_key, &MessageRow { seq: 900, ..r.message.clone() }, &[]);
+        |w, k, r| w.insert_message(k.loop_key, &r.message, &[Blob { sha256: k.sha256, data: vec![1] }]);
+        |w, k, _r| w.remove_unsealed(k.loop_key, 0, 0);
+        |w, k, r| w.put_turn(k.loop_key, &r.turn);
+        |w, k, r| w.put_turn(k.loop_key, &TurnRow { turn: 900, ..r.turn.clone() });
         |w, _k, r| w.insert_run(&RunRow { run_id: "mine".into(), ..r.run.clone() });
         |w, _k, r| w.insert_block(&NewBlock {
             row: numbered(r, 900),
@@ -124,18 +124,18 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, k, r| w.insert_flip(k.session, &r.flip);
         |w, _k, r| w.insert_manifest(&ManifestRow { manifest_id: "mine".into(), ..r.manifest.clone() });
         |w, k, _r| w.insert_import(k.session, &ImportRow { format: "x".into(), path: String::new(), file_name: "x".into(), record_key: None });
-        |w, k, _r| w.index(k.in_loop, 0..1, &[IndexEntry { seq: 0, words: "mine".into(), tools: Vec::new() }]);
-        |w, k, _r| w.index(k.in_loop, 0..0, &[]);
-        |w, k, _r| w.unindex(k.in_loop, 0);
+        |w, k, _r| w.index(k.loop_key, 0..1, &[IndexEntry { seq: 0, words: "mine".into(), tools: Vec::new() }]);
+        |w, k, _r| w.index(k.loop_key, 0..0, &[]);
+        |w, k, _r| w.unindex(k.loop_key, 0);
         |w, _k, r| w.update_source(&SourceRow { path: "mine".into(), ..r.source.clone() });
         |w, k, _r| w.link_source(k.session, k.source);
         |w, k, _r| w.put_source_part(k.source, 900, &SourcePiece { sha256: [2; 32], bytes: 1, data: vec![1] });
         |w, k, _r| w.remove_source_parts(k.source, 0);
         |w, _k, r| w.put_lease(&LeaseRow { owner: "mine".into(), token: r.lease.token + 1, ..r.lease.clone() });
-        |w, k, _r| w.insert_call(&CallRow { nth: 900, ..call_row(k.in_loop, "mine") });
-        |w, k, _r| w.update_call(&call_row(k.in_loop, "mine"));
-        |w, k, _r| w.insert_note(k.in_loop, &Note::Event("\"mine\"".into()));
-        |w, k, _r| w.remove_notes(k.in_loop);
+        |w, k, _r| w.insert_call(&CallRow { nth: 900, ..call_row(k.loop_key, "mine") });
+        |w, k, _r| w.update_call(&call_row(k.loop_key, "mine"));
+        |w, k, _r| w.insert_note(k.loop_key, &Note::Event("\"mine\"".into()));
+        |w, k, _r| w.remove_notes(k.loop_key);
         |w, k, _r| w.put_flags(k.session, &SessionFlags::default());
         |w, k, _r| w.open_receipt(k.session, "erase", new_name);
         |w, _k, r| w.close_receipt(r.receipt, "mine");
@@ -143,9 +143,9 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, k, _r| w.remove_sources(k.session);
         |w, k, _r| w.texts(k.session, &mut |_| panic!("a text was seen"));
         |w, k, _r| w.change_texts(k.session, &mut |_| panic!("a text was seen"));
-        |w, k, r| w.redact_message(MessagePlace::InLoop(k.in_loop, 0), &r.message.body, r.receipt);
+        |w, k, r| w.redact_message(MessagePlace::InLoop(k.loop_key, 0), &r.message.body, r.receipt);
         |w, _k, r| w.resize_block(&r.block);
-        |w, k, r| w.put_pack(k.in_loop, &r.pack);
+        |w, k, r| w.put_pack(k.loop_key, &r.pack);
         |w, k, _r| w.take_pack(k.packed, 0);
     }
 }

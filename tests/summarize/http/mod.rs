@@ -5,7 +5,7 @@ mod server;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loopstore::orchestrate::CompactOutcome;
+use loopstore::compact::CompactOutcome;
 use loopstore::summarize::http::{
     AnthropicSummarizer, ApiKey, HttpOptions, OpenAiSummarizer, RetryOptions,
 };
@@ -325,11 +325,11 @@ fn others_write_while_the_server_thinks() {
     let body = openai(ANSWER);
     let pace = Duration::from_millis(1_000 / body.len() as u64 + 1);
     let (stage, server) = (Stage::new(10), Server::start(vec![Part::Drips(body, pace)]));
-    let (path, in_loop) = (stage.path.clone(), stage.in_loop);
+    let (path, loop_key) = (stage.path.clone(), stage.loop_key);
     let writer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(300));
         let begun = Instant::now();
-        turns_in(&open(&path), in_loop, 1);
+        turns_in(&open(&path), loop_key, 1);
         begun.elapsed()
     });
     let report = stage.compact(strategy(&server.url));

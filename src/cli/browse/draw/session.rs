@@ -144,7 +144,7 @@ fn turns(pen: &mut Pen<'_, '_>, screen: &InSession, room: Room) {
         text::count(line.tokens, "token")
     );
     pen.text(0, &heading(has_keys, &head), Tone::Head);
-    let Some(page) = screen.page.as_ref().filter(|page| page.in_loop == line.id) else {
+    let Some(page) = screen.page.as_ref().filter(|page| page.loop_id == line.id) else {
         return;
     };
     let top = screen.in_turns.top;
@@ -159,8 +159,8 @@ fn turns(pen: &mut Pen<'_, '_>, screen: &InSession, room: Room) {
 }
 
 fn turn(pen: &mut Pen<'_, '_>, row: usize, screen: &InSession, line: &TurnLine, chosen: bool) {
-    let in_loop = screen.chosen().map(|line| &line.id);
-    let seen = screen.seen.as_ref().zip(in_loop);
+    let loop_id = screen.chosen().map(|line| &line.id);
+    let seen = screen.seen.as_ref().zip(loop_id);
     let state = seen.and_then(|(seen, id)| seen.state(id, line.turn));
     let (word, sign) = fate(state);
     let colour = state.map_or(Tone::Faint, tone);
@@ -184,7 +184,7 @@ pub(super) fn reader(pen: &mut Pen<'_, '_>, screen: &Reader, room: Room) {
     let Some(both) = &screen.both else { return };
     let (word, _) = fate(both.state);
     let colour = both.state.map_or(Tone::Faint, tone);
-    let place = format!("turn {} of {}: ", screen.turn, screen.in_loop);
+    let place = format!("turn {} of {}: ", screen.turn, screen.loop_id);
     let about = match both.about.is_empty() {
         true => String::new(),
         false => format!(" by {}", both.about),

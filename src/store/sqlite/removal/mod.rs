@@ -311,9 +311,9 @@ impl StoreRemove for Reader<'_> {
             ));
         };
         match place {
-            MessagePlace::InLoop(in_loop, seq) => {
-                self.take_apart(in_loop, seq)?;
-                self.update_message("messages", packed(in_loop.0, seq), new)?;
+            MessagePlace::InLoop(loop_key, seq) => {
+                self.take_apart(loop_key, seq)?;
+                self.update_message("messages", packed(loop_key.0, seq), new)?;
             }
             MessagePlace::InBlock(block, ordinal) => {
                 self.update_message("block_messages", packed(block.0, ordinal), new)?;
@@ -343,12 +343,12 @@ impl StoreRemove for Reader<'_> {
         self.digest_of("blocks", block.key.0, true)
     }
 
-    fn put_pack(&mut self, in_loop: LoopKey, pack: &Pack) -> StoreResult<()> {
-        self.write_pack(in_loop, pack)
+    fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
+        self.write_pack(loop_key, pack)
     }
 
-    fn take_pack(&mut self, in_loop: LoopKey, first: u32) -> StoreResult<()> {
-        self.write_back_pack(in_loop, first)
+    fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
+        self.write_back_pack(loop_key, first)
     }
 
     fn note_scrub(&mut self) -> StoreResult<()> {

@@ -1,0 +1,247 @@
+//! Undo and redo: a run is taken out of force, or put back, by a row of its own.
+
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+
+use crate::context::{BuildOptions, Chain, Purpose, leaf_of, session_of, settings};
+use crate::model::{LoopId, SessionId, Time};
+use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::{
+    self, FlipRow, LoopKey, LoopRow, Outcome, Point, RunRow, SessionStore, StoreError, StoreRead,
+    StoreResult,
+};
+
+/// Which run to undo or redo.
+#[derive(Clone, Debug, Default)]
+pub struct FlipRequest {
+    /// The leaf; the session's current loop if not given.
+    pub leaf: Option<LoopId>,
+    /// The run; if not given, the last one that can be flipped.
+    pub run: Option<String>,
+    /// Why; kept with the row.
+    pub reason: Option<String>,
+}
+
+/// What an undo or redo did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FlipReport {
+    /// The run.
+    pub run: String,
+    /// `undone` or `redone`.
+    pub outcome: &'static str,
+    /// Tokens of the context before.
+    pub tokens_before: u64,
+    /// Tokens of the context after.
+    pub tokens_after: u64,
+}
+
+/// Takes the last run that is live from the leaf out of force, or the one named; also after
+/// further turns.
+///
+/// # Errors
+/// If there is no such run, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let loop_key = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// let before = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// compact_session_loops(&store, &id, &request)?;
+/// let report = undo(&store, &id, &FlipRequest::default())?;
+/// assert!(report.tokens_before < report.tokens_after);
+/// let after = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// assert_eq!(after.messages, before.messages);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn undo(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    request: &FlipRequest,
+) -> StoreResult<FlipReport> {
+    flip(store, session, request, false)
+}
+
+/// Puts back the run of the newest undo that counts from the leaf, unless a run was committed
+/// after it, or the run named.
+///
+/// # Errors
+/// If there is no such run, or the store fails.
+///
+/// # Examples
+/// ```
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let loop_key = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// compact_session_loops(&store, &id, &request)?;
+/// let undone = undo(&store, &id, &FlipRequest::default())?;
+/// let redone = redo(&store, &id, &FlipRequest::default())?;
+/// assert_eq!(redone.run, undone.run);
+/// assert_eq!(redone.tokens_after, undone.tokens_before);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn redo(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    request: &FlipRequest,
+) -> StoreResult<FlipReport> {
+    flip(store, session, request, true)
+}
+
+fn flip(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    request: &FlipRequest,
+    redo: bool,
+) -> StoreResult<FlipReport> {
+    store::write(store, |write| {
+        let mut owner = session_of(write.as_read(), session)?;
+        let leaf = leaf_of(write.as_read(), &owner, request.leaf.as_ref())?;
+        let named = request.run.as_deref();
+        let run = if redo {
+            undone_run(write.as_read(), leaf.key, named)?
+        } else {
+            live_run(write.as_read(), leaf.key, named)?
+        };
+        let tokens_before = context_tokens(write.as_read(), &leaf)?;
+        owner.tick += 1;
+        let row = FlipRow {
+            run: run.key,
+            redo,
+            point: Point {
+                loop_key: leaf.key,
+                turns: leaf.totals.complete,
+            },
+            tick: owner.tick,
+            at: Time::now().as_str().to_owned(),
+            reason: request.reason.clone(),
+        };
+        write.insert_flip(owner.key, &row)?;
+        write.touch_session(&(&owner).into())?;
+        Ok(FlipReport {
+            run: run.run_id,
+            outcome: if redo { "redone" } else { "undone" },
+            tokens_before,
+            tokens_after: context_tokens(write.as_read(), &leaf)?,
+        })
+    })
+}
+
+fn context_tokens(read: &dyn StoreRead, leaf: &LoopRow) -> StoreResult<u64> {
+    let view = View::default();
+    let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
+    Ok(Chain::load(
+        read,
+        leaf.key,
+        view,
+        &plain.config,
+        &plain.window,
+        Purpose::Build,
+    )?
+    .size()
+    .tokens)
+}
+
+/// Finds the newest run that is live from the leaf, or the one named.
+fn live_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreResult<RunRow> {
+    let mut found = None;
+    ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
+        if named.is_none_or(|named| run.run_id == named) && walk.is_live(run.key)? {
+            found = Some(run);
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    found.ok_or_else(|| not_found(read, leaf, named, "no compaction is in force here to undo"))
+}
+
+/// Finds the run of the newest undo that counts, or the one named if it stands undone.
+fn undone_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreResult<RunRow> {
+    let mut newest_commit = None;
+    let mut newest_undo: Option<(i64, RunRow)> = None;
+    ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
+        newest_commit = newest_commit.max(Some(run.tick));
+        let wanted = named.is_none_or(|named| run.run_id == named);
+        if let Some(flip) = walk.last_flip(run.key)?.filter(|flip| wanted && !flip.redo)
+            && newest_undo
+                .as_ref()
+                .is_none_or(|(tick, _)| flip.tick > *tick)
+        {
+            newest_undo = Some((flip.tick, run));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    match newest_undo {
+        Some((tick, run)) if named.is_some() || newest_commit.is_none_or(|c| c < tick) => Ok(run),
+        Some(_) => Err(StoreError::Invalid(
+            "a compaction was made after the last undo; name the run to redo with --run".into(),
+        )),
+        None => Err(not_found(
+            read,
+            leaf,
+            named,
+            "nothing is undone here to redo",
+        )),
+    }
+}
+
+/// Says why a run cannot be flipped.
+fn not_found(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+    named: Option<&str>,
+    otherwise: &str,
+) -> StoreError {
+    let Some(named) = named else {
+        return StoreError::Invalid(otherwise.to_owned());
+    };
+    let mut outcome = None;
+    let search = read.loop_by_key(leaf).and_then(|row| {
+        read.runs(row.session, &mut |run| {
+            if run.run_id == named {
+                outcome = Some(run.outcome);
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    });
+    match (search, outcome) {
+        (Err(error), _) => error,
+        (Ok(()), None) => StoreError::NoRun(named.to_owned()),
+        (Ok(()), Some(Outcome::Committed)) => {
+            StoreError::Invalid(format!("run `{named}`: {otherwise}"))
+        }
+        (Ok(()), Some(outcome)) => StoreError::Invalid(format!(
+            "run `{named}` ended as {} and was never in force",
+            outcome.as_str()
+        )),
+    }
+}

@@ -1,0 +1,275 @@
+//! What a compaction tells its caller.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::events::{CompactionEnded, CompactionStarted};
+use super::{CompactRequest, CompactTrigger, Snapshot};
+use crate::compaction::{Budget, CompactionConfig};
+use crate::model::{Json, LoopId, SessionId, Time};
+use crate::store::{BlockKind, Disposition, Outcome, RunRow, Size, Turns};
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompactOutcome {
+    /// The trigger did not fire, or there was nothing to do. It leaves no run.
+    NotNeeded,
+    /// The blocks are in force.
+    Committed,
+    /// The context would not have become smaller.
+    NoGain,
+    /// A hook said no.
+    Vetoed,
+    /// The strategy or a check failed.
+    Failed,
+    /// Another run came first.
+    Conflict,
+}
+
+/// How many messages of what a block covers were treated how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoverageCounts([u64; 5]);
+
+impl CoverageCounts {
+    /// Returns the count of one disposition.
+    pub fn get(&self, disposition: Disposition) -> u64 {
+        self.0[disposition as usize]
+    }
+
+    pub(crate) fn add(&mut self, disposition: Disposition, messages: u64) {
+        self.0[disposition as usize] += messages;
+    }
+}
+
+impl Serialize for CoverageCounts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(5))?;
+        for disposition in Disposition::ALL {
+            map.serialize_entry(disposition.as_str(), &self.get(disposition))?;
+        }
+        map.end()
+    }
+}
+
+/// A block that a run wrote, or would write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockReport {
+    /// The loop.
+    pub loop_id: LoopId,
+    /// Its number on the loop; `None` if it was not written.
+    pub generation: Option<u32>,
+    /// What it is.
+    pub kind: BlockKind,
+    /// Turns kept word for word.
+    pub keep_first: Option<Turns>,
+    /// Turns replaced.
+    pub keep_compacted: Option<Turns>,
+    /// Turns kept at the end.
+    pub keep_recent: Option<Turns>,
+    /// What happened to the messages that it covers.
+    pub coverage: CoverageCounts,
+}
+
+impl Serialize for BlockReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let range = |turns: Option<Turns>| turns.map(|turns| [turns.first, turns.last]);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("loop", &self.loop_id)?;
+        map.serialize_entry("generation", &self.generation)?;
+        map.serialize_entry("kind", self.kind.as_str())?;
+        map.serialize_entry("keep_first", &range(self.keep_first))?;
+        map.serialize_entry("keep_compacted", &range(self.keep_compacted))?;
+        map.serialize_entry("keep_recent", &range(self.keep_recent))?;
+        map.serialize_entry("coverage", &self.coverage)?;
+        map.end()
+    }
+}
+
+/// The audit row of an attempt, as its caller gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactReport {
+    /// The run; `None` if it left no row.
+    pub run: Option<String>,
+    /// How it ended.
+    pub outcome: CompactOutcome,
+    /// What made the text.
+    pub strategy: String,
+    /// The last fallback that it needed.
+    pub fallback: Option<String>,
+    /// The context before.
+    pub before: Size,
+    /// The context after, or as it would have been.
+    pub after: Size,
+    /// The blocks.
+    pub blocks: Vec<BlockReport>,
+    /// Milliseconds.
+    pub duration_ms: u64,
+    /// What the summarisers reported: tokens, model, calls and milliseconds.
+    pub usage: Option<Json>,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// Set if nothing that the run could give up was enough, or the run before that tried the same.
+    pub too_small: Option<BudgetTooSmall>,
+}
+
+/// Not even the last turn fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not even the last turn fits: {needed} {unit} are needed, {budget} fit; use a larger window"
+)]
+pub struct BudgetTooSmall {
+    /// What the smallest context has.
+    pub needed: u64,
+    /// What fits.
+    pub budget: u64,
+    /// What is counted.
+    pub unit: BudgetUnit,
+}
+
+/// What a budget counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetUnit {
+    /// Tokens.
+    Tokens,
+    /// Bytes of JSON.
+    Bytes,
+}
+
+impl std::fmt::Display for BudgetUnit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Tokens => "tokens",
+            Self::Bytes => "bytes",
+        })
+    }
+}
+
+impl BudgetTooSmall {
+    /// Returns by how much a context is too large, if it is.
+    pub(crate) fn check(budget: Budget, needed: Size) -> Option<Self> {
+        if needed.tokens > budget.tokens {
+            return Some(Self {
+                needed: needed.tokens,
+                budget: budget.tokens,
+                unit: BudgetUnit::Tokens,
+            });
+        }
+        let bytes = budget.bytes.filter(|most| needed.bytes > *most)?;
+        Some(Self {
+            needed: needed.bytes,
+            budget: bytes,
+            unit: BudgetUnit::Bytes,
+        })
+    }
+}
+
+impl CompactReport {
+    pub(super) fn new(request: &CompactRequest, size: Size) -> Self {
+        Self {
+            strategy: request.config.block_strategy.name().to_owned(),
+            before: size,
+            after: size,
+            ..Self::default()
+        }
+    }
+
+    /// Says that a run tried the same in vain.
+    pub(super) fn tried_before(&mut self, run: &RunRow, budget: Budget) {
+        let why = run.error.as_deref().unwrap_or("it gained nothing");
+        self.error = Some(format!("run {} tried this very plan: {why}", run.run_id));
+        if run.outcome == Outcome::Failed {
+            self.too_small = BudgetTooSmall::check(budget, run.after);
+        }
+    }
+
+    pub(super) fn started(
+        &self,
+        session: &SessionId,
+        snapshot: &Snapshot,
+        request: &CompactRequest,
+        at: Time,
+    ) -> CompactionStarted {
+        let policy = request.config.policy;
+        CompactionStarted {
+            session_id: session.clone(),
+            loop_id: snapshot.leaf_id.clone(),
+            trigger: match request.trigger {
+                CompactTrigger::Policy => policy.name(),
+                CompactTrigger::Length => "length",
+                CompactTrigger::Force => "force",
+            }
+            .to_owned(),
+            strategy: self.strategy.clone(),
+            tokens_before: self.before.tokens,
+            bytes_before: self.before.bytes,
+            messages_before: self.before.messages,
+            timestamp: at.as_str().to_owned(),
+        }
+    }
+
+    pub(super) fn ended(&self, started: &CompactionStarted) -> CompactionEnded {
+        CompactionEnded {
+            session_id: started.session_id.clone(),
+            loop_id: started.loop_id.clone(),
+            outcome: self.outcome,
+            tokens_before: self.before.tokens,
+            tokens_after: self.after.tokens,
+            messages_before: self.before.messages,
+            messages_after: self.after.messages,
+            timestamp: Time::now().as_str().to_owned(),
+        }
+    }
+}
+
+impl Serialize for CompactReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("run", &self.run)?;
+        map.serialize_entry("outcome", &self.outcome)?;
+        map.serialize_entry("strategy", &self.strategy)?;
+        map.serialize_entry("fallback", &self.fallback)?;
+        map.serialize_entry("tokens_before", &self.before.tokens)?;
+        map.serialize_entry("tokens_after", &self.after.tokens)?;
+        map.serialize_entry("bytes_before", &self.before.bytes)?;
+        map.serialize_entry("bytes_after", &self.after.bytes)?;
+        map.serialize_entry("messages_before", &self.before.messages)?;
+        map.serialize_entry("messages_after", &self.after.messages)?;
+        map.serialize_entry("loops_compacted", &self.blocks.len())?;
+        map.serialize_entry("blocks", &self.blocks)?;
+        map.serialize_entry("duration_ms", &self.duration_ms)?;
+        map.serialize_entry("usage", &self.usage)?;
+        map.serialize_entry("error", &self.error)?;
+        map.end()
+    }
+}
+
+impl Default for CompactReport {
+    fn default() -> Self {
+        Self {
+            run: None,
+            outcome: CompactOutcome::NotNeeded,
+            strategy: CompactionConfig::default().block_strategy.name().to_owned(),
+            fallback: None,
+            before: Size::default(),
+            after: Size::default(),
+            blocks: Vec::new(),
+            duration_ms: 0,
+            usage: None,
+            error: None,
+            too_small: None,
+        }
+    }
+}
+
+impl From<Outcome> for CompactOutcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Committed => Self::Committed,
+            Outcome::NoGain => Self::NoGain,
+            Outcome::Vetoed => Self::Vetoed,
+            Outcome::Failed => Self::Failed,
+            Outcome::Conflict => Self::Conflict,
+        }
+    }
+}

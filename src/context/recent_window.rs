@@ -1,0 +1,79 @@
+//! How far back the recent window reaches.
+
+use std::ops::ControlFlow;
+
+use crate::compaction::{CompactionConfig, KeepRecent, RecentWindow, seqs_of};
+use crate::model::Role;
+use crate::store::active_blocks::ChainLink;
+use crate::store::{StoreRead, StoreResult, Turns};
+
+/// Counts the turns that hold what is kept at the end, loop by loop from the leaf.
+pub(super) struct Reach {
+    keep: KeepRecent,
+    window: RecentWindow,
+    /// What is still to be found, whatever is counted.
+    left: u32,
+    turns: u32,
+}
+
+impl Reach {
+    pub(super) fn new(config: &CompactionConfig) -> Self {
+        Self {
+            keep: config.keep_recent,
+            window: config.recent_window,
+            left: config.keep_recent.count(),
+            turns: 0,
+        }
+    }
+
+    /// Counts a loop.
+    pub(super) fn meet(&mut self, read: &dyn StoreRead, link: &ChainLink) -> StoreResult<()> {
+        for turn in (0..link.complete).rev() {
+            if self.left == 0 {
+                break;
+            }
+            let found = self.found_in(read, link, turn)?;
+            self.left = self.left.saturating_sub(found);
+            self.turns += 1;
+        }
+        if self.window == RecentWindow::CurrentLoop {
+            self.left = 0;
+        }
+        Ok(())
+    }
+
+    /// Whether the loop before is to be met too.
+    pub(super) fn wants_more(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Returns the turns that the window takes. A window in turns is not cut to what there is.
+    pub(super) fn turns(&self) -> u32 {
+        match self.keep {
+            KeepRecent::Turns(turns) => turns,
+            KeepRecent::UserTurns(_) | KeepRecent::Messages(_) => self.turns,
+        }
+    }
+
+    fn found_in(&self, read: &dyn StoreRead, link: &ChainLink, turn: u32) -> StoreResult<u32> {
+        let counts = |role: Role| match self.keep {
+            KeepRecent::Turns(_) => false,
+            KeepRecent::UserTurns(_) => role == Role::User,
+            KeepRecent::Messages(_) => role != Role::Extension,
+        };
+        if let KeepRecent::Turns(_) = self.keep {
+            return Ok(1);
+        }
+        let only = Turns {
+            first: turn,
+            last: turn,
+        };
+        let mut found = 0;
+        let seqs = seqs_of(read, link.row.key, only, link.end_seq)?;
+        read.sizes(link.row.key, seqs, &mut |message| {
+            found += u32::from(counts(message.role));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
+    }
+}

@@ -1,0 +1,111 @@
+//! Blocks with their messages and coverage.
+
+use super::form::*;
+use super::loop_rows::body_of;
+use super::restore::InSession;
+use super::wrong;
+use crate::import::ImportError;
+use crate::import::fields::shown;
+use crate::store::scan::MessagePlace;
+use crate::store::{
+    Blob, BlockCore, BlockKey, BlockMessage, BlockRow, CoverageRow, NewBlock, RunKey, Section,
+};
+
+impl InSession<'_> {
+    pub(super) fn block(&mut self, line: BlockLine) -> Result<(), ImportError> {
+        let run = self.in_run(&line.run)?;
+        // What a stored run wrote is stored with it.
+        if !run.is_new {
+            return Ok(());
+        }
+        let name = BlockName {
+            loop_id: line.loop_id.clone(),
+            generation: line.generation,
+        };
+        if self.block_key(&name).is_ok() {
+            let id = shown(line.loop_id.as_str());
+            let detail = format!("loop `{id}` has another block {}", line.generation);
+            return Err(self.open.parted(&detail));
+        }
+        let mut row = self.block_row(&line)?;
+        row.run = self.in_run(&line.run)?.key;
+        let mut block = NewBlock {
+            row,
+            messages: Vec::with_capacity(line.shows.len()),
+            coverage: Vec::with_capacity(line.coverage.len()),
+            blobs: Vec::new(),
+        };
+        for shows in &line.shows {
+            let (message, blobs) = self.shown_message(shows)?;
+            block.messages.push(message);
+            block.blobs.extend(blobs);
+        }
+        for range in &line.coverage {
+            block.coverage.push(self.coverage(range)?);
+        }
+        let key = self.write.insert_block(&block)?;
+        for (ordinal, message) in (0..).zip(&block.messages) {
+            if let Some(body) = &message.body {
+                let place = MessagePlace::InBlock(key, ordinal);
+                let name = (line.loop_id.clone(), Some(line.generation));
+                self.note_redacted(place, name, body)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn block_row(&self, line: &BlockLine) -> Result<BlockRow, ImportError> {
+        let unknown = || wrong(format!("no kind of block `{}`", shown(&line.kind)));
+        let extends = line.extends.as_ref();
+        Ok(BlockRow {
+            core: BlockCore {
+                key: BlockKey::default(),
+                loop_key: self.open.loop_key(&line.loop_id)?,
+                generation: line.generation,
+                run: RunKey::default(),
+                kind: line.block_kind().ok_or_else(unknown)?,
+                extends: extends.map(|name| self.block_key(name)).transpose()?,
+                layout: line.layout(),
+                through: line.through,
+                size: line.size.into(),
+            },
+            tokens_covered: line.tokens_covered,
+            strategy: line.strategy.clone(),
+            shaping: line.shaping.clone(),
+            created_at: line.created_at.clone(),
+            extra: line.extra.as_ref().map(|json| json.get().to_owned()),
+        })
+    }
+
+    fn shown_message(&self, shows: &ShownForm) -> Result<(BlockMessage, Vec<Blob>), ImportError> {
+        let (body, blobs) = match &shows.digest {
+            None => (None, Vec::new()),
+            Some(digest) => {
+                let digest = bytes(digest).ok_or_else(|| wrong("a digest is no digest"))?;
+                let (message, salt) = (shows.message.as_deref(), shows.salt.as_deref());
+                let (body, blobs) = body_of(message, salt, digest, self.counter)?;
+                (Some(body), blobs)
+            }
+        };
+        let section = match shows.recent {
+            true => Section::Recent,
+            false => Section::Compacted,
+        };
+        let message = BlockMessage {
+            section,
+            replaces: shows.replaces,
+            body,
+        };
+        Ok((message, blobs))
+    }
+
+    fn coverage(&self, form: &CoverageForm) -> Result<CoverageRow, ImportError> {
+        let unknown = || wrong(format!("no disposition `{}`", shown(&form.disposition)));
+        Ok(CoverageRow {
+            loop_key: self.open.loop_key(&form.loop_id)?,
+            seqs: form.seqs,
+            turns: form.turns,
+            disposition: form.what().ok_or_else(unknown)?,
+        })
+    }
+}

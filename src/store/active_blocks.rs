@@ -1,0 +1,411 @@
+//! What is in force for a leaf, from runs and flips alone.
+//!
+//! A run or a flip counts from a leaf if its loop is on the leaf's chain and had then no complete
+//! turn beyond the loop's cut. A run is live if it committed and the last flip of it that counts
+//! is no undo. In force for a loop is its newest generation of a run that counts and is live. The
+//! first rollup met on the way from the leaf covers every loop before its own.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use super::error::StoreResult;
+use super::rows::{
+    BlockCore, BlockKind, FlipRow, Generation, LoopCore, Outcome, Point, RunKey, RunRow,
+};
+use super::{LoopKey, LoopWithBlock, RunSummary, SessionKey, StoreRead, Tick};
+use crate::model::{Message, Role};
+
+/// From where, and how, a chain is seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Only what had happened at this tick; `None`: now.
+    pub at: Option<Tick>,
+    /// Of the leaf, exactly the messages before this sequence, whatever their ticks: with `at`, a
+    /// moment within an append.
+    pub leaf_end: Option<u32>,
+    /// With `at`: so many turns of the leaf are known to have been complete then.
+    pub complete: u32,
+    /// Rollups do not count (`OlderLoops::Skip`).
+    pub without_rollups: bool,
+    /// Nothing is in force (`--force`).
+    pub raw: bool,
+}
+
+/// One loop of a chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChainLink {
+    /// The loop.
+    pub row: LoopCore,
+    /// How many of its turns belong to the chain.
+    pub turns: u32,
+    /// How many of these are complete.
+    pub complete: u32,
+    /// The sequence after the last that belongs to the chain.
+    pub end_seq: u32,
+    /// The block in force.
+    pub block: Option<BlockCore>,
+}
+
+impl ChainLink {
+    /// Whether the block in force covers every loop before this one.
+    pub fn is_anchor(&self) -> bool {
+        self.block
+            .as_ref()
+            .is_some_and(|block| block.kind == BlockKind::Rollup)
+    }
+}
+
+/// Follows a chain from its leaf and knows which runs count.
+pub struct ActiveBlocks<'a> {
+    read: &'a dyn StoreRead,
+    view: View,
+    /// Turns that belong to the chain, of each loop met so far. Keys fall.
+    cuts: Vec<(LoopKey, u32)>,
+    /// The loop to meet next, and how many of its turns belong to the chain.
+    next: Option<(LoopKey, u32)>,
+    leaf: LoopKey,
+    live: HashMap<RunKey, bool>,
+    /// Blocks that are to be written: as if they were in force already.
+    instead: HashMap<LoopKey, BlockCore>,
+}
+
+impl<'a> ActiveBlocks<'a> {
+    /// Begins at `leaf`; it knows no loop yet.
+    pub fn new(read: &'a dyn StoreRead, leaf: LoopKey, view: View) -> Self {
+        let next = Some((leaf, u32::MAX));
+        Self {
+            read,
+            view,
+            cuts: Vec::new(),
+            next,
+            leaf,
+            live: HashMap::new(),
+            instead: HashMap::new(),
+        }
+    }
+
+    /// The same walk as if these blocks were in force.
+    #[must_use]
+    pub fn with_blocks<'b>(mut self, blocks: impl IntoIterator<Item = &'b BlockCore>) -> Self {
+        let by_loop = |block: &BlockCore| (block.loop_key, block.clone());
+        self.instead = blocks.into_iter().map(by_loop).collect();
+        self
+    }
+
+    /// Visits the loops of the chain, leaf first, with the block in force on each; stops after the
+    /// anchor of the rollup in force.
+    ///
+    /// # Errors
+    /// What the store or `visit` returns.
+    pub fn run(
+        &mut self,
+        visit: &mut dyn FnMut(ChainLink) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<()> {
+        let (read, leaf) = (self.read, self.leaf);
+        let mut cut = u32::MAX;
+        read.loops_with_blocks(leaf, &mut |standing| {
+            let parent_turns = standing.row.parent_turns();
+            let link = self.link(standing, cut)?;
+            cut = parent_turns;
+            let is_anchor = link.is_anchor();
+            let flow = visit(link)?;
+            Ok(if is_anchor {
+                ControlFlow::Break(())
+            } else {
+                flow
+            })
+        })
+    }
+
+    /// Notes how much of a loop belongs to the chain, and which loop comes next.
+    fn meet(&mut self, key: LoopKey, cut: u32, parent: Option<(LoopKey, u32)>) {
+        // Whoever asked what counts has met some loops before the walk came to them.
+        if self.cuts.last().is_none_or(|(last, _)| key < *last) {
+            self.cuts.push((key, cut));
+        }
+        if self.next.is_some_and(|(next, _)| next == key) {
+            self.next = parent;
+        }
+    }
+
+    fn link(&mut self, standing: LoopWithBlock, cut: u32) -> StoreResult<ChainLink> {
+        let row = &standing.row;
+        let parent = row.parent.map(|parent| (parent, row.parent_turns()));
+        self.meet(row.key, cut, parent);
+        let LoopWithBlock {
+            row,
+            newest,
+            is_disputed,
+        } = standing;
+        let block = match (self.instead.get(&row.key).cloned(), newest) {
+            (Some(block), _) => Some(block),
+            (None, _) if self.view.raw => None,
+            (None, None) if !is_disputed => None,
+            // Nearly always it is the newest, and nobody ever flipped its run.
+            (None, Some(newest)) if self.applies(&newest)? => Some(newest.block),
+            (None, _) => self.block_of(row.key)?,
+        };
+        let turns = cut.min(row.totals.turns);
+        let mut link = ChainLink {
+            turns,
+            complete: turns.min(row.totals.complete),
+            end_seq: row.totals.next_seq,
+            row,
+            block,
+        };
+        if cut < link.row.totals.turns {
+            link.end_seq = first_seq(self.read, link.row.key, cut)?;
+        }
+        match (self.view.leaf_end, self.view.at) {
+            (Some(end), _) if link.row.key == self.leaf => self.cut_within(&mut link, end)?,
+            (_, Some(tick)) => {
+                let length = self.read.length_at(link.row.key, tick)?;
+                match link.row.key == self.leaf && length < link.end_seq {
+                    // More came later, so the loop was at work.
+                    true => self.cut_within(&mut link, length)?,
+                    false => self.shorten(&mut link, length)?,
+                }
+            }
+            (_, None) => {}
+        }
+        Ok(link)
+    }
+
+    /// Takes away what a loop at work did not have yet before the message `end`.
+    fn cut_within(&self, link: &mut ChainLink, end: u32) -> StoreResult<()> {
+        self.shorten(link, end)?;
+        if let Some(last) = link.turns.checked_sub(1)
+            && last >= self.view.complete
+            && is_in_flight(self.read, link, last)?
+        {
+            link.complete = link.complete.min(last);
+        }
+        Ok(())
+    }
+
+    /// Takes away what comes after the first `length` messages.
+    fn shorten(&self, link: &mut ChainLink, length: u32) -> StoreResult<()> {
+        if length < link.end_seq {
+            link.end_seq = length;
+            link.turns = turns_before(self.read, link, length)?;
+            link.complete = link.complete.min(link.turns);
+        }
+        Ok(())
+    }
+
+    /// Whether a block was there then, is wanted, and its run counts from the leaf.
+    fn applies(&mut self, generation: &Generation) -> StoreResult<bool> {
+        let then = self.view.at.is_none_or(|at| generation.tick <= at);
+        let wanted = !(self.view.without_rollups && generation.block.kind == BlockKind::Rollup);
+        Ok(then && wanted && self.counts(generation.point)?)
+    }
+
+    fn block_of(&mut self, loop_key: LoopKey) -> StoreResult<Option<BlockCore>> {
+        let mut found = None;
+        let read = self.read;
+        read.generations(loop_key, &mut |generation| {
+            if self.applies(&generation)? && self.is_live(generation.block.run)? {
+                found = Some(generation.block);
+                return Ok(ControlFlow::Break(()));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
+    }
+
+    /// Whether what was made at `point` counts from the leaf. Keys fall from child to parent, so
+    /// the chain needs to be followed only to the first key that is not larger.
+    ///
+    /// # Errors
+    /// What the store returns.
+    pub fn counts(&mut self, point: Point) -> StoreResult<bool> {
+        // The leaf itself has no cut.
+        if point.loop_key == self.leaf {
+            return Ok(true);
+        }
+        while let Some((next, cut)) = self.next.filter(|(next, _)| *next >= point.loop_key) {
+            let parent = self.read.parent_of(next)?;
+            self.meet(next, cut, parent);
+        }
+        let found = |(key, _): &(LoopKey, u32)| point.loop_key.cmp(key);
+        let at = self.cuts.binary_search_by(found);
+        Ok(at.is_ok_and(|at| point.turns <= self.cuts[at].1))
+    }
+
+    /// Whether a run that counts is live from the leaf.
+    ///
+    /// # Errors
+    /// What the store returns.
+    pub fn is_live(&mut self, run: RunKey) -> StoreResult<bool> {
+        if let Some(live) = self.live.get(&run) {
+            return Ok(*live);
+        }
+        let live = self.last_flip(run)?.is_none_or(|flip| flip.redo);
+        self.live.insert(run, live);
+        Ok(live)
+    }
+
+    /// Returns the last undo or redo of a run that counts from the leaf.
+    ///
+    /// # Errors
+    /// What the store returns.
+    pub fn last_flip(&mut self, run: RunKey) -> StoreResult<Option<FlipRow>> {
+        let flips = self.read.flips(run)?;
+        for flip in flips.into_iter().rev() {
+            let then = self.view.at.is_none_or(|at| flip.tick <= at);
+            if then && self.counts(flip.point)? {
+                return Ok(Some(flip));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Visits the committed runs that count from the leaf, newest first.
+    ///
+    /// # Errors
+    /// What the store or `visit` returns.
+    pub fn runs(
+        &mut self,
+        visit: &mut dyn FnMut(&mut Self, RunRow) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<()> {
+        let read = self.read;
+        let session = read.loop_by_key(self.leaf)?.session;
+        read.runs(session, &mut |run| {
+            let then = self.view.at.is_none_or(|at| run.tick <= at);
+            if then && run.outcome == Outcome::Committed && self.counts(run.point)? {
+                return visit(self, run);
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Visits the committed runs that count from the leaf, a loop of `session`, newest first, without
+    /// most of what they say.
+    ///
+    /// # Errors
+    /// What the store or `visit` returns.
+    pub fn run_summaries(
+        &mut self,
+        session: SessionKey,
+        visit: &mut dyn FnMut(&mut Self, &RunSummary<'_>) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<()> {
+        let read = self.read;
+        read.run_summaries(session, &mut |run| {
+            let then = self.view.at.is_none_or(|at| run.tick <= at);
+            if then && run.is_committed && self.counts(run.point)? {
+                return visit(self, run);
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Looks at the newest run that counts and is live from the leaf, a loop of `session`, if there is
+    /// one.
+    ///
+    /// # Errors
+    /// What the store returns.
+    pub fn newest_live<T>(
+        &mut self,
+        session: SessionKey,
+        look: impl Fn(&RunSummary<'_>) -> T,
+    ) -> StoreResult<Option<T>> {
+        let mut newest = None;
+        self.run_summaries(session, &mut |walk, run| {
+            if !run.is_flipped || walk.is_live(run.key)? {
+                newest = Some(look(run));
+                return Ok(ControlFlow::Break(()));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(newest)
+    }
+
+    /// Returns the newest run that counts and is live from the leaf.
+    ///
+    /// # Errors
+    /// What the store returns.
+    pub fn newest_live_run(&mut self) -> StoreResult<Option<RunRow>> {
+        let read = self.read;
+        let session = read.loop_by_key(self.leaf)?.session;
+        let newest = self.newest_live(session, |run| run.key)?;
+        newest.map(|run| read.run_by_key(run)).transpose()
+    }
+}
+
+/// Returns the chain of `leaf` from the anchor of the rollup in force (or the root) to the leaf.
+///
+/// # Errors
+/// What the store returns.
+///
+/// # Examples
+/// ```
+/// use loopstore::store::active_blocks::{self, View};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let loop_key = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
+/// # })?;
+/// # let trigger = CompactTrigger::Force;
+/// # let request = CompactRequest { trigger, ..CompactRequest::default() };
+/// compact_session_loops(&store, &id, &request)?;
+/// let links = store::read(&store, |read| active_blocks::chain(read, loop_key, View::default()))?;
+/// let block = links[0].block.as_ref();
+/// assert_eq!(block.map(|block| block.generation), Some(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn chain(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Vec<ChainLink>> {
+    let mut links = Vec::new();
+    ActiveBlocks::new(read, leaf, view).run(&mut |link| {
+        links.push(link);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    links.reverse();
+    Ok(links)
+}
+
+fn first_seq(read: &dyn StoreRead, loop_key: LoopKey, turn: u32) -> StoreResult<u32> {
+    let row = read.turn(loop_key, turn)?;
+    row.map(|row| row.first_seq)
+        .ok_or_else(|| super::StoreError::Damaged(format!("turn {turn} is missing")))
+}
+
+/// Whether the last turn of a running loop has no answer or an unanswered call.
+fn is_in_flight(read: &dyn StoreRead, link: &ChainLink, last: u32) -> StoreResult<bool> {
+    let from = first_seq(read, link.row.key, last)?;
+    let (mut is_answered, mut open) = (false, HashSet::new());
+    read.messages(link.row.key, from..link.end_seq, &mut |row| {
+        is_answered |= row.body.role == Role::Assistant;
+        let message = super::decode(read, row.body)?;
+        if let Some(Message::ToolResult(result)) = message.message() {
+            open.remove(&result.tool_call_id);
+        }
+        let calls = message.message().into_iter().flat_map(Message::tool_calls);
+        open.extend(calls.map(|call| call.id.clone()));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(!is_answered || !open.is_empty())
+}
+
+/// Returns how many turns of the link begin before the sequence `end`.
+fn turns_before(read: &dyn StoreRead, link: &ChainLink, end: u32) -> StoreResult<u32> {
+    let (mut low, mut high) = (0, link.turns);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if first_seq(read, link.row.key, middle)? < end {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}

@@ -1,0 +1,228 @@
+//! One connection, the statements that are prepared on it, and how long a statement may take.
+//!
+//! The driver is asynchronous; each connection has a runtime of its own that runs on the thread of whoever
+//! waits. A limit of its own is needed beside those of the server and of TCP: `statement_timeout` and
+//! `lock_timeout` are kept by the process that works for this connection, and what is stopped or starved
+//! keeps nothing; its machine still acknowledges every byte, so that keepalives and `tcp_user_timeout`,
+//! which find a machine that is gone, see nothing wrong. A connection whose server was silent for too long
+//! is given up: nobody knows what will still come on it.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, Row, SimpleQueryMessage, Socket, Statement};
+
+use super::errors::Trouble;
+
+/// How many statements a connection keeps.
+const MAX_STATEMENTS: usize = 256;
+
+/// How many times longer a statement may take that goes through much of the database.
+const AT_LENGTH: u32 = 10;
+
+/// A value for a statement.
+pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
+
+/// What reads from and writes to the socket; it ends when the connection does.
+type Traffic = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + Send>>;
+
+/// A connection.
+pub(super) struct Connection {
+    client: Client,
+    wire: Wire,
+    statements: HashMap<String, Statement>,
+    limit: Option<Duration>,
+}
+
+/// What a client needs to get its answers.
+struct Wire {
+    /// `None`: it was given up.
+    traffic: Option<Traffic>,
+    /// `Some` until it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Wire {
+    /// Waits for an answer, no longer than `limit`.
+    fn wait<T>(
+        &mut self,
+        limit: Option<Duration>,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Trouble> {
+        let (Some(runtime), Some(traffic)) = (&self.runtime, &mut self.traffic) else {
+            return Err(Trouble::GivenUp);
+        };
+        let mut answer = pin!(answer);
+        let (mut is_over, mut answered) = (false, None);
+        let both = poll_fn(|context| {
+            // What the server says of its own accord, as that it shuts down, comes first.
+            if !is_over && let Poll::Ready(ended) = traffic.as_mut().poll(context) {
+                is_over = true;
+                if let Err(error) = ended {
+                    answered = Some(Err(error));
+                    return Poll::Ready(());
+                }
+            }
+            answer
+                .as_mut()
+                .poll(context)
+                .map(|said| answered = Some(said))
+        });
+        let in_time = runtime.block_on(async {
+            match limit {
+                Some(limit) => tokio::time::timeout(limit, both).await.is_ok(),
+                None => {
+                    both.await;
+                    true
+                }
+            }
+        });
+        if is_over || !in_time {
+            self.traffic = None;
+        }
+        match (answered, limit) {
+            (Some(answered), _) => answered.map_err(Trouble::Told),
+            (None, Some(limit)) => Err(Trouble::StatementTimeout(limit)),
+            (None, None) => Err(Trouble::GivenUp),
+        }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        // A runtime may not be waited for on a thread of another one.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Connection {
+    /// Connects to one host, within a time; a statement may take no longer than `limit`.
+    pub(super) fn connect<T>(
+        host: &Config,
+        tls: T,
+        within: Duration,
+        limit: Option<Duration>,
+    ) -> Result<Self, Trouble>
+    where
+        T: MakeTlsConnect<Socket>,
+        T::TlsConnect: Send,
+        T::Stream: Send + 'static,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Trouble::Local(error.to_string()))?;
+        let connected = runtime.block_on(async {
+            // The driver has a limit for the socket, none for a server that takes the connection and
+            // then says nothing.
+            tokio::time::timeout(within, host.connect(tls)).await
+        });
+        let mut wire = Wire {
+            traffic: None,
+            runtime: Some(runtime),
+        };
+        let (client, traffic) = connected
+            .map_err(|_| Trouble::StatementTimeout(within))?
+            .map_err(Trouble::Told)?;
+        wire.traffic = Some(Box::pin(traffic));
+        Ok(Self {
+            client,
+            wire,
+            statements: HashMap::new(),
+            limit,
+        })
+    }
+
+    /// Whether it is known to be of no use any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.wire.traffic.is_none() || self.client.is_closed()
+    }
+
+    fn prepared(&mut self, sql: &str) -> Result<Statement, Trouble> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        if self.statements.len() >= MAX_STATEMENTS {
+            self.statements.clear();
+        }
+        let statement = self.prepare(sql)?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Prepares a statement that is not kept.
+    pub(super) fn prepare(&mut self, sql: &str) -> Result<Statement, Trouble> {
+        self.wire.wait(self.limit, self.client.prepare(sql))
+    }
+
+    pub(super) fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Trouble> {
+        let statement = self.prepared(sql)?;
+        self.wire
+            .wait(self.limit, self.client.query(&statement, params))
+    }
+
+    /// Returns the first row.
+    pub(super) fn first(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Option<Row>, Trouble> {
+        Ok(self.query(sql, params)?.into_iter().next())
+    }
+
+    pub(super) fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Trouble> {
+        let statement = self.prepared(sql)?;
+        self.wire
+            .wait(self.limit, self.client.execute(&statement, params))
+    }
+
+    /// Runs a statement that is not kept.
+    pub(super) fn execute_once(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Trouble> {
+        self.wire.wait(self.limit, self.client.execute(sql, params))
+    }
+
+    /// Runs statements without values.
+    pub(super) fn batch(&mut self, sql: &str) -> Result<(), Trouble> {
+        self.wire.wait(self.limit, self.client.batch_execute(sql))
+    }
+
+    /// Runs a statement without values; its rows come as text.
+    pub(super) fn simple(&mut self, sql: &str) -> Result<Vec<SimpleQueryMessage>, Trouble> {
+        self.wire.wait(self.limit, self.client.simple_query(sql))
+    }
+
+    /// Runs `work` with another limit for its statements.
+    pub(super) fn with_limit<T>(
+        &mut self,
+        limit: Option<Duration>,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let usual = std::mem::replace(&mut self.limit, limit);
+        let done = work(self);
+        self.limit = usual;
+        done
+    }
+
+    /// Runs `work`, whose statements go through much of the database.
+    pub(super) fn at_length<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let limit = self.limit.map(|limit| limit.saturating_mul(AT_LENGTH));
+        self.with_limit(limit, work)
+    }
+
+    /// Runs migrations, however long they take.
+    pub(super) fn migrate(
+        &mut self,
+        runner: &refinery::Runner,
+    ) -> Result<Result<(), refinery::Error>, Trouble> {
+        let client = &mut self.client;
+        self.wire
+            .wait(None, async { Ok(runner.run_async(client).await.map(drop)) })
+    }
+}

@@ -1,0 +1,285 @@
+//! Leases, started calls, notes and usage: what a recorder reads and writes.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use serde_json::Value;
+
+use super::keys::{before_first, session_of};
+use super::row::Fields;
+use super::transaction::Transaction;
+use crate::model::Role;
+use crate::store::error::StoreResult;
+use crate::store::*;
+
+const CALL: &str = "SELECT loop, call_id, nth, tool_name, arguments, idempotency_key, turn_index,
+    started_at, attempts, finished_at FROM started_calls";
+
+pub(super) fn lease_row(row: &Fields<'_>) -> StoreResult<LeaseRow> {
+    Ok(LeaseRow {
+        loop_key: LoopKey(row.get("loop")?),
+        owner: row.get("owner")?,
+        token: row.get("token")?,
+        ttl: row.get("ttl")?,
+        renewed_at: row.get("renewed_at")?,
+        expires_at: row.get("expires_at")?,
+        released: row.get("released")?,
+    })
+}
+
+fn call_row(row: &Fields<'_>) -> StoreResult<CallRow> {
+    Ok(CallRow {
+        loop_key: LoopKey(row.get("loop")?),
+        call_id: row.get("call_id")?,
+        nth: row.small("nth")?,
+        tool_name: row.get("tool_name")?,
+        arguments: row.get("arguments")?,
+        idempotency_key: row.get("idempotency_key")?,
+        turn_index: row.get("turn_index")?,
+        started_at: row.get("started_at")?,
+        attempts: row.small("attempts")?,
+        finished_at: row.get("finished_at")?,
+    })
+}
+
+fn note(row: &Fields<'_>) -> StoreResult<Note> {
+    let text = row.get("note")?;
+    Ok(match row.get::<i64>("kind")? {
+        0 => Note::Event(text),
+        _ => Note::Turn(text),
+    })
+}
+
+/// Sums of what providers reported: input, output, both caches, reasoning, total, cost.
+type Sums = [f64; 7];
+
+/// Returns what an answer reports and the model that gave it, `None` if it reports nothing.
+fn reported(head: &str) -> Option<(Option<String>, Sums)> {
+    let head: Value = serde_json::from_str(head).ok()?;
+    let usage = head.get("usage")?.as_object()?;
+    let number = |name: &str| usage.get(name).and_then(Value::as_f64);
+    let of = |name: &str| number(name).unwrap_or(0.0);
+    let parts = of("input") + of("output") + of("cache_read") + of("cache_write");
+    let cost = usage.get("cost");
+    let cost = cost.and_then(|cost| match cost {
+        Value::Object(cost) => cost.get("total").and_then(Value::as_f64),
+        cost => cost.as_f64(),
+    });
+    let model = head.get("model").and_then(|model| match model {
+        Value::Null => None,
+        Value::String(model) => Some(model.clone()),
+        other => Some(other.to_string()),
+    });
+    let sums = [
+        of("input"),
+        of("output"),
+        of("cache_read"),
+        of("cache_write"),
+        of("reasoning"),
+        number("total_tokens").unwrap_or(parts),
+        cost.unwrap_or(0.0),
+    ];
+    Some((model, sums))
+}
+
+fn usage_row(loop_id: &str, model: Option<String>, sums: &Sums) -> UsageRow {
+    let [
+        input,
+        output,
+        cache_read,
+        cache_write,
+        reasoning,
+        total,
+        cost,
+    ] = *sums;
+    // What others reported may be anything; a cast saturates.
+    UsageRow {
+        loop_id: loop_id.to_owned(),
+        model,
+        input: input as u64,
+        output: output as u64,
+        cache_read: cache_read as u64,
+        cache_write: cache_write as u64,
+        reasoning: reasoning as u64,
+        total: total as u64,
+        cost,
+    }
+}
+
+impl Transaction<'_> {
+    pub(super) fn read_lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        if self.writes() {
+            return self.lease_and_loop(loop_key);
+        }
+        let session = session_of(loop_key.0);
+        let sql = "SELECT loop, owner, token, ttl, renewed_at, expires_at, released
+             FROM leases WHERE session = $1 AND loop = $2";
+        self.first(session, sql, &[&session, &loop_key.0], lease_row)
+    }
+
+    pub(super) fn read_loops_at_work(
+        &self,
+        session: Option<SessionKey>,
+    ) -> StoreResult<Vec<LoopKey>> {
+        let key = |row: &Fields<'_>| Ok(LoopKey(row.get("key")?));
+        let sql = "SELECT key FROM loops WHERE status IN ('Pending', 'Running')";
+        match session {
+            Some(session) => {
+                let sql = format!("{sql} AND session = $1 ORDER BY key");
+                self.all(session.0, &sql, &[&session.0], key)
+            }
+            None => self.all_of_any(&format!("{sql} ORDER BY session, key"), &[], key),
+        }
+    }
+
+    pub(super) fn read_open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
+        let sql = format!("{CALL} WHERE finished_at IS NULL");
+        match session {
+            Some(session) => {
+                let sql = format!("{sql} AND session = $1 ORDER BY key");
+                self.all(session.0, &sql, &[&session.0], call_row)
+            }
+            None => self.all_of_any(&format!("{sql} ORDER BY session, key"), &[], call_row),
+        }
+    }
+
+    pub(super) fn read_calls(&self, loop_key: LoopKey, id: &str) -> StoreResult<Vec<CallRow>> {
+        let session = session_of(loop_key.0);
+        let sql = format!("{CALL} WHERE session = $1 AND loop = $2 AND call_id = $3 ORDER BY nth");
+        self.all(session, &sql, &[&session, &loop_key.0, &id], call_row)
+    }
+
+    pub(super) fn read_calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
+        let session = session_of(loop_key.0);
+        let sql = format!("{CALL} WHERE session = $1 AND loop = $2 ORDER BY key");
+        self.all(session, &sql, &[&session, &loop_key.0], call_row)
+    }
+
+    pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
+        let session = session_of(loop_key.0);
+        let sql = "SELECT kind, note FROM notes WHERE session = $1 AND loop = $2 ORDER BY ordinal";
+        self.all(session, sql, &[&session, &loop_key.0], note)
+    }
+
+    /// What is reported is summed here: the JSON is that of others, and PostgreSQL refuses some of it.
+    pub(super) fn read_usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
+        let mut usage = Vec::new();
+        for row in self.loops(session)? {
+            let mut models: BTreeMap<Option<String>, Sums> = BTreeMap::new();
+            self.messages(row.key, 0..row.totals.next_seq, &mut |message| {
+                let head = message.body.head.as_deref();
+                let head = head.filter(|_| message.body.role == Role::Assistant);
+                if let Some((model, sums)) = head.and_then(reported) {
+                    let all = models.entry(model).or_default();
+                    all.iter_mut().zip(sums).for_each(|(all, sum)| *all += sum);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            let rows = models.into_iter();
+            usage.extend(rows.map(|(model, sums)| usage_row(row.loop_id.as_str(), model, &sums)));
+        }
+        Ok(usage)
+    }
+
+    pub(super) fn read_started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
+        let sql = "SELECT c.session FROM sessions p JOIN sessions c ON c.started_by = p.session_id
+             WHERE p.session = $1 ORDER BY c.session";
+        self.all(session.0, sql, &[&session.0], |row| {
+            Ok(SessionKey(row.get("session")?))
+        })
+    }
+
+    pub(super) fn write_lease(&self, row: &LeaseRow) -> StoreResult<()> {
+        let session = session_of(row.loop_key.0);
+        self.run(
+            session,
+            "INSERT INTO leases (session, loop, owner, token, ttl, renewed_at, expires_at, released)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+             ON CONFLICT (session, loop) DO UPDATE SET owner = excluded.owner,
+                 token = excluded.token, ttl = excluded.ttl, renewed_at = excluded.renewed_at,
+                 expires_at = excluded.expires_at, released = excluded.released",
+            &[
+                &session,
+                &row.loop_key.0,
+                &row.owner,
+                &row.token,
+                &row.ttl,
+                &row.renewed_at,
+                &row.expires_at,
+                &row.released,
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn write_call(&self, row: &CallRow) -> StoreResult<()> {
+        let session = session_of(row.loop_key.0);
+        self.run(
+            session,
+            "INSERT INTO started_calls (session, key, loop, call_id, nth, tool_name, arguments,
+                 idempotency_key, turn_index, started_at, attempts, finished_at)
+             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM started_calls
+                     WHERE session = $1::BIGINT),
+                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+            &[
+                &session,
+                &before_first(session),
+                &row.loop_key.0,
+                &row.call_id,
+                &i64::from(row.nth),
+                &row.tool_name,
+                &row.arguments,
+                &row.idempotency_key,
+                &row.turn_index,
+                &row.started_at,
+                &i64::from(row.attempts),
+                &row.finished_at,
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn write_call_again(&self, row: &CallRow) -> StoreResult<()> {
+        let session = session_of(row.loop_key.0);
+        self.run(
+            session,
+            "UPDATE started_calls SET arguments = $5, turn_index = $6, attempts = $7,
+                 finished_at = $8
+             WHERE session = $1 AND loop = $2 AND call_id = $3 AND nth = $4",
+            &[
+                &session,
+                &row.loop_key.0,
+                &row.call_id,
+                &i64::from(row.nth),
+                &row.arguments,
+                &row.turn_index,
+                &i64::from(row.attempts),
+                &row.finished_at,
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn write_note(&self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
+        let (kind, text): (i64, &String) = match note {
+            Note::Event(text) => (0, text),
+            Note::Turn(text) => (1, text),
+        };
+        self.run(
+            session,
+            "INSERT INTO notes (session, loop, ordinal, kind, note)
+             VALUES ($1, $2, (SELECT coalesce(max(ordinal), -1) + 1 FROM notes
+                     WHERE session = $1::BIGINT AND loop = $2::BIGINT),
+                 $3, $4)",
+            &[&session, &loop_key.0, &kind, text],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn delete_notes(&self, loop_key: LoopKey) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
+        let sql = "DELETE FROM notes WHERE session = $1 AND loop = $2";
+        self.run(session, sql, &[&session, &loop_key.0]).map(drop)
+    }
+}

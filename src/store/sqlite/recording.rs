@@ -1,0 +1,242 @@
+//! Leases, started calls, notes and usage: what a recorder reads and writes.
+
+use rusqlite::params;
+
+use super::fields::Fields;
+use super::from_row::{LEASE_OF_LOOP, lease_row};
+use super::from_sqlite;
+use super::read::{Reader, packed};
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::*;
+
+const CALL: &str = "SELECT c.loop, c.call_id, c.nth, c.tool_name, c.arguments, c.idempotency_key,
+    c.turn_index, c.started_at, c.attempts, c.finished_at";
+
+fn call_row(row: &Fields<'_, '_>) -> StoreResult<CallRow> {
+    Ok(CallRow {
+        loop_key: LoopKey(row.get("loop")?),
+        call_id: row.get("call_id")?,
+        nth: row.small("nth")?,
+        tool_name: row.get("tool_name")?,
+        arguments: row.get("arguments")?,
+        idempotency_key: row.get("idempotency_key")?,
+        turn_index: row.get("turn_index")?,
+        started_at: row.get("started_at")?,
+        attempts: row.small("attempts")?,
+        finished_at: row.get("finished_at")?,
+    })
+}
+
+fn note(row: &Fields<'_, '_>) -> StoreResult<Note> {
+    let text = row.get("note")?;
+    Ok(match row.get::<i64>("kind")? {
+        0 => Note::Event(text),
+        _ => Note::Turn(text),
+    })
+}
+
+fn usage_row(row: &Fields<'_, '_>) -> StoreResult<UsageRow> {
+    // What others reported may be anything; a cast saturates.
+    let sum = |column: &'static str| row.get::<f64>(column).map(|sum| sum as u64);
+    Ok(UsageRow {
+        loop_id: row.get("loop_id")?,
+        model: row.get("model")?,
+        input: sum("input")?,
+        output: sum("output")?,
+        cache_read: sum("cache_read")?,
+        cache_write: sum("cache_write")?,
+        reasoning: sum("reasoning")?,
+        total: sum("total")?,
+        cost: row.get("cost")?,
+    })
+}
+
+impl Reader<'_> {
+    pub(super) fn read_lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        self.one(&LEASE_OF_LOOP, [loop_key.0], lease_row)
+    }
+
+    pub(super) fn read_loops_at_work(
+        &self,
+        session: Option<SessionKey>,
+    ) -> StoreResult<Vec<LoopKey>> {
+        self.all(
+            "SELECT key FROM loops INDEXED BY loops_at_work
+             WHERE status IN ('Pending', 'Running') AND (?1 IS NULL OR session = ?1)
+             ORDER BY key",
+            [session.map(|key| key.0)],
+            |row| Ok(LoopKey(row.get("key")?)),
+        )
+    }
+
+    pub(super) fn read_open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
+        let sql = format!(
+            "{CALL} FROM started_calls c INDEXED BY started_calls_open
+                 JOIN loops l ON l.key = c.loop
+             WHERE c.finished_at IS NULL AND (?1 IS NULL OR l.session = ?1) ORDER BY c.key"
+        );
+        self.all(&sql, [session.map(|key| key.0)], call_row)
+    }
+
+    pub(super) fn read_calls(&self, loop_key: LoopKey, id: &str) -> StoreResult<Vec<CallRow>> {
+        let sql = format!(
+            "{CALL} FROM started_calls c WHERE c.loop = ?1 AND c.call_id = ?2 ORDER BY c.nth"
+        );
+        self.all(&sql, params![loop_key.0, id], call_row)
+    }
+
+    pub(super) fn read_calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
+        let sql = format!("{CALL} FROM started_calls c WHERE c.loop = ?1 ORDER BY c.key");
+        self.all(&sql, [loop_key.0], call_row)
+    }
+
+    pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
+        self.all(
+            "SELECT kind, note FROM notes WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+            [packed(loop_key.0, 0), packed(loop_key.0, u32::MAX)],
+            note,
+        )
+    }
+
+    pub(super) fn read_usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
+        self.all(
+            "SELECT l.loop_id, json_extract(m.json, '$.model') AS model,
+                 total(json_extract(m.json, '$.usage.input')) AS input,
+                 total(json_extract(m.json, '$.usage.output')) AS output,
+                 total(json_extract(m.json, '$.usage.cache_read')) AS cache_read,
+                 total(json_extract(m.json, '$.usage.cache_write')) AS cache_write,
+                 total(json_extract(m.json, '$.usage.reasoning')) AS reasoning,
+                 total(coalesce(
+                     json_extract(m.json, '$.usage.total_tokens'),
+                     coalesce(json_extract(m.json, '$.usage.input'), 0)
+                         + coalesce(json_extract(m.json, '$.usage.output'), 0)
+                         + coalesce(json_extract(m.json, '$.usage.cache_read'), 0)
+                         + coalesce(json_extract(m.json, '$.usage.cache_write'), 0)
+                 )) AS total,
+                 total(CASE json_type(m.json, '$.usage.cost')
+                     WHEN 'object' THEN json_extract(m.json, '$.usage.cost.total')
+                     ELSE json_extract(m.json, '$.usage.cost')
+                 END) AS cost
+             FROM loops l
+                 CROSS JOIN message_content m ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32
+             WHERE l.session = ?1 AND m.role = 1 AND json_type(m.json, '$.usage') = 'object'
+             GROUP BY l.key, model ORDER BY l.key, model",
+            [session.0],
+            usage_row,
+        )
+    }
+
+    pub(super) fn read_started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
+        self.all(
+            "SELECT c.key FROM sessions p CROSS JOIN sessions c
+             ON CAST(
+                 CASE WHEN json_valid(c.meta)
+                     THEN json_extract(c.meta, '$.parent_spawn_ref.parent_session_id') END
+                 AS TEXT
+             ) = p.session_id
+             WHERE p.key = ?1 ORDER BY c.key",
+            [session.0],
+            |row| Ok(SessionKey(row.get("key")?)),
+        )
+    }
+
+    pub(super) fn write_lease(&self, row: &LeaseRow) -> StoreResult<()> {
+        let params = params![
+            row.loop_key.0,
+            row.owner,
+            row.token,
+            row.ttl,
+            row.renewed_at,
+            row.expires_at,
+            row.released,
+        ];
+        let changed = self.run(
+            "UPDATE leases SET owner = ?2, token = ?3, ttl = ?4, renewed_at = ?5, expires_at = ?6,
+                 released = ?7
+             WHERE loop = ?1",
+            params,
+        )?;
+        if changed == 0 {
+            self.run(
+                "INSERT INTO leases (loop, owner, token, ttl, renewed_at, expires_at, released)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params,
+            )?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_call(&self, row: &CallRow) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO started_calls (loop, call_id, nth, tool_name, arguments, idempotency_key,
+                 turn_index, started_at, attempts, finished_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                row.loop_key.0,
+                row.call_id,
+                row.nth,
+                row.tool_name,
+                row.arguments,
+                row.idempotency_key,
+                row.turn_index,
+                row.started_at,
+                row.attempts,
+                row.finished_at,
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn write_call_again(&self, row: &CallRow) -> StoreResult<()> {
+        self.run(
+            "UPDATE started_calls SET arguments = ?4, turn_index = ?5, attempts = ?6,
+                 finished_at = ?7
+             WHERE loop = ?1 AND call_id = ?2 AND nth = ?3",
+            params![
+                row.loop_key.0,
+                row.call_id,
+                row.nth,
+                row.arguments,
+                row.turn_index,
+                row.attempts,
+                row.finished_at,
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn write_note(&self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
+        let last: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT max(id) FROM notes WHERE id BETWEEN ?1 AND ?2")
+            .map_err(from_sqlite)?
+            .query_row(
+                [packed(loop_key.0, 0), packed(loop_key.0, u32::MAX)],
+                |row| row.get(0),
+            )
+            .map_err(from_sqlite)?;
+        let id = last.map_or(packed(loop_key.0, 0), |last| last + 1);
+        if id > packed(loop_key.0, u32::MAX) {
+            return Err(StoreError::Invalid(
+                "a loop holds at most 2^32 notes".into(),
+            ));
+        }
+        let (kind, text) = match note {
+            Note::Event(text) => (0, text),
+            Note::Turn(text) => (1, text),
+        };
+        self.run(
+            "INSERT INTO notes (id, kind, note) VALUES (?1, ?2, ?3)",
+            params![id, kind, text],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn delete_notes(&self, loop_key: LoopKey) -> StoreResult<()> {
+        self.run(
+            "DELETE FROM notes WHERE id BETWEEN ?1 AND ?2",
+            [packed(loop_key.0, 0), packed(loop_key.0, u32::MAX)],
+        )?;
+        Ok(())
+    }
+}
