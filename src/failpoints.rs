@@ -1,8 +1,8 @@
-//! Faults that are built in on purpose, one at a time, so that the tests can show that they would find
-//! them. In a release build there are none, and no way to ask for one.
+//! Faults that are built in on purpose, so that the tests can show that they would find them, and a format
+//! to come. In a release build there are none, and no way to ask for one.
 
 #[cfg(debug_assertions)]
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +21,12 @@ pub enum Failpoint {
     RawEscape,
     /// A commit is acknowledged before the disk has it.
     EarlyAnswer,
+    /// No fault: the program knows one format more, which nobody has.
+    LaterFormat,
 }
 
 #[cfg(debug_assertions)]
-const ALL: [(&str, Failpoint); 7] = [
+const ALL: [(&str, Failpoint); 8] = [
     ("split-transaction", Failpoint::SplitTransaction),
     ("lost-write", Failpoint::LostWrite),
     ("unfair-queue", Failpoint::UnfairQueue),
@@ -32,23 +34,27 @@ const ALL: [(&str, Failpoint); 7] = [
     ("panic", Failpoint::Panic),
     ("raw-escape", Failpoint::RawEscape),
     ("early-answer", Failpoint::EarlyAnswer),
+    ("later-format", Failpoint::LaterFormat),
 ];
 
 #[cfg(debug_assertions)]
-static BUILT_IN: AtomicU8 = AtomicU8::new(0);
+static BUILT_IN: AtomicU32 = AtomicU32::new(0);
 
-/// Builds in the fault of this name; another name does nothing.
+/// Builds in the faults of these names, parted by commas; other names do nothing.
 #[cfg(debug_assertions)]
-pub fn activate(name: &str) {
-    if let Some((_, fault)) = ALL.iter().find(|(known, _)| *known == name) {
-        BUILT_IN.store(*fault as u8, Ordering::Relaxed);
+pub fn activate(names: &str) {
+    let asked = ALL
+        .iter()
+        .filter(|(known, _)| names.split(',').any(|name| name == *known));
+    for (_, fault) in asked {
+        BUILT_IN.fetch_or(1 << *fault as u32, Ordering::Relaxed);
     }
 }
 
 /// Whether this fault is built in.
 #[cfg(debug_assertions)]
 pub fn is_active(fault: Failpoint) -> bool {
-    BUILT_IN.load(Ordering::Relaxed) == fault as u8
+    BUILT_IN.load(Ordering::Relaxed) & (1 << fault as u32) != 0
 }
 
 /// Whether this fault is built in.

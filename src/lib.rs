@@ -10,7 +10,7 @@
 //! - A turn lands whole or not at all, also after a power loss.
 //! - Every block says what became of each turn that it covers.
 //! - Every attempt leaves an audit row.
-//! - Every old database opens.
+//! - Every database of a released version opens.
 //!
 //! ```
 //! use loopstore::store::{self, append, session};

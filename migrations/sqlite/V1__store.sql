@@ -1,33 +1,136 @@
--- The tables of a loopstore database.
+-- The schema of a loopstore database.
 --
--- Public ids stand only on sessions, loops and runs; everything else refers by integer. The key of
--- a message or turn holds its loop: (loop << 32) | number, so that a loop's rows lie together and
--- no second index is needed. Turn numbers are positions of turn groups, from 0.
+-- A session holds loops (one user prompt and everything until the next), a loop holds turns (one
+-- answer of the model with what belongs to it), a turn holds messages. A compaction is a run; it
+-- lays blocks over loops, which say what a context shows instead of the original messages.
+-- Originals are never changed.
+--
+-- Public ids stand only on sessions, loops, runs and manifests; everything else refers by integer.
+-- The key of a message or turn holds its loop: (loop << 32) | number, so that a loop's rows lie
+-- together and no second index is needed. Turn numbers are positions of turn groups, from 0; the
+-- sequence of a message counts the messages of its loop from 0.
+--
+-- Read through the views whose names begin with `v_`: they are stable. Tables may change.
+--
+-- What must not happen the triggers refuse, whoever writes: also a plain sqlite3 shell, where
+-- foreign keys are off. A removal first writes a receipt (maintenance); while that is open, the
+-- triggers let it pass for its session. Three rules hold for all triggers:
+--
+-- - A BEFORE INSERT trigger `_no_replace` also stops INSERT OR REPLACE, which deletes without
+--   firing a delete trigger.
+-- - None names columns (UPDATE OF): `SET rowid = ...` changes a key under another name and would
+--   pass.
+-- - Each fails with ABORT, but for the two that every append passes when it writes the totals of
+--   its loop and session. ABORT makes SQLite copy every page that a statement is about to change,
+--   in case the statement has to be taken back; FAIL does not. What they refuse is refused just
+--   so, row by row, and a statement over many rows stops there.
+
+-- store meta --------------------------------------------------------------------------------------
 
 CREATE TABLE store_meta (
-    -- What the value is: token_counter, import_key, created_at.
+    -- What the database is written with, one value a row.
+
+    -- token_counter, import_key, created_at; while they are needed recount and scrub.
     name  TEXT PRIMARY KEY NOT NULL,
     value ANY NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Without its key a database cannot tell a record that it knows from a new one.
+CREATE TRIGGER store_meta_no_update
+BEFORE UPDATE ON store_meta
+WHEN OLD.name IN ('import_key', 'created_at') OR NEW.name IS NOT OLD.name
+BEGIN
+    SELECT RAISE(ABORT, 'the key and the birth of a database never change');
+END;
+
+-- How far a recount is stands here until it is done; so does that bytes of what was removed may still be
+-- in the file.
+CREATE TRIGGER store_meta_no_delete
+BEFORE DELETE ON store_meta
+WHEN OLD.name NOT IN ('recount', 'scrub')
+BEGIN
+    SELECT RAISE(ABORT, 'what a database is written with is never deleted');
+END;
+
+CREATE TRIGGER store_meta_no_replace
+BEFORE INSERT ON store_meta
+WHEN EXISTS (SELECT 1 FROM store_meta WHERE name = NEW.name)
+BEGIN
+    SELECT RAISE(ABORT, 'what a database is written with is never replaced');
+END;
+
+-- sessions ----------------------------------------------------------------------------------------
+
 CREATE TABLE sessions (
+    -- Sessions: what one agent does over time.
+
     key            INTEGER PRIMARY KEY,
     session_id     TEXT NOT NULL UNIQUE CHECK (length(session_id) > 0),
     agent_id       TEXT,
     title          TEXT,
+    -- Times are ISO-8601 text.
     created_at     TEXT,
     last_active_at TEXT,
-    -- The loop last appended to or created.
+    -- The key of the loop that was last appended to or created.
     current_loop   INTEGER,
-    -- Raised by every committed append, loop start, run, undo and redo.
+    -- The session's clock: raised by every committed append, loop start, run, undo and redo. What is
+    -- asked "as of" a moment is compared with ticks, never with times.
     tick           INTEGER NOT NULL DEFAULT 0,
     -- The format that the session was imported from.
     source         TEXT,
-    -- The interchange form without its loops.
+    -- The session's JSON without its loops.
     meta           TEXT NOT NULL
 ) STRICT;
 
+-- The session that started this one. CAST, so that both sides of a comparison have one affinity: without
+-- it the index is not used.
+CREATE INDEX sessions_started_by ON sessions (
+    CAST(
+        CASE WHEN json_valid(meta)
+            THEN json_extract(meta, '$.parent_spawn_ref.parent_session_id') END
+        AS TEXT
+    )
+);
+
+CREATE TRIGGER sessions_keep_their_id
+BEFORE UPDATE ON sessions
+WHEN (NEW.key IS NOT OLD.key OR NEW.session_id IS NOT OLD.session_id OR NEW.tick < OLD.tick)
+    AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.key AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(FAIL, 'the id and the clock of a session never go back');
+END;
+
+CREATE TRIGGER sessions_no_delete
+BEFORE DELETE ON sessions
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.key AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'a session is never deleted');
+END;
+
+CREATE TRIGGER sessions_no_replace
+BEFORE INSERT ON sessions
+WHEN EXISTS (SELECT 1 FROM sessions WHERE key = NEW.key OR session_id = NEW.session_id)
+BEGIN
+    SELECT RAISE(ABORT, 'a session is never replaced');
+END;
+
+-- session flags -----------------------------------------------------------------------------------
+
+CREATE TABLE session_flags (
+    -- What was decided about a session. A row goes with its session.
+
+    session   INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE,
+    -- ISO-8601 text: since when prune leaves it alone; NULL: it does not.
+    pinned_at TEXT,
+    -- Whether what is imported into it is redacted first.
+    redacts   INTEGER NOT NULL DEFAULT 0 CHECK (redacts IN (0, 1))
+) STRICT;
+
+-- loops -------------------------------------------------------------------------------------------
+
 CREATE TABLE loops (
+    -- Loops: one user prompt and everything until the next. They form trees by their parents.
+
     key             INTEGER PRIMARY KEY CHECK (key BETWEEN 1 AND 2147483647),
     session         INTEGER NOT NULL REFERENCES sessions (key),
     loop_id         TEXT NOT NULL CHECK (length(loop_id) > 0),
@@ -41,10 +144,11 @@ CREATE TABLE loops (
     status          TEXT NOT NULL,
     started_at      TEXT,
     ended_at        TEXT,
+    -- The session's tick when the loop began.
     tick            INTEGER NOT NULL,
-    -- Rows in messages, extensions included.
+    -- The next sequence: how many messages the loop has, extensions included.
     next_seq        INTEGER NOT NULL DEFAULT 0,
-    -- Messages before this sequence are sealed.
+    -- Messages before this sequence are sealed: they can never be replaced.
     sealed_seq      INTEGER NOT NULL DEFAULT 0,
     turns           INTEGER NOT NULL DEFAULT 0,
     -- Turns that are not in flight.
@@ -62,265 +166,17 @@ CREATE TABLE loops (
     open_calls      TEXT,
     -- Digest chain up to the last message.
     chain           BLOB NOT NULL,
-    -- The interchange form without messages, turns and events.
+    -- The loop's JSON without messages, turns and events.
     meta            TEXT NOT NULL,
     -- Recorded turns and events, in which a message that is stored stands as its sequence.
     history         TEXT,
     UNIQUE (session, loop_id)
 ) STRICT;
+
 CREATE INDEX loops_parent ON loops (parent);
 
-CREATE TABLE turns (
-    -- (loop << 32) | turn
-    id           INTEGER PRIMARY KEY,
-    first_seq    INTEGER NOT NULL,
-    -- Totals of the loop from its start through this turn; extensions do not count.
-    messages     INTEGER NOT NULL,
-    prompts      INTEGER NOT NULL,
-    tokens       INTEGER NOT NULL,
-    bytes        INTEGER NOT NULL,
-    turn_index   INTEGER,
-    -- Whether the model answered.
-    answered     INTEGER NOT NULL,
-    -- Other turns that hold a call answered here: [[loop, turn], …]; NULL: none.
-    answers      TEXT,
-    -- Tick of the last append to this turn.
-    tick         INTEGER NOT NULL,
-    -- Milliseconds since the epoch of its first and last message.
-    started_at   INTEGER,
-    ended_at     INTEGER
-) STRICT;
--- Calls are nearly always answered in their own turn.
-CREATE INDEX turns_answers ON turns (id) WHERE answers IS NOT NULL;
-
-CREATE TABLE messages (
-    -- (loop << 32) | sequence
-    id         INTEGER PRIMARY KEY,
-    -- NULL for an extension before the first turn.
-    turn       INTEGER,
-    -- 0 user, 1 assistant, 2 tool result, 3 extension
-    role       INTEGER NOT NULL CHECK (role BETWEEN 0 AND 3),
-    tick       INTEGER NOT NULL,
-    tokens     INTEGER NOT NULL,
-    -- Size of the message's JSON.
-    bytes      INTEGER NOT NULL,
-    -- Lines of the longest text of a tool result.
-    lines      INTEGER,
-    -- Milliseconds since the epoch.
-    created_at INTEGER,
-    -- The content block whose text stands in body.
-    body_block INTEGER,
-    -- Digest of the record that the message was imported from, keyed with import_key.
-    origin     BLOB,
-    salt       BLOB,
-    -- SHA-256 of salt and stored bytes, and the chain of these through the loop.
-    digest     BLOB NOT NULL,
-    chain      BLOB NOT NULL,
-    -- The interchange form, its largest text left empty; NULL when redacted or archived.
-    head       TEXT,
-    body       TEXT
-) STRICT;
-
-CREATE TABLE blobs (
-    key    INTEGER PRIMARY KEY,
-    sha256 BLOB NOT NULL UNIQUE,
-    bytes  INTEGER NOT NULL,
-    data   BLOB NOT NULL
-) STRICT;
-
--- Who shows a blob: a message, or as a negative number a block message.
-CREATE TABLE blob_refs (
-    owner INTEGER NOT NULL,
-    blob  INTEGER NOT NULL REFERENCES blobs (key),
-    PRIMARY KEY (owner, blob)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX blob_refs_blob ON blob_refs (blob);
-
-CREATE TABLE runs (
-    key             INTEGER PRIMARY KEY,
-    session         INTEGER NOT NULL REFERENCES sessions (key),
-    run_id          TEXT NOT NULL UNIQUE CHECK (length(run_id) > 0 AND instr(run_id, ':') = 0),
-    -- The point: the leaf, and its complete turns in the plan.
-    loop            INTEGER NOT NULL REFERENCES loops (key),
-    turns           INTEGER NOT NULL,
-    tick            INTEGER NOT NULL,
-    trigger         TEXT NOT NULL,
-    strategy        TEXT NOT NULL,
-    round           INTEGER NOT NULL,
-    outcome         TEXT NOT NULL CHECK (outcome IN ('committed', 'no_gain', 'vetoed', 'failed', 'conflict')),
-    fallback        TEXT,
-    error           TEXT,
-    scope           TEXT NOT NULL,
-    older_loops     TEXT NOT NULL CHECK (older_loops IN ('skip', 'rollup')),
-    counter         TEXT NOT NULL,
-    tokens_before   INTEGER NOT NULL,
-    tokens_after    INTEGER NOT NULL,
-    bytes_before    INTEGER NOT NULL,
-    bytes_after     INTEGER NOT NULL,
-    messages_before INTEGER NOT NULL,
-    messages_after  INTEGER NOT NULL,
-    started_at      TEXT NOT NULL,
-    duration_ms     INTEGER NOT NULL,
-    -- The whole configuration as JSON.
-    config          TEXT NOT NULL,
-    -- Tokens that summarisers reported, as JSON.
-    usage           TEXT,
-    -- Digest of layouts, inputs, strategy and text-shaping configuration.
-    plan            BLOB NOT NULL,
-    -- What another tool recorded of its own compaction.
-    record          TEXT,
-    digest          BLOB NOT NULL
-) STRICT;
-CREATE INDEX runs_loop ON runs (loop, tick);
-CREATE INDEX runs_session ON runs (session, tick);
-
-CREATE TABLE flips (
-    key     INTEGER PRIMARY KEY,
-    session INTEGER NOT NULL REFERENCES sessions (key),
-    run     INTEGER NOT NULL REFERENCES runs (key),
-    kind    TEXT NOT NULL CHECK (kind IN ('undo', 'redo')),
-    -- The point: the leaf, and its complete turns.
-    loop    INTEGER NOT NULL REFERENCES loops (key),
-    turns   INTEGER NOT NULL,
-    tick    INTEGER NOT NULL,
-    at      TEXT NOT NULL,
-    reason  TEXT,
-    digest  BLOB NOT NULL
-) STRICT;
-CREATE INDEX flips_run ON flips (run, tick);
-CREATE INDEX flips_loop ON flips (loop, tick);
-CREATE INDEX flips_session ON flips (session);
-
-CREATE TABLE blocks (
-    key             INTEGER PRIMARY KEY CHECK (key BETWEEN 1 AND 2147483647),
-    loop            INTEGER NOT NULL REFERENCES loops (key),
-    generation      INTEGER NOT NULL CHECK (generation > 0),
-    run             INTEGER NOT NULL REFERENCES runs (key),
-    kind            TEXT NOT NULL CHECK (kind IN ('current', 'earlier', 'rollup')),
-    -- The rollup that this one goes on from.
-    extends         INTEGER REFERENCES blocks (key),
-    -- Turn ranges of the sections, both ends inclusive, NULL when absent.
-    first_start     INTEGER,
-    first_end       INTEGER,
-    compacted_start INTEGER,
-    compacted_end   INTEGER,
-    recent_start    INTEGER,
-    recent_end      INTEGER,
-    -- Sequences before this one are covered; later ones are the tail.
-    through         INTEGER NOT NULL,
-    -- Tokens of what is covered, and what the sections show instead.
-    tokens_covered  INTEGER NOT NULL,
-    tokens_block    INTEGER NOT NULL,
-    bytes_block     INTEGER NOT NULL,
-    messages_block  INTEGER NOT NULL,
-    strategy        TEXT NOT NULL,
-    -- Configuration that shapes the text.
-    shaping         TEXT NOT NULL,
-    created_at      TEXT NOT NULL,
-    -- Fields of a foreign block.
-    extra           TEXT,
-    -- SHA-256 of this row, its coverage and the digests of its messages.
-    digest          BLOB NOT NULL,
-    UNIQUE (loop, generation),
-    CHECK ((first_start IS NULL) = (first_end IS NULL)),
-    CHECK ((compacted_start IS NULL) = (compacted_end IS NULL)),
-    CHECK ((recent_start IS NULL) = (recent_end IS NULL))
-) STRICT;
-CREATE INDEX blocks_run ON blocks (run);
-CREATE INDEX blocks_extends ON blocks (extends) WHERE extends IS NOT NULL;
-
-CREATE TABLE block_messages (
-    -- (block << 32) | ordinal
-    id         INTEGER PRIMARY KEY,
-    -- 1 compacted, 2 recent
-    section    INTEGER NOT NULL CHECK (section IN (1, 2)),
-    -- The original that this one replaces.
-    replaces   INTEGER,
-    -- NULL: the original is dropped.
-    role       INTEGER CHECK (role BETWEEN 0 AND 3),
-    tokens     INTEGER NOT NULL,
-    bytes      INTEGER NOT NULL,
-    body_block INTEGER,
-    salt       BLOB,
-    digest     BLOB NOT NULL,
-    head       TEXT,
-    body       TEXT
-) STRICT;
-
-CREATE TABLE coverage (
-    -- (block << 32) | ordinal
-    id          INTEGER PRIMARY KEY,
-    loop        INTEGER NOT NULL REFERENCES loops (key),
-    -- Both ends inclusive; NULL for a loop without messages.
-    from_seq    INTEGER,
-    to_seq      INTEGER,
-    from_turn   INTEGER,
-    to_turn     INTEGER,
-    disposition TEXT NOT NULL
-        CHECK (disposition IN ('kept', 'truncated', 'summarised', 'dropped', 'rolled_up'))
-) STRICT;
-CREATE INDEX coverage_loop ON coverage (loop);
-
-CREATE TABLE imports (
-    key         INTEGER PRIMARY KEY,
-    session     INTEGER NOT NULL REFERENCES sessions (key),
-    format      TEXT NOT NULL,
-    path        TEXT NOT NULL,
-    file_name   TEXT NOT NULL,
-    -- The record's own key, for formats whose sessions have no id.
-    record_key  TEXT,
-    imported_at TEXT NOT NULL
-) STRICT;
-CREATE INDEX imports_session ON imports (session);
-CREATE INDEX imports_identity ON imports (format, file_name, record_key);
-
--- The receipts of everything that removed content.
-CREATE TABLE maintenance (
-    key       INTEGER PRIMARY KEY,
-    session   INTEGER NOT NULL,
-    kind      TEXT NOT NULL CHECK (kind IN ('erase', 'redact', 'prune', 'archive')),
-    opened_at TEXT NOT NULL,
-    closed_at TEXT,
-    detail    TEXT NOT NULL
-) STRICT;
-CREATE INDEX maintenance_open ON maintenance (session) WHERE closed_at IS NULL;
-
--- Originals are immutable. A BEFORE INSERT trigger also stops INSERT OR REPLACE, which deletes
--- without firing a delete trigger. No trigger names columns (UPDATE OF): `SET rowid = ...` changes a
--- key under another name and would pass.
-
-CREATE TRIGGER messages_no_update
-BEFORE UPDATE ON messages
-WHEN (NEW.id IS NOT OLD.id OR NEW.turn IS NOT OLD.turn OR NEW.role IS NOT OLD.role
-        OR NEW.tick IS NOT OLD.tick OR NEW.created_at IS NOT OLD.created_at
-        OR NEW.body_block IS NOT OLD.body_block OR NEW.origin IS NOT OLD.origin
-        OR NEW.salt IS NOT OLD.salt OR NEW.digest IS NOT OLD.digest
-        OR NEW.chain IS NOT OLD.chain OR NEW.head IS NOT OLD.head OR NEW.body IS NOT OLD.body)
-    AND NOT EXISTS (
-        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
-        WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
-    )
-BEGIN
-    SELECT RAISE(ABORT, 'a stored message is never changed');
-END;
-
-CREATE TRIGGER messages_no_delete
-BEFORE DELETE ON messages
-WHEN (OLD.id & 4294967295) < (SELECT sealed_seq FROM loops WHERE key = OLD.id >> 32)
-    AND NOT EXISTS (
-        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
-        WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
-    )
-BEGIN
-    SELECT RAISE(ABORT, 'a sealed message is never deleted');
-END;
-
-CREATE TRIGGER messages_no_replace
-BEFORE INSERT ON messages
-WHEN EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
-BEGIN
-    SELECT RAISE(ABORT, 'a stored message is never replaced');
-END;
+-- What a recorder looks for after a restart.
+CREATE INDEX loops_at_work ON loops (session) WHERE status IN ('Pending', 'Running');
 
 CREATE TRIGGER loops_stay_sealed
 BEFORE UPDATE ON loops
@@ -329,7 +185,7 @@ WHEN (NEW.key IS NOT OLD.key OR NEW.session IS NOT OLD.session OR NEW.loop_id IS
         OR NEW.tick IS NOT OLD.tick OR NEW.sealed_seq < OLD.sealed_seq)
     AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'the place of a loop in its tree and its seal never change');
+    SELECT RAISE(FAIL, 'the place of a loop in its tree and its seal never change');
 END;
 
 CREATE TRIGGER loops_no_delete
@@ -349,204 +205,34 @@ BEGIN
     SELECT RAISE(ABORT, 'a loop is never replaced');
 END;
 
-CREATE TRIGGER blobs_no_update
-BEFORE UPDATE ON blobs
-BEGIN
-    SELECT RAISE(ABORT, 'a blob is never changed');
-END;
+-- turns -------------------------------------------------------------------------------------------
 
-CREATE TRIGGER blobs_no_delete
-BEFORE DELETE ON blobs
-WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE closed_at IS NULL)
-BEGIN
-    SELECT RAISE(ABORT, 'a blob is never deleted');
-END;
+CREATE TABLE turns (
+    -- Turns: groups of adjacent messages that a plan keeps or compacts together. The size of any range
+    -- of turns is a subtraction, so that a plan reads no message.
 
-CREATE TRIGGER blobs_no_replace
-BEFORE INSERT ON blobs
-WHEN EXISTS (SELECT 1 FROM blobs WHERE key = NEW.key OR sha256 = NEW.sha256)
-BEGIN
-    SELECT RAISE(ABORT, 'a blob is never replaced');
-END;
+    -- (loop << 32) | turn
+    id           INTEGER PRIMARY KEY,
+    first_seq    INTEGER NOT NULL,
+    -- Totals of the loop from its start through this turn; extensions do not count.
+    messages     INTEGER NOT NULL,
+    prompts      INTEGER NOT NULL,
+    tokens       INTEGER NOT NULL,
+    bytes        INTEGER NOT NULL,
+    turn_index   INTEGER,
+    -- Whether the model answered.
+    answered     INTEGER NOT NULL,
+    -- Other turns that hold a call answered here: [[loop, turn], …]; NULL: none.
+    answers      TEXT,
+    -- Tick of the last append to this turn.
+    tick         INTEGER NOT NULL,
+    -- Milliseconds since the epoch of its first and last message.
+    started_at   INTEGER,
+    ended_at     INTEGER
+) STRICT;
 
-CREATE TRIGGER runs_no_update
-BEFORE UPDATE ON runs
-WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
-BEGIN
-    SELECT RAISE(ABORT, 'a run is never changed');
-END;
-
-CREATE TRIGGER runs_no_delete
-BEFORE DELETE ON runs
-WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
-BEGIN
-    SELECT RAISE(ABORT, 'a run is never deleted');
-END;
-
-CREATE TRIGGER runs_no_replace
-BEFORE INSERT ON runs
-WHEN EXISTS (SELECT 1 FROM runs WHERE key = NEW.key OR run_id = NEW.run_id)
-BEGIN
-    SELECT RAISE(ABORT, 'a run is never replaced');
-END;
-
-CREATE TRIGGER flips_no_update
-BEFORE UPDATE ON flips
-WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
-BEGIN
-    SELECT RAISE(ABORT, 'an undo or redo is never changed');
-END;
-
-CREATE TRIGGER flips_no_delete
-BEFORE DELETE ON flips
-WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
-BEGIN
-    SELECT RAISE(ABORT, 'an undo or redo is never deleted');
-END;
-
-CREATE TRIGGER flips_no_replace
-BEFORE INSERT ON flips
-WHEN EXISTS (SELECT 1 FROM flips WHERE key = NEW.key)
-BEGIN
-    SELECT RAISE(ABORT, 'an undo or redo is never replaced');
-END;
-
-CREATE TRIGGER blocks_no_update
-BEFORE UPDATE ON blocks
-WHEN NOT EXISTS (
-    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
-    WHERE l.key = OLD.loop AND m.closed_at IS NULL
-)
-BEGIN
-    SELECT RAISE(ABORT, 'a block is never changed');
-END;
-
-CREATE TRIGGER blocks_no_delete
-BEFORE DELETE ON blocks
-WHEN NOT EXISTS (
-    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
-    WHERE l.key = OLD.loop AND m.closed_at IS NULL
-)
-BEGIN
-    SELECT RAISE(ABORT, 'a block is never deleted');
-END;
-
-CREATE TRIGGER blocks_no_replace
-BEFORE INSERT ON blocks
-WHEN EXISTS (
-    SELECT 1 FROM blocks
-    WHERE key = NEW.key OR (loop = NEW.loop AND generation = NEW.generation)
-)
-BEGIN
-    SELECT RAISE(ABORT, 'a block is never replaced');
-END;
-
-CREATE TRIGGER block_messages_no_update
-BEFORE UPDATE ON block_messages
-WHEN (NEW.id IS NOT OLD.id OR NEW.section IS NOT OLD.section OR NEW.replaces IS NOT OLD.replaces
-        OR NEW.role IS NOT OLD.role OR NEW.body_block IS NOT OLD.body_block
-        OR NEW.salt IS NOT OLD.salt OR NEW.digest IS NOT OLD.digest
-        OR NEW.head IS NOT OLD.head OR NEW.body IS NOT OLD.body)
-    AND NOT EXISTS (
-        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
-            JOIN blocks b ON b.loop = l.key
-        WHERE b.key = OLD.id >> 32 AND m.closed_at IS NULL
-    )
-BEGIN
-    SELECT RAISE(ABORT, 'a message of a block is never changed');
-END;
-
-CREATE TRIGGER block_messages_no_delete
-BEFORE DELETE ON block_messages
-WHEN NOT EXISTS (
-    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
-        JOIN blocks b ON b.loop = l.key
-    WHERE b.key = OLD.id >> 32 AND m.closed_at IS NULL
-)
-BEGIN
-    SELECT RAISE(ABORT, 'a message of a block is never deleted');
-END;
-
-CREATE TRIGGER block_messages_no_replace
-BEFORE INSERT ON block_messages
-WHEN EXISTS (SELECT 1 FROM block_messages WHERE id = NEW.id)
-BEGIN
-    SELECT RAISE(ABORT, 'a message of a block is never replaced');
-END;
-
-CREATE TRIGGER coverage_no_update
-BEFORE UPDATE ON coverage
-WHEN NOT EXISTS (
-    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
-    WHERE l.key = OLD.loop AND m.closed_at IS NULL
-)
-BEGIN
-    SELECT RAISE(ABORT, 'coverage is never changed');
-END;
-
-CREATE TRIGGER coverage_no_delete
-BEFORE DELETE ON coverage
-WHEN NOT EXISTS (
-    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
-    WHERE l.key = OLD.loop AND m.closed_at IS NULL
-)
-BEGIN
-    SELECT RAISE(ABORT, 'coverage is never deleted');
-END;
-
-CREATE TRIGGER coverage_no_replace
-BEFORE INSERT ON coverage
-WHEN EXISTS (SELECT 1 FROM coverage WHERE id = NEW.id)
-BEGIN
-    SELECT RAISE(ABORT, 'coverage is never replaced');
-END;
-
-CREATE TRIGGER maintenance_no_delete
-BEFORE DELETE ON maintenance
-BEGIN
-    SELECT RAISE(ABORT, 'a receipt is never deleted');
-END;
-
--- Closing is the one change, and may complete the detail.
-CREATE TRIGGER maintenance_only_closes
-BEFORE UPDATE ON maintenance
-WHEN OLD.closed_at IS NOT NULL OR NEW.closed_at IS NULL OR NEW.key IS NOT OLD.key
-    OR NEW.session IS NOT OLD.session OR NEW.kind IS NOT OLD.kind
-    OR NEW.opened_at IS NOT OLD.opened_at
-BEGIN
-    SELECT RAISE(ABORT, 'a receipt is never changed');
-END;
-
-CREATE TRIGGER maintenance_no_replace
-BEFORE INSERT ON maintenance
-WHEN EXISTS (SELECT 1 FROM maintenance WHERE key = NEW.key)
-BEGIN
-    SELECT RAISE(ABORT, 'a receipt is never replaced');
-END;
-
--- What the rest hangs on: a plain sqlite3 shell has foreign keys off, so they do not defend it.
-
-CREATE TRIGGER sessions_keep_their_id
-BEFORE UPDATE ON sessions
-WHEN (NEW.key IS NOT OLD.key OR NEW.session_id IS NOT OLD.session_id OR NEW.tick < OLD.tick)
-    AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.key AND closed_at IS NULL)
-BEGIN
-    SELECT RAISE(ABORT, 'the id and the clock of a session never go back');
-END;
-
-CREATE TRIGGER sessions_no_delete
-BEFORE DELETE ON sessions
-WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.key AND closed_at IS NULL)
-BEGIN
-    SELECT RAISE(ABORT, 'a session is never deleted');
-END;
-
-CREATE TRIGGER sessions_no_replace
-BEFORE INSERT ON sessions
-WHEN EXISTS (SELECT 1 FROM sessions WHERE key = NEW.key OR session_id = NEW.session_id)
-BEGIN
-    SELECT RAISE(ABORT, 'a session is never replaced');
-END;
+-- Calls are nearly always answered in their own turn.
+CREATE INDEX turns_answers ON turns (id) WHERE answers IS NOT NULL;
 
 CREATE TRIGGER turns_stay
 BEFORE UPDATE ON turns
@@ -582,6 +268,119 @@ BEGIN
     SELECT RAISE(ABORT, 'a turn is never replaced');
 END;
 
+-- messages ----------------------------------------------------------------------------------------
+
+CREATE TABLE messages (
+    -- Messages, the originals. The rows of a loop lie together, and a range of keys is a range of
+    -- messages.
+
+    -- (loop << 32) | sequence
+    id         INTEGER PRIMARY KEY,
+    -- NULL for an extension before the first turn.
+    turn       INTEGER,
+    -- 0 user, 1 assistant, 2 tool result, 3 extension
+    role       INTEGER NOT NULL CHECK (role BETWEEN 0 AND 3),
+    -- The session's tick at the append.
+    tick       INTEGER NOT NULL,
+    tokens     INTEGER NOT NULL,
+    -- Size of the message's JSON.
+    bytes      INTEGER NOT NULL,
+    -- Lines of the longest text of a tool result.
+    lines      INTEGER,
+    -- Milliseconds since the epoch.
+    created_at INTEGER,
+    -- The content block whose text stands in body.
+    body_block INTEGER,
+    -- Digest of the record that the message was imported from, keyed with import_key.
+    origin     BLOB,
+    salt       BLOB,
+    -- SHA-256 of salt and stored bytes, and the chain of these through the loop.
+    digest     BLOB NOT NULL,
+    chain      BLOB NOT NULL,
+    -- The message's JSON, its largest text left empty; NULL when redacted or archived.
+    head       TEXT,
+    -- That text.
+    body       TEXT
+) STRICT;
+
+-- Sizes may be counted anew; nothing else may change.
+CREATE TRIGGER messages_no_update
+BEFORE UPDATE ON messages
+WHEN (NEW.id IS NOT OLD.id OR NEW.turn IS NOT OLD.turn OR NEW.role IS NOT OLD.role
+        OR NEW.tick IS NOT OLD.tick OR NEW.created_at IS NOT OLD.created_at
+        OR NEW.body_block IS NOT OLD.body_block OR NEW.origin IS NOT OLD.origin
+        OR NEW.salt IS NOT OLD.salt OR NEW.digest IS NOT OLD.digest
+        OR NEW.chain IS NOT OLD.chain OR NEW.head IS NOT OLD.head OR NEW.body IS NOT OLD.body)
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'a stored message is never changed');
+END;
+
+CREATE TRIGGER messages_no_delete
+BEFORE DELETE ON messages
+WHEN (OLD.id & 4294967295) < (SELECT sealed_seq FROM loops WHERE key = OLD.id >> 32)
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'a sealed message is never deleted');
+END;
+
+CREATE TRIGGER messages_no_replace
+BEFORE INSERT ON messages
+WHEN EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
+BEGIN
+    SELECT RAISE(ABORT, 'a stored message is never replaced');
+END;
+
+-- blobs -------------------------------------------------------------------------------------------
+
+CREATE TABLE blobs (
+    -- Images and other binary content, stored once however often it appears; the JSON of a message
+    -- refers to it by its SHA-256.
+
+    key    INTEGER PRIMARY KEY,
+    sha256 BLOB NOT NULL UNIQUE,
+    bytes  INTEGER NOT NULL,
+    data   BLOB NOT NULL
+) STRICT;
+
+CREATE TRIGGER blobs_no_update
+BEFORE UPDATE ON blobs
+BEGIN
+    SELECT RAISE(ABORT, 'a blob is never changed');
+END;
+
+CREATE TRIGGER blobs_no_delete
+BEFORE DELETE ON blobs
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'a blob is never deleted');
+END;
+
+CREATE TRIGGER blobs_no_replace
+BEFORE INSERT ON blobs
+WHEN EXISTS (SELECT 1 FROM blobs WHERE key = NEW.key OR sha256 = NEW.sha256)
+BEGIN
+    SELECT RAISE(ABORT, 'a blob is never replaced');
+END;
+
+-- blob refs ---------------------------------------------------------------------------------------
+
+CREATE TABLE blob_refs (
+    -- Who shows a blob: a message, or as a negative number a message of a block.
+
+    owner INTEGER NOT NULL,
+    blob  INTEGER NOT NULL REFERENCES blobs (key),
+    PRIMARY KEY (owner, blob)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX blob_refs_blob ON blob_refs (blob);
+
 CREATE TRIGGER blob_refs_no_update
 BEFORE UPDATE ON blob_refs
 BEGIN
@@ -607,6 +406,381 @@ BEGIN
     SELECT RAISE(ABORT, 'a reference to a blob is never deleted');
 END;
 
+-- runs --------------------------------------------------------------------------------------------
+
+CREATE TABLE runs (
+    -- Compaction runs: every attempt, also one that failed, gained nothing or lost a race.
+
+    key             INTEGER PRIMARY KEY,
+    session         INTEGER NOT NULL REFERENCES sessions (key),
+    run_id          TEXT NOT NULL UNIQUE CHECK (length(run_id) > 0 AND instr(run_id, ':') = 0),
+    -- Where it was made: the leaf, and how many complete turns that had in the plan.
+    loop            INTEGER NOT NULL REFERENCES loops (key),
+    turns           INTEGER NOT NULL,
+    tick            INTEGER NOT NULL,
+    trigger         TEXT NOT NULL,
+    strategy        TEXT NOT NULL,
+    round           INTEGER NOT NULL,
+    outcome         TEXT NOT NULL
+        CHECK (outcome IN ('committed', 'no_gain', 'vetoed', 'failed', 'conflict')),
+    fallback        TEXT,
+    error           TEXT,
+    scope           TEXT NOT NULL,
+    older_loops     TEXT NOT NULL CHECK (older_loops IN ('skip', 'rollup')),
+    counter         TEXT NOT NULL,
+    tokens_before   INTEGER NOT NULL,
+    tokens_after    INTEGER NOT NULL,
+    bytes_before    INTEGER NOT NULL,
+    bytes_after     INTEGER NOT NULL,
+    messages_before INTEGER NOT NULL,
+    messages_after  INTEGER NOT NULL,
+    started_at      TEXT NOT NULL,
+    duration_ms     INTEGER NOT NULL,
+    -- The whole configuration as JSON.
+    config          TEXT NOT NULL,
+    -- Tokens that summarisers reported, as JSON.
+    usage           TEXT,
+    -- Digest of layouts, inputs, strategy and text-shaping configuration.
+    plan            BLOB NOT NULL,
+    -- What another tool recorded of its own compaction.
+    record          TEXT,
+    -- The events of the run as JSON: compactionStarted and compactionEnded.
+    events          TEXT,
+    digest          BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX runs_loop ON runs (loop, tick);
+
+CREATE INDEX runs_session ON runs (session, tick);
+
+CREATE TRIGGER runs_no_update
+BEFORE UPDATE ON runs
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'a run is never changed');
+END;
+
+CREATE TRIGGER runs_no_delete
+BEFORE DELETE ON runs
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'a run is never deleted');
+END;
+
+CREATE TRIGGER runs_no_replace
+BEFORE INSERT ON runs
+WHEN EXISTS (SELECT 1 FROM runs WHERE key = NEW.key OR run_id = NEW.run_id)
+BEGIN
+    SELECT RAISE(ABORT, 'a run is never replaced');
+END;
+
+-- flips -------------------------------------------------------------------------------------------
+
+CREATE TABLE flips (
+    -- Undo and redo of runs. The last one that counts decides whether a run is live.
+
+    key     INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    run     INTEGER NOT NULL REFERENCES runs (key),
+    kind    TEXT NOT NULL CHECK (kind IN ('undo', 'redo')),
+    -- Where it was made: the leaf, and how many complete turns that had.
+    loop    INTEGER NOT NULL REFERENCES loops (key),
+    turns   INTEGER NOT NULL,
+    tick    INTEGER NOT NULL,
+    at      TEXT NOT NULL,
+    reason  TEXT,
+    digest  BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX flips_run ON flips (run, tick);
+
+CREATE INDEX flips_loop ON flips (loop, tick);
+
+CREATE INDEX flips_session ON flips (session);
+
+CREATE TRIGGER flips_no_update
+BEFORE UPDATE ON flips
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'an undo or redo is never changed');
+END;
+
+CREATE TRIGGER flips_no_delete
+BEFORE DELETE ON flips
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'an undo or redo is never deleted');
+END;
+
+CREATE TRIGGER flips_no_replace
+BEFORE INSERT ON flips
+WHEN EXISTS (SELECT 1 FROM flips WHERE key = NEW.key)
+BEGIN
+    SELECT RAISE(ABORT, 'an undo or redo is never replaced');
+END;
+
+-- blocks ------------------------------------------------------------------------------------------
+
+CREATE TABLE blocks (
+    -- Blocks: what a run lays over one loop. A block keeps the first and the last turns of the loop and
+    -- shows messages of its own for those between; kept turns are read from the originals.
+
+    key             INTEGER PRIMARY KEY CHECK (key BETWEEN 1 AND 2147483647),
+    loop            INTEGER NOT NULL REFERENCES loops (key),
+    generation      INTEGER NOT NULL CHECK (generation > 0),
+    run             INTEGER NOT NULL REFERENCES runs (key),
+    kind            TEXT NOT NULL CHECK (kind IN ('current', 'earlier', 'rollup')),
+    -- The rollup that this one goes on from.
+    extends         INTEGER REFERENCES blocks (key),
+    -- Turn ranges of the sections, both ends inclusive, NULL when absent.
+    first_start     INTEGER,
+    first_end       INTEGER,
+    compacted_start INTEGER,
+    compacted_end   INTEGER,
+    recent_start    INTEGER,
+    recent_end      INTEGER,
+    -- Sequences before this one are covered; later ones are the tail.
+    through         INTEGER NOT NULL,
+    -- Tokens of what is covered, and what the sections show instead.
+    tokens_covered  INTEGER NOT NULL,
+    tokens_block    INTEGER NOT NULL,
+    bytes_block     INTEGER NOT NULL,
+    messages_block  INTEGER NOT NULL,
+    strategy        TEXT NOT NULL,
+    -- Configuration that shapes the text.
+    shaping         TEXT NOT NULL,
+    created_at      TEXT NOT NULL,
+    -- Fields of a foreign block.
+    extra           TEXT,
+    -- SHA-256 of this row without its tokens, of its coverage and of the digests of its messages.
+    digest          BLOB NOT NULL,
+    UNIQUE (loop, generation),
+    CHECK ((first_start IS NULL) = (first_end IS NULL)),
+    CHECK ((compacted_start IS NULL) = (compacted_end IS NULL)),
+    CHECK ((recent_start IS NULL) = (recent_end IS NULL))
+) STRICT;
+
+CREATE INDEX blocks_run ON blocks (run);
+
+CREATE INDEX blocks_extends ON blocks (extends) WHERE extends IS NOT NULL;
+
+-- The two sums of tokens may be counted anew with another token counter, which the digest leaves out.
+CREATE TRIGGER blocks_no_update
+BEFORE UPDATE ON blocks
+WHEN (NEW.key IS NOT OLD.key OR NEW.loop IS NOT OLD.loop OR NEW.generation IS NOT OLD.generation
+        OR NEW.run IS NOT OLD.run OR NEW.kind IS NOT OLD.kind OR NEW.extends IS NOT OLD.extends
+        OR NEW.first_start IS NOT OLD.first_start OR NEW.first_end IS NOT OLD.first_end
+        OR NEW.compacted_start IS NOT OLD.compacted_start
+        OR NEW.compacted_end IS NOT OLD.compacted_end
+        OR NEW.recent_start IS NOT OLD.recent_start OR NEW.recent_end IS NOT OLD.recent_end
+        OR NEW.through IS NOT OLD.through OR NEW.bytes_block IS NOT OLD.bytes_block
+        OR NEW.messages_block IS NOT OLD.messages_block OR NEW.strategy IS NOT OLD.strategy
+        OR NEW.shaping IS NOT OLD.shaping OR NEW.created_at IS NOT OLD.created_at
+        OR NEW.extra IS NOT OLD.extra OR NEW.digest IS NOT OLD.digest)
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE l.key = OLD.loop AND m.closed_at IS NULL
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'a block is never changed');
+END;
+
+CREATE TRIGGER blocks_no_delete
+BEFORE DELETE ON blocks
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE l.key = OLD.loop AND m.closed_at IS NULL
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a block is never deleted');
+END;
+
+CREATE TRIGGER blocks_no_replace
+BEFORE INSERT ON blocks
+WHEN EXISTS (
+    SELECT 1 FROM blocks
+    WHERE key = NEW.key OR (loop = NEW.loop AND generation = NEW.generation)
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a block is never replaced');
+END;
+
+-- block messages ----------------------------------------------------------------------------------
+
+CREATE TABLE block_messages (
+    -- Messages of blocks: what stands for the compacted turns, and kept messages that were cut.
+
+    -- (block << 32) | ordinal
+    id         INTEGER PRIMARY KEY,
+    -- 1 compacted, 2 recent
+    section    INTEGER NOT NULL CHECK (section IN (1, 2)),
+    -- The original that this one replaces.
+    replaces   INTEGER,
+    -- NULL: the original is dropped.
+    role       INTEGER CHECK (role BETWEEN 0 AND 3),
+    tokens     INTEGER NOT NULL,
+    bytes      INTEGER NOT NULL,
+    body_block INTEGER,
+    salt       BLOB,
+    digest     BLOB NOT NULL,
+    head       TEXT,
+    body       TEXT
+) STRICT;
+
+CREATE TRIGGER block_messages_no_update
+BEFORE UPDATE ON block_messages
+WHEN (NEW.id IS NOT OLD.id OR NEW.section IS NOT OLD.section OR NEW.replaces IS NOT OLD.replaces
+        OR NEW.role IS NOT OLD.role OR NEW.body_block IS NOT OLD.body_block
+        OR NEW.salt IS NOT OLD.salt OR NEW.digest IS NOT OLD.digest
+        OR NEW.head IS NOT OLD.head OR NEW.body IS NOT OLD.body)
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+            JOIN blocks b ON b.loop = l.key
+        WHERE b.key = OLD.id >> 32 AND m.closed_at IS NULL
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'a message of a block is never changed');
+END;
+
+CREATE TRIGGER block_messages_no_delete
+BEFORE DELETE ON block_messages
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        JOIN blocks b ON b.loop = l.key
+    WHERE b.key = OLD.id >> 32 AND m.closed_at IS NULL
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a message of a block is never deleted');
+END;
+
+CREATE TRIGGER block_messages_no_replace
+BEFORE INSERT ON block_messages
+WHEN EXISTS (SELECT 1 FROM block_messages WHERE id = NEW.id)
+BEGIN
+    SELECT RAISE(ABORT, 'a message of a block is never replaced');
+END;
+
+-- coverage ----------------------------------------------------------------------------------------
+
+CREATE TABLE coverage (
+    -- Coverage: what a block did to what it covers. The ranges of a block follow each other without gap
+    -- or overlap.
+
+    -- (block << 32) | ordinal
+    id          INTEGER PRIMARY KEY,
+    loop        INTEGER NOT NULL REFERENCES loops (key),
+    -- Both ends inclusive; NULL for a loop without messages.
+    from_seq    INTEGER,
+    to_seq      INTEGER,
+    from_turn   INTEGER,
+    to_turn     INTEGER,
+    disposition TEXT NOT NULL
+        CHECK (disposition IN ('kept', 'truncated', 'summarised', 'dropped', 'rolled_up'))
+) STRICT;
+
+CREATE INDEX coverage_loop ON coverage (loop);
+
+CREATE TRIGGER coverage_no_update
+BEFORE UPDATE ON coverage
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE l.key = OLD.loop AND m.closed_at IS NULL
+)
+BEGIN
+    SELECT RAISE(ABORT, 'coverage is never changed');
+END;
+
+CREATE TRIGGER coverage_no_delete
+BEFORE DELETE ON coverage
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE l.key = OLD.loop AND m.closed_at IS NULL
+)
+BEGIN
+    SELECT RAISE(ABORT, 'coverage is never deleted');
+END;
+
+CREATE TRIGGER coverage_no_replace
+BEFORE INSERT ON coverage
+WHEN EXISTS (SELECT 1 FROM coverage WHERE id = NEW.id)
+BEGIN
+    SELECT RAISE(ABORT, 'coverage is never replaced');
+END;
+
+-- manifests ---------------------------------------------------------------------------------------
+
+CREATE TABLE manifests (
+    -- Manifests: which messages a model was given, as references and one hash. No message is copied;
+    -- what the references show can be built again as of that moment, and `verify` does so.
+
+    key         INTEGER PRIMARY KEY,
+    manifest_id TEXT NOT NULL UNIQUE CHECK (length(manifest_id) > 0),
+    session     INTEGER NOT NULL REFERENCES sessions (key),
+    -- The leaf.
+    loop        INTEGER NOT NULL REFERENCES loops (key),
+    -- The moment: everything with this tick or an earlier one had happened.
+    tick        INTEGER NOT NULL,
+    recorded_at TEXT NOT NULL,
+    -- What became of loops before the scope; with skip the first part is where the context begins.
+    older_loops TEXT NOT NULL CHECK (older_loops IN ('skip', 'rollup')),
+    -- The parts in order: [[loop, section, block, first sequence, last sequence, messages], …].
+    -- Without sequences the messages are those of the block.
+    parts       TEXT NOT NULL CHECK (json_valid(parts)),
+    messages    INTEGER NOT NULL,
+    tokens      INTEGER NOT NULL,
+    bytes       INTEGER NOT NULL,
+    -- What the tokens were counted with.
+    counter     TEXT NOT NULL,
+    -- SHA-256 over the digests of the messages in order.
+    sha256      BLOB NOT NULL,
+    digest      BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX manifests_session ON manifests (session);
+
+CREATE INDEX manifests_loop ON manifests (loop);
+
+CREATE TRIGGER manifests_no_update
+BEFORE UPDATE ON manifests
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'a manifest is never changed');
+END;
+
+CREATE TRIGGER manifests_no_delete
+BEFORE DELETE ON manifests
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'a manifest is never deleted');
+END;
+
+CREATE TRIGGER manifests_no_replace
+BEFORE INSERT ON manifests
+WHEN EXISTS (SELECT 1 FROM manifests WHERE key = NEW.key OR manifest_id = NEW.manifest_id)
+BEGIN
+    SELECT RAISE(ABORT, 'a manifest is never replaced');
+END;
+
+-- imports -----------------------------------------------------------------------------------------
+
+CREATE TABLE imports (
+    -- Imports: where a session came from, once for each file that brought something.
+
+    key         INTEGER PRIMARY KEY,
+    session     INTEGER NOT NULL REFERENCES sessions (key),
+    format      TEXT NOT NULL,
+    path        TEXT NOT NULL,
+    file_name   TEXT NOT NULL,
+    -- The record's own key, for formats whose sessions have no id.
+    record_key  TEXT,
+    imported_at TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX imports_session ON imports (session);
+
+-- How a transcript whose sessions have no ids finds its own.
+CREATE INDEX imports_identity ON imports (format, file_name, record_key);
+
 CREATE TRIGGER imports_no_update
 BEFORE UPDATE ON imports
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
@@ -628,23 +802,1130 @@ BEGIN
     SELECT RAISE(ABORT, 'the note of an import is never replaced');
 END;
 
--- Without its key a database cannot tell a record that it knows from a new one.
-CREATE TRIGGER store_meta_no_update
-BEFORE UPDATE ON store_meta
-WHEN OLD.name IN ('import_key', 'created_at') OR NEW.name IS NOT OLD.name
+-- sources -----------------------------------------------------------------------------------------
+
+CREATE TABLE sources (
+    -- The files that sessions were imported from, byte for byte: `loopstore export --format original`
+    -- gives them back. A file is stored as pieces of at most 1 MiB, each compressed and stored once. A
+    -- file that grew gets new parts behind the old ones. Imports with --no-source keep none.
+
+    key       INTEGER PRIMARY KEY CHECK (key BETWEEN 1 AND 2147483647),
+    format    TEXT NOT NULL,
+    -- The whole path of the file.
+    path      TEXT NOT NULL,
+    bytes     INTEGER NOT NULL,
+    -- SHA-256 of the SHA-256 of each part, in order.
+    digest    BLOB NOT NULL,
+    -- When it last came with something new.
+    kept_at   TEXT NOT NULL
+) STRICT;
+
+-- source sessions ---------------------------------------------------------------------------------
+
+CREATE TABLE source_sessions (
+    -- Which sessions a file holds something of.
+
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    source  INTEGER NOT NULL REFERENCES sources (key),
+    PRIMARY KEY (session, source)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX source_sessions_source ON source_sessions (source);
+
+-- source pieces -----------------------------------------------------------------------------------
+
+CREATE TABLE source_pieces (
+    -- The bytes of files.
+
+    key    INTEGER PRIMARY KEY,
+    -- Of the bytes as they stood in the file, and how many these are.
+    sha256 BLOB NOT NULL UNIQUE,
+    bytes  INTEGER NOT NULL,
+    -- The bytes as raw DEFLATE.
+    data   BLOB NOT NULL
+) STRICT;
+
+CREATE TRIGGER source_pieces_no_update
+BEFORE UPDATE ON source_pieces
 BEGIN
-    SELECT RAISE(ABORT, 'the key and the birth of a database never change');
+    SELECT RAISE(ABORT, 'a piece of a source is never changed');
 END;
 
-CREATE TRIGGER store_meta_no_delete
-BEFORE DELETE ON store_meta
+CREATE TRIGGER source_pieces_no_delete
+BEFORE DELETE ON source_pieces
+WHEN EXISTS (SELECT 1 FROM source_parts WHERE piece = OLD.key)
 BEGIN
-    SELECT RAISE(ABORT, 'what a database is written with is never deleted');
+    SELECT RAISE(ABORT, 'a piece of a source is never deleted while a source needs it');
 END;
 
-CREATE TRIGGER store_meta_no_replace
-BEFORE INSERT ON store_meta
-WHEN EXISTS (SELECT 1 FROM store_meta WHERE name = NEW.name)
+CREATE TRIGGER source_pieces_no_replace
+BEFORE INSERT ON source_pieces
+WHEN EXISTS (SELECT 1 FROM source_pieces WHERE key = NEW.key OR sha256 = NEW.sha256)
 BEGIN
-    SELECT RAISE(ABORT, 'what a database is written with is never replaced');
+    SELECT RAISE(ABORT, 'a piece of a source is never replaced');
 END;
+
+-- source parts ------------------------------------------------------------------------------------
+
+CREATE TABLE source_parts (
+    -- Of which pieces a file consists.
+
+    -- (source << 32) | number, in the order of the file
+    id    INTEGER PRIMARY KEY,
+    piece INTEGER NOT NULL REFERENCES source_pieces (key)
+) STRICT;
+
+CREATE INDEX source_parts_piece ON source_parts (piece);
+
+-- maintenance -------------------------------------------------------------------------------------
+
+CREATE TABLE maintenance (
+    -- Receipts of everything that removed content. An open one lets the triggers pass for its session.
+
+    key       INTEGER PRIMARY KEY,
+    session   INTEGER NOT NULL,
+    kind      TEXT NOT NULL CHECK (kind IN ('erase', 'redact', 'prune', 'archive')),
+    opened_at TEXT NOT NULL,
+    closed_at TEXT,
+    detail    TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX maintenance_open ON maintenance (session) WHERE closed_at IS NULL;
+
+CREATE TRIGGER maintenance_no_delete
+BEFORE DELETE ON maintenance
+BEGIN
+    SELECT RAISE(ABORT, 'a receipt is never deleted');
+END;
+
+-- Closing is the one change, and may complete the detail.
+CREATE TRIGGER maintenance_only_closes
+BEFORE UPDATE ON maintenance
+WHEN OLD.closed_at IS NOT NULL OR NEW.closed_at IS NULL OR NEW.key IS NOT OLD.key
+    OR NEW.session IS NOT OLD.session OR NEW.kind IS NOT OLD.kind
+    OR NEW.opened_at IS NOT OLD.opened_at
+BEGIN
+    SELECT RAISE(ABORT, 'a receipt is never changed');
+END;
+
+CREATE TRIGGER maintenance_no_replace
+BEFORE INSERT ON maintenance
+WHEN EXISTS (SELECT 1 FROM maintenance WHERE key = NEW.key)
+BEGIN
+    SELECT RAISE(ABORT, 'a receipt is never replaced');
+END;
+
+-- redactions --------------------------------------------------------------------------------------
+
+CREATE TABLE redactions (
+    -- What is left of redacted messages. A message that was redacted keeps its digest and its place in
+    -- the chain, and loses the salt: what stood there can no longer be tried out. What stands there now
+    -- has a digest of its own.
+
+    -- A message, or as a negative number a message of a block.
+    owner   INTEGER PRIMARY KEY,
+    -- The receipt of the last redaction that changed it.
+    receipt INTEGER NOT NULL REFERENCES maintenance (key),
+    -- SHA-256 of salt and stored bytes, as messages have it.
+    salt    BLOB NOT NULL,
+    digest  BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX redactions_receipt ON redactions (receipt);
+
+CREATE TRIGGER redactions_no_update
+BEFORE UPDATE ON redactions
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE m.closed_at IS NULL AND l.key = CASE
+        WHEN OLD.owner >= 0 THEN OLD.owner >> 32
+        ELSE (SELECT loop FROM blocks WHERE key = -OLD.owner >> 32)
+    END
+)
+BEGIN
+    SELECT RAISE(ABORT, 'what is left of a redacted message is never changed');
+END;
+
+-- It goes with its message.
+CREATE TRIGGER redactions_no_delete
+BEFORE DELETE ON redactions
+WHEN CASE
+        WHEN OLD.owner >= 0 THEN EXISTS (SELECT 1 FROM messages WHERE id = OLD.owner)
+        ELSE EXISTS (SELECT 1 FROM block_messages WHERE id = -OLD.owner)
+    END
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE m.closed_at IS NULL AND l.key = CASE
+            WHEN OLD.owner >= 0 THEN OLD.owner >> 32
+            ELSE (SELECT loop FROM blocks WHERE key = -OLD.owner >> 32)
+        END
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'what is left of a redacted message is never deleted');
+END;
+
+CREATE TRIGGER redactions_no_replace
+BEFORE INSERT ON redactions
+WHEN EXISTS (SELECT 1 FROM redactions WHERE owner = NEW.owner)
+BEGIN
+    SELECT RAISE(ABORT, 'what is left of a redacted message is never replaced');
+END;
+
+-- packs -------------------------------------------------------------------------------------------
+
+CREATE TABLE packs (
+    -- The content of archived messages: runs of messages, compressed together. Their rows in messages
+    -- stay with place, sizes, digest and chain; head and body are NULL. Packs come and go only while a
+    -- receipt of kind `archive` (or of a removal) is open.
+
+    -- (loop << 32) | sequence of the first message
+    id       INTEGER PRIMARY KEY,
+    -- The last message; all between are in it.
+    last_seq INTEGER NOT NULL,
+    -- The content before it was compressed.
+    bytes    INTEGER NOT NULL,
+    -- SHA-256 of the columns before and the content.
+    digest   BLOB NOT NULL,
+    -- Heads and bodies as raw DEFLATE.
+    content  BLOB NOT NULL
+) STRICT;
+
+CREATE TRIGGER packs_no_insert
+BEFORE INSERT ON packs
+WHEN EXISTS (SELECT 1 FROM packs WHERE id = NEW.id)
+    OR NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE l.key = NEW.id >> 32 AND m.closed_at IS NULL
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'a pack is only written while a receipt is open, and never replaced');
+END;
+
+CREATE TRIGGER packs_no_update
+BEFORE UPDATE ON packs
+BEGIN
+    SELECT RAISE(ABORT, 'a pack is never changed');
+END;
+
+CREATE TRIGGER packs_no_delete
+BEFORE DELETE ON packs
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a pack is never deleted');
+END;
+
+-- packed heads ------------------------------------------------------------------------------------
+
+CREATE TABLE packed_heads (
+    -- What the views tell of archived messages: usage and model of an answer, ids and names of its
+    -- calls, which call a result answers. Derived from the head, as JSON of the same form.
+
+    -- The message.
+    id   INTEGER PRIMARY KEY,
+    head TEXT NOT NULL
+) STRICT;
+
+CREATE TRIGGER packed_heads_no_insert
+BEFORE INSERT ON packed_heads
+WHEN EXISTS (SELECT 1 FROM packed_heads WHERE id = NEW.id)
+    OR NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE l.key = NEW.id >> 32 AND m.closed_at IS NULL
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'what is told of an archived message is never replaced');
+END;
+
+CREATE TRIGGER packed_heads_no_update
+BEFORE UPDATE ON packed_heads
+BEGIN
+    SELECT RAISE(ABORT, 'what is told of an archived message is never changed');
+END;
+
+CREATE TRIGGER packed_heads_no_delete
+BEFORE DELETE ON packed_heads
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
+)
+BEGIN
+    SELECT RAISE(ABORT, 'what is told of an archived message is never deleted');
+END;
+
+-- leases ------------------------------------------------------------------------------------------
+
+CREATE TABLE leases (
+    -- Leases: who may write to a loop. A row stays when its lease is released, so that a token is never
+    -- given twice. Neither leases nor started calls nor notes are part of a digest; all go with their
+    -- loop.
+
+    loop       INTEGER PRIMARY KEY REFERENCES loops (key) ON DELETE CASCADE,
+    owner      TEXT NOT NULL,
+    -- Raised each time that the lease is taken, or taken away.
+    token      INTEGER NOT NULL CHECK (token > 0),
+    -- Milliseconds.
+    ttl        INTEGER NOT NULL CHECK (ttl > 0),
+    -- Milliseconds since the epoch, by the clock of whoever wrote them.
+    renewed_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    -- Whether the holder has let it go, or it was taken away.
+    released   INTEGER NOT NULL
+) STRICT;
+
+CREATE TRIGGER leases_never_go_back
+BEFORE UPDATE ON leases
+WHEN NEW.loop IS NOT OLD.loop OR NEW.token < OLD.token
+BEGIN
+    SELECT RAISE(ABORT, 'the token of a lease never goes back');
+END;
+
+CREATE TRIGGER leases_no_delete
+BEFORE DELETE ON leases
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE l.key = OLD.loop AND m.closed_at IS NULL
+) AND EXISTS (SELECT 1 FROM loops WHERE key = OLD.loop)
+BEGIN
+    SELECT RAISE(ABORT, 'a lease is let go, never deleted');
+END;
+
+CREATE TRIGGER leases_no_replace
+BEFORE INSERT ON leases
+WHEN EXISTS (SELECT 1 FROM leases WHERE loop = NEW.loop)
+BEGIN
+    SELECT RAISE(ABORT, 'a lease is never replaced');
+END;
+
+-- started calls -----------------------------------------------------------------------------------
+
+CREATE TABLE started_calls (
+    -- Tool calls, written before the tool runs: after a crash they tell which may have had an effect.
+
+    key             INTEGER PRIMARY KEY,
+    loop            INTEGER NOT NULL REFERENCES loops (key) ON DELETE CASCADE,
+    call_id         TEXT NOT NULL,
+    -- Counts the calls of the loop with this id from 0: some models number theirs anew each turn.
+    nth             INTEGER NOT NULL,
+    tool_name       TEXT NOT NULL,
+    -- JSON. NULL once the result is stored: the message of the call has them.
+    arguments       TEXT,
+    idempotency_key TEXT NOT NULL,
+    -- The source's index of the turn.
+    turn_index      INTEGER,
+    -- ISO-8601 text; when it was first started.
+    started_at      TEXT NOT NULL,
+    -- How often it was started.
+    attempts        INTEGER NOT NULL,
+    -- ISO-8601 text; NULL: there is no result.
+    finished_at     TEXT,
+    UNIQUE (loop, call_id, nth)
+) STRICT;
+
+CREATE INDEX started_calls_open ON started_calls (loop) WHERE finished_at IS NULL;
+
+CREATE TRIGGER started_calls_stay
+BEFORE UPDATE ON started_calls
+WHEN (NEW.key IS NOT OLD.key OR NEW.loop IS NOT OLD.loop OR NEW.call_id IS NOT OLD.call_id
+        OR NEW.nth IS NOT OLD.nth OR NEW.tool_name IS NOT OLD.tool_name
+        OR NEW.idempotency_key IS NOT OLD.idempotency_key
+        OR NEW.started_at IS NOT OLD.started_at OR OLD.finished_at IS NOT NULL
+        OR (NEW.arguments IS NOT OLD.arguments AND NEW.finished_at IS NULL))
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE l.key = OLD.loop AND m.closed_at IS NULL
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'a started call is never changed but to finish it');
+END;
+
+CREATE TRIGGER started_calls_no_delete
+BEFORE DELETE ON started_calls
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE l.key = OLD.loop AND m.closed_at IS NULL
+) AND EXISTS (SELECT 1 FROM loops WHERE key = OLD.loop)
+BEGIN
+    SELECT RAISE(ABORT, 'a started call is never deleted');
+END;
+
+CREATE TRIGGER started_calls_no_replace
+BEFORE INSERT ON started_calls
+WHEN EXISTS (
+    SELECT 1 FROM started_calls
+    WHERE key = NEW.key OR (loop = NEW.loop AND call_id = NEW.call_id AND nth = NEW.nth)
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a started call is never replaced');
+END;
+
+-- notes -------------------------------------------------------------------------------------------
+
+CREATE TABLE notes (
+    -- Turns and events of a loop that runs, in which a stored message stands as its sequence. When the
+    -- loop ends they go into loops.history.
+
+    -- (loop << 32) | ordinal
+    id   INTEGER PRIMARY KEY,
+    -- 0 an event, 1 a turn
+    kind INTEGER NOT NULL CHECK (kind IN (0, 1)),
+    note TEXT NOT NULL
+) STRICT;
+
+-- Notes are redacted too.
+CREATE TRIGGER notes_no_update
+BEFORE UPDATE ON notes
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a note is never changed');
+END;
+
+CREATE TRIGGER notes_no_replace
+BEFORE INSERT ON notes
+WHEN EXISTS (SELECT 1 FROM notes WHERE id = NEW.id)
+BEGIN
+    SELECT RAISE(ABORT, 'a note is never replaced');
+END;
+
+-- Notes have no reference that could cascade.
+CREATE TRIGGER loops_take_their_notes
+AFTER DELETE ON loops
+BEGIN
+    DELETE FROM notes WHERE id >= OLD.key << 32 AND id < (OLD.key + 1) << 32;
+END;
+
+-- message index -----------------------------------------------------------------------------------
+
+CREATE VIRTUAL TABLE message_index USING fts5 (
+    -- The index of `loopstore search`. It is no part of the record: an append never writes it, which
+    -- would make recording several times slower. It catches up when it is searched or told to, and can
+    -- be thrown away and made anew from the messages at any time.
+    --
+    -- It holds no text, only where which word stands. loopstore itself splits text into words, the same
+    -- way for what is stored and what is asked; the tokenizer only parts them at the spaces between. The
+    -- rowid of a message is (page << 6) | (sequence & 63). There is no `contentless_delete`: SQLite
+    -- before 3.43 does not know it, and programs that look at every table would refuse the whole file.
+    -- So the index is made anew when something is taken out, which only removal asks for.
+
+    words,
+    -- The tools that the message calls or answers for, each as one word.
+    tools,
+    content = '', tokenize = 'ascii'
+);
+
+-- index pages -------------------------------------------------------------------------------------
+
+CREATE TABLE index_pages (
+    -- Pages of 64 messages of a loop. Numbered one after another, the rowids of neighbours are close,
+    -- and FTS5 notes what lies between them: one byte for each word of a message instead of the five
+    -- that (loop << 32) | sequence would take, up to half of the index. The number of a page is not
+    -- given again: words of a message that is gone may be left under it.
+
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    loop   INTEGER NOT NULL,
+    -- sequence >> 6 of its messages.
+    part   INTEGER NOT NULL,
+    UNIQUE (loop, part)
+) STRICT;
+
+-- indexed loops -----------------------------------------------------------------------------------
+
+CREATE TABLE indexed_loops (
+    -- How much of each loop is in the index.
+
+    loop        INTEGER PRIMARY KEY,
+    -- Messages before this sequence are in the index.
+    indexed_seq INTEGER NOT NULL
+) STRICT;
+
+-- indexed sessions --------------------------------------------------------------------------------
+
+CREATE TABLE indexed_sessions (
+    -- Which sessions are in the index.
+
+    session INTEGER PRIMARY KEY,
+    -- Where the session still has this tick, none of its messages is missing in the index.
+    tick    INTEGER NOT NULL
+) STRICT;
+
+-- index state -------------------------------------------------------------------------------------
+
+CREATE TABLE index_state (
+    -- What the index was made with; one row.
+
+    key     INTEGER PRIMARY KEY CHECK (key = 1),
+    -- The version of the rule that splits text into words.
+    version INTEGER NOT NULL
+) STRICT;
+
+-- A key may be given again to another loop or session.
+CREATE TRIGGER loops_leave_the_index
+AFTER DELETE ON loops
+BEGIN
+    DELETE FROM index_pages WHERE loop = OLD.key;
+    DELETE FROM indexed_loops WHERE loop = OLD.key;
+    DELETE FROM indexed_sessions WHERE session = OLD.session;
+END;
+
+CREATE TRIGGER sessions_leave_the_index
+AFTER DELETE ON sessions
+BEGIN
+    DELETE FROM indexed_sessions WHERE session = OLD.key;
+END;
+
+-- ------------------------------------------------------------------------------------------------
+-- The views: the stable way to read a database from SQL.
+--
+-- A column of a view never changes its name, place or meaning; new ones come at the end. Views
+-- whose name begins with `v_` are for everyone; the others are parts of these and may change.
+--
+-- A view takes no parameters, and SQLite does not carry a condition into a recursive query. So
+-- where an answer belongs to one leaf, it is a scalar subquery that names that leaf and returns
+-- its rows as a JSON array, which json_each() takes apart: a query for one session then walks the
+-- chains of that session only.
+--
+-- No row may make a view fail. JSON is looked at only where json_valid() says that it is JSON, and
+-- numbers that others chose are added with total(), which does not overflow.
+
+-- Internal. Messages with their largest text back in its place. `json` is the head where it is
+-- JSON, or what is told of an archived message; `payload` is the whole message, NULL when it was
+-- redacted or archived. NOT INDEXED, since SQLite would rather index all messages by role than search
+-- the range of a loop's keys.
+CREATE VIEW message_content AS
+SELECT
+    m.id, m.turn, m.role, m.tokens, m.bytes, m.created_at,
+    CASE
+        WHEN json_valid(m.head) THEN m.head
+        WHEN m.head IS NULL THEN (
+            SELECT p.head FROM packed_heads p WHERE p.id = m.id AND json_valid(p.head)
+        )
+    END AS json,
+    CASE
+        WHEN m.body_block >= 0 AND json_valid(m.head)
+        THEN json_set(m.head, '$.content[' || m.body_block || '].text', m.body)
+        ELSE m.head
+    END AS payload,
+    CASE
+        WHEN m.role = 3 THEN NULL
+        WHEN json_valid(m.head) THEN (
+            SELECT group_concat(
+                CASE
+                    WHEN block.key = m.body_block THEN m.body
+                    ELSE json_extract(block.value, '$.text')
+                END,
+                char(10)
+            )
+            FROM json_each(m.head, '$.content') block
+            WHERE CASE block.type WHEN 'object' THEN json_extract(block.value, '$.type') END
+                = 'text'
+        )
+        ELSE m.body
+    END AS text
+FROM messages m NOT INDEXED;
+
+-- Internal. Turns with the keys of the messages that they hold: first_id <= id < end_id.
+CREATE VIEW turn_bounds AS
+SELECT
+    t.id, t.id & 4294967295 AS turn, t.turn_index, t.started_at, t.ended_at, t.messages, t.tokens,
+    t.answers,
+    ((t.id >> 32) << 32) + t.first_seq AS first_id,
+    coalesce(
+        (SELECT ((t.id >> 32) << 32) + n.first_seq FROM turns n WHERE n.id = t.id + 1),
+        ((t.id >> 32) + 1) << 32
+    ) AS end_id
+FROM turns t;
+
+-- Internal. Loops that no child continues from their last turn, and each session's current loop.
+CREATE VIEW leaves AS
+SELECT l.key, l.session, l.loop_id
+FROM loops l
+WHERE l.key = (SELECT s.current_loop FROM sessions s WHERE s.key = l.session)
+    OR NOT EXISTS (
+        SELECT 1 FROM loops c
+        WHERE c.parent = l.key AND c.session = l.session
+            AND coalesce(c.parent_turn, -1) >= l.turns - 1
+    );
+
+-- Internal. The chain of the loop `leaf`, as far as the loop `oldest`; both must be given, and a
+-- key smaller than every loop of the chain means all of it. `cut` is how many of a loop's turns
+-- belong to the chain, `depth` counts from 0 at the old end. A parent's key is smaller than its
+-- child's, so that the walk ends whatever is stored.
+CREATE VIEW chain_of AS
+SELECT
+    leaf.key AS leaf, oldest.key AS oldest,
+    link.value ->> 0 AS loop, link.value ->> 1 AS depth, link.value ->> 2 AS cut
+FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
+    WITH RECURSIVE up (loop, parent, parent_turn, cut, distance) AS (
+        SELECT leaf.key, leaf.parent, leaf.parent_turn, 4294967296, 0
+        UNION ALL
+        SELECT p.key, p.parent, p.parent_turn, coalesce(up.parent_turn + 1, 0), up.distance + 1
+        FROM up CROSS JOIN loops p ON p.key = up.parent
+        WHERE p.key < up.loop AND p.key >= oldest.key AND p.session = leaf.session
+    )
+    SELECT json_group_array(json_array(loop, depth, cut))
+    FROM (SELECT loop, count(*) OVER () - 1 - distance AS depth, cut FROM up)
+)) link;
+
+-- Internal. What is in force on each loop of a chain (see chain_of): `block`, and `plain` if
+-- rollups do not count; `run` is the newest live run of the chain. A run or flip counts if its loop
+-- is on the chain and had then no turn beyond its cut; a run is live if it committed and the last
+-- flip of it that counts is no undo; in force is the newest generation of such a run.
+CREATE VIEW in_force AS
+SELECT
+    leaf.key AS leaf, oldest.key AS oldest,
+    link.value ->> 0 AS loop, link.value ->> 1 AS depth, link.value ->> 2 AS cut,
+    (SELECT b.key FROM blocks b
+     WHERE b.loop = link.value ->> 0 AND b.generation = link.value ->> 3) AS block,
+    (SELECT b.key FROM blocks b
+     WHERE b.loop = link.value ->> 0 AND b.generation = link.value ->> 4) AS plain,
+    link.value ->> 5 AS run
+FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
+    WITH
+    chain (loop, depth, cut) AS (
+        SELECT c.loop, c.depth, c.cut FROM chain_of c
+        WHERE c.leaf = leaf.key AND c.oldest = oldest.key
+    ),
+    -- Every run that counts, and every flip.
+    said (run, word, tick, flip) AS (
+        SELECT r.key, 'run', r.tick, NULL
+        FROM chain c CROSS JOIN runs r ON r.loop = c.loop
+        WHERE r.outcome = 'committed' AND r.turns <= c.cut
+        UNION ALL
+        SELECT f.run, f.kind, f.tick, f.key
+        FROM chain c CROSS JOIN flips f ON f.loop = c.loop
+        WHERE f.turns <= c.cut
+    ),
+    judged (run, word, tick, last_word) AS (
+        SELECT run, word, tick, first_value(word) OVER (
+            PARTITION BY run ORDER BY flip IS NULL, tick DESC, flip DESC
+        )
+        FROM said
+    ),
+    live (run, newest) AS (
+        SELECT run, first_value(run) OVER (ORDER BY tick DESC, run DESC)
+        FROM judged
+        WHERE word = 'run' AND last_word <> 'undo'
+    ),
+    -- Loops and blocks meet by grouping: a join would search the chain once for each.
+    met (loop, depth, cut, generation, plain, newest) AS (
+        SELECT loop, depth, cut, NULL, NULL, NULL FROM chain
+        UNION ALL
+        SELECT b.loop, NULL, NULL, b.generation,
+            CASE WHEN b.kind <> 'rollup' THEN b.generation END, live.newest
+        FROM live LEFT JOIN blocks b ON b.run = live.run
+    )
+    SELECT json_group_array(json_array(loop, depth, cut, generation, plain, newest))
+    FROM (
+        SELECT loop, max(depth) AS depth, max(cut) AS cut, max(generation) AS generation,
+            max(plain) AS plain, max(max(newest)) OVER () AS newest
+        FROM met GROUP BY loop
+    )
+    WHERE depth IS NOT NULL
+)) link;
+
+-- Internal. The loops that the context of a leaf shows, with the block in force on each: those
+-- from the anchor of the rollup in force on or, if the newest live run skips older loops, those in
+-- its scope. `turns` and `end_seq` are where a loop's cut is.
+CREATE VIEW context_loops AS
+SELECT
+    leaf.key AS leaf,
+    link.value ->> 0 AS loop, link.value ->> 1 AS depth, link.value ->> 2 AS turns,
+    link.value ->> 3 AS end_seq, link.value ->> 4 AS block
+FROM loops leaf CROSS JOIN json_each((
+    WITH
+    link (loop, depth, turns, complete, end_seq, block, older_loops, scope, config) AS (
+        SELECT f.loop, f.depth, min(f.cut, l.turns),
+            -- For the window, the leaf's turn in flight is no turn.
+            CASE l.key WHEN leaf.key THEN l.complete ELSE min(f.cut, l.turns) END,
+            CASE
+                WHEN f.cut < l.turns THEN coalesce(
+                    (SELECT t.first_seq FROM turns t WHERE t.id = (f.loop << 32) + f.cut),
+                    l.next_seq
+                )
+                ELSE l.next_seq
+            END,
+            CASE WHEN r.older_loops = 'skip' THEN f.plain ELSE f.block END,
+            coalesce(r.older_loops, 'rollup'), r.scope,
+            CASE WHEN json_valid(r.config) THEN r.config ELSE '{}' END
+        FROM in_force f CROSS JOIN loops l ON l.key = f.loop LEFT JOIN runs r ON r.key = f.run
+        WHERE f.leaf = leaf.key AND f.oldest = (SELECT min(key) FROM loops)
+    ),
+    sized AS (
+        SELECT k.*, b.kind,
+            coalesce(json_extract(k.config, '$.recent_window'), 'chain') AS recent_window,
+            coalesce(json_extract(k.config, '$.keep_recent_turns'), 10) AS keep_recent_turns,
+            coalesce(json_extract(k.config, '$.max_context_tokens'), 128000)
+                - coalesce(json_extract(k.config, '$.system_tokens'), 0) AS budget,
+            -- Tokens in force: only a budget asks for them.
+            CASE
+                WHEN k.older_loops <> 'skip' OR k.scope <> 'token-budget' THEN 0
+                WHEN b.key IS NULL THEN (
+                    SELECT t.tokens FROM turns t WHERE t.id = (k.loop << 32) + k.turns - 1
+                        AND k.turns > 0
+                )
+                ELSE b.tokens_block + (
+                    SELECT total(m.tokens) FROM messages m
+                    WHERE m.id >= (k.loop << 32) + b.through
+                        AND m.id < (k.loop << 32) + k.end_seq AND m.role <> 3
+                )
+            END AS tokens
+        FROM link k LEFT JOIN blocks b ON b.key = k.block
+    ),
+    placed AS (
+        SELECT sized.*,
+            max(depth) OVER () - depth AS distance,
+            max(CASE WHEN kind = 'rollup' THEN depth ELSE 0 END) OVER () AS anchor,
+            total(tokens) OVER (ORDER BY depth DESC) AS tokens_from_here,
+            total(complete) OVER (
+                ORDER BY depth DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ) AS turns_after
+        FROM sized
+    )
+    SELECT json_group_array(json_array(loop, depth, turns, end_seq, block))
+    FROM placed
+    WHERE CASE
+        WHEN older_loops <> 'skip' THEN depth >= anchor
+        WHEN distance = 0 THEN 1
+        WHEN recent_window = 'chain' AND turns > 0 AND turns_after < keep_recent_turns THEN 1
+        WHEN scope LIKE 'fixed:%' THEN distance <= CAST(substr(scope, 7) AS INTEGER)
+        ELSE tokens_from_here <= budget
+    END
+)) link;
+
+-- Sessions with the totals of their loops. Extension messages are in no total.
+CREATE VIEW v_sessions AS
+SELECT
+    s.session_id, s.agent_id, s.title, s.created_at, s.last_active_at,
+    (SELECT l.loop_id FROM loops l WHERE l.key = s.current_loop) AS current_loop_id,
+    (SELECT count(*) FROM loops l WHERE l.session = s.key) AS loops,
+    (SELECT CAST(total(l.turns) AS INTEGER) FROM loops l WHERE l.session = s.key) AS turns,
+    (SELECT CAST(total(l.messages) AS INTEGER) FROM loops l WHERE l.session = s.key) AS messages,
+    (SELECT CAST(total(l.tokens) AS INTEGER) FROM loops l WHERE l.session = s.key) AS tokens,
+    s.source
+FROM sessions s;
+
+-- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain.
+-- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind
+-- that this version does not know. archived tells that no message of the loop has content left.
+CREATE VIEW v_loops AS
+SELECT
+    s.session_id, l.loop_id, l.parent_loop_id, l.parent_turn,
+    CASE
+        WHEN NOT json_valid(l.kind) THEN l.kind
+        WHEN json_type(l.kind) = 'text' THEN json_extract(l.kind, '$')
+        WHEN json_type(l.kind, '$.Rerun') = 'object'
+        THEN 'Rerun:' || coalesce(json_extract(l.kind, '$.Rerun.tag'), '')
+        WHEN json_type(l.kind, '$.Branch') = 'object'
+        THEN 'Branch:' || coalesce(json_extract(l.kind, '$.Branch.tag'), '')
+        ELSE l.kind
+    END AS continuation_kind,
+    l.status, l.started_at, l.ended_at, l.turns, l.messages, l.tokens,
+    l.next_seq > 0 AND NOT EXISTS (
+        SELECT 1 FROM messages m
+        WHERE m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.head IS NOT NULL
+    ) AS archived
+FROM sessions s JOIN loops l ON l.session = s.key;
+
+-- Turns. triggered_by is User if a user message begins the turn, Branch for the first turn of a
+-- branch that none begins, else Continuation. input_tokens and output_tokens are what providers
+-- reported for the turn's answers.
+CREATE VIEW v_turns AS
+SELECT
+    s.session_id, l.loop_id, t.turn, t.turn_index,
+    CASE
+        WHEN f.role = 0 THEN 'User'
+        WHEN t.turn = 0 AND l.kind LIKE '{"Branch"%' THEN 'Branch'
+        ELSE 'Continuation'
+    END AS triggered_by,
+    strftime('%Y-%m-%dT%H:%M:%fZ', t.started_at / 1000.0, 'unixepoch') AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', t.ended_at / 1000.0, 'unixepoch') AS ended_at,
+    t.messages - coalesce(p.messages, 0) AS messages,
+    t.tokens - coalesce(p.tokens, 0) AS tokens,
+    (SELECT CAST(total(json_extract(m.json, '$.usage.input')) AS INTEGER)
+     FROM message_content m
+     WHERE m.id >= t.first_id AND m.id < t.end_id AND m.role = 1) AS input_tokens,
+    (SELECT CAST(total(json_extract(m.json, '$.usage.output')) AS INTEGER)
+     FROM message_content m
+     WHERE m.id >= t.first_id AND m.id < t.end_id AND m.role = 1) AS output_tokens
+FROM sessions s
+    JOIN loops l ON l.session = s.key
+    CROSS JOIN turn_bounds t ON t.id >= l.key << 32 AND t.id < (l.key + 1) << 32
+    LEFT JOIN turns p ON p.id = t.id - 1 AND t.turn > 0
+    LEFT JOIN messages f ON f.id = t.first_id;
+
+-- Messages. turn is NULL before the first turn, text for an extension (its payload has it all) and
+-- for a message without text blocks, payload when the message was redacted or archived.
+CREATE VIEW v_messages AS
+SELECT
+    s.session_id, l.loop_id, m.id & 4294967295 AS seq, m.turn, t.turn_index,
+    CASE m.role
+        WHEN 0 THEN 'user' WHEN 1 THEN 'assistant' WHEN 2 THEN 'toolResult' ELSE 'extension'
+    END AS role,
+    m.text, m.tokens, m.bytes,
+    strftime('%Y-%m-%dT%H:%M:%fZ', m.created_at / 1000.0, 'unixepoch') AS created_at,
+    m.payload
+FROM sessions s
+    JOIN loops l ON l.session = s.key
+    CROSS JOIN message_content m ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32
+    LEFT JOIN turns t ON t.id = (l.key << 32) + m.turn;
+
+-- Tool calls with their results: the first result with the call's id in the same turn, else in a
+-- later turn of the loop, else in a later loop of the session (result_loop_id tells which).
+CREATE VIEW v_tool_calls AS
+SELECT
+    s.session_id, l.loop_id, m.turn,
+    call.value ->> '$.id' AS tool_call_id,
+    call.value ->> '$.name' AS tool_name,
+    call.value -> '$.arguments' AS arguments,
+    m.id & 4294967295 AS call_seq,
+    r.id & 4294967295 AS result_seq,
+    r.text AS result_text,
+    json_extract(r.json, '$.isError') AS is_error,
+    (SELECT n.loop_id FROM loops n WHERE n.key = r.id >> 32) AS result_loop_id
+FROM sessions s
+    JOIN loops l ON l.session = s.key
+    CROSS JOIN message_content m
+        ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.role = 1
+    CROSS JOIN json_each(m.json, '$.content') call
+    LEFT JOIN message_content r ON r.id = coalesce(
+        (
+            SELECT x.id FROM turn_bounds t CROSS JOIN message_content x
+                ON x.id > m.id AND x.id < t.end_id
+            WHERE t.id = (l.key << 32) + m.turn AND x.role = 2
+                AND json_extract(x.json, '$.toolCallId') = call.value ->> '$.id'
+            ORDER BY x.id LIMIT 1
+        ),
+        -- A turn that answers another one's call names it: [loop,turn]. Only few do.
+        (
+            SELECT x.id FROM turn_bounds t CROSS JOIN message_content x
+                ON x.id >= t.first_id AND x.id < t.end_id
+            WHERE t.answers IS NOT NULL
+                AND t.id > (l.key << 32) + m.turn AND t.id < (l.key + 1) << 32
+                AND instr(t.answers, '[' || l.key || ',' || m.turn || ']') AND x.role = 2
+                AND json_extract(x.json, '$.toolCallId') = call.value ->> '$.id'
+            ORDER BY t.id, x.id LIMIT 1
+        ),
+        (
+            SELECT x.id FROM loops n
+                CROSS JOIN turn_bounds t ON t.id >= n.key << 32 AND t.id < (n.key + 1) << 32
+                CROSS JOIN message_content x ON x.id >= t.first_id AND x.id < t.end_id
+            WHERE l.open_calls IS NOT NULL AND n.session = l.session AND n.key > l.key
+                AND t.answers IS NOT NULL
+                AND instr(t.answers, '[' || l.key || ',' || m.turn || ']') AND x.role = 2
+                AND json_extract(x.json, '$.toolCallId') = call.value ->> '$.id'
+            ORDER BY x.id LIMIT 1
+        )
+    )
+WHERE CASE call.type WHEN 'object' THEN json_extract(call.value, '$.type') END = 'toolCall';
+
+-- The chain of each leaf, from the root (depth 0). A leaf is a loop that no child continues from
+-- its last turn, or the session's current loop.
+CREATE VIEW v_chain AS
+SELECT s.session_id, f.loop_id AS leaf_loop_id, l.loop_id, c.depth
+FROM sessions s
+    JOIN leaves f ON f.session = s.key
+    CROSS JOIN chain_of c ON c.leaf = f.key AND c.oldest = (SELECT min(key) FROM loops)
+    CROSS JOIN loops l ON l.key = c.loop;
+
+-- Compaction runs: the audit row of every attempt. is_live is as seen from the run's own loop.
+-- turns is how many complete turns that loop had.
+CREATE VIEW v_compaction_runs AS
+SELECT
+    s.session_id, r.run_id, l.loop_id, r.trigger, r.strategy, r.round, r.outcome,
+    r.outcome = 'committed' AND coalesce(
+        (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND f.loop = r.loop
+         ORDER BY f.tick DESC, f.key DESC LIMIT 1),
+        1
+    ) AS is_live,
+    r.fallback, r.error, r.tokens_before, r.tokens_after, r.bytes_before, r.bytes_after,
+    r.messages_before, r.messages_after, r.started_at, r.duration_ms, r.config,
+    r.turns, r.scope, r.older_loops, r.counter, r.usage
+FROM sessions s JOIN runs r ON r.session = s.key CROSS JOIN loops l ON l.key = r.loop;
+
+-- Blocks. extends is LOOP#GENERATION of the rollup that a rollup goes on from; ratio is tokens_block
+-- by tokens_covered. is_active tells whether the block is in force as seen from its run's own loop.
+CREATE VIEW v_compaction_blocks AS
+SELECT
+    s.session_id, l.loop_id, b.generation, r.run_id, b.kind,
+    (SELECT n.loop_id || '#' || o.generation FROM blocks o CROSS JOIN loops n ON n.key = o.loop
+     WHERE o.key = b.extends) AS extends,
+    b.first_start AS keep_first_start, b.first_end AS keep_first_end,
+    b.compacted_start AS keep_compacted_start, b.compacted_end AS keep_compacted_end,
+    b.recent_start AS keep_recent_start, b.recent_end AS keep_recent_end,
+    b.tokens_covered, b.tokens_block,
+    b.tokens_block * 1.0 / nullif(b.tokens_covered, 0) AS ratio,
+    known.value ->> 1 AS is_active,
+    b.created_at
+FROM sessions s
+    JOIN runs r ON r.session = s.key
+    -- The run's blocks, and what is in force on the part of its chain where they stand.
+    CROSS JOIN json_each((
+        SELECT json_group_array(json_array(block, is_active))
+        FROM (
+            SELECT block, max(is_active) AS is_active
+            FROM (
+                SELECT b.key AS block, 0 AS is_active, 1 AS own FROM blocks b WHERE b.run = r.key
+                UNION ALL
+                SELECT f.block,
+                    f.depth >= max(CASE WHEN b.kind = 'rollup' THEN f.depth ELSE 0 END) OVER (),
+                    0
+                FROM in_force f CROSS JOIN blocks b ON b.key = f.block
+                WHERE f.leaf = r.loop
+                    AND f.oldest = (SELECT min(b.loop) FROM blocks b WHERE b.run = r.key)
+            )
+            GROUP BY block HAVING max(own)
+        )
+    )) known
+    CROSS JOIN blocks b ON b.key = known.value ->> 0
+    CROSS JOIN loops l ON l.key = b.loop;
+
+-- What blocks did to what they cover. The block stands on block_loop_id; loop_id is what it covers.
+CREATE VIEW v_coverage AS
+SELECT
+    s.session_id, h.loop_id AS block_loop_id, b.generation, l.loop_id,
+    c.from_seq, c.to_seq, c.from_turn, c.to_turn, c.disposition
+FROM sessions s
+    JOIN loops h ON h.session = s.key
+    JOIN blocks b ON b.loop = h.key
+    JOIN coverage c ON c.id >= b.key << 32 AND c.id < (b.key + 1) << 32
+    JOIN loops l ON l.key = c.loop;
+
+-- What the next model call of each leaf would see, part by part in order. rollup is the text of the
+-- rollup in force, first, compacted and recent are the sections of the block in force on a loop,
+-- tail is what came after it, raw is a loop without a block. Parts without messages are left out.
+CREATE VIEW v_context AS
+SELECT
+    s.session_id, f.loop_id AS leaf_loop_id,
+    part.value ->> 0 AS ordinal,
+    l.loop_id,
+    part.value ->> 2 AS section,
+    part.value ->> 3 AS from_turn,
+    part.value ->> 4 AS to_turn,
+    part.value ->> 5 AS messages,
+    part.value ->> 6 AS tokens
+FROM sessions s
+    JOIN leaves f ON f.session = s.key
+    CROSS JOIN json_each((
+        WITH
+        slot AS (
+            SELECT k.loop, k.depth, k.turns, k.end_seq, b.key AS block, b.through, name.key AS place,
+                name.value AS section,
+                CASE name.value
+                    WHEN 'first' THEN b.first_start
+                    WHEN 'recent' THEN b.recent_start
+                    WHEN 'raw' THEN 0
+                    WHEN 'tail' THEN NULL
+                    ELSE b.compacted_start
+                END AS from_turn,
+                CASE name.value
+                    WHEN 'first' THEN b.first_end
+                    WHEN 'recent' THEN b.recent_end
+                    WHEN 'raw' THEN k.turns - 1
+                    WHEN 'tail' THEN NULL
+                    ELSE b.compacted_end
+                END AS to_turn
+            FROM context_loops k
+                LEFT JOIN blocks b ON b.key = k.block
+                CROSS JOIN json_each(
+                    '["rollup", "first", "compacted", "recent", "tail", "raw"]'
+                ) name
+            WHERE k.leaf = f.key
+                AND (b.key IS NULL) = (name.value = 'raw')
+                AND CASE name.value
+                    WHEN 'rollup' THEN b.kind = 'rollup'
+                    WHEN 'compacted' THEN b.kind <> 'rollup'
+                    ELSE 1
+                END
+        ),
+        -- Where the originals of a section lie: those of its turns that the block covers.
+        bounded AS (
+            SELECT slot.*,
+                CASE section
+                    WHEN 'tail' THEN (loop << 32) + through
+                    ELSE (SELECT t.first_id FROM turn_bounds t WHERE t.id = (loop << 32) + from_turn)
+                END AS first_id,
+                CASE section
+                    WHEN 'tail' THEN (loop << 32) + end_seq
+                    ELSE (
+                        SELECT min(t.end_id, (loop << 32) + min(end_seq, through))
+                        FROM turn_bounds t WHERE t.id = (loop << 32) + to_turn
+                    )
+                END AS end_id
+            FROM slot
+        ),
+        measured AS (
+            SELECT bounded.*,
+                CASE
+                    WHEN section = 'raw' THEN (
+                        SELECT json_array(t.messages, t.tokens)
+                        FROM turns t WHERE t.id = (loop << 32) + to_turn AND to_turn >= 0
+                    )
+                    WHEN section IN ('rollup', 'compacted') THEN (
+                        SELECT json_array(count(*), CAST(total(x.tokens) AS INTEGER))
+                        FROM block_messages x
+                        WHERE x.id >= block << 32 AND x.id < (block + 1) << 32
+                            AND x.section = 1 AND x.role <> 3
+                    )
+                    WHEN section IN ('first', 'tail') THEN (
+                        SELECT json_array(count(*), CAST(total(m.tokens) AS INTEGER),
+                            min(m.turn), max(m.turn))
+                        FROM messages m
+                        WHERE m.id >= first_id AND m.id < end_id AND m.role <> 3
+                    )
+                    -- Originals, less those that the block replaces, and what it puts there.
+                    ELSE (
+                        SELECT json_array(CAST(total(n) AS INTEGER), CAST(total(tokens) AS INTEGER))
+                        FROM (
+                            SELECT 1 AS n, m.tokens FROM messages m
+                            WHERE m.id >= first_id AND m.id < end_id AND m.role <> 3
+                            UNION ALL
+                            SELECT -1, -m.tokens FROM messages m
+                            WHERE m.role <> 3 AND m.id >= first_id AND m.id < end_id
+                                AND m.id IN (
+                                    SELECT (loop << 32) + x.replaces FROM block_messages x
+                                    WHERE x.id >= block << 32 AND x.id < (block + 1) << 32
+                                        AND x.section = 2
+                                )
+                            UNION ALL
+                            SELECT 1, x.tokens FROM block_messages x
+                            WHERE x.id >= block << 32 AND x.id < (block + 1) << 32
+                                AND x.section = 2 AND x.role <> 3
+                        )
+                    )
+                END AS size
+            FROM bounded
+        )
+        SELECT json_group_array(
+            json_array(ordinal, loop, section, from_turn, to_turn, messages, tokens)
+        )
+        FROM (
+            SELECT row_number() OVER (ORDER BY depth, place) - 1 AS ordinal, loop, section,
+                coalesce(from_turn, size ->> 2) AS from_turn,
+                coalesce(to_turn, size ->> 3) AS to_turn,
+                size ->> 0 AS messages, size ->> 1 AS tokens
+            FROM measured
+            WHERE size ->> 0 > 0
+        )
+    )) part
+    CROSS JOIN loops l ON l.key = part.value ->> 1;
+
+-- Tokens that providers reported, by loop and model. total is the provider's own, or else the sum
+-- of input, output and both caches.
+CREATE VIEW v_usage AS
+SELECT
+    s.session_id, l.loop_id,
+    json_extract(m.json, '$.model') AS model,
+    CAST(total(json_extract(m.json, '$.usage.input')) AS INTEGER) AS input,
+    CAST(total(json_extract(m.json, '$.usage.output')) AS INTEGER) AS output,
+    CAST(total(json_extract(m.json, '$.usage.cache_read')) AS INTEGER) AS cache_read,
+    CAST(total(json_extract(m.json, '$.usage.cache_write')) AS INTEGER) AS cache_write,
+    CAST(total(json_extract(m.json, '$.usage.reasoning')) AS INTEGER) AS reasoning,
+    CAST(total(coalesce(
+        json_extract(m.json, '$.usage.total_tokens'),
+        coalesce(json_extract(m.json, '$.usage.input'), 0)
+            + coalesce(json_extract(m.json, '$.usage.output'), 0)
+            + coalesce(json_extract(m.json, '$.usage.cache_read'), 0)
+            + coalesce(json_extract(m.json, '$.usage.cache_write'), 0)
+    )) AS INTEGER) AS total
+FROM sessions s
+    JOIN loops l ON l.session = s.key
+    CROSS JOIN message_content m ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32
+WHERE m.role = 1 AND json_type(m.json, '$.usage') = 'object'
+GROUP BY s.session_id, l.loop_id, model;
+
+-- Internal. Sessions with where they were started and what providers reported for them.
+CREATE VIEW session_spend AS
+SELECT
+    s.key, s.session_id,
+    CASE WHEN json_valid(s.meta)
+        THEN json_extract(s.meta, '$.parent_spawn_ref.parent_session_id') END AS parent_session_id,
+    CASE WHEN json_valid(s.meta)
+        THEN json_extract(s.meta, '$.parent_spawn_ref.parent_loop_id') END AS parent_loop_id,
+    CASE WHEN json_valid(s.meta)
+        THEN json_extract(s.meta, '$.parent_spawn_ref.tool_call_id') END AS tool_call_id,
+    (
+        SELECT json_array(
+            total(json_extract(m.json, '$.usage.input')),
+            total(json_extract(m.json, '$.usage.output')),
+            total(coalesce(
+                json_extract(m.json, '$.usage.total_tokens'),
+                coalesce(json_extract(m.json, '$.usage.input'), 0)
+                    + coalesce(json_extract(m.json, '$.usage.output'), 0)
+                    + coalesce(json_extract(m.json, '$.usage.cache_read'), 0)
+                    + coalesce(json_extract(m.json, '$.usage.cache_write'), 0)
+            )),
+            total(CASE json_type(m.json, '$.usage.cost')
+                WHEN 'object' THEN json_extract(m.json, '$.usage.cost.total')
+                ELSE json_extract(m.json, '$.usage.cost')
+            END)
+        )
+        FROM loops l
+            CROSS JOIN message_content m ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32
+        WHERE l.session = s.key AND m.role = 1 AND json_type(m.json, '$.usage') = 'object'
+    ) AS spend
+FROM sessions s;
+
+-- Sessions as a tree: which session, loop and tool call started each, and what providers reported
+-- for it alone and (tree_) for it and all sessions below it. cost is what providers reported as
+-- usage.cost (or usage.cost.total), in their currency.
+CREATE VIEW v_session_tree AS
+SELECT
+    s.session_id, s.parent_session_id, s.parent_loop_id, s.tool_call_id,
+    CAST(own.value ->> 0 AS INTEGER) AS input,
+    CAST(own.value ->> 1 AS INTEGER) AS output,
+    CAST(own.value ->> 2 AS INTEGER) AS total,
+    own.value ->> 3 AS cost,
+    tree.value ->> 0 AS tree_sessions,
+    CAST(tree.value ->> 1 AS INTEGER) AS tree_input,
+    CAST(tree.value ->> 2 AS INTEGER) AS tree_output,
+    CAST(tree.value ->> 3 AS INTEGER) AS tree_total,
+    tree.value ->> 4 AS tree_cost
+FROM session_spend s
+-- A row of json_each() is computed once; a column of a view each time that it is named.
+CROSS JOIN json_each(json_array(json(s.spend))) own
+CROSS JOIN json_each((
+    -- UNION drops what was seen, so that a circle ends.
+    WITH RECURSIVE below (session_id) AS (
+        SELECT s.session_id
+        UNION
+        SELECT c.session_id FROM below b CROSS JOIN sessions c
+            ON CAST(
+                CASE WHEN json_valid(c.meta)
+                    THEN json_extract(c.meta, '$.parent_spawn_ref.parent_session_id') END
+                AS TEXT
+            ) = b.session_id
+    )
+    SELECT json_array(json_array(
+        count(*), total(sum.value ->> 0), total(sum.value ->> 1), total(sum.value ->> 2),
+        total(sum.value ->> 3)
+    ))
+    FROM below b
+        CROSS JOIN session_spend x ON x.session_id = b.session_id
+        CROSS JOIN json_each(json_array(json(x.spend))) sum
+)) tree;
+
+-- Manifests: what a model was given. sha256 is over the digests of the messages in order. parts is a
+-- JSON array in order: {loop, section, generation, from_seq, to_seq, messages}; without sequences the
+-- messages are those of the block of that generation.
+CREATE VIEW v_manifests AS
+SELECT
+    s.session_id, m.manifest_id, l.loop_id, m.recorded_at, m.older_loops, m.messages, m.tokens,
+    m.bytes, m.counter, lower(hex(m.sha256)) AS sha256,
+    (
+        SELECT json_group_array(json_object(
+            'loop', (SELECT n.loop_id FROM loops n WHERE n.key = part.value ->> 0),
+            'section', part.value ->> 1,
+            'generation', (SELECT b.generation FROM blocks b WHERE b.key = part.value ->> 2),
+            'from_seq', part.value ->> 3,
+            'to_seq', part.value ->> 4,
+            'messages', part.value ->> 5
+        ))
+        FROM json_each(CASE WHEN json_valid(m.parts) THEN m.parts ELSE '[]' END) part
+        WHERE part.type = 'array'
+    ) AS parts
+FROM sessions s JOIN manifests m ON m.session = s.key CROSS JOIN loops l ON l.key = m.loop;

@@ -75,6 +75,15 @@ pub enum OpenError {
         /// The format of this program.
         known: i64,
     },
+    /// A version that was never released wrote it, in a format that is no longer read.
+    #[error(
+        "{path}: written by a loopstore that was never released, in a format that is no longer read; \
+         export its sessions with the program that wrote it and import them into a new database"
+    )]
+    Unreleased {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file is damaged.
     #[error(
         "{path}: the database is damaged ({detail}); restore a backup, or see `loopstore verify`"

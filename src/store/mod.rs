@@ -16,6 +16,7 @@ pub mod index;
 mod key;
 pub mod lease;
 pub mod lookup;
+mod migrations;
 pub(crate) mod packing;
 pub mod packs;
 #[cfg(feature = "postgres")]

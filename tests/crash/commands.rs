@@ -2,11 +2,11 @@
 //! was or as it is to be, and running the command again ends as if nothing had happened.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt as _;
 use loopstore::retention::{ArchiveRequest, archive};
 use loopstore::search::{SearchQuery, search};
+use loopstore::store::sqlite::format_version;
 
 use crate::shim::{Act, Shim, calls};
 use crate::stage::*;
@@ -206,7 +206,7 @@ mod embedded {
     refinery::embed_migrations!("migrations/sqlite");
 }
 
-/// A file of format 5, with the rows of one of today.
+/// A file in the format before the newest, with the rows of one of today.
 pub fn old() -> Vec<u8> {
     let folder = folder();
     let (file, today) = (folder.path().join("old.db"), folder.path().join("today.db"));
@@ -214,9 +214,7 @@ pub fn old() -> Vec<u8> {
     let mut old = crate::keyed::raw(&file).unwrap();
     old.execute_batch("PRAGMA page_size = 8192; PRAGMA application_id = 0x4C4F4F50")
         .unwrap();
-    let to = refinery::Target::Version(5);
-    let runner = embedded::migrations::runner().set_target(to);
-    runner.run(&mut old).unwrap();
+    embedded::migrations::runner().run(&mut old).unwrap();
     let tables = "SELECT name, (SELECT group_concat(name) FROM pragma_table_info(t.name, 'main'))
         FROM sqlite_schema t WHERE type = 'table' AND name NOT LIKE 'refinery%'
             AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'message_index%'";
@@ -233,8 +231,11 @@ pub fn old() -> Vec<u8> {
             format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM today.{table}");
         old.execute_batch(&copy).unwrap();
     }
-    old.execute_batch("DETACH today; PRAGMA user_version = 5; PRAGMA journal_mode = wal")
-        .unwrap();
+    let format = format_version() - 1;
+    old.execute_batch(&format!(
+        "DETACH today; PRAGMA user_version = {format}; PRAGMA journal_mode = wal"
+    ))
+    .unwrap();
     drop(old);
     std::fs::read(file).unwrap()
 }
@@ -310,7 +311,7 @@ impl Trial {
     }
 
     fn run(&self, file: &Path, shim: Option<&Shim>) -> Output {
-        let mut command = Command::cargo_bin("loopstore").unwrap();
+        let mut command = program();
         command.args((self.case.args)(file.parent().unwrap()));
         command.arg("--db").arg(file).stdin(Stdio::null());
         if let Some(shim) = shim {

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use assert_cmd::cargo::CommandCargoExt as _;
 use loopstore::import::{ImportError, ImportOptions, Watch, import_paths};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
@@ -26,7 +25,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn loopstore(file: &Path, line: &str) -> Command {
-    let mut command = Command::cargo_bin("loopstore").unwrap();
+    let mut command = program();
     command.args(line.split_whitespace()).arg("--db").arg(file);
     command
 }
@@ -89,7 +88,7 @@ fn commands_that_read_work_where_nothing_can_be_written() {
     std::fs::write(&file, crate::commands::old()).unwrap();
     let said = complaint(&run("sessions"), folder.path());
     assert!(
-        said.contains("written by an older loopstore (format 5, "),
+        said.contains("written by an older loopstore (format "),
         "{said}"
     );
     let names = std::fs::read_dir(folder.path()).unwrap();
@@ -134,6 +133,7 @@ fn a_user_who_may_only_read_can_read() {
     } else {
         Command::new(program)
     };
+    command.env("LOOPSTORE_BROKEN", LATER_FORMAT);
     let mode = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
@@ -307,7 +307,8 @@ fn an_import_that_may_not_make_the_file_larger_says_so_and_goes_on_later() {
         let mut command = Command::new("bash");
         command
             .args(["-c", &script])
-            .arg(assert_cmd::cargo::cargo_bin("loopstore"));
+            .arg(assert_cmd::cargo::cargo_bin("loopstore"))
+            .env("LOOPSTORE_BROKEN", LATER_FORMAT);
         command.args(["import", "--db"]).arg(&file);
         command.arg(fixture("openai-chat/messages.json"));
         command.output().unwrap()

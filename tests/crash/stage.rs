@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use loopstore::inspect::verify;
 use loopstore::model::Content;
@@ -14,6 +15,16 @@ use crate::histories::{History, Random, answer, loop_id, result, user};
 pub fn folder() -> tempfile::TempDir {
     let memory = tempfile::Builder::new().tempdir_in("/dev/shm");
     memory.or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// All databases here are in a format that nobody has, so that there is an older one to bring up to date.
+pub const LATER_FORMAT: &str = "later-format";
+
+/// Returns a command that runs the program.
+pub fn program() -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("loopstore"));
+    command.env("LOOPSTORE_BROKEN", LATER_FORMAT);
+    command
 }
 
 /// A number from the environment.

@@ -60,13 +60,17 @@ pub fn leaves_out(test: &str) -> bool {
     key().is_some()
 }
 
-/// Returns the key with which this program encrypts, if it does.
-fn digits() -> Option<String> {
+/// Whether this test program has that name.
+fn is_program(name: &str) -> bool {
     let program = std::env::current_exe().unwrap();
     let program = program.file_stem().unwrap().to_str().unwrap();
-    let is_plain = |name: &str| program == name || program.starts_with(&format!("{name}-"));
+    program == name || program.starts_with(&format!("{name}-"))
+}
+
+/// Returns the key with which this program encrypts, if it does.
+fn digits() -> Option<String> {
     let digits = std::env::var("LOOPSTORE_TEST_KEY").ok();
-    digits.filter(|_| !PLAIN.iter().any(|(name, _)| is_plain(name)))
+    digits.filter(|_| !PLAIN.iter().any(|(name, _)| is_program(name)))
 }
 
 /// The same, as what opens a database takes it.
@@ -76,6 +80,11 @@ pub fn key() -> Option<Key> {
 
 /// The default options.
 pub fn options() -> SqliteOptions {
+    #[cfg(debug_assertions)]
+    if is_program("crash") {
+        // Its databases are in a format to come, so that there is an older one.
+        loopstore::failpoints::activate("later-format");
+    }
     #[cfg(debug_assertions)]
     if let Ok(fault) = std::env::var("LOOPSTORE_BROKEN") {
         loopstore::failpoints::activate(&fault);

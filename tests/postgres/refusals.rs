@@ -116,6 +116,110 @@ fn a_newer_format_and_another_counter_are_refused() {
     );
 }
 
+/// Whoever writes and whoever only reads is refused, and the history stays as it is.
+fn refuses(sql: &str, is_expected: impl Fn(&OpenError) -> bool) {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let name = server.prepared();
+    let mut client = server.client(&name);
+    client.batch_execute(sql).unwrap();
+    for read_only in [false, true] {
+        let options = PostgresOptions::new().read_only(read_only);
+        let refused = PostgresStore::open_with(&server.address(&name), options).err();
+        let refused = refused.unwrap_or_else(|| panic!("{sql}: it opens"));
+        assert!(is_expected(&refused), "{sql}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_format_that_was_never_released_is_refused() {
+    for sql in [
+        "UPDATE refinery_schema_history SET checksum = '77'",
+        "UPDATE refinery_schema_history SET checksum = 'no number'",
+        "UPDATE refinery_schema_history SET name = 'other'",
+        // A database of several migrations, as unreleased programs made it.
+        "UPDATE refinery_schema_history SET checksum = '77';
+         INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
+         SELECT v, 'views', applied_on, '78' FROM refinery_schema_history, generate_series(2, 4) v",
+    ] {
+        refuses(sql, |error| {
+            let says = error.to_string();
+            assert!(says.contains("with the program that wrote it"), "{says}");
+            matches!(error, OpenError::Unreleased { .. })
+        });
+    }
+}
+
+#[test]
+fn a_history_that_lost_its_rows_is_refused() {
+    for sql in [
+        "DELETE FROM refinery_schema_history",
+        "DROP TABLE refinery_schema_history",
+        "UPDATE refinery_schema_history SET version = 7",
+        "UPDATE refinery_schema_history SET version = 0",
+        "UPDATE refinery_schema_history SET checksum = NULL",
+        "UPDATE refinery_schema_history SET applied_on = 'yesterday'",
+        "DROP TABLE store_meta",
+    ] {
+        refuses(sql, |error| matches!(error, OpenError::Damaged { .. }));
+    }
+}
+
+#[test]
+fn tables_of_which_only_the_history_was_begun_open_as_empty() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let name = server.database();
+    let sql = "CREATE TABLE refinery_schema_history (version INT4 PRIMARY KEY, name VARCHAR(255),
+        applied_on VARCHAR(255), checksum VARCHAR(255))";
+    server.client(&name).batch_execute(sql).unwrap();
+    let store = PostgresStore::open(&server.address(&name)).unwrap();
+    let sessions = store::read(&store, |read| read.sessions()).unwrap();
+    assert!(sessions.is_empty());
+}
+
+/// A program that knows one format more brings the database up to date, and this one refuses it then.
+#[test]
+#[cfg(debug_assertions)]
+fn a_database_of_an_older_format_is_brought_up_to_date() {
+    let Some(server) = server::server() else {
+        return;
+    };
+    let name = server.prepared();
+    let address = server.address(&name);
+    History::new(&PostgresStore::open(&address).unwrap(), "s");
+    let run = |line: &str| {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("loopstore"));
+        command.env("LOOPSTORE_BROKEN", "later-format");
+        command.args(["--db", &address]).args(line.split(' '));
+        command.output().unwrap()
+    };
+    let only_reads = run("sessions");
+    let says = String::from_utf8_lossy(&only_reads.stderr);
+    assert!(says.contains("older loopstore (format 1, now 2)"), "{says}");
+    for line in ["pin s", "unpin s", "sessions"] {
+        let output = run(line);
+        assert!(output.status.success(), "{line}: {output:?}");
+    }
+    let sql = "SELECT count(*) FROM refinery_schema_history WHERE version IN (1, 2)";
+    let applied: i64 = server.client(&name).query_one(sql, &[]).unwrap().get(0);
+    assert_eq!(applied, 2);
+    let refused = opening(&address);
+    assert!(
+        matches!(
+            refused,
+            OpenError::Newer {
+                found: 2,
+                known: 1,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+}
+
 #[test]
 fn two_that_make_the_tables_at_once_both_succeed() {
     let Some(server) = server::server() else {

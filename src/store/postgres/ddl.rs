@@ -70,14 +70,13 @@ pub fn schema(engine: Engine) -> String {
 -- The functions keep this path: temporary tables cannot stand in for those of the store.
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', TRUE);\n\n",
     );
-    for (number, migration) in (0..).zip(migrations()) {
+    for (number, migration) in (0..).zip(migrations().scripts()) {
+        let sql = migration.sql().unwrap_or_default();
         let sql = match engine {
-            Engine::Plain { partitions } if partitions > 1 => {
-                partitioned(&migration.sql, partitions)
-            }
-            Engine::Citus if number == 0 => distributed(&migration.sql),
-            Engine::Citus => by_session(&migration.sql),
-            _ => migration.sql.clone(),
+            Engine::Plain { partitions } if partitions > 1 => partitioned(sql, partitions),
+            Engine::Citus if number == 0 => distributed(sql),
+            Engine::Citus => by_session(sql),
+            Engine::Plain { .. } => sql.to_owned(),
         };
         script.push_str(sql.trim_end());
         script.push_str("\n\n");
@@ -172,11 +171,12 @@ fn history() -> String {
 INSERT INTO refinery_schema_history (version, name, applied_on, checksum) VALUES\n",
     );
     let rows: Vec<String> = migrations()
+        .scripts()
         .iter()
         .map(|one| {
             format!(
                 "    ({}, '{}', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), '{}')",
-                one.version, one.name, one.checksum
+                one.version(), one.name(), one.checksum()
             )
         })
         .collect();
@@ -185,31 +185,23 @@ INSERT INTO refinery_schema_history (version, name, applied_on, checksum) VALUES
     sql
 }
 
-/// Puts something behind the statement that makes each table by session.
+/// Ends the statement that makes each table by session otherwise, and puts something behind what makes and
+/// alters that table: up to the next empty line.
 fn after_tables(sql: &str, end: &str, mut then: impl FnMut(&str) -> String) -> String {
-    let mut out = String::with_capacity(sql.len() + 4_096);
-    let mut table = None;
-    for line in sql.lines() {
-        if let Some(rest) = line.strip_prefix("CREATE TABLE ") {
-            table = rest
-                .split(' ')
-                .next()
-                .filter(|name| BY_SESSION.contains(name));
-        }
-        match table {
-            Some(name) if line == ");" => {
-                out.push_str(end);
-                out.push('\n');
-                out.push_str(&then(name));
-                table = None;
+    let paragraphs = sql.trim_end().split("\n\n").map(|paragraph| {
+        let made = paragraph
+            .find("CREATE TABLE ")
+            .map(|at| &paragraph[at + 13..]);
+        let name = made.and_then(|rest| rest.split(' ').next());
+        match name.filter(|name| BY_SESSION.contains(name)) {
+            Some(name) => {
+                let made = paragraph.replacen("\n);", &format!("\n{end}"), 1);
+                format!("{made}\n{}", then(name).trim_end())
             }
-            _ => {
-                out.push_str(line);
-                out.push('\n');
-            }
+            None => paragraph.to_owned(),
         }
-    }
-    out
+    });
+    paragraphs.collect::<Vec<_>>().join("\n\n") + "\n"
 }
 
 fn partitioned(sql: &str, partitions: u32) -> String {

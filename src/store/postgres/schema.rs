@@ -1,10 +1,12 @@
 //! Opening: what the server is, its settings, the migrations.
 //!
-//! To change the schema, add `migrations/postgres/V<n>__<what>.sql` (a shipped file never changes). A
-//! table that holds something of a session has a column `tenant` and a policy of that name, as those in
-//! V3; where tenants are, it and a view are bound after the migration.
+//! To change the schema: until 0.1.0 is released, edit `migrations/postgres/V1__store.sql` (its checksum
+//! tells the formats apart); afterwards add `migrations/postgres/V<n>__<what>.sql`. A table that holds
+//! something of a session has a column `tenant` and a policy of that name, as those in V1; where tenants
+//! are, it and a view are bound after the migration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use tokio_postgres::Row;
 
@@ -12,9 +14,12 @@ use super::connection::{Connection, Param};
 use super::errors::{Trouble, from_connecting, is_serialization_failure, said, told};
 use super::options::PostgresOptions;
 use super::url::Address;
+#[cfg(debug_assertions)]
+use crate::failpoints::{self, Failpoint};
 use crate::model::Time;
 use crate::store::codec::hex;
 use crate::store::error::OpenError;
+use crate::store::migrations::{Applied, Migrations};
 
 mod embedded {
     refinery::embed_migrations!("migrations/postgres");
@@ -26,9 +31,25 @@ const OLDEST: i64 = 14;
 /// The key of the lock under which the tables are made: `LOOP` in ASCII.
 const MIGRATION_LOCK: i64 = 0x4C4F_4F50;
 
-/// Returns the newest format that this version reads and writes: the number of its last migration.
-pub(super) fn format_version() -> i64 {
-    migrations().last().map_or(0, |script| script.version)
+/// Returns the migrations that this program knows. The newest format that it reads and writes is the
+/// number of the last.
+pub(super) fn migrations() -> &'static Migrations {
+    fn embedded() -> Migrations {
+        Migrations::embedded(&embedded::migrations::runner())
+    }
+    static EMBEDDED: LazyLock<Migrations> = LazyLock::new(embedded);
+    #[cfg(debug_assertions)]
+    static LATER: LazyLock<Migrations> = LazyLock::new(|| {
+        embedded().and_later(
+            "ALTER TABLE leases ADD COLUMN made_up TEXT NOT NULL DEFAULT 'later';
+             UPDATE turns SET ended_at = ended_at;",
+        )
+    });
+    #[cfg(debug_assertions)]
+    if failpoints::is_active(Failpoint::LaterFormat) {
+        return &LATER;
+    }
+    &EMBEDDED
 }
 
 /// Asks whether tenants are kept apart.
@@ -61,14 +82,23 @@ pub(super) fn connect(
 }
 
 /// Looks at the server, makes the tables where there are none or brings them up to date, and refuses
-/// those of a newer version.
+/// those that are newer or were never released.
 pub(super) fn prepare(
     link: &mut Connection,
     address: &Address,
     options: &mut PostgresOptions,
 ) -> Result<(), OpenError> {
     check_server(link, address)?;
-    let (found, known) = (format_of(link, address)?, format_version());
+    let known = migrations().newest();
+    let found = match format_of(link, address)? {
+        // Somebody may be making the tables: then that is done once the lock is free.
+        Err(OpenError::Damaged { .. }) => {
+            lock_migrations(link, address)?;
+            unlock_migrations(link, address)?;
+            format_of(link, address)??
+        }
+        found => found?,
+    };
     let path = PathBuf::from(&address.place);
     if found > known {
         return Err(OpenError::Newer { path, found, known });
@@ -116,38 +146,66 @@ fn check_server(link: &mut Connection, address: &Address) -> Result<(), OpenErro
     }
 }
 
-/// Returns the number of the last migration that was applied, 0 if there are no tables.
-fn format_of(link: &mut Connection, address: &Address) -> Result<i64, OpenError> {
+/// Returns the number of the last migration that was applied, 0 if there are no tables; or what is wrong
+/// with them.
+fn format_of(
+    link: &mut Connection,
+    address: &Address,
+) -> Result<Result<i64, OpenError>, OpenError> {
     let failed = |error: Trouble| other(address, told(&error));
-    let sql = "SELECT to_regclass('refinery_schema_history') IS NOT NULL
-        AND to_regclass('store_meta') IS NOT NULL";
-    let is_there: bool = only(link, sql, &[]).map_err(failed)?.get(0);
-    if !is_there {
-        return Ok(0);
-    }
-    let sql = "SELECT coalesce(max(version), 0)::BIGINT FROM refinery_schema_history";
-    Ok(only(link, sql, &[]).map_err(failed)?.get(0))
+    let sql = "SELECT to_regclass('refinery_schema_history') IS NOT NULL,
+        to_regclass('store_meta') IS NOT NULL";
+    let row = only(link, sql, &[]).map_err(failed)?;
+    let (has_history, has_tables): (bool, bool) = (row.get(0), row.get(1));
+    let history = match has_history {
+        true => history(link).map_err(failed)?,
+        false => Vec::new(),
+    };
+    Ok(migrations().last_applied(Path::new(&address.place), &history, has_tables))
+}
+
+fn history(link: &mut Connection) -> Result<Vec<Applied>, Trouble> {
+    let sql = "SELECT version::BIGINT, name::TEXT, applied_on::TEXT, checksum::TEXT
+        FROM refinery_schema_history ORDER BY version";
+    let rows = link.query(sql, &[])?;
+    let applied = rows.iter().map(|row| Applied {
+        version: row.get(0),
+        name: row.get(1),
+        applied_on: row.get(2),
+        checksum: row.get(3),
+    });
+    Ok(applied.collect())
+}
+
+fn lock_migrations(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
+    let lock = format!("SELECT pg_advisory_lock({MIGRATION_LOCK})");
+    link.batch(&lock)
+        .map_err(|error| other(address, told(&error)))
+}
+
+fn unlock_migrations(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
+    let unlock = format!("SELECT pg_advisory_unlock({MIGRATION_LOCK})");
+    link.batch(&unlock)
+        .map_err(|error| other(address, told(&error)))
 }
 
 /// Runs the migrations in one transaction, one process at a time.
 fn migrate(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
     let failed = |error: Trouble| other(address, told(&error));
-    let lock = format!("SELECT pg_advisory_lock({MIGRATION_LOCK})");
-    link.batch(&lock).map_err(failed)?;
+    lock_migrations(link, address)?;
     // The functions keep the search path that they are made with; named last, temporary tables cannot
     // stand in for those of the store.
     let sql =
         "SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', FALSE)";
     only(link, sql, &[]).map_err(failed)?;
-    let runner = embedded::migrations::runner().set_grouped(true);
-    let done = link.migrate(&runner).map_err(failed)?;
+    let done = link.migrate(&migrations().runner()).map_err(failed)?;
     let done = done.map_err(|error| unfinished(address, &error));
     let done = done.and_then(|()| {
         let sql = format!("SELECT loopstore_keep_apart() FROM ({ARE_APART}) t (yes) WHERE yes");
         link.batch(&sql).map_err(failed)
     });
-    let reset = format!("RESET search_path; SELECT pg_advisory_unlock({MIGRATION_LOCK})");
-    link.batch(&reset).map_err(failed)?;
+    link.batch("RESET search_path").map_err(failed)?;
+    unlock_migrations(link, address)?;
     done
 }
 
@@ -245,8 +303,8 @@ fn check_counter(
 
 /// Returns the tables, views, functions and triggers that the migrations make, as `KIND name`.
 pub(super) fn objects() -> Vec<String> {
-    let scripts = migrations();
-    let lines = scripts.iter().flat_map(|script| script.sql.lines());
+    let scripts = migrations().scripts().iter();
+    let lines = scripts.flat_map(|script| script.sql().unwrap_or_default().lines());
     let made = lines.filter_map(|line| {
         let (kind, rest) = line.strip_prefix("CREATE ")?.split_once(' ')?;
         let name = rest.split([' ', '(']).next()?;
@@ -254,29 +312,4 @@ pub(super) fn objects() -> Vec<String> {
         is_told.then(|| format!("{kind} {name}"))
     });
     made.collect()
-}
-
-/// A migration as it is embedded.
-pub(super) struct Script {
-    pub(super) version: i64,
-    pub(super) name: String,
-    pub(super) checksum: u64,
-    pub(super) sql: String,
-}
-
-/// Returns the migrations in order.
-pub(super) fn migrations() -> Vec<Script> {
-    let known = embedded::migrations::runner();
-    let mut scripts: Vec<Script> = known
-        .get_migrations()
-        .iter()
-        .map(|one| Script {
-            version: i64::from(one.version()),
-            name: one.name().to_owned(),
-            checksum: one.checksum(),
-            sql: one.sql().unwrap_or_default().to_owned(),
-        })
-        .collect();
-    scripts.sort_by_key(|script| script.version);
-    scripts
 }

@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 
 use super::fields::Fields;
 use super::read::{Reader, number};
-use super::{from_sqlite, schema};
+use super::{from_sqlite, migration};
 use crate::store::codec::role_number;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::{
@@ -330,7 +330,7 @@ impl Reader<'_> {
             [],
         );
         if matches!(cleared, Err(StoreError::Damaged(_))) {
-            schema::remake_index(self.connection).map_err(from_sqlite)?;
+            migration::remake_index(self.connection).map_err(from_sqlite)?;
         } else {
             cleared?;
         }

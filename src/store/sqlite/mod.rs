@@ -14,6 +14,7 @@ mod from_row;
 mod index;
 mod listing;
 mod log;
+mod migration;
 mod old_format;
 mod options;
 mod packs;
@@ -40,13 +41,13 @@ pub use super::recount::{RecountError, RecountProgress, RecountReport};
 pub use listing::SessionView;
 #[cfg(feature = "postgres")]
 pub(in crate::store) use listing::{view_of, with_flips};
+pub use migration::format_version;
 pub use options::{Durability, SqliteOptions};
 pub use query::{QueryLimits, QueryRows, Record, Stats};
 pub use recount::recount;
 pub use removal::Scrubbed;
 #[cfg(feature = "postgres")]
 pub(in crate::store) use removal::content;
-pub use schema::format_version;
 
 use super::error::{OpenError, StoreError, StoreResult};
 use super::scan::StoreScan;

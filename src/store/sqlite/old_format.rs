@@ -12,18 +12,16 @@ use rusqlite::Connection;
 use rusqlite::backup::Backup;
 
 use super::encryption::unlock;
+use super::migration::Formats;
 use super::options::SqliteOptions;
 use super::place::with_end;
 use crate::store::error::{Cause, OpenError};
 
-/// The migrations that rewrite rows, by number.
-pub(super) const REWRITING: [i64; 0] = [];
-
 /// How many pages are copied at once.
 const PAGES_PER_STEP: i32 = 1024;
 
-/// Copies the file at `path` to `PATH.format-N` if one of `rewriting` will be applied to its format
-/// `found`. A copy of that name is whole, from one who was cut off later, and stays.
+/// Copies the file at `path` to `PATH.format-N` if its format `found` is older than one whose migration
+/// rewrites rows. A copy of that name is whole, from one who was cut off later, and stays.
 ///
 /// # Errors
 /// If the copy cannot be written: then nothing must be rewritten.
@@ -32,10 +30,10 @@ pub(super) fn keep(
     path: &Path,
     options: &SqliteOptions,
     found: i64,
-    rewriting: &[i64],
+    formats: &Formats,
 ) -> Result<(), OpenError> {
     let copy = with_end(path, &format!(".format-{found}"));
-    let is_needed = found > 0 && rewriting.iter().any(|version| *version > found);
+    let is_needed = found > 0 && formats.rewrites_after(found);
     if !is_needed || copy.exists() {
         return Ok(());
     }

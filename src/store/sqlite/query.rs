@@ -260,7 +260,7 @@ impl SqliteStore {
     /// # Errors
     /// If the database cannot be read at all.
     pub fn schema_problems(&self) -> StoreResult<Vec<String>> {
-        self.snapshot(|connection| super::schema::differences(connection).map_err(from_sqlite))
+        self.snapshot(|connection| super::migration::differences(connection).map_err(from_sqlite))
     }
 
     /// Returns what is wrong with the search index. It is no damage of what is recorded, and the index

@@ -1,37 +1,18 @@
-//! Opening: what the file is, its pragmas, its migrations.
-//!
-//! To change the schema, add `migrations/sqlite/V<n>__<what>.sql` (a shipped file never changes). If it
-//! rewrites rows, name it in [`REWRITING`]: the file is copied first. Then write the text of a file in
-//! the new format (`tests/formats`), which is upgraded by each later version.
+//! Opening: what the file is, its pragmas, its format.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::encryption::{opening_with, unlock};
 use super::log;
-use super::old_format::{self, REWRITING};
+use super::migration::{self, FIRST_FORMAT, Formats};
+use super::old_format;
 use super::options::{Durability, OtherCounter, SqliteOptions};
 use super::place::{has_log, immutable_uri};
 use crate::store::error::{OpenError, StoreError, StoreResult};
-
-mod embedded {
-    refinery::embed_migrations!("migrations/sqlite");
-}
-
-/// Returns the newest format that this version reads and writes: the number of its last migration.
-pub fn format_version() -> i64 {
-    let known = embedded::migrations::runner();
-    known
-        .get_migrations()
-        .iter()
-        .map(|m| i64::from(m.version()))
-        .max()
-        .unwrap_or(0)
-}
 
 /// `LOOP` in ASCII: tells a loopstore database from any other SQLite file.
 const APPLICATION_ID: i64 = 0x4C4F_4F50;
@@ -255,18 +236,19 @@ fn set_pragmas(connection: &Connection, options: &SqliteOptions) -> rusqlite::Re
     Ok(())
 }
 
-type Prepared = rusqlite::Result<Result<(), OpenError>>;
+pub(super) type Prepared = rusqlite::Result<Result<(), OpenError>>;
 
-/// Makes an empty file a database, brings an older format up to date, refuses a newer one.
+/// Makes an empty file a database, brings an older format up to date, refuses one that is newer or was
+/// never released.
 fn prepare(connection: &mut Connection, options: &mut SqliteOptions) -> Prepared {
-    prepare_with(connection, options, &REWRITING)
+    prepare_with(connection, options, migration::formats())
 }
 
-/// Does so; `rewriting` are the migrations before which the file is copied.
-fn prepare_with(
+/// Does so for a program that knows these formats.
+pub(super) fn prepare_with(
     connection: &mut Connection,
     options: &mut SqliteOptions,
-    rewriting: &[i64],
+    formats: &Formats,
 ) -> Prepared {
     set_pragmas(connection, options)?;
     let path = PathBuf::from(connection.path().unwrap_or(":memory:"));
@@ -277,98 +259,34 @@ fn prepare_with(
     if id != APPLICATION_ID && (id != 0 || tables > 0) {
         return Ok(Err(OpenError::NotADatabase { path }));
     }
-    if found > format_version() {
-        return Ok(Err(OpenError::Newer {
-            path,
-            found,
-            known: format_version(),
-        }));
+    let known = formats.newest();
+    match found {
+        0 if options.read_only => return Ok(Err(OpenError::Missing { path })),
+        0 => {}
+        _ if found > known => return Ok(Err(OpenError::Newer { path, found, known })),
+        _ if found < FIRST_FORMAT => return Ok(Err(OpenError::Unreleased { path })),
+        _ if found < known && options.read_only => {
+            return Ok(Err(OpenError::Older { path, found, known }));
+        }
+        _ => {}
     }
     if options.read_only {
-        return Ok(match found {
-            0 => Err(OpenError::Missing { path }),
-            _ if found < format_version() => Err(OpenError::Older {
-                path,
-                found,
-                known: format_version(),
-            }),
-            _ => check_counter(connection, options)?,
-        });
+        return check_counter(connection, options);
     }
-    if found < format_version() {
-        if let Err(error) = old_format::keep(connection, &path, options, found, rewriting) {
+    if found < known {
+        if let Err(error) = old_format::keep(connection, &path, options, found, formats) {
             return Ok(Err(error));
         }
         connection.pragma_update(None, "page_size", PAGE_BYTES)?;
         // Readers do not stop the writer, nor the writer readers.
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-        if let Err(error) = migrate(connection, &path, options.busy_timeout)? {
+        if let Err(error) = formats.migrate(connection, &path, options.busy_timeout)? {
             return Ok(Err(error));
         }
     }
     write_meta(connection, options)?;
     check_counter(connection, options)
-}
-
-/// Runs the migrations with foreign keys off: rebuilding a parent table with them on would delete
-/// its children, and inside a migration's transaction the pragma does nothing.
-fn migrate(connection: &mut Connection, path: &Path, patience: Duration) -> Prepared {
-    connection.pragma_update(None, "foreign_keys", false)?;
-    let begun = Instant::now();
-    loop {
-        // All in one transaction: one by one, refinery commits a migration and the note that it was
-        // applied apart, and whoever is killed between them leaves a file that never opens again.
-        let runner = embedded::migrations::runner().set_grouped(true);
-        let Err(error) = runner.run(connection) else {
-            break;
-        };
-        // Another process may be migrating the same file: then its work will be found done.
-        let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        if found >= format_version() {
-            break;
-        }
-        if begun.elapsed() > patience || is_hopeless(&error) {
-            let cause = Box::new(error);
-            return Ok(Err(OpenError::Other {
-                path: path.to_owned(),
-                cause,
-            }));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let broken: i64 =
-        connection.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| {
-            row.get(0)
-        })?;
-    if broken > 0 {
-        let detail = format!("{broken} rows refer to nothing after the migration");
-        return Ok(Err(OpenError::Damaged {
-            path: path.to_owned(),
-            detail,
-        }));
-    }
-    connection.pragma_update(None, "user_version", format_version())?;
-    connection.pragma_update(None, "foreign_keys", true)?;
-    Ok(Ok(()))
-}
-
-/// Whether a migration failed for something that no other process will mend.
-fn is_hopeless(error: &refinery::Error) -> bool {
-    let cause = std::error::Error::source(error);
-    let cause = cause.and_then(|cause| cause.downcast_ref::<rusqlite::Error>());
-    let code = cause.and_then(rusqlite::Error::sqlite_error_code);
-    matches!(
-        code,
-        Some(
-            ErrorCode::SystemIoFailure
-                | ErrorCode::DiskFull
-                | ErrorCode::CannotOpen
-                | ErrorCode::ReadOnly
-                | ErrorCode::DatabaseCorrupt
-                | ErrorCode::OutOfMemory
-        )
-    )
 }
 
 /// Notes once what the database is written with.
@@ -393,67 +311,6 @@ fn write_meta(connection: &Connection, options: &SqliteOptions) -> rusqlite::Res
         ],
     )?;
     Ok(())
-}
-
-/// Returns an empty database as the migrations make it.
-fn fresh() -> rusqlite::Result<Connection> {
-    let mut fresh = Connection::open_in_memory()?;
-    match embedded::migrations::runner().run(&mut fresh) {
-        Ok(_) => Ok(fresh),
-        Err(error) => Err(rusqlite::Error::ToSqlConversionFailure(Box::new(error))),
-    }
-}
-
-/// Makes the index of messages anew, whatever is left of the one before.
-pub(super) fn remake_index(connection: &Connection) -> rusqlite::Result<()> {
-    let fresh = fresh()?;
-    let sql = |name: &str| -> rusqlite::Result<String> {
-        let sql = "SELECT sql FROM sqlite_schema WHERE name = ?1";
-        fresh.query_row(sql, [name], |row| row.get(0))
-    };
-    // FTS5 can drop its tables only while its settings say which format they have.
-    let settings = "message_index_config";
-    if !connection.table_exists(None, settings)? {
-        connection.execute(&sql(settings)?, [])?;
-    }
-    let version: i64 = fresh.query_row(
-        "SELECT v FROM message_index_config WHERE k = 'version'",
-        [],
-        |row| row.get(0),
-    )?;
-    connection.execute(
-        "INSERT OR REPLACE INTO message_index_config (k, v) VALUES ('version', ?1)",
-        [version],
-    )?;
-    connection.execute("DROP TABLE IF EXISTS message_index", [])?;
-    connection.execute(&sql("message_index")?, [])?;
-    Ok(())
-}
-
-/// Says which tables, indexes, triggers and views are not as the migrations make them. What someone
-/// added is left alone, and so is the index of messages: it is no part of the record.
-pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let fresh = fresh()?;
-    let mut statement = fresh
-        .prepare("SELECT type, name, sql FROM sqlite_schema WHERE tbl_name NOT LIKE 'refinery%'")?;
-    let mut rows = statement.query([])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (kind, name, sql): (String, String, Option<String>) =
-            (row.get(0)?, row.get(1)?, row.get(2)?);
-        if super::index::is_index(&name) {
-            continue;
-        }
-        let is_same: bool = connection.query_row(
-            "SELECT count(*) FROM sqlite_schema WHERE type = ?1 AND name = ?2 AND sql IS ?3",
-            rusqlite::params![kind, name, sql],
-            |row| row.get(0),
-        )?;
-        if !is_same {
-            found.push(format!("the {kind} {name} is missing or another one"));
-        }
-    }
-    Ok(found)
 }
 
 /// Compares the counter that the database is written with and the one that it is opened with.
@@ -521,82 +378,5 @@ pub(super) fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
             path,
             cause: Box::new(error),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A file in format 5 with a row.
-    fn old_file(folder: &Path) -> PathBuf {
-        let file = folder.join("old.db");
-        let mut connection = Connection::open(&file).unwrap();
-        connection
-            .pragma_update(None, "application_id", APPLICATION_ID)
-            .unwrap();
-        let to = refinery::Target::Version(5);
-        let runner = embedded::migrations::runner().set_target(to);
-        runner.run(&mut connection).unwrap();
-        let row = "INSERT INTO store_meta (name, value) VALUES ('token_counter', 'heuristic');
-            PRAGMA user_version = 5";
-        connection.execute_batch(row).unwrap();
-        file
-    }
-
-    fn upgrade(file: &Path, rewriting: &[i64]) -> Result<(), OpenError> {
-        let mut options = SqliteOptions::new();
-        let mut connection = connect(file, &options)?;
-        prepare_with(&mut connection, &mut options, rewriting)
-            .map_err(|error| opening(file, error))?
-    }
-
-    #[test]
-    fn a_file_is_copied_before_its_rows_are_rewritten_and_only_then() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = old_file(folder.path());
-        let copy = folder.path().join("old.db.format-5");
-        upgrade(&file, &[3, 5]).unwrap();
-        assert!(!copy.exists());
-
-        let file = old_file(
-            tempfile::tempdir_in(folder.path())
-                .unwrap()
-                .keep()
-                .as_path(),
-        );
-        let copy = super::super::place::with_end(&file, ".format-5");
-        let before = std::fs::read(&file).unwrap();
-        upgrade(&file, &[7]).unwrap();
-        let kept = Connection::open(&copy).unwrap();
-        let version = |connection: &Connection| -> i64 {
-            let read = |row: &rusqlite::Row<'_>| row.get(0);
-            connection
-                .pragma_query_value(None, "user_version", read)
-                .unwrap()
-        };
-        assert_eq!(version(&kept), 5);
-        let counter: String = kept
-            .query_row("SELECT value FROM store_meta", [], |row| row.get(0))
-            .unwrap();
-        assert_eq!(counter, "heuristic");
-        assert_eq!(version(&Connection::open(&file).unwrap()), format_version());
-        let mode = std::os::unix::fs::PermissionsExt::mode(&copy.metadata().unwrap().permissions());
-        assert_eq!(mode & 0o777, 0o600);
-        // The copy is the file as it was, and can be upgraded itself.
-        drop(kept);
-        assert_eq!(std::fs::read(&copy).unwrap().len(), before.len());
-        upgrade(&copy, &[]).unwrap();
-    }
-
-    #[test]
-    fn where_no_copy_can_be_written_nothing_is_rewritten() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = old_file(folder.path());
-        std::fs::create_dir(folder.path().join("old.db.format-5.part")).unwrap();
-        let before = std::fs::read(&file).unwrap();
-        let refused = upgrade(&file, &[7]).unwrap_err();
-        assert!(matches!(refused, OpenError::Other { .. }), "{refused}");
-        assert_eq!(std::fs::read(&file).unwrap(), before);
     }
 }

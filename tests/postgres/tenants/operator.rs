@@ -190,53 +190,12 @@ fn each_statement_of_a_tenants_hot_path_touches_one_partition() {
 }
 
 #[test]
-fn a_database_from_before_tenants_opens_and_keeps_its_sessions() {
+fn row_level_security_is_off_before_there_is_a_tenant() {
     let Some(server) = server::server() else {
         return;
     };
-    let name = server.database();
-    let mut client = server.client(&name);
-    for script in [
-        include_str!("../../../migrations/postgres/V1__store.sql"),
-        include_str!("../../../migrations/postgres/V2__views.sql"),
-        "CREATE TABLE refinery_schema_history (
-             version INT4 PRIMARY KEY, name VARCHAR(255), applied_on VARCHAR(255),
-             checksum VARCHAR(255)
-         );
-         INSERT INTO store_meta (name, value) VALUES ('token_counter', 'heuristic'),
-             ('import_key', repeat('ab', 32)), ('created_at', '2026-01-01T00:00:00Z');
-         INSERT INTO sessions (session, session_id, tick, meta) VALUES (77, 'old', 1, '{}');
-         INSERT INTO session_names (session_id, session) VALUES ('old', 77)",
-    ] {
-        client.batch_execute(script).unwrap();
-    }
-    let noted = server
-        .client(&server.prepared())
-        .query(
-            "SELECT version, name, applied_on, checksum FROM refinery_schema_history
-             WHERE version < 3",
-            &[],
-        )
-        .unwrap();
-    for row in noted {
-        let (version, cells) = (row.get::<_, i32>(0), [1, 2, 3].map(|at| row.get(at)));
-        let [name, at, checksum]: [String; 3] = cells;
-        let sql = "INSERT INTO refinery_schema_history VALUES ($1, $2, $3, $4)";
-        client
-            .execute(sql, &[&version, &name, &at, &checksum])
-            .unwrap();
-    }
-    let address = server.address(&name);
-    let only_reads = PostgresStore::open_with(&address, PostgresOptions::new().read_only(true));
-    assert!(matches!(
-        only_reads.err(),
-        Some(OpenError::Older { found: 2, .. })
-    ));
-    let store = PostgresStore::open(&address).unwrap();
-    assert_eq!(sessions(&store), ["old"]);
-    History::new(&store, "new");
-    assert_eq!(sessions(&store), ["new", "old"]);
-    // Nothing is on before there is a tenant.
+    let name = server.prepared();
     let sql = "SELECT count(*) FROM pg_class WHERE relrowsecurity AND relname <> 'tenant_roles'";
+    let mut client = server.client(&name);
     assert_eq!(client.query_one(sql, &[]).unwrap().get::<_, i64>(0), 0);
 }

@@ -15,7 +15,7 @@ pub(crate) use mend::{Mender, Removable};
 
 use super::encryption::{bear_damage, unlock};
 use super::read::Reader;
-use super::{SqliteOptions, SqliteStore, from_open, from_sqlite, index, locked, schema};
+use super::{SqliteOptions, SqliteStore, from_open, from_sqlite, index, locked, migration, schema};
 use crate::store::Key;
 use crate::store::error::{OpenError, StoreError, StoreResult};
 
@@ -123,7 +123,7 @@ fn copy(from: &Connection, to: &Connection) -> StoreResult<Vec<LostRows>> {
     let mut lost = Vec::new();
     to.execute("DELETE FROM store_meta", [])
         .map_err(from_sqlite)?;
-    let other = schema::differences(from).map_err(from_sqlite)?;
+    let other = migration::differences(from).map_err(from_sqlite)?;
     let tables = index::tables(to).map_err(from_sqlite)?;
     for table in tables.iter().filter(|table| !is_made_anew(table)) {
         if other.contains(&format!("the table {table} is missing or another one")) {

@@ -1,0 +1,464 @@
+//! The formats of a file: how one is made, brought up to date, and compared with what it should be.
+//!
+//! To change the schema: until 0.1.0 is released, edit `migrations/sqlite/V1__store.sql` and raise
+//! [`FIRST_FORMAT`]; afterwards add `migrations/sqlite/V<n>__<what>.sql`. If that rewrites rows, name its
+//! number in [`REWRITING`]: the file is copied first.
+
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode};
+
+use super::schema::Prepared;
+#[cfg(debug_assertions)]
+use crate::failpoints::{self, Failpoint};
+use crate::store::error::OpenError;
+use crate::store::migrations::{Applied, Migrations};
+
+mod embedded {
+    refinery::embed_migrations!("migrations/sqlite");
+}
+
+/// The format of a file that V1 makes, and the oldest that opens. Before the first release each edit of
+/// V1 raises it; files of a lower one were written by programs that were never released.
+pub(super) const FIRST_FORMAT: i64 = 13;
+
+/// The migrations that rewrite rows, by number.
+const REWRITING: [i64; 0] = [];
+
+/// The formats that a program knows: the first, and one more for each further migration.
+pub(super) struct Formats {
+    migrations: Migrations,
+    rewriting: Vec<i64>,
+}
+
+/// Returns the formats that this program knows.
+pub(super) fn formats() -> &'static Formats {
+    static EMBEDDED: LazyLock<Formats> = LazyLock::new(Formats::embedded);
+    #[cfg(debug_assertions)]
+    static LATER: LazyLock<Formats> = LazyLock::new(|| Formats::embedded().and_later(false));
+    #[cfg(debug_assertions)]
+    if failpoints::is_active(Failpoint::LaterFormat) {
+        return &LATER;
+    }
+    &EMBEDDED
+}
+
+/// Returns the newest format that this version reads and writes.
+pub fn format_version() -> i64 {
+    formats().newest()
+}
+
+impl Formats {
+    fn embedded() -> Self {
+        Self {
+            migrations: Migrations::embedded(&embedded::migrations::runner()),
+            rewriting: REWRITING.to_vec(),
+        }
+    }
+
+    /// These and one more, which nobody has; its migration may be one that rewrites rows.
+    #[cfg(debug_assertions)]
+    fn and_later(self, rewrites: bool) -> Self {
+        let sql = "ALTER TABLE leases ADD COLUMN made_up TEXT NOT NULL DEFAULT 'later';
+            UPDATE turns SET ended_at = ended_at;
+            CREATE INDEX made_up ON leases (made_up)";
+        let migrations = self.migrations.and_later(sql);
+        let rewriting = rewrites.then(|| migrations.newest());
+        Self {
+            rewriting: rewriting.into_iter().collect(),
+            migrations,
+        }
+    }
+
+    /// Returns the format that a migration makes.
+    fn made_by(version: i64) -> i64 {
+        FIRST_FORMAT + version - 1
+    }
+
+    pub(super) fn newest(&self) -> i64 {
+        Self::made_by(self.migrations.newest())
+    }
+
+    /// Whether one of the migrations that a file of this format needs rewrites rows.
+    pub(super) fn rewrites_after(&self, found: i64) -> bool {
+        let mut rewriting = self.rewriting.iter();
+        rewriting.any(|version| Self::made_by(*version) > found)
+    }
+
+    /// Runs the migrations with foreign keys off: rebuilding a parent table with them on would delete
+    /// its children, and inside a migration's transaction the pragma does nothing.
+    pub(super) fn migrate(
+        &self,
+        connection: &mut Connection,
+        path: &Path,
+        patience: Duration,
+    ) -> Prepared {
+        connection.pragma_update(None, "foreign_keys", false)?;
+        let begun = Instant::now();
+        let mut failures = 0;
+        loop {
+            if let Err(misfit) = self.check_history(connection, path)? {
+                return Ok(Err(misfit));
+            }
+            let Err(error) = self.migrations.runner().run(connection) else {
+                break;
+            };
+            // Another process may be migrating the same file: then its work will be found done.
+            let found: i64 =
+                connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+            if found >= self.newest() {
+                break;
+            }
+            failures += u32::from(!is_busy(&error));
+            // What the other one has done meanwhile can fail once: the tables are there now.
+            if failures > 1 || begun.elapsed() > patience {
+                return Ok(Err(refused(path, error)));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let broken: i64 =
+            connection.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| {
+                row.get(0)
+            })?;
+        if broken > 0 {
+            let detail = format!("{broken} rows refer to nothing after the migration");
+            return Ok(Err(OpenError::Damaged {
+                path: path.to_owned(),
+                detail,
+            }));
+        }
+        connection.pragma_update(None, "user_version", self.newest())?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        Ok(Ok(()))
+    }
+
+    /// Compares the history of a file with the migrations.
+    fn check_history(&self, connection: &mut Connection, path: &Path) -> Prepared {
+        // One moment: another process may be making the tables.
+        let moment = connection.transaction()?;
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'store_meta'";
+        let has_tables: bool = moment.query_row(sql, [], |row| row.get(0))?;
+        let history = if moment.table_exists(None, "refinery_schema_history")? {
+            history(&moment)?
+        } else {
+            Vec::new()
+        };
+        let last = self.migrations.last_applied(path, &history, has_tables);
+        Ok(last.and_then(|last| {
+            let (found, known) = (Self::made_by(last), self.newest());
+            let path = path.to_owned();
+            match found > known {
+                true => Err(OpenError::Newer { path, found, known }),
+                false => Ok(()),
+            }
+        }))
+    }
+
+    /// Returns an empty database as the migrations make it.
+    fn fresh(&self) -> rusqlite::Result<Connection> {
+        let mut fresh = Connection::open_in_memory()?;
+        match self.migrations.runner().run(&mut fresh) {
+            Ok(_) => Ok(fresh),
+            Err(error) => Err(rusqlite::Error::ToSqlConversionFailure(Box::new(error))),
+        }
+    }
+}
+
+fn history(connection: &Connection) -> rusqlite::Result<Vec<Applied>> {
+    let sql = "SELECT CAST(version AS INTEGER), CAST(name AS TEXT), CAST(applied_on AS TEXT),
+            CAST(checksum AS TEXT)
+        FROM refinery_schema_history ORDER BY version";
+    let mut statement = connection.prepare(sql)?;
+    let applied = statement.query_map([], |row| {
+        Ok(Applied {
+            version: row.get(0)?,
+            name: row.get(1)?,
+            applied_on: row.get(2)?,
+            checksum: row.get(3)?,
+        })
+    });
+    applied?.collect()
+}
+
+fn code_of(error: &refinery::Error) -> Option<ErrorCode> {
+    let cause = std::error::Error::source(error)?;
+    cause.downcast_ref::<rusqlite::Error>()?.sqlite_error_code()
+}
+
+fn is_busy(error: &refinery::Error) -> bool {
+    let code = code_of(error);
+    matches!(
+        code,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}
+
+/// Sorts an error of the migrations: nothing of them was kept.
+fn refused(path: &Path, error: refinery::Error) -> OpenError {
+    match code_of(&error) {
+        // A statement itself was refused: something stands in its way.
+        Some(ErrorCode::Unknown) => OpenError::Damaged {
+            path: path.to_owned(),
+            detail: format!(
+                "its tables are not those that the history of its format names: {error}"
+            ),
+        },
+        _ => OpenError::Other {
+            path: path.to_owned(),
+            cause: Box::new(error),
+        },
+    }
+}
+
+/// Makes the index of messages anew, whatever is left of the one before.
+pub(super) fn remake_index(connection: &Connection) -> rusqlite::Result<()> {
+    let fresh = formats().fresh()?;
+    let sql = |name: &str| -> rusqlite::Result<String> {
+        let sql = "SELECT sql FROM sqlite_schema WHERE name = ?1";
+        fresh.query_row(sql, [name], |row| row.get(0))
+    };
+    // FTS5 can drop its tables only while its settings say which format they have.
+    let settings = "message_index_config";
+    if !connection.table_exists(None, settings)? {
+        connection.execute(&sql(settings)?, [])?;
+    }
+    let version: i64 = fresh.query_row(
+        "SELECT v FROM message_index_config WHERE k = 'version'",
+        [],
+        |row| row.get(0),
+    )?;
+    connection.execute(
+        "INSERT OR REPLACE INTO message_index_config (k, v) VALUES ('version', ?1)",
+        [version],
+    )?;
+    connection.execute("DROP TABLE IF EXISTS message_index", [])?;
+    connection.execute(&sql("message_index")?, [])?;
+    Ok(())
+}
+
+/// Says which tables, indexes, triggers and views are not as the migrations make them. What someone
+/// added is left alone, and so is the index of messages: it is no part of the record.
+pub(super) fn differences(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let fresh = formats().fresh()?;
+    let mut statement = fresh
+        .prepare("SELECT type, name, sql FROM sqlite_schema WHERE tbl_name NOT LIKE 'refinery%'")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (kind, name, sql): (String, String, Option<String>) =
+            (row.get(0)?, row.get(1)?, row.get(2)?);
+        if super::index::is_index(&name) {
+            continue;
+        }
+        let is_same: bool = connection.query_row(
+            "SELECT count(*) FROM sqlite_schema WHERE type = ?1 AND name = ?2 AND sql IS ?3",
+            rusqlite::params![kind, name, sql],
+            |row| row.get(0),
+        )?;
+        if !is_same {
+            found.push(format!("the {kind} {name} is missing or another one"));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::options::SqliteOptions;
+    use super::super::place::with_end;
+    use super::super::schema::{connect, opening, prepare_with};
+    use super::*;
+
+    /// A file in the format before the made-up one, with a row.
+    fn old_file(folder: &Path) -> PathBuf {
+        let file = folder.join("old.db");
+        std::fs::write(&file, []).unwrap();
+        open(&file, &Formats::embedded()).unwrap();
+        let row = "INSERT INTO sessions (session_id, meta) VALUES ('s', '{}');
+            INSERT INTO loops (session, loop_id, kind, status, tick, chain, meta)
+            VALUES (1, 'l', '{}', 'Running', 0, x'', '{}');
+            INSERT INTO leases (loop, owner, token, ttl, renewed_at, expires_at, released)
+            VALUES (1, 'before', 1, 1, 1, 1, 0)";
+        raw(&file).execute_batch(row).unwrap();
+        file
+    }
+
+    fn raw(file: &Path) -> Connection {
+        Connection::open(file).unwrap()
+    }
+
+    fn format_of(file: &Path) -> i64 {
+        let read = |row: &rusqlite::Row<'_>| row.get(0);
+        raw(file)
+            .pragma_query_value(None, "user_version", read)
+            .unwrap()
+    }
+
+    fn open_as(
+        file: &Path,
+        formats: &Formats,
+        mut options: SqliteOptions,
+    ) -> Result<(), OpenError> {
+        let mut connection = connect(file, &options)?;
+        prepare_with(&mut connection, &mut options, formats)
+            .map_err(|error| opening(file, error))?
+    }
+
+    fn open(file: &Path, formats: &Formats) -> Result<(), OpenError> {
+        open_as(file, formats, SqliteOptions::new())
+    }
+
+    fn later(rewrites: bool) -> Formats {
+        Formats::embedded().and_later(rewrites)
+    }
+
+    /// Returns the owners of leases, each with what the made-up format says of it.
+    fn leases(file: &Path) -> Vec<String> {
+        let sql = "SELECT owner || ' ' || made_up FROM leases";
+        let connection = raw(file);
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn an_edit_of_v1_raises_the_format() {
+        let checksum = Formats::embedded().migrations.scripts()[0].checksum();
+        assert_eq!(
+            (FIRST_FORMAT, checksum),
+            (13, 0),
+            "V1 was edited: raise FIRST_FORMAT, then note both here"
+        );
+    }
+
+    #[test]
+    fn a_file_of_an_older_format_is_brought_up_to_date_with_what_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = old_file(folder.path());
+        let reading = open_as(&file, &later(false), SqliteOptions::new().read_only(true));
+        let (found, known) = (FIRST_FORMAT, FIRST_FORMAT + 1);
+        assert!(
+            matches!(reading, Err(OpenError::Older { found: f, known: k, .. }) if (f, k) == (found, known))
+        );
+        open(&file, &later(false)).unwrap();
+        assert_eq!(format_of(&file), known);
+        assert_eq!(leases(&file), ["before later"]);
+        // Nor is it done twice.
+        open(&file, &later(false)).unwrap();
+        let applied: i64 = raw(&file)
+            .query_row("SELECT count(*) FROM refinery_schema_history", [], |row| {
+                row.get(0)
+            })
+            .unwrap();
+        assert_eq!(applied, 2);
+
+        let before = std::fs::read(&file).unwrap();
+        let refused = open(&file, &Formats::embedded()).unwrap_err();
+        assert!(
+            matches!(refused, OpenError::Newer { found: f, known: k, .. } if (f, k) == (known, found)),
+            "{refused}"
+        );
+        assert_eq!(std::fs::read(&file).unwrap(), before);
+    }
+
+    #[test]
+    fn a_migration_that_fails_leaves_the_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = old_file(folder.path());
+        // Its last statement cannot be done.
+        raw(&file)
+            .execute_batch("CREATE INDEX made_up ON loops (status)")
+            .unwrap();
+        let refused = open(&file, &later(false)).unwrap_err();
+        assert!(matches!(refused, OpenError::Damaged { .. }), "{refused}");
+        assert_eq!(format_of(&file), FIRST_FORMAT);
+        raw(&file).execute_batch("DROP INDEX made_up").unwrap();
+        open(&file, &Formats::embedded()).unwrap();
+        open(&file, &later(false)).unwrap();
+        assert_eq!(leases(&file), ["before later"]);
+    }
+
+    #[test]
+    fn two_that_migrate_at_once_both_succeed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = old_file(folder.path());
+        std::thread::scope(|scope| {
+            let opening = || open(&file, &later(false)).unwrap();
+            (0..4).for_each(|_| drop(scope.spawn(opening)));
+        });
+        assert_eq!(leases(&file), ["before later"]);
+    }
+
+    #[test]
+    fn a_history_that_does_not_fit_is_refused() {
+        let cases = [
+            ("UPDATE refinery_schema_history SET checksum = '1'", true),
+            ("UPDATE refinery_schema_history SET name = 'other'", true),
+            ("DELETE FROM refinery_schema_history", false),
+            ("DROP TABLE refinery_schema_history", false),
+            ("UPDATE refinery_schema_history SET version = 7", false),
+            ("UPDATE refinery_schema_history SET version = 0", false),
+            ("UPDATE refinery_schema_history SET checksum = 'x'", true),
+            ("UPDATE refinery_schema_history SET checksum = NULL", false),
+            ("UPDATE refinery_schema_history SET applied_on = ''", false),
+        ];
+        for (sql, is_unreleased) in cases {
+            for cut_off in [false, true] {
+                let folder = tempfile::tempdir().unwrap();
+                let file = old_file(folder.path());
+                raw(&file).execute_batch(sql).unwrap();
+                if cut_off {
+                    raw(&file).execute_batch("PRAGMA user_version = 0").unwrap();
+                }
+                let begun = Instant::now();
+                let refused = open(&file, &later(false)).unwrap_err();
+                assert!(begun.elapsed() < SqliteOptions::new().busy_timeout);
+                let is_typed = match is_unreleased {
+                    true => matches!(refused, OpenError::Unreleased { .. }),
+                    false => matches!(refused, OpenError::Damaged { .. }),
+                };
+                assert!(is_typed, "{sql}: {refused:?}");
+                assert_eq!(format_of(&file), if cut_off { 0 } else { FIRST_FORMAT });
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_copied_before_its_rows_are_rewritten_and_only_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = old_file(folder.path());
+        let copy = with_end(&file, &format!(".format-{FIRST_FORMAT}"));
+        open(&file, &later(false)).unwrap();
+        assert!(!copy.exists());
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = old_file(folder.path());
+        let copy = with_end(&file, &format!(".format-{FIRST_FORMAT}"));
+        let before = std::fs::read(&file).unwrap();
+        open(&file, &later(true)).unwrap();
+        assert_eq!(format_of(&copy), FIRST_FORMAT);
+        assert_eq!(format_of(&file), FIRST_FORMAT + 1);
+        let mode = std::os::unix::fs::PermissionsExt::mode(&copy.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+        // The copy is the file as it was, and can be upgraded itself.
+        assert_eq!(std::fs::read(&copy).unwrap().len(), before.len());
+        open(&copy, &later(false)).unwrap();
+        assert_eq!(leases(&copy), ["before later"]);
+    }
+
+    #[test]
+    fn where_no_copy_can_be_written_nothing_is_rewritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = old_file(folder.path());
+        let part = format!(".format-{FIRST_FORMAT}.part");
+        std::fs::create_dir(with_end(&file, &part)).unwrap();
+        let before = std::fs::read(&file).unwrap();
+        let refused = open(&file, &later(true)).unwrap_err();
+        assert!(matches!(refused, OpenError::Other { .. }), "{refused}");
+        assert_eq!(std::fs::read(&file).unwrap(), before);
+    }
+}
