@@ -9,8 +9,8 @@ use loopstore::store::append::append;
 use loopstore::store::{self};
 use loopstore::*;
 
-use super::histories::{History, user};
-use super::server::{as_owner, free_port, programs};
+use crate::support::histories::{History, user};
+use crate::support::server::{as_owner, free_port, programs};
 
 /// Starts a primary and a standby that follows it; prints their folder. When the input ends both are
 /// stopped.

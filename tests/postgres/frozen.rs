@@ -8,8 +8,8 @@ use loopstore::store;
 use loopstore::store::sqlite::QueryLimits;
 use loopstore::*;
 
-use super::histories::{History, user};
-use super::server;
+use crate::support::histories::{History, user};
+use crate::support::server;
 
 const LIMIT: Duration = Duration::from_millis(600);
 

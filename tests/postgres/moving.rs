@@ -12,15 +12,11 @@ use loopstore::inspect::verify;
 use loopstore::store::{self, SessionFlags, lease, source};
 use loopstore::*;
 
-use super::histories::{History, Random};
-use super::keyed;
-use super::server::{self, Server};
 use super::views;
-use events::{end, record_all, start, start_after, turn};
-
-#[path = "../recorder/stage.rs"]
-#[allow(dead_code)]
-mod events;
+use crate::support::events::{self, end, record_all, start, start_after, turn};
+use crate::support::histories::{History, Random};
+use crate::support::keyed;
+use crate::support::server::{self, Server};
 
 /// A store with three random histories.
 fn filled(store: &dyn SessionStore) {
@@ -258,7 +254,7 @@ fn a_loop_that_never_had_a_driver_is_not_taken_for_one_whose_driver_died() {
         SqliteStore::in_memory().unwrap(),
     );
     let history = History::new(&from, "session");
-    history.append(0, vec![super::histories::user("hello", 0)]);
+    history.append(0, vec![crate::support::histories::user("hello", 0)]);
     assert!(settled(&from, &to, Duration::ZERO).is_whole());
     let recovered = recorder::recover(&from, &recorder::RecoverRequest::default()).unwrap();
     assert_eq!(recovered.aborted, []);
@@ -374,7 +370,7 @@ fn what_is_there_already_is_compared_without_a_write() {
     })
     .unwrap();
     // And one that has to be written says that it cannot be.
-    History::new(&file, "new").append(0, vec![super::histories::user("hello", 0)]);
+    History::new(&file, "new").append(0, vec![crate::support::histories::user("hello", 0)]);
     let folder = tempfile::tempdir().unwrap();
     let refused = copy(&file, &reading, folder.path(), &mut |_, _| {});
     assert!(
@@ -402,7 +398,8 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
         let (source, target) = (open(&from), open(&to));
         filled(&*source);
         let secret = format!("ghp_{}", "zq7xw8e9r1t2y3u4i5o6p7a8s9d1f2g3h4j5");
-        History::new(&*source, "redacted").append(0, vec![super::histories::user(&secret, 0)]);
+        History::new(&*source, "redacted")
+            .append(0, vec![crate::support::histories::user(&secret, 0)]);
         let erase = |store: &dyn Database, id: &str| {
             let request = retention::EraseRequest {
                 session: SessionId::new(id).unwrap(),
@@ -483,7 +480,7 @@ fn a_session_larger_than_the_memory_is_copied() {
     for turn in 0..messages / 64 {
         let said = (0..64).map(|_| {
             let number = random.below(1 << 40);
-            super::histories::user(&format!("{number:x} ").repeat(bytes / 11), turn)
+            crate::support::histories::user(&format!("{number:x} ").repeat(bytes / 11), turn)
         });
         history.append(0, said.collect());
     }

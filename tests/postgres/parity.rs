@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::commands::{Both, settled};
-use super::page::Page;
+use crate::support::page::Page;
 
 /// Compares what stands in the pages of a report: the index, and each message and block.
 pub fn report(both: &mut Both<'_>, name: &str) {

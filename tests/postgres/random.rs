@@ -6,9 +6,9 @@ use loopstore::inspect::verify;
 use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::*;
 
-use super::histories::{History, Random, loop_id};
-use super::server;
 use super::views;
+use crate::support::histories::{History, Random, loop_id};
+use crate::support::server;
 
 /// Everything that a model could be shown of a session, as JSON.
 fn contexts(store: &dyn SessionStore, history: &History<'_>) -> Vec<String> {

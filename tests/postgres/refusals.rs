@@ -6,8 +6,8 @@ use loopstore::store;
 use loopstore::*;
 
 use super::commands::{command, transcript};
-use super::histories::{History, user};
-use super::server::{self, PASSWORD, Server, free_port};
+use crate::support::histories::{History, user};
+use crate::support::server::{self, PASSWORD, Server, free_port};
 
 fn opening(address: &str) -> OpenError {
     match PostgresStore::open(address) {

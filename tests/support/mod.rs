@@ -1,0 +1,15 @@
+//! What several test programs use. Each includes all of it and uses a part, hence the allowance.
+#![allow(dead_code)]
+
+pub mod events;
+pub mod histories;
+#[cfg(feature = "http")]
+pub mod http_server;
+pub mod keyed;
+pub mod page;
+pub mod plain;
+pub mod proof;
+pub mod recording;
+pub mod requests;
+#[cfg(feature = "postgres")]
+pub mod server;
