@@ -25,6 +25,9 @@ mod record_and_resume;
 #[path = "../../examples/sql_only.rs"]
 mod sql_only;
 
+#[cfg(feature = "postgres")]
+use crate::support::server;
+
 #[test]
 fn agent_runs_to_its_end() {
     agent::main().unwrap();
@@ -82,4 +85,3 @@ fn record_and_resume_runs_to_its_end() {
 fn sql_only_runs_to_its_end() {
     sql_only::main().unwrap();
 }
-use crate::support::server;

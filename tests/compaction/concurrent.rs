@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::keyed;
+use crate::support::{keyed, process};
 use loopstore::compact::{CompactOutcome, CompactTrigger, FlipRequest};
 use loopstore::compaction::*;
 use loopstore::context::AsOf;
@@ -198,8 +198,7 @@ fn two_processes_on_one_chain_leave_one_commit_and_one_conflict() {
     start(&store, "a", None, 0..6);
     let children: Vec<_> = (0..2)
         .map(|_| {
-            std::process::Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "concurrent::child_compacts_when_told"])
+            process::test("concurrent::child_compacts_when_told")
                 .env("LOOPSTORE_TEST_RACE", &path)
                 .stdout(std::process::Stdio::null())
                 .spawn()

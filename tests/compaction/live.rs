@@ -1,5 +1,6 @@
 //! A context that is kept from call to call is the one that a build gives, whatever happened between.
 
+use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, open, user};
 use loopstore::retention::redact_session;
 use loopstore::*;
@@ -14,9 +15,7 @@ fn built(history: &History<'_>, leaf: Option<usize>) -> Context {
 
 #[test]
 fn it_is_what_a_build_gives_after_random_changes() {
-    let histories = std::env::var("LOOPSTORE_HISTORIES");
-    let histories: u64 = histories.map_or(40, |text| text.parse().unwrap());
-    for seed in 0..histories {
+    for seed in 0..amount("LOOPSTORE_HISTORIES", 40) {
         let store = SqliteStore::in_memory().unwrap();
         let mut history = History::new(&store, "s");
         let mut random = Random::new(seed);

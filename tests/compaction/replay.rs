@@ -1,6 +1,7 @@
 //! A replay shows what the model saw: on random histories, each context is the one that the store
 //! gave at that moment.
 
+use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
 use loopstore::context::AsOf;
 use loopstore::model::*;
@@ -165,8 +166,7 @@ fn forget_replaced(
 
 #[test]
 fn each_context_is_the_one_of_its_moment() {
-    let histories = std::env::var("LOOPSTORE_HISTORIES").ok();
-    let histories = histories.and_then(|n| n.parse().ok()).unwrap_or(30);
+    let histories = amount("LOOPSTORE_HISTORIES", 30);
     let mut replayed = 0;
     for seed in 0..histories {
         println!("seed {seed}");

@@ -1,6 +1,8 @@
 //! `import --watch` as a process of its own: what grows comes in, until it is told to stop.
 #![cfg(all(feature = "cli", unix))]
 
+use crate::support::hang::HUNG;
+use crate::support::process;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -15,9 +17,6 @@ struct Watching {
     child: Child,
     lines: Receiver<String>,
 }
-
-/// Longer than any look takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Watching {
     fn new(args: &[&str]) -> Self {
@@ -66,7 +65,7 @@ impl Watching {
     }
 
     fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("a line is told")
+        self.lines.recv_timeout(HUNG).expect("a line is told")
     }
 
     fn json(&self) -> Value {
@@ -76,14 +75,7 @@ impl Watching {
 
     /// Ends it as ctrl-c does, and returns the exit code with what was still told.
     fn stop(mut self) -> (Option<i32>, Vec<String>, tempfile::TempDir) {
-        let id = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-INT", &id])
-                .status()
-                .unwrap()
-                .success()
-        );
+        process::signal("INT", self.child.id());
         let code = self.child.wait().unwrap().code();
         (code, self.lines.iter().collect(), self.folder)
     }

@@ -13,10 +13,12 @@ use loopstore::store::{self, SessionFlags, lease, source};
 use loopstore::*;
 
 use super::views;
+use crate::support::amount::{amount, is_long};
 use crate::support::events::{self, end, record_all, start, start_after, turn};
+use crate::support::hang::HUNG;
 use crate::support::histories::{History, Random};
-use crate::support::keyed;
 use crate::support::server::{self, Server};
+use crate::support::{keyed, process};
 
 /// A store with three random histories.
 fn filled(store: &dyn SessionStore) {
@@ -149,8 +151,7 @@ fn a_recorder_process() {
 }
 
 fn recorder_on(place: &str) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "moving::a_recorder_process", "--nocapture"])
+    let mut child = process::test("moving::a_recorder_process")
         .env("LOOPSTORE_MOVED", place)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -174,16 +175,16 @@ fn a_copy_beside_a_recorder_is_whole_at_each_moment_and_equal_when_it_rests() {
         let (source, target) = (open(&from), open(&to));
         filled(&*source);
         let mut recorder = recorder_on(&from);
-        let until = Instant::now() + Duration::from_secs(60);
+        let begun = Instant::now();
         let mut grown = 0;
         while grown < 3 {
-            assert!(Instant::now() < until, "the recorder does nothing");
+            assert!(begun.elapsed() < HUNG, "the recorder does nothing");
             let report = moved(&*source, &*target);
             assert!(report.is_whole(), "{report:?}");
             grown += u64::from(report.copied > 0);
         }
         assert_whole(&*target);
-        let report = settled(&*source, &*target, Duration::from_secs(60));
+        let report = settled(&*source, &*target, HUNG);
         assert!(report.is_whole(), "{report:?}");
         drop(recorder.stdin.take());
         assert!(recorder.wait().unwrap().success(), "a lease was in its way");
@@ -296,8 +297,7 @@ fn a_copy_that_is_killed_leaves_no_file_and_is_finished_by_the_next() {
     };
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random::new(99);
-    let kills = std::env::var("LOOPSTORE_KILLS").ok();
-    let kills: u64 = kills.map_or(3, |kills| kills.parse().unwrap());
+    let kills = amount("LOOPSTORE_KILLS", 3);
     for (from, to) in pairs(server, folder.path()) {
         let temporary = tempfile::tempdir().unwrap();
         filled(&*open(&from));
@@ -465,7 +465,7 @@ fn receipts(store: &dyn Database) -> Vec<(String, String)> {
 
 #[test]
 fn a_session_larger_than_the_memory_is_copied() {
-    if std::env::var_os("LOOPSTORE_LONG").is_none() {
+    if !is_long() {
         return;
     }
     let Some(server) = server::server() else {

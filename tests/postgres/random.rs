@@ -7,6 +7,7 @@ use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive}
 use loopstore::*;
 
 use super::views;
+use crate::support::amount::amount;
 use crate::support::histories::{History, Random, loop_id};
 use crate::support::server;
 
@@ -111,8 +112,7 @@ fn lines_of(store: &dyn SessionStore, session: &SessionId) -> String {
 #[test]
 fn random_histories_give_the_same_contexts_and_views_on_both_backends() {
     let Some(store) = server::store() else { return };
-    let histories = std::env::var("LOOPSTORE_HISTORIES").ok();
-    let histories: u64 = histories.map_or(12, |count| count.parse().unwrap());
+    let histories = amount("LOOPSTORE_HISTORIES", 12);
     for seed in 1..=histories.min(200) {
         play(&store, seed);
     }

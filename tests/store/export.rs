@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, user};
 use crate::support::keyed;
 use crate::support::recording::real_transcripts;
@@ -70,8 +71,7 @@ fn said(line: &str) -> Option<String> {
 
 #[test]
 fn a_random_session_survives_its_own_export() {
-    let histories = std::env::var("LOOPSTORE_HISTORIES").ok();
-    let histories = histories.and_then(|n| n.parse().ok()).unwrap_or(40);
+    let histories = amount("LOOPSTORE_HISTORIES", 40);
     for seed in 0..histories {
         println!("seed {seed}");
         let store = SqliteStore::in_memory().unwrap();

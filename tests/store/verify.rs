@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::support::amount::{amount, given, is_long};
 use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
 use crate::support::keyed;
 use loopstore::context::AsOf;
@@ -316,8 +317,8 @@ fn each_damage_is_salvaged_around() {
     let stage = Stage::new();
     let to = stage.folder.path().join("salvaged.db");
     // Each takes a while; `LOOPSTORE_FLIPS` tries them all.
-    let is_long = std::env::var_os("LOOPSTORE_FLIPS").is_some();
-    for (sql, ..) in DAMAGES.iter().step_by(if is_long { 1 } else { 6 }) {
+    let is_all = is_long() || given("LOOPSTORE_FLIPS").is_some();
+    for (sql, ..) in DAMAGES.iter().step_by(if is_all { 1 } else { 6 }) {
         let copy = stage.copy("damaged.db");
         tamper(&copy, sql);
         let before = std::fs::read(&copy).unwrap();
@@ -522,7 +523,7 @@ fn a_bit_flipped_anywhere_is_never_a_silent_wrong_answer() {
     let whole_file = std::fs::read(&stage.file).unwrap();
     assert_eq!(whole.len(), whole_file.len());
     let copy = stage.folder.path().join("flipped.db");
-    let flips = std::env::var("LOOPSTORE_FLIPS").map_or(250, |n| n.parse().unwrap());
+    let flips = amount("LOOPSTORE_FLIPS", 250);
     let (mut found, mut harmless) = (0, 0);
     for seed in 0..flips {
         let mut random = Random::new(seed);

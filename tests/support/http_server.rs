@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub enum Part {
     Drips(Vec<u8>, Duration),
     /// Hangs up without a word.
     HangsUp,
+    /// Answers once it is told to.
+    Waits(Arc<Mutex<Receiver<()>>>, Vec<u8>),
     /// Says nothing.
     Silent(Duration),
 }
@@ -74,6 +77,12 @@ fn play(mut stream: TcpStream, part: Part, heard: &Mutex<Vec<String>>) -> std::i
                 std::thread::sleep(pause);
             }
             Ok(())
+        }
+        Part::Waits(gate, body) => {
+            // Who was to tell may have given up.
+            let _ = gate.lock().unwrap().recv();
+            stream.write_all(head(200, "", body.len()).as_bytes())?;
+            stream.write_all(&body)
         }
         Part::HangsUp => Ok(()),
         Part::Silent(time) => {

@@ -2,14 +2,12 @@
 //! in on purpose, and each can say how much it tried.
 
 use std::io::Write as _;
-use std::process::Command;
 
 /// Runs one test of this program with a fault built in. It must fail, and say this.
 #[cfg(debug_assertions)]
 pub fn catches(test: &str, fault: &str, more: &[(&str, &str)], says: &str) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = super::process::test(test);
     command
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env("LOOPSTORE_BROKEN", fault)
         .env("RUST_BACKTRACE", "0")
         .env_remove("LOOPSTORE_TALLY");
@@ -31,7 +29,7 @@ pub fn activate() {
 }
 
 /// Notes, in the file that `LOOPSTORE_TALLY` names, that so many trials went by without a loss, a wrong
-/// answer or a panic: each of those would have ended the test before. `tests/readme.rs` makes the table of the README from it.
+/// answer or a panic: each of those would have ended the test before. `tests/cli/readme.rs` makes the table of the README from it.
 pub fn tally(kind: &str, trials: u64, command: &str) {
     let Some(file) = std::env::var_os("LOOPSTORE_TALLY") else {
         return;

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use loopstore::{PostgresOptions, PostgresStore};
 use postgres::{Client, NoTls};
 
+use super::needs;
+
 /// The password of the user `postgres`, which only TCP asks for.
 pub const PASSWORD: &str = "s3cret-of-the-tests";
 
@@ -51,18 +53,6 @@ pub struct Server {
     pub bin: PathBuf,
     pub folder: PathBuf,
     pub port: u16,
-}
-
-/// Returns the folder of PostgreSQL's programs.
-pub fn programs() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os("LOOPSTORE_POSTGRES_BIN") {
-        return Some(folder.into());
-    }
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    let bins = versions.filter_map(|entry| Some(entry.ok()?.path().join("bin")));
-    let mut bins: Vec<PathBuf> = bins.filter(|bin| bin.join("initdb").exists()).collect();
-    bins.sort();
-    bins.pop()
 }
 
 /// Returns a command that runs as somebody who may start a server.
@@ -179,19 +169,16 @@ impl Drop for Server {
     }
 }
 
-/// Returns the server of this test program, `None` (and says so) where PostgreSQL is not installed.
+/// Returns the server of this test program, `None` where PostgreSQL is not installed.
+#[track_caller]
 pub fn server() -> Option<&'static Server> {
-    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
-    let server = SERVER.get_or_init(|| programs().map(|bin| Server::start(&bin)));
-    if server.is_none() {
-        let is_needed = std::env::var_os("LOOPSTORE_NEEDS_POSTGRES").is_some();
-        assert!(!is_needed, "PostgreSQL is not installed");
-        eprintln!("NOT TESTED: PostgreSQL is not installed (Debian: postgresql)");
-    }
-    server.as_ref()
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    let bin = needs::find(&needs::POSTGRES)?;
+    Some(SERVER.get_or_init(|| Server::start(&bin)))
 }
 
 /// Returns a store in a database of its own.
+#[track_caller]
 pub fn store() -> Option<PostgresStore> {
     let server = server()?;
     let options = PostgresOptions::new().connections(8);

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::commands::stage::Stage;
+use crate::support::needs;
 
 /// A line for each command. They run one after the other on one database.
 const LINES: &[(&str, &str)] = &[
@@ -129,6 +130,9 @@ fn asked(database: &Path, query: &str) -> Vec<Value> {
 
 #[test]
 fn the_five_questions_of_the_readme_have_answers() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
     if crate::support::keyed::leaves_out("the_five_questions_of_the_readme_have_answers") {
         return;
     }
@@ -147,6 +151,9 @@ fn the_five_questions_of_the_readme_have_answers() {
 
 #[test]
 fn every_view_opens_in_the_plain_shell() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
     if crate::support::keyed::leaves_out("every_view_opens_in_the_plain_shell") {
         return;
     }

@@ -150,10 +150,8 @@ fn a_replay_gives_the_requests_of_each_model_call() {
 #[test]
 fn a_replay_with_a_pace_takes_its_time() {
     let stage = Stage::new();
-    let begun = std::time::Instant::now();
-    // All times of the session are the same: nothing to wait for.
-    stage.say("replay work --loop try --speed 0.001 --max-gap 60");
-    assert!(begun.elapsed().as_secs() < 30);
+    // All times of the session are the same: nothing to wait for, else it would take a day.
+    stage.say("replay work --loop try --speed 0.001 --max-gap 86400");
     for wrong in [
         "replay work --speed 0",
         "replay work --speed fast",

@@ -1,13 +1,13 @@
 //! Compaction by a model: a real server on loopback plays the model.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::commands::stage::{Said, Stage};
 use crate::support::http_server::{Part, Server};
+use crate::support::{hang, process};
 
 const KEY: &str = "sk-very-secret-0123456789";
 
@@ -185,7 +185,7 @@ fn a_dry_run_asks_no_model() {
 
 #[test]
 fn an_interrupt_ends_in_the_digest() {
-    let silent = Part::Silent(Duration::from_secs(60));
+    let silent = Part::Silent(2 * hang::HUNG);
     let (stage, server) = (Stage::new(), Server::start(vec![silent]));
     let program = assert_cmd::cargo::cargo_bin("loopstore");
     let line = format!("{COMPACT} --base-url {} --model gpt-x --json", server.url);
@@ -198,18 +198,9 @@ fn an_interrupt_ends_in_the_digest() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let begun = Instant::now();
-    while server.requests().is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "nobody asked");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let id = child.id().to_string();
-    let sent = std::process::Command::new("kill")
-        .args(["-INT", &id])
-        .status();
-    assert!(sent.unwrap().success());
+    hang::until("somebody asks", || !server.requests().is_empty());
+    process::signal("INT", child.id());
     let said = stage.said(&child.wait_with_output().unwrap());
-    assert!(begun.elapsed() < Duration::from_secs(30));
     let report = said.json();
     assert_eq!(
         (said.code, &report["outcome"]),

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Stage;
 use super::terminal::Terminal;
+use crate::support::{hang, needs, process};
 
 const SIZE: (u16, u16) = (14, 80);
 
@@ -19,14 +19,9 @@ fn browse(stage: &Stage, before: &str) -> Terminal {
 }
 
 fn pid(folder: &Path) -> String {
-    let begun = Instant::now();
-    loop {
-        match fs::read_to_string(folder.join("pid")) {
-            Ok(pid) if pid.ends_with('\n') => return pid.trim().to_owned(),
-            _ => thread::sleep(Duration::from_millis(20)),
-        }
-        assert!(begun.elapsed() < Duration::from_secs(30));
-    }
+    let read = || fs::read_to_string(folder.join("pid")).unwrap_or_default();
+    hang::until("the shell tells its id", || read().ends_with('\n'));
+    read().trim().to_owned()
 }
 
 /// The terminal takes lines and shows what is typed, as before.
@@ -45,6 +40,9 @@ fn is_as_before(terminal: Terminal) -> String {
 
 #[test]
 fn keys_lead_through_the_screens() {
+    if needs::missing(&needs::SCRIPT) {
+        return;
+    }
     let stage = Stage::of(&["kite-1", "worker"]);
     let mut terminal = browse(&stage, "");
     let screen = terminal.wait_for("kite-1");
@@ -63,14 +61,14 @@ fn keys_lead_through_the_screens() {
 
 #[test]
 fn a_signal_gives_the_terminal_back() {
+    if needs::missing(&needs::SCRIPT) {
+        return;
+    }
     for (signal, code) in [("TERM", "143"), ("INT", "130"), ("HUP", "129")] {
         let stage = Stage::of(&["kite-1"]);
         let terminal = browse(&stage, "");
         terminal.wait_for("kite-1");
-        let sent = Command::new("kill")
-            .args(["-s", signal, &pid(stage.folder())])
-            .status();
-        assert!(sent.unwrap().success());
+        process::signal(signal, pid(stage.folder()));
         assert_eq!(is_as_before(terminal), code, "{signal}");
     }
 }
@@ -79,6 +77,9 @@ fn a_signal_gives_the_terminal_back() {
 #[cfg(debug_assertions)]
 #[test]
 fn a_panic_gives_the_terminal_back_and_is_told() {
+    if needs::missing(&needs::SCRIPT) {
+        return;
+    }
     let stage = Stage::of(&["kite-1"]);
     let mut terminal = browse(&stage, "LOOPSTORE_BROKEN=panic");
     terminal.wait_for("kite-1");

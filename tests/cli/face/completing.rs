@@ -4,6 +4,7 @@ use std::process::Command;
 
 use super::terminal::Terminal;
 use super::{Stage, program};
+use crate::support::needs;
 
 const IDS: [&str; 5] = ["kite-1", "kite-2", "worker", "$(reboot)", "two words"];
 
@@ -93,6 +94,9 @@ fn no_command_for_a_key_is_run() {
 
 #[test]
 fn bash_completes_an_id_at_tab() {
+    if needs::missing(&needs::SCRIPT) || needs::missing(&needs::BASH) {
+        return;
+    }
     let stage = Stage::of(&["kite-1", "worker"]);
     let line = "PATH=$(dirname $LOOPSTORE):$PATH PS1='> ' bash --norc --noprofile -i";
     let mut terminal = Terminal::run(stage.folder(), (20, 100), line);

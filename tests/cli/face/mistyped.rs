@@ -1,10 +1,9 @@
 //! What is said to somebody who mistyped.
 
-use std::time::{Duration, Instant};
-
 use loopstore::{Session, SessionId, StoreError, store};
 
 use super::{Stage, keyed};
+use crate::support::amount::is_long;
 
 #[test]
 fn the_nearest_ids_are_named() {
@@ -54,10 +53,7 @@ fn views_and_commands_are_named_too() {
 /// With `LOOPSTORE_LONG` a hundred thousand.
 #[test]
 fn very_many_sessions_are_no_obstacle() {
-    let count = match std::env::var_os("LOOPSTORE_LONG") {
-        Some(_) => 100_000,
-        None => 20_000,
-    };
+    let count = if is_long() { 100_000 } else { 20_000 };
     // Spread over all beginnings, as random ids are.
     let id = |at: u32| format!("{:08x}-{at}", at.wrapping_mul(2_654_435_761));
     let stage = Stage::of(&[]);
@@ -71,8 +67,7 @@ fn very_many_sessions_are_no_obstacle() {
     })
     .unwrap();
     drop(store);
-    let (begun, meant) = (Instant::now(), id(count - 7));
+    let meant = id(count - 7);
     let said = stage.refused(&format!("show {}", meant.replace('-', "+")));
     assert!(said.contains(&format!("did you mean `{meant}`?")), "{said}");
-    assert!(begun.elapsed() < Duration::from_secs(10));
 }

@@ -2,6 +2,7 @@
 
 use super::Stage;
 use super::terminal::Terminal;
+use crate::support::needs;
 
 const SIZE: (u16, u16) = (10, 90);
 
@@ -17,6 +18,9 @@ fn ended(stage: &Stage, line: &str) -> String {
 
 #[test]
 fn what_is_longer_than_the_screen_goes_through_the_pager() {
+    if needs::missing(&needs::SCRIPT) {
+        return;
+    }
     let stage = stage();
     let paged = ended(&stage, "LOOPSTORE_PAGER='sed s/^/P/' $LOOPSTORE sessions");
     assert!(
@@ -30,6 +34,9 @@ fn what_is_longer_than_the_screen_goes_through_the_pager() {
 
 #[test]
 fn what_fits_and_what_is_for_programs_does_not() {
+    if needs::missing(&needs::SCRIPT) {
+        return;
+    }
     let stage = stage();
     for line in [
         "$LOOPSTORE show s-01",
@@ -50,6 +57,9 @@ fn what_fits_and_what_is_for_programs_does_not() {
 
 #[test]
 fn who_quits_early_sees_no_error() {
+    if needs::missing(&needs::SCRIPT) {
+        return;
+    }
     let stage = stage();
     let text = ended(&stage, "PAGER='head -n 2' $LOOPSTORE sessions");
     assert!(
@@ -65,6 +75,9 @@ fn who_quits_early_sees_no_error() {
 
 #[test]
 fn less_shows_a_screen_and_ctrl_c_ends_neither() {
+    if needs::missing(&needs::SCRIPT) || needs::missing(&needs::LESS) {
+        return;
+    }
     let stage = stage();
     // The shell would end at Ctrl-C, too.
     let line = "trap : INT; $LOOPSTORE sessions; echo exit $?";
@@ -83,6 +96,9 @@ fn less_shows_a_screen_and_ctrl_c_ends_neither() {
 
 #[test]
 fn without_less_the_output_comes_all_the_same() {
+    if needs::missing(&needs::SCRIPT) {
+        return;
+    }
     let stage = stage();
     let text = ended(&stage, "PATH=/nowhere $LOOPSTORE sessions");
     assert!(text.contains("s-00") && text.contains("exit 0"), "{text}");

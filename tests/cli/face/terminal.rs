@@ -1,14 +1,12 @@
 //! A program in a pseudo-terminal, which `script` of util-linux opens: the tests hold no unsafe code.
 
+use crate::support::hang::HUNG;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// How long a screen may take; the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Terminal {
     script: Child,
@@ -88,7 +86,7 @@ impl Terminal {
                 return screen;
             }
             let shown = screen.contents();
-            assert!(begun.elapsed() < PATIENCE, "no `{text}` in\n{shown}");
+            assert!(begun.elapsed() < HUNG, "no `{text}` in\n{shown}");
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -97,7 +95,7 @@ impl Terminal {
     pub fn end(mut self) -> (String, vt100::Screen) {
         let begun = Instant::now();
         while self.script.try_wait().unwrap().is_none() {
-            assert!(begun.elapsed() < PATIENCE, "goes on:\n{}", self.text());
+            assert!(begun.elapsed() < HUNG, "goes on:\n{}", self.text());
             thread::sleep(Duration::from_millis(20));
         }
         // What was written last may still be on its way.

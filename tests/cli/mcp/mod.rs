@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::support::histories::{History, answer, open, user};
+use crate::support::needs;
 use serde_json::{Value, json};
 
 const LIMIT: usize = 500 * 4;
@@ -213,15 +214,9 @@ fn what_is_asked_wrongly_is_told_and_nothing_changes() {
     assert!(std::fs::read(&file).unwrap() == before);
 }
 
-/// The Python package `mcp`, in the interpreter that `LOOPSTORE_MCP_PYTHON` names.
 #[test]
 fn the_official_client_is_served() {
-    let Some(python) = std::env::var_os("LOOPSTORE_MCP_PYTHON") else {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "LOOPSTORE_MCP_PYTHON is not set"
-        );
-        println!("left out: LOOPSTORE_MCP_PYTHON names no Python with the package `mcp`");
+    let Some(python) = needs::find(&needs::MCP_CLIENT) else {
         return;
     };
     let (_folder, file) = staged();

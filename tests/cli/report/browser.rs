@@ -1,7 +1,7 @@
 //! A real browser, driven over the pipe of its DevTools: a message is JSON and a zero byte.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-/// How long the browser may take for one thing.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::hang::HUNG;
+use crate::support::needs;
 
 pub struct Browser {
     child: Child,
@@ -24,26 +24,10 @@ pub struct Browser {
     _profile: tempfile::TempDir,
 }
 
-/// Returns the browser: `LOOPSTORE_CHROMIUM`, else what is installed. Without one the tests pass by,
-/// but not where `CI` is set.
-fn program() -> Option<PathBuf> {
-    if let Some(given) = std::env::var_os("LOOPSTORE_CHROMIUM") {
-        return Some(given.into());
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let mut all = std::env::split_paths(&path).flat_map(|folder| names.map(|n| folder.join(n)));
-    let found = all.find(|program| program.is_file());
-    if found.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "no chromium is installed");
-        eprintln!("skipped: no chromium is installed, and LOOPSTORE_CHROMIUM names none");
-    }
-    found
-}
-
 impl Browser {
+    #[track_caller]
     pub fn open() -> Option<Self> {
-        let program = program()?;
+        let program = needs::find(&needs::CHROMIUM)?;
         let profile = tempfile::tempdir().unwrap();
         // The pipes of the DevTools are the descriptors 3 and 4.
         let mut child = Command::new("sh")
@@ -128,7 +112,7 @@ impl Browser {
     fn receive(&mut self) -> Value {
         let message = self
             .from
-            .recv_timeout(PATIENCE)
+            .recv_timeout(HUNG)
             .expect("the browser says nothing");
         let params = &message["params"];
         match message["method"].as_str() {
@@ -176,7 +160,7 @@ impl Browser {
     pub fn wait(&mut self, expression: &str) {
         let begun = Instant::now();
         while self.value(&format!("!!({expression})")) != true {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > HUNG {
                 let page = self.value("document.body.innerText");
                 panic!("never true: {expression}\n{:?}\n{page}", self.errors);
             }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use loopstore::*;
 
 use crate::commands::stage::{LoopSpec, Stage, add_loop, session, turns};
+use crate::support::amount::amount;
 use crate::support::page::Page;
 
 /// Records loops of some turns each, and returns how many messages they have.
@@ -31,8 +32,7 @@ pub fn long(stage: &Stage, loops: u32, turns_each: u32, lines: u32) -> usize {
 
 /// How many loops; a full measurement takes 500, some 50,000 messages.
 pub fn loops() -> u32 {
-    let given = std::env::var("LOOPSTORE_REPORT_LOOPS").ok();
-    given.and_then(|loops| loops.parse().ok()).unwrap_or(30)
+    amount("LOOPSTORE_REPORT_LOOPS", 30) as u32
 }
 
 #[test]

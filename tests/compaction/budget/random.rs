@@ -8,6 +8,7 @@ use loopstore::compaction::*;
 use loopstore::store::active_blocks::{self, View};
 use loopstore::*;
 
+use crate::support::amount::{amount, given};
 use crate::support::histories::{History, Random, loop_id};
 
 fn request(random: &mut Random, at: usize) -> CompactRequest {
@@ -168,10 +169,10 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
 
 #[test]
 fn a_context_fits_or_there_is_a_typed_error() {
-    let histories = std::env::var("LOOPSTORE_HISTORIES").map_or(1_000, |n| n.parse().unwrap());
-    let seeds = match std::env::var("LOOPSTORE_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..histories).collect(),
+    let histories = amount("LOOPSTORE_HISTORIES", 1_000);
+    let seeds = match given("LOOPSTORE_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..histories).collect(),
     };
     let mut tally = BTreeMap::new();
     for seed in seeds {

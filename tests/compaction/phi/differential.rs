@@ -15,6 +15,7 @@ use phi_core::context as theirs;
 use super::defects::{ALL, Defect, WIDE, recognised, repaired};
 use super::stage::*;
 use super::world::{World, loop_name};
+use crate::support::amount::amount;
 
 /// How often contexts were equal, and how often each defect explained a difference.
 #[derive(Debug, Default)]
@@ -230,8 +231,7 @@ fn play_half(first: u64, sessions: u64) -> Tally {
 
 #[test]
 fn contexts_are_equal_or_a_known_defect_explains_why_not() {
-    let sessions = std::env::var("LOOPSTORE_HISTORIES").ok();
-    let sessions = sessions.and_then(|n| n.parse().ok()).unwrap_or(1500);
+    let sessions = amount("LOOPSTORE_HISTORIES", 1500);
     let other = std::thread::spawn(move || play_half(2, sessions));
     let mut tally = play_half(1, sessions);
     tally.add(other.join().unwrap());

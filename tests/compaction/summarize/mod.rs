@@ -5,8 +5,9 @@ mod http;
 mod stage;
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::support::hang::HUNG;
 use loopstore::compact::CompactOutcome;
 use loopstore::*;
 use stage::{ANSWER, Stage, open, request, text, turns_in};
@@ -229,11 +230,9 @@ fn a_summariser_that_hangs_is_left_behind() {
             std::thread::park();
         }
     });
-    let begun = Instant::now();
     let options = with(|options| options.timeout = Duration::from_millis(100));
     let reason = falls_back(|s| s.options(options), hangs);
     assert_eq!(reason, "the summariser did not answer in time");
-    assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
@@ -242,7 +241,7 @@ fn a_cancelled_summary_gives_way_to_the_fallback() {
     let inner = flag.clone();
     let hangs = Player::new(move |_| {
         inner.cancel();
-        std::thread::sleep(Duration::from_secs(20));
+        std::thread::sleep(2 * HUNG);
         Err(SummarizerError::Cancelled)
     });
     let reason = falls_back(|s| s.cancel(flag), hangs);

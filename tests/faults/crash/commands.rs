@@ -10,6 +10,7 @@ use loopstore::search::{SearchQuery, search};
 
 use crate::crash::shim::{Act, Shim, calls};
 use crate::crash::stage::*;
+use crate::support::amount::amount;
 
 /// Looks like a key of GitHub; the name of the session that holds it is `secret`.
 const SECRET: &str = "ghp_zq7xw8e9r1t2y3u4i5o6p7a8s9d1f2g3h4j5";
@@ -357,7 +358,7 @@ impl Trial {
 
 /// Spreads the kills over all steps; where there are enough of them, each step is one.
 fn kill(cases: Vec<Case>) {
-    let share = given("LOOPSTORE_KILLS", 28).div_ceil(14);
+    let share = amount("LOOPSTORE_KILLS", 28).div_ceil(14);
     let acts = [Act::KillHalf, Act::KillBefore, Act::KillAfter];
     for (number, case) in (0..).zip(cases) {
         let begun = std::time::Instant::now();

@@ -11,6 +11,7 @@ use loopstore::*;
 
 use crate::crash::shim::{Act, Shim, alone, calls};
 use crate::crash::stage::*;
+use crate::support::amount::amount;
 
 /// What can be told from an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,7 +302,7 @@ fn try_troubles(shim: &Shim, operation: &Operation, salt: u64) {
     let all = trial.calls(255);
     for trouble in TROUBLES {
         let calls = trial.calls(trouble.0);
-        let samples = given("LOOPSTORE_FAULTS", 1).min(calls);
+        let samples = amount("LOOPSTORE_FAULTS", 1).min(calls);
         for sample in 0..samples {
             let (from, to) = (sample * calls / samples, (sample + 1) * calls / samples);
             trial.strike(trouble, 1 + from + random.below(to - from));
@@ -313,7 +314,7 @@ fn try_troubles(shim: &Shim, operation: &Operation, salt: u64) {
         operation.name,
         begun.elapsed()
     );
-    let command = "LOOPSTORE_FAULTS=500 cargo test --test crash";
+    let command = "LOOPSTORE_FAULTS=500 cargo test --test faults crash";
     crate::support::proof::tally("EIO, full disk or lost permission", tried, command);
 }
 

@@ -7,11 +7,12 @@ use loopstore::*;
 
 use crate::crash::shim::{Act, Shim, calls, myself};
 use crate::crash::stage::*;
+use crate::support::amount::amount;
 
 const TURNS: u32 = 5;
 
 /// How the harness is run at length.
-pub const KILLS: &str = "LOOPSTORE_KILLS=1000 cargo test --test crash";
+pub const KILLS: &str = "LOOPSTORE_KILLS=1000 cargo test --test faults crash";
 
 /// How many turns the second loop has; it begins with one.
 fn turns(store: &SqliteStore) -> u32 {
@@ -69,7 +70,7 @@ fn a_killed_writer_loses_no_turn_that_it_acknowledged() {
     let points = shim.rest();
     let acts = [Act::KillHalf, Act::KillBefore, Act::KillAfter];
     let all = 3 * points;
-    let kills = given("LOOPSTORE_KILLS", 10).min(all);
+    let kills = amount("LOOPSTORE_KILLS", 10).min(all);
     let mut random = random(100);
     for kill in 0..kills {
         let (from, to) = (kill * all / kills, (kill + 1) * all / kills);

@@ -15,6 +15,7 @@ use loopstore::*;
 use crate::crash::disk::{Disk, Files, Unsynced};
 use crate::crash::shim::{Event, Shim, myself};
 use crate::crash::stage::*;
+use crate::support::amount::amount;
 use crate::support::histories::loop_id;
 
 /// Each changes the state once, or not at all.
@@ -252,7 +253,7 @@ fn lose_power(durability: Durability) {
     let begun = std::time::Instant::now();
     let (events, states) = (log_of(durability), states());
     let moments = events.len() as u64 + 1;
-    let samples = given("LOOPSTORE_LOSSES", 24).min(moments);
+    let samples = amount("LOOPSTORE_LOSSES", 24).min(moments);
     let is_all = samples == moments;
     let mut random = random(durability as u64);
     let mut disk = Disk::default();
@@ -288,7 +289,7 @@ fn lose_power(durability: Durability) {
         begun.elapsed()
     );
     let kind = format!("power loss, `Durability::{durability:?}`");
-    let command = "LOOPSTORE_LOSSES=2000 cargo test --test crash";
+    let command = "LOOPSTORE_LOSSES=2000 cargo test --test faults crash";
     crate::support::proof::tally(&kind, losses, command);
 }
 

@@ -1,10 +1,11 @@
 //! The test's side of `shim.c`: compiles it, tells it what to strike, reads what it logged.
 
+use crate::support::process;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
 /// Which calls are counted, as bits; `shim.c` has the same.
@@ -273,20 +274,13 @@ pub fn alone(test: &str) -> Option<Shim> {
     }
     let folder = crate::crash::stage::folder();
     let shim = Shim::on(folder.path());
-    let output = myself(test, &shim).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}\n{complained}");
-    assert!(told.contains("1 passed"), "no test `{test}`: {told}");
-    print!("{told}");
+    print!("{}", process::passed(&mut myself(test, &shim)));
     None
 }
 
 /// Returns a command that runs one test of this program with a shim.
 pub fn myself(test: &str, shim: &Shim) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
-    command.stdin(Stdio::null());
+    let mut command = process::test(test);
     shim.dress(&mut command);
     command
 }

@@ -8,6 +8,7 @@ use loopstore::inspect::verify;
 use loopstore::model::Content;
 use loopstore::*;
 
+use crate::support::amount::given;
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
 
 /// A folder that is gone after the test, in memory where that can be.
@@ -16,15 +17,9 @@ pub fn folder() -> tempfile::TempDir {
     memory.or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// A number from the environment.
-pub fn given(name: &str, default: u64) -> u64 {
-    let given = std::env::var(name).ok();
-    given.map_or(default, |given| given.parse().unwrap())
-}
-
 /// Takes other samples with another `LOOPSTORE_SEED`.
 pub fn random(salt: u64) -> Random {
-    Random::new(given("LOOPSTORE_SEED", 1) * 1000 + salt)
+    Random::new(given("LOOPSTORE_SEED").unwrap_or(1) * 1000 + salt)
 }
 
 pub fn session(id: &str) -> SessionId {

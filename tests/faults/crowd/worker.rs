@@ -1,5 +1,6 @@
 //! A process of the crowd: two threads, a session each.
 
+use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,9 @@ use loopstore::search::{SearchQuery, search};
 use loopstore::*;
 
 use crate::crowd::load;
+use crate::support::hang::HUNG;
 use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
+use crate::support::keyed;
 
 /// Memory that a worker may need, in KiB, and open files.
 const MOST_MEMORY: u64 = 200 << 10;
@@ -39,15 +42,16 @@ fn a_worker_process() {
 }
 
 #[test]
-fn a_process_that_only_writes() {
+fn a_process_that_writes_until_it_is_told() {
     let Some(file) = std::env::var_os("LOOPSTORE_CROWD") else {
         return;
     };
     let number = std::env::var("LOOPSTORE_CROWD_NUMBER").unwrap();
-    let store = open(Path::new(&file));
+    let options = keyed::options().durability(Durability::Normal);
+    let store = SqliteStore::open_with(&file, options.busy_timeout(HUNG)).unwrap();
     let mut member = Member::new(&store, Path::new(&file), number.parse().unwrap());
-    let end = Instant::now() + Duration::from_millis(600);
-    while Instant::now() < end {
+    let told = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    while !told.is_finished() {
         member.append();
     }
     member.check();

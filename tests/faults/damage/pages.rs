@@ -9,17 +9,18 @@ use loopstore::salvage::salvage;
 
 use crate::damage::reading::{Answers, answers, read, wrong};
 use crate::damage::stage::{Stage, beside, tell};
+use crate::support::amount::amount;
 use crate::support::histories::Random;
 use crate::support::plain::open;
 
 const PAGE: usize = 512;
 
 /// How the harness is run at length.
-const FLIPS: &str = "LOOPSTORE_FLIPS=300 cargo test --test damage";
+const FLIPS: &str = "LOOPSTORE_FLIPS=300 cargo test --test faults damage";
 
 /// How often each kind of damage is done to each kind of page.
 fn times() -> u64 {
-    std::env::var("LOOPSTORE_FLIPS").map_or(3, |n| n.parse().unwrap())
+    amount("LOOPSTORE_FLIPS", 3)
 }
 
 /// Returns the pages of each kind.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use loopstore::context::AsOf;
 use loopstore::export::{ExportForm, export};
@@ -12,10 +12,8 @@ use loopstore::{
     search,
 };
 
+use crate::support::hang::HUNG;
 use crate::support::histories::loop_id;
-
-/// Longer than this nothing may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What each command says; `Err` is a typed error.
 pub type Answers = BTreeMap<String, Result<String, String>>;
@@ -42,7 +40,7 @@ pub fn read(path: &Path) -> Found {
     let is_named = report
         .as_ref()
         .map_or(true, |report| !report.ok || !report.index.is_empty());
-    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < HUNG, "{:?}", begun.elapsed());
     Found {
         answers: Ok(answers),
         is_named,

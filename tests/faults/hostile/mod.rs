@@ -9,28 +9,27 @@ mod terminal;
 mod transcripts;
 mod words;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use peak_alloc::PeakAlloc;
 
-/// Longer than this no input may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::amount::amount;
+use crate::support::hang::HUNG;
 
 /// Counts the memory of this program, but for that of SQLite.
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// More memory than this no input may take, beside that of the other tests of this program: the largest
-/// texts have 70 KB, and a database 3 MB at a place.
+/// More memory than this no input may take: the largest texts have 70 KB, and a database 3 MB at a place.
+/// So that nothing else counts, each of these tests runs in a process of its own.
 const MOST_MEMORY: usize = 256 << 20;
 
 /// How the harness is run at length.
-const INPUTS: &str = "LOOPSTORE_INPUTS=10000000 cargo test --test hostile";
+const INPUTS: &str = "LOOPSTORE_INPUTS=10000000 cargo test --test faults hostile";
 
 /// How many inputs are tried of each kind.
 fn inputs(by_default: u64) -> u64 {
-    let given = std::env::var("LOOPSTORE_INPUTS").ok();
-    given.map_or(by_default, |n| n.parse().unwrap())
+    amount("LOOPSTORE_INPUTS", by_default)
 }
 
 /// Names an input if it makes the test fail or takes too long.
@@ -54,7 +53,7 @@ impl Drop for Tried {
             return;
         }
         let took = self.begun.elapsed();
-        assert!(took < PATIENCE, "{} took {took:?}", self.name);
+        assert!(took < HUNG, "{} took {took:?}", self.name);
         let most = MEMORY.peak_usage();
         assert!(most < MOST_MEMORY, "{} took {most} bytes", self.name);
     }

@@ -10,6 +10,7 @@ use loopstore::inspect::verify;
 use crate::hostile::mutate::mutated;
 use crate::hostile::{Tried, inputs};
 use crate::support::histories::Random;
+use crate::support::process;
 
 /// Returns the files of the fixtures that are transcripts.
 fn fixtures() -> Vec<PathBuf> {
@@ -35,6 +36,9 @@ const FILES_PER_STORE: u64 = 60;
 
 #[test]
 fn mutated_transcripts_are_imported_or_refused() {
+    if !process::is_alone("hostile::transcripts::mutated_transcripts_are_imported_or_refused") {
+        return;
+    }
     crate::support::proof::activate();
     let fixtures: Vec<(PathBuf, Vec<u8>)> = fixtures()
         .into_iter()

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use crate::hostile::mutate::mutated;
 use crate::hostile::{Tried, inputs};
 use crate::support::histories::{History, Random};
+use crate::support::process;
 
 /// Words of the small languages, whole and broken.
 fn words() -> impl Strategy<Value = String> {
@@ -61,11 +62,12 @@ fn config() -> ProptestConfig {
     }
 }
 
-proptest! {
-    #![proptest_config(config())]
-
-    #[test]
-    fn any_words_are_taken_or_refused(text in words()) {
+#[test]
+fn any_words_are_taken_or_refused() {
+    if !process::is_alone("hostile::words::any_words_are_taken_or_refused") {
+        return;
+    }
+    proptest!(config(), |(text in words())| {
         let _tried = Tried::new(format!("{text:?}"));
         let _ = parse_query(&text);
         if let Ok(scope) = text.parse::<CompactionScope>() {
@@ -79,11 +81,14 @@ proptest! {
         if let Ok(id) = SessionId::new(text.clone()) {
             prop_assert_eq!(id.as_str(), text);
         }
-    }
+    });
 }
 
 #[test]
 fn any_query_finds_something_or_is_refused() {
+    if !process::is_alone("hostile::words::any_query_finds_something_or_is_refused") {
+        return;
+    }
     let store = SqliteStore::in_memory().unwrap();
     let mut history = History::new(&store, "s");
     (0..8).for_each(|_| history.step(&mut Random::new(4)));
@@ -111,6 +116,9 @@ fn any_query_finds_something_or_is_refused() {
 
 #[test]
 fn any_json_of_the_model_is_read_or_refused() {
+    if !process::is_alone("hostile::words::any_json_of_the_model_is_read_or_refused") {
+        return;
+    }
     let fixture = include_bytes!("../../fixtures/phi-core/tree.json");
     let mut read = 0;
     for seed in 1..=inputs(1500) {
@@ -195,7 +203,10 @@ fn no_word_on_the_command_line_ends_it_in_a_panic() {
                 .current_dir(folder.path())
                 .env_remove("LOOPSTORE_DB");
             command.args(line.split(' ')).arg(word);
-            let output = command.timeout(crate::hostile::PATIENCE).output().unwrap();
+            let output = command
+                .timeout(crate::support::hang::HUNG)
+                .output()
+                .unwrap();
             let code = output.status.code();
             assert!(matches!(code, Some(0..=3)), "{line} {word:?}: {output:?}");
         }

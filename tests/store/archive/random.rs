@@ -5,6 +5,7 @@ use loopstore::*;
 
 use crate::archive::seen::{contexts, everything, same};
 use crate::archive::stage::*;
+use crate::support::amount::amount;
 use crate::support::histories::{History, Random};
 
 /// Archives something, or brings something back; returns whether messages were moved.
@@ -61,8 +62,7 @@ fn play(seed: u64) -> u32 {
 
 #[test]
 fn archived_loops_read_as_if_they_were_not() {
-    let histories = std::env::var("LOOPSTORE_HISTORIES").ok();
-    let histories = histories.and_then(|n| n.parse().ok()).unwrap_or(8);
+    let histories = amount("LOOPSTORE_HISTORIES", 8);
     let moved: u32 = (0..histories).map(play).sum();
     assert!(u64::from(moved) > histories / 2, "{moved} in {histories}");
 }

@@ -7,6 +7,7 @@ mod reference;
 
 use std::collections::BTreeMap;
 
+use crate::support::amount::{amount, given};
 use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig};
 use loopstore::context::AsOf as StoreAsOf;
@@ -524,17 +525,11 @@ fn histories(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn contexts_equal_the_models_on_random_histories() {
-    if let Some(seed) = std::env::var("LOOPSTORE_SEED")
-        .ok()
-        .and_then(|n| n.parse().ok())
-    {
+    if let Some(seed) = given("LOOPSTORE_SEED") {
         play(seed);
         return;
     }
-    let count = std::env::var("LOOPSTORE_HISTORIES")
-        .ok()
-        .and_then(|n| n.parse().ok());
-    histories(1..count.unwrap_or(400));
+    histories(1..amount("LOOPSTORE_HISTORIES", 400));
 }
 
 /// On chains where the original algorithm is free of its defects, contexts equal its.

@@ -1,7 +1,7 @@
 //! A file of each released format, kept as text with its rows, is upgraded by this version: it holds what
 //! it held, and its schema is that of a new file.
 //!
-//! Before a release with a new format, `cargo test --test formats -- --ignored` writes the text of the
+//! Before a release with a new format, `cargo test --test store formats -- --ignored` writes the text of the
 //! newest one. Texts that are there never change.
 
 mod text;

@@ -1,12 +1,13 @@
 //! One driver per loop.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use loopstore::recorder::{RecoverRequest, recover};
 use loopstore::store::{self, append};
 use loopstore::*;
 
 use crate::support::events::*;
+use crate::support::process;
 
 fn error_of(result: Result<impl std::fmt::Debug, RecordError>) -> StoreError {
     match result.unwrap_err() {
@@ -246,12 +247,7 @@ fn eight_processes_drive_eight_loops_and_two_fight_for_one() {
     let all = names.iter().map(String::as_str).chain(["fought", "fought"]);
     let children: Vec<_> = all
         .map(|name| {
-            Command::new(std::env::current_exe().unwrap())
-                .args([
-                    "--exact",
-                    "recorder::drivers::a_driver_process",
-                    "--nocapture",
-                ])
+            process::test("recorder::drivers::a_driver_process")
                 .env("LOOPSTORE_DRIVE", &file)
                 .env("LOOPSTORE_LOOP", name)
                 .stdout(Stdio::piped())

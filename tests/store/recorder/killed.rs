@@ -3,12 +3,14 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use loopstore::recorder::{RecoverRequest, recover};
 use loopstore::*;
 
+use crate::support::amount::amount;
 use crate::support::events::*;
+use crate::support::process;
 
 const TURNS: u32 = 6;
 
@@ -58,12 +60,7 @@ fn a_player_process() {
 
 /// Plays in a process that is killed after `events` acknowledged events; returns what it told.
 fn killed_after(file: &Path, events: usize) -> Vec<String> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "recorder::killed::a_player_process",
-            "--nocapture",
-        ])
+    let mut child = process::test("recorder::killed::a_player_process")
         .env("LOOPSTORE_PLAY", file)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -79,8 +76,7 @@ fn killed_after(file: &Path, events: usize) -> Vec<String> {
 }
 
 fn kills() -> usize {
-    let given = std::env::var("LOOPSTORE_KILLS").ok();
-    given.map_or(30, |given| given.parse().unwrap())
+    amount("LOOPSTORE_KILLS", 30) as usize
 }
 
 #[test]

@@ -6,6 +6,7 @@ use loopstore::search::{SearchQuery, search};
 use loopstore::{CompactRequest, CompactTrigger, KeepRecent, SqliteStore, compact_session_loops};
 
 use crate::search::reference::{Everything, Term, Wanted, words};
+use crate::support::amount::amount;
 use crate::support::histories::{History, Random, loop_id, user};
 
 const SAID: [&str; 12] = [
@@ -168,7 +169,7 @@ fn compare(store: &SqliteStore, history: &History<'_>, random: &mut Random, seed
 
 #[test]
 fn hits_are_those_of_a_scan_and_hidden_is_what_the_context_lacks() {
-    let histories = std::env::var("LOOPSTORE_HISTORIES").map_or(25, |n| n.parse().unwrap());
+    let histories = amount("LOOPSTORE_HISTORIES", 25);
     let (mut hidden, mut committed) = (0, 0);
     for seed in 0..histories {
         let mut random = Random::new(seed);

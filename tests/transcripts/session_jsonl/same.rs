@@ -6,12 +6,12 @@ use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{SessionId, SqliteStore};
 
 use crate::session_jsonl::stage::{all_that_is_seen, exported, grown, imported, rows, sound};
+use crate::support::amount::amount;
 use crate::support::histories::Random;
 
 #[test]
 fn a_random_session_comes_back_as_it_was() {
-    let histories = std::env::var("LOOPSTORE_HISTORIES").ok();
-    let histories = histories.and_then(|n| n.parse().ok()).unwrap_or(15);
+    let histories = amount("LOOPSTORE_HISTORIES", 15);
     for seed in 0..histories {
         println!("seed {seed}");
         let store = SqliteStore::in_memory().unwrap();
