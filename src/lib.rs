@@ -43,6 +43,7 @@
 //! `phi` holds adapters for that crate; with `postgres`, `PostgresStore` keeps sessions on a server.
 
 #![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)

@@ -11,8 +11,8 @@ mod bare;
 #[path = "../ceiling/plain.rs"]
 #[allow(dead_code)]
 mod plain;
-#[path = "../../tests/postgres/server.rs"]
-mod server;
+#[path = "../../tests/support/mod.rs"]
+mod support;
 #[path = "../workload/mod.rs"]
 mod workload;
 
@@ -24,7 +24,7 @@ use bare::{Reader, Turn, Writer, turns_of};
 use loopstore::store::{self, LoopKey, append, session};
 use loopstore::*;
 use postgres::Client;
-use server::Server;
+use support::server::Server;
 use workload::growth::{self, Aged};
 use workload::store::Recorded;
 use workload::turns::{IN_A_LOOP, Turns};
@@ -416,7 +416,7 @@ const PARTS: [(&str, Part); 4] = [
 ];
 
 fn run() -> Outcome<bool> {
-    let server = server::server().ok_or("PostgreSQL is not installed")?;
+    let server = support::server::server().ok_or("PostgreSQL is not installed")?;
     let mut met = true;
     let asked: Vec<String> = std::env::args().skip(1).collect();
     let asked: Vec<_> = asked.iter().filter(|arg| !arg.starts_with('-')).collect();

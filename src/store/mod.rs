@@ -57,7 +57,7 @@ pub type VisitRunSummary<'a> = dyn FnMut(&RunSummary<'_>) -> StoreResult<Control
 
 /// A durable store of sessions.
 ///
-/// A backend must keep these promises; `tests/store_conformance.rs` holds a case for each.
+/// A backend must keep these promises; `tests/store/conformance.rs` holds a case for each.
 /// - `read` must show one moment: rows that other writers commit meanwhile must not appear.
 /// - `write` must be atomic and serial: all of it or none, also after a crash, and what it returned
 ///   `Ok` for must survive a power loss (at the default durability). Writes of different sessions may run

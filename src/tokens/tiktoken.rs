@@ -63,7 +63,6 @@ impl TokenCounter for TiktokenCounter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
 
     #[test]
     fn figures_are_those_of_tiktoken() {
@@ -77,13 +76,12 @@ mod tests {
         assert_eq!(cl100k.text_tokens("お誕生日おめでとう"), 9);
     }
 
+    /// In steps that grow with the square of their length they would take hours.
     #[test]
-    fn long_runs_take_no_longer_than_other_texts() {
+    fn long_runs_come_to_an_end() {
         let counter = TiktokenCounter::o200k_base();
         for piece in ["a", " ", "\n", "日", "🦀", "=+/", "ab1"] {
-            let begun = Instant::now();
             assert!(counter.text_tokens(&piece.repeat(500_000)) > 0, "{piece:?}");
-            assert!(begun.elapsed() < Duration::from_secs(20), "{piece:?}");
         }
     }
 }

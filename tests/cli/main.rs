@@ -1,29 +1,14 @@
-//! The commands, as their users meet them: what is typed, and what comes back.
-//!
-//! Run ids, current times, durations and sizes of files differ from run to run; the stage replaces
-//! them, so that a test is a transcript.
+//! The command line: its commands, what somebody meets at a terminal, the server of tools, the pages of
+//! reports, and the examples that users are shown.
 
-mod blobs;
-mod coming_in;
-mod compacting;
-mod context;
-mod counting;
-mod every_command;
-mod going_out;
-#[path = "../keyed/mod.rs"]
-mod keyed;
-mod measuring;
-mod overlays;
-mod provider;
-mod reading;
-mod recovering;
-mod refusals;
-mod searching;
-#[cfg(feature = "http")]
-#[path = "../summarize/http/server.rs"]
-#[allow(dead_code)]
-mod server;
-mod stage;
-mod story;
-#[cfg(feature = "http")]
-mod summarizing;
+#[cfg(feature = "browse")]
+mod browse;
+mod commands;
+mod examples;
+mod face;
+#[cfg(feature = "mcp")]
+mod mcp;
+mod readme;
+mod report;
+#[path = "../support/mod.rs"]
+mod support;

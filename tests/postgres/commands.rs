@@ -7,7 +7,7 @@ use assert_cmd::Command;
 use serde_json::Value;
 
 use super::parity;
-use super::server::{self, PASSWORD};
+use crate::support::server::{self, PASSWORD};
 
 /// A transcript of two prompts with tool calls, in the form of Claude Code.
 pub fn transcript() -> String {

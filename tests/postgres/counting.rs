@@ -8,8 +8,9 @@ use loopstore::store::postgres::{recount, tenant};
 use loopstore::store::{self, sqlite};
 use loopstore::*;
 
-use super::histories::{History, Random, user};
-use super::{keyed, server, views};
+use super::views;
+use crate::support::histories::{History, Random, user};
+use crate::support::{keyed, server};
 
 /// Counts characters: another figure for nearly every message.
 struct Letters;

@@ -3,14 +3,16 @@
 
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loopstore::store::append::append;
 use loopstore::store::{self};
 use loopstore::*;
 
-use super::histories::{History, user};
-use super::server::{as_owner, free_port, programs};
+use crate::support::hang;
+use crate::support::histories::{History, user};
+use crate::support::needs;
+use crate::support::server::{as_owner, free_port};
 
 /// Starts a primary and a standby that follows it; prints their folder. When the input ends both are
 /// stopped.
@@ -50,7 +52,7 @@ struct Pair {
 
 impl Pair {
     fn start() -> Option<Self> {
-        let bin = programs()?;
+        let bin = needs::find(&needs::POSTGRES)?;
         let ports = [free_port(), free_port()];
         let mut shell = as_owner("sh")
             .args(["-c", SCRIPT])
@@ -144,14 +146,9 @@ fn no_acknowledged_turn_is_lost_when_the_primary_is_killed() {
             after
         });
         let wait_for = |count: u32| {
-            let begun = Instant::now();
-            while acknowledged.load(Ordering::Relaxed) < count {
-                assert!(
-                    begun.elapsed() < Duration::from_secs(30),
-                    "nothing is written"
-                );
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            hang::until("something is written", || {
+                acknowledged.load(Ordering::Relaxed) >= count
+            });
         };
         wait_for(30);
         pair.fail_over();

@@ -1,23 +1,17 @@
 //! A server process that is stopped in the middle of a transaction: it answers nothing, and its machine
 //! still acknowledges every byte.
 
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loopstore::store;
 use loopstore::store::sqlite::QueryLimits;
 use loopstore::*;
 
-use super::histories::{History, user};
-use super::server;
+use crate::support::histories::{History, user};
+use crate::support::process::signal;
+use crate::support::server;
 
-const LIMIT: Duration = Duration::from_millis(600);
-
-fn signal(name: &str, process: i64) {
-    let id = process.to_string();
-    let sent = Command::new("kill").args([name, &id]).status().unwrap();
-    assert!(sent.success());
-}
+const LIMIT: Duration = Duration::from_secs(3);
 
 /// Returns the process that works for the one connection of a store.
 fn process(store: &PostgresStore) -> i64 {
@@ -44,34 +38,31 @@ fn a_server_that_freezes_is_given_up_in_time_and_the_next_call_connects_anew() {
     };
     // In the middle of a write.
     let frozen = process(&store);
-    let begun = Instant::now();
     let lost = store::write(&store, |write| {
         note(write)?;
-        signal("-STOP", frozen);
+        signal("STOP", frozen);
         write.loop_by_key(loop_key).map(drop)
     });
-    let waited = begun.elapsed();
     assert!(
         matches!(lost, Err(StoreError::StatementTimeout(LIMIT))),
         "{lost:?}"
     );
-    assert!(waited >= LIMIT && waited < LIMIT * 8, "{waited:?}");
     let told = lost.unwrap_err().to_string();
-    assert!(told.contains("did not answer for 0.6 s") && told.contains("check the server"));
+    assert!(told.contains("did not answer for 3 s") && told.contains("check the server"));
     // Others go on meanwhile.
     assert_ne!(process(&store), frozen);
     let read = store::read(&store, |read| read.loop_by_key(loop_key));
     assert_eq!(read.unwrap().totals.next_seq, 1);
-    signal("-CONT", frozen);
+    signal("CONT", frozen);
     history.append(0, vec![user("again", 1)]);
     // In a read.
     let frozen = process(&store);
     let lost = store::read(&store, |read| {
         read.loop_by_key(loop_key)?;
-        signal("-STOP", frozen);
+        signal("STOP", frozen);
         read.loop_by_key(loop_key).map(drop)
     });
-    signal("-CONT", frozen);
+    signal("CONT", frozen);
     assert!(
         matches!(lost, Err(StoreError::StatementTimeout(_))),
         "{lost:?}"
@@ -80,16 +71,16 @@ fn a_server_that_freezes_is_given_up_in_time_and_the_next_call_connects_anew() {
     let frozen = process(&store);
     let lost = store::write(&store, |write| {
         note(write)?;
-        signal("-STOP", frozen);
+        signal("STOP", frozen);
         Ok(())
     });
-    signal("-CONT", frozen);
+    signal("CONT", frozen);
     assert!(matches!(lost, Err(StoreError::Unconfirmed(_))), "{lost:?}");
     // When an idle connection is asked for the next transaction.
     let frozen = process(&store);
-    signal("-STOP", frozen);
+    signal("STOP", frozen);
     let asked = store::read(&store, |read| read.sessions());
-    signal("-CONT", frozen);
+    signal("CONT", frozen);
     assert_eq!(asked.unwrap().len(), 1);
     let notes = store::read(&store, |read| read.notes(loop_key)).unwrap();
     assert!(notes.len() <= 1, "what was given up was kept");
@@ -107,7 +98,7 @@ fn a_query_of_ones_own_has_the_limit_that_it_brings() {
         .statement_limit(Some(LIMIT));
     let address = server.address(&server.prepared());
     let store = PostgresStore::open_with(&address, options).unwrap();
-    let slow = "SELECT pg_sleep(0.9), 1 AS one";
+    let slow = "SELECT pg_sleep(3.5), 1 AS one";
     let rows = store.query_within(slow, QueryLimits::default()).unwrap();
     assert_eq!(rows.rows.len(), 1);
     let limits = QueryLimits {

@@ -8,8 +8,8 @@ use loopstore::store::{self, StoreRead};
 use loopstore::*;
 use postgres::Client;
 
-use super::histories::{History, answer, user};
-use super::server;
+use crate::support::histories::{History, answer, user};
+use crate::support::server;
 
 /// A database with a compacted session, and a connection of its owner.
 fn compacted() -> Option<(PostgresStore, Client)> {

@@ -5,8 +5,8 @@ use loopstore::store;
 use loopstore::store::sqlite::QueryLimits;
 use loopstore::*;
 
-use super::histories::{History, user};
-use super::server;
+use crate::support::histories::{History, user};
+use crate::support::server;
 
 /// A function that fails twice in each connection, as a transaction that others came between: locks of a
 /// session outlive it.

@@ -12,15 +12,13 @@ use loopstore::inspect::verify;
 use loopstore::store::{self, SessionFlags, lease, source};
 use loopstore::*;
 
-use super::histories::{History, Random};
-use super::keyed;
-use super::server::{self, Server};
 use super::views;
-use events::{end, record_all, start, start_after, turn};
-
-#[path = "../recorder/stage.rs"]
-#[allow(dead_code)]
-mod events;
+use crate::support::amount::{amount, is_long};
+use crate::support::events::{self, end, record_all, start, start_after, turn};
+use crate::support::hang::HUNG;
+use crate::support::histories::{History, Random};
+use crate::support::server::{self, Server};
+use crate::support::{keyed, process};
 
 /// A store with three random histories.
 fn filled(store: &dyn SessionStore) {
@@ -153,8 +151,7 @@ fn a_recorder_process() {
 }
 
 fn recorder_on(place: &str) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "moving::a_recorder_process", "--nocapture"])
+    let mut child = process::test("moving::a_recorder_process")
         .env("LOOPSTORE_MOVED", place)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -178,16 +175,16 @@ fn a_copy_beside_a_recorder_is_whole_at_each_moment_and_equal_when_it_rests() {
         let (source, target) = (open(&from), open(&to));
         filled(&*source);
         let mut recorder = recorder_on(&from);
-        let until = Instant::now() + Duration::from_secs(60);
+        let begun = Instant::now();
         let mut grown = 0;
         while grown < 3 {
-            assert!(Instant::now() < until, "the recorder does nothing");
+            assert!(begun.elapsed() < HUNG, "the recorder does nothing");
             let report = moved(&*source, &*target);
             assert!(report.is_whole(), "{report:?}");
             grown += u64::from(report.copied > 0);
         }
         assert_whole(&*target);
-        let report = settled(&*source, &*target, Duration::from_secs(60));
+        let report = settled(&*source, &*target, HUNG);
         assert!(report.is_whole(), "{report:?}");
         drop(recorder.stdin.take());
         assert!(recorder.wait().unwrap().success(), "a lease was in its way");
@@ -258,7 +255,7 @@ fn a_loop_that_never_had_a_driver_is_not_taken_for_one_whose_driver_died() {
         SqliteStore::in_memory().unwrap(),
     );
     let history = History::new(&from, "session");
-    history.append(0, vec![super::histories::user("hello", 0)]);
+    history.append(0, vec![crate::support::histories::user("hello", 0)]);
     assert!(settled(&from, &to, Duration::ZERO).is_whole());
     let recovered = recorder::recover(&from, &recorder::RecoverRequest::default()).unwrap();
     assert_eq!(recovered.aborted, []);
@@ -300,8 +297,7 @@ fn a_copy_that_is_killed_leaves_no_file_and_is_finished_by_the_next() {
     };
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random::new(99);
-    let kills = std::env::var("LOOPSTORE_KILLS").ok();
-    let kills: u64 = kills.map_or(3, |kills| kills.parse().unwrap());
+    let kills = amount("LOOPSTORE_KILLS", 3);
     for (from, to) in pairs(server, folder.path()) {
         let temporary = tempfile::tempdir().unwrap();
         filled(&*open(&from));
@@ -374,7 +370,7 @@ fn what_is_there_already_is_compared_without_a_write() {
     })
     .unwrap();
     // And one that has to be written says that it cannot be.
-    History::new(&file, "new").append(0, vec![super::histories::user("hello", 0)]);
+    History::new(&file, "new").append(0, vec![crate::support::histories::user("hello", 0)]);
     let folder = tempfile::tempdir().unwrap();
     let refused = copy(&file, &reading, folder.path(), &mut |_, _| {});
     assert!(
@@ -402,7 +398,8 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
         let (source, target) = (open(&from), open(&to));
         filled(&*source);
         let secret = format!("ghp_{}", "zq7xw8e9r1t2y3u4i5o6p7a8s9d1f2g3h4j5");
-        History::new(&*source, "redacted").append(0, vec![super::histories::user(&secret, 0)]);
+        History::new(&*source, "redacted")
+            .append(0, vec![crate::support::histories::user(&secret, 0)]);
         let erase = |store: &dyn Database, id: &str| {
             let request = retention::EraseRequest {
                 session: SessionId::new(id).unwrap(),
@@ -468,7 +465,7 @@ fn receipts(store: &dyn Database) -> Vec<(String, String)> {
 
 #[test]
 fn a_session_larger_than_the_memory_is_copied() {
-    if std::env::var_os("LOOPSTORE_LONG").is_none() {
+    if !is_long() {
         return;
     }
     let Some(server) = server::server() else {
@@ -483,7 +480,7 @@ fn a_session_larger_than_the_memory_is_copied() {
     for turn in 0..messages / 64 {
         let said = (0..64).map(|_| {
             let number = random.below(1 << 40);
-            super::histories::user(&format!("{number:x} ").repeat(bytes / 11), turn)
+            crate::support::histories::user(&format!("{number:x} ").repeat(bytes / 11), turn)
         });
         history.append(0, said.collect());
     }

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::commands::{Both, settled};
-use super::page::Page;
+use crate::support::page::Page;
+use crate::support::process;
 
 /// Compares what stands in the pages of a report: the index, and each message and block.
 pub fn report(both: &mut Both<'_>, name: &str) {
@@ -145,14 +146,7 @@ pub fn watch(both: &mut Both<'_>, transcript: &str) {
             .unwrap();
         file.write_all(parts[1].as_bytes()).unwrap();
         let second = next();
-        let id = child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-INT", &id])
-                .status()
-                .unwrap()
-                .success()
-        );
+        process::signal("INT", child.id());
         let code = child.wait().unwrap().code();
         (first, second, code)
     });

@@ -6,9 +6,10 @@ use loopstore::inspect::verify;
 use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::*;
 
-use super::histories::{History, Random, loop_id};
-use super::server;
 use super::views;
+use crate::support::amount::amount;
+use crate::support::histories::{History, Random, loop_id};
+use crate::support::server;
 
 /// Everything that a model could be shown of a session, as JSON.
 fn contexts(store: &dyn SessionStore, history: &History<'_>) -> Vec<String> {
@@ -111,8 +112,7 @@ fn lines_of(store: &dyn SessionStore, session: &SessionId) -> String {
 #[test]
 fn random_histories_give_the_same_contexts_and_views_on_both_backends() {
     let Some(store) = server::store() else { return };
-    let histories = std::env::var("LOOPSTORE_HISTORIES").ok();
-    let histories: u64 = histories.map_or(12, |count| count.parse().unwrap());
+    let histories = amount("LOOPSTORE_HISTORIES", 12);
     for seed in 1..=histories.min(200) {
         play(&store, seed);
     }

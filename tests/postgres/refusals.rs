@@ -6,8 +6,9 @@ use loopstore::store;
 use loopstore::*;
 
 use super::commands::{command, transcript};
-use super::histories::{History, user};
-use super::server::{self, PASSWORD, Server, free_port};
+use crate::support::histories::{History, user};
+use crate::support::needs;
+use crate::support::server::{self, PASSWORD, Server, free_port};
 
 fn opening(address: &str) -> OpenError {
     match PostgresStore::open(address) {
@@ -323,7 +324,7 @@ fn a_lost_connection_loses_the_write_and_the_next_one_connects_again() {
 
 #[test]
 fn a_store_goes_on_when_its_server_comes_back_and_knows_several_hosts() {
-    let Some(bin) = server::programs() else {
+    let Some(bin) = needs::find(&needs::POSTGRES) else {
         return;
     };
     let own = Server::start(&bin);

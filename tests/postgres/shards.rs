@@ -9,8 +9,8 @@ use loopstore::store::postgres::{BY_SESSION, Engine, schema};
 use loopstore::store::{self, lease};
 use loopstore::*;
 
-use super::histories::{History, answer, result, user};
-use super::server;
+use crate::support::histories::{History, answer, result, user};
+use crate::support::server;
 
 /// What a server is told to explain every statement.
 pub const EXPLAIN: [(&str, &str); 5] = [
@@ -51,7 +51,7 @@ fn work(store: &PostgresStore, id: &str) {
     assert!(history.flip(0, true));
     for at in 0..2 {
         let options = BuildOptions {
-            leaf: Some(super::histories::loop_id(at)),
+            leaf: Some(crate::support::histories::loop_id(at)),
             ..BuildOptions::default()
         };
         build_context_from_session(store, &history.session, &options).unwrap();

@@ -1,16 +1,12 @@
-//! Transcripts of other tools become the sessions, loops, turns and messages that they record.
+//! Imports: the transcripts of other tools and the lines of exports, whole, grown, damaged and again.
 
-mod adk;
-#[path = "../valid/check.rs"]
-mod check;
-mod codex;
-mod copilot;
-mod damaged;
-mod formats;
-mod gemini;
-#[path = "../keyed/mod.rs"]
-mod keyed;
-mod pi;
-mod real;
-mod recorder;
-mod stored;
+mod agents;
+mod claude_code;
+mod many;
+mod openai_chat;
+mod phi_core;
+mod session_jsonl;
+#[path = "../support/mod.rs"]
+mod support;
+mod tools;
+mod writer;

@@ -294,6 +294,9 @@ mod tests {
     use super::*;
     use crate::store::sqlite::place::with_end;
 
+    /// Ends a test that hangs, and judges no speed.
+    const HUNG: Duration = Duration::from_secs(300);
+
     /// A writer of large rows.
     struct Stage {
         _folder: tempfile::TempDir,
@@ -349,7 +352,7 @@ mod tests {
         stage.commit(8 << 20);
         let begun = Instant::now();
         while stage.bytes("") < 8 << 20 {
-            assert!(begun.elapsed() < Duration::from_secs(30), "nobody moves it");
+            assert!(begun.elapsed() < HUNG, "nobody moves it");
             std::thread::sleep(Duration::from_millis(5));
         }
         drop(stage.log.alone());
@@ -398,9 +401,9 @@ mod tests {
         let writer = &stage.writer;
         let none = || Err::<Connection, ()>(());
         stage.log.committed(writer, Duration::from_secs(5), none);
-        let end = Instant::now() + Duration::from_secs(10);
+        let begun = Instant::now();
         while stage.log.left.load(Ordering::Relaxed) > MANY {
-            assert!(Instant::now() < end);
+            assert!(begun.elapsed() < HUNG);
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(PAUSE);

@@ -259,10 +259,15 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(10);
+    /// Ends a test that hangs, and judges no speed.
+    const LONG: Duration = Duration::from_secs(300);
 
     #[test]
     fn threads_are_served_in_the_order_in_which_they_came() {
+        #[cfg(debug_assertions)]
+        if let Ok(fault) = std::env::var("LOOPSTORE_BROKEN") {
+            failpoints::activate(&fault);
+        }
         let queue = Queue::new(None);
         let served = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -274,12 +279,28 @@ mod tests {
                     locked(served).push(number);
                 });
                 while locked(&queue.line).waiting.len() < number + 2 {
+                    assert!(locked(served).is_empty(), "one was served before its turn");
                     std::thread::yield_now();
                 }
             }
             drop(first);
         });
         assert_eq!(*locked(&served), (0..8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn writers_that_do_not_queue_are_found_out() {
+        let test =
+            "store::sqlite::queue::tests::threads_are_served_in_the_order_in_which_they_came";
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env("LOOPSTORE_BROKEN", "unfair-queue")
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("served before its turn"), "{text}");
     }
 
     #[test]
@@ -312,24 +333,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("some.db");
         let within = AtomicUsize::new(0);
-        let write_for_a_while = || {
+        let written = [(); 3].map(|()| AtomicUsize::new(0));
+        let all_write = || written.iter().all(|turns| turns.load(Ordering::SeqCst) > 1);
+        let write_until_all_have = |turns: &AtomicUsize| {
             let queue = Queue::new(Some(&database));
-            let end = Instant::now() + Duration::from_millis(300);
-            let mut turns = 0;
-            while Instant::now() < end {
+            while !all_write() {
                 let place = queue.enter(LONG).unwrap();
                 assert_eq!(within.fetch_add(1, Ordering::SeqCst), 0);
                 std::thread::sleep(Duration::from_micros(50));
                 within.fetch_sub(1, Ordering::SeqCst);
                 drop(place);
-                turns += 1;
+                turns.fetch_add(1, Ordering::SeqCst);
             }
-            turns
         };
         std::thread::scope(|scope| {
-            let writers = [(); 3].map(|()| scope.spawn(write_for_a_while));
-            for writer in writers {
-                assert!(writer.join().unwrap() > 1);
+            for turns in &written {
+                scope.spawn(|| write_until_all_have(turns));
             }
         });
     }

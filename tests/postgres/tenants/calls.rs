@@ -11,7 +11,7 @@ use loopstore::*;
 
 use super::Tenants;
 use super::writes::{Rows, rows, write_all};
-use crate::histories::{History, loop_id, user};
+use crate::support::histories::{History, loop_id, user};
 
 /// One of everything, by its key or name.
 #[derive(Clone)]

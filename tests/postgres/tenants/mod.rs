@@ -17,8 +17,8 @@ use loopstore::*;
 use postgres::{Client, NoTls};
 
 use super::commands::{command, transcript};
-use super::histories::{History, answer, result, user};
-use super::server::{self, Server};
+use crate::support::histories::{History, answer, result, user};
+use crate::support::server::{self, Server};
 
 /// Tables that hold nothing of a tenant.
 const COMMON: [&str; 3] = ["store_meta", "refinery_schema_history", "tenant_roles"];

@@ -8,9 +8,9 @@ use postgres::{Client, NoTls};
 
 use super::{Tenants, quoted};
 use crate::commands::command;
-use crate::histories::{History, user};
-use crate::server;
 use crate::shards;
+use crate::support::histories::{History, user};
+use crate::support::server;
 
 fn sessions(store: &dyn SessionStore) -> Vec<String> {
     let rows = store::read(store, |read| read.sessions()).unwrap();

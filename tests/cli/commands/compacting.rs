@@ -1,0 +1,276 @@
+//! Compaction, undo and redo.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::commands::stage::Stage;
+
+const TIGHT: &str = "compact work --max-tokens 9000";
+
+#[test]
+fn a_context_with_headroom_is_left_alone() {
+    let stage = Stage::new();
+    assert_snapshot!(stage.say("compact work"), @"Nothing to do: the context has 10,012 tokens, and leaves enough of the window or holds only turns that are to be kept. See --max-tokens, --keep-recent and --force.");
+    assert_eq!(stage.json("compact work")["outcome"], "not_needed");
+    assert_eq!(stage.json("history"), json!([]));
+}
+
+#[test]
+fn a_compaction_prints_its_audit_row() {
+    let stage = Stage::new();
+    assert_snapshot!(stage.say(TIGHT), @r#"
+    Run RUN: committed
+    tokens    10,012 -> 3,953 (39 %)
+    messages  49 -> 28
+    strategy  digest, N ms
+
+    LOOP   BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
+    ask        1  earlier  -      0-2        -          0          0           7        0          0
+    build      1  earlier  -      0-5        -          0          0          13        0          0
+    test       1  current  0-1    2-3        4-13      15         10           4        0          0
+    "#);
+    assert_snapshot!(Stage::new().say(&format!("{TIGHT} --json")), @r#"
+    {
+      "run": "RUN",
+      "outcome": "committed",
+      "strategy": "digest",
+      "fallback": null,
+      "tokens_before": 10012,
+      "tokens_after": 3953,
+      "bytes_before": 48492,
+      "bytes_after": 20077,
+      "messages_before": 49,
+      "messages_after": 28,
+      "loops_compacted": 3,
+      "blocks": [
+        {
+          "loop": "ask",
+          "generation": 1,
+          "kind": "earlier",
+          "keep_first": null,
+          "keep_compacted": [
+            0,
+            2
+          ],
+          "keep_recent": null,
+          "coverage": {
+            "kept": 0,
+            "truncated": 0,
+            "summarised": 7,
+            "dropped": 0,
+            "rolled_up": 0
+          }
+        },
+        {
+          "loop": "build",
+          "generation": 1,
+          "kind": "earlier",
+          "keep_first": null,
+          "keep_compacted": [
+            0,
+            5
+          ],
+          "keep_recent": null,
+          "coverage": {
+            "kept": 0,
+            "truncated": 0,
+            "summarised": 13,
+            "dropped": 0,
+            "rolled_up": 0
+          }
+        },
+        {
+          "loop": "test",
+          "generation": 1,
+          "kind": "current",
+          "keep_first": [
+            0,
+            1
+          ],
+          "keep_compacted": [
+            2,
+            3
+          ],
+          "keep_recent": [
+            4,
+            13
+          ],
+          "coverage": {
+            "kept": 15,
+            "truncated": 10,
+            "summarised": 4,
+            "dropped": 0,
+            "rolled_up": 0
+          }
+        }
+      ],
+      "duration_ms": 0,
+      "usage": null,
+      "error": null
+    }
+    "#);
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let stage = Stage::new();
+    assert_snapshot!(stage.say(&format!("{TIGHT} --dry-run")), @r#"
+    Dry run: would be committed
+    tokens    10,012 -> 3,953 (39 %)
+    messages  49 -> 28
+    strategy  digest, N ms
+
+    LOOP   BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
+    ask        -  earlier  -      0-2        -          0          0           7        0          0
+    build      -  earlier  -      0-5        -          0          0          13        0          0
+    test       -  current  0-1    2-3        4-13      15         10           4        0          0
+    "#);
+    assert_eq!(stage.json("history"), json!([]));
+}
+
+/// What a dry run of `compact work` would do.
+fn plan(stage: &Stage, flags: &str) -> Value {
+    let mut report = stage.json(&format!("compact work --dry-run {flags}"));
+    report.as_object_mut().unwrap().remove("duration_ms");
+    report
+}
+
+#[test]
+fn each_flag_changes_what_is_done() {
+    let stage = Stage::new();
+    let tight = plan(&stage, "--max-tokens 9000");
+    assert_eq!(tight["outcome"], "committed");
+    for flags in [
+        "--loop build",
+        "--keep-first 1",
+        "--keep-recent 3",
+        "--max-summary-tokens 20",
+        "--tool-output-lines 10",
+        "--scope fixed:0",
+        "--scope fixed:1",
+        "--recent-window loop --keep-recent 16",
+        "--older-loops skip --scope fixed:0",
+        "--force --keep-first 0",
+    ] {
+        let other = plan(&stage, &format!("--max-tokens 9000 {flags}"));
+        assert_ne!(tight, other, "{flags}");
+    }
+    let chain = plan(&stage, "--max-tokens 9000 --keep-recent 16");
+    let own = plan(
+        &stage,
+        "--max-tokens 9000 --keep-recent 16 --recent-window loop",
+    );
+    assert_ne!(chain, own);
+    let budget = plan(
+        &stage,
+        "--max-tokens 9000 --scope token-budget --max-summary-tokens 5000",
+    );
+    assert_ne!(budget["blocks"], tight["blocks"]);
+    let lines = plan(&stage, "--max-tokens 9000 --strategy one-liner");
+    assert_ne!(lines["messages_after"], tight["messages_after"]);
+    assert_eq!(plan(&stage, "--max-tokens 9000 --strategy digest"), tight);
+    let rolled = plan(&stage, "--max-tokens 9000 --scope fixed:0 --keep-recent 3");
+    assert_eq!(rolled["blocks"][0]["kind"], "rollup");
+    let raw = plan(
+        &stage,
+        "--max-tokens 9000 --scope fixed:0 --keep-recent 3 --max-rollup-tokens 0",
+    );
+    assert_ne!(raw["blocks"][0]["kind"], "rollup");
+}
+
+#[test]
+fn the_trigger_looks_at_the_window_and_the_system_prompt() {
+    let stage = Stage::new();
+    let outcome = |flags: &str| plan(&stage, flags)["outcome"].clone();
+    assert_eq!(outcome("--max-tokens 20000"), "not_needed");
+    assert_eq!(
+        outcome("--max-tokens 20000 --system-tokens 15000"),
+        "committed"
+    );
+    assert_eq!(outcome("--max-tokens 20000 --force"), "committed");
+    let settled = "compact work --max-tokens 9000";
+    stage.json(settled);
+    assert_eq!(stage.json(settled)["outcome"], "not_needed");
+}
+
+#[test]
+fn numbers_of_any_size_are_taken() {
+    let stage = Stage::new();
+    let (most, most_turns) = (u64::MAX, u32::MAX);
+    for flags in [
+        format!("--max-tokens {most} --force"),
+        format!("--max-tokens 9000 --keep-first {most_turns} --keep-recent {most_turns}"),
+        format!("--max-tokens 9000 --max-summary-tokens {most} --scope token-budget"),
+        format!("--max-tokens 9000 --tool-output-lines {most} --scope fixed:{most}"),
+        "--max-tokens 200 --keep-first 0 --keep-recent 0 --max-summary-tokens 0".into(),
+        "--max-tokens 200 --tool-output-lines 0 --scope fixed:0".into(),
+    ] {
+        let said = stage.say(&format!("compact work --dry-run {flags}"));
+        assert_eq!(said.code, 0, "{flags}\n{said}");
+    }
+    for flags in [
+        "--max-tokens 1".to_owned(),
+        format!("--max-tokens 9000 --system-tokens {most}"),
+    ] {
+        let said = stage.say(&format!("compact work --dry-run {flags}"));
+        assert_eq!(said.code, 1, "{flags}\n{said}");
+        assert!(said.out.contains("not even the last turn fits"), "{said}");
+    }
+}
+
+#[test]
+fn undo_and_redo_flip_a_run_and_leave_rows() {
+    let stage = Stage::new();
+    stage.say(TIGHT);
+    let before = stage.json("context work");
+    assert_snapshot!(stage.say("undo work --reason too-short"), @r#"
+    Run RUN is undone: 3,953 -> 10,012 tokens
+    "#);
+    assert_eq!(stage.say("redo work --loop ask").code, 1);
+    let run = stage.json("history work")[0]["run_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    // The stage hides run ids: the beginning of the id comes from the store.
+    assert_eq!(run, "RUN");
+    let store = stage.store();
+    let run = store.run_rows(None).unwrap()[0].text("run_id").unwrap();
+    let line = format!("redo work --loop te --run {} --json", &run[..13]);
+    assert_snapshot!(stage.say(&line), @r#"
+    {
+      "run": "RUN",
+      "outcome": "redone",
+      "tokens_before": 10012,
+      "tokens_after": 3953
+    }
+    "#);
+    assert_eq!(stage.json("context work"), before);
+    assert_snapshot!(stage.say("history"), @r#"
+    RUN                 SESSION  LOOP  STARTED              TRIGGER   STRATEGY  OUTCOME    STATE     BEFORE  AFTER
+    RUN  work     test  NOW  headroom  digest    committed  in force  10,012  3,953
+
+    RUN                                   WHAT  LOOP  TURNS  WHEN                 REASON
+    RUN  redo  test     14  NOW
+    RUN  undo  test     14  NOW  too-short
+    "#);
+}
+
+#[test]
+fn nothing_to_undo_is_an_error() {
+    let stage = Stage::new();
+    assert_snapshot!(stage.say("undo work"), @r#"
+    --- stderr
+    error: no compaction is in force here to undo
+    --- exit 1
+    "#);
+    assert_snapshot!(stage.say("redo work"), @r#"
+    --- stderr
+    error: nothing is undone here to redo
+    --- exit 1
+    "#);
+    assert_snapshot!(stage.say("undo work --run nope"), @r#"
+    --- stderr
+    error: no run `nope`; `loopstore history` lists them
+    --- exit 1
+    "#);
+}

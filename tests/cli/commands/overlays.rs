@@ -1,0 +1,197 @@
+//! History, undo and redo of named runs, diffs, forks and manifests.
+
+use std::sync::Arc;
+
+use insta::assert_snapshot;
+use loopstore::compact::Hooks;
+use loopstore::*;
+use serde_json::json;
+
+use crate::commands::stage::Stage;
+
+const TIGHT: &str = "compact work --max-tokens 9000";
+
+struct No;
+
+impl CompactionHook for No {
+    fn before(&self, _: &CompactionStarted) -> Decision {
+        Decision::Veto("the agent is not to be stopped now".into())
+    }
+}
+
+/// Compacts with a hook that refuses.
+fn vetoed(stage: &Stage) {
+    let mut hooks = Hooks::default();
+    hooks.push(Arc::new(No));
+    let request = CompactRequest {
+        trigger: CompactTrigger::Force,
+        hooks,
+        ..CompactRequest::default()
+    };
+    let session = SessionId::new("work").unwrap();
+    compact_session_loops(&stage.store(), &session, &request).unwrap();
+}
+
+fn run_ids(stage: &Stage) -> Vec<String> {
+    let rows = stage.store().run_rows(None).unwrap();
+    rows.iter().map(|row| row.text("run_id").unwrap()).collect()
+}
+
+#[test]
+fn history_shows_every_attempt_with_its_error() {
+    let stage = Stage::new();
+    vetoed(&stage);
+    let said = stage.say("compact work --max-tokens 1");
+    assert_eq!(said.code, 1, "{said}");
+    stage.say(TIGHT);
+    let rows = stage.json("history work");
+    let outcomes: Vec<&str> = (0..3)
+        .map(|at| rows[at]["outcome"].as_str().unwrap())
+        .collect();
+    assert_eq!(outcomes, ["committed", "failed", "vetoed"]);
+    assert_eq!(rows[2]["error"], "the agent is not to be stopped now");
+    assert!(
+        rows[1]["error"]
+            .as_str()
+            .unwrap()
+            .contains("not even the last turn")
+    );
+    assert_eq!(rows[2]["flips"], json!([]));
+    let told = stage.say("history work").out;
+    assert!(told.contains("the agent is"), "{told}");
+    // A run that never was in force is not undone.
+    let said = stage.say(&format!("undo work --run {}", run_ids(&stage)[2]));
+    assert_snapshot!(said, @"
+    --- stderr
+    error: run `RUN` ended as vetoed and was never in force
+    --- exit 1
+    ");
+}
+
+#[test]
+fn a_diff_tells_turn_by_turn() {
+    let stage = Stage::new();
+    stage.say(TIGHT);
+    assert_snapshot!(stage.say("diff work"), @r#"
+    from  before RUN: 10,012 tokens, 49 messages (turns: 23 raw)
+    to    now: 3,953 tokens, 28 messages (turns: 2 kept, 11 summarised, 10 truncated)
+
+    ask
+      0-2        raw -> summarised
+    build
+      0-5        raw -> summarised
+    test
+      0-1        raw -> kept
+      2-3        raw -> summarised
+      4-13       raw -> truncated
+    "#);
+    let found = stage.json("diff work --from raw --to now");
+    assert_eq!(found["tokens"], json!([10012, 3953]));
+    assert_eq!(
+        found["changes"][0],
+        json!({"loop": "ask", "from_turn": 0, "to_turn": 2, "before": "raw", "after": "summarised"})
+    );
+    let run = &run_ids(&stage)[0][..14];
+    assert_eq!(
+        stage.json(&format!("diff work --from {run}"))["changes"],
+        json!([])
+    );
+    let early = stage.json("diff work --from build:2 --to te:0");
+    assert_eq!(early["from"], "build:2");
+    assert_eq!(early["changes"][0]["before"], json!(null));
+    assert_eq!(early["changes"][0]["after"], "raw");
+    let lines = stage.say("diff work --text").out;
+    assert!(
+        lines.lines().any(|line| line.starts_with("@@ -")),
+        "{lines}"
+    );
+    assert!(
+        lines.contains("\n-── loop ask, turns 0-2: word for word"),
+        "{lines}"
+    );
+    assert!(
+        lines.contains("\n+── loop ask, turns 0-2: summary"),
+        "{lines}"
+    );
+}
+
+#[test]
+fn a_diff_of_what_is_not_there_is_an_error() {
+    let stage = Stage::new();
+    assert!(
+        stage
+            .say("diff work")
+            .out
+            .ends_with("Both show the same of every turn.\n")
+    );
+    for line in [
+        "diff work --from nope",
+        "diff work --to test:99",
+        "diff work --loop nope",
+    ] {
+        assert_eq!(stage.say(line).code, 1, "{line}");
+    }
+    for line in ["diff work --from a:b", "diff work --text --json"] {
+        assert_eq!(stage.say(line).code, 2, "{line}");
+    }
+}
+
+#[test]
+fn a_fork_becomes_the_current_loop() {
+    let stage = Stage::new();
+    stage.say(TIGHT);
+    let told = stage.json("fork work --loop bu --turn 2 --tag again --id other");
+    assert_eq!(
+        told,
+        json!({"session": "work", "loop": "other", "parent_loop": "build", "parent_turn": 2})
+    );
+    let row = &stage.json("show work")["loops"][4];
+    assert_eq!(row["continuation_kind"], "Branch:again");
+    assert_eq!(row["messages"], 0);
+    let context = stage.json("context work");
+    assert_eq!(context["loop"], "other");
+    // The run was made beyond that turn: it does not count here.
+    assert_eq!(context["parts"][0]["section"], "raw");
+    assert_snapshot!(stage.say("fork work --loop test --turn 14"), @"
+    --- stderr
+    error: loop `test` has no turn 14; its last turn is 13
+    --- exit 1
+    ");
+    assert_eq!(stage.say("fork work --loop nope --turn 0").code, 1);
+    assert_eq!(
+        stage.say("fork work --loop test --turn 0 --id other").code,
+        1
+    );
+    assert_eq!(stage.say("fork work --loop test --turn -1").code, 2);
+    assert_snapshot!(stage.say("fork work --loop test --turn 13 --id last"), @"Loop last goes on from turn 13 of test; it is the current loop now.");
+    assert_eq!(stage.json("context work")["tokens"], 3953);
+}
+
+#[test]
+fn a_recorded_context_leaves_a_manifest() {
+    let stage = Stage::new();
+    stage.say(TIGHT);
+    let plain = stage.json("context work");
+    assert!(plain.get("manifest").is_none());
+    let recorded = stage.json("context work --record");
+    assert_eq!(recorded["messages"], plain["messages"]);
+    assert_eq!(recorded["manifest"], "RUN");
+    let past = stage.say("context work --as-of ask:1 --record");
+    assert_eq!((past.code, &*past.err), (0, "Manifest RUN recorded.\n"));
+    let sql = [
+        "sql",
+        "SELECT loop_id, messages, tokens FROM v_manifests",
+        "--json",
+    ];
+    assert_eq!(
+        stage.run(&sql).json(),
+        json!([{"loop_id": "test", "messages": 28, "tokens": 3953},
+               {"loop_id": "ask", "messages": 5, "tokens": 883}])
+    );
+    stage.say("undo work");
+    let report = stage.json("verify");
+    assert_eq!(
+        (&report["ok"], &report["checked"]["manifests"]),
+        (&json!(true), &json!(2))
+    );
+}

@@ -1,0 +1,281 @@
+//! Contexts in the form of a provider's request.
+
+use insta::assert_snapshot;
+
+use crate::commands::stage::{Said, Stage};
+
+/// The compiler refuses a source file that turns the direction of text.
+fn plain(said: Said) -> String {
+    said.to_string().replace('\u{202e}', "")
+}
+
+#[test]
+fn openai_gets_text_calls_and_results() {
+    let stage = Stage::new();
+    assert_snapshot!(plain(stage.say("context mess --format openai")), @r#"
+    {
+      "messages": [
+        {
+          "role": "user",
+          "content": "one\rtwo"
+        },
+        {
+          "role": "user",
+          "content": "three"
+        },
+        {
+          "role": "assistant",
+          "content": "I look.",
+          "tool_calls": [
+            {
+              "id": "c.1",
+              "type": "function",
+              "function": {
+                "name": "ls__0_x_",
+                "arguments": "{}"
+              }
+            },
+            {
+              "id": "c.2",
+              "type": "function",
+              "function": {
+                "name": "ls",
+                "arguments": "[1.50]"
+              }
+            }
+          ]
+        },
+        {
+          "role": "tool",
+          "tool_call_id": "c.1",
+          "content": "see\u001b[1m"
+        },
+        {
+          "role": "tool",
+          "tool_call_id": "c.2",
+          "content": "[no result recorded]"
+        },
+        {
+          "role": "user",
+          "content": [
+            {
+              "type": "text",
+              "text": "Images that tool call c.1 gave:"
+            },
+            {
+              "type": "image_url",
+              "image_url": {
+                "url": "data:image/png;base64,aGVsbG8="
+              }
+            }
+          ]
+        },
+        {
+          "role": "assistant",
+          "content": "done"
+        },
+        {
+          "role": "user",
+          "content": "thanks"
+        }
+      ]
+    }
+    --- stderr
+    note: a call has no result: `[no result recorded]` stands for it (message 2)
+    note: a tool result without its call was left out (message 4)
+    note: the name of a tool was changed, the provider refuses it (message 2)
+    note: a message that says nothing was left out (message 5)
+    note: thinking that the provider cannot take was left out (2 times, messages 2, 2)
+    note: an image of a tool result was put into a user message (message 3)
+    "#);
+}
+
+#[test]
+fn anthropic_gets_alternating_roles_and_signed_thinking() {
+    let stage = Stage::new();
+    assert_snapshot!(plain(stage.say("context mess --format anthropic")), @r#"
+    {
+      "messages": [
+        {
+          "role": "user",
+          "content": [
+            {
+              "type": "text",
+              "text": "one\rtwo"
+            },
+            {
+              "type": "text",
+              "text": "three"
+            }
+          ]
+        },
+        {
+          "role": "assistant",
+          "content": [
+            {
+              "type": "thinking",
+              "thinking": "hm",
+              "signature": "c2ln"
+            },
+            {
+              "type": "text",
+              "text": "I look."
+            },
+            {
+              "type": "tool_use",
+              "id": "c_1",
+              "name": "ls__0_x_",
+              "input": {}
+            },
+            {
+              "type": "tool_use",
+              "id": "c_2",
+              "name": "ls",
+              "input": {"arguments":[1.50]}
+            }
+          ]
+        },
+        {
+          "role": "user",
+          "content": [
+            {
+              "type": "tool_result",
+              "tool_use_id": "c_1",
+              "content": [
+                {
+                  "type": "text",
+                  "text": "see\u001b[1m"
+                },
+                {
+                  "type": "image",
+                  "source": {
+                    "type": "base64",
+                    "media_type": "image/png",
+                    "data": "aGVsbG8="
+                  }
+                }
+              ]
+            },
+            {
+              "type": "tool_result",
+              "tool_use_id": "c_2",
+              "content": [
+                {
+                  "type": "text",
+                  "text": "[no result recorded]"
+                }
+              ],
+              "is_error": true
+            }
+          ]
+        },
+        {
+          "role": "assistant",
+          "content": [
+            {
+              "type": "text",
+              "text": "done"
+            }
+          ]
+        },
+        {
+          "role": "user",
+          "content": [
+            {
+              "type": "text",
+              "text": "thanks"
+            }
+          ]
+        }
+      ]
+    }
+    --- stderr
+    note: a call has no result: `[no result recorded]` stands for it (message 2)
+    note: a tool result without its call was left out (message 4)
+    note: the id of a call was changed, the provider refuses it (2 times, messages 2, 2)
+    note: the name of a tool was changed, the provider refuses it (message 2)
+    note: a message that says nothing was left out (message 5)
+    note: a message was joined to the one before, of the same role (message 1)
+    note: thinking that the provider cannot take was left out (message 2)
+    "#);
+}
+
+#[test]
+fn mendings_are_in_the_json() {
+    let stage = Stage::new();
+    let told = stage.json("context mess --format anthropic");
+    assert_snapshot!(told["mended"], @r#"
+    [{"kind":"merged","message":1},{"kind":"call_renamed","message":2,"tool_call_id":"c.1"},{"kind":"tool_renamed","message":2,"tool_call_id":"c.1"},{"kind":"call_renamed","message":2,"tool_call_id":"c.2"},{"kind":"result_added","message":2,"tool_call_id":"c.2"},{"kind":"thinking_dropped","message":2},{"kind":"result_dropped","message":4,"tool_call_id":"c.9"},{"kind":"empty_dropped","message":5}]
+    "#);
+    let clean = stage.json("context work --loop try --format openai");
+    assert_eq!(clean["mended"], serde_json::json!([]));
+}
+
+mod lists {
+    use insta::assert_snapshot;
+    use loopstore::export::provider::{Provider, provider_messages};
+    use loopstore::{AgentMessage, Content, Json, Message};
+
+    use crate::commands::stage::{answer, result};
+
+    fn call(id: &str) -> Message {
+        let arguments = Json::parse("{\"z\":1.0,\"a\":12345678901234567890123}").unwrap();
+        answer(vec![Content::tool_call(id, "ls", arguments)])
+    }
+
+    fn told(messages: Vec<Message>, provider: Provider) -> String {
+        let messages: Vec<AgentMessage> = messages.into_iter().map(Into::into).collect();
+        let request = provider_messages(&messages, provider);
+        let told = serde_json::to_string_pretty(&request.with_mended()).unwrap();
+        let lines = told.lines().map(str::trim);
+        lines.collect::<Vec<_>>().join(" ").replace("}, {", "},\n{")
+    }
+
+    #[test]
+    fn a_late_result_moves_and_a_second_id_is_changed() {
+        let messages = vec![
+            Message::user("go"),
+            call("a"),
+            Message::user("wait"),
+            result("a", "late"),
+            call("a"),
+            result("a", "second"),
+            result("a", "third"),
+        ];
+        assert_snapshot!(told(messages.clone(), Provider::OpenAi), @r#"
+        { "messages": [ { "role": "user", "content": "go" },
+        { "role": "assistant", "content": null, "tool_calls": [ { "id": "a", "type": "function", "function": { "name": "ls", "arguments": "{\"z\":1.0,\"a\":12345678901234567890123}" } } ] },
+        { "role": "tool", "tool_call_id": "a", "content": "late" },
+        { "role": "user", "content": "wait" },
+        { "role": "assistant", "content": null, "tool_calls": [ { "id": "a_2", "type": "function", "function": { "name": "ls", "arguments": "{\"z\":1.0,\"a\":12345678901234567890123}" } } ] },
+        { "role": "tool", "tool_call_id": "a_2", "content": "second" } ], "mended": [ { "kind": "result_moved", "message": 3, "tool_call_id": "a" },
+        { "kind": "call_renamed", "message": 4, "tool_call_id": "a" },
+        { "kind": "result_dropped", "message": 6, "tool_call_id": "a" } ] }
+        "#);
+        assert_snapshot!(told(messages, Provider::Anthropic), @r#"
+        { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "go" } ] },
+        { "role": "assistant", "content": [ { "type": "tool_use", "id": "a", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] },
+        { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a", "content": [ { "type": "text", "text": "late" } ] },
+        { "type": "text", "text": "wait" } ] },
+        { "role": "assistant", "content": [ { "type": "tool_use", "id": "a_2", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] },
+        { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a_2", "content": [ { "type": "text", "text": "second" } ] } ] } ], "mended": [ { "kind": "result_moved", "message": 3, "tool_call_id": "a" },
+        { "kind": "call_renamed", "message": 4, "tool_call_id": "a" },
+        { "kind": "result_dropped", "message": 6, "tool_call_id": "a" } ] }
+        "#);
+    }
+
+    #[test]
+    fn an_answer_never_comes_first_for_anthropic() {
+        let messages = vec![answer(vec![Content::text(" ")]), call("a")];
+        assert_snapshot!(told(messages, Provider::Anthropic), @r#"
+        { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "[what came before is not included]" } ] },
+        { "role": "assistant", "content": [ { "type": "tool_use", "id": "a", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] },
+        { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a", "content": [ { "type": "text", "text": "[no result recorded]" } ], "is_error": true } ] } ], "mended": [ { "kind": "empty_dropped", "message": 0 },
+        { "kind": "result_added", "message": 1, "tool_call_id": "a" },
+        { "kind": "user_added", "message": 1 } ] }
+        "#);
+        assert_snapshot!(told(Vec::new(), Provider::Anthropic), @r#"
+        { "messages": [], "mended": [] }
+        "#);
+    }
+}

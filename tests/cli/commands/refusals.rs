@@ -1,0 +1,315 @@
+//! What is refused, and how it is said.
+
+use insta::assert_snapshot;
+
+use crate::commands::stage::{Stage, session};
+
+#[test]
+fn a_missing_database_is_not_created() {
+    let stage = Stage::empty();
+    for line in [
+        "sessions",
+        "show x",
+        "context x",
+        "compact x",
+        "compact x --dry-run",
+        "history",
+        "undo x",
+        "redo x",
+        "diff x",
+        "fork x --loop l --turn 0",
+        "context x --record",
+        "stats",
+        "verify",
+        "sql x",
+        "search x",
+        "index",
+        "expand x --turns 0",
+    ] {
+        let said = stage.say(line);
+        assert_eq!(said.code, 1, "{line}: {said}");
+        assert!(said.out.is_empty(), "{line}: {said}");
+        assert!(!stage.path("loopstore.db").exists(), "{line}");
+    }
+    assert_snapshot!(stage.say("sessions"), @r#"
+    --- stderr
+    error: loopstore.db: there is no database here; check --db, or create one with `loopstore import`
+    --- exit 1
+    "#);
+}
+
+#[test]
+fn other_files_are_no_database() {
+    let stage = Stage::empty();
+    std::fs::write(stage.path("notes.txt"), "not a database, just text").unwrap();
+    std::fs::create_dir(stage.path("folder")).unwrap();
+    assert_snapshot!(stage.say("sessions --db notes.txt"), @r#"
+    --- stderr
+    error: notes.txt: this is not a loopstore database
+    hint: name the database with --db, or create one with `loopstore import`
+    --- exit 1
+    "#);
+    assert_snapshot!(stage.say("sessions --db folder"), @r#"
+    --- stderr
+    error: folder: this is not a loopstore database
+    hint: name the database with --db, or create one with `loopstore import`
+    --- exit 1
+    "#);
+    assert_snapshot!(stage.say("import notes.txt --db folder"), @r#"
+    --- stderr
+    error: folder: this is not a loopstore database
+    hint: name the database with --db, or create one with `loopstore import`
+    --- exit 1
+    "#);
+    assert_eq!(stage.say("sessions --db no/such/folder.db").code, 1);
+    let text = std::fs::read_to_string(stage.path("notes.txt")).unwrap();
+    assert_eq!(text, "not a database, just text");
+}
+
+#[test]
+fn a_newer_database_is_refused() {
+    let stage = Stage::new();
+    let connection = crate::support::keyed::raw(stage.path("loopstore.db")).unwrap();
+    connection.pragma_update(None, "user_version", 999).unwrap();
+    drop(connection);
+    let said = stage.say("sessions");
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("newer loopstore (format 999"), "{said}");
+    assert_eq!(stage.say("undo work").code, 1);
+}
+
+#[test]
+fn unknown_and_ambiguous_ids_say_what_there_is() {
+    let stage = Stage::new();
+    assert_snapshot!(stage.say("show nope"), @r#"
+    --- stderr
+    error: no session `nope`; `loopstore sessions` lists them
+    --- exit 1
+    "#);
+    assert_snapshot!(stage.say("show wor"), @r#"
+    --- stderr
+    error: `wor` fits 2 ids: `work`, `worker`; give more of it
+    --- exit 1
+    "#);
+    assert_snapshot!(stage.say("context work --loop nope"), @r#"
+    --- stderr
+    error: no loop `nope` in this session; `loopstore show` lists them
+    --- exit 1
+    "#);
+    assert_snapshot!(stage.say("compact work --loop t"), @r#"
+    --- stderr
+    error: `t` fits 2 ids: `test`, `try`; give more of it
+    --- exit 1
+    "#);
+    assert_eq!(stage.run(&["show", ""]).code, 1);
+    assert_eq!(stage.run(&["show", &"x".repeat(10_000)]).code, 1);
+    // A whole id wins over a longer one.
+    assert_eq!(stage.json("show work")["session"], "work");
+}
+
+#[test]
+fn a_session_without_loops_has_no_context() {
+    let stage = Stage::new();
+    assert_snapshot!(stage.say("context worker"), @r#"
+    --- stderr
+    error: session `worker` has no loop yet
+    --- exit 1
+    "#);
+    assert_snapshot!(stage.say("compact worker"), @r#"
+    --- stderr
+    error: session `worker` has no loop yet
+    --- exit 1
+    "#);
+}
+
+#[test]
+fn usage_errors_exit_with_2() {
+    let stage = Stage::new();
+    for line in [
+        "nonsense",
+        "show",
+        "show work work",
+        "context work --format nope",
+        "context work --format text --json",
+        "context work --scope some",
+        "context work --scope fixed:-1",
+        "context work --older-loops maybe",
+        "context work --max-tokens -1",
+        "context work --max-tokens many",
+        "context work --max-tokens 18446744073709551616",
+        "context work --as-of :3",
+        "context work --as-of test:-1",
+        "context work --as-of test:99999999999",
+        "compact work --max-tokens 0",
+        "compact work --max-tokens -5",
+        "compact work --keep-first -1",
+        "compact work --keep-recent 4294967296",
+        "compact work --scope fixed:",
+        "compact work --scope FIXED:3",
+        "compact work --recent-window all",
+        "compact work --strategy magic",
+        "completions cmd",
+        "sql",
+        "stats more",
+    ] {
+        let said = stage.say(line);
+        assert_eq!(said.code, 2, "{line}: {said}");
+        assert!(
+            said.out.is_empty() && !said.err.is_empty(),
+            "{line}: {said}"
+        );
+    }
+    assert_snapshot!(stage.say("compact work --scope some"), @r#"
+    --- stderr
+    error: invalid value 'some' for '--scope <SCOPE>': `some` is none of fixed:N, token-budget
+
+    For more information, try '--help'.
+    --- exit 2
+    "#);
+}
+
+#[cfg(not(feature = "http"))]
+#[test]
+fn a_model_cannot_be_asked_without_http() {
+    let stage = Stage::new();
+    assert_snapshot!(stage.say("compact work --strategy summarize --model gpt-x"), @"
+    --- stderr
+    error: this loopstore was built without summarisers over HTTP; build one that has them with `cargo build --release --features http`
+    --- exit 2
+    ");
+    assert_eq!(stage.say("compact work --model gpt-x").code, 2);
+}
+
+#[test]
+fn sql_only_reads() {
+    let stage = Stage::new();
+    for query in [
+        "DELETE FROM messages",
+        "DROP TABLE sessions",
+        "UPDATE sessions SET title = 'x'",
+        "PRAGMA user_version = 3",
+        "ATTACH 'other.db' AS other",
+        "VACUUM INTO 'copy.db'",
+        "BEGIN",
+        "SELECT load_extension('x')",
+        "SELECT 1; SELECT 2",
+        "SELECT * FROM nothing",
+        "",
+        "/* nothing */",
+        "\u{1b}[31m",
+    ] {
+        let said = stage.run(&["sql", query]);
+        assert_eq!(said.code, 1, "{query}: {said}");
+        assert!(!said.err.contains('\u{1b}'), "{said}");
+    }
+    let endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)
+                   SELECT max(x) FROM n";
+    assert_snapshot!(stage.run(&["sql", "--timeout", "1", endless]), @r#"
+    --- stderr
+    error: the query took too long and was stopped
+    --- exit 1
+    "#);
+    assert_snapshot!(stage.run(&["sql", "DELETE FROM messages"]), @r#"
+    --- stderr
+    error: only reading is allowed here: one SELECT
+    --- exit 1
+    "#);
+    assert_snapshot!(stage.run(&["sql", "SELECT nope FROM v_sessions"]), @r#"
+    --- stderr
+    error: the query failed: no such column: nope in SELECT nope FROM v_sessions at offset 7
+    --- exit 1
+    "#);
+    let files = std::fs::read_dir(stage.path("")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert!(
+        names
+            .into_iter()
+            .all(|name| name.starts_with("loopstore.db"))
+    );
+}
+
+#[test]
+fn ids_are_text_and_nothing_more() {
+    let stage = Stage::new();
+    let id = "x' OR '1'='1<script>\u{1b}[31m%_";
+    session(&stage.store(), id, "");
+    let shown = stage.run(&["show", id, "--json"]);
+    assert_eq!(shown.json()["session"], id);
+    for hostile in ["' OR 1=1 --", "%", "_ork", "wor*", "\u{1b}[31mwork"] {
+        let said = stage.run(&["show", hostile]);
+        assert_eq!(said.code, 1, "{said}");
+        assert!(!said.err.contains('\u{1b}'), "{said}");
+    }
+    assert_eq!(stage.json("stats")["sessions"], 4);
+}
+
+#[test]
+fn a_file_that_may_not_be_written_is_refused_with_a_reason() {
+    use std::os::unix::fs::PermissionsExt;
+    let stage = Stage::new();
+    let folder = stage.path("");
+    let read_only = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    read_only(&stage.path("loopstore.db"), 0o400);
+    read_only(&folder, 0o500);
+    let is_root = std::fs::write(stage.path("probe"), "").is_ok();
+    let said = stage.say("compact work --max-tokens 9000");
+    read_only(&folder, 0o700);
+    // Nothing is forbidden to root.
+    if !is_root {
+        assert_eq!(said.code, 1, "{said}");
+        assert!(said.err.contains("hint: "), "{said}");
+    }
+}
+
+#[test]
+fn verify_finds_no_damage_in_a_sound_database() {
+    let stage = Stage::new();
+    stage.say("compact work --max-tokens 9000");
+    assert_snapshot!(stage.say("verify"), @"
+    No damage found.
+    Checked: blobs 1, block messages 13, blocks 3, coverage 24, flips 0, loops 5, manifests 0, messages 63, receipts 0, runs 1, sessions 3, sources 0, turns 33.
+    ");
+    let report = stage.json("verify");
+    assert_eq!(
+        (&report["ok"], &report["problems"]),
+        (&true.into(), &serde_json::json!([]))
+    );
+}
+
+#[test]
+fn verify_exits_with_3_if_there_is_damage() {
+    let stage = Stage::new();
+    let connection = crate::support::keyed::raw(stage.path("loopstore.db")).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA writable_schema = 1;
+             DELETE FROM sqlite_schema WHERE type = 'trigger';",
+        )
+        .unwrap();
+    drop(connection);
+    let connection = crate::support::keyed::raw(stage.path("loopstore.db")).unwrap();
+    connection
+        .execute(
+            "UPDATE messages SET body = body || '!' WHERE body LIKE 'line 1%'",
+            [],
+        )
+        .unwrap();
+    drop(connection);
+    let said = stage.say("verify");
+    assert_eq!(said.code, 3, "{said}");
+    let said = stage.say("verify --json");
+    assert_eq!(said.code, 3);
+    assert_eq!(said.json()["ok"], false);
+}
+
+#[cfg(not(feature = "browse"))]
+#[test]
+fn a_command_that_the_build_lacks_is_told() {
+    assert_snapshot!(Stage::new().say("browse"), @r#"
+    --- stderr
+    error: this loopstore was built without `browse`; build it with `--features browse`
+    --- exit 2
+    "#);
+}

@@ -1,0 +1,263 @@
+//! Compaction by a model: a real server on loopback plays the model.
+
+use std::process::Stdio;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::commands::stage::{Said, Stage};
+use crate::support::http_server::{Part, Server};
+use crate::support::{hang, process};
+
+const KEY: &str = "sk-very-secret-0123456789";
+
+const ANSWER: &str = "## Session Summary (Compaction Round 1)\n\n### Original Task\n(verbatim)\n\n\
+    ### Completed Work\n| src/0.rs | Read | parser |\n\n### Key Technical Decisions\n- use 42\n\n\
+    ### Current State\n- Working on: tests\n\n### Pending Work\n- [ ] docs";
+
+fn openai() -> Part {
+    let body = json!({"model": "gpt-test-1", "choices": [{"message": {"content": ANSWER}}],
+        "usage": {"prompt_tokens": 1000, "completion_tokens": 50}});
+    Part::Answers(200, "", body.to_string().into_bytes())
+}
+
+fn anthropic() -> Part {
+    let body = json!({"model": "claude-test-1", "content": [{"type": "text", "text": ANSWER}],
+        "usage": {"input_tokens": 900, "output_tokens": 60}});
+    Part::Answers(200, "", body.to_string().into_bytes())
+}
+
+/// Runs a line with these variables, and none of those that a developer may have set.
+fn say(stage: &Stage, line: &str, variables: &[(&str, &str)]) -> Said {
+    let mut command = stage.command(&line.split_whitespace().collect::<Vec<_>>());
+    for provider in ["OPENAI", "ANTHROPIC"] {
+        for name in ["API_KEY", "BASE_URL", "MODEL"] {
+            command.env_remove(format!("{provider}_{name}"));
+        }
+    }
+    command.envs(variables.iter().copied());
+    stage.said(&command.output().unwrap())
+}
+
+const COMPACT: &str = "compact work --max-tokens 9000 --strategy summarize";
+
+fn bodies(server: &Server) -> Vec<Value> {
+    let requests = server.requests();
+    let bodies = requests.iter().map(|r| r.split_once("\r\n\r\n").unwrap().1);
+    bodies
+        .map(|body| serde_json::from_str(body).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_model_writes_the_summaries() {
+    let (stage, server) = (Stage::new(), Server::start(vec![openai()]));
+    let line = format!("{COMPACT} --base-url {} --model gpt-x", server.url);
+    let said = say(&stage, &line, &[("OPENAI_API_KEY", KEY)]);
+    assert_snapshot!(said, @"
+    Run RUN: committed
+    tokens    10,012 -> 3,976 (40 %)
+    messages  49 -> 28
+    strategy  summarize, N ms
+    model     gpt-test-1, 3 calls, 3,000 tokens in, 150 tokens out
+
+    LOOP   BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
+    ask        1  earlier  -      0-2        -          0          0           7        0          0
+    build      1  earlier  -      0-5        -          0          0          13        0          0
+    test       1  current  0-1    2-3        4-13      15         10           4        0          0
+    ");
+    let requests = server.requests();
+    assert_eq!(requests.len(), 3);
+    assert!(requests[0].contains(&format!("authorization: Bearer {KEY}\r\n")));
+    let body = &bodies(&server)[0];
+    assert_eq!(
+        (&body["model"], &body["temperature"]),
+        (&json!("gpt-x"), &json!(0.3))
+    );
+    let context = stage.say("context work").out;
+    assert!(
+        context.contains("## Session Summary (Compaction Round 1)"),
+        "{context}"
+    );
+    let runs = stage.json("history");
+    assert_eq!(runs[0]["strategy"], "summarize");
+    for file in ["loopstore.db", "loopstore.db-wal"] {
+        if let Ok(bytes) = std::fs::read(stage.path(file)) {
+            assert!(
+                !bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes()),
+                "{file}"
+            );
+        }
+    }
+    assert!(!said.to_string().contains(KEY));
+}
+
+#[test]
+fn the_environment_names_server_and_model() {
+    let (stage, server) = (Stage::new(), Server::start(vec![anthropic()]));
+    let options = "--provider anthropic --temperature none --summary-role assistant --timeout 20 \
+        --summary-marker [Earlier]";
+    let variables = [
+        ("ANTHROPIC_API_KEY", KEY),
+        ("ANTHROPIC_BASE_URL", &server.url),
+        ("ANTHROPIC_MODEL", "claude-x"),
+        // Another provider's.
+        ("OPENAI_MODEL", "gpt-x"),
+    ];
+    let said = say(&stage, &format!("{COMPACT} {options} --json"), &variables);
+    let report = said.json();
+    assert_eq!(report["outcome"], "committed", "{said}");
+    assert_eq!(report["fallback"], Value::Null);
+    assert_eq!(report["usage"]["model"], "claude-test-1");
+    let requests = server.requests();
+    assert!(
+        requests[0].starts_with("POST /v1/messages "),
+        "{}",
+        requests[0]
+    );
+    assert!(requests[0].contains(&format!("x-api-key: {KEY}\r\n")));
+    let body = &bodies(&server)[0];
+    assert_eq!(
+        (&body["model"], body.get("temperature")),
+        (&json!("claude-x"), None)
+    );
+    let context = stage.json("context work");
+    let summary = &context["messages"][0];
+    assert_eq!(summary["role"], "assistant");
+    let text = summary["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("[Earlier]\n## Session Summary"), "{text}");
+}
+
+#[test]
+fn a_server_without_keys_gets_none() {
+    let (stage, server) = (Stage::new(), Server::start(vec![openai()]));
+    let line = format!("{COMPACT} --base-url {} --model local", server.url);
+    assert_eq!(say(&stage, &line, &[("OPENAI_API_KEY", "")]).code, 0);
+    assert!(!server.requests()[0].contains("authorization"));
+}
+
+#[test]
+fn a_model_that_refuses_is_replaced_and_named() {
+    let body = json!({"error": {"type": "bad", "message": format!("{KEY} is no key")}});
+    let part = Part::Answers(400, "", body.to_string().into_bytes());
+    let (stage, server) = (Stage::new(), Server::start(vec![part]));
+    let line = format!("{COMPACT} --base-url {} --model gpt-x", server.url);
+    assert_snapshot!(say(&stage, &line, &[("OPENAI_API_KEY", KEY)]), @r#"
+    Run RUN: committed
+    tokens    10,012 -> 3,953 (39 %)
+    messages  49 -> 28
+    strategy  summarize, N ms
+    model     no answer, 3 calls
+    fallback  digest
+    error     the summariser answered 400: bad: [key] is no key
+
+    LOOP   BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
+    ask        1  earlier  -      0-2        -          0          0           7        0          0
+    build      1  earlier  -      0-5        -          0          0          13        0          0
+    test       1  current  0-1    2-3        4-13      15         10           4        0          0
+    "#);
+}
+
+#[test]
+fn a_dry_run_asks_no_model() {
+    let (stage, server) = (Stage::new(), Server::start(vec![openai()]));
+    let line = format!(
+        "{COMPACT} --base-url {} --model gpt-x --dry-run",
+        server.url
+    );
+    assert_snapshot!(say(&stage, &line, &[("OPENAI_API_KEY", KEY)]), @r#"
+    Dry run: would be committed
+    tokens    10,012 -> 3,953 (39 %)
+    messages  49 -> 28
+    strategy  summarize, N ms
+    fallback  digest
+
+    LOOP   BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
+    ask        -  earlier  -      0-2        -          0          0           7        0          0
+    build      -  earlier  -      0-5        -          0          0          13        0          0
+    test       -  current  0-1    2-3        4-13      15         10           4        0          0
+    --- stderr
+    note: a dry run does not ask the model: the digest stands in for its summaries
+    "#);
+    assert!(server.requests().is_empty());
+    assert_eq!(stage.json("history"), json!([]));
+}
+
+#[test]
+fn an_interrupt_ends_in_the_digest() {
+    let silent = Part::Silent(2 * hang::HUNG);
+    let (stage, server) = (Stage::new(), Server::start(vec![silent]));
+    let program = assert_cmd::cargo::cargo_bin("loopstore");
+    let line = format!("{COMPACT} --base-url {} --model gpt-x --json", server.url);
+    let child = std::process::Command::new(program)
+        .args(line.split_whitespace())
+        .current_dir(stage.path(""))
+        .env_remove("LOOPSTORE_DB")
+        .env_remove("OPENAI_API_KEY")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    hang::until("somebody asks", || !server.requests().is_empty());
+    process::signal("INT", child.id());
+    let said = stage.said(&child.wait_with_output().unwrap());
+    let report = said.json();
+    assert_eq!(
+        (said.code, &report["outcome"]),
+        (0, &json!("committed")),
+        "{said}"
+    );
+    assert_eq!(
+        (&report["fallback"], &report["error"]),
+        (&json!("digest"), &json!("the summary was cancelled"))
+    );
+    assert!(said.err.starts_with("interrupted: "), "{said}");
+    assert_eq!(stage.json("verify")["ok"], true);
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let stage = Stage::new();
+    let refused = |line: &str, variables: &[(&str, &str)]| {
+        let said = say(&stage, line, variables);
+        assert_eq!((said.code, &*said.out), (2, ""), "{line}: {said}");
+        said
+    };
+    assert_snapshot!(refused(COMPACT, &[]), @"
+    --- stderr
+    error: which model? Give --model, or set OPENAI_MODEL
+    --- exit 2
+    ");
+    let named = format!("{COMPACT} --model gpt-x");
+    assert_snapshot!(refused(&named, &[]), @"
+    --- stderr
+    error: the key is missing: set OPENAI_API_KEY; for a server without keys give --base-url
+    --- exit 2
+    ");
+    assert_snapshot!(refused(&named, &[("OPENAI_BASE_URL", "localhost")]), @"
+    --- stderr
+    error: the base URL must begin with http:// or https://
+    --- exit 2
+    ");
+    assert_snapshot!(refused("compact work --model gpt-x", &[]), @"
+    --- stderr
+    error: --model goes with `--strategy summarize` only
+    --- exit 2
+    ");
+    for options in [
+        "--provider nobody",
+        "--timeout 0",
+        "--timeout 99999999999",
+        "--temperature hot",
+        "--temperature 3",
+        "--summary-role system",
+        "--base-url https://",
+    ] {
+        refused(&format!("{named} {options}"), &[]);
+    }
+    for options in ["--timeout 3", "--summary-marker x", "--provider openai"] {
+        refused(&format!("compact work {options}"), &[]);
+    }
+    refused("compact work --strategy one-liner --summary-role user", &[]);
+    assert_eq!(stage.json("history"), json!([]));
+}

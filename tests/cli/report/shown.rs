@@ -1,0 +1,245 @@
+//! Pages in a real browser: they open without an error, their figures are the database's, and what
+//! can be clicked can be done with the keyboard.
+
+use loopstore::*;
+
+use crate::commands::stage::Stage;
+use crate::report::browser::Browser;
+use crate::report::hostile::{MARKUP, hostile};
+use crate::report::size;
+
+fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn no_errors(browser: &Browser) {
+    assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
+}
+
+/// One browser for all: to start it takes longer than to use it.
+#[test]
+fn a_page_in_a_browser() {
+    let Some(mut browser) = Browser::open() else {
+        return;
+    };
+    shows_the_figures_and_a_turn_with_what_stands_for_it(&mut browser);
+    can_be_used_with_the_keyboard(&mut browser);
+    keeps_markup_as_text(&mut browser);
+    can_be_read_light_and_dark_wide_and_narrow(&mut browser);
+    opens_at_once_and_draws_what_is_in_sight(&mut browser);
+}
+
+fn compacted() -> Stage {
+    let stage = Stage::new();
+    assert_eq!(stage.say("compact work --max-tokens 9000").code, 0);
+    assert_eq!(stage.say("report work").code, 0);
+    stage
+}
+
+fn shows_the_figures_and_a_turn_with_what_stands_for_it(browser: &mut Browser) {
+    let stage = compacted();
+    browser.visit(&stage.path("work.html"));
+    let work = SessionId::new("work").unwrap();
+    let store = stage.store();
+    let context = build_context_from_session(&store, &work, &BuildOptions::default()).unwrap();
+    let row = store.session_view(&work).unwrap().session;
+    let facts = browser.value(
+        "Object.fromEntries([...document.querySelectorAll('#facts div')]
+             .map(d => [d.children[0].textContent, d.children[1].textContent]))",
+    );
+    for (name, column) in [
+        ("loops", "loops"),
+        ("turns", "turns"),
+        ("messages", "messages"),
+    ] {
+        let told = number(u64::try_from(row.number(column).unwrap()).unwrap());
+        assert_eq!(facts[name].as_str(), Some(&*told), "{name}");
+    }
+    assert_eq!(
+        facts["tokens in context"].as_str(),
+        Some(&*number(context.tokens))
+    );
+    assert_eq!(browser.text("#title"), "Repair the build");
+    assert_eq!(
+        browser.value("document.querySelectorAll('#runs tbody tr').length"),
+        1
+    );
+    let before = store
+        .query("SELECT tokens_before FROM v_compaction_runs")
+        .unwrap()
+        .records();
+    let before = u64::try_from(before[0].number("tokens_before").unwrap()).unwrap();
+    assert!(browser.text("#runs").contains(&number(before)));
+
+    // The first thing shown is a block: its text beside the originals.
+    browser.wait("document.querySelector('#seen').textContent.includes('Digest')");
+    browser.wait("document.querySelector('#recorded').textContent.includes('Turn 0 of: ask')");
+    // A click near the end of the ribbon shows a turn near the end of the session.
+    browser.click_at("#ribbon", (0.93, 0.3));
+    browser.wait("document.querySelector('#recorded').textContent.includes('of: test it')");
+    assert!(
+        browser
+            .text("#reader-what")
+            .starts_with("loop test, turn 1")
+    );
+    browser.click("#earlier");
+    browser.click_at("#curve", (0.06, 0.5));
+    browser
+        .wait("document.querySelector('#reader-what').textContent.startsWith('loop ask, turn 0')");
+    browser.click("#later");
+    browser
+        .wait("document.querySelector('#reader-what').textContent.startsWith('loop ask, turn 1')");
+    browser.click("#whole");
+    browser.wait("document.querySelector('#reader-what').textContent.startsWith('Block 1')");
+    browser.picture("work");
+    no_errors(browser);
+}
+
+fn can_be_used_with_the_keyboard(browser: &mut Browser) {
+    let stage = compacted();
+    browser.visit(&stage.path("work.html"));
+    browser.focus("#ribbon");
+    browser.press("Home");
+    browser.press("ArrowRight");
+    let told = browser.value("document.querySelector('#ribbon').getAttribute('aria-valuetext')");
+    assert!(
+        told.as_str().unwrap().starts_with("loop ask, turn 1: "),
+        "{told}"
+    );
+    browser.press("Enter");
+    browser
+        .wait("document.querySelector('#reader-what').textContent.startsWith('loop ask, turn 1')");
+    browser.press("b");
+    browser.wait("document.querySelector('#reader-what').textContent.startsWith('Block')");
+    browser.press("PageDown");
+    let state = browser.text("#ribbon-now");
+    assert!(!state.starts_with("loop ask, turn 1:"), "{state}");
+
+    // A loop that is on no way to the current context can be read in the tree.
+    browser.focus("#tree");
+    let rows = browser
+        .value("document.querySelectorAll('#tree .row').length")
+        .as_u64()
+        .unwrap();
+    for _ in 0..rows {
+        browser.press("ArrowDown");
+        let at = browser.value(
+            "document.getElementById(document.querySelector('#tree')
+                 .getAttribute('aria-activedescendant')).textContent",
+        );
+        if at.as_str().unwrap().contains("○ try") {
+            break;
+        }
+    }
+    browser.press("Enter");
+    browser.wait("document.querySelector('#recorded').textContent.includes('Turn 0 of: try it')");
+    assert_eq!(browser.value("document.activeElement.id"), "reader");
+
+    browser.focus("#find");
+    browser.write("TURN 13 OF");
+    browser.press("Enter");
+    browser.wait("document.querySelector('#found').textContent === '1 message'");
+    browser.wait("document.activeElement.id === 'hits'");
+    browser.press("ArrowDown");
+    browser.press("Enter");
+    browser.wait(
+        "document.querySelector('#reader-what').textContent.startsWith('loop test, turn 13')",
+    );
+    browser.wait("document.querySelector('#recorded mark')?.textContent === 'Turn 13 of'");
+    browser.focus("#calls");
+    browser.press("End");
+    browser.press("Enter");
+    browser.wait("document.querySelector('#recorded .here b').textContent === 'assistant'");
+    no_errors(browser);
+}
+
+fn keeps_markup_as_text(browser: &mut Browser) {
+    let stage = Stage::empty();
+    hostile(&stage);
+    let json = stage.json("report --all -o pages");
+    let file = json["sessions"][0]["file"].as_str().unwrap();
+    browser.visit(&stage.path("pages/index.html"));
+    assert_eq!(
+        browser.value("document.querySelectorAll('#sessions img').length"),
+        0
+    );
+    let shown = MARKUP.replace('\u{1b}', "\u{241b}");
+    assert_eq!(browser.text("#sessions a"), shown);
+    browser.visit(&stage.path("pages").join(file));
+    assert_eq!(browser.text("#title"), shown);
+    browser.click("#tree .row");
+    browser.wait("document.querySelectorAll('#recorded .message').length === 4");
+    assert!(browser.text("#recorded").contains(&shown));
+    assert!(browser.text("#calls").contains(&shown));
+    browser.focus("#find");
+    browser.write("<img src=x onerror");
+    browser.wait("document.querySelector('#found').textContent === '4 messages'");
+    let hurt = "[typeof window.hurt, document.querySelectorAll('img').length]";
+    assert_eq!(browser.value(hurt), serde_json::json!(["undefined", 0]));
+    assert!(
+        !browser
+            .value("document.title")
+            .as_str()
+            .unwrap()
+            .contains('\u{1b}')
+    );
+    no_errors(browser);
+}
+
+fn can_be_read_light_and_dark_wide_and_narrow(browser: &mut Browser) {
+    let stage = compacted();
+    let mut colours = Vec::new();
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        browser.visit(&stage.path("work.html"));
+        let style = "(s => [s.backgroundColor, s.color])(getComputedStyle(document.body))";
+        colours.push(browser.value(style));
+        browser.picture(scheme);
+    }
+    assert_ne!(colours[0], colours[1]);
+    for width in [400, 1900] {
+        browser.resize(width, 900);
+        let across = "document.documentElement.scrollWidth <= innerWidth";
+        browser.wait(&format!("innerWidth === {width} && {across}"));
+        let curve = "document.querySelector('#curve svg').getBoundingClientRect().width";
+        browser.wait(&format!(
+            "Math.abs({curve} - document.querySelector('#curve').clientWidth) < 2"
+        ));
+        browser.picture(&format!("wide-{width}"));
+    }
+    no_errors(browser);
+}
+
+fn opens_at_once_and_draws_what_is_in_sight(browser: &mut Browser) {
+    let stage = Stage::empty();
+    size::long(&stage, size::loops(), 50, 12);
+    stage.say("compact long --max-tokens 20000");
+    assert_eq!(stage.say("report long").code, 0);
+    let took = browser.visit(&stage.path("long.html"));
+    println!("opened in {took:?}");
+    browser.wait("document.querySelectorAll('#recorded .message').length > 0");
+    let nodes = browser
+        .value("document.querySelectorAll('*').length")
+        .as_u64()
+        .unwrap();
+    assert!(nodes < 3000, "{nodes} elements");
+    // The end of a list is drawn when somebody goes there.
+    browser.focus("#tree");
+    browser.press("End");
+    let last = format!("loop-{}", size::loops() - 1);
+    browser.wait(&format!(
+        "document.querySelector('#tree').textContent.includes('{last}')"
+    ));
+    browser.focus("#find");
+    browser.write(&format!("turn 49 of: {} asks", size::loops() - 1));
+    browser.wait("document.querySelector('#found').textContent === '1 message'");
+    no_errors(browser);
+}

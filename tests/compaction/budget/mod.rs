@@ -1,0 +1,8 @@
+//! Never over budget: what a compaction gives up, in which order, and what it says when nothing is
+//! enough.
+
+mod compactor;
+mod ladder;
+mod random;
+mod stage;
+mod triggers;

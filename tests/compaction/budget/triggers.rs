@@ -1,0 +1,188 @@
+//! When to compact: the three triggers on a real session, hooks and events.
+
+use std::sync::{Arc, Mutex};
+
+use loopstore::compact::CompactOutcome;
+use loopstore::model::*;
+use loopstore::*;
+
+use crate::budget::stage::*;
+use crate::support::histories::{History, answer, result, user};
+
+#[test]
+fn the_last_user_turns_are_kept_whole() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    // A user message every third turn.
+    for turn in 0..30 {
+        let mut messages = Vec::new();
+        if turn % 3 == 0 {
+            messages.push(user(&format!("question {turn}"), turn));
+        }
+        messages.push(answer(&"word ".repeat(200), &[], turn));
+        history.append(0, messages);
+    }
+    let request = CompactRequest {
+        config: CompactionConfig::target(),
+        window: ContextConfig {
+            max_context_tokens: 9_000,
+            ..ContextConfig::default()
+        },
+        ..CompactRequest::default()
+    };
+    let report = compact(&history, &request);
+    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+    assert_eq!(report.fallback.as_deref(), Some("last_turns"));
+    let mut wide = request;
+    wide.window.max_context_tokens = 10_000;
+    undo(&store, &history.session, &Default::default()).unwrap();
+    wide.config.policy = CompactionPolicy::Target {
+        trigger: 0.75,
+        target: 0.60,
+        max_attempts: 2,
+    };
+    let report = compact(&history, &wide);
+    assert_eq!(report.fallback, None, "{report:?}");
+    let kept = report.blocks[0].keep_recent.unwrap();
+    assert_eq!((kept.first, kept.last), (12, 29));
+    let row = store.query("SELECT trigger FROM v_compaction_runs ORDER BY started_at DESC LIMIT 1");
+    assert_eq!(format!("{:?}", row.unwrap().rows), r#"[["target"]]"#);
+}
+
+#[test]
+fn the_last_messages_are_kept_and_so_few_never_compacted() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    let request = CompactRequest {
+        config: CompactionConfig::reserves(),
+        window: ContextConfig {
+            max_context_tokens: 16_000,
+            ..ContextConfig::default()
+        },
+        ..CompactRequest::default()
+    };
+    for turn in 0..3 {
+        let call = format!("c{turn}");
+        let long = Content::text("x".repeat(8_000));
+        history.append(
+            0,
+            vec![
+                user("go on", turn),
+                answer("yes", &[&call], turn),
+                result(&call, vec![long], turn),
+            ],
+        );
+    }
+    let report = compact(&history, &request);
+    assert_eq!(report.outcome, CompactOutcome::NotNeeded, "nine messages");
+    work(&history, 3..4, 8_000);
+    let report = compact(&history, &request);
+    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+    assert!(report.after.tokens < 4_000);
+}
+
+#[test]
+fn a_provider_that_stops_for_length_skips_the_trigger() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    work(&history, 0..30, 2_000);
+    let mut request = request(1_000_000);
+    assert_eq!(
+        compact(&history, &request).outcome,
+        CompactOutcome::NotNeeded
+    );
+    request.trigger = CompactTrigger::Length;
+    let report = compact(&history, &request);
+    assert_eq!(report.outcome, CompactOutcome::Committed);
+    let again = compact(&history, &request);
+    assert_eq!(
+        again.outcome,
+        CompactOutcome::NotNeeded,
+        "nothing new: {again:?}"
+    );
+    let rows = store
+        .query("SELECT trigger FROM v_compaction_runs")
+        .unwrap();
+    assert_eq!(format!("{:?}", rows.rows), r#"[["length"]]"#);
+}
+
+#[derive(Default)]
+struct Watch {
+    no: bool,
+    seen: Mutex<Vec<String>>,
+}
+
+impl CompactionHook for Watch {
+    fn before(&self, event: &CompactionStarted) -> Decision {
+        let line = format!("{} {}", event.trigger, event.messages_before);
+        self.seen.lock().unwrap().push(line);
+        match self.no {
+            true => Decision::Veto("not now".into()),
+            false => Decision::Proceed,
+        }
+    }
+
+    fn after(&self, event: &CompactionEnded) {
+        let line = format!("{:?} {}", event.outcome, event.messages_after);
+        self.seen.lock().unwrap().push(line);
+    }
+}
+
+#[test]
+fn hooks_are_called_around_and_may_say_no() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    work(&history, 0..12, 400);
+    let before = context(&history);
+    let watch = |no| {
+        let watch = Arc::new(Watch {
+            no,
+            ..Watch::default()
+        });
+        let mut request = request(1_200);
+        request.hooks.push(watch.clone());
+        (watch, request)
+    };
+    let (no, vetoed) = watch(true);
+    let report = compact(&history, &vetoed);
+    assert_eq!(report.outcome, CompactOutcome::Vetoed);
+    assert_eq!(report.error.as_deref(), Some("not now"));
+    assert_eq!(*no.seen.lock().unwrap(), ["headroom 36", "Vetoed 36"]);
+    assert_eq!(context(&history), before);
+
+    let (yes, dry) = watch(false);
+    compact(
+        &history,
+        &CompactRequest {
+            dry_run: true,
+            ..dry.clone()
+        },
+    );
+    assert!(yes.seen.lock().unwrap().is_empty());
+    let report = compact(&history, &dry);
+    assert_eq!(
+        report.outcome,
+        CompactOutcome::Committed,
+        "a veto is for once"
+    );
+    let seen = yes.seen.lock().unwrap().clone();
+    assert_eq!(
+        seen,
+        [
+            "headroom 36".to_owned(),
+            format!("Committed {}", report.after.messages)
+        ]
+    );
+    compact(&history, &dry);
+    assert_eq!(yes.seen.lock().unwrap().len(), 2, "nothing fired");
+
+    let rows = store.query(
+        "SELECT outcome, json_extract(events, '$[0].type'), json_extract(events, '$[1].outcome'),
+             json_extract(events, '$[0].tokensBefore') > json_extract(events, '$[1].tokensAfter')
+         FROM runs ORDER BY tick",
+    );
+    assert_eq!(
+        format!("{:?}", rows.unwrap().rows),
+        r#"[["vetoed", "compactionStarted", "vetoed", 0], ["committed", "compactionStarted", "committed", 1]]"#
+    );
+}

@@ -1,0 +1,20 @@
+//! Compaction: plans and strategies, overlays and their undo, budgets, and what a context shows at any
+//! moment.
+
+mod budget;
+mod concurrent;
+mod digest;
+mod digest_store;
+mod live;
+mod moments;
+mod overlays;
+#[cfg(feature = "phi-core")]
+mod phi;
+mod prefix;
+mod replay;
+mod retention;
+mod rollup;
+mod summarize;
+#[path = "../support/mod.rs"]
+mod support;
+mod tiered;

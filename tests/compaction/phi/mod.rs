@@ -1,0 +1,10 @@
+//! The adapters for phi-core, against the crate itself.
+
+mod agent;
+mod defects;
+mod differential;
+mod event_log;
+mod sessions;
+mod stage;
+mod strategies;
+mod world;

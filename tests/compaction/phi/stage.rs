@@ -1,0 +1,64 @@
+//! A runtime, stores, and JSON without what differs by nature.
+
+use std::path::Path;
+
+use loopstore::{AsyncStore, Durability, SqliteStore};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+
+pub fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+pub fn in_memory() -> AsyncStore {
+    AsyncStore::new(SqliteStore::in_memory().unwrap())
+}
+
+/// Opens a file that need not survive a power loss.
+pub fn open(path: &Path) -> AsyncStore {
+    let options = crate::support::keyed::options().durability(Durability::Normal);
+    AsyncStore::new(SqliteStore::open_with(path, options).unwrap())
+}
+
+pub fn json<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap()
+}
+
+/// A message without its time and turn: a summary has another time in each world, and a recorder
+/// puts a prompt into its turn.
+pub fn plain<T: Serialize>(message: &T) -> String {
+    let mut value = json(message);
+    let fields = value.as_object_mut().unwrap();
+    fields.remove("turnId");
+    fields.remove("timestamp");
+    value.to_string()
+}
+
+pub fn all_plain<T: Serialize>(messages: &[T]) -> Vec<String> {
+    messages.iter().map(plain).collect()
+}
+
+/// A small deterministic generator (xorshift), so that a seed names a session.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        let mut random = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        (0..5).for_each(|_| {
+            random.below(9);
+        });
+        random
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}

@@ -1,0 +1,286 @@
+//! The test's side of `shim.c`: compiles it, tells it what to strike, reads what it logged.
+
+use crate::support::process;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Which calls are counted, as bits; `shim.c` has the same.
+pub mod calls {
+    pub const WRITE: i64 = 1;
+    pub const TRUNCATE: i64 = 2;
+    pub const SYNC: i64 = 4;
+    pub const REMOVE: i64 = 8;
+    pub const RENAME: i64 = 16;
+    pub const CREATE: i64 = 32;
+    pub const OPEN: i64 = 128;
+    /// All that change what is stored.
+    pub const CHANGES: i64 = WRITE | TRUNCATE | SYNC | REMOVE | RENAME | CREATE;
+}
+
+/// What happens to the call that is struck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    KillBefore = 1,
+    KillAfter,
+    /// Half of the bytes are written.
+    KillHalf,
+    /// EIO.
+    Fail,
+    /// Half of the bytes are written, then ENOSPC.
+    Full,
+    /// EACCES.
+    Denied,
+}
+
+/// The words of the control file, in order.
+#[derive(Clone, Copy)]
+enum Word {
+    Kinds,
+    At,
+    Act,
+    Lasting,
+    Count,
+    Clock,
+    ReadOnly,
+}
+
+const WORDS: u64 = 7;
+
+/// What a process is run with.
+pub struct Shim {
+    control: PathBuf,
+    log: PathBuf,
+    folder: PathBuf,
+    _own: Option<tempfile::TempDir>,
+}
+
+impl Shim {
+    /// Watches a folder.
+    pub fn on(folder: &Path) -> Self {
+        let own = crate::crash::stage::folder();
+        let shim = Self {
+            control: own.path().join("control"),
+            log: own.path().join("log"),
+            folder: folder.to_owned(),
+            _own: Some(own),
+        };
+        std::fs::write(&shim.control, [0; 8 * WORDS as usize]).unwrap();
+        shim
+    }
+
+    /// The one that this process runs with, if any.
+    pub fn of_this_process() -> Option<Self> {
+        let path = |name| std::env::var_os(name).map(PathBuf::from);
+        Some(Self {
+            control: path("SHIM_CONTROL")?,
+            log: path("SHIM_LOG").unwrap_or_default(),
+            folder: path("SHIM_FOLDER")?,
+            _own: None,
+        })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Lets a command run with it.
+    pub fn dress(&self, command: &mut Command) {
+        command
+            .env("LD_PRELOAD", library())
+            .env("SHIM_CONTROL", &self.control)
+            .env("SHIM_FOLDER", &self.folder);
+    }
+
+    /// Lets a command run with it that logs what it writes.
+    pub fn dress_logging(&self, command: &mut Command) {
+        self.dress(command);
+        command.env("SHIM_LOG", &self.log);
+    }
+
+    /// Strikes the call `at` (from 1) of those that are counted from now on.
+    pub fn strike(&self, kinds: i64, at: u64, act: Act) {
+        self.tell(kinds, at, act as i64, 0);
+    }
+
+    /// Strikes that call and all after it.
+    pub fn strike_from(&self, kinds: i64, at: u64, act: Act) {
+        self.tell(kinds, at, act as i64, 1);
+    }
+
+    /// Only counts from now on.
+    pub fn watch(&self, kinds: i64) {
+        self.tell(kinds, 0, 0, 0);
+    }
+
+    /// Strikes nothing any more; returns how many calls were counted.
+    pub fn rest(&self) -> u64 {
+        let count = self.count();
+        self.tell(0, 0, 0, 0);
+        count
+    }
+
+    fn tell(&self, kinds: i64, at: u64, act: i64, lasting: i64) {
+        self.put(Word::Kinds, 0);
+        self.put(Word::At, at.cast_signed());
+        self.put(Word::Act, act);
+        self.put(Word::Lasting, lasting);
+        self.put(Word::Count, 0);
+        self.put(Word::Kinds, kinds);
+    }
+
+    /// How many calls were counted.
+    pub fn count(&self) -> u64 {
+        let mut word = [0; 8];
+        let file = File::open(&self.control).unwrap();
+        file.read_exact_at(&mut word, Word::Count as u64 * 8)
+            .unwrap();
+        u64::from_ne_bytes(word)
+    }
+
+    /// Sets how many seconds the wall clock is ahead.
+    pub fn set_clock(&self, seconds: i64) {
+        self.put(Word::Clock, seconds);
+    }
+
+    /// Sets whether the folder is on a read-only disk.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.put(Word::ReadOnly, read_only.into());
+    }
+
+    fn put(&self, word: Word, value: i64) {
+        let file = OpenOptions::new().write(true).open(&self.control).unwrap();
+        file.write_all_at(&value.to_ne_bytes(), word as u64 * 8)
+            .unwrap();
+    }
+
+    /// Notes in the log that something was acknowledged.
+    pub fn mark(&self, text: &str) {
+        let mut record = Vec::new();
+        record.push(b'k');
+        record.extend((-1_i32).to_ne_bytes());
+        record.extend(0_i64.to_ne_bytes());
+        record.extend(u32::try_from(text.len()).unwrap().to_ne_bytes());
+        record.extend(text.as_bytes());
+        let mut log = OpenOptions::new().append(true).open(&self.log).unwrap();
+        log.write_all(&record).unwrap();
+    }
+
+    /// Reads the log.
+    pub fn events(&self) -> Vec<Event> {
+        read_log(&std::fs::read(&self.log).unwrap())
+    }
+}
+
+/// What a process did to its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Open {
+        fd: i32,
+        name: String,
+        is_new: bool,
+        cuts: bool,
+    },
+    Close(i32),
+    Write {
+        fd: i32,
+        at: usize,
+        bytes: Vec<u8>,
+    },
+    Truncate {
+        fd: i32,
+        length: usize,
+    },
+    Sync(i32),
+    Remove(String),
+    Move {
+        from: String,
+        to: String,
+    },
+    Mark(String),
+}
+
+fn read_log(log: &[u8]) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut rest = log;
+    let mut moved = String::new();
+    while let Some((head, more)) = rest.split_at_checked(17) {
+        let fd = i32::from_ne_bytes(head[1..5].try_into().unwrap());
+        let at = i64::from_ne_bytes(head[5..13].try_into().unwrap()) as usize;
+        let length = u32::from_ne_bytes(head[13..17].try_into().unwrap()) as usize;
+        let (bytes, more) = more.split_at(length);
+        rest = more;
+        let text = || String::from_utf8(bytes.to_vec()).unwrap();
+        events.push(match head[0] {
+            what @ (b'c' | b'o') => Event::Open {
+                fd,
+                name: text(),
+                is_new: what == b'c',
+                cuts: at != 0,
+            },
+            b'x' => Event::Close(fd),
+            b'w' => Event::Write {
+                fd,
+                at,
+                bytes: bytes.to_vec(),
+            },
+            b't' => Event::Truncate { fd, length: at },
+            b's' => Event::Sync(fd),
+            b'u' => Event::Remove(text()),
+            b'm' => {
+                moved = text();
+                continue;
+            }
+            b'n' => Event::Move {
+                from: std::mem::take(&mut moved),
+                to: text(),
+            },
+            b'k' => Event::Mark(text()),
+            what => panic!("{what}"),
+        });
+    }
+    assert!(rest.is_empty());
+    events
+}
+
+/// Compiles the shim, once in each run of the tests.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/crash/shim.c");
+        let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shim.so");
+        // Another run may be using the one that is there.
+        let fresh = library.with_extension(format!("{}", std::process::id()));
+        let done = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o"])
+            .args([&fresh, &source])
+            .args(["-ldl", "-lpthread"])
+            .status()
+            .expect("a C compiler");
+        assert!(done.success());
+        std::fs::rename(fresh, &library).unwrap();
+        library
+    })
+}
+
+/// Runs one test of this program in a process of its own, with a shim on a new folder, and checks that
+/// it passed there. Returns the shim in that process, `None` in this one.
+pub fn alone(test: &str) -> Option<Shim> {
+    if let Some(shim) = Shim::of_this_process() {
+        return Some(shim);
+    }
+    let folder = crate::crash::stage::folder();
+    let shim = Shim::on(folder.path());
+    print!("{}", process::passed(&mut myself(test, &shim)));
+    None
+}
+
+/// Returns a command that runs one test of this program with a shim.
+pub fn myself(test: &str, shim: &Shim) -> Command {
+    let mut command = process::test(test);
+    shim.dress(&mut command);
+    command
+}

@@ -1,0 +1,10 @@
+//! What goes wrong: crashes, power loss, disks that fail, damaged files, hostile input, and many processes
+//! at one database.
+
+mod crash;
+mod crowd;
+mod damage;
+mod hostile;
+#[path = "../support/mod.rs"]
+mod support;
+mod watch;

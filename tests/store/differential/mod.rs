@@ -1,0 +1,626 @@
+//! Random histories on the store and on a slow model of the design, side by side.
+//!
+//! The model in `reference/` re-derives everything from the whole history and knows nothing of
+//! this crate. After every step the contexts of all leaves must be equal, message by message.
+
+mod reference;
+
+use std::collections::BTreeMap;
+
+use crate::support::amount::{amount, given};
+use loopstore::compact::{CompactOutcome, FlipRequest};
+use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig};
+use loopstore::context::AsOf as StoreAsOf;
+use loopstore::model::*;
+use loopstore::store::{self, append, session};
+use loopstore::{
+    BuildOptions, CompactRequest, SqliteStore, build_context_from_session, compact_session_loops,
+};
+use reference::build::build;
+use reference::checks;
+use reference::forces::{AsOf, live_runs};
+use reference::run as reference_run;
+use reference::turns::groups;
+use reference::types::*;
+
+/// A small deterministic generator (xorshift), so that a seed names a history.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        let mut random = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        (0..5).for_each(|_| {
+            random.below(9);
+        });
+        random
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+fn text(random: &mut Random) -> String {
+    match random.below(4) {
+        0 => "y".repeat(random.below(12) as usize),
+        1 => "word ".repeat(random.below(60) as usize),
+        2 => "line\n".repeat(random.below(20) as usize),
+        _ => "a long line of words\n".repeat(random.below(12) as usize),
+    }
+}
+
+/// The same history in both worlds.
+struct Twin {
+    store: SqliteStore,
+    session: SessionId,
+    model: RefSession,
+    /// The store's run ids by the model's index.
+    runs: BTreeMap<usize, String>,
+    next_id: u64,
+    open: Vec<String>,
+}
+
+impl Twin {
+    fn new() -> Self {
+        let store = SqliteStore::in_memory().unwrap();
+        let session = SessionId::new("s").unwrap();
+        let record = Session::new(session.clone(), "agent");
+        store::write(&store, |write| {
+            session::create_session(write, &record, None, None)
+        })
+        .unwrap();
+        Self {
+            store,
+            session,
+            model: RefSession::default(),
+            runs: BTreeMap::new(),
+            next_id: 0,
+            open: Vec::new(),
+        }
+    }
+
+    fn loop_id(at: usize) -> LoopId {
+        LoopId::new(format!("loop-{at}")).unwrap()
+    }
+
+    fn start_loop(&mut self, parent: Option<usize>, turn: Option<u32>) {
+        let at = match (parent, turn) {
+            (Some(parent), Some(turn)) => self.model.fork("loop", parent, turn),
+            _ => self.model.start_loop("loop", parent),
+        };
+        let mut record = LoopRecord::new(Self::loop_id(at), parent.map(Self::loop_id));
+        record.parent_turn = turn.map(|turn| i64::from(turn).into());
+        store::write(&self.store, |write| {
+            let key = write.session(&self.session)?.unwrap().key;
+            session::create_loop(write, key, &record)
+        })
+        .unwrap();
+    }
+
+    fn end_loop(&mut self, at: usize) {
+        self.model.end_loop(at);
+        store::write(&self.store, |write| {
+            let key = write.session(&self.session)?.unwrap().key;
+            let row = write.loop_by_id(key, &Self::loop_id(at))?.unwrap();
+            append::set_status(write, row.key, LoopStatus::Completed)
+        })
+        .unwrap();
+    }
+
+    fn append(&mut self, at: usize, messages: Vec<RefMessage>) {
+        let new: Vec<_> = messages.iter().map(|m| agent_message(m).into()).collect();
+        self.model.append(at, messages);
+        store::write(&self.store, |write| {
+            let key = write.session(&self.session)?.unwrap().key;
+            let row = write.loop_by_id(key, &Self::loop_id(at))?.unwrap();
+            append::append(write, row.key, new, &loopstore::HeuristicTokenCounter)
+        })
+        .unwrap();
+    }
+
+    fn context(&self, at: usize) -> Vec<AgentMessage> {
+        let options = BuildOptions {
+            leaf: Some(Self::loop_id(at)),
+            ..BuildOptions::default()
+        };
+        build_context_from_session(&self.store, &self.session, &options)
+            .unwrap()
+            .messages
+    }
+
+    fn compact(&mut self, at: usize, config: &RefConfig, force: bool) -> Option<CompactOutcome> {
+        let dry = reference_run::attempt(&self.model, at, config, force);
+        if dry.over_target {
+            return None;
+        }
+        let attempt = reference_run::compact(&mut self.model, at, config, force);
+        let request = CompactRequest {
+            leaf: Some(Self::loop_id(at)),
+            config: store_config(config),
+            window: ContextConfig {
+                max_context_tokens: config.max_context_tokens,
+                system_prompt_tokens: config.system_tokens,
+                ..ContextConfig::default()
+            },
+            trigger: if force {
+                loopstore::CompactTrigger::Force
+            } else {
+                loopstore::CompactTrigger::Policy
+            },
+            ..CompactRequest::default()
+        };
+        let report = compact_session_loops(&self.store, &self.session, &request).unwrap();
+        let expected = match attempt.outcome {
+            RefOutcome::Committed => CompactOutcome::Committed,
+            RefOutcome::NoGain => CompactOutcome::NoGain,
+            RefOutcome::NotNeeded => CompactOutcome::NotNeeded,
+        };
+        assert_eq!(
+            report.outcome, expected,
+            "{config:?} force {force}\n{report:?}\n{:?}",
+            attempt.plan.blocks
+        );
+        assert_eq!(report.before.tokens, attempt.tokens_before, "{report:?}");
+        if report.outcome == CompactOutcome::Committed {
+            assert_eq!(
+                report.after.tokens, attempt.tokens_after,
+                "{config:?} force {force}\n{report:?}\n{:?}",
+                attempt.plan.blocks
+            );
+            assert_eq!(report.blocks.len(), attempt.plan.blocks.len(), "{report:?}");
+        }
+        if let Some(run) = report.run {
+            self.runs.insert(self.model.runs.len() - 1, run);
+        }
+        Some(report.outcome)
+    }
+
+    fn flip(&mut self, at: usize, redo: bool) {
+        let request = FlipRequest {
+            leaf: Some(Self::loop_id(at)),
+            ..FlipRequest::default()
+        };
+        let (expected, found) = if redo {
+            let expected = reference_run::redo(&mut self.model, at, None);
+            (
+                expected,
+                loopstore::redo(&self.store, &self.session, &request),
+            )
+        } else {
+            let expected = reference_run::undo(&mut self.model, at, None);
+            (
+                expected,
+                loopstore::undo(&self.store, &self.session, &request),
+            )
+        };
+        match (expected, found) {
+            (Some(run), Ok(report)) => assert_eq!(self.runs[&run], report.run),
+            (None, Err(_)) => {}
+            (expected, found) => panic!("redo {redo}: {expected:?} but {found:?}"),
+        }
+    }
+
+    /// Compares every leaf's context, message by message.
+    fn compare(&self) {
+        for at in 0..self.model.loops.len() {
+            checks::every_turn_once(&self.model, at).unwrap();
+            let expected: Vec<String> = build(&self.model, at, None)
+                .iter()
+                .map(|out| plain(&agent_message(&out.message)))
+                .collect();
+            let found: Vec<String> = self.context(at).iter().map(plain).collect();
+            assert_eq!(
+                found,
+                expected,
+                "leaf {at} live {:?}",
+                live_runs(&self.model, at)
+            );
+        }
+    }
+}
+
+/// A message without what the model does not know.
+fn plain(message: &AgentMessage) -> String {
+    let mut value = serde_json::to_value(message).unwrap();
+    let fields = value.as_object_mut().unwrap();
+    fields.remove("turnId");
+    fields.remove("timestamp");
+    value.to_string()
+}
+
+fn agent_message(message: &RefMessage) -> AgentMessage {
+    let texts = message.texts.iter().map(Content::text);
+    let thinking = message
+        .thinking
+        .iter()
+        .map(|(t, s)| Content::thinking(t, s.clone()));
+    let calls = message
+        .calls
+        .iter()
+        .map(|(id, name, arguments)| Content::tool_call(id, name, Json::parse(arguments).unwrap()));
+    let content: Vec<Content> = thinking.chain(texts).chain(calls).collect();
+    let inner = match message.kind {
+        RefKind::User => Message::User(UserMessage {
+            content,
+            timestamp: None,
+        }),
+        RefKind::Assistant => Message::Assistant(AssistantMessage {
+            content,
+            ..AssistantMessage::default()
+        }),
+        RefKind::ToolResult => Message::ToolResult(ToolResultMessage {
+            tool_call_id: message.answers.clone().unwrap_or_default(),
+            tool_name: message.tool_name.clone(),
+            content,
+            ..ToolResultMessage::default()
+        }),
+        RefKind::Extension => {
+            let data = Json::parse(&message.texts[0]).unwrap();
+            return AgentMessage::extension("note", data);
+        }
+    };
+    let message_ = AgentMessage::from(inner);
+    match message.turn_index {
+        Some(turn) => message_.in_turn(TurnId::new("l", turn)),
+        None => message_,
+    }
+}
+
+fn store_config(config: &RefConfig) -> CompactionConfig {
+    CompactionConfig {
+        policy: loopstore::CompactionPolicy::Headroom {
+            compact_at_pct: config.compact_at_pct,
+            compact_budget_threshold_pct: config.compact_budget_threshold_pct,
+        },
+        compaction_scope: match config.scope {
+            RefScope::FixedCount(count) => CompactionScope::FixedCount(count),
+            RefScope::TokenBudget => CompactionScope::TokenBudget,
+        },
+        older_loops: match config.older_loops {
+            OlderLoops::Skip => loopstore::OlderLoops::Skip,
+            OlderLoops::Rollup => loopstore::OlderLoops::Rollup,
+        },
+        recent_window: match config.recent_window {
+            RecentWindow::CurrentLoop => loopstore::RecentWindow::CurrentLoop,
+            RecentWindow::Chain => loopstore::RecentWindow::Chain,
+        },
+        keep_first_turns: config.keep_first_turns,
+        keep_recent: loopstore::KeepRecent::Turns(config.keep_recent_turns),
+        max_summary_tokens: config.max_summary_tokens,
+        tool_output_max_lines: config.tool_output_max_lines,
+        max_rollup_tokens: config.max_rollup_tokens,
+        block_strategy: std::sync::Arc::new(loopstore::DefaultBlockCompaction),
+        ..CompactionConfig::default()
+    }
+}
+
+fn random_config(random: &mut Random) -> RefConfig {
+    RefConfig {
+        compact_at_pct: if random.one_in(2) { 0.9 } else { 0.0 },
+        scope: if random.one_in(3) {
+            RefScope::TokenBudget
+        } else {
+            RefScope::FixedCount(random.below(4) as usize)
+        },
+        older_loops: if random.one_in(2) {
+            OlderLoops::Skip
+        } else {
+            OlderLoops::Rollup
+        },
+        recent_window: if random.one_in(2) {
+            RecentWindow::CurrentLoop
+        } else {
+            RecentWindow::Chain
+        },
+        keep_first_turns: random.below(3) as u32,
+        keep_recent_turns: random.below(5) as u32,
+        max_summary_tokens: [0, 20, 60, 2000][random.below(4) as usize],
+        max_rollup_tokens: [0, 15, 60, 2000][random.below(4) as usize],
+        tool_output_max_lines: random.below(8) as usize,
+        max_context_tokens: [200, 1000, 5000, 128_000][random.below(4) as usize],
+        ..RefConfig::default()
+    }
+}
+
+fn random_turn(random: &mut Random, twin: &mut Twin, turn: Option<u32>) -> Vec<RefMessage> {
+    let mut messages = Vec::new();
+    let mut id = || {
+        twin.next_id += 1;
+        twin.next_id
+    };
+    if !random.one_in(3) {
+        messages.push(RefMessage::new(RefKind::User, turn, id()).with_text(text(random)));
+    }
+    if random.one_in(4) {
+        messages.push(RefMessage::new(RefKind::Extension, None, id()).with_text("{\"k\":1}"));
+    }
+    if random.one_in(3)
+        && let Some(call) = twin.open.pop()
+    {
+        let result = RefMessage::new(RefKind::ToolResult, turn, id()).with_text(text(random));
+        messages.push(result.with_answer(&call, "tool"));
+    }
+    if random.one_in(8) {
+        return messages;
+    }
+    let mut answer = RefMessage::new(RefKind::Assistant, turn, id()).with_text(text(random));
+    let calls: Vec<String> = (0..random.below(3))
+        .map(|_| format!("call-{}", id()))
+        .collect();
+    for call in &calls {
+        answer = answer.with_call(call, "tool", "{\"x\":12}");
+    }
+    messages.push(answer);
+    for call in calls {
+        if random.one_in(4) {
+            twin.open.push(call);
+        } else {
+            let result = RefMessage::new(RefKind::ToolResult, turn, id()).with_text(text(random));
+            messages.push(result.with_answer(&call, "tool"));
+        }
+    }
+    messages
+}
+
+/// Plays one random history; returns how many runs were committed, and how many rollups.
+fn play(seed: u64) -> (usize, usize) {
+    let mut random = Random::new(seed);
+    let mut twin = Twin::new();
+    twin.start_loop(None, None);
+    let usual = random_config(&mut random);
+    let mut committed = 0;
+    for _ in 0..random.below(30) + 3 {
+        let loops = twin.model.loops.len();
+        let at = if random.one_in(3) {
+            random.below(loops as u64) as usize
+        } else {
+            loops - 1
+        };
+        match random.below(12) {
+            0..=5 => {
+                let turns = groups(&twin.model.loops[at]).len() as u32;
+                let turn = if random.one_in(8) {
+                    None
+                } else {
+                    Some(turns + 50)
+                };
+                let messages = random_turn(&mut random, &mut twin, turn);
+                if !messages.is_empty() {
+                    twin.append(at, messages);
+                }
+            }
+            6 => {
+                if seed % 2 == 1 && random.one_in(2) {
+                    twin.end_loop(at);
+                }
+                twin.start_loop(Some(at), None);
+            }
+            7 => {
+                let turns = groups(&twin.model.loops[at]).len() as u64;
+                if turns > 0 {
+                    twin.start_loop(Some(at), Some(random.below(turns) as u32));
+                }
+            }
+            8 | 9 => {
+                let config = if random.one_in(2) {
+                    random_config(&mut random)
+                } else {
+                    usual.clone()
+                };
+                let outcome = twin.compact(at, &config, random.one_in(3));
+                committed += usize::from(outcome == Some(CompactOutcome::Committed));
+            }
+            10 => twin.flip(at, false),
+            _ => twin.flip(at, true),
+        }
+        twin.compare();
+    }
+    as_of_is_exact(&twin, seed);
+    as_of_turns_is_exact(&twin, seed);
+    originals_are_untouched(&twin);
+    let blocks = twin.model.runs.iter().flat_map(|run| &run.blocks);
+    let rollups = blocks.filter(|block| block.kind == BlockKind::Rollup);
+    (committed, rollups.count())
+}
+
+/// Whatever was compacted and undone, every message is stored as it was appended.
+fn originals_are_untouched(twin: &Twin) {
+    let report = loopstore::inspect::verify(&twin.store).unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    for (at, ref_loop) in twin.model.loops.iter().enumerate() {
+        let expected: Vec<String> = ref_loop
+            .messages
+            .iter()
+            .map(|m| serde_json::to_string(&agent_message(m)).unwrap())
+            .collect();
+        let found: Vec<String> = store::read(&twin.store, |read| {
+            let key = read.session(&twin.session)?.unwrap().key;
+            let row = read.loop_by_id(key, &Twin::loop_id(at))?.unwrap();
+            let mut found = Vec::new();
+            read.messages(row.key, 0..u32::MAX, &mut |message| {
+                let message = store::decode(read, message.body)?;
+                found.push(serde_json::to_string(&message).unwrap());
+                Ok(std::ops::ControlFlow::Continue(()))
+            })?;
+            Ok(found)
+        })
+        .unwrap();
+        assert_eq!(found, expected);
+    }
+}
+
+/// The context of each committed run's moment is what the model says it was.
+fn as_of_is_exact(twin: &Twin, seed: u64) {
+    for (at, run_id) in &twin.runs {
+        let run = &twin.model.runs[*at];
+        if run.outcome != RefOutcome::Committed || ends_matter(twin, seed) {
+            continue;
+        }
+        let options = BuildOptions {
+            as_of: Some(StoreAsOf::Run(run_id.clone())),
+            ..BuildOptions::default()
+        };
+        let found = build_context_from_session(&twin.store, &twin.session, &options).unwrap();
+        let found: Vec<String> = found.messages.iter().map(plain).collect();
+        let expected: Vec<String> = build(&twin.model, 0, Some(AsOf::Run(*at)))
+            .iter()
+            .map(|out| plain(&agent_message(&out.message)))
+            .collect();
+        assert_eq!(found, expected, "as of run {at}");
+    }
+}
+
+/// Whether it matters if a loop was running at a moment, which is not recorded: loops end, and a
+/// run leaves older loops out.
+fn ends_matter(twin: &Twin, seed: u64) -> bool {
+    let mut runs = twin.model.runs.iter();
+    let loops_end = seed % 2 == 1;
+    loops_end && runs.any(|run| run.config.older_loops == OlderLoops::Skip)
+}
+
+/// The context just after any turn is what the model says it was.
+fn as_of_turns_is_exact(twin: &Twin, seed: u64) {
+    if ends_matter(twin, seed) {
+        return;
+    }
+    for loop_ix in 0..twin.model.loops.len() {
+        for turn in 0..groups(&twin.model.loops[loop_ix]).len() as u32 {
+            let moment = StoreAsOf::Turn {
+                loop_id: Twin::loop_id(loop_ix),
+                turn,
+            };
+            let found = loopstore::build_context_as_of(&twin.store, &twin.session, moment).unwrap();
+            let found: Vec<String> = found.messages.iter().map(plain).collect();
+            let expected: Vec<String> =
+                build(&twin.model, loop_ix, Some(AsOf::Turn { loop_ix, turn }))
+                    .iter()
+                    .map(|out| plain(&agent_message(&out.message)))
+                    .collect();
+            assert_eq!(found, expected, "as of turn {turn} of loop {loop_ix}");
+        }
+    }
+}
+
+fn histories(seeds: std::ops::Range<u64>) {
+    let (mut committed, mut rollups) = (0, 0);
+    for seed in seeds {
+        let played = std::panic::catch_unwind(|| play(seed));
+        match played {
+            Ok(made) => (committed, rollups) = (committed + made.0, rollups + made.1),
+            Err(_) => panic!("the history of seed {seed} fails"),
+        }
+    }
+    assert!(
+        committed > 0 && rollups > 0,
+        "{committed} runs, {rollups} rollups"
+    );
+}
+
+#[test]
+fn contexts_equal_the_models_on_random_histories() {
+    if let Some(seed) = given("LOOPSTORE_SEED") {
+        play(seed);
+        return;
+    }
+    histories(1..amount("LOOPSTORE_HISTORIES", 400));
+}
+
+/// On chains where the original algorithm is free of its defects, contexts equal its.
+#[test]
+fn contexts_equal_the_originals_where_it_is_sound() {
+    let mut sound = 0;
+    for seed in 1..1500 {
+        let mut random = Random::new(seed);
+        let mut twin = Twin::new();
+        twin.start_loop(None, None);
+        for _ in 0..random.below(14) + 2 {
+            let last = twin.model.loops.len() - 1;
+            if random.one_in(4) {
+                twin.start_loop(Some(last), None);
+            }
+            let last = twin.model.loops.len() - 1;
+            let turn = Some(twin.model.tick as u32);
+            let messages = random_turn(&mut random, &mut twin, turn);
+            let is_note = |m: &RefMessage| m.kind == RefKind::Extension;
+            twin.append(last, messages.into_iter().filter(|m| !is_note(m)).collect());
+        }
+        let config = RefConfig {
+            older_loops: OlderLoops::Skip,
+            recent_window: RecentWindow::CurrentLoop,
+            scope: RefScope::FixedCount(random.below(4) as usize),
+            ..random_config(&mut random)
+        };
+        let leaf = twin.model.loops.len() - 1;
+        let force = random.one_in(2);
+        if !reference::original::original_is_sound(&twin.model, leaf, &config, force) {
+            continue;
+        }
+        let original = reference::original::original_context(&twin.model, leaf, &config);
+        if twin.compact(leaf, &config, force).is_none() {
+            continue;
+        }
+        sound += 1;
+        let expected: Vec<String> = original.iter().map(|m| plain(&agent_message(m))).collect();
+        let found: Vec<String> = twin.context(leaf).iter().map(plain).collect();
+        assert_eq!(found, expected, "seed {seed}");
+    }
+    assert!(sound > 50, "only {sound} chains were sound");
+}
+
+/// Forks of a loop with several generations, some of them undone, at each of its turns: each fork
+/// stands as the loop stood there.
+#[test]
+fn forks_at_every_turn_equal_the_models() {
+    for recent_window in [RecentWindow::CurrentLoop, RecentWindow::Chain] {
+        let mut twin = Twin::new();
+        let mut random = Random::new(77);
+        let config = |keep_first_turns, keep_recent_turns, older_loops| RefConfig {
+            compact_at_pct: 0.0,
+            scope: RefScope::FixedCount(2),
+            older_loops,
+            recent_window,
+            keep_first_turns,
+            keep_recent_turns,
+            max_summary_tokens: 60,
+            tool_output_max_lines: 4,
+            ..RefConfig::default()
+        };
+        twin.start_loop(None, None);
+        let mut committed = 0;
+        for turn in 0..24 {
+            let messages = random_turn(&mut random, &mut twin, Some(turn + 50));
+            let long = RefMessage::new(RefKind::User, Some(turn + 50), 1000 + u64::from(turn));
+            let long = long.with_text("word ".repeat(40));
+            twin.append(0, std::iter::once(long).chain(messages).collect());
+            let older = [OlderLoops::Skip, OlderLoops::Rollup][turn as usize % 2];
+            if turn % 4 == 3 {
+                let config = config(turn % 3, 1 + turn % 2, older);
+                let outcome = twin.compact(0, &config, true);
+                committed += usize::from(outcome == Some(CompactOutcome::Committed));
+            }
+            if [9, 17, 18].contains(&turn) {
+                twin.flip(0, false);
+            }
+            if turn == 19 {
+                twin.flip(0, true);
+            }
+        }
+        assert!(committed >= 4, "only {committed} runs");
+        let complete = groups(&twin.model.loops[0]).len() as u32;
+        for turn in 0..complete {
+            twin.start_loop(Some(0), Some(turn));
+        }
+        twin.compare();
+        // Nor does it matter what the loop does afterwards.
+        twin.flip(0, false);
+        twin.compact(0, &config(0, 1, OlderLoops::Rollup), true);
+        twin.compare();
+    }
+}

@@ -1,0 +1,127 @@
+//! What stands in the raw bytes.
+
+use std::path::Path;
+
+use loopstore::backup::{backup, compact_backup};
+use loopstore::inspect::verify;
+use loopstore::retention::{EraseRequest, erase};
+use loopstore::salvage::salvage;
+use loopstore::{OpenError, SearchQuery, SqliteStore, search};
+
+use crate::encrypted::stage::{fill, key, options, telling};
+
+fn names(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn neither_the_file_nor_its_log_nor_a_copy_holds_plain_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.db");
+    let store = SqliteStore::open_with(&file, options().key(key())).unwrap();
+    fill(&store, "first");
+    // What is in the file is there twice: in the log, too.
+    drop(store);
+    let store = SqliteStore::open_with(&file, options().key(key())).unwrap();
+    fill(&store, "second");
+    backup(
+        &store,
+        &folder.path().join("copy.db"),
+        false,
+        &mut |_, _| (),
+    )
+    .unwrap();
+    compact_backup(&store, &folder.path().join("compact.db"), false).unwrap();
+    let to = folder.path().join("salvaged.db");
+    let report = salvage(&file, Some(&key()), &to, false).unwrap();
+    assert!(report.ok, "{report:?}");
+
+    let wal = folder.path().join("agent.db-wal");
+    assert!(wal.metadata().unwrap().len() > 8192);
+    insta::assert_debug_snapshot!(names(folder.path()), @r#"
+    [
+        "agent.db",
+        "agent.db-queue",
+        "agent.db-shm",
+        "agent.db-wal",
+        "compact.db",
+        "copy.db",
+        "salvaged.db",
+    ]
+    "#);
+    assert_eq!(telling(folder.path()), Vec::<std::path::PathBuf>::new());
+    for name in ["agent.db", "copy.db", "compact.db", "salvaged.db"] {
+        let path = folder.path().join(name);
+        assert_eq!(path.metadata().unwrap().len() % 8192, 0, "{name}");
+        let plain = SqliteStore::open_with(&path, options()).err().unwrap();
+        assert!(
+            matches!(plain, OpenError::KeyMissing { .. }),
+            "{name}: {plain}"
+        );
+        let copy = SqliteStore::open_with(&path, options().key(key())).unwrap();
+        assert!(verify(&copy).unwrap().ok, "{name}");
+        let hits = search(&copy, &SearchQuery::new("xylophone")).unwrap().hits;
+        assert!(!hits.is_empty(), "{name}");
+    }
+}
+
+/// The same look at a plain database finds the words, so it would find them in an encrypted one.
+#[test]
+fn a_plain_database_is_read_by_anybody() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.db");
+    let store = SqliteStore::open_with(&file, options()).unwrap();
+    fill(&store, "first");
+    assert!(telling(folder.path()).contains(&folder.path().join("agent.db-wal")));
+    drop(store);
+    assert_eq!(telling(folder.path()), [file]);
+}
+
+#[test]
+fn what_is_removed_is_written_anew_without_plain_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.db");
+    let store = SqliteStore::open_with(&file, options().key(key())).unwrap();
+    fill(&store, "first");
+    fill(&store, "second");
+    let request = EraseRequest {
+        session: "first".parse().unwrap(),
+        force: true,
+        reason: None,
+    };
+    erase(&store, &request).unwrap();
+    assert_eq!(telling(folder.path()), Vec::<std::path::PathBuf>::new());
+    assert!(verify(&store).unwrap().ok);
+}
+
+/// A page that is not what its code says is refused, and costs only what is on it.
+#[test]
+fn a_salvage_brings_over_what_is_on_whole_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.db");
+    let store = SqliteStore::open_with(&file, options().key(key())).unwrap();
+    (0..6).for_each(|at| fill(&store, &format!("s{at}")));
+    let whole = verify(&store).unwrap().checked;
+    drop(store);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let pages = bytes.len() / 8192;
+    bytes[pages * 2 / 3 * 8192 + 4000] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+
+    let to = folder.path().join("salvaged.db");
+    let report = salvage(&file, Some(&key()), &to, false).unwrap();
+    assert!(!report.ok);
+    let (kept, all) = (report.kept.messages, whole.messages);
+    assert!(
+        kept < all && kept > all / 2,
+        "{kept} of {all}: {:?}",
+        report.lost
+    );
+    let salvaged = SqliteStore::open_with(&to, options().key(key())).unwrap();
+    assert!(verify(&salvaged).unwrap().ok);
+}

@@ -1,0 +1,53 @@
+//! Encrypted databases: no plain text in any file, and what a wrong, a missing and a needless key say.
+
+#[cfg(feature = "sqlcipher")]
+mod bytes;
+#[cfg(all(feature = "cli", feature = "sqlcipher"))]
+mod keys;
+#[cfg(feature = "sqlcipher")]
+mod stage;
+
+use crate::support::histories;
+use loopstore::{Key, OpenError, SqliteOptions, SqliteStore};
+
+/// Plain SQLite takes a key without a word and encrypts nothing.
+#[test]
+#[cfg(not(feature = "sqlcipher"))]
+fn a_program_without_encryption_refuses_a_key_and_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.db");
+    let options = SqliteOptions::new().key(Key::raw(&[7; 32]));
+    let refused = SqliteStore::open_with(&path, options).err().unwrap();
+    assert!(matches!(refused, OpenError::NoEncryption), "{refused}");
+    assert_eq!(path.metadata().unwrap().len(), 0);
+}
+
+#[test]
+fn a_store_in_memory_needs_no_key() {
+    let options = SqliteOptions::new().key(Key::raw(&[7; 32]));
+    let store = SqliteStore::in_memory_with(options).unwrap();
+    histories::History::new(&store, "s");
+}
+
+#[test]
+fn a_file_of_whole_pages_of_noise_may_be_encrypted_and_any_other_is_no_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.db");
+    let opened = || {
+        SqliteStore::open_with(&path, SqliteOptions::new())
+            .err()
+            .unwrap()
+    };
+    std::fs::write(&path, vec![0xa5; 8192]).unwrap();
+    assert!(
+        matches!(opened(), OpenError::KeyMissing { .. }),
+        "{}",
+        opened()
+    );
+    std::fs::write(&path, vec![0xa5; 8000]).unwrap();
+    assert!(
+        matches!(opened(), OpenError::NotADatabase { .. }),
+        "{}",
+        opened()
+    );
+}

@@ -1,0 +1,415 @@
+//! What the database itself refuses, whoever asks: the plain `sqlite3` program, which knows nothing
+//! of this crate and has foreign keys off.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::histories::{History, answer, result, user};
+use crate::support::needs;
+use crate::support::plain::open;
+use loopstore::model::Content;
+use loopstore::{BuildOptions, build_context_from_session};
+
+/// Runs `sql` in the `sqlite3` program; `Err` holds what it says.
+fn sqlite3(file: &Path, sql: &str) -> Result<String, String> {
+    let output = Command::new("sqlite3")
+        .arg("-bail")
+        .arg(file)
+        .arg(sql)
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() && output.stderr.is_empty() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(text(&output.stderr))
+    }
+}
+
+/// Two sessions with blocks, blobs, flips and a turn in flight each, and a closed receipt.
+fn stage() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.db");
+    let store = open(&file);
+    for session in ["s", "t"] {
+        let mut history = History::new(&store, session);
+        for turn in 0..5 {
+            let call = format!("call-{turn}");
+            let output = vec![
+                Content::text("line\n".repeat(40)),
+                Content::image("aGVsbG8=", "image/png"),
+            ];
+            history.append(
+                0,
+                vec![
+                    user("please", turn),
+                    answer(&"words ".repeat(30), &[&call], turn),
+                    result(&call, output, turn),
+                ],
+            );
+        }
+        assert_eq!(history.compact(0, (1, 2), false)["outcome"], "committed");
+        assert!(history.flip(0, false));
+        let recorded = BuildOptions {
+            record: true,
+            ..BuildOptions::default()
+        };
+        build_context_from_session(&store, &history.session, &recorded).unwrap();
+        let image = vec![Content::image("aGVsbG8=", "image/png")];
+        let messages = vec![
+            user("and now", 5),
+            answer("working", &["open", "done"], 5),
+            result("done", image, 5),
+        ];
+        history.append(0, messages);
+    }
+    drop(store);
+    sqlite3(
+        &file,
+        "INSERT INTO maintenance (session, kind, opened_at, detail) VALUES (9, 'prune', 'a', 'd');
+         UPDATE maintenance SET closed_at = 'b', detail = 'done';
+         INSERT INTO imports (session, format, path, file_name, imported_at)
+         VALUES (1, 'f', 'p', 'n', 'now'), (2, 'f', 'p', 'n', 'now');
+         INSERT INTO leases (loop, owner, token, ttl, renewed_at, expires_at, released)
+         VALUES (1, 'o', 3, 1, 1, 2, 1), (2, 'o', 3, 1, 1, 2, 1);
+         INSERT INTO started_calls (loop, call_id, nth, tool_name, arguments, idempotency_key,
+             started_at, attempts)
+         VALUES (1, 'c', 0, 't', '{}', 'k', 'then', 1), (2, 'c', 0, 't', '{}', 'k', 'then', 1);
+         INSERT INTO redactions (owner, receipt, salt, digest)
+         VALUES ((1 << 32) | 1, 1, x'01', x'02'), (-(1 << 32), 1, x'01', x'02');",
+    )
+    .unwrap();
+    (folder, file)
+}
+
+/// A table, its key, a column with a value to set, and the row to attack: each of session 1.
+struct Target {
+    table: &'static str,
+    key: &'static str,
+    set: &'static str,
+    row: &'static str,
+}
+
+const fn target(
+    table: &'static str,
+    key: &'static str,
+    set: &'static str,
+    row: &'static str,
+) -> Target {
+    Target {
+        table,
+        key,
+        set,
+        row,
+    }
+}
+
+const M: &str = "id = (1 << 32) | 1";
+
+#[rustfmt::skip]
+const TARGETS: &[Target] = &[
+    target("messages", "id", "body = 'x'", M), target("messages", "id", "head = 'x'", M),
+    target("messages", "id", "head = NULL", M), target("messages", "id", "turn = 3", M),
+    target("messages", "id", "role = 0", M), target("messages", "id", "tick = 3000", M),
+    target("messages", "id", "created_at = 3", M), target("messages", "id", "body_block = 7", M),
+    target("messages", "id", "origin = x'00'", M), target("messages", "id", "salt = NULL", M),
+    target("messages", "id", "digest = x'00'", M), target("messages", "id", "chain = x'00'", M),
+    target("messages", "id", "id = 3", M), target("messages", "id", "rowid = 3", M),
+    target("messages", "id", "oid = (1 << 32) | 2", M), target("messages", "id", "_rowid_ = 3", M),
+    target("loops", "key", "key = 9", "key = 1"), target("loops", "key", "rowid = 9", "key = 1"),
+    target("loops", "key", "session = 2", "key = 1"), target("loops", "key", "loop_id = 'x'", "key = 1"),
+    target("loops", "key", "parent = 0", "key = 1"), target("loops", "key", "parent_turn = 0", "key = 1"),
+    target("loops", "key", "tick = 9", "key = 1"), target("loops", "key", "sealed_seq = 0", "key = 1"),
+    target("loops", "key", "sealed_seq = sealed_seq - 1", "key = 1"),
+    target("sessions", "key", "key = 9", "key = 1"), target("sessions", "key", "oid = 9", "key = 1"),
+    target("sessions", "key", "session_id = 'x'", "key = 1"), target("sessions", "key", "tick = 1", "key = 1"),
+    target("turns", "id", "id = 3", "id = 1 << 32"), target("turns", "id", "rowid = 3", "id = 1 << 32"),
+    target("turns", "id", "first_seq = 9", "id = 1 << 32"), target("turns", "id", "turn_index = 9", "id = 1 << 32"),
+    target("runs", "key", "outcome = 'failed'", "key = 1"), target("runs", "key", "rowid = 9", "key = 1"),
+    target("runs", "key", "error = 'x'", "key = 1"), target("runs", "key", "run_id = 'x'", "key = 1"),
+    target("flips", "key", "kind = 'redo'", "key = 1"), target("flips", "key", "rowid = 9", "key = 1"),
+    target("flips", "key", "reason = 'x'", "key = 1"),
+    target("blocks", "key", "through = 1", "key = 1"), target("blocks", "key", "rowid = 9", "key = 1"),
+    target("blocks", "key", "strategy = 'x'", "key = 1"), target("blocks", "key", "generation = 9", "key = 1"),
+    target("block_messages", "id", "head = 'x'", "id = 1 << 32"), target("block_messages", "id", "rowid = 9", "id = 1 << 32"),
+    target("block_messages", "id", "body = 'x'", "id = 1 << 32"), target("block_messages", "id", "section = 2", "id = 1 << 32"),
+    target("block_messages", "id", "replaces = 2", "id = 1 << 32"), target("block_messages", "id", "role = NULL", "id = 1 << 32"),
+    target("block_messages", "id", "salt = NULL", "id = 1 << 32"), target("block_messages", "id", "digest = x'00'", "id = 1 << 32"),
+    target("coverage", "id", "disposition = 'dropped'", "id = 1 << 32"), target("coverage", "id", "rowid = 9", "id = 1 << 32"),
+    target("coverage", "id", "to_seq = 99", "id = 1 << 32"),
+    target("manifests", "key", "sha256 = x'00'", "key = 1"), target("manifests", "key", "rowid = 9", "key = 1"),
+    target("manifests", "key", "parts = '[]'", "key = 1"), target("manifests", "key", "tick = 1000", "key = 1"),
+    target("manifests", "key", "manifest_id = 'x'", "key = 1"),
+    target("imports", "key", "session = 2", "key = 1"), target("imports", "key", "rowid = 9", "key = 1"),
+    target("imports", "key", "record_key = 'x'", "key = 1"),
+    target("redactions", "owner", "digest = x'00'", "owner = (1 << 32) | 1"), target("redactions", "owner", "rowid = 9", "owner = -(1 << 32)"),
+    target("redactions", "owner", "salt = x'00'", "owner = -(1 << 32)"),
+    target("started_calls", "key", "arguments = '[]'", "key = 1"), target("started_calls", "key", "rowid = 9", "key = 1"),
+    target("started_calls", "key", "idempotency_key = 'x'", "key = 1"), target("started_calls", "key", "tool_name = 'x'", "key = 1"),
+];
+
+/// What nobody may change, maintenance or not.
+#[rustfmt::skip]
+const ALWAYS: &[Target] = &[
+    target("blobs", "key", "data = x'00'", "key = 1"), target("blobs", "key", "rowid = 9", "key = 1"),
+    target("blobs", "key", "sha256 = x'00'", "key = 1"), target("blobs", "key", "bytes = 1", "key = 1"),
+    target("blob_refs", "owner", "owner = 9", "owner = (1 << 32) | 2"),
+    target("maintenance", "key", "closed_at = NULL", "key = 1"), target("maintenance", "key", "detail = 'x'", "key = 1"),
+    target("maintenance", "key", "closed_at = 'c'", "key = 1"), target("maintenance", "key", "rowid = 9", "key = 1"),
+    target("leases", "loop", "token = 1", "loop = 1"), target("leases", "loop", "loop = 9", "loop = 1"),
+    target("store_meta", "name", "value = x'00'", "name = 'import_key'"),
+    target("store_meta", "name", "name = 'other'", "name = 'import_key'"),
+];
+
+/// The columns of a table, with those that `set` names replaced by its value.
+fn insert(file: &Path, verb: &str, target: &Target, conflict: &str) -> String {
+    let sql = format!(
+        "SELECT group_concat(name) FROM pragma_table_info('{}')",
+        target.table
+    );
+    let columns = sqlite3(file, &sql).unwrap();
+    let (column, value) = target.set.split_once(" = ").unwrap();
+    let values: Vec<&str> = columns
+        .split(',')
+        .map(|name| if name == column { value } else { name })
+        .collect();
+    let (table, row) = (target.table, target.row);
+    let values = values.join(", ");
+    format!("{verb} INTO {table} ({columns}) SELECT {values} FROM {table} WHERE {row} {conflict}")
+}
+
+/// All ways to change or remove the row.
+fn attacks(file: &Path, target: &Target) -> Vec<String> {
+    let Target {
+        table,
+        key,
+        set,
+        row,
+    } = target;
+    let mut attacks = vec![
+        format!("UPDATE {table} SET {set} WHERE {row}"),
+        format!("UPDATE OR REPLACE {table} SET {set} WHERE {row}"),
+        format!("UPDATE OR IGNORE {table} SET {set} WHERE {row}"),
+    ];
+    let is_alias = ["rowid", "oid", "_rowid_"].contains(&set.split(' ').next().unwrap());
+    let names_key = set.starts_with(&format!("{key} = "));
+    if is_alias || names_key {
+        return attacks;
+    }
+    let keys = if *table == "blob_refs" {
+        "owner, blob"
+    } else {
+        key
+    };
+    let upsert = format!("ON CONFLICT ({keys}) DO UPDATE SET {set}");
+    attacks.extend([
+        insert(file, "INSERT OR REPLACE", target, ""),
+        insert(file, "REPLACE", target, ""),
+        insert(file, "INSERT", target, &upsert),
+    ]);
+    attacks
+}
+
+fn everything(file: &Path) -> String {
+    sqlite3(file, ".dump").unwrap()
+}
+
+/// Tries each attack with recursive triggers off and on, and returns what it did not stop.
+fn unstopped(file: &Path, attacks: &[String]) -> Vec<String> {
+    let before = everything(file);
+    let mut unstopped = Vec::new();
+    for attack in attacks {
+        for recursive in ["off", "on"] {
+            let sql = format!("PRAGMA recursive_triggers = {recursive}; {attack};");
+            let refusal = sqlite3(file, &sql);
+            // Each trigger says what never happens; another error would not be its doing.
+            let is_refused = matches!(&refusal, Err(said) if said.contains("never"));
+            if !is_refused || everything(file) != before {
+                unstopped.push(format!("{attack} ({recursive}): {refusal:?}"));
+                return unstopped;
+            }
+        }
+    }
+    unstopped
+}
+
+#[test]
+fn what_was_written_cannot_be_changed_in_any_way() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    let (_folder, file) = stage();
+    for target in TARGETS.iter().chain(ALWAYS) {
+        let unstopped = unstopped(&file, &attacks(&file, target));
+        assert!(unstopped.is_empty(), "{unstopped:#?}");
+    }
+}
+
+#[test]
+fn what_was_written_cannot_be_removed() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    let (_folder, file) = stage();
+    let tables = TARGETS.iter().chain(ALWAYS).map(|t| (t.table, t.row));
+    let mut deletes: Vec<String> = tables
+        .map(|(table, row)| format!("DELETE FROM {table} WHERE {row}"))
+        .collect();
+    deletes.dedup();
+    deletes.push("DELETE FROM blob_refs WHERE owner < 0".into());
+    deletes.push("DELETE FROM messages".into());
+    deletes.push("DELETE FROM turns".into());
+    deletes.retain(|sql| {
+        sql != "DELETE FROM blob_refs WHERE owner < 0" || {
+            sqlite3(&file, "SELECT count(*) FROM blob_refs WHERE owner < 0").unwrap() != "0"
+        }
+    });
+    let unstopped = unstopped(&file, &deletes);
+    assert!(unstopped.is_empty(), "{unstopped:#?}");
+}
+
+#[test]
+fn a_row_cannot_be_put_in_place_of_another_by_its_second_key() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    let (_folder, file) = stage();
+    let columns = |table: &str, replaced: &[(&str, &str)]| {
+        let sql = format!("SELECT group_concat(name) FROM pragma_table_info('{table}')");
+        let names = sqlite3(&file, &sql).unwrap();
+        let values: Vec<String> = names
+            .split(',')
+            .map(|name| {
+                let other = replaced.iter().find(|(column, _)| *column == name);
+                other.map_or(name.to_owned(), |(_, value)| (*value).to_owned())
+            })
+            .collect();
+        format!(
+            "REPLACE INTO {table} ({names}) SELECT {} FROM {table} WHERE key = 1",
+            values.join(",")
+        )
+    };
+    let attacks = [
+        columns("sessions", &[("key", "77")]),
+        columns("loops", &[("key", "77")]),
+        columns("runs", &[("key", "77")]),
+        columns("blocks", &[("key", "77")]),
+        columns("blobs", &[("key", "77")]),
+        columns("manifests", &[("key", "77")]),
+    ];
+    let unstopped = unstopped(&file, &attacks);
+    assert!(unstopped.is_empty(), "{unstopped:#?}");
+}
+
+#[test]
+fn a_message_of_the_turn_in_flight_may_go() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    let (_folder, file) = stage();
+    let in_flight =
+        "id >> 32 = 1 AND id & 4294967295 >= (SELECT sealed_seq FROM loops WHERE key = 1)";
+    let left = format!("SELECT count(*) FROM messages WHERE {in_flight}");
+    assert_eq!(sqlite3(&file, &left).unwrap(), "3");
+    let owner = in_flight.replace("id ", "owner ");
+    sqlite3(
+        &file,
+        &format!(
+            "DELETE FROM blob_refs WHERE {owner}; DELETE FROM messages WHERE {in_flight};
+             DELETE FROM turns WHERE id = (1 << 32) | 5;"
+        ),
+    )
+    .unwrap();
+    assert_eq!(sqlite3(&file, &left).unwrap(), "0");
+}
+
+#[test]
+fn maintenance_opens_its_own_session_and_no_other() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    let (_folder, file) = stage();
+    let open = |session: u32| {
+        let sql = format!(
+            "INSERT INTO maintenance (session, kind, opened_at, detail)
+             VALUES ({session}, 'erase', 'now', '')"
+        );
+        sqlite3(&file, &sql).unwrap();
+    };
+    open(2);
+    for target in TARGETS.iter().chain(ALWAYS) {
+        let unstopped = unstopped(&file, &attacks(&file, target)[..1]);
+        assert!(unstopped.is_empty(), "{unstopped:#?}");
+    }
+    open(1);
+    for target in TARGETS {
+        let (table, set, row) = (target.table, target.set, target.row);
+        let sql = format!(
+            "PRAGMA ignore_check_constraints = on; BEGIN; UPDATE {table} SET {set} WHERE {row}; SELECT changes(); ROLLBACK;"
+        );
+        match sqlite3(&file, &sql) {
+            Ok(changes) => assert_eq!(changes, "1", "{sql}"),
+            Err(refusal) => assert!(
+                refusal.contains("UNIQUE constraint") || refusal.contains("NOT NULL"),
+                "{sql}: {refusal}"
+            ),
+        }
+        let sql = format!("BEGIN; DELETE FROM {table} WHERE {row}; SELECT changes(); ROLLBACK;");
+        assert_eq!(sqlite3(&file, &sql).as_deref(), Ok("1"), "{sql}");
+    }
+    for target in ALWAYS {
+        let unstopped = unstopped(&file, &attacks(&file, target)[..1]);
+        assert!(unstopped.is_empty(), "{unstopped:#?}");
+    }
+    sqlite3(
+        &file,
+        "UPDATE maintenance SET closed_at = 'then' WHERE closed_at IS NULL",
+    )
+    .unwrap();
+    for target in TARGETS {
+        let unstopped = unstopped(&file, &attacks(&file, target)[..1]);
+        assert!(unstopped.is_empty(), "{unstopped:#?}");
+    }
+}
+
+#[test]
+fn a_receipt_is_closed_once_and_then_stays() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    let (_folder, file) = stage();
+    sqlite3(
+        &file,
+        "INSERT INTO maintenance (session, kind, opened_at, detail) VALUES (1, 'redact', 'a', 'd')",
+    )
+    .unwrap();
+    let attacks = [
+        "DELETE FROM maintenance WHERE key = 2",
+        "UPDATE maintenance SET detail = 'x' WHERE key = 2",
+        "UPDATE maintenance SET session = 2, closed_at = 'b' WHERE key = 2",
+        "UPDATE maintenance SET kind = 'erase', closed_at = 'b' WHERE key = 2",
+        "UPDATE maintenance SET opened_at = 'x', closed_at = 'b' WHERE key = 2",
+        "UPDATE maintenance SET rowid = 5, closed_at = 'b' WHERE key = 2",
+        "INSERT OR REPLACE INTO maintenance (key, session, kind, opened_at, detail)
+         VALUES (2, 1, 'erase', 'x', 'x')",
+    ]
+    .map(str::to_owned);
+    let left = unstopped(&file, &attacks);
+    assert!(left.is_empty(), "{left:#?}");
+    let close = "UPDATE maintenance SET closed_at = 'b', detail = 'two' WHERE key = 2";
+    sqlite3(&file, close).unwrap();
+    let left = unstopped(&file, &[close.to_owned(), attacks[0].clone()]);
+    assert!(left.is_empty(), "{left:#?}");
+}
+
+#[test]
+fn counts_may_be_rewritten() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    let (_folder, file) = stage();
+    let sql = format!(
+        "UPDATE messages SET tokens = 1, bytes = 2, lines = 3 WHERE {M}; SELECT changes();"
+    );
+    assert_eq!(sqlite3(&file, &sql).as_deref(), Ok("1"));
+}

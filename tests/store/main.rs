@@ -1,0 +1,23 @@
+//! The store: the promises of its contract on every backend, what is recorded, changed by nobody, found,
+//! verified, exported, copied, removed, and asked in SQL.
+
+mod archive;
+#[cfg(feature = "tokio")]
+mod asynchronous;
+mod backup;
+mod conformance;
+mod differential;
+mod encrypted;
+mod export;
+mod immutability;
+mod migrations;
+mod model;
+mod recorder;
+mod recount;
+mod removal;
+mod search;
+#[path = "../support/mod.rs"]
+mod support;
+mod valid;
+mod verify;
+mod views;

@@ -1,0 +1,87 @@
+//! A store that writes and does not say so: nothing may come in twice.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use loopstore::store::{StoreRead, StoreResult, StoreWrite};
+use loopstore::*;
+
+use crate::support::events::*;
+
+struct Silent<'a> {
+    store: &'a SqliteStore,
+    is_silent: AtomicBool,
+}
+
+impl SessionStore for Silent<'_> {
+    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
+        self.store.read(work)
+    }
+
+    fn write(
+        &self,
+        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        self.store.write(work)?;
+        match self.is_silent.load(Ordering::Relaxed) {
+            true => Err(StoreError::Unconfirmed("the disk failed".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn counter(&self) -> &dyn TokenCounter {
+        self.store.counter()
+    }
+}
+
+/// Records events, of which the one at `unsure` is not confirmed; whoever is told so resumes.
+fn record_with(store: &SqliteStore, events: &[AgentEvent], unsure: usize) {
+    let silent = Silent {
+        store,
+        is_silent: AtomicBool::new(false),
+    };
+    let hand = Hand::at(1);
+    let mut recorder = SessionRecorder::new(&silent, hand.options("one", 1_000));
+    for (at, event) in events.iter().enumerate() {
+        silent.is_silent.store(at == unsure, Ordering::Relaxed);
+        let done = recorder.record(event.clone());
+        silent.is_silent.store(false, Ordering::Relaxed);
+        let Err(error) = done else { continue };
+        assert!(at == unsure, "{}: {error}", event.name());
+        let is_unconfirmed = matches!(error, RecordError::Store(StoreError::Unconfirmed(_)));
+        assert!(is_unconfirmed, "{error}");
+        // It is not driven any more, so that the same event is refused.
+        let again = recorder.record(event.clone()).unwrap_err();
+        match event {
+            AgentEvent::AgentStart(_) => {}
+            _ => assert!(matches!(again, RecordError::NotBegun { .. }), "{again}"),
+        }
+        // The lease that nobody uses any more runs out first.
+        hand.set(1_002);
+        match recorder.resume(&session(), &id("a")) {
+            Ok(_) => {}
+            Err(RecordError::Ended { .. }) if matches!(event, AgentEvent::AgentEnd(_)) => {}
+            Err(error) => panic!("{}: {error}", event.name()),
+        }
+    }
+}
+
+#[test]
+fn an_event_that_is_not_confirmed_comes_in_once() {
+    let mut events = vec![start("a")];
+    events.extend(turn("a", 0));
+    events.extend(turn("a", 1));
+    events.push(end("a"));
+    let ends_turns = |event: &AgentEvent| {
+        matches!(
+            event,
+            AgentEvent::AgentStart(_) | AgentEvent::TurnEnd(_) | AgentEvent::AgentEnd(_)
+        )
+    };
+    let writes = (0..events.len()).filter(|at| ends_turns(&events[*at]));
+    for unsure in writes {
+        let store = SqliteStore::in_memory().unwrap();
+        record_with(&store, &events, unsure);
+        assert_eq!(texts(&store, "a").len(), 6, "{}", events[unsure].name());
+        assert_eq!(row(&store, "a").status, LoopStatus::Completed);
+    }
+}

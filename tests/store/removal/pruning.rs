@@ -1,0 +1,195 @@
+//! Which sessions go and which stay.
+
+use loopstore::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_pinned};
+use loopstore::store::{self, lease};
+use loopstore::*;
+
+use crate::removal::stage::*;
+
+const DAY: i64 = 24 * 60 * 60 * 1000;
+
+fn days_ago(days: i64) -> String {
+    let now = Time::now().millis().unwrap();
+    Time::from_millis(now - days * DAY)
+        .unwrap()
+        .as_str()
+        .to_owned()
+}
+
+/// A session of an agent that was active so many days ago; a parent started it.
+fn old(store: &SqliteStore, id: &str, agent: &str, days: i64, parent: Option<&str>) {
+    told(store, id);
+    store::write(store, |write| {
+        let mut row = write.session(&session(id))?.unwrap();
+        row.agent_id = Some(agent.into());
+        row.last_active_at = Some(days_ago(days));
+        let mut told: Session = serde_json::from_str(&row.meta).unwrap();
+        let spawn = parent.map(|id| format!("{{\"parent_session_id\":\"{id}\"}}"));
+        told.parent_spawn_ref = spawn.map(|json| serde_json::from_str(&json).unwrap());
+        row.meta = serde_json::to_string(&told).unwrap();
+        write.update_session(&row)?;
+        for mut row in write.loops(row.key)? {
+            row.status = LoopStatus::Completed;
+            write.update_loop(&row)?;
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn aged(days: i64) -> PruneRequest {
+    PruneRequest {
+        older_than: Some(days * DAY),
+        ..PruneRequest::default()
+    }
+}
+
+fn gone(report: &PruneReport) -> Vec<&str> {
+    report
+        .pruned
+        .iter()
+        .map(|one| one.session.as_str())
+        .collect()
+}
+
+fn stage() -> (Stage, SqliteStore) {
+    let stage = Stage::new();
+    let store = stage.store();
+    old(&store, "oldest", "a", 90, None);
+    old(&store, "older", "b", 60, None);
+    old(&store, "old", "a", 40, None);
+    old(&store, "new", "a", 0, None);
+    (stage, store)
+}
+
+#[test]
+fn old_sessions_go_and_a_dry_run_tells_the_same() {
+    let (_stage, store) = stage();
+    let dry_run = true;
+    let told = prune(
+        &store,
+        &PruneRequest {
+            dry_run,
+            ..aged(30)
+        },
+    )
+    .unwrap();
+    assert_eq!(gone(&told), ["oldest", "older", "old"]);
+    assert_eq!(number(&store, "SELECT count(*) AS n FROM sessions"), 4);
+    assert_eq!(number(&store, "SELECT count(*) AS n FROM maintenance"), 0);
+    let done = prune(&store, &aged(30)).unwrap();
+    assert_eq!(gone(&done), gone(&told));
+    let receipts = "SELECT count(*) AS n FROM maintenance
+         WHERE kind = 'prune' AND closed_at IS NOT NULL";
+    assert_eq!(number(&store, receipts), 3);
+    assert_eq!(number(&store, "SELECT count(*) AS n FROM sessions"), 1);
+    assert_whole(&store);
+    assert!(prune(&store, &aged(30)).unwrap().pruned.is_empty());
+}
+
+#[test]
+fn the_newest_stay_and_other_agents_are_not_counted() {
+    let (_stage, store) = stage();
+    let request = |keep_last, agent: Option<&str>| PruneRequest {
+        keep_last: Some(keep_last),
+        agent: agent.map(str::to_owned),
+        dry_run: true,
+        ..PruneRequest::default()
+    };
+    let of = |request: &PruneRequest| prune(&store, request).unwrap();
+    assert_eq!(gone(&of(&request(2, None))), ["oldest", "older"]);
+    assert_eq!(gone(&of(&request(2, Some("a")))), ["oldest"]);
+    assert!(of(&request(usize::MAX, None)).pruned.is_empty());
+    let both = PruneRequest {
+        older_than: Some(50 * DAY),
+        ..request(3, None)
+    };
+    assert_eq!(gone(&of(&both)), ["oldest"]);
+    assert_eq!(
+        gone(&of(&request(0, Some("x'; DROP TABLE sessions; --")))),
+        [""; 0]
+    );
+    let nothing = prune(&store, &PruneRequest::default());
+    assert!(matches!(nothing, Err(StoreError::Invalid(_))));
+}
+
+#[test]
+fn pinned_and_driven_sessions_stay() {
+    let (_stage, store) = stage();
+    set_pinned(&store, &session("oldest"), true).unwrap();
+    let now = Time::now().millis().unwrap();
+    store::write(&store, |write| {
+        let owner = write.session(&session("older"))?.unwrap();
+        let key = write.loops(owner.key)?[0].key;
+        lease::acquire(write, key, "me", 60_000, now)
+    })
+    .unwrap();
+    let report = prune(&store, &aged(30)).unwrap();
+    assert_eq!(gone(&report), ["old"]);
+    let why: Vec<(&str, KeptWhy)> = report
+        .kept
+        .iter()
+        .map(|one| (one.session.as_str(), one.why))
+        .collect();
+    assert_eq!(why, [("oldest", KeptWhy::Pinned), ("older", KeptWhy::Open)]);
+    set_pinned(&store, &session("oldest"), false).unwrap();
+    assert_eq!(gone(&prune(&store, &aged(30)).unwrap()), ["oldest"]);
+    assert!(set_pinned(&store, &session("nobody"), true).is_err());
+}
+
+#[test]
+fn sessions_that_started_each_other_go_together_or_stay() {
+    let (_stage, store) = stage();
+    old(&store, "parent", "a", 80, None);
+    old(&store, "child", "a", 70, Some("parent"));
+    old(&store, "grandchild", "a", 2, Some("child"));
+    let report = prune(&store, &aged(50)).unwrap();
+    assert_eq!(gone(&report), ["oldest", "older"]);
+    assert!(report.kept.iter().all(|one| one.why == KeptWhy::Linked));
+    assert_eq!(report.kept.len(), 2);
+    let report = prune(&store, &aged(1)).unwrap();
+    assert_eq!(gone(&report), ["old", "parent", "child", "grandchild"]);
+    assert_whole(&store);
+}
+
+#[test]
+fn whatever_happened_to_an_old_session_keeps_it() {
+    type Happens = fn(&SqliteStore, &SessionId);
+    let happens: [(&str, Happens); 3] = [
+        ("compacted", |store, id| {
+            let mut request = CompactRequest {
+                trigger: CompactTrigger::Force,
+                ..CompactRequest::default()
+            };
+            request.config.keep_recent = KeepRecent::Turns(1);
+            request.config.max_summary_tokens = 50;
+            let report = compact_session_loops(store, id, &request).unwrap();
+            assert!(report.run.is_some(), "{report:?}");
+        }),
+        ("forked", |store, id| {
+            store::write(store, |write| {
+                let parent = write.session(id)?.and_then(|row| row.current_loop).unwrap();
+                let fork = store::session::Fork {
+                    loop_id: LoopId::new("branch").unwrap(),
+                    turn: 0,
+                    tag: "t".into(),
+                };
+                store::session::fork(write, parent, &fork)
+            })
+            .unwrap();
+        }),
+        ("noted", |store, id| {
+            let options = BuildOptions {
+                record: true,
+                ..BuildOptions::default()
+            };
+            build_context_from_session(store, id, &options).unwrap();
+        }),
+    ];
+    for (what, happen) in happens {
+        let (_stage, store) = stage();
+        happen(&store, &session("oldest"));
+        let report = prune(&store, &aged(30)).unwrap();
+        assert_eq!(gone(&report), ["older", "old"], "{what}");
+    }
+}

@@ -1,0 +1,302 @@
+//! What is found, how it is ranked and shown.
+
+use loopstore::model::*;
+use loopstore::search::{QueryError, SearchError, SearchQuery, search};
+use loopstore::store::SessionStore;
+use loopstore::{SqliteStore, StoreError};
+
+use crate::search::{found, places};
+use crate::support::histories::{History, answer, result, user};
+
+/// A session in which each text is one message of its own.
+fn told(texts: &[&str]) -> SqliteStore {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    for (turn, text) in (0..).zip(texts) {
+        history.append(0, vec![user(text, turn)]);
+    }
+    store
+}
+
+#[test]
+fn identifiers_are_found_as_typed() {
+    let texts = [
+        "Your code is 4WQ150.",
+        "see src/cli/main.rs:12",
+        "let foo_bar = 1;",
+        "error[E0382]: use of moved value",
+        "run it with --max-tokens 12",
+        "Ticket ABC-123, <mail@example.org>",
+    ];
+    let store = told(&texts);
+    for (seq, as_typed) in [
+        "4WQ150",
+        "src/cli/main.rs",
+        "foo_bar",
+        "error[E0382]",
+        "--max-tokens",
+        "mail@example.org",
+    ]
+    .iter()
+    .enumerate()
+    {
+        assert_eq!(
+            found(&store, as_typed),
+            [format!("loop-0:{seq}")],
+            "{as_typed}"
+        );
+    }
+    assert_eq!(found(&store, "4wq*"), ["loop-0:0"]);
+    assert!(found(&store, "4WQ15").is_empty());
+    assert!(found(&store, "src/main.rs").is_empty());
+}
+
+#[test]
+fn one_and_two_characters_of_cjk_are_found() {
+    let texts = [
+        "我要申请退款，谢谢。",
+        "退货和款式",
+        "東京タワーへ行く",
+        "검색을 했다",
+        "ｶﾞｲﾄﾞ",
+    ];
+    let store = told(&texts);
+    assert_eq!(found(&store, "退款"), ["loop-0:0"]);
+    assert_eq!(
+        found(&store, "款"),
+        ["loop-0:1", "loop-0:0"],
+        "the shorter one first"
+    );
+    assert_eq!(found(&store, "东京"), Vec::<String>::new());
+    assert_eq!(found(&store, "タワー"), ["loop-0:2"]);
+    assert_eq!(found(&store, "검색"), ["loop-0:3"]);
+    assert_eq!(found(&store, "ガイド"), ["loop-0:4"]);
+    assert_eq!(found(&store, "退 款 -谢谢"), ["loop-0:1"]);
+}
+
+#[test]
+fn case_and_accents_do_not_matter() {
+    let store = told(&["Ein Café in ZÜRICH", "cafe\u{301}", "ﬁnal"]);
+    assert_eq!(found(&store, "zurich"), ["loop-0:0"]);
+    assert_eq!(found(&store, "CAFÉ -ein"), ["loop-0:1"]);
+    assert_eq!(found(&store, "Final"), ["loop-0:2"]);
+}
+
+#[test]
+fn all_that_a_message_says_is_found() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    let arguments = r#"{"path":"lib/a.rs","edits":[{"old":"x\ny","lines":[1.50]}]}"#;
+    let blocks = vec![
+        Content::thinking("I wonder", Some("c2lnbmF0dXJl".into())),
+        Content::tool_call("call-7", "edit_file", Json::parse(arguments).unwrap()),
+    ];
+    let call = Message::Assistant(AssistantMessage {
+        content: blocks,
+        ..AssistantMessage::default()
+    });
+    let image = Content::image("aGVsbG8=", "image/png");
+    history.append(
+        0,
+        vec![
+            AgentMessage::extension("system", Json::string("Be kind.")),
+            AgentMessage::from(call),
+            result("call-7", vec![Content::text("patched"), image], 0),
+        ],
+    );
+    for (seq, words) in [
+        (0, "kind"),
+        (0, "system"),
+        (1, "wonder"),
+        (1, "edit_file"),
+        (1, "lib/a.rs"),
+        (1, "edits"),
+        (1, "\"old x y\""),
+        (1, "1.50"),
+        (2, "patched"),
+    ] {
+        assert_eq!(found(&store, words), [format!("loop-0:{seq}")], "{words}");
+    }
+    for nothing in [
+        "c2lnbmF0dXJl",
+        "aGVsbG8",
+        "png",
+        "nx",
+        "\"wonder edit\"",
+        "\"tool patched\"",
+    ] {
+        assert!(found(&store, nothing).is_empty(), "{nothing}");
+    }
+    let with = |tool: &str| {
+        let query = SearchQuery {
+            tool: Some(tool.into()),
+            ..SearchQuery::new("path OR patched")
+        };
+        places(&search(&store, &query).unwrap())
+    };
+    assert_eq!(with("edit_file"), ["loop-0:1"]);
+    assert_eq!(with("tool"), ["loop-0:2"]);
+    assert!(with("edit").is_empty());
+}
+
+#[test]
+fn the_best_come_first_and_of_equals_the_newest() {
+    let store = told(&[
+        "kite",
+        "a kite and another kite in the sky, high above the sea",
+        "something else",
+        "kite",
+        "kite kite",
+        "nothing",
+        "of",
+        "this",
+        "kind",
+    ]);
+    let best = found(&store, "kite");
+    assert_eq!(best[0], "loop-0:4");
+    assert_eq!(best[1..3], ["loop-0:3", "loop-0:0"]);
+    assert_eq!(best[3], "loop-0:1");
+    let page = |offset| {
+        let query = SearchQuery {
+            limit: Some(3),
+            offset,
+            ..SearchQuery::new("kite")
+        };
+        let results = search(&store, &query).unwrap();
+        (places(&results), results.next)
+    };
+    assert_eq!(page(0), (best[..3].to_vec(), Some(3)));
+    assert_eq!(page(3), (best[3..].to_vec(), None));
+    assert_eq!(page(9), (vec![], None));
+}
+
+#[test]
+fn time_and_role_narrow_the_search() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    for at in [1000, 2000, 3000] {
+        let mut message = Message::user("kite");
+        if let Message::User(user) = &mut message {
+            user.timestamp = Some(at.into());
+        }
+        history.append(0, vec![message.into(), answer("kite", &[], at as u32)]);
+    }
+    let with = |since, until, role| {
+        let query = SearchQuery {
+            since,
+            until,
+            role,
+            ..SearchQuery::new("kite")
+        };
+        let mut places = places(&search(&store, &query).unwrap());
+        places.sort();
+        places
+    };
+    assert_eq!(with(Some(2000), None, None), ["loop-0:2", "loop-0:4"]);
+    assert_eq!(with(None, Some(2000), None), ["loop-0:0", "loop-0:2"]);
+    assert_eq!(with(Some(1001), Some(2999), None), ["loop-0:2"]);
+    assert_eq!(with(None, None, Some(Role::Assistant)).len(), 3);
+    assert!(
+        with(Some(1), None, Some(Role::Assistant)).is_empty(),
+        "they have no time"
+    );
+}
+
+#[test]
+fn hostile_queries_find_words_or_are_refused() {
+    let store = told(&[
+        "drop table messages",
+        "near and not or",
+        "words tools columns",
+    ]);
+    let before = found(&store, "drop");
+    for hostile in [
+        "'; DROP TABLE messages; --",
+        "near(",
+        "NEAR/2",
+        "words : drop",
+        "{words tools} : drop",
+        "^drop",
+        "drop + table",
+        "\"drop\" * AND",
+        "message_index",
+        "x' OR 1=1",
+        "(((",
+        "drop)",
+        "a\0b drop",
+        "\u{feff}drop\u{202e}",
+        "%_*?[a-z]",
+        "drop AND",
+        "NOT drop",
+    ] {
+        match search(&store, &SearchQuery::new(hostile)) {
+            Ok(_) | Err(SearchError::Query(QueryError::Empty)) => {}
+            Err(error) => panic!("{hostile}: {error}"),
+        }
+    }
+    assert_eq!(found(&store, "AND NOT near"), ["loop-0:1"]);
+    assert_eq!(found(&store, "drop"), before);
+    let long = "drop ".repeat(10_000);
+    let refused = search(&store, &SearchQuery::new(long)).unwrap_err();
+    assert!(refused.to_string().contains("10000 words"), "{refused}");
+    // As many words as are allowed, in the shapes that nest the deepest.
+    let many = |glue: &str| vec!["drop"; 100].join(glue);
+    for query in [
+        many(" "),
+        many(" OR "),
+        format!("drop {}", "-x ".repeat(99)),
+        format!("\"{}\"", many(" ")),
+    ] {
+        search(&store, &SearchQuery::new(query)).unwrap();
+    }
+    assert_eq!(found(&store, &many(" OR ")), ["loop-0:0"]);
+    let run = "drop".repeat(100_000);
+    assert!(matches!(
+        search(&store, &SearchQuery::new(run)),
+        Err(SearchError::Query(QueryError::TooLong { .. }))
+    ));
+}
+
+#[test]
+fn a_session_that_is_not_there_is_an_error() {
+    let store = told(&["kite"]);
+    let query = SearchQuery {
+        session: Some(SessionId::new("other").unwrap()),
+        ..SearchQuery::new("kite")
+    };
+    let refused = search(&store, &query);
+    assert!(matches!(
+        refused,
+        Err(SearchError::Store(StoreError::NoSession(_)))
+    ));
+    assert_eq!(store.counter().name(), "heuristic");
+}
+
+#[test]
+fn a_hit_in_json_is_pinned() {
+    let store = told(&["The «red» kite\n\nflies.", "another"]);
+    let results = search(&store, &SearchQuery::new("kite red")).unwrap();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&results).unwrap(), @r#"
+    {
+      "hits": [
+        {
+          "session": "s",
+          "loop": "loop-0",
+          "turn": 0,
+          "seq": 0,
+          "role": "user",
+          "created_at": null,
+          "snippet": "The ««red»» «kite» flies.",
+          "score": 2e-6,
+          "hidden": false,
+          "run": null,
+          "block_loop": null,
+          "generation": null,
+          "disposition": null
+        }
+      ],
+      "indexed": 1,
+      "next": null
+    }
+    "#);
+}

@@ -1,0 +1,603 @@
+//! A store that was tampered with says so, and one that was not says that it is whole.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::support::amount::{amount, given, is_long};
+use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
+use crate::support::keyed;
+use loopstore::context::AsOf;
+use loopstore::inspect::{Problem, ProblemKind as Kind, VerifyReport, verify};
+use loopstore::model::{AgentMessage, Content, Json};
+use loopstore::salvage::salvage;
+use loopstore::{BuildOptions, OpenError, SessionId, SqliteStore, build_context_from_session};
+
+#[test]
+fn random_histories_verify_clean() {
+    let mut committed = 0;
+    for seed in 1..100 {
+        let store = SqliteStore::in_memory().unwrap();
+        let mut random = Random::new(seed);
+        let mut history = History::new(&store, "s");
+        for step in 0..random.below(40) + 3 {
+            history.step(&mut random);
+            if step % 8 == 0 {
+                let report = verify(&store).unwrap();
+                assert!(report.ok, "seed {seed} step {step}: {:#?}", report.problems);
+            }
+        }
+        let report = verify(&store).unwrap();
+        assert!(report.ok, "seed {seed}: {:#?}", report.problems);
+        committed += history.committed;
+    }
+    assert!(committed > 50, "{committed} runs: the test tests nothing");
+}
+
+/// A file with two sessions: forks, a late result, a result of a call in the loop before, images,
+/// notes, blocks of two runs, an undo and a redo.
+struct Stage {
+    folder: tempfile::TempDir,
+    file: PathBuf,
+}
+
+const LONG: &str = "a sentence that says enough to stand apart from the rest of its message, ";
+
+fn long(name: &str) -> String {
+    format!("{name}: {}", LONG.repeat(4))
+}
+
+impl Stage {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("whole.db");
+        let store = open(&file);
+        for session in ["s", "t"] {
+            tell(&store, session);
+        }
+        let report = verify(&store).unwrap();
+        assert!(report.ok, "{:#?}", report.problems);
+        drop(store);
+        // No text stands in a place that nothing reads.
+        let connection = keyed::raw(&file).unwrap();
+        connection.execute_batch("VACUUM").unwrap();
+        Self { folder, file }
+    }
+
+    /// Copies the file.
+    fn copy(&self, name: &str) -> PathBuf {
+        let copy = self.folder.path().join(name);
+        std::fs::copy(&self.file, &copy).unwrap();
+        copy
+    }
+
+    /// Does `sql` to a copy that nothing defends, and verifies it.
+    fn after(&self, sql: &str) -> VerifyReport {
+        let copy = self.copy("damaged.db");
+        tamper(&copy, sql);
+        verify(&open(&copy)).unwrap()
+    }
+}
+
+fn tell(store: &SqliteStore, session: &str) {
+    let mut history = History::new(store, session);
+    for turn in 0..6 {
+        let call = format!("{session}-{turn}");
+        let note = AgentMessage::extension("system", Json::string("be brief"));
+        let mut messages = vec![
+            user(&long("please"), turn),
+            note,
+            answer(&long("working"), &[&call], turn),
+        ];
+        let output = vec![
+            Content::text("line\n".repeat(30)),
+            Content::image("aGVsbG8=", "image/png"),
+        ];
+        // The call of turn 1 is answered in turn 2, that of turn 5 in the next loop.
+        match turn {
+            1 | 5 => {}
+            2 => {
+                let late = format!("{session}-1");
+                messages.push(result(&call, output.clone(), turn));
+                messages.push(result(&late, output, turn));
+            }
+            _ => messages.push(result(&call, output, turn)),
+        }
+        history.append(0, messages);
+    }
+    assert_eq!(history.compact(0, (1, 1), false)["outcome"], "committed");
+    history.start_loop(Some(0), None);
+    let call = format!("{session}-5");
+    for turn in 0..5 {
+        let mut messages = vec![user(&long("next"), turn)];
+        if turn == 0 {
+            messages.push(result(&call, vec![Content::text("late")], turn));
+        }
+        messages.push(answer(&long("done"), &[], turn));
+        history.append(1, messages);
+    }
+    assert_eq!(history.compact(1, (1, 2), false)["outcome"], "committed");
+    assert!(history.flip(1, false) && history.flip(1, true));
+    let recorded = BuildOptions {
+        record: true,
+        ..BuildOptions::default()
+    };
+    build_context_from_session(store, &history.session, &recorded).unwrap();
+    history.start_loop(Some(0), Some(2));
+    history.append(2, vec![user(&long("a fork"), 0), answer("yes", &[], 0)]);
+}
+
+/// Runs `sql` while the triggers are away and the checks off.
+fn tamper(file: &Path, sql: &str) {
+    let connection = keyed::raw(file).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA synchronous = off; PRAGMA foreign_keys = off;
+             PRAGMA ignore_check_constraints = on;",
+        )
+        .unwrap();
+    let triggers: Vec<(String, String)> = connection
+        .prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
+        .unwrap()
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let drops: String = triggers
+        .iter()
+        .map(|(name, _)| format!("DROP TRIGGER {name};"))
+        .collect();
+    let makes: String = triggers.iter().map(|(_, sql)| format!("{sql};")).collect();
+    connection
+        .execute_batch(&format!("BEGIN; {drops} {sql}; {makes} COMMIT;"))
+        .unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let changed = connection.total_changes() > 0 || sql.starts_with("DROP");
+    assert!(changed, "{sql} changes nothing");
+}
+
+fn has(report: &VerifyReport, kind: Kind, place: &str) -> bool {
+    let fits = |problem: &Problem| problem.kind == kind && problem.place == place;
+    report.problems.iter().any(fits)
+}
+
+/// Each damage, the kind of the problem that must be found, and its place.
+#[rustfmt::skip]
+const DAMAGES: &[(&str, Kind, &str)] = &[
+    // Loop 1 of session s has key 1; a message's id is (loop << 32) | sequence.
+    ("UPDATE messages SET body = replace(body, 'sentence', 'sentance') WHERE id = (1 << 32) | 0", Kind::Digest, "session s, loop loop-0, message 0"),
+    ("UPDATE messages SET head = replace(head, 'turnIndex', 'turnindex') WHERE id = (1 << 32) | 2", Kind::Digest, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET salt = randomblob(16) WHERE id = (1 << 32) | 2", Kind::Digest, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET salt = NULL WHERE id = (1 << 32) | 2", Kind::Digest, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET digest = randomblob(32) WHERE id = (1 << 32) | 2", Kind::Chain, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET chain = randomblob(32) WHERE id = (1 << 32) | 2", Kind::Chain, "session s, loop loop-0, message 2"),
+    ("UPDATE loops SET chain = randomblob(32) WHERE key = 1", Kind::Chain, "session s, loop loop-0"),
+    ("UPDATE messages SET role = 0 WHERE id = (1 << 32) | 2", Kind::Digest, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET salt = NULL, head = NULL, body = NULL WHERE id = (1 << 32) | 2", Kind::Receipt, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET head = CAST(x'7bff7d' AS TEXT) WHERE id = (1 << 32) | 2", Kind::Unreadable, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET role = 9 WHERE id = (1 << 32) | 2", Kind::Unreadable, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET digest = x'00' WHERE id = (1 << 32) | 2", Kind::Unreadable, "session s, loop loop-0, message 2"),
+    ("DELETE FROM messages WHERE id = (1 << 32) | 2", Kind::Sequence, "session s, loop loop-0, message 3"),
+    ("DELETE FROM messages WHERE id >> 32 = 1 AND id & 4294967295 >= 20", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE messages SET id = (1 << 32) | 900 WHERE id = (1 << 32) | 3", Kind::Sequence, "session s, loop loop-0, message 900"),
+    ("UPDATE messages SET id = (77 << 32) | 3 WHERE id = (1 << 32) | 3", Kind::Stray, "messages, row 330712481795"),
+    ("UPDATE messages SET tokens = tokens + 1 WHERE id = (1 << 32) | 2", Kind::Count, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET bytes = bytes + 1 WHERE id = (1 << 32) | 2", Kind::Count, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET lines = 1 WHERE id = (1 << 32) | 3", Kind::Count, "session s, loop loop-0, message 3"),
+    ("UPDATE messages SET created_at = 5 WHERE id = (1 << 32) | 2", Kind::Count, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET turn = 3 WHERE id = (1 << 32) | 2", Kind::Turn, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET tick = 99999 WHERE id = (1 << 32) | 2", Kind::Tick, "session s, loop loop-0, message 2"),
+    ("UPDATE messages SET tick = 1 WHERE id = (1 << 32) | 9", Kind::Tick, "session s, loop loop-0, message 9"),
+    ("UPDATE turns SET tokens = tokens + 1 WHERE id = (1 << 32) | 3", Kind::Turn, "session s, loop loop-0, turn 3"),
+    ("UPDATE turns SET prompts = prompts + 1 WHERE id = (1 << 32) | 3", Kind::Turn, "session s, loop loop-0, turn 3"),
+    ("UPDATE turns SET messages = messages + 1 WHERE id = (1 << 32) | 3", Kind::Turn, "session s, loop loop-0, turn 3"),
+    ("UPDATE turns SET bytes = bytes - 1 WHERE id = (1 << 32) | 3", Kind::Turn, "session s, loop loop-0, turn 3"),
+    ("UPDATE turns SET first_seq = first_seq + 1 WHERE id = (1 << 32) | 3", Kind::Turn, "session s, loop loop-0, turn 3"),
+    ("UPDATE turns SET turn_index = 8 WHERE id = (1 << 32) | 3", Kind::Turn, "session s, loop loop-0, turn 3"),
+    ("UPDATE turns SET answered = 0 WHERE id = (1 << 32) | 3", Kind::Turn, "session s, loop loop-0, turn 3"),
+    ("UPDATE turns SET tick = tick + 1 WHERE id = (1 << 32) | 3", Kind::Turn, "session s, loop loop-0, turn 3"),
+    ("UPDATE turns SET ended_at = 3 WHERE id = (1 << 32) | 3", Kind::Turn, "session s, loop loop-0, turn 3"),
+    ("UPDATE turns SET answers = NULL WHERE id = (1 << 32) | 2", Kind::Turn, "session s, loop loop-0, turn 2"),
+    ("UPDATE turns SET answers = '[[1,0]]' WHERE id = (1 << 32) | 2", Kind::Turn, "session s, loop loop-0, turn 2"),
+    ("UPDATE turns SET answers = NULL WHERE id = (2 << 32) | 0", Kind::Turn, "session s, loop loop-1, turn 0"),
+    ("UPDATE turns SET answers = '[[1,3]]' WHERE id = (2 << 32) | 0", Kind::Turn, "session s, loop loop-1, turn 0"),
+    ("UPDATE turns SET answers = 'x' WHERE id = (1 << 32) | 2", Kind::Unreadable, "session s, loop loop-0, turn 2"),
+    ("DELETE FROM turns WHERE id = (1 << 32) | 3", Kind::Sequence, "session s, loop loop-0, turn 3"),
+    ("INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, answered, tick) VALUES ((1 << 32) | 6, 30, 1, 1, 1, 1, 1, 1)", Kind::Sequence, "session s, loop loop-0, turn 6"),
+    ("UPDATE loops SET tokens = tokens + 1 WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET bytes = bytes + 1 WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET messages = messages + 1 WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET turns = turns + 1 WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET complete = complete - 1 WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET next_seq = next_seq + 1 WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET sealed_seq = 3 WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET sealed_seq = 999 WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET system_tokens = system_tokens + 1 WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET generation = 9 WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET last_turn_index = 9 WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET open_calls = NULL WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET status = 'completed' WHERE key = 1", Kind::Total, "session s, loop loop-0"),
+    ("UPDATE loops SET open_calls = '[' WHERE key = 1", Kind::Unreadable, "session s, loop with key 1"),
+    ("UPDATE loops SET loop_id = 'other' WHERE key = 1", Kind::Parent, "session s, loop other"),
+    ("UPDATE loops SET meta = '{' WHERE key = 1", Kind::Unreadable, "session s, loop loop-0"),
+    ("UPDATE loops SET history = '{' WHERE key = 1", Kind::Unreadable, "session s, loop loop-0"),
+    ("UPDATE loops SET tick = 1000 WHERE key = 3", Kind::Tick, "session s, loop loop-2"),
+    ("UPDATE loops SET tick = 1 WHERE key = 3", Kind::Tick, "session s, loop loop-2"),
+    ("UPDATE loops SET parent = 4 WHERE key = 2", Kind::Parent, "session s, loop loop-1"),
+    ("UPDATE loops SET parent = 3 WHERE key = 2", Kind::Parent, "session s, loop loop-1"),
+    ("UPDATE loops SET parent = NULL WHERE key = 2", Kind::Parent, "session s, loop loop-1"),
+    ("UPDATE loops SET parent_turn = 6 WHERE key = 2", Kind::Parent, "session s, loop loop-1"),
+    ("UPDATE loops SET parent = 99 WHERE key = 2", Kind::Sqlite, "database"),
+    ("DELETE FROM loops WHERE key = 1", Kind::Stray, "messages, row 4294967296"),
+    ("UPDATE sessions SET current_loop = 5 WHERE key = 1", Kind::Session, "session s"),
+    ("UPDATE sessions SET current_loop = NULL WHERE key = 1", Kind::Session, "session s"),
+    ("UPDATE sessions SET session_id = 'other' WHERE key = 1", Kind::Session, "session other"),
+    ("UPDATE sessions SET session_id = '' WHERE key = 1", Kind::Unreadable, "session with key 1"),
+    ("UPDATE sessions SET meta = '[' WHERE key = 1", Kind::Unreadable, "session s"),
+    ("UPDATE sessions SET tick = 3 WHERE key = 1", Kind::Tick, "session s, loop loop-1"),
+    ("DELETE FROM sessions WHERE key = 1", Kind::Sqlite, "database"),
+    ("UPDATE blobs SET data = x'00'", Kind::Blob, "blob 1"),
+    ("UPDATE blobs SET bytes = 9", Kind::Blob, "blob 1"),
+    ("UPDATE blobs SET sha256 = randomblob(32)", Kind::Blob, "session s, loop loop-0, message 3"),
+    ("DELETE FROM blobs", Kind::Blob, "session s, loop loop-0, message 3"),
+    ("DELETE FROM blob_refs WHERE owner = (1 << 32) | 3", Kind::Blob, "session s, loop loop-0, message 3"),
+    ("UPDATE blob_refs SET owner = 7 WHERE owner = (1 << 32) | 3", Kind::Stray, "blob_refs, row 7"),
+    ("UPDATE runs SET trigger = 'manual' WHERE key = 1", Kind::Digest, "session s, run RUN1"),
+    ("UPDATE runs SET digest = randomblob(32) WHERE key = 1", Kind::Digest, "session s, run RUN1"),
+    ("UPDATE runs SET outcome = 'failed' WHERE key = 1", Kind::Run, "session s, run RUN1"),
+    ("UPDATE runs SET outcome = 'odd' WHERE key = 1", Kind::Unreadable, "session s, run with key 1"),
+    ("UPDATE runs SET turns = 99 WHERE key = 1", Kind::Run, "session s, run RUN1"),
+    ("UPDATE runs SET loop = 4 WHERE key = 1", Kind::Run, "session s, run RUN1"),
+    ("UPDATE runs SET tick = 1 WHERE key = 1", Kind::Tick, "session s, run RUN1"),
+    ("UPDATE runs SET tick = 5 WHERE key = 1", Kind::Tick, "session s, loop loop-0, block 1"),
+    ("UPDATE runs SET config = 'no' WHERE key = 1", Kind::Unreadable, "session s, run RUN1"),
+    ("DELETE FROM runs WHERE key = 1", Kind::Unreadable, "session s, loop loop-0, block 1"),
+    ("UPDATE flips SET reason = 'because' WHERE key = 1", Kind::Digest, "session s, flip 1"),
+    ("UPDATE flips SET kind = 'redo' WHERE key = 1", Kind::Digest, "session s, flip 1"),
+    ("UPDATE flips SET run = 3 WHERE key = 1", Kind::Run, "session s, flip 1"),
+    ("UPDATE flips SET tick = 1 WHERE key = 1", Kind::Tick, "session s, flip 1"),
+    ("UPDATE blocks SET strategy = 'other' WHERE key = 1", Kind::Digest, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET compacted_start = 2 WHERE key = 1", Kind::Block, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET recent_end = 9 WHERE key = 1", Kind::Block, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET recent_end = 4294967295 WHERE key = 1", Kind::Block, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET through = through - 1 WHERE key = 1", Kind::Coverage, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET through = 999 WHERE key = 1", Kind::Block, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET tokens_block = 1 WHERE key = 1", Kind::Count, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET tokens_covered = 1 WHERE key = 1", Kind::Count, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET generation = 7 WHERE key = 1", Kind::Block, "session s, loop loop-0, block 7"),
+    ("UPDATE blocks SET kind = 'earlier' WHERE key = 1", Kind::Block, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET run = 3 WHERE key = 1", Kind::Block, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET extends = 2 WHERE key = 1", Kind::Block, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET kind = 'odd' WHERE key = 1", Kind::Unreadable, "session s, loop loop-0, block with key 1"),
+    ("UPDATE blocks SET kind = 'rollup' WHERE loop = 2", Kind::Coverage, "session s, loop loop-1, block 1"),
+    ("DELETE FROM blocks WHERE key = 1", Kind::Stray, "coverage, row 4294967296"),
+    ("UPDATE block_messages SET head = replace(head, 'Summary', 'Sumnary') WHERE id >> 32 = 1", Kind::Digest, "session s, loop loop-0, block 1, message 0"),
+    ("UPDATE block_messages SET tokens = 1 WHERE id >> 32 = 1", Kind::Count, "session s, loop loop-0, block 1, message 0"),
+    ("UPDATE block_messages SET section = 3 - section WHERE id >> 32 = 1", Kind::Block, "session s, loop loop-0, block 1, message 0"),
+    ("UPDATE block_messages SET role = NULL WHERE id = 1 << 32", Kind::Stray, "block_messages, row 4294967296"),
+    ("DELETE FROM block_messages WHERE id = 1 << 32", Kind::Digest, "session s, loop loop-0, block 1"),
+    ("UPDATE coverage SET disposition = 'kept' WHERE disposition = 'summarised'", Kind::Coverage, "session s, loop loop-0, block 1"),
+    ("UPDATE coverage SET to_seq = to_seq - 1 WHERE id = 1 << 32", Kind::Coverage, "session s, loop loop-0, block 1"),
+    ("UPDATE coverage SET to_turn = to_turn + 1 WHERE id = 1 << 32", Kind::Coverage, "session s, loop loop-0, block 1"),
+    ("UPDATE coverage SET loop = 2 WHERE id = 1 << 32", Kind::Coverage, "session s, loop loop-0, block 1"),
+    ("DELETE FROM coverage WHERE id = 1 << 32", Kind::Coverage, "session s, loop loop-0, block 1"),
+    ("UPDATE blocks SET compacted_end = 1, recent_start = 2 WHERE key = 1", Kind::Pairs, "session s, loop loop-0, block 1"),
+    ("INSERT INTO maintenance (session, kind, opened_at, detail) VALUES (1, 'redact', '2026-01-01T00:00:00Z', '')", Kind::Receipt, "receipt 1"),
+    ("UPDATE loops SET parent_loop_id = NULL WHERE key = 2", Kind::Parent, "session s, loop loop-1"),
+    ("DROP INDEX runs_loop", Kind::Schema, "database"),
+    ("DROP TABLE flips; CREATE TABLE flips (key INTEGER PRIMARY KEY, session, run, tick, kind, loop, turns, at, reason, digest)", Kind::Schema, "database"),
+];
+
+#[test]
+fn each_damage_is_found_where_it_is() {
+    let stage = Stage::new();
+    let connection = keyed::raw(&stage.file).unwrap();
+    let run: String = connection
+        .query_row("SELECT run_id FROM runs WHERE key = 1", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    drop(connection);
+    let mut missed = Vec::new();
+    for (sql, kind, place) in DAMAGES {
+        let report = stage.after(sql);
+        let place = place.replace("RUN1", &run);
+        assert_eq!(report.ok, report.problems.is_empty());
+        if !has(&report, *kind, &place) {
+            missed.push(format!(
+                "{sql}\n  gives no {kind:?} at {place}: {:#?}",
+                report.problems
+            ));
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+/// Rows of the two sessions are lost, never whole sessions, and the new database is whole.
+#[test]
+fn each_damage_is_salvaged_around() {
+    let stage = Stage::new();
+    let to = stage.folder.path().join("salvaged.db");
+    // Each takes a while; `LOOPSTORE_FLIPS` tries them all.
+    let is_all = is_long() || given("LOOPSTORE_FLIPS").is_some();
+    for (sql, ..) in DAMAGES.iter().step_by(if is_all { 1 } else { 6 }) {
+        let copy = stage.copy("damaged.db");
+        tamper(&copy, sql);
+        let before = std::fs::read(&copy).unwrap();
+        let report = salvage(&copy, keyed::key().as_ref(), &to, true)
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let found = verify(&open(&to)).unwrap();
+        assert!(found.ok, "{sql}: {:#?}", found.problems);
+        assert_eq!(std::fs::read(&copy).unwrap(), before, "{sql}");
+        assert_eq!(report.kept, found.checked, "{sql}");
+        assert!(report.kept.messages >= 20, "{sql}: {report:#?}");
+    }
+}
+
+#[test]
+fn damage_of_one_session_says_nothing_of_another() {
+    let stage = Stage::new();
+    for (sql, _, _) in DAMAGES.iter().filter(|(sql, ..)| sql.contains("(1 << 32)")) {
+        for problem in stage.after(sql).problems {
+            let is_strange = problem.place.contains("session t");
+            assert!(!is_strange, "{sql}: {problem:?}");
+        }
+    }
+}
+
+#[test]
+fn a_message_that_cannot_be_read_does_not_hide_the_next_damage() {
+    let stage = Stage::new();
+    let report = stage.after(
+        "UPDATE messages SET role = 9 WHERE id IN ((1 << 32) | 2, (1 << 32) | 4);
+         UPDATE messages SET body = 'x' WHERE id = (1 << 32) | 6;
+         UPDATE loops SET open_calls = '[' WHERE key = 2;
+         UPDATE turns SET tokens = -1 WHERE id = (3 << 32) | 0;",
+    );
+    for seq in [2, 4] {
+        let place = format!("session s, loop loop-0, message {seq}");
+        assert!(has(&report, Kind::Unreadable, &place), "{report:#?}");
+    }
+    assert!(has(
+        &report,
+        Kind::Digest,
+        "session s, loop loop-0, message 6"
+    ));
+    assert!(has(&report, Kind::Unreadable, "session s, loop with key 2"));
+    assert!(has(
+        &report,
+        Kind::Unreadable,
+        "session s, loop loop-2, turn 0"
+    ));
+}
+
+#[test]
+fn a_redacted_message_with_its_receipt_is_whole() {
+    let stage = Stage::new();
+    let report = stage.after(
+        "INSERT INTO maintenance (session, kind, opened_at, closed_at, detail)
+         VALUES (1, 'redact', '2026-01-01T00:00:00Z', '2026-01-01T00:00:01Z', 'two');
+         UPDATE messages SET salt = NULL, head = NULL, body = NULL
+         WHERE id IN ((1 << 32) | 2, (1 << 32) | 6, (2 << 32) | 1);
+         DELETE FROM blob_refs WHERE owner IN ((1 << 32) | 2, (1 << 32) | 6, (2 << 32) | 1);",
+    );
+    assert!(report.ok, "{:#?}", report.problems);
+    assert_eq!(report.checked.receipts, 1);
+}
+
+#[test]
+fn a_build_that_checks_refuses_a_message_that_was_changed() {
+    let stage = Stage::new();
+    let copy = stage.copy("changed.db");
+    let build = |check: bool| {
+        let options = BuildOptions {
+            leaf: Some(loop_id(2)),
+            check,
+            ..BuildOptions::default()
+        };
+        let session = SessionId::new("s").unwrap();
+        build_context_from_session(&open(&copy), &session, &options)
+    };
+    let whole = serde_json::to_string(&build(true).unwrap().messages).unwrap();
+    tamper(
+        &copy,
+        "UPDATE messages SET body = replace(body, 'sentence', 'sentance') WHERE id = (1 << 32) | 2",
+    );
+    // Reading alone does not tell.
+    let changed = serde_json::to_string(&build(false).unwrap().messages).unwrap();
+    assert_ne!(whole, changed);
+    let refused = build(true).unwrap_err().to_string();
+    assert!(
+        refused.contains("message 2 of loop loop-0 is not what its digest says"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_missing_trigger_is_a_problem() {
+    let stage = Stage::new();
+    let copy = stage.copy("undefended.db");
+    let connection = keyed::raw(&copy).unwrap();
+    connection
+        .execute_batch("DROP TRIGGER messages_no_update")
+        .unwrap();
+    drop(connection);
+    let report = verify(&open(&copy)).unwrap();
+    assert_eq!(report.problems.len(), 1, "{report:#?}");
+    assert!(has(&report, Kind::Schema, "database"), "{report:#?}");
+}
+
+#[test]
+fn a_thousand_problems_are_listed_and_the_rest_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("many.db");
+    let store = open(&file);
+    let history = History::new(&store, "s");
+    history.append(0, (0..1100).map(|turn| user("hello", turn)).collect());
+    drop(store);
+    tamper(&file, "UPDATE messages SET digest = zeroblob(32)");
+    let report = verify(&open(&file)).unwrap();
+    assert_eq!(report.problems.len(), 1001);
+    let last = report.problems.last().unwrap();
+    assert_eq!(last.kind, Kind::More);
+    assert!(last.detail.ends_with("problems more"), "{last:?}");
+}
+
+#[test]
+fn the_report_is_the_json_that_scripts_rely_on() {
+    let stage = Stage::new();
+    let report = stage.after("UPDATE messages SET salt = zeroblob(16) WHERE id = 1 << 32");
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["ok"], false);
+    assert_eq!(json["checked"]["sessions"], 2);
+    assert_eq!(json["checked"]["loops"], 6);
+    assert_eq!(json["problems"][0]["kind"], "digest");
+    let place = "session s, loop loop-0, message 0";
+    assert_eq!(json["problems"][0]["where"], place);
+    assert!(json["problems"][0]["detail"].is_string());
+}
+
+#[test]
+fn a_flipped_bit_in_a_text_is_always_found() {
+    if keyed::leaves_out("a_flipped_bit_in_a_text_is_always_found") {
+        return;
+    }
+    let stage = Stage::new();
+    let whole = std::fs::read(&stage.file).unwrap();
+    let needle = LONG.as_bytes();
+    // An inner page of a tree (type 5) holds no text but may have been a leaf once.
+    let is_leaf = |at: usize| whole[at / 8192 * 8192] != 5;
+    let places: Vec<usize> = (0..whole.len() - needle.len())
+        .filter(|at| whole[*at..].starts_with(needle) && is_leaf(*at))
+        .collect();
+    assert!(places.len() > 50, "{}", places.len());
+    let mut random = Random::new(7);
+    let copy = stage.folder.path().join("flipped.db");
+    for _ in 0..100 {
+        let mut bytes = whole.clone();
+        let place = places[random.below(places.len() as u64) as usize];
+        let at = place + random.below(needle.len() as u64) as usize;
+        bytes[at] ^= 1 << random.below(8);
+        std::fs::write(&copy, bytes).unwrap();
+        let report = verify(&open(&copy)).unwrap();
+        assert!(!report.ok, "a bit of byte {at} was flipped");
+    }
+}
+
+/// Everything that the store answers: the contexts of all loops now, and the messages.
+fn answers(store: &SqliteStore) -> Result<BTreeSet<String>, String> {
+    let mut answers = BTreeSet::new();
+    for session in ["s", "t"] {
+        let id = SessionId::new(session).unwrap();
+        for at in 0..3 {
+            let leaf = loop_id(at);
+            let as_of = AsOf::Turn {
+                loop_id: leaf.clone(),
+                turn: 0,
+            };
+            let now = BuildOptions {
+                leaf: Some(leaf),
+                ..BuildOptions::default()
+            };
+            let then = BuildOptions {
+                as_of: Some(as_of),
+                ..BuildOptions::default()
+            };
+            for options in [now, then] {
+                let context = build_context_from_session(store, &id, &options)
+                    .map_err(|error| error.to_string())?;
+                let messages = serde_json::to_string(&context.messages).unwrap();
+                answers.insert(format!("{session} {at} {messages} {}", context.tokens));
+            }
+        }
+    }
+    Ok(answers)
+}
+
+#[test]
+fn a_bit_flipped_anywhere_is_never_a_silent_wrong_answer() {
+    if keyed::leaves_out("a_bit_flipped_anywhere_is_never_a_silent_wrong_answer") {
+        return;
+    }
+    let stage = Stage::new();
+    let whole = std::fs::read(&stage.file).unwrap();
+    let right = answers(&open(&stage.file)).unwrap();
+    let whole_file = std::fs::read(&stage.file).unwrap();
+    assert_eq!(whole.len(), whole_file.len());
+    let copy = stage.folder.path().join("flipped.db");
+    let flips = amount("LOOPSTORE_FLIPS", 250);
+    let (mut found, mut harmless) = (0, 0);
+    for seed in 0..flips {
+        let mut random = Random::new(seed);
+        let mut bytes = whole.clone();
+        // Half of the file is empty, and a zero there is nothing that is stored.
+        let at = (0..)
+            .map(|_| random.below(whole.len() as u64) as usize)
+            .find(|at| whole[*at] != 0)
+            .unwrap();
+        bytes[at] ^= 1 << random.below(8);
+        std::fs::write(&copy, bytes).unwrap();
+        let _ = std::fs::remove_file(stage.folder.path().join("flipped.db-wal"));
+        let _ = std::fs::remove_file(stage.folder.path().join("flipped.db-shm"));
+        let store = match keyed::open(&copy) {
+            Ok(store) => store,
+            Err(OpenError::Other { cause, .. }) => panic!("byte {at}: {cause}"),
+            Err(_) => {
+                found += 1;
+                continue;
+            }
+        };
+        let report = match verify(&store) {
+            Ok(report) => report,
+            Err(error) => panic!("byte {at}: {error}"),
+        };
+        if !report.ok {
+            found += 1;
+            continue;
+        }
+        assert_eq!(answers(&store).as_ref(), Ok(&right), "byte {at}");
+        harmless += 1;
+    }
+    assert!(found > 50 && harmless > 0, "{found} found, {harmless} not");
+}
+
+#[test]
+fn a_page_of_garbage_is_a_problem_of_sqlite_and_ends_nothing() {
+    let stage = Stage::new();
+    let whole = std::fs::read(&stage.file).unwrap();
+    let copy = stage.folder.path().join("garbage.db");
+    for page in 1..whole.len() / 8192 {
+        let mut bytes = whole.clone();
+        bytes[page * 8192..(page + 1) * 8192].fill(0xA7);
+        std::fs::write(&copy, bytes).unwrap();
+        let report = match keyed::open(&copy) {
+            Ok(store) => verify(&store).unwrap(),
+            Err(OpenError::Damaged { .. }) => continue,
+            Err(error) => panic!("page {page}: {error}"),
+        };
+        assert!(
+            has(&report, Kind::Sqlite, "database"),
+            "page {page}: {report:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_manifest_whose_context_is_another_now_is_damage() {
+    let stage = Stage::new();
+    let kinds = |sql: &str| -> BTreeSet<Kind> {
+        let problems = stage.after(sql).problems;
+        problems.iter().map(|problem| problem.kind).collect()
+    };
+    let whole = [
+        "UPDATE manifests SET tokens = tokens + 1",
+        "UPDATE manifests SET parts = '[]'",
+        "UPDATE manifests SET sha256 = zeroblob(32)",
+    ];
+    for sql in whole {
+        assert_eq!(kinds(sql), BTreeSet::from([Kind::Digest]), "{sql}");
+    }
+    // What was in force at that moment is no longer what it was.
+    let found = kinds("DELETE FROM flips WHERE kind = 'redo'");
+    assert!(found.contains(&Kind::Manifest), "{found:?}");
+    assert!(kinds("UPDATE manifests SET parts = 'x'").contains(&Kind::Unreadable));
+    assert!(kinds("UPDATE manifests SET loop = 99").contains(&Kind::Digest));
+}

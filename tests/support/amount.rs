@@ -1,0 +1,26 @@
+//! How much the tests try: little in a plain run, more where `LOOPSTORE_LONG` is set, and what somebody
+//! asks for with a variable of its own (`LOOPSTORE_KILLS=1000`).
+
+/// What a long run multiplies by.
+const LONGER: u64 = 5;
+
+/// Whether a long run is asked for.
+pub fn is_long() -> bool {
+    std::env::var_os("LOOPSTORE_LONG").is_some()
+}
+
+/// Returns the number that the variable holds, or the one of a plain or long run.
+pub fn amount(variable: &str, plain: u64) -> u64 {
+    match given(variable) {
+        Some(number) => number,
+        None if is_long() => plain * LONGER,
+        None => plain,
+    }
+}
+
+/// Returns the number that the variable holds.
+pub fn given(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
+}

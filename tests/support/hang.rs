@@ -1,0 +1,16 @@
+//! The one limit of time in the tests: it ends a test that hangs, and judges no speed.
+
+use std::time::{Duration, Instant};
+
+/// Hundreds of times longer than anything takes on a machine that does nothing else, so that a busy one
+/// does not reach it either.
+pub const HUNG: Duration = Duration::from_secs(300);
+
+/// Waits until something is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < HUNG, "hung: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

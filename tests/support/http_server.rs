@@ -1,0 +1,123 @@
+//! A real HTTP server on loopback that plays a part for each connection.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What the server does with one request.
+#[derive(Clone)]
+pub enum Part {
+    /// Answers with a status, headers and a body.
+    Answers(u16, &'static str, Vec<u8>),
+    /// Promises a body and sends only a piece of it.
+    Cut(Vec<u8>),
+    /// Sends a byte of the body now and then.
+    Drips(Vec<u8>, Duration),
+    /// Hangs up without a word.
+    HangsUp,
+    /// Answers once it is told to.
+    Waits(Arc<Mutex<Receiver<()>>>, Vec<u8>),
+    /// Says nothing.
+    Silent(Duration),
+}
+
+/// The requests as they came, headers and body.
+#[derive(Clone, Default)]
+pub struct Server {
+    heard: Arc<Mutex<Vec<String>>>,
+    pub url: String,
+}
+
+impl Server {
+    /// Starts a server that plays the parts in turn, and the last one again and again.
+    pub fn start(parts: Vec<Part>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Self {
+            heard: Arc::default(),
+            url: format!("http://{}", listener.local_addr().unwrap()),
+        };
+        let heard = server.heard.clone();
+        std::thread::spawn(move || {
+            for (at, stream) in listener.incoming().enumerate() {
+                let part = parts[at.min(parts.len() - 1)].clone();
+                let heard = heard.clone();
+                std::thread::spawn(move || {
+                    // The client may have hung up: that is its right.
+                    let _ = play(stream.unwrap(), part, &heard);
+                });
+            }
+        });
+        server
+    }
+
+    pub fn requests(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+fn play(mut stream: TcpStream, part: Part, heard: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    let request = request(&mut stream)?;
+    heard.lock().unwrap().push(request);
+    match part {
+        Part::Answers(status, headers, body) => {
+            let head = head(status, headers, body.len());
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(&body)
+        }
+        Part::Cut(body) => {
+            stream.write_all(head(200, "", body.len() + 100).as_bytes())?;
+            stream.write_all(&body)
+        }
+        Part::Drips(body, pause) => {
+            stream.write_all(head(200, "", body.len()).as_bytes())?;
+            for byte in body {
+                stream.write_all(&[byte])?;
+                std::thread::sleep(pause);
+            }
+            Ok(())
+        }
+        Part::Waits(gate, body) => {
+            // Who was to tell may have given up.
+            let _ = gate.lock().unwrap().recv();
+            stream.write_all(head(200, "", body.len()).as_bytes())?;
+            stream.write_all(&body)
+        }
+        Part::HangsUp => Ok(()),
+        Part::Silent(time) => {
+            std::thread::sleep(time);
+            Ok(())
+        }
+    }
+}
+
+fn head(status: u16, headers: &str, length: usize) -> String {
+    format!(
+        "HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+         connection: close\r\n{headers}\r\n"
+    )
+}
+
+fn request(stream: &mut TcpStream) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let read = stream.read(&mut piece)?;
+        bytes.extend_from_slice(&piece[..read]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head
+                .lines()
+                .filter_map(|line| line.split_once(": "))
+                .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+                .map_or(0, |(_, length)| length.parse().unwrap());
+            if body.len() >= length || read == 0 {
+                return Ok(text);
+            }
+        }
+        if read == 0 {
+            return Ok(text);
+        }
+    }
+}

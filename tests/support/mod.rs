@@ -1,0 +1,19 @@
+//! What several test programs use. Each includes all of it and uses a part, hence the allowance.
+#![allow(dead_code)]
+
+pub mod amount;
+pub mod events;
+pub mod hang;
+pub mod histories;
+#[cfg(feature = "http")]
+pub mod http_server;
+pub mod keyed;
+pub mod needs;
+pub mod page;
+pub mod plain;
+pub mod process;
+pub mod proof;
+pub mod recording;
+pub mod requests;
+#[cfg(feature = "postgres")]
+pub mod server;

@@ -1,0 +1,70 @@
+//! Other processes: signals to them, and tests of this program that run in one of their own.
+
+use std::process::{Command, Stdio};
+
+/// Sends a process a signal, `TERM` for example.
+pub fn signal(name: &str, process: impl std::fmt::Display) {
+    let sent = Command::new("/bin/sh")
+        .args(["-c", "kill -s \"$0\" \"$1\"", name, &process.to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+}
+
+/// Whether this process runs one test alone. In any other it lets such a process run the test, which must
+/// pass, and the caller is to end.
+pub fn is_alone(name: &str) -> bool {
+    const ALONE: &str = "LOOPSTORE_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    print!("{}", passed(&mut test(name).env(ALONE, "yes")));
+    false
+}
+
+/// Runs a command of [`test`], which must pass; returns what it printed.
+pub fn passed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}\n{errors}");
+    assert!(printed.contains("1 passed"), "no such test: {printed}");
+    printed
+}
+
+/// Returns a command that runs one test of this program, in a process of its own.
+pub fn test(name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .stdin(Stdio::null());
+    command
+}
+
+/// A format that nobody has.
+const LATER_FORMAT: &str = "later-format";
+
+/// Whether the databases of this test program are in a format to come, so that there is an older one to
+/// bring up to date.
+pub fn is_of_later_format() -> bool {
+    let program = std::env::current_exe().unwrap();
+    let name = program.file_stem().and_then(|name| name.to_str());
+    name.is_some_and(|name| name == "faults" || name.starts_with("faults-"))
+}
+
+/// Returns the fault that this process is to have, and the format.
+pub fn failpoints() -> String {
+    let mut names: Vec<String> = std::env::var("LOOPSTORE_BROKEN").into_iter().collect();
+    names.extend(is_of_later_format().then(|| LATER_FORMAT.to_owned()));
+    names.join(",")
+}
+
+/// Returns a command that runs the program on databases as this process makes them.
+pub fn loopstore() -> Command {
+    with_failpoints(Command::new(assert_cmd::cargo::cargo_bin("loopstore")))
+}
+
+/// The same for a command that runs the program itself.
+pub fn with_failpoints(mut command: Command) -> Command {
+    command.env("LOOPSTORE_BROKEN", failpoints());
+    command
+}

@@ -1,0 +1,186 @@
+//! A PostgreSQL server of the tests' own: in a temporary folder, on loopback and a socket in that
+//! folder, one for a test program, and a database for each test.
+//!
+//! It belongs to a shell that waits for the end of its input: when the test program ends, however it
+//! does, the shell stops the server and removes the folder. Under root all of it runs as the user
+//! `postgres` (or `nobody`), as the server refuses root.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use loopstore::{PostgresOptions, PostgresStore};
+use postgres::{Client, NoTls};
+
+use super::needs;
+
+/// The password of the user `postgres`, which only TCP asks for.
+pub const PASSWORD: &str = "s3cret-of-the-tests";
+
+/// Starts the server and tells its folder. Texts are ordered as English orders them, so that an order
+/// that was left to the database shows.
+const SCRIPT: &str = r#"
+set -e
+cd /
+dir=$(mktemp -d /tmp/loopstore-pg.XXXXXX)
+printf '%s' "$PASSWORD" > "$dir/password"
+"$BIN/initdb" -D "$dir/data" -U postgres -E UTF8 --locale=C.UTF-8 --locale-provider=icu \
+    --icu-locale=en-US --auth-local=trust --auth-host=scram-sha-256 --pwfile="$dir/password" \
+    --no-sync > "$dir/log" 2>&1 || { cat "$dir/log" >&2; rm -rf "$dir"; exit 1; }
+"$BIN/postgres" -D "$dir/data" -k "$dir" -p "$PORT" -c listen_addresses=127.0.0.1 -c fsync=off \
+    -c max_connections=200 -c shared_buffers=64MB -c max_prepared_transactions=0 \
+    -c client_min_messages=warning >> "$dir/log" 2>&1 &
+server=$!
+until "$BIN/pg_isready" -q -h "$dir" -p "$PORT"; do
+    kill -0 $server || { cat "$dir/log" >&2; rm -rf "$dir"; exit 1; }
+    sleep 0.05
+done
+echo "$dir"
+read -r _ || true
+kill -QUIT $server
+wait $server || true
+rm -rf "$dir"
+"#;
+
+/// A server that runs.
+pub struct Server {
+    /// The shell that waits for its input to end.
+    shell: Child,
+    pub bin: PathBuf,
+    pub folder: PathBuf,
+    pub port: u16,
+}
+
+/// Returns a command that runs as somebody who may start a server.
+pub fn as_owner(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0);
+    if !is_root {
+        return Command::new(program);
+    }
+    let has = |name: &str| {
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        users
+            .lines()
+            .any(|line| line.starts_with(&format!("{name}:")))
+    };
+    let user = if has("postgres") {
+        "postgres"
+    } else {
+        "nobody"
+    };
+    let mut command = Command::new("setpriv");
+    command
+        .args([&format!("--reuid={user}"), "--init-groups"])
+        .arg(format!("--regid={user}"))
+        .arg(program);
+    command
+}
+
+/// Returns a port that nobody listens on.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+impl Server {
+    /// Starts a server.
+    pub fn start(bin: &Path) -> Self {
+        let port = free_port();
+        let mut shell = as_owner("sh")
+            .args(["-c", SCRIPT])
+            .env("BIN", bin)
+            .env("PORT", port.to_string())
+            .env("PASSWORD", PASSWORD)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = shell.stdout.take().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "the server did not start");
+        Self {
+            shell,
+            bin: bin.to_owned(),
+            folder: line.trim_end().into(),
+            port,
+        }
+    }
+
+    /// Returns the address of a database through the socket.
+    pub fn address(&self, database: &str) -> String {
+        let folder = self.folder.to_str().unwrap().replace('/', "%2F");
+        format!("postgres://postgres@{folder}:{}/{database}", self.port)
+    }
+
+    /// Returns the address of a database through the socket for some role.
+    pub fn address_as(&self, role: &str, database: &str) -> String {
+        let encoded: String = role.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        self.address(database)
+            .replacen("postgres@", &format!("{encoded}@"), 1)
+    }
+
+    /// Returns the address of a database through TCP.
+    pub fn tcp_address(&self, database: &str) -> String {
+        format!(
+            "postgres://postgres:{PASSWORD}@127.0.0.1:{}/{database}",
+            self.port
+        )
+    }
+
+    /// Connects to a database without the store.
+    pub fn client(&self, database: &str) -> Client {
+        Client::connect(&self.address(database), NoTls).unwrap()
+    }
+
+    /// Makes an empty database and returns its name.
+    pub fn database(&self) -> String {
+        self.database_like("template1")
+    }
+
+    fn database_like(&self, template: &str) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let sql = format!("CREATE DATABASE {name} TEMPLATE {template}");
+        self.client("postgres").batch_execute(&sql).unwrap();
+        name
+    }
+
+    /// Makes a database with the tables of a store and returns its name.
+    pub fn prepared(&self) -> String {
+        static TEMPLATE: OnceLock<String> = OnceLock::new();
+        let template = TEMPLATE.get_or_init(|| {
+            let name = self.database();
+            drop(PostgresStore::open(&self.address(&name)).unwrap());
+            name
+        });
+        self.database_like(template)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        self.shell.wait().unwrap();
+    }
+}
+
+/// Returns the server of this test program, `None` where PostgreSQL is not installed.
+#[track_caller]
+pub fn server() -> Option<&'static Server> {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    let bin = needs::find(&needs::POSTGRES)?;
+    Some(SERVER.get_or_init(|| Server::start(&bin)))
+}
+
+/// Returns a store in a database of its own.
+#[track_caller]
+pub fn store() -> Option<PostgresStore> {
+    let server = server()?;
+    let options = PostgresOptions::new().connections(8);
+    Some(PostgresStore::open_with(&server.address(&server.prepared()), options).unwrap())
+}

@@ -1,0 +1,10 @@
+//! Transcripts of agents that are neither lines nor plain chats: what of each comes in, what a
+//! grown file adds, and what damage costs.
+
+mod mini_swe_agent;
+mod openai_agents;
+mod opencode;
+mod openhands;
+mod real;
+mod stage;
+mod swe_agent;

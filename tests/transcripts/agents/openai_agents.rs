@@ -1,0 +1,292 @@
+//! The SQLite files of OpenAI's agents SDK. The tables are those that `SQLiteSession` creates.
+
+use std::path::{Path, PathBuf};
+
+use insta::assert_snapshot;
+use loopstore::import::{ImportOptions, Importer, OpenAiAgents, Source, import_paths};
+use loopstore::{SqliteStore, import::ImportReport};
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+
+use crate::agents::stage::*;
+use crate::support::recording::Recording;
+
+const TABLES: &str = "CREATE TABLE agent_sessions (
+        session_id TEXT PRIMARY KEY,
+        created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
+        updated_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP
+    );
+    CREATE TABLE agent_messages (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        session_id TEXT NOT NULL,
+        message_data TEXT NOT NULL,
+        created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
+        FOREIGN KEY (session_id) REFERENCES agent_sessions (session_id) ON DELETE CASCADE
+    );
+    CREATE INDEX idx_agent_messages_session_id ON agent_messages (session_id, id);";
+
+struct File {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl File {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chats 100%.db");
+        let connection = Connection::open(&path).unwrap();
+        connection
+            .pragma_update(None, "journal_mode", "wal")
+            .unwrap();
+        connection.execute_batch(TABLES).unwrap();
+        Self {
+            _folder: folder,
+            path,
+            connection,
+        }
+    }
+
+    fn add(&self, session: &str, items: &[Value]) {
+        let at = "2026-02-02 02:40:00";
+        let sql = "INSERT OR IGNORE INTO agent_sessions VALUES (?1, ?2, ?2)";
+        self.connection.execute(sql, params![session, at]).unwrap();
+        for item in items {
+            let sql = "INSERT INTO agent_messages (session_id, message_data, created_at)
+                       VALUES (?1, ?2, ?3)";
+            let data = item.to_string();
+            self.connection
+                .execute(sql, params![session, data, at])
+                .unwrap();
+        }
+    }
+
+    /// Puts what is in the log into the file.
+    fn settle(&self) {
+        self.connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+            .unwrap();
+    }
+}
+
+fn items() -> Vec<Value> {
+    vec![
+        json!({ "role": "system", "content": "Be brief." }),
+        json!({ "role": "user", "content": "Is the lamp lit?" }),
+        json!({ "id": "rs_1", "type": "reasoning", "summary": [{ "type": "summary_text", "text": "Look." }], "encrypted_content": "xx" }),
+        json!({ "arguments": "{\"lamp\":\"1\"}", "call_id": "call_1", "name": "look", "type": "function_call", "id": "fc_1", "status": "completed" }),
+        json!({ "input": "free text", "call_id": "call_2", "name": "patch", "type": "custom_tool_call" }),
+        json!({ "call_id": "call_1", "output": "dark", "type": "function_call_output" }),
+        json!({ "call_id": "call_2", "output": [{ "type": "input_text", "text": "ok" }, { "type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=" }], "type": "custom_tool_call_output" }),
+        json!({ "type": "web_search_call", "id": "ws_1", "status": "completed" }),
+        json!({ "id": "msg_1", "content": [{ "annotations": [], "text": "It is dark.", "type": "output_text", "logprobs": [] }, { "type": "refusal", "refusal": "No more." }], "role": "assistant", "status": "completed", "type": "message" }),
+        json!({ "role": "user", "content": [{ "type": "input_text", "text": "See" }, { "type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=" }, { "type": "input_file", "file_id": "f" }] }),
+        json!({ "type": "hologram", "x": 1 }),
+        json!({ "role": "assistant", "content": "Yes." }),
+    ]
+}
+
+fn recorded(path: &Path) -> Recording {
+    let mut found = Recording::default();
+    let mut reader = std::io::BufReader::new(std::fs::File::open(path).unwrap());
+    let mut source = Source {
+        path,
+        reader: &mut reader,
+    };
+    OpenAiAgents.import(&mut source, &mut found).unwrap();
+    found
+}
+
+fn try_path(path: &Path, format: Option<&str>) -> Result<ImportReport, String> {
+    let store = SqliteStore::in_memory().unwrap();
+    let options = ImportOptions {
+        format: format.map(str::to_owned),
+        ..ImportOptions::default()
+    };
+    import_paths(&store, &[path.to_owned()], &options, &mut |_| {}).map_err(|e| e.to_string())
+}
+
+#[test]
+fn items_are_prompts_answers_and_results() {
+    let file = File::new();
+    file.add("chat-1", &items());
+    file.add("chat-2", &items()[1..2]);
+    assert_snapshot!(outline(&recorded(&file.path)), @r#"
+    session Own(SessionId("chat-1"))
+      loop loop-0 after - Completed
+        - system {"content":"Be brief."}
+        0 user "Is the lamp lit?"
+        0 assistant thinking "Look." + call call_1 look {"lamp":"1"} + call call_2 patch "free text"
+        0 toolResult "dark" of look call_1
+        0 toolResult "ok" + image image/png of patch call_2
+        1 assistant other {"id":"ws_1","status":"completed","type":"web_search_call"} + "It is dark." + "No more."
+      loop loop-1 after loop-0 Completed
+        0 user "See" + image image/png + other {"file_id":"f","type":"input_file"}
+        - hologram {"type":"hologram","x":1}
+        0 assistant "Yes."
+    session Own(SessionId("chat-2"))
+      loop loop-0 after - Running
+        0 user "Is the lamp lit?"
+    "#);
+    let head = &recorded(&file.path).sessions[0].head.session;
+    assert_eq!(
+        head.created_at.as_ref().unwrap().as_str(),
+        "2026-02-02T02:40:00Z"
+    );
+}
+
+#[test]
+fn the_store_holds_it_once_and_gives_the_file_back() {
+    let file = File::new();
+    file.add("chat-1", &items());
+    file.settle();
+    let (store, report) = imported(&file.path);
+    assert_eq!(report.messages, 7);
+    check_original(
+        &store,
+        &report.sessions[0],
+        &std::fs::read(&file.path).unwrap(),
+    );
+}
+
+#[test]
+fn a_file_that_is_only_read_stays_as_it_is() {
+    let file = File::new();
+    file.add("chat-1", &items());
+    let File {
+        _folder,
+        path,
+        connection,
+    } = file;
+    drop(connection);
+    let names = || {
+        let entries = std::fs::read_dir(path.parent().unwrap()).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name())
+            .collect::<Vec<_>>()
+    };
+    let before = (names(), std::fs::read(&path).unwrap());
+    imported(&path);
+    assert_eq!((names(), std::fs::read(&path).unwrap()), before);
+}
+
+#[test]
+fn a_session_that_grows_adds_only_what_is_new_also_from_the_log() {
+    let all = items();
+    for count in 1..all.len() {
+        let file = File::new();
+        file.add("chat-1", &all[..count]);
+        file.settle();
+        let store = SqliteStore::in_memory().unwrap();
+        import_into(&store, &file.path);
+        file.add("chat-1", &all[count..]);
+        let grown = import_into(&store, &file.path);
+        assert_eq!(grown.revised, 0, "{count}");
+        check_store(&store, &grown.sessions);
+        let texts = store.query("SELECT count(*) FROM v_tool_calls WHERE result_seq IS NULL");
+        assert_eq!(
+            format!("{:?}", texts.unwrap().rows),
+            "[[0]]",
+            "{count} items first"
+        );
+        let kept = state(&store);
+        assert_eq!(import_into(&store, &file.path).added_messages, 0);
+        assert_eq!(state(&store), kept);
+    }
+}
+
+#[test]
+fn an_odd_row_costs_only_itself() {
+    let file = File::new();
+    file.add(
+        "a",
+        &[json!(7), json!({}), json!({ "role": "user", "content": 7 })],
+    );
+    file.add(
+        "a",
+        &[
+            json!({ "role": 7 }),
+            json!("x"),
+            json!({ "role": "user", "content": "hi" }),
+        ],
+    );
+    let sql = "INSERT INTO agent_messages (session_id, message_data) VALUES ('a', ?1)";
+    for odd in ["", "{\"role\":", "nonsense"] {
+        file.connection.execute(sql, [odd]).unwrap();
+    }
+    file.connection.execute(sql, [&b"\xFF\xFE"[..]]).unwrap();
+    file.connection.execute(sql, [7]).unwrap();
+    file.add("'; DROP TABLE agent_messages; --", &items());
+    file.add("../../etc/passwd", &items());
+    file.add(&"x".repeat(2000), &items()[..2]);
+    let found = recorded(&file.path);
+    assert_eq!(found.skipped.len(), 10, "{}", found.reasons());
+    assert_eq!(found.sessions.len(), 4);
+    // The tables stand in the log alone so far.
+    let report = try_path(&file.path, None).unwrap();
+    assert_eq!(report.sessions.len(), 4);
+}
+
+#[test]
+fn other_tables_and_damage_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.db");
+    let other = Connection::open(&path).unwrap();
+    other
+        .execute_batch("CREATE TABLE notes (id INTEGER, text TEXT)")
+        .unwrap();
+    drop(other);
+    assert!(
+        try_path(&path, None)
+            .unwrap_err()
+            .contains("no known format")
+    );
+    let forced = try_path(&path, Some("openai-agents")).unwrap_err();
+    assert!(
+        forced.contains("no table with session_id and message_data"),
+        "{forced}"
+    );
+    let file = File::new();
+    assert!(
+        try_path(&file.path, Some("openai-agents"))
+            .unwrap_err()
+            .contains("no conversation")
+    );
+    for _ in 0..20 {
+        file.add("chat-1", &items());
+    }
+    file.settle();
+    let bytes = std::fs::read(&file.path).unwrap();
+    let mut some = 0;
+    for at in (0..bytes.len()).step_by(4099) {
+        for damaged in [bytes[..at].to_vec(), {
+            let mut bytes = bytes.clone();
+            let end = (at + 300).min(bytes.len());
+            bytes[at..end].fill(0xA5);
+            bytes
+        }] {
+            let path = folder.path().join("damaged.db");
+            std::fs::write(&path, damaged).unwrap();
+            match try_path(&path, Some("openai-agents")) {
+                Ok(report) => some += report.messages,
+                Err(reason) => assert!(!reason.is_empty()),
+            }
+        }
+    }
+    assert!(some > 0, "what can be read of a damaged file comes in");
+    std::fs::write(&path, b"SQLite format 3\0message_data session_id").unwrap();
+    assert!(try_path(&path, None).is_err());
+}
+
+#[test]
+fn tables_of_other_names_are_known_by_their_columns() {
+    let file = File::new();
+    file.add("chat-1", &items());
+    let sql = "ALTER TABLE agent_messages RENAME TO \"my \"\"items\"; ALTER TABLE agent_sessions RENAME TO s";
+    file.connection.execute_batch(sql).unwrap();
+    assert_eq!(recorded(&file.path).sessions[0].messages().count(), 9);
+    file.connection
+        .execute_batch("PRAGMA foreign_keys = OFF; DROP TABLE s")
+        .unwrap();
+    assert_eq!(recorded(&file.path).sessions[0].messages().count(), 9);
+}

@@ -1,0 +1,238 @@
+//! OpenCode's exports.
+
+use insta::assert_snapshot;
+use loopstore::import::{Importer, OpenCode};
+use loopstore::{Json, SqliteStore};
+use serde_json::{Value, json};
+
+use crate::agents::stage::*;
+use crate::support::recording::{import, import_fixture, try_import};
+
+const NAME: &str = "opencode/harbour.json";
+
+fn document() -> Value {
+    serde_json::from_slice(&std::fs::read(fixture(NAME)).unwrap()).unwrap()
+}
+
+#[test]
+fn prompts_are_loops_and_tool_parts_are_calls_with_their_results() {
+    let found = import_fixture(&OpenCode, NAME);
+    assert_snapshot!(outline(&found), @r#"
+    session Own(SessionId("ses_harbour1")) "Tide tables"
+      loop ses_harbour1 after - Completed
+        0 user "When is low tide?" + image image/png + other {"type":"file","mime":"text/plain","filename":"notes.txt","u…
+        0 assistant thinking "Look at the table." signed + "I look at the table." + call call_a read {"filePath":"tides.csv"} + call call_b bash {"command":"tide --now"} model=otter-2 stop=toolUse usage={"input":1000,"output":90,"reasoning":20,"cache_read":60,"cache_write":40,"total_tokens":1210,"cost":0.0125}
+        0 toolResult "04:10,0.3\n16:42,0.5" of read call_a
+        0 toolResult "tide: not found" of bash call_b failed
+        1 assistant "At 04:10." model=otter-2 stop=stop usage={"input":1200,"output":10,"reasoning":0,"cache_read":0,"cache_write":0,"cost":0}
+      loop msg_04 after ses_harbour1 Running started ses_child2 by call_c
+        0 user "Ask the other harbour too."
+        0 assistant call call_c task {"prompt":"Low tide at the other harbour?"} model=otter-2 usage={"input":0,"output":0,"reasoning":0,"cache_read":0,"cache_write":0,"cost":0}
+    "#);
+    let session = &found.sessions[0].head.session;
+    assert_eq!(
+        session
+            .parent_spawn_ref
+            .as_ref()
+            .unwrap()
+            .parent_session_id
+            .as_str(),
+        "ses_port0"
+    );
+    assert_eq!(
+        session.created_at.as_ref().unwrap().as_str(),
+        "2026-02-02T02:40:00Z"
+    );
+    let source = session.extra.get("source").map(Json::as_str).unwrap();
+    assert!(
+        source.contains("quiet-harbour") && source.contains("1.14.30"),
+        "{source}"
+    );
+}
+
+#[test]
+fn what_no_model_sees_stays_with_its_message() {
+    let found = import_fixture(&OpenCode, NAME);
+    let messages: Vec<_> = found.sessions[0].messages().collect();
+    let kinds = |at: usize| -> Vec<String> {
+        let parts = source(messages[at])["parts"].clone();
+        let parts = parts.as_array().cloned().unwrap_or_default();
+        parts
+            .iter()
+            .map(|part| part["type"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(kinds(0), ["text"]);
+    assert_eq!(kinds(1), ["step-start", "patch", "step-finish"]);
+    assert_eq!(source(messages[1])["path"]["cwd"], "/work/harbour");
+    let result = source(messages[2]);
+    assert_eq!(
+        (&result["title"], &result["metadata"]["truncated"]),
+        (&json!("tides.csv"), &json!(false))
+    );
+    let metadata = found.sessions[0].loops[0].record.metadata.as_ref().unwrap();
+    assert_eq!(metadata.as_str(), r#"{"summary":{"diffs":[]}}"#);
+}
+
+#[test]
+fn the_store_holds_it_once_and_gives_the_file_back() {
+    let path = fixture(NAME);
+    let (store, report) = imported(&path);
+    assert_eq!((report.loops, report.turns, report.messages), (2, 3, 7));
+    check_original(&store, &report.sessions[0], &std::fs::read(&path).unwrap());
+}
+
+#[test]
+fn a_session_that_went_on_adds_only_what_is_new() {
+    let before = document();
+    let mut after = before.clone();
+    after["messages"][0]["info"]["summary"] = json!({ "diffs": [{ "file": "a.txt" }] });
+    after["info"]["time"]["updated"] = json!(1770000999000_i64);
+    let last = &mut after["messages"][4];
+    last["info"]["time"]["completed"] = json!(1770000060000_i64);
+    last["info"]["finish"] = json!("tool-calls");
+    last["parts"][0]["state"]["status"] = json!("completed");
+    last["parts"][0]["state"]["output"] = json!("At 05:00.");
+    let mut end = before["messages"][2].clone();
+    end["info"]["id"] = json!("msg_06");
+    after["messages"].as_array_mut().unwrap().push(end);
+    let store = SqliteStore::in_memory().unwrap();
+    import_bytes(&store, "a.json", before.to_string().as_bytes()).unwrap();
+    let grown = import_bytes(&store, "b.json", after.to_string().as_bytes()).unwrap();
+    // The call that ran, written anew with its result, and the answer.
+    assert_eq!((grown.added_messages, grown.revised), (3, 0));
+    let whole = SqliteStore::in_memory().unwrap();
+    import_bytes(&whole, "a.json", after.to_string().as_bytes()).unwrap();
+    assert_eq!(state(&store), state(&whole));
+    let earlier = import_bytes(&store, "a.json", before.to_string().as_bytes()).unwrap();
+    assert_eq!(earlier.added_messages, 0);
+    check_store(&store, &grown.sessions);
+}
+
+#[test]
+fn every_prefix_of_the_messages_grows_to_the_whole() {
+    let whole = document();
+    let expected = SqliteStore::in_memory().unwrap();
+    import_bytes(&expected, "a.json", whole.to_string().as_bytes()).unwrap();
+    for count in 1..5 {
+        let mut part = whole.clone();
+        part["messages"].as_array_mut().unwrap().truncate(count);
+        let store = SqliteStore::in_memory().unwrap();
+        import_bytes(&store, "a.json", part.to_string().as_bytes()).unwrap();
+        let grown = import_bytes(&store, "a.json", whole.to_string().as_bytes()).unwrap();
+        assert_eq!(grown.revised, 0);
+        assert_eq!(state(&store), state(&expected), "{count} messages first");
+    }
+}
+
+#[test]
+fn a_summary_is_a_compaction() {
+    let mut document = document();
+    let messages = document["messages"].as_array_mut().unwrap();
+    messages.truncate(4);
+    messages[3]["parts"][0] = json!({ "type": "compaction", "auto": true, "id": "prt_c" });
+    let mut summary = messages[2].clone();
+    summary["info"]["summary"] = json!(true);
+    summary["info"]["id"] = json!("msg_05");
+    summary["parts"][0]["text"] = json!("The tide is low at 04:10.");
+    let mut next = messages[0].clone();
+    next["info"]["id"] = json!("msg_06");
+    messages.extend([summary, next]);
+    let found = import(&OpenCode, &document.to_string());
+    assert_eq!(found.sessions[0].loops[0].compactions.len(), 1);
+    assert_eq!(found.sessions[0].loop_ids(), ["ses_harbour1", "msg_06"]);
+    let store = SqliteStore::in_memory().unwrap();
+    let report = import_bytes(&store, "a.json", document.to_string().as_bytes()).unwrap();
+    check_store(&store, &report.sessions);
+    let runs = store
+        .query("SELECT strategy, outcome FROM v_compaction_runs")
+        .unwrap();
+    assert_eq!(format!("{:?}", runs.rows), r#"[["opencode", "committed"]]"#);
+}
+
+#[test]
+fn a_message_that_holds_a_whole_run_comes_apart_into_its_model_calls() {
+    let mut document = document();
+    let messages = document["messages"].as_array_mut().unwrap();
+    let more = messages[2]["parts"][0].clone();
+    let parts = messages[1]["parts"].as_array_mut().unwrap();
+    parts.extend([json!({ "type": "step-start" }), more]);
+    messages.truncate(2);
+    let found = import(&OpenCode, &document.to_string());
+    assert_eq!(found.sessions[0].loops[0].turns(), ["uatt", "a"]);
+}
+
+#[test]
+fn an_odd_message_costs_only_itself() {
+    let mut document = document();
+    let messages = document["messages"].as_array_mut().unwrap();
+    messages.insert(1, json!(7));
+    messages.insert(2, json!({ "info": { "role": 7 }, "parts": [] }));
+    messages.insert(3, json!({ "info": { "role": "user" }, "parts": "none" }));
+    messages.insert(
+        4,
+        json!({ "info": { "role": "system", "id": "x" }, "parts": [] }),
+    );
+    messages.insert(
+        5,
+        json!({ "role": "user", "parts": [{ "type": "text", "text": "bare" }] }),
+    );
+    let found = import(&OpenCode, &document.to_string());
+    assert_snapshot!(found.reasons(), @r#"
+    Some(1) message 2: invalid type: integer `7`, expected an object
+    Some(1) message 3: its role is missing or no text
+    Some(1) message 4: its parts are no list
+    "#);
+    assert_eq!(found.sessions[0].messages().count(), 9);
+}
+
+#[test]
+fn damage_is_told_and_never_panics() {
+    let bytes = std::fs::read(fixture(NAME)).unwrap();
+    check_cuts(&fixture(NAME), 2501);
+    check_flips(&OpenCode, &bytes);
+    check_wrong_types(&OpenCode, &document());
+    for end in [
+        &b"{\"info\":{\"id\":\"s\"},\"messages\":[]}"[..],
+        b"{}",
+        b"[7]",
+        b"\xFF\xFE{",
+    ] {
+        assert!(try_import(&OpenCode, end).1.is_err());
+    }
+}
+
+#[test]
+fn a_huge_message_takes_no_longer_than_it_is_long() {
+    let mut document = document();
+    for nth in 0..20_000 {
+        document["messages"][1]["info"][format!("field-{nth}")] = json!(nth);
+    }
+    let part = document["messages"][1]["parts"][3].clone();
+    let parts = document["messages"][1]["parts"].as_array_mut().unwrap();
+    parts.extend(std::iter::repeat_n(part, 5_000));
+    document["messages"][2]["parts"][0]["text"] = json!("x".repeat(8 << 20));
+    let found = import(&OpenCode, &document.to_string());
+    assert_eq!(found.reasons(), "");
+    assert_eq!(found.sessions[0].messages().count(), 5_007);
+}
+
+#[test]
+fn ids_are_only_text() {
+    for id in [
+        "'; DROP TABLE messages; --",
+        "../../etc/passwd",
+        "",
+        "\u{202e}",
+    ] {
+        let text = document()
+            .to_string()
+            .replace("ses_harbour1", &id.replace('"', ""));
+        let text = text.replace("msg_04", "msg_01").replace("call_a", "call_b");
+        let store = SqliteStore::in_memory().unwrap();
+        let report = import_bytes(&store, "a.json", text.as_bytes()).unwrap();
+        assert_eq!(report.messages, 7, "{id}");
+        check_store(&store, &report.sessions);
+    }
+    assert!(OpenCode.detect(std::path::Path::new("x"), document().to_string().as_bytes()));
+}

@@ -1,0 +1,79 @@
+//! Random sessions come back as they were.
+
+use std::path::PathBuf;
+
+use loopstore::import::{ImportOptions, import_paths};
+use loopstore::{SessionId, SqliteStore};
+
+use crate::session_jsonl::stage::{all_that_is_seen, exported, grown, imported, rows, sound};
+use crate::support::amount::amount;
+use crate::support::histories::Random;
+
+#[test]
+fn a_random_session_comes_back_as_it_was() {
+    let histories = amount("LOOPSTORE_HISTORIES", 15);
+    for seed in 0..histories {
+        println!("seed {seed}");
+        let store = SqliteStore::in_memory().unwrap();
+        let history = grown(&store, &mut Random::new(seed), 50);
+        let (id, loops) = (history.session.clone(), history.loops);
+        let text = exported(&store, &id);
+        let (counted, seen) = (rows(&store), all_that_is_seen(&store, &id, loops));
+
+        let report = imported(&store, &text).unwrap();
+        assert_eq!((report.added_messages, report.sessions.len()), (0, 1));
+        assert_eq!(rows(&store), counted);
+        assert!(exported(&store, &id) == text, "changed where it comes from");
+
+        let other = SqliteStore::in_memory().unwrap();
+        let report = imported(&other, &text).unwrap();
+        assert_eq!(report.added_messages, report.messages);
+        assert!(exported(&other, &id) == text, "changed in another database");
+        assert_eq!(all_that_is_seen(&other, &id, loops), seen);
+        assert_eq!(rows(&other), counted);
+        sound(&other);
+    }
+}
+
+/// Transcripts bring what no random history has: foreign compactions, recorded turns, sub-agents,
+/// configurations, broken blocks.
+#[test]
+fn imported_transcripts_come_back_as_they_were() {
+    let store = SqliteStore::in_memory().unwrap();
+    let other = SqliteStore::in_memory().unwrap();
+    let paths = ["claude-code", "openai-chat", "phi-core"].map(|name| {
+        PathBuf::from(format!(
+            "{}/tests/fixtures/{name}",
+            env!("CARGO_MANIFEST_DIR")
+        ))
+    });
+    let options = ImportOptions::default();
+    import_paths(&store, &paths, &options, &mut |_| {}).unwrap();
+    let ids: Vec<String> = store
+        .query("SELECT session_id FROM v_sessions ORDER BY session_id")
+        .unwrap()
+        .rows
+        .iter()
+        .map(|row| row[0].read().unwrap())
+        .collect();
+    assert!(ids.len() > 5);
+    let mut all = String::new();
+    for id in &ids {
+        let id = SessionId::new(id).unwrap();
+        let text = exported(&store, &id);
+        assert_eq!(imported(&store, &text).unwrap().added_messages, 0);
+        imported(&other, &text).unwrap();
+        assert!(exported(&other, &id) == text, "{id}");
+        all.push_str(&text);
+    }
+    sound(&other);
+    // Several sessions may stand in one file.
+    let third = SqliteStore::in_memory().unwrap();
+    assert_eq!(imported(&third, &all).unwrap().sessions.len(), ids.len());
+    // A transcript cannot be compared with what came from lines, and must not come in twice.
+    let counted = rows(&other);
+    let again = import_paths(&other, &paths[..1], &options, &mut |_| {});
+    let reason = again.unwrap_err().to_string();
+    assert!(reason.contains("came in from an export"), "{reason}");
+    assert_eq!(rows(&other), counted);
+}

@@ -1,0 +1,153 @@
+//! Rollouts of Codex.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::tools::recorder::{Recorder, importer};
+use crate::tools::stored::{import, is_sound, shown, store};
+
+fn lighthouse() -> Recorder {
+    Recorder::of_fixture("codex", "lighthouse.jsonl")
+}
+
+#[test]
+fn items_become_messages_and_events_notes() {
+    let recorded = lighthouse();
+    assert_eq!(recorded.skips(), [""; 0]);
+    assert_snapshot!(recorded.outline(), @r##"
+    session 0199aaaa-0000-7000-8000-000000000001
+      loop t-1 Initial Completed
+        - note session_meta
+        - note system
+        - note task_started
+        - note system
+        0 user # AGENTS.md instructions for /srv/lamp
+        - note turn_context
+        0 user Light the lamp
+        0 assistant Checking the oil. [c1 c2]
+        0 toolResult Chunk ID: 7 <c1 exec failed>
+        - note patch_apply_end
+        0 toolResult Exit code: 0 <c2 apply_patch>
+        - note token_count
+        - note token_count
+        1 assistant It burns. [call-18]
+        - note token_count
+        - note task_complete
+        - note task_started
+      loop t-2 Default after t-1:1 Completed
+        0 user <b>Louder</b>, please
+        0 assistant  [c3]
+        0 toolResult toot <c3 exec>
+      loop t-2~2 Default after t-2:0 Aborted
+        0 user And the bell
+        0 assistant Ringing.
+        - note turn_aborted
+        1 user <turn_aborted>stopped</turn_aborted>
+        - note context_compacted
+        - note task_started
+      loop t-3 Default after t-2~2:1 Completed
+        0 user Fog?
+        - note ghost_snapshot
+        0 assistant None.
+      ? compaction in t-2~2@4: summary of 2
+    "##);
+}
+
+#[test]
+fn a_rollout_without_events_has_prompts_all_the_same() {
+    let recorded = Recorder::of_fixture("codex", "spawned.jsonl");
+    assert_snapshot!(recorded.outline(), @r##"
+    session spawned-1 from 0199aaaa-0000-7000-8000-000000000001 ? ? ?
+      loop line-3 Initial Completed
+        - note session_meta
+        0 user <environment_context>
+        0 user Count the steps
+        0 assistant  [s1]
+        0 toolResult {"output":"199","metadata":{"exit_code":0}} <s1 local_shell>
+        1 assistant 199
+      loop line-8 Default after line-3:1 Running
+        0 user And windows?
+        0 assistant  [s2]
+      ? compaction in line-3@6: summary of 1
+    "##);
+}
+
+#[test]
+fn an_answer_is_joined_from_its_items_and_nothing_is_lost() {
+    let recorded = lighthouse();
+    let answer = recorded.json_of(2);
+    assert_eq!(
+        answer["usage"],
+        json!({"input": 100, "output": 20, "reasoning": 5, "cache_read": 40, "total_tokens": 120})
+    );
+    assert_eq!(
+        answer["content"][0],
+        json!({"type": "thinking", "thinking": "Oil first."})
+    );
+    assert_eq!(
+        answer["content"][2]["argumentsText"],
+        "{\"cmd\": \"oil\",\"n\":1.50}"
+    );
+    assert_eq!(answer["content"][3]["arguments"], "*** Begin Patch\n+oil");
+    assert_eq!(
+        answer["source"][0]["payload"]["encrypted_content"],
+        "c2VhbGVk"
+    );
+    assert_eq!(
+        (&answer["model"], &answer["provider"]),
+        (&json!("beam-5"), &json!("openai"))
+    );
+    // The same counts told twice are those of one call.
+    assert_eq!(recorded.json_of(5)["usage"]["input"], 110);
+    let search = &recorded.json_of(5)["content"][0];
+    assert_eq!(
+        (&search["name"], &search["arguments"]),
+        (
+            &json!("web_search"),
+            &json!({"type": "search", "query": "oil"})
+        )
+    );
+    assert_eq!(recorded.json_of(1)["content"][1]["mimeType"], "image/png");
+}
+
+#[test]
+fn the_context_is_what_the_compaction_left_and_what_came_after() {
+    let store = store();
+    for (name, session, expected) in [
+        (
+            "lighthouse",
+            "0199aaaa-0000-7000-8000-000000000001",
+            vec!["Light the lamp", "", "Fog?", "None."],
+        ),
+        (
+            "spawned",
+            "spawned-1",
+            vec!["The tower has 199 steps.", "And windows?", "s2"],
+        ),
+    ] {
+        let path = format!("tests/fixtures/codex/{name}.jsonl");
+        let bytes = std::fs::read(&path).unwrap();
+        import(&store, importer("codex"), &path, &bytes).unwrap();
+        assert_eq!(shown(&store, session), expected, "{name}");
+    }
+    is_sound(&store, "codex");
+}
+
+#[test]
+fn a_rollout_that_begins_in_mid_session_is_known_by_its_name() {
+    let text = std::fs::read_to_string("tests/fixtures/codex/lighthouse.jsonl").unwrap();
+    let rest: Vec<&str> = text.lines().skip(11).collect();
+    let path = "rollout-2026-03-02T08-00-00-0199aaaa-0000-7000-8000-000000000001.jsonl";
+    let recorded = Recorder::of("codex", path, rest.join("\n").as_bytes());
+    let outline = recorded.outline();
+    let lines: Vec<&str> = outline.lines().take(4).collect();
+    assert_eq!(
+        lines,
+        [
+            "session 0199aaaa-0000-7000-8000-000000000001",
+            "  loop line-1 Initial Completed",
+            "    0 assistant  [c2]",
+            "    0 toolResult Chunk ID: 7 <c1  failed>",
+        ]
+    );
+}
