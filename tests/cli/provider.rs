@@ -201,6 +201,40 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
 }
 
 #[test]
+fn responses_gets_items() {
+    let stage = Stage::new();
+    let request = stage.json("context mess --format responses");
+    let expected = serde_json::json!([
+        {"role": "user", "content": "one\rtwo"},
+        {"role": "user", "content": "three"},
+        {"role": "assistant", "content": "I look."},
+        {"type": "function_call", "call_id": "c.1", "name": "ls__0_x_", "arguments": "{}"},
+        {"type": "function_call", "call_id": "c.2", "name": "ls", "arguments": "[1.50]"},
+        {"type": "function_call_output", "call_id": "c.1", "output": [
+            {"type": "input_text", "text": "see\u{1b}[1m"},
+            {"type": "input_image", "image_url": "data:image/png;base64,aGVsbG8="},
+        ]},
+        {"type": "function_call_output", "call_id": "c.2", "output": "[no result recorded]"},
+        {"role": "assistant", "content": "done"},
+        {"role": "user", "content": "thanks"},
+    ]);
+    assert_eq!(request["input"], expected);
+    let mut kinds: Vec<&str> = Vec::new();
+    for mending in request["mended"].as_array().unwrap() {
+        kinds.push(mending["kind"].as_str().unwrap());
+    }
+    let expected = [
+        "tool_renamed",
+        "result_added",
+        "thinking_dropped",
+        "thinking_dropped",
+        "result_dropped",
+        "empty_dropped",
+    ];
+    assert_eq!(kinds, expected);
+}
+
+#[test]
 fn mendings_are_in_the_json() {
     let stage = Stage::new();
     let told = stage.json("context mess --format anthropic");

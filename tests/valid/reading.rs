@@ -148,7 +148,7 @@ fn whole_answers_are_read_with_what_they_cost() {
             ],
             "usage": {
                 "input": 20, "output": 20, "reasoning": 7, "cache_read": 80, "total_tokens": 120,
-                "cost": 0.25,
+                "cost": 0.25, "prompt_tokens_details": {"audio_tokens": 0},
             },
         }])
     );

@@ -218,7 +218,7 @@ fn usage(node: &Node<'_>) -> Result<Usage> {
         cache_read: cache_read.map(Into::into),
         cache_write: cache_write.map(Into::into),
         total_tokens: None,
-        extra: usage_extra(fields)?,
+        extra: usage_extra(fields, Extra::default())?,
     })
 }
 

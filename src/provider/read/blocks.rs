@@ -135,11 +135,15 @@ pub(super) fn openai_usage(node: &Node<'_>, names: &UsageNames) -> Result<Usage>
     let mut fields = node.fields()?;
     let input = fields.need(names.input)?.count()?;
     let output = fields.need(names.output)?.count()?;
-    let mut detail = |details: &'static str, key: &'static str| -> Result<Option<i64>> {
-        match fields.take(details) {
-            Some(details) => details.fields()?.count(key),
-            None => Ok(None),
-        }
+    let mut extra = Extra::default();
+    let mut detail = |name: &'static str, key: &'static str| -> Result<Option<i64>> {
+        let Some(node) = fields.take(name) else {
+            return Ok(None);
+        };
+        let mut details = node.fields()?;
+        let count = details.count(key)?;
+        details.keep_rest_as(name, &mut extra)?;
+        Ok(count)
     };
     let cached = detail(names.input_details, "cached_tokens")?;
     let reasoning = detail(names.output_details, "reasoning_tokens")?;
@@ -151,13 +155,12 @@ pub(super) fn openai_usage(node: &Node<'_>, names: &UsageNames) -> Result<Usage>
         cache_read: cached.map(Into::into),
         cache_write: None,
         total_tokens: total.map(Into::into),
-        extra: usage_extra(fields)?,
+        extra: usage_extra(fields, extra)?,
     })
 }
 
 /// Keeps what else a provider says of usage. `cost` stands where reports look for it.
-pub(super) fn usage_extra(mut fields: Fields<'_>) -> Result<Extra> {
-    let mut extra = Extra::default();
+pub(super) fn usage_extra(mut fields: Fields<'_>, mut extra: Extra) -> Result<Extra> {
     if let Some(cost) = fields.take("cost") {
         cost.number()?;
         extra.insert("cost", cost.json()?);
