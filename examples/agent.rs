@@ -38,12 +38,9 @@ struct Agent<'a> {
 fn model(seen: &[AgentMessage], turn: u32) -> AgentMessage {
     let text = format!("Invoice {turn} is due; I read {} messages.", seen.len());
     let args = Json::parse(&format!("{{\"invoice\":{turn},\"euro\":12}}")).unwrap_or_default();
-    let call = Content::tool_call(format!("pay-{turn}"), "pay", args);
-    Message::Assistant(AssistantMessage {
-        content: vec![Content::text(text), call],
-        ..AssistantMessage::default()
-    })
-    .into()
+    Message::assistant(text)
+        .with_tool_call(format!("pay-{turn}"), "pay", args)
+        .into()
 }
 
 fn receipt(call: &ToolCall) -> AgentMessage {

@@ -13,11 +13,7 @@ async fn model(seen: &Context) -> AgentMessage {
         seen.tokens,
         "All is well. ".repeat(20)
     );
-    let answer = AssistantMessage {
-        content: vec![Content::text(text)],
-        ..AssistantMessage::default()
-    };
-    Message::Assistant(answer).into()
+    Message::assistant(text).into()
 }
 
 async fn talk() -> Result<(), Box<dyn Error>> {

@@ -9,15 +9,9 @@ use loopstore::*;
 
 /// The events of a turn: a question with a long answer.
 fn turn(loop_key: &LoopId, number: u32) -> Vec<AgentEvent> {
-    let answer = AssistantMessage {
-        content: vec![Content::text(
-            format!("Part {number} is mended. ").repeat(40),
-        )],
-        ..AssistantMessage::default()
-    };
     let messages: [AgentMessage; 2] = [
         Message::user(format!("Please mend part {number}")).into(),
-        Message::Assistant(answer).into(),
+        Message::assistant(format!("Part {number} is mended. ").repeat(40)).into(),
     ];
     let mut events = vec![AgentEvent::TurnStart(TurnStart::new(
         loop_key.clone(),

@@ -6,14 +6,6 @@ use std::error::Error;
 use loopstore::store::{self, append::append, session};
 use loopstore::*;
 
-fn answer(text: &str) -> AgentMessage {
-    let message = AssistantMessage {
-        content: vec![Content::text(text)],
-        ..AssistantMessage::default()
-    };
-    Message::Assistant(message).into()
-}
-
 /// Adds a turn to a loop: what the user says and the answer, in one transaction.
 fn turn(store: &SqliteStore, id: &SessionId, said: &str, answered: &str) -> Result<(), StoreError> {
     store::write(store, |write| {
@@ -25,8 +17,8 @@ fn turn(store: &SqliteStore, id: &SessionId, said: &str, answered: &str) -> Resu
                 session::create_loop(write, owner.key, &first)?
             }
         };
-        let messages: [AgentMessage; 2] = [Message::user(said).into(), answer(answered)];
-        let messages = messages.map(Into::into).into();
+        let messages = [Message::user(said), Message::assistant(answered)];
+        let messages = messages.map(AgentMessage::from).map(Into::into).into();
         append(write, loop_key, messages, &HeuristicTokenCounter).map(drop)
     })
 }

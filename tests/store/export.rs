@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, user};
 use crate::support::keyed;
+use crate::support::provider_faults::provider_faults;
 use crate::support::recording::real_transcripts;
-use loopstore::export::provider::{Provider, provider_faults};
 use loopstore::export::{ExportForm, export, export_source, sources};
 use loopstore::import::{ImportOptions, ImportReport, history_fingerprint, import_paths};
 use loopstore::inspect::verify;
 use loopstore::model::*;
+use loopstore::provider::Form;
 use loopstore::{BuildOptions, SqliteStore, build_context_from_session};
 use proptest::prelude::*;
 
@@ -243,10 +244,10 @@ fn requests_hold_the_originals_and_are_valid() {
     history.end_loop(0);
     history.compact(0, (1, 2), true);
     assert_eq!(history.committed, 1);
-    for provider in [Provider::OpenAi, Provider::Anthropic] {
-        let text = exported(&store, &history.session, ExportForm::Request(provider));
+    for form in Form::ALL {
+        let text = exported(&store, &history.session, ExportForm::Request(form));
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(provider_faults(&value, provider), []);
+        assert_eq!(provider_faults(&value, form), []);
         for turn in 0..8 {
             assert!(text.contains(&format!("{turn} word word")), "{turn}");
         }

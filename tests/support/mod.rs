@@ -13,6 +13,7 @@ pub mod page;
 pub mod plain;
 pub mod process;
 pub mod proof;
+pub mod provider_faults;
 pub mod recording;
 pub mod requests;
 #[cfg(feature = "postgres")]

@@ -5,5 +5,7 @@
 
 mod faulty;
 mod messages;
+mod reading;
+mod round_trip;
 mod sessions;
 mod strategies;
