@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::error::CliError;
 use super::pager::Sink;
+use super::table::Table;
 use super::{App, text};
 
 /// Standard output, written in large pieces.
@@ -39,6 +40,11 @@ impl Out {
                 Ok(writeln!(self.0, "{style}{}{style:#}", text::clean(line))?)
             }
         }
+    }
+
+    /// Prints a table within the width of the terminal.
+    pub fn table(&mut self, table: &Table) -> Result<(), CliError> {
+        self.text(&table.lines(width()))
     }
 
     /// Prints one JSON document.
@@ -141,19 +147,19 @@ impl<W: Write> Write for Counted<W> {
     }
 }
 
-/// Tells something on stderr. If nobody listens there, that is no error.
+/// Prints a note on stderr. Failing to write there is not an error.
 pub fn note(lines: &str) {
     let _ = writeln!(io::stderr(), "{}", text::clean(lines));
 }
 
 /// Returns how wide lines may be: the terminal, else what `COLUMNS` says, else any width.
 pub fn width() -> Option<usize> {
-    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let from_env = || std::env::var("COLUMNS").ok()?.parse().ok();
     if !io::stdout().is_terminal() {
-        return told();
+        return from_env();
     }
     match terminal_size::terminal_size() {
         Some((terminal_size::Width(width), _)) => Some(usize::from(width)),
-        None => told(),
+        None => from_env(),
     }
 }

@@ -53,7 +53,7 @@ pub fn open(address: &str, access: Access<'_>) -> Result<Box<dyn Database>, Open
     Ok(Box::new(PostgresStore::open_with(address, options)?))
 }
 
-/// Tells that this program knows no servers.
+/// Refuses: this program was built without PostgreSQL.
 #[cfg(not(feature = "postgres"))]
 pub fn open(_address: &str, _access: Access<'_>) -> Result<Box<dyn Database>, OpenError> {
     Err(files_only())
@@ -70,7 +70,7 @@ pub fn recount(
     loopstore::store::postgres::recount(address, options, show)
 }
 
-/// Tells that this program knows no servers.
+/// Refuses: this program was built without PostgreSQL.
 #[cfg(not(feature = "postgres"))]
 pub fn recount(
     _address: &str,
@@ -83,9 +83,8 @@ pub fn recount(
 #[cfg(not(feature = "postgres"))]
 fn files_only() -> OpenError {
     OpenError::Address {
-        detail:
-            "this loopstore knows files only; one built with `--features postgres` knows servers"
-                .into(),
+        detail: "this loopstore was built without PostgreSQL; build it with `--features postgres`"
+            .into(),
     }
 }
 

@@ -155,8 +155,8 @@ fn block_line(block: &Record) -> String {
         }
     }
     let state = match number("is_active") {
-        Some(1) => "in force",
-        _ => "not in force",
+        Some(1) => "active",
+        _ => "inactive",
     };
     format!(
         "block {} ({}, {state}): {}; {} of {} tokens; run {}",

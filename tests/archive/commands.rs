@@ -80,7 +80,7 @@ fn cold_loops_are_archived_and_brought_back() {
     ");
     let report = stage.json("unarchive --all");
     assert_eq!(report["messages"], 24);
-    assert_eq!(report["loops"][0]["loop"], "loop-0");
+    assert_eq!(report["loops"][0]["loop_id"], "loop-0");
     assert_eq!(
         stage.said("unarchive sess"),
         "Brought back nothing.\nexit 0"
@@ -92,7 +92,7 @@ fn cold_loops_are_archived_and_brought_back() {
 fn one_loop_is_archived_by_its_name() {
     let stage = Stage::new();
     let report = stage.json("archive other --loop loop-0 --reason cold");
-    assert_eq!(report["loops"][0]["session"], "other");
+    assert_eq!(report["loops"][0]["session_id"], "other");
     assert_eq!(report["messages"], 6);
     assert_eq!(report["receipts"].as_array().unwrap().len(), 1);
     let running = stage.said("archive other --loop loop-1");

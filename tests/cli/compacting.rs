@@ -31,7 +31,7 @@ fn a_compaction_prints_its_audit_row() {
     "#);
     assert_snapshot!(Stage::new().say(&format!("{TIGHT} --json")), @r#"
     {
-      "run": "RUN",
+      "run_id": "RUN",
       "outcome": "committed",
       "strategy": "digest",
       "fallback": null,
@@ -44,7 +44,7 @@ fn a_compaction_prints_its_audit_row() {
       "loops_compacted": 3,
       "blocks": [
         {
-          "loop": "ask",
+          "loop_id": "ask",
           "generation": 1,
           "kind": "earlier",
           "keep_first": null,
@@ -62,7 +62,7 @@ fn a_compaction_prints_its_audit_row() {
           }
         },
         {
-          "loop": "build",
+          "loop_id": "build",
           "generation": 1,
           "kind": "earlier",
           "keep_first": null,
@@ -80,7 +80,7 @@ fn a_compaction_prints_its_audit_row() {
           }
         },
         {
-          "loop": "test",
+          "loop_id": "test",
           "generation": 1,
           "kind": "current",
           "keep_first": [
@@ -238,7 +238,7 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
     let line = format!("redo work --loop te --run {} --json", &run[..13]);
     assert_snapshot!(stage.say(&line), @r#"
     {
-      "run": "RUN",
+      "run_id": "RUN",
       "outcome": "redone",
       "tokens_before": 10012,
       "tokens_after": 3953
@@ -265,7 +265,7 @@ fn nothing_to_undo_is_an_error() {
     "#);
     assert_snapshot!(stage.say("redo work"), @r#"
     --- stderr
-    error: nothing is undone here to redo
+    error: there is nothing to redo here
     --- exit 1
     "#);
     assert_snapshot!(stage.say("undo work --run nope"), @r#"

@@ -119,14 +119,20 @@ fn the_json_has_the_documented_keys() {
     assert_eq!(
         keys,
         [
-            "bytes", "faults", "loop", "messages", "parts", "session", "tokens"
+            "bytes",
+            "faults",
+            "loop_id",
+            "messages",
+            "parts",
+            "session_id",
+            "tokens"
         ]
     );
     assert_snapshot!(serde_json::to_string_pretty(&context["parts"]).unwrap(), @r#"
     [
       {
         "from_turn": 0,
-        "loop": "ask",
+        "loop_id": "ask",
         "messages": 3,
         "section": "raw",
         "to_turn": 0,
@@ -134,7 +140,7 @@ fn the_json_has_the_documented_keys() {
       },
       {
         "from_turn": 0,
-        "loop": "try",
+        "loop_id": "try",
         "messages": 5,
         "section": "raw",
         "to_turn": 1,
@@ -181,7 +187,7 @@ fn loops(context: &Value) -> Vec<String> {
     let parts = context["parts"].as_array().unwrap();
     parts
         .iter()
-        .map(|part| part["loop"].as_str().unwrap().to_owned())
+        .map(|part| part["loop_id"].as_str().unwrap().to_owned())
         .collect()
 }
 
@@ -222,7 +228,7 @@ fn a_moment_is_a_run_or_a_turn() {
         compacted
     );
     let early = stage.json("context work --as-of te:0");
-    assert_eq!(early["loop"], "test");
+    assert_eq!(early["loop_id"], "test");
     assert_eq!(early["parts"][2]["to_turn"], 0);
     assert_eq!(stage.json("context work --as-of te:0 --loop test"), early);
     assert_snapshot!(stage.say("context work --as-of test:0 --loop ask"), @r#"

@@ -94,10 +94,10 @@ fn a_replay_shows_compactions_and_what_the_model_saw() {
     let told: Vec<String> = steps
         .iter()
         .map(|step| match step["change"].as_str() {
-            Some(change) => format!("{change} {} {}", step["loop"], step["tokens_after"]),
+            Some(change) => format!("{change} {} {}", step["loop_id"], step["tokens_after"]),
             None => format!(
                 "{} {} {} saw {} messages of {} tokens",
-                step["loop"],
+                step["loop_id"],
                 step["turn"],
                 step["seqs"],
                 step["context"]["messages"].as_array().map_or(0, Vec::len),
@@ -139,7 +139,7 @@ fn a_replay_gives_the_requests_of_each_model_call() {
         assert_eq!(array.len(), 23);
         assert_eq!(array[3]["messages"], bodies[3]["messages"]);
         assert_eq!(
-            (&array[3]["loop"], &array[3]["turn"]),
+            (&array[3]["loop_id"], &array[3]["turn"]),
             (&"build".into(), &0.into())
         );
         assert!(array[3]["mended"].is_array());

@@ -89,7 +89,7 @@ fn a_diff_tells_turn_by_turn() {
     assert_eq!(found["tokens"], json!([10012, 3953]));
     assert_eq!(
         found["changes"][0],
-        json!({"loop": "ask", "from_turn": 0, "to_turn": 2, "before": "raw", "after": "summarised"})
+        json!({"loop_id": "ask", "from_turn": 0, "to_turn": 2, "before": "raw", "after": "summarised"})
     );
     let run = &run_ids(&stage)[0][..14];
     assert_eq!(
@@ -143,13 +143,13 @@ fn a_fork_becomes_the_current_loop() {
     let told = stage.json("fork work --loop bu --turn 2 --tag again --id other");
     assert_eq!(
         told,
-        json!({"session": "work", "loop": "other", "parent_loop": "build", "parent_turn": 2})
+        json!({"session_id": "work", "loop_id": "other", "parent_loop_id": "build", "parent_turn": 2})
     );
     let row = &stage.json("show work")["loops"][4];
     assert_eq!(row["continuation_kind"], "Branch:again");
     assert_eq!(row["messages"], 0);
     let context = stage.json("context work");
-    assert_eq!(context["loop"], "other");
+    assert_eq!(context["loop_id"], "other");
     // The run was made beyond that turn: it does not count here.
     assert_eq!(context["parts"][0]["section"], "raw");
     assert_snapshot!(stage.say("fork work --loop test --turn 14"), @"

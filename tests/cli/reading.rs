@@ -105,7 +105,7 @@ fn show_draws_the_tree_with_blocks() {
         block 1 (current, in force): first 0-1, compacted 2-3, recent 4-13; 3,835 of 6,082 tokens; run RUN
     "#);
     let shown = stage.json("show work");
-    assert_eq!(shown["session"], "work");
+    assert_eq!(shown["session_id"], "work");
     assert_eq!(shown["current_loop_id"], "test");
     assert_eq!(shown["loops"].as_array().unwrap().len(), 4);
     assert_eq!(shown["loops"][3]["blocks"][0]["kind"], "current");

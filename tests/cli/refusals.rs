@@ -104,7 +104,7 @@ fn unknown_and_ambiguous_ids_say_what_there_is() {
     assert_eq!(stage.run(&["show", ""]).code, 1);
     assert_eq!(stage.run(&["show", &"x".repeat(10_000)]).code, 1);
     // A whole id wins over a longer one.
-    assert_eq!(stage.json("show work")["session"], "work");
+    assert_eq!(stage.json("show work")["session_id"], "work");
 }
 
 #[test]
@@ -206,12 +206,12 @@ fn sql_only_reads() {
                    SELECT max(x) FROM n";
     assert_snapshot!(stage.run(&["sql", "--timeout", "1", endless]), @r#"
     --- stderr
-    error: the query took too long and was stopped
+    error: the query timed out
     --- exit 1
     "#);
     assert_snapshot!(stage.run(&["sql", "DELETE FROM messages"]), @r#"
     --- stderr
-    error: only reading is allowed here: one SELECT
+    error: only a single SELECT is allowed here
     --- exit 1
     "#);
     assert_snapshot!(stage.run(&["sql", "SELECT nope FROM v_sessions"]), @r#"
@@ -234,7 +234,7 @@ fn ids_are_text_and_nothing_more() {
     let id = "x' OR '1'='1<script>\u{1b}[31m%_";
     session(&stage.store(), id, "");
     let shown = stage.run(&["show", id, "--json"]);
-    assert_eq!(shown.json()["session"], id);
+    assert_eq!(shown.json()["session_id"], id);
     for hostile in ["' OR 1=1 --", "%", "_ork", "wor*", "\u{1b}[31mwork"] {
         let said = stage.run(&["show", hostile]);
         assert_eq!(said.code, 1, "{said}");

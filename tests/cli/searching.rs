@@ -65,8 +65,8 @@ fn a_hit_as_json() {
     {
       "hits": [
         {
-          "session": "work",
-          "loop": "test",
+          "session_id": "work",
+          "loop_id": "test",
           "turn": 2,
           "seq": 5,
           "role": "assistant",
@@ -74,8 +74,8 @@ fn a_hit_as_json() {
           "snippet": "read_file path: «src/2.rs»",
           "score": 4.534565,
           "hidden": true,
-          "run": "RUN",
-          "block_loop": "test",
+          "run_id": "RUN",
+          "block_loop_id": "test",
           "generation": 1,
           "disposition": "summarised"
         }
@@ -326,7 +326,7 @@ fn a_rollup_tells_of_the_loops_that_it_stands_for() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|c| &c["loop"])
+        .map(|c| &c["loop_id"])
         .collect();
     assert_eq!(loops, ["ask", "build"]);
     assert_eq!(rollup["turns"], json!([0, 5]));

@@ -155,7 +155,7 @@ fn events_out_of_order_are_errors() {
     `toolExecutionStart` for loop `a`, which is in no turn
     call `c` of loop `a` has started in this turn before
     `toolExecutionEnd` for call `c` of loop `a`, which is not running
-    loop `a`: `turnEnd` has another answer than the one that ended
+    loop `a`: the answer of `turnEnd` differs from the one that ended
     loop `a`: `turnEnd` is for turn 7, but turn 0 is open
     ");
 }

@@ -19,7 +19,7 @@ fn without_a_name_the_file_is_called_after_the_session() {
     assert_eq!(
         json,
         serde_json::json!({"file": "work.html", "bytes": bytes,
-            "sessions": [{"session": "work", "file": "work.html", "bytes": bytes}]})
+            "sessions": [{"session_id": "work", "file": "work.html", "bytes": bytes}]})
     );
     assert_eq!(mode(&stage, "work.html"), 0o600);
     insta::assert_snapshot!(stage.say("report work"), @"
@@ -29,7 +29,7 @@ fn without_a_name_the_file_is_called_after_the_session() {
     ");
     assert_eq!(stage.say("report work --force").code, 0);
     let page = std::fs::read_to_string(stage.path("work.html")).unwrap();
-    assert_eq!(Page::read(page).index["session"]["id"], "work");
+    assert_eq!(Page::read(page).index["session"]["session_id"], "work");
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_page_goes_to_stdout_where_that_is_asked() {
         .output()
         .unwrap();
     let page = Page::read(String::from_utf8(output.stdout).unwrap());
-    assert_eq!(page.index["session"]["id"], "work");
+    assert_eq!(page.index["session"]["session_id"], "work");
     insta::assert_snapshot!(stage.say("report work -o - --json"), @"
     --- stderr
     error: with --json the page needs a file: it is not one JSON document
@@ -122,13 +122,13 @@ fn a_folder_has_a_page_for_each_session_and_a_list_of_them() {
         let id = row.text("session_id");
         let listed = rows
             .iter()
-            .find(|r| r["session"].as_str() == id.as_deref())
+            .find(|r| r["session_id"].as_str() == id.as_deref())
             .unwrap();
         for column in ["loops", "turns", "messages", "tokens"] {
             assert_eq!(listed[column].as_i64(), row.number(column), "{column}");
         }
         let page = read(listed["file"].as_str().unwrap()).index;
-        assert_eq!(page["session"]["id"].as_str(), id.as_deref());
+        assert_eq!(page["session"]["session_id"].as_str(), id.as_deref());
         assert_eq!(page["overview"], "index.html");
         assert_eq!(page["context"]["tokens"], listed["context"]);
     }

@@ -372,10 +372,10 @@ impl Browser {
     /// Takes what was wanted.
     pub fn take(&mut self, found: Found) {
         match (self.screens.last_mut(), found) {
-            (_, Found::Flipped(told)) => {
+            (_, Found::Flipped(summary)) => {
                 self.confirmed = None;
                 self.renew();
-                self.note = Some(told);
+                self.note = Some(summary);
             }
             (Some(Screen::Sessions(screen)), Found::Sessions(rows)) => screen.take(rows),
             (Some(Screen::Session(screen)), Found::Tree(title, rows, current)) => {

@@ -85,7 +85,7 @@ impl std::fmt::Display for ProviderFault {
 pub fn provider_faults(messages: &Value, provider: Provider) -> Vec<ProviderFault> {
     let mut found = Found::default();
     match messages.get("messages").unwrap_or(messages).as_array() {
-        None => found.add(ProviderFaultKind::Form, "the messages are no list"),
+        None => found.add(ProviderFaultKind::Form, "the messages are not a list"),
         Some(messages) => match provider {
             Provider::OpenAi => openai::check(messages, &mut found),
             Provider::Anthropic => anthropic::check(messages, &mut found),
