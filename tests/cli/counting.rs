@@ -111,7 +111,7 @@ fn a_recount_that_was_cut_off_is_finished() {
 fn what_cannot_be_counted_with_is_refused() {
     let stage = Stage::new();
     let said = stage.say("recount --counter abacus");
-    assert!(said.err.contains("it is none of heuristic"), "{said}");
+    assert!(said.err.contains("expected one of heuristic"), "{said}");
     for counter in ["abacus", "", "tiktoken", "HEURISTIC", "tiktoken:p50k_base"] {
         let said = stage.run(&["recount", "--counter", counter]);
         assert_eq!(said.code, 2, "{counter}: {said}");

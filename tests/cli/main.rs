@@ -12,6 +12,7 @@ mod every_command;
 mod going_out;
 #[path = "../keyed/mod.rs"]
 mod keyed;
+mod library_texts;
 mod measuring;
 mod overlays;
 mod provider;

@@ -122,7 +122,7 @@ fn a_diff_of_what_is_not_there_is_an_error() {
         stage
             .say("diff work")
             .out
-            .ends_with("Both show the same of every turn.\n")
+            .ends_with("No differences.\n")
     );
     for line in [
         "diff work --from nope",

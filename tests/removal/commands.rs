@@ -76,7 +76,7 @@ fn redact_and_erase_tell_what_they_did() {
     let (_, out, _) = run(&stage, &["redact", "session-with-it", "-y"]);
     assert_eq!(
         out,
-        "Session session-with-it holds no secret that is known as one.\n"
+        "Found no secrets in session session-with-it.\n"
     );
     let (_, out, _) = run(
         &stage,
