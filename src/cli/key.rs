@@ -42,7 +42,7 @@ impl KeyArgs {
         self.key_fd.is_some() || self.key_env.is_some() || self.key_command.is_some()
     }
 
-    /// Reads the key if a variable holds it: nothing is run, and nobody is asked.
+    /// Reads the key if a variable holds it: runs no command and never prompts.
     pub fn read_silently(&self) -> Option<Key> {
         if self.key_fd.is_some() || self.key_command.is_some() {
             return None;
@@ -54,8 +54,8 @@ impl KeyArgs {
         Key::parse(from_variable(&name).ok()?).ok()
     }
 
-    /// Reads the key; `None` if nothing says where it comes from. No message repeats what was given:
-    /// somebody might have given the key itself.
+    /// Reads the key; `None` if no source is given. No message repeats the arguments:
+    /// they may be the key itself.
     pub fn read(&self) -> Result<Option<Key>, CliError> {
         let bytes = if let Some(number) = &self.key_fd {
             from_descriptor(number)?

@@ -22,7 +22,7 @@ pub struct Args {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let program = Cli::command().disable_help_subcommand(true);
     let Some(folder) = &args.folder else {
-        // Made in memory first, as the page of a closed pipe is none.
+        // Rendered in memory first: a closed pipe is not an error of the page.
         let mut page = Vec::new();
         clap_mangen::Man::new(program).render(&mut page)?;
         app.out.bytes(&page)?;

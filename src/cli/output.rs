@@ -58,7 +58,7 @@ impl Out {
         Ok(self.0.write_all(bytes)?)
     }
 
-    /// Begins or goes on with one JSON array, element by element: `first` says which.
+    /// Writes an element of a JSON array: `first` says whether it begins the array.
     pub fn element(
         &mut self,
         first: bool,
@@ -104,7 +104,7 @@ pub fn takes_colours() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Writes a file, over what it held; but never over the database.
+/// Writes a file, replacing it, but never the database.
 pub fn write_file(app: &App, path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     let failed = |why: &dyn std::fmt::Display| {
         let text = format!("cannot write {}: {why}", path.display());

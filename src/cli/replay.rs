@@ -242,7 +242,7 @@ struct Request<'a, R: Serialize> {
     mended: &'a [Mending],
 }
 
-/// Returns a message as a context shows it; of a note, which no context shows, what it says.
+/// Returns a message as a context shows it, or the content of a note, which no context shows.
 fn render(message: &AgentMessage) -> String {
     match message {
         AgentMessage::Extension(note) => {

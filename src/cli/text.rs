@@ -75,7 +75,7 @@ pub fn number(number: impl TryInto<i128>) -> String {
     out
 }
 
-/// Writes a number and what it counts: `1 turn`, `2 turns`.
+/// Writes a number with its noun: `1 turn`, `2 turns`.
 pub fn count(count: impl TryInto<i128>, one: &str) -> String {
     let Ok(count) = count.try_into() else {
         return String::new();
@@ -99,7 +99,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{:.1} TiB", size / 1024.0)
 }
 
-/// Writes a time to the second in UTC; a text that is no time stays as it is.
+/// Writes a time to the second in UTC; any other text stays as it is.
 pub fn time(text: &str) -> String {
     match Time::from_text(text).parse() {
         Some(time) => time.format("%Y-%m-%d %H:%M:%S").to_string(),

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 enum Line<'a> {
     /// The first look is done.
     Watching { files: usize },
-    /// Something of a file came in, or could not be used.
+    /// Part of a file was imported or skipped.
     Imported {
         file: String,
         #[serde(flatten)]
@@ -82,7 +82,7 @@ pub fn run(
 /// Prints what happens, at once.
 struct Printer<'a> {
     app: &'a mut App,
-    /// What the user named, in contrast to what was found in folders.
+    /// The paths that the user named; others were found in folders.
     named: &'a [PathBuf],
     added: u64,
 }

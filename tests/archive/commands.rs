@@ -81,10 +81,7 @@ fn cold_loops_are_archived_and_brought_back() {
     let report = stage.json("unarchive --all");
     assert_eq!(report["messages"], 24);
     assert_eq!(report["loops"][0]["loop_id"], "loop-0");
-    assert_eq!(
-        stage.said("unarchive sess"),
-        "Unarchived nothing.\nexit 0"
-    );
+    assert_eq!(stage.said("unarchive sess"), "Unarchived nothing.\nexit 0");
     assert_eq!(stage.run("verify").0, 0);
 }
 

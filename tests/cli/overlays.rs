@@ -118,12 +118,7 @@ fn a_diff_tells_turn_by_turn() {
 #[test]
 fn a_diff_of_what_is_not_there_is_an_error() {
     let stage = Stage::new();
-    assert!(
-        stage
-            .say("diff work")
-            .out
-            .ends_with("No differences.\n")
-    );
+    assert!(stage.say("diff work").out.ends_with("No differences.\n"));
     for line in [
         "diff work --from nope",
         "diff work --to test:99",

@@ -74,10 +74,7 @@ fn redact_and_erase_tell_what_they_did() {
         "{told}"
     );
     let (_, out, _) = run(&stage, &["redact", "session-with-it", "-y"]);
-    assert_eq!(
-        out,
-        "Found no secrets in session session-with-it.\n"
-    );
+    assert_eq!(out, "Found no secrets in session session-with-it.\n");
     let (_, out, _) = run(
         &stage,
         &["erase", "session-with-it", "-y", "--reason", "old"],

@@ -188,5 +188,8 @@ fn what_came_in_unredacted_before_is_named() {
     let line = lines.next().unwrap().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(line.contains("was imported before without --redact"), "{line}");
+    assert!(
+        line.contains("was imported before without --redact"),
+        "{line}"
+    );
 }

@@ -61,7 +61,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     };
     let palette = Palette::new(output::takes_colours());
     // Before the screen is taken: the guard gives it back on every way out, the hook that `try_init`
-    // sets before a panic is told.
+    // sets before a panic is reported.
     let _guard = Guard;
     signals::watch()?;
     let mut terminal = ratatui::try_init()?;
@@ -76,9 +76,9 @@ struct Guard;
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // In a panic the hook has done it; once more would move the cursor over what it told.
+        // In a panic the hook has done it; once more would move the cursor over its report.
         if !std::thread::panicking() {
-            // If that fails there is nobody left to tell.
+            // If that fails, nothing can be shown any more.
             let _ = ratatui::try_restore();
         }
     }

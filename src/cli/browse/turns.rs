@@ -1,4 +1,4 @@
-//! Reads turns: how they begin, and word for word beside what stands for them.
+//! Reads turns: how they begin, and verbatim beside their form in the context.
 
 use std::ops::{ControlFlow, Range};
 
@@ -104,7 +104,7 @@ fn texts_of(message: &AgentMessage) -> Vec<String> {
     text.collect()
 }
 
-/// Reads a turn word for word, and what the context of `leaf` shows for it.
+/// Reads a turn verbatim, and what the context of `leaf` shows of it.
 pub fn both(
     store: &dyn Database,
     session: &SessionId,

@@ -176,10 +176,7 @@ fn gone() -> String {
 #[test]
 fn nobody_listening_falls_back() {
     let reason = reason(&Stage::new(10), strategy(&gone()));
-    assert_eq!(
-        reason,
-        "cannot reach the summariser: connection refused"
-    );
+    assert_eq!(reason, "cannot reach the summariser: connection refused");
 }
 
 #[test]
@@ -266,10 +263,7 @@ fn an_answer_that_is_none_falls_back() {
     let null = br#"{"choices":[{"message":{"content":null}}]}"#;
     assert_eq!(of(null), "the answer is empty");
     let refused = br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#;
-    assert_eq!(
-        of(refused),
-        "cannot read the answer: the model refused: no"
-    );
+    assert_eq!(of(refused), "cannot read the answer: the model refused: no");
     assert_eq!(
         of(&openai("Here you are: all went well.")),
         "the answer has no section \"Original Task\""

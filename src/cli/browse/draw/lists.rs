@@ -106,7 +106,7 @@ fn tone_of(run: &Run) -> Tone {
     }
 }
 
-/// The compactions, and what is known of the chosen one.
+/// The compactions, and the details of the chosen one.
 pub(super) fn runs(pen: &mut Pen<'_, '_>, screen: &Runs, room: Room) {
     let heads = ["STARTED", "STRATEGY", "STATE", "BEFORE", "AFTER"];
     pen.text(0, &run_line(heads, room.width), Tone::Head);

@@ -179,7 +179,7 @@ fn turn(pen: &mut Pen<'_, '_>, row: usize, screen: &InSession, line: &TurnLine, 
     pen.put(row, &pieces, chosen);
 }
 
-/// A turn word for word, and beside it what stands for it.
+/// A turn verbatim, beside its form in the context.
 pub(super) fn reader(pen: &mut Pen<'_, '_>, screen: &Reader, room: Room) {
     let Some(both) = &screen.both else { return };
     let (word, _) = fate(both.state);
