@@ -158,7 +158,7 @@ fn a_fork_becomes_the_current_loop() {
         1
     );
     assert_eq!(stage.say("fork work --loop test --turn -1").code, 2);
-    assert_snapshot!(stage.say("fork work --loop test --turn 13 --id last"), @"Loop last goes on from turn 13 of test; it is the current loop now.");
+    assert_snapshot!(stage.say("fork work --loop test --turn 13 --id last"), @"Loop last continues from turn 13 of test and is now the current loop.");
     assert_eq!(stage.json("context work")["tokens"], 3953);
 }
 

@@ -24,7 +24,7 @@ fn without_a_name_the_file_is_called_after_the_session() {
     assert_eq!(mode(&stage, "work.html"), 0o600);
     insta::assert_snapshot!(stage.say("report work"), @"
     --- stderr
-    error: cannot write work.html: it is there already; give another name, or --force to replace it
+    error: cannot write work.html: it already exists; use another name, or --force to replace it
     --- exit 1
     ");
     assert_eq!(stage.say("report work --force").code, 0);
@@ -43,7 +43,7 @@ fn a_page_goes_to_stdout_where_that_is_asked() {
     assert_eq!(page.index["session"]["session_id"], "work");
     insta::assert_snapshot!(stage.say("report work -o - --json"), @"
     --- stderr
-    error: with --json the page needs a file: it is not one JSON document
+    error: --json needs -o FILE: the page is not a JSON document
     --- exit 2
     ");
     insta::assert_snapshot!(stage.say("report --all"), @"
@@ -68,12 +68,13 @@ fn a_page_goes_to_stdout_where_that_is_asked() {
     ");
     insta::assert_snapshot!(stage.say("report --all -o -"), @"
     --- stderr
-    error: --all writes a folder, not stdout
+    error: --all writes to a folder, not to stdout
     --- exit 2
     ");
     insta::assert_snapshot!(stage.say("report nobody"), @"
     --- stderr
-    error: no session `nobody`; `loopstore sessions` lists them
+    error: no session `nobody`
+    hint: `loopstore sessions` lists the sessions
     --- exit 1
     ");
     insta::assert_snapshot!(stage.say("report work -o loopstore.db --force"), @"
@@ -93,7 +94,7 @@ fn prices_that_are_none_are_refused_before_anything_is_written() {
     .unwrap();
     insta::assert_snapshot!(stage.say("report work --prices prices.json"), @"
     --- stderr
-    error: cannot read the prices in prices.json: a price of `m` is negative or no number
+    error: cannot read the prices in prices.json: a price of `m` is negative or not a number
     --- exit 1
     ");
     insta::assert_snapshot!(stage.say("report work --prices none.json"), @"
