@@ -12,16 +12,16 @@ use crate::store::{Key, OpenError, StoreError, StoreResult};
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// There is a file of that name.
-    #[error("{0} is there already")]
+    #[error("{0} already exists")]
     Exists(PathBuf),
     /// The copy would be written over the database itself.
     #[error("{0} is the database itself, or belongs to it")]
     IsTheDatabase(PathBuf),
     /// Another program uses the database there, or was cut off: its log is beside it.
-    #[error("{0} is in use: its log is beside it")]
+    #[error("{0} is in use: its write-ahead log exists")]
     InUse(PathBuf),
     /// The place is no file.
-    #[error("{0} is no place for a database")]
+    #[error("{0} is not a regular file")]
     NoFile(PathBuf),
     /// The file could not be written.
     #[error("cannot write {path}")]

@@ -28,9 +28,8 @@ pub struct Change {
     /// What happened: `compacted`, `undone` or `redone`.
     pub change: ChangeKind,
     /// The run.
-    pub run: String,
+    pub run_id: String,
     /// The loop from which it was made.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// What made the text.
     pub strategy: String,
@@ -237,7 +236,7 @@ pub(crate) fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeq
     ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
         let compacted = Change {
             change: ChangeKind::Compacted,
-            run: run.run_id,
+            run_id: run.run_id,
             loop_id: read.loop_by_key(run.point.loop_key)?.core.loop_id,
             strategy: run.strategy,
             at: run.started_at,

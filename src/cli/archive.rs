@@ -12,64 +12,64 @@ use super::output::note;
 use super::prune::age;
 use super::{App, Done, select, text};
 
-/// How many loops are told one by one.
+/// How many loops are listed.
 const LISTED: usize = 20;
 
-/// Compress the content of cold loops; every command reads it as before
+/// Compress the content of cold loops; every command still reads it
 ///
-/// Cold are loops that have ended, are not the current one, and of which no context shows a message
-/// itself, only summaries. Sizes, digests and what SQL tells of usage and tool calls stay in the tables;
-/// the texts do not. `loopstore unarchive` brings them back.
+/// A loop is cold if it has ended, is not the current one, and no context shows its messages, only
+/// summaries of them. Sizes, digests, usage and tool calls stay in the tables and can be queried; the
+/// texts move out of them. `loopstore unarchive` brings them back.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true)))]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     #[arg(group = "which")]
     session: Option<String>,
     /// All sessions.
     #[arg(long, group = "which")]
     all: bool,
-    /// This loop, also if a context shows it; may be given several times.
+    /// This loop, even if a context shows it; may be repeated.
     #[arg(long = "loop", value_name = "ID", conflicts_with = "all")]
     loops: Vec<String>,
-    /// Also loops that a context shows, and the current one, if they have ended.
+    /// Also ended loops that a context shows, including the current one.
     #[arg(long, conflicts_with = "loops")]
     shown: bool,
-    /// Only loops in which nothing happened for this long: 30d, 12h, 6w, 2y.
+    /// Only loops inactive for this long: 30d, 12h, 6w, 2y.
     #[arg(long, value_name = "AGE", value_parser = age)]
     older_than: Option<i64>,
-    /// Why; it stays in the receipts.
+    /// Why; kept in the receipts.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Only tell.
+    /// Only report what would be done.
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Bring the content of archived loops back into the tables
+/// Move the content of archived loops back into the tables
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true)))]
 pub struct UnarchiveArgs {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     #[arg(group = "which")]
     session: Option<String>,
     /// All sessions.
     #[arg(long, group = "which")]
     all: bool,
-    /// Only this loop; may be given several times.
+    /// Only this loop; may be repeated.
     #[arg(long = "loop", value_name = "ID", conflicts_with = "all")]
     loops: Vec<String>,
-    /// Why; it stays in the receipts.
+    /// Why; kept in the receipts.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Only tell.
+    /// Only report what would be done.
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Archives loops and tells which.
+/// Archives loops and prints which.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let store = open(app, args.dry_run)?;
+    let store = app.open_for(!args.dry_run)?;
     let (session, loops) = named(&*store, args.session.as_deref(), &args.loops)?;
     let request = ArchiveRequest {
         session,
@@ -84,19 +84,19 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         true => "Would archive",
         false => "Archived",
     };
-    tell(app, &report, done)?;
+    app.print(&report, || summary(&report, done))?;
     if report.messages > 0 && !args.dry_run && store.as_sqlite().is_some() {
         note(
-            "the file keeps its size, and what is free in it is used again; `loopstore backup --compact \
-             DEST` writes a copy without it",
+            "note: the file keeps its size and reuses the freed space; `loopstore backup --compact \
+             DEST` writes a smaller copy",
         );
     }
     Ok(Done::Well)
 }
 
-/// Brings loops back and tells which.
+/// Unarchives loops and prints which.
 pub fn run_unarchive(app: &mut App, args: &UnarchiveArgs) -> Result<Done, CliError> {
-    let store = open(app, args.dry_run)?;
+    let store = app.open_for(!args.dry_run)?;
     let (session, loops) = named(&*store, args.session.as_deref(), &args.loops)?;
     let request = UnarchiveRequest {
         session,
@@ -106,18 +106,11 @@ pub fn run_unarchive(app: &mut App, args: &UnarchiveArgs) -> Result<Done, CliErr
     };
     let report = retention::unarchive(&*store, &request)?;
     let done = match args.dry_run {
-        true => "Would bring back",
-        false => "Brought back",
+        true => "Would unarchive",
+        false => "Unarchived",
     };
-    tell(app, &report, done)?;
+    app.print(&report, || summary(&report, done))?;
     Ok(Done::Well)
-}
-
-fn open(app: &App, dry_run: bool) -> Result<Box<dyn Database>, CliError> {
-    Ok(match dry_run {
-        true => app.open_to_read()?,
-        false => app.open_to_write()?,
-    })
 }
 
 /// Finds the session and the loops that are named.
@@ -135,15 +128,7 @@ fn named(
     Ok((Some(row.session_id), found.into_iter().flatten().collect()))
 }
 
-fn tell(app: &mut App, report: &ArchiveReport, done: &str) -> Result<(), CliError> {
-    match app.json {
-        true => app.out.json(report)?,
-        false => app.out.text(&told(report, done))?,
-    }
-    Ok(())
-}
-
-fn told(report: &ArchiveReport, done: &str) -> String {
+fn summary(report: &ArchiveReport, done: &str) -> String {
     let sizes = |before, after| {
         format!(
             "{} before, {} after",
@@ -160,24 +145,21 @@ fn told(report: &ArchiveReport, done: &str) -> String {
             sizes(report.bytes_before, report.bytes_after),
         ),
     }];
-    lines.extend(report.loops.iter().take(LISTED).map(|one| {
+    let moved = report.loops.iter().map(|one| {
         let (session, id) = (
-            text::line(one.session.as_str()),
+            text::line(one.session_id.as_str()),
             text::line(one.loop_id.as_str()),
         );
         let messages = text::count(one.messages, "message");
         let sizes = sizes(one.bytes_before, one.bytes_after);
         format!("session {session}, loop {id}: {messages}, {sizes}")
-    }));
-    if report.loops.len() > LISTED {
-        let more = text::number((report.loops.len() - LISTED) as u64);
-        lines.push(format!("and {more} more; --json lists them all"));
-    }
+    });
+    lines.extend(text::at_most(moved, LISTED));
     lines.extend(stays(&report.kept));
     lines.join("\n")
 }
 
-/// Tells how many loops stay, by reason.
+/// Says how many loops stay, by reason.
 fn stays(kept: &[LoopStays]) -> impl Iterator<Item = String> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for one in kept {
@@ -185,8 +167,8 @@ fn stays(kept: &[LoopStays]) -> impl Iterator<Item = String> {
             LoopStaysWhy::Open => "not ended",
             LoopStaysWhy::Current => "current",
             LoopStaysWhy::Shown => "shown by a context",
-            LoopStaysWhy::Recent => "not old enough",
-            _ => "changed meanwhile",
+            LoopStaysWhy::Recent => "too recent",
+            _ => "changed in the meantime",
         };
         *counts.entry(why).or_default() += 1;
     }

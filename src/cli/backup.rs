@@ -11,20 +11,20 @@ use super::error::CliError;
 use super::output::note;
 use super::{App, Done, progress, text};
 
-/// Copy the database while others go on writing, and check the copy
+/// Copy the database while others keep writing, and check the copy
 ///
-/// The copy is one moment of the database. It is written beside its place, checked as `verify` does,
-/// brought to the disk and only then given its name, so a copy that is there is whole. A copy that is
-/// damaged, because the database is, does not replace anything, and the exit code is 3.
+/// The copy is a snapshot. It is written to a temporary file, checked as by `verify`, synced to disk and
+/// only then renamed, so a finished copy is complete. If the database is damaged, so is the copy: it
+/// then replaces nothing, and the exit code is 3.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The file to write; it has mode 0600.
+    /// The file to write, with mode 0600.
     #[arg(value_name = "DEST")]
     to: PathBuf,
-    /// Replace a file of that name.
+    /// Replace an existing file.
     #[arg(long)]
     force: bool,
-    /// Leave out the room of deleted rows: smaller, and slower, as every row is written anew.
+    /// Leave out the space of deleted rows: smaller, but slower, as every row is rewritten.
     #[arg(long)]
     compact: bool,
 }
@@ -35,25 +35,25 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let Some(store) = store.as_sqlite() else {
         return Err(CliError::Usage(
-            "backup copies a file; a database on a server is copied with its own `pg_dump`".into(),
+            "backup copies a database file; use `pg_dump` for a database on a server".into(),
         ));
     };
     let made = copy(store, args);
     let seconds = begun.elapsed().as_secs_f64();
-    let told = |ok: bool, bytes: Option<u64>| {
+    let report = |ok: bool, bytes: Option<u64>| {
         let file = ok.then(|| args.to.display().to_string());
         json!({"file": file, "bytes": bytes, "seconds": seconds, "ok": ok,
             "compact": args.compact})
     };
     match made {
-        Ok(bytes) if app.json => app.out.json(&told(true, Some(bytes)))?,
+        Ok(bytes) if app.json => app.out.json(&report(true, Some(bytes)))?,
         Ok(bytes) => app.out.text(&line(&args.to, bytes, seconds))?,
         Err(error @ BackupError::Damaged(_)) => {
             if app.json {
-                app.out.json(&told(false, None))?;
+                app.out.json(&report(false, None))?;
             }
             note(&format!("error: {}", text::line(&error.to_string())));
-            note("hint: `loopstore verify` lists what is wrong; restore an earlier backup");
+            note("hint: `loopstore verify` lists the damage; restore an earlier backup");
             return Ok(Done::Damaged);
         }
         Err(error) => return Err(error.into()),

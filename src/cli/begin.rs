@@ -3,14 +3,14 @@
 use super::error::CliError;
 use super::{App, Done, sessions};
 
-/// Shows the sessions, or how to begin where there is no database yet.
+/// Shows the sessions, or how to start where there is no database yet.
 pub fn run(app: &mut App) -> Result<Done, CliError> {
     let is_missing = app.address().is_none() && app.db.symlink_metadata().is_err();
     if is_missing && !app.json {
         app.out.text(&format!(
-            "There is no database at {} yet. To begin:\n\n  \
-               loopstore demo           the whole story on a generated session\n  \
-               loopstore import PATH…   bring transcripts in, as of ~/.claude/projects\n\n\
+            "There is no database at {} yet. To start:\n\n  \
+               loopstore demo           walk through a generated session\n  \
+               loopstore import PATH…   import transcripts, such as ~/.claude/projects\n\n\
              `loopstore --help` lists all commands; --db names another database.",
             app.place()
         ))?;
@@ -18,9 +18,8 @@ pub fn run(app: &mut App) -> Result<Done, CliError> {
     }
     let done = sessions::run(app, &sessions::Args {})?;
     if !app.json {
-        app.out.text(
-            "\n`loopstore show SESSION` looks into one, `loopstore --help` lists all commands.",
-        )?;
+        app.out
+            .text("\n`loopstore show SESSION` shows one; `loopstore --help` lists all commands.")?;
     }
     Ok(done)
 }

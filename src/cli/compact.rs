@@ -12,71 +12,70 @@ use loopstore::{
 };
 
 use super::error::CliError;
-use super::output::width;
 use super::table::{Column, Table};
 use super::{App, Done, select, text};
 
 /// Compact a session: put blocks over its loops, so that its context becomes smaller
 ///
-/// Nothing recorded is changed; `loopstore undo` takes the blocks out of force. A context that
-/// leaves enough headroom is left alone, unless --force is given. What does not fit is given up
-/// step by step: long outputs, thinking and images of the turns kept at the end, then the turns
-/// kept at the start, then all but the last turns.
+/// Nothing recorded is changed; `loopstore undo` deactivates the blocks. A context with enough headroom
+/// is left alone, unless --force is given. What does not fit is given up step by step: long outputs,
+/// thinking and images of the turns kept at the end, then the turns kept at the start, then all but
+/// the last turns.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     session: String,
     /// The loop to compact from [default: the current one].
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
-    /// What makes the text of a summary.
+    /// How summaries are made.
     #[arg(long, default_value = "digest")]
     strategy: Strategy,
-    /// When to compact, and what to come down to.
+    /// When to compact, and down to which size.
     #[arg(long, default_value = "headroom")]
     policy: Policy,
-    /// The window of the model in tokens, system prompt included [default: 128000; 64000 with
-    /// --policy target].
+    /// The context window in tokens, system prompt included [default: 128000; 64000 with --policy
+    /// target].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: Option<u64>,
-    /// Bytes of JSON that the messages may have [default: any number].
+    /// The most bytes of JSON for the messages [default: no limit].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_bytes: Option<u64>,
     /// Tokens of the system prompt [default: as recorded].
     #[arg(long, value_name = "N")]
     system_tokens: Option<u64>,
-    /// Turns kept word for word at the start of the loop [default: 2; 0 with another policy than
+    /// Turns kept verbatim at the start of the loop [default: 2; 0 with another policy than
     /// headroom].
     #[arg(long, value_name = "N")]
     keep_first: Option<u32>,
-    /// Turns kept at the end, their long outputs cut; user-turns:N or messages:N keep the turns
-    /// that hold so many of these [default: 10; messages:10 with --policy reserves, user-turns:6
-    /// with --policy target].
+    /// Turns kept at the end, with long outputs cut; user-turns:N and messages:N keep the turns that
+    /// hold as many of these [default: 10; messages:10 with --policy reserves, user-turns:6 with
+    /// --policy target].
     #[arg(long, value_name = "N")]
     keep_recent: Option<KeepRecent>,
-    /// Tokens that the summary of a loop may have.
+    /// The most tokens for the summary of a loop.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     max_summary_tokens: u64,
-    /// Tokens that the rollup of loops before the scope may have; 0 leaves these loops as they are.
+    /// The most tokens for the rollup of loops before the scope; 0 leaves these loops as they are.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     max_rollup_tokens: u64,
-    /// Lines left of a tool output in the turns kept at the end.
+    /// Lines kept of a tool output in the turns kept at the end.
     #[arg(long, value_name = "N", default_value_t = 50)]
     tool_output_lines: usize,
-    /// The earlier loops that are taken in: fixed:N or token-budget.
+    /// The earlier loops to include: fixed:N or token-budget.
     #[arg(long, value_name = "SCOPE", default_value_t = CompactionScope::FixedCount(3))]
     scope: CompactionScope,
-    /// What becomes of loops before the scope: skip or rollup.
+    /// What to do with loops before the scope: skip or rollup.
     #[arg(long, value_name = "HOW", default_value_t = OlderLoops::Rollup)]
     older_loops: OlderLoops,
-    /// Where the turns kept at the end may lie: in the loop, or in the chain of loops.
+    /// Where the turns kept at the end may be: in the loop, or in the chain of loops.
     #[arg(long, value_name = "WHERE", default_value_t = RecentWindow::Chain)]
     recent_window: RecentWindow,
-    /// Only say what would be done. With --strategy summarize no model is asked: the digest stands
-    /// in for its summaries.
+    /// Only report what would be done. With --strategy summarize no model is called: the digest
+    /// stands in for its summaries.
     #[arg(long)]
     dry_run: bool,
-    /// Compact even if there is headroom, as if nothing were in force.
+    /// Compact even if there is headroom, ignoring the active blocks.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -85,11 +84,11 @@ pub struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Strategy {
-    /// A line for each answer.
+    /// One line for each answer.
     OneLiner,
-    /// Facts with the turns that they come from.
+    /// Facts, each with its turn.
     Digest,
-    /// A model's summary; needs the feature `http`.
+    /// A summary by a model; needs the feature `http`.
     Summarize,
 }
 
@@ -122,21 +121,17 @@ impl Policy {
 
 /// Compacts and prints the audit row.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let store = if args.dry_run {
-        app.open_to_read()?
-    } else {
-        app.open_to_write()?
-    };
+    let store = app.open_for(!args.dry_run)?;
     let session = select::session(&*store, &args.session)?;
     let request = args.request(&*store, &session)?;
     let report = compact_session_loops(&*store, &session.session_id, &request)?;
     if app.json {
         app.out.json(&report)?;
     } else {
-        app.out.text(&told(&report, args.dry_run))?;
+        app.out.text(&summary(&report, args.dry_run))?;
         if !report.blocks.is_empty() {
             app.out.text("")?;
-            app.out.text(&table(&report.blocks).lines(width()))?;
+            app.out.table(&table(&report.blocks))?;
         }
     }
     Ok(match report.outcome {
@@ -190,24 +185,24 @@ impl Args {
 }
 
 /// Says how an attempt ended.
-pub fn told(report: &CompactReport, dry_run: bool) -> String {
+pub fn summary(report: &CompactReport, dry_run: bool) -> String {
     let outcome = match (report.outcome, dry_run) {
         (CompactOutcome::NotNeeded, _) => {
             if let Some(error) = &report.error {
                 return format!("Nothing new to try: {}", text::line(error));
             }
             return format!(
-                "Nothing to do: the context has {}, and leaves enough of the window or holds only \
-                 turns that are to be kept. See --max-tokens, --keep-recent and --force.",
+                "Nothing to do: the context has {}, which leaves enough headroom, or it holds only \
+                 turns to keep. See --max-tokens, --keep-recent and --force.",
                 text::count(report.before.tokens, "token")
             );
         }
         (CompactOutcome::Committed, false) => "committed",
         (CompactOutcome::Committed, true) => "would be committed",
-        (CompactOutcome::NoGain, _) => "no gain, nothing became live",
+        (CompactOutcome::NoGain, _) => "no gain; nothing was changed",
         (CompactOutcome::Vetoed, _) => "vetoed",
         (CompactOutcome::Failed, _) => "failed",
-        (CompactOutcome::Conflict, _) => "conflict, another run came first; run it again",
+        (CompactOutcome::Conflict, _) => "conflict: another run was committed first; try again",
     };
     let run = report
         .run
@@ -235,7 +230,7 @@ pub fn told(report: &CompactReport, dry_run: bool) -> String {
             report.duration_ms
         ),
     ];
-    lines.extend(summarize::told(report));
+    lines.extend(summarize::cost_line(report));
     lines.extend(
         report
             .fallback
@@ -251,17 +246,17 @@ pub fn told(report: &CompactReport, dry_run: bool) -> String {
     lines.join("\n")
 }
 
-/// Says what a step of the ladder gave up.
+/// Says what a fallback step gave up.
 fn given_up(step: &str) -> &'static str {
     match step {
-        "prune" => ": parts of kept messages are left out",
+        "prune" => ": long parts of kept messages are cut",
         "keep_first" => ": the first turns are not kept",
         "last_turns" => ": only the last turns that fit are kept",
         _ => "",
     }
 }
 
-/// Returns the blocks: which turns are in which section, and what became of how many messages.
+/// Returns the blocks: which turns are in which section, and how many messages were kept, cut and so on.
 pub fn table(blocks: &[BlockReport]) -> Table {
     let mut columns = vec![
         Column::text("LOOP", 8),

@@ -1,4 +1,4 @@
-//! Completion: what a shell asks for while a command line is typed.
+//! Shell completion.
 //!
 //! The script of `loopstore completions` runs the program with [`VARIABLE`] set; commands, options and
 //! words come from clap, ids from the database that the line names. It only reads, and whatever goes
@@ -65,7 +65,7 @@ fn command() -> Command {
     })
 }
 
-/// An id, and what is said of it.
+/// An id and its description.
 type Offer = (String, Option<String>);
 
 fn ids(kind: Kind, given: &OsStr) -> Vec<CompletionCandidate> {
@@ -167,7 +167,7 @@ fn of_session(
 ) -> StoreResult<Vec<Offer>> {
     let mut offers = Vec::new();
     if kind == Kind::Side {
-        offers.push(("now".to_owned(), Some("the context of now".to_owned())));
+        offers.push(("now".to_owned(), Some("the current context".to_owned())));
         offers.push(("raw".to_owned(), Some("the originals".to_owned())));
     }
     if kind != Kind::Loop {

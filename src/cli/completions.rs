@@ -8,8 +8,8 @@ use super::{App, Done};
 
 /// Print a completion script for a shell
 ///
-/// It completes commands, options, and the ids of sessions, loops and runs in the database that the
-/// command line names: it asks `loopstore` itself, which must be in the PATH. For bash:
+/// It completes commands, options, and the ids of sessions, loops and runs in the database named on the
+/// command line. It runs `loopstore`, which must be in the PATH. For bash:
 /// `loopstore completions bash > ~/.local/share/bash-completion/completions/loopstore`.
 #[derive(clap::Args)]
 pub struct Args {

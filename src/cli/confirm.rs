@@ -5,16 +5,16 @@ use std::io::{self, BufRead, IsTerminal};
 use super::error::CliError;
 use super::output;
 
-/// Asks on the terminal whether to go on; where there is none, `--yes` must have been given.
+/// Asks on the terminal whether to continue; without one, `--yes` must be given.
 pub fn confirm(yes: bool, question: &str) -> Result<(), CliError> {
     if yes {
         return Ok(());
     }
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        let text = "this removes content for good; add --yes to do it without being asked";
+        let text = "this permanently removes content; add --yes to confirm";
         return Err(CliError::Usage(text.into()));
     }
-    output::note(&format!("{question} Type `yes` to go on:"));
+    output::note(&format!("{question} Type `yes` to continue:"));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     match answer.trim() {

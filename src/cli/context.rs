@@ -23,11 +23,11 @@ const NAMED: usize = 5;
 
 /// Show what the next model call would see
 ///
-/// Each loop is read through the block in force on it. With --max-tokens a context that does not
-/// fit is an error: compact first.
+/// Each loop is read through its active block. With --max-tokens a context that does not fit is an
+/// error: compact first.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     session: String,
     /// The loop to read from [default: the current one, or that of --as-of].
     #[arg(long = "loop", value_name = "LOOP")]
@@ -35,26 +35,26 @@ pub struct Args {
     /// The window in tokens, the recorded system prompt included.
     #[arg(long, value_name = "N")]
     max_tokens: Option<u64>,
-    /// Bytes of JSON that the messages may have.
+    /// The most bytes of JSON for the messages.
     #[arg(long, value_name = "N")]
     max_bytes: Option<u64>,
-    /// What becomes of loops before the scope: skip or rollup [default: as compacted].
+    /// What to do with loops before the scope: skip or rollup [default: as compacted].
     #[arg(long, value_name = "HOW")]
     older_loops: Option<OlderLoops>,
-    /// The earlier loops that are read with --older-loops skip: fixed:N or token-budget [default:
-    /// as compacted].
+    /// The earlier loops to include with --older-loops skip: fixed:N or token-budget [default: as
+    /// compacted].
     #[arg(long, value_name = "SCOPE")]
     scope: Option<CompactionScope>,
-    /// The moment: just after a run, or after a turn (LOOP:TURN).
+    /// The moment: just after a run, or just after a turn (LOOP:TURN).
     #[arg(long, value_name = "RUN|LOOP:TURN")]
     as_of: Option<Moment>,
-    /// The form [default: text, with --json json].
+    /// The format [default: text; json with --json].
     #[arg(long)]
     format: Option<Format>,
-    /// Leave a manifest: a row that says which messages these were; `verify` checks it later.
+    /// Record a manifest: which messages these were; `verify` checks it later.
     #[arg(long)]
     record: bool,
-    /// Compare each message with its digest, as `verify` does; one that does not fit is an error.
+    /// Check each message against its digest, as `verify` does; a mismatch is an error.
     #[arg(long)]
     check: bool,
 }
@@ -72,7 +72,7 @@ enum Format {
     Json,
     /// For people.
     Text,
-    /// The messages of a chat completions request.
+    /// The messages of a Chat Completions request.
     Openai,
     /// The items of a Responses request.
     Responses,
@@ -84,23 +84,20 @@ enum Format {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let format = match (args.format, app.json) {
         (Some(Format::Text), true) => {
-            let text = "--json and --format text contradict each other; give one of them";
+            let text = "--json cannot be used with --format text";
             return Err(CliError::Usage(text.into()));
         }
         (Some(format), _) => format,
         (None, true) => Format::Json,
         (None, false) => Format::Text,
     };
-    let store = match args.record {
-        true => app.open_to_write()?,
-        false => app.open_to_read()?,
-    };
+    let store = app.open_for(args.record)?;
     let context = build(&*store, args)?;
     if let (Some(manifest), true) = (&context.manifest, format != Format::Json) {
         note(&format!("Manifest {manifest} recorded."));
     }
     match format {
-        Format::Json => app.out.json(&Told::of(&context))?,
+        Format::Json => app.out.json(&ContextJson::of(&context))?,
         Format::Text => context_text::print(&mut app.out, &context)?,
         Format::Openai => print_for(app, &context, Form::OpenAiChat)?,
         Format::Responses => print_for(app, &context, Form::OpenAiResponses)?,
@@ -140,7 +137,7 @@ fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
 fn check_loop(given: Option<&LoopId>, of_moment: &LoopId) -> Result<(), CliError> {
     match given.filter(|given| *given != of_moment) {
         Some(given) => Err(CliError::Usage(format!(
-            "--as-of names a moment of loop `{of_moment}`, --loop is `{given}`; leave --loop away"
+            "--as-of names a moment of loop `{of_moment}`, but --loop is `{given}`; omit --loop"
         ))),
         None => Ok(()),
     }
@@ -148,9 +145,8 @@ fn check_loop(given: Option<&LoopId>, of_moment: &LoopId) -> Result<(), CliError
 
 /// The JSON of a context.
 #[derive(Serialize)]
-pub struct Told<'a> {
-    session: &'a str,
-    #[serde(rename = "loop")]
+pub struct ContextJson<'a> {
+    session_id: &'a str,
     loop_id: &'a str,
     messages: &'a [AgentMessage],
     tokens: u64,
@@ -158,21 +154,21 @@ pub struct Told<'a> {
     parts: &'a [Part],
     faults: &'a [ContextFault],
     #[serde(skip_serializing_if = "Option::is_none")]
-    manifest: Option<&'a str>,
+    manifest_id: Option<&'a str>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> ContextJson<'a> {
     /// The JSON of this context.
     pub fn of(context: &'a Context) -> Self {
         Self {
-            session: context.session.as_str(),
+            session_id: context.session.as_str(),
             loop_id: context.leaf.as_str(),
             messages: &context.messages,
             tokens: context.tokens,
             bytes: context.bytes,
             parts: &context.parts,
             faults: &context.faults,
-            manifest: context.manifest.as_deref(),
+            manifest_id: context.manifest.as_deref(),
         }
     }
 }
@@ -184,18 +180,18 @@ fn print_for(app: &mut App, context: &Context, form: Form) -> Result<(), CliErro
     } else {
         app.out.json(&request)?;
     }
-    tell_mended(&request.mended);
+    note_mended(&request.mended);
     Ok(())
 }
 
-/// Tells on stderr what was mended.
-pub fn tell_mended(mended: &[Mending]) {
+/// Prints on stderr what was mended.
+pub fn note_mended(mended: &[Mending]) {
     for line in notes(mended) {
         note(&line);
     }
 }
 
-/// Tells mendings, those of one kind together.
+/// Returns a line for each kind of mending.
 fn notes(mended: &[Mending]) -> Vec<String> {
     let mut kinds: BTreeMap<MendingKind, Vec<usize>> = BTreeMap::new();
     for mending in mended {
@@ -208,28 +204,28 @@ fn notes(mended: &[Mending]) -> Vec<String> {
             named.push_str(", …");
         }
         let count = messages.len();
-        format!("note: {} ({count} times, messages {named})", said(kind))
+        format!("note: {} ({count} times, messages {named})", label(kind))
             .replace("(1 times, messages", "(message")
     };
     kinds.into_iter().map(line).collect()
 }
 
-fn said(kind: MendingKind) -> &'static str {
+fn label(kind: MendingKind) -> &'static str {
     match kind {
-        MendingKind::ResultAdded => "a call has no result: `[no result recorded]` stands for it",
+        MendingKind::ResultAdded => "a call has no result; `[no result recorded]` stands in for it",
         MendingKind::ResultDropped => "a tool result without its call was left out",
-        MendingKind::ResultMoved => "a late tool result was put behind its call",
-        MendingKind::CallRenamed => "the id of a call was changed, the provider refuses it",
-        MendingKind::ToolRenamed => "the name of a tool was changed, the provider refuses it",
-        MendingKind::EmptyDropped => "a message that says nothing was left out",
-        MendingKind::Merged => "a message was joined to the one before, of the same role",
-        MendingKind::ThinkingDropped => "thinking that the provider cannot take was left out",
-        MendingKind::ThinkingMoved => "thinking was put before a text of the same answer",
+        MendingKind::ResultMoved => "a late tool result was moved after its call",
+        MendingKind::CallRenamed => "the id of a call was changed, as the provider refuses it",
+        MendingKind::ToolRenamed => "the name of a tool was changed, as the provider refuses it",
+        MendingKind::EmptyDropped => "an empty message was left out",
+        MendingKind::Merged => "a message was merged into the previous one of the same role",
+        MendingKind::ThinkingDropped => "thinking that the provider does not accept was left out",
+        MendingKind::ThinkingMoved => "thinking was moved before a text of the same answer",
         MendingKind::BlockDropped => "a block that the provider does not know was left out",
-        MendingKind::ImageMoved => "an image of a tool result was put into a user message",
-        MendingKind::UserAdded => "a user message was put before the first answer",
-        MendingKind::SpaceDropped => "white space at the end of the last answer was left out",
-        MendingKind::SystemMoved => "a system message was put before all others",
+        MendingKind::ImageMoved => "an image of a tool result was moved into a user message",
+        MendingKind::UserAdded => "a user message was added before the first answer",
+        MendingKind::SpaceDropped => "trailing white space of the last answer was left out",
+        MendingKind::SystemMoved => "a system message was moved before all others",
         _ => "a message was mended",
     }
 }

@@ -1,4 +1,4 @@
-//! A context for people: message by message, under the section that it comes from.
+//! A context as text: message by message, under its section.
 
 use loopstore::context::{ContextFault, FaultKind, Part, PartSection};
 use loopstore::{AgentMessage, Content, Context, Message, TurnMap};
@@ -34,14 +34,14 @@ pub fn lines(
         for (message, turn) in messages.iter().zip(turns_of(part, messages)) {
             put(&format!("\n[{number}] {}", head(message, part, turn)))?;
             for block in message.message().map_or(&[][..], Message::content) {
-                put(&said(block))?;
+                put(&render(block))?;
             }
             number += 1;
         }
         rest = after;
     }
     if !context.faults.is_empty() {
-        put("\n── faults that the recorded messages have")?;
+        put("\n── faults in the recorded messages")?;
     }
     for fault in &context.faults {
         put(&fault_line(fault))?;
@@ -53,7 +53,7 @@ pub fn lines(
 pub fn message(message: &AgentMessage) -> String {
     let blocks = message.message().map_or(&[][..], Message::content);
     let mut lines = vec![role(message)];
-    lines.extend(blocks.iter().map(said));
+    lines.extend(blocks.iter().map(render));
     lines.push(String::new());
     lines.join("\n")
 }
@@ -62,11 +62,11 @@ pub fn message(message: &AgentMessage) -> String {
 pub fn heading(part: &Part) -> String {
     let section = match part.section {
         PartSection::Rollup => "summary of everything up to here",
-        PartSection::First => "first turns, word for word",
+        PartSection::First => "first turns, verbatim",
         PartSection::Compacted => "summary",
         PartSection::Recent => "recent turns, long outputs cut",
-        PartSection::Tail => "after the block, word for word",
-        PartSection::Raw => "word for word",
+        PartSection::Tail => "after the block, verbatim",
+        PartSection::Raw => "verbatim",
     };
     format!(
         "loop {}, {} {}: {section} ({}, {})",
@@ -119,7 +119,7 @@ fn role(message: &AgentMessage) -> String {
     line
 }
 
-fn said(block: &Content) -> String {
+fn render(block: &Content) -> String {
     match block {
         Content::Text(text) => text.text.clone(),
         Content::Thinking(thinking) => format!("(thinking) {}", thinking.thinking),
@@ -145,10 +145,10 @@ fn fault_line(fault: &ContextFault) -> String {
     let what = match fault.kind {
         FaultKind::ResultWithoutCall => "a tool result without its call",
         FaultKind::CallWithoutResult => "a tool call without its result",
-        FaultKind::DuplicateCallId => "a call id that an earlier call has too",
+        FaultKind::DuplicateCallId => "a call id used by an earlier call",
         FaultKind::LateResult => "a tool result that does not follow its call",
-        FaultKind::EmptyContent => "a message that says nothing",
-        FaultKind::ThinkingParted => "signed thinking parted from what it led to",
+        FaultKind::EmptyContent => "an empty message",
+        FaultKind::ThinkingParted => "signed thinking separated from its answer",
         _ => "a fault",
     };
     let id = fault.tool_call_id.as_deref();

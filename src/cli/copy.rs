@@ -7,31 +7,32 @@ use loopstore::copy::{CopyError, CopyReport, copy, copy_at_rest};
 
 use super::error::CliError;
 use super::output::note;
+use super::server::Access;
 use super::{App, Done, progress, text};
 
-/// Bring all sessions into another database: a file or a server, in either direction
+/// Copy all sessions to another database, from or to a file or a server
 ///
-/// Each session goes with every run, block, undo, kept file and receipt, and is compared byte for byte
-/// when it is there. A copy that was cut off goes on where it was, and one that is made again brings what
-/// came since. The other database is created if it is not there; what it has of its own stays.
+/// Each session is copied with all its runs, blocks, undos, source files and receipts, then compared
+/// byte for byte. Run it again to resume after an interruption or to copy what is new. The other
+/// database is created if it does not exist, and keeps its own sessions.
 ///
-/// Agents may go on meanwhile: each session comes as it stood at one moment. --final ends with both the
-/// same. Leases stay behind, and so do the marks by which `import` knows a transcript again: import it
-/// where it was imported first.
+/// Agents may keep working: each session is copied as a snapshot. --final makes both databases the
+/// same. Leases are not copied, nor the keys by which `import` recognises a transcript: keep importing
+/// a transcript into the database where it was first imported.
 #[derive(clap::Args)]
 pub struct Args {
     /// The other database: a file, or `postgres://USER@HOST:PORT/NAME`.
     #[arg(long, value_name = "PATH|URL")]
     to: PathBuf,
 
-    /// In the end bring each session once more while nobody drives it: wait for its agents, take the
-    /// leases of its loops, bring what came since, compare, and let go. Writes leases to this database;
-    /// killed, it leaves the last one for up to 30 seconds.
+    /// Finally copy each session once more while no agent runs it: wait for its agents, lease its loops,
+    /// copy what is new, compare, and release them. Writes leases to this database; if killed, the last
+    /// one stays for up to 30 seconds.
     #[arg(long = "final")]
     is_final: bool,
 
-    /// How long --final waits for agents altogether; who still drives a session then is told, and the
-    /// command fails.
+    /// How long --final waits for agents in total; then the command fails and names those still
+    /// running.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -41,21 +42,18 @@ pub struct Args {
     wait: u32,
 }
 
-/// Copies and tells how much.
+/// Copies and prints how much.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let from = match args.is_final {
-        true => app.open_to_write()?,
-        false => app.open_to_read()?,
-    };
+    let from = app.open_for(args.is_final)?;
     let other = App {
         db: args.to.clone(),
         json: app.json,
         key: app.key.clone(),
         out: super::Out::new(),
     };
-    let to = other.open_or_create(from.counter().name())?;
+    let to = other.open(Access::Create(from.counter().name()))?;
     if from.place() == to.place() {
-        return Err(CliError::Usage("a database is not copied to itself".into()));
+        return Err(CliError::Usage("cannot copy a database to itself".into()));
     }
     let bar = progress::bar("sessions");
     let progress = &mut |done, all| {
@@ -73,10 +71,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     bar.finish_and_clear();
     let report = copied?;
     complain(&report, &other.place());
-    match app.json {
-        true => app.out.json(&report)?,
-        false => app.out.text(&told(&report))?,
-    }
+    app.print(&report, || summary(&report))?;
     Ok(match report.is_whole() {
         true => Done::Well,
         false => Done::Badly,
@@ -85,33 +80,33 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 
 fn complain(report: &CopyReport, place: &str) {
     for differing in &report.differ {
-        let id = text::line(differing.session.as_str());
+        let id = text::line(differing.session_id.as_str());
         note(&match &differing.reason {
-            Some(reason) => format!("error: session {id} is not the same there: {reason}"),
-            None => format!("error: session {id} is not the same there"),
+            Some(reason) => format!("error: session {id} differs in the copy: {reason}"),
+            None => format!("error: session {id} differs in the copy"),
         });
     }
     for at_work in &report.at_work {
         note(&format!("error: {}", text::line(&at_work.to_string())));
     }
     if !report.at_work.is_empty() {
-        note("hint: end or wait for these agents (--wait), then run the command again");
+        note("hint: stop these agents or wait longer (--wait), then run the command again");
     }
     for id in &report.erased {
         let (id, place) = (text::line(id.as_str()), text::line(place));
         note(&format!(
-            "error: session {id} was erased here and is still there; `loopstore --db {place} erase {id}`"
+            "error: session {id} was erased here but is still in the copy; run `loopstore --db {place} erase {id}`"
         ));
     }
 }
 
-fn told(report: &CopyReport) -> String {
+fn summary(report: &CopyReport) -> String {
     let receipts = match report.receipts {
         0 => String::new(),
         count => format!(", {}", text::count(count, "receipt")),
     };
     format!(
-        "Copied {}, {} there already{receipts} ({}, {:.1} s).",
+        "Copied {}, {} already there{receipts} ({}, {:.1} s).",
         text::count(report.copied, "session"),
         text::number(report.same),
         text::bytes(report.bytes),

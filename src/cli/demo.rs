@@ -23,12 +23,12 @@ const QUERY: &str = "SELECT tool_name, count(*) AS calls, sum(is_error) AS faile
        max(length(result_text)) AS longest FROM v_tool_calls
        GROUP BY tool_name ORDER BY calls DESC";
 
-/// Tell the whole story on a generated session: record, compact, context, undo, SQL
+/// Walk through a generated session: record, compact, context, undo, SQL
 ///
 /// Works in memory and leaves nothing behind, unless --keep names a file.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Keep the database in this file, which must not exist yet.
+    /// Keep the database in this new file.
     #[arg(long, value_name = "PATH")]
     keep: Option<PathBuf>,
 }
@@ -36,7 +36,7 @@ pub struct Args {
 /// What happened.
 #[derive(Serialize)]
 struct Story {
-    session: SessionId,
+    session_id: SessionId,
     recorded: Stats,
     before: Shown,
     compaction: CompactReport,
@@ -73,7 +73,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     if app.json {
         app.out.json(&story)?;
     } else {
-        app.out.text(&told(&store, &story)?)?;
+        app.out.text(&summary(&store, &story)?)?;
     }
     Ok(Done::Well)
 }
@@ -83,10 +83,7 @@ fn open(app: &App, args: &Args) -> Result<SqliteStore, CliError> {
         return Ok(SqliteStore::in_memory()?);
     };
     if path.symlink_metadata().is_ok() {
-        let text = format!(
-            "{}: there is a file already; name a new one",
-            path.display()
-        );
+        let text = format!("{} already exists; name a new file", path.display());
         return Err(CliError::Failed(text.into()));
     }
     Ok(SqliteStore::open_with(path, app.options())?)
@@ -113,15 +110,15 @@ fn play(store: &SqliteStore, args: &Args) -> Result<Story, CliError> {
         query: QUERY,
         rows: store.query(QUERY)?.records(),
         kept: args.keep.clone(),
-        session,
+        session_id: session,
     })
 }
 
-fn told(store: &SqliteStore, story: &Story) -> Result<String, CliError> {
+fn summary(store: &SqliteStore, story: &Story) -> Result<String, CliError> {
     let recorded = &story.recorded;
     let mut lines = vec![
         format!(
-            "1. Recorded: an agent at work, {}, {}, {}.",
+            "1. Recorded an agent at work: {}, {}, {}.",
             text::count(recorded.loops, "loop"),
             text::count(recorded.turns, "turn"),
             text::count(recorded.messages, "message"),
@@ -134,17 +131,17 @@ fn told(store: &SqliteStore, story: &Story) -> Result<String, CliError> {
         parts(&story.before),
         String::new(),
         format!("3. loopstore compact demo --max-tokens {WINDOW}"),
-        compact::told(&story.compaction, false),
+        compact::summary(&story.compaction, false),
         compact::table(&story.compaction.blocks).lines(width()),
         String::new(),
         "4. The context after:".into(),
         parts(&story.after),
         String::new(),
         "5. loopstore undo demo; loopstore redo demo".into(),
-        super::undo::told(&story.undo),
-        super::undo::told(&story.redo),
+        super::undo::summary(&story.undo),
+        super::undo::summary(&story.redo),
         String::new(),
-        "6. The originals are all there, also those that the context hides:".into(),
+        "6. All originals are still there, including those hidden from the context:".into(),
         format!("   {QUERY}"),
         sql::table(&store.query(QUERY)?).lines(width()),
     ];

@@ -94,17 +94,17 @@ fn loop_messages(
     let mut messages = vec![(0, user(clock, prompt))];
     for turn in 0..turns {
         if turn + 1 == turns {
-            let said = format!("Done: step {} is finished and the tests pass.", nth + 1);
-            messages.push((turn, answer(clock, vec![Content::text(said)])));
+            let text = format!("Done: step {} is finished and the tests pass.", nth + 1);
+            messages.push((turn, answer(clock, vec![Content::text(text)])));
             continue;
         }
         let step = nth * 10 + turn;
         let (tool, key, value) = TOOLS[step % TOOLS.len()];
         let call = format!("call-{}-{turn}", nth + 1);
         let arguments = Json::of(&serde_json::json!({ key: value })).unwrap_or_default();
-        let said = format!("Next I use {tool} on {value} to check finding {step}.");
+        let text = format!("Next I use {tool} on {value} to check finding {step}.");
         let blocks = vec![
-            Content::text(said),
+            Content::text(text),
             Content::tool_call(&call, tool, arguments),
         ];
         messages.push((turn, answer(clock, blocks)));

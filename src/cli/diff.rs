@@ -13,23 +13,22 @@ use super::{App, Done, context_text, text};
 
 /// Compare what two contexts of a session show of each turn
 ///
-/// A context is named by a run (just after it), by LOOP:TURN, or by `raw`: the originals, as if
-/// nothing were in force, or `now`. Without --from it is the one just before the newest run that
-/// is in force.
+/// A context is named by a run (just after it), by LOOP:TURN, by `now`, or by `raw`: the originals
+/// without any block. Without --from it is the one just before the newest active run.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     session: String,
-    /// The first context [default: just before the newest run in force].
+    /// The first context [default: just before the newest active run].
     #[arg(long, value_name = "RUN|LOOP:TURN|raw|now")]
     from: Option<Given>,
-    /// The second one [default: now].
+    /// The second context [default: now].
     #[arg(long, value_name = "RUN|LOOP:TURN|raw|now")]
     to: Option<Given>,
-    /// The loop that `now` and `raw` are read from [default: the current one].
+    /// The loop for `now` and `raw` [default: the current one].
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
-    /// Compare the text of the two contexts, line by line.
+    /// Compare the texts of the two contexts line by line.
     #[arg(long)]
     text: bool,
 }
@@ -67,7 +66,7 @@ impl Given {
 /// Compares the contexts.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     if args.text && app.json {
-        let text = "--json and --text contradict each other; give one of them";
+        let text = "--json cannot be used with --text";
         return Err(CliError::Usage(text.into()));
     }
     let store = app.open_to_read()?;
@@ -100,7 +99,7 @@ fn print_changes(app: &mut App, diff: &ContextDiff) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Tells a diff line by line; a changed turn with what the second context shows of it.
+/// Returns the lines of a diff; a changed turn with what the second context shows of it.
 pub fn lines(diff: &ContextDiff) -> Vec<(String, Option<TurnState>)> {
     let mut lines = Vec::new();
     for (at, (word, name)) in [("from", &diff.from), ("to", &diff.to)].iter().enumerate() {
@@ -115,12 +114,12 @@ pub fn lines(diff: &ContextDiff) -> Vec<(String, Option<TurnState>)> {
     }
     lines.push((String::new(), None));
     if diff.changes.is_empty() && diff.rewritten.is_empty() {
-        lines.push(("Both show the same of every turn.".into(), None));
+        lines.push(("No differences.".into(), None));
     }
     add_changes(&mut lines, diff);
     for change in &diff.rewritten {
         let line = format!(
-            "{}  {}: another summary ({} -> {})",
+            "{}  {}: different summary ({} -> {})",
             text::line(change.loop_id.as_str()),
             text::turns(change.from_turn, change.to_turn),
             text::line(&change.before),
@@ -161,7 +160,7 @@ fn counts(diff: &ContextDiff, side: usize) -> String {
 }
 
 fn word(state: Option<TurnState>) -> &'static str {
-    state.map_or("not there", TurnState::as_str)
+    state.map_or("absent", TurnState::as_str)
 }
 
 fn colour(state: Option<TurnState>) -> Option<AnsiColor> {

@@ -9,27 +9,27 @@ use super::error::CliError;
 use super::output::note;
 use super::{App, Done, select, text};
 
-/// Remove a session for good: nothing of it is left but a receipt
+/// Permanently remove a session; only a receipt remains
 ///
-/// Its rows, its words in the search index, the kept files that it came from, and their bytes in the
-/// database and its log. The receipt tells ids, digests, counts and the reason. Cut off, it is finished
-/// by running it again. The file is written anew, so others wait meanwhile.
+/// Removes its rows, its words in the search index, its stored source files, and their bytes in the
+/// database file and its log. The receipt holds ids, digests, counts and the reason. If interrupted,
+/// run it again to finish. The file is rewritten, so other writers wait meanwhile.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     session: String,
-    /// Why; it stays in the receipt.
+    /// Why; kept in the receipt.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Also while an agent drives one of its loops; its next write then fails.
+    /// Even while an agent holds a lease on one of its loops; its next write then fails.
     #[arg(long)]
     force: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Erases the session and tells what went.
+/// Erases the session and prints what was removed.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
     let (session, unknown) = match select::session(&*store, &args.session) {
@@ -40,7 +40,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
             _ => return Err(unknown.into()),
         },
     };
-    confirm(args.yes, &format!("Erase session {session} for good?"))?;
+    confirm(args.yes, &format!("Permanently erase session {session}?"))?;
     let request = EraseRequest {
         session,
         reason: args.reason.clone(),
@@ -50,27 +50,22 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         (Err(StoreError::NoSession(_)), Some(unknown)) => return Err(unknown.into()),
         (report, _) => report?,
     };
-    match app.json {
-        true => app.out.json(&report)?,
-        false => app.out.text(&told(&report))?,
-    }
+    app.print(&report, || summary(&report))?;
     Ok(left(report.leftover, "erase"))
 }
 
-/// Tells if bytes are left, and returns how the command ended.
+/// Prints whether bytes are left, and returns how the command ended.
 pub fn left(leftover: Leftover, command: &str) -> Done {
     let what = match leftover {
         Leftover::None => return Done::Well,
         Leftover::InLog => {
-            "its bytes are still in the log beside the database: another program reads an older state"
+            "its bytes are still in the write-ahead log: another program is reading an older snapshot"
         }
-        Leftover::InFile => {
-            "its bytes are still in the database file: other programs wrote all the time"
-        }
+        Leftover::InFile => "its bytes are still in the database file: other programs kept writing",
         Leftover::OnServer => {
             note(
-                "it is in no row any more; the server's log and backups, and pages that it has not used \
-                 again, may still hold bytes of it",
+                "note: all rows are removed; the server's log, backups and unused pages may still hold \
+                 its bytes",
             );
             return Done::Well;
         }
@@ -81,11 +76,11 @@ pub fn left(leftover: Leftover, command: &str) -> Done {
     Done::Badly
 }
 
-fn told(report: &EraseReport) -> String {
-    let id = text::line(report.session.as_str());
+fn summary(report: &EraseReport) -> String {
+    let id = text::line(report.session_id.as_str());
     let mut lines = vec![match report.was_erased {
         true => format!(
-            "Session {id} was erased before (receipt {}).",
+            "Session {id} was already erased (receipt {}).",
             report.receipt
         ),
         false => format!("Erased session {id} (receipt {}).", report.receipt),
@@ -97,23 +92,26 @@ fn told(report: &EraseReport) -> String {
         text::count(count("messages"), "message"),
         text::count(count("runs"), "run"),
         text::count(count("blobs"), "blob"),
-        text::count(report.sources, "kept file"),
+        text::count(report.sources, "source file"),
     ));
     if report.shared > 0 {
         let stay = text::count(report.shared, "blob or part of a file");
-        lines.push(format!("{stay} stays: other sessions show it too"));
+        lines.push(format!("{stay} kept: other sessions use it too"));
     }
     lines.extend(files_of(&report.source_of));
     for other in &report.named_by {
-        lines.push(format!("session {} names it", text::line(other.as_str())));
+        lines.push(format!(
+            "session {} refers to it",
+            text::line(other.as_str())
+        ));
     }
     lines.join("\n")
 }
 
-/// Tells which sessions lost their kept file.
+/// Says which other sessions lost their source file.
 pub fn files_of(sessions: &[SessionId]) -> impl Iterator<Item = String> {
     sessions.iter().map(|other| {
         let id = text::line(other.as_str());
-        format!("the kept file of session {id} is gone too: it held both")
+        format!("the source file of session {id} was removed too: it held both")
     })
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, told on stderr in full sentences.
+//! Errors, printed on stderr with a hint at what to do next.
 
 use std::error::Error;
 use std::io::ErrorKind;
@@ -19,14 +19,14 @@ use super::select::Unknown;
 pub enum CliError {
     /// It failed.
     Failed(Box<dyn Error>),
-    /// It was asked for something that it does not take.
+    /// The arguments were wrong.
     Usage(String),
     /// Nobody reads stdout any more.
     Pipe,
 }
 
 impl CliError {
-    /// Tells the error with its causes and returns the exit code.
+    /// Prints the error with its causes and a hint, and returns the exit code.
     pub fn report(&self) -> ExitCode {
         match self {
             Self::Pipe => ExitCode::SUCCESS,
@@ -35,7 +35,7 @@ impl CliError {
                 ExitCode::from(2)
             }
             Self::Failed(error) => {
-                output::note(&format!("error: {}", told(&**error)));
+                output::note(&format!("error: {}", with_causes(&**error)));
                 if let Some(hint) = hint(&**error) {
                     output::note(&format!("hint: {hint}"));
                 }
@@ -45,8 +45,8 @@ impl CliError {
     }
 }
 
-/// Returns an error with its causes; a cause that the text names already is not told again.
-pub fn told(error: &dyn Error) -> String {
+/// Returns an error with its causes, each once.
+pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -60,67 +60,97 @@ pub fn told(error: &dyn Error) -> String {
     text
 }
 
-/// Says what to do next where the error itself does not.
+/// Says what to type next. The library names no commands and options: this is the only place that does
+/// it for its errors.
 fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<StoreError>() {
+        return hint_of_store(error);
+    }
     if let Some(error) = error.downcast_ref::<OpenError>() {
-        return match error {
-            OpenError::NotADatabase { .. } => {
-                Some("name the database with --db, or create one with `loopstore import`")
-            }
-            OpenError::NotEncrypted { .. } => Some(
-                "leave --key-fd, --key-env and --key-command away, and unset LOOPSTORE_KEY_ENV and \
-                 LOOPSTORE_KEY_COMMAND",
-            ),
-            OpenError::KeyMissing { .. } => {
-                Some("give the key with --key-fd, --key-env or --key-command")
-            }
-            OpenError::WrongKey { .. } => {
-                Some("check which key it is; without the right one nothing can be read")
-            }
-            OpenError::NoEncryption => Some("build loopstore with `--features sqlcipher`"),
-            OpenError::Counter { stored, .. } if stored.starts_with("tiktoken:") => {
-                Some("a loopstore built with `--features tiktoken` has this counter")
-            }
-            OpenError::Other { .. } => Some(
-                "check that the file and its folder can be written: SQLite keeps its log beside the \
-                 file",
-            ),
-            _ => None,
-        };
+        return hint_of_open(error);
     }
     #[cfg(feature = "browse")]
     if error.is::<super::browse::NoTerminal>() {
         return Some("`loopstore sessions` and `loopstore show SESSION` print the same");
     }
-    match error.downcast_ref::<ImportError>() {
-        Some(ImportError::Read { .. }) => {
-            return Some("check the path and that the file may be read");
+    match error.downcast_ref::<BuildError>() {
+        Some(BuildError::NeedsCompaction { .. }) => {
+            return Some("`loopstore compact SESSION --max-tokens N` makes it fit");
         }
+        Some(BuildError::NeedsFewerBytes { .. }) => {
+            return Some("`loopstore compact SESSION --max-bytes N` makes it fit");
+        }
+        _ => {}
+    }
+    match error.downcast_ref::<ImportError>() {
+        Some(ImportError::Read { .. }) => return Some("check the path and its permissions"),
         Some(ImportError::Store(error)) => return hint_of_store(error),
         _ => {}
     }
-    match error.downcast_ref::<BackupError>() {
-        Some(BackupError::Exists(_)) => Some("give another name, or --force to replace that file"),
-        Some(BackupError::InUse(_)) => Some("give another name, or close what uses it"),
+    match error.downcast_ref::<BackupError>()? {
+        BackupError::Exists(_) => Some("use another name, or --force to replace the file"),
+        BackupError::InUse(_) => Some("use another name, or close the program that uses it"),
         _ => None,
     }
-    .or_else(|| hint_of_store(error.downcast_ref::<StoreError>()?))
+}
+
+fn hint_of_open(error: &OpenError) -> Option<&'static str> {
+    Some(match error {
+        OpenError::Missing { .. } | OpenError::NotADatabase { .. } => {
+            "check --db, or create a database with `loopstore import`"
+        }
+        OpenError::NotEncrypted { .. } => {
+            "omit --key-fd, --key-env and --key-command, and unset LOOPSTORE_KEY_ENV and \
+             LOOPSTORE_KEY_COMMAND"
+        }
+        OpenError::KeyMissing { .. } => "give the key with --key-fd, --key-env or --key-command",
+        OpenError::WrongKey { .. } => "check the key; nothing can be read without the right one",
+        OpenError::NoEncryption => "build loopstore with `--features sqlcipher`",
+        OpenError::Counter { stored, .. } if stored.starts_with("tiktoken:") => {
+            "a loopstore built with `--features tiktoken` has this counter; `loopstore recount` \
+             changes to another"
+        }
+        OpenError::Counter { .. } => "`loopstore recount` changes to another counter",
+        OpenError::Recounting { .. } => "run `loopstore recount` to finish it",
+        OpenError::Damaged { .. } => {
+            "restore a backup, or save what is intact with `loopstore verify --salvage DEST`"
+        }
+        OpenError::Other { .. } => {
+            "check that the file and its folder are writable: SQLite keeps its log beside the file"
+        }
+        _ => return None,
+    })
 }
 
 fn hint_of_store(error: &StoreError) -> Option<&'static str> {
-    match error {
-        StoreError::ReadOnly => Some("make the file and its folder writable, or work on a copy"),
-        StoreError::Full => Some("make room and run the command again"),
-        StoreError::Io(_) => Some("check the disk and that the files may be read and written"),
-        _ => None,
-    }
+    Some(match error {
+        StoreError::NoSession(_) => "`loopstore sessions` lists the sessions",
+        StoreError::NoLoop(_) => "`loopstore show SESSION` lists the loops",
+        StoreError::NoRun(_) => "`loopstore history` lists the runs",
+        StoreError::LeaseHeld { .. } => {
+            "wait until it is done; `loopstore recover` helps if its agent is gone"
+        }
+        StoreError::Damaged(_) => "`loopstore verify` lists the damage",
+        StoreError::IndexDamaged(_) => "`loopstore index --rebuild` rebuilds it",
+        StoreError::ReadOnly => "make the file and its folder writable, or work on a copy",
+        StoreError::Full => "free some space and run the command again",
+        StoreError::Io(_) => "check the disk, and the permissions of the files",
+        _ => return None,
+    })
 }
 
-impl From<StoreError> for CliError {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(Box::new(error))
-    }
+/// Errors that are passed on as they are.
+macro_rules! failed {
+    ($($error:ty),*) => {
+        $(impl From<$error> for CliError {
+            fn from(error: $error) -> Self {
+                Self::Failed(Box::new(error))
+            }
+        })*
+    };
 }
+
+failed!(StoreError, OpenError, ImportError);
 
 impl From<Unknown> for CliError {
     fn from(unknown: Unknown) -> Self {
@@ -128,12 +158,6 @@ impl From<Unknown> for CliError {
             true => unknown.error.into(),
             false => Self::Failed(Box::new(unknown)),
         }
-    }
-}
-
-impl From<OpenError> for CliError {
-    fn from(error: OpenError) -> Self {
-        Self::Failed(Box::new(error))
     }
 }
 
@@ -179,12 +203,6 @@ impl From<RecountError> for CliError {
             RecountError::Open(error) => error.into(),
             RecountError::Store(error) => error.into(),
         }
-    }
-}
-
-impl From<ImportError> for CliError {
-    fn from(error: ImportError) -> Self {
-        Self::Failed(Box::new(error))
     }
 }
 

@@ -26,27 +26,27 @@ enum Measure {
 
 /// How much of what the agent later needed survives each strategy at each budget
 ///
-/// Each session is cut at 60 % of its messages, and the part before the cut is compacted without a
-/// look at the rest. Needed are the values (strings of 3 to 120 characters, numbers of three or more
-/// digits) that a later tool call takes from the part before the cut. Printed is the share of them
-/// that is still there word for word. Sessions too short to be cut are left out. The transcripts go
-/// into a database in memory; the one that --db names is not touched.
+/// Each session is cut at 60 % of its messages, and the part before the cut is compacted without
+/// looking at the rest. The values needed are those (strings of 3 to 120 characters, numbers of three
+/// or more digits) that a later tool call takes from before the cut; the result is the share of them
+/// that survives verbatim. Sessions too short to cut are left out. The transcripts are imported into
+/// memory; the database of --db is not touched.
 #[derive(clap::Args)]
 struct Retention {
     /// Transcripts: files and folders, as `import` takes them.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// A strategy to measure, again for more [default: all of them].
+    /// A strategy to measure; may be repeated [default: all].
     #[arg(long = "strategy", value_name = "NAME", value_parser = names())]
     strategies: Vec<String>,
-    /// A budget as a share of the tokens before the cut, such as 0.2 or 20%; again for more.
+    /// A budget as a share of the tokens before the cut, such as 0.2 or 20%; may be repeated.
     #[arg(
         long = "budget",
         value_name = "SHARE",
         default_values = ["1%", "3%", "5%", "10%", "20%"]
     )]
     budgets: Vec<Share>,
-    /// Draw the figures into this file too, which is written over.
+    /// Also plot the figures into this file, replacing it.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -69,7 +69,7 @@ impl FromStr for Share {
         };
         match number.parse::<f64>().map(|number| number / whole) {
             Ok(share) if share > 0.0 && share <= 1.0 => Ok(Self(share)),
-            _ => Err("give a share above 0 and up to 1, such as 0.2 or 20%".into()),
+            _ => Err("expected a share above 0 and up to 1, such as 0.2 or 20%".into()),
         }
     }
 }
@@ -78,13 +78,9 @@ impl FromStr for Share {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let Measure::Retention(args) = &args.measure;
     let report = args.measured()?;
-    if app.json {
-        app.out.json(&report)?;
-    } else {
-        app.out.text(report.table().trim_end())?;
-    }
+    app.print(&report, || report.table().trim_end().to_owned())?;
     if report.needed == 0 {
-        note("note: nothing after the cuts was taken from before them: the figures say nothing");
+        note("note: no value after the cuts comes from before them, so the figures say nothing");
     }
     if let Some(path) = &args.svg {
         write_file(app, path, recall_svg(&report).as_bytes())?;
@@ -112,7 +108,7 @@ impl Retention {
         let report = retention(&store, &imported.sessions, &budgets, &strategies)?;
         if report.cases == 0 {
             let sessions = text::count(imported.sessions.len() as u64, "session");
-            let why = format!("{sessions} came in, and none is long enough to be cut");
+            let why = format!("{sessions} imported, and none is long enough to cut");
             return Err(CliError::Failed(why.into()));
         }
         Ok(report)

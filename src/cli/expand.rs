@@ -14,38 +14,38 @@ use super::error::CliError;
 use super::output::write_file;
 use super::{App, Done, context_text, expand_block, select, text};
 
-/// Read turns as they were recorded, whatever a compaction made of them; or take out an image
+/// Read turns as recorded, whether compacted or not; or extract an image
 ///
-/// The images of a message are named by `blob` in `payload` of the view `v_messages`.
+/// In the view `v_messages`, `blob` in `payload` names the images of a message.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("what").required(true)))]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     #[arg(required_unless_present = "blob")]
     session: Option<String>,
-    /// The loop [default: the current one; with --run the one that it wrote a block on].
+    /// The loop [default: the current one; with --run the one it wrote a block on].
     #[arg(long = "loop", value_name = "LOOP", requires = "session")]
     loop_id: Option<String>,
-    /// The turns, both ends included, counted from 0: A..B, or A for one.
+    /// The turns, counted from 0: A..B with both ends included, or A for one.
     #[arg(long, value_name = "A..B", group = "what", requires = "session")]
     turns: Option<String>,
-    /// The turns that a block of the loop replaced, by the number of the block.
+    /// The turns that this block of the loop replaced.
     #[arg(long, value_name = "GENERATION", group = "what", requires = "session")]
     pub(super) block: Option<u32>,
-    /// The turns that the block of a run replaced: the id of the run or the beginning of it.
+    /// The turns that the block of this run replaced: the id of the run or a unique prefix.
     #[arg(long, value_name = "RUN", group = "what", requires = "session")]
     pub(super) run: Option<String>,
-    /// Which turns of the block [default: those that it replaced, else its recent ones, else its
-    /// first].
+    /// Which section of the block [default: the compacted one, else recent, else first].
     #[arg(long, value_enum, conflicts_with_all = ["turns", "blob"])]
     pub(super) section: Option<expand_block::Section>,
-    /// Whole turns of at most this many tokens, but at least one; the answer says where to go on.
+    /// Stop after this many tokens, at whole turns and after at least one; the output says where to
+    /// continue.
     #[arg(long, value_name = "N", requires = "session")]
     max_tokens: Option<u64>,
-    /// The bytes of this image: its id or the beginning of it.
+    /// The bytes of this image: its id or a unique prefix.
     #[arg(long, value_name = "ID", group = "what", conflicts_with_all = ["session", "loop_id", "max_tokens"])]
     blob: Option<String>,
-    /// Write the bytes to this file, which is written over [default: stdout].
+    /// Write the bytes to this file, replacing it [default: stdout].
     #[arg(
         short,
         long,
@@ -57,7 +57,7 @@ pub struct Args {
 }
 
 #[derive(Serialize)]
-struct Told {
+struct ExpandedJson {
     #[serde(flatten)]
     block: Option<Replaced>,
     #[serde(flatten)]
@@ -70,7 +70,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         (Some(id), _) => write_blob(app, id, args.output.as_deref()),
         (None, Some(session)) => print_turns(app, args, session),
         // The parser lets nothing else through.
-        (None, None) => Err(CliError::Usage("give SESSION, or --blob".into())),
+        (None, None) => Err(CliError::Usage("expected SESSION or --blob".into())),
     }
 }
 
@@ -89,7 +89,7 @@ fn print_turns(app: &mut App, args: &Args, session: &str) -> Result<Done, CliErr
     let id = &session.session_id;
     let expanded = inspect::expand(&*store, id, loop_id.as_ref(), turns, args.max_tokens)?;
     if app.json {
-        app.out.json(&Told { block, expanded })?;
+        app.out.json(&ExpandedJson { block, expanded })?;
         return Ok(Done::Well);
     }
     if let Some(block) = &block {
@@ -101,7 +101,7 @@ fn print_turns(app: &mut App, args: &Args, session: &str) -> Result<Done, CliErr
     if let Some(next) = expanded.next {
         let named = block.map(|block| format!("--loop {} ", text::line(block.loop_id.as_str())));
         let named = named.unwrap_or_default();
-        let rest = format!("Go on with {named}--turns {next}..{}.", turns.1);
+        let rest = format!("Continue with {named}--turns {next}..{}.", turns.1);
         app.out.text(&rest)?;
     }
     Ok(Done::Well)
@@ -117,15 +117,15 @@ fn write_blob(app: &mut App, id: &str, file: Option<&Path>) -> Result<Done, CliE
     match shown {
         _ if app.json => {
             let base64 = file.is_none().then(|| STANDARD.encode(&blob.data));
-            let told = json!({"blob": blob.id, "bytes": bytes, "file": shown, "base64": base64});
-            app.out.json(&told)?;
+            let image = json!({"blob": blob.id, "bytes": bytes, "file": shown, "base64": base64});
+            app.out.json(&image)?;
         }
         Some(file) => {
             let (size, file) = (text::bytes(bytes), text::line(&file));
             app.out.text(&format!("Wrote {size} to {file}."))?;
         }
         None if std::io::stdout().is_terminal() => {
-            let why = "an image is nothing for a terminal; give -o FILE, or redirect the output";
+            let why = "not writing an image to a terminal; use -o FILE or redirect the output";
             return Err(CliError::Usage(why.into()));
         }
         None => app.out.bytes(&blob.data)?,
@@ -138,7 +138,7 @@ fn range(given: &str) -> Result<(u32, u32), StoreError> {
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) => Ok((first, last)),
         _ => Err(StoreError::Invalid(format!(
-            "`{}` is no range of turns; give A..B, such as 0..4",
+            "`{}` is not a range of turns; expected A..B, such as 0..4",
             text::line(given)
         ))),
     }

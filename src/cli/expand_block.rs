@@ -11,11 +11,11 @@ use super::{select, text};
 /// A section as it is given.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum Section {
-    /// Kept word for word.
+    /// Kept verbatim.
     First,
     /// Replaced by a summary.
     Compacted,
-    /// Kept, long tool outputs cut.
+    /// Kept, with long tool outputs cut.
     Recent,
 }
 
@@ -50,7 +50,7 @@ pub fn heading(block: &Replaced) -> String {
         .collect();
     others.dedup();
     let mut lines = vec![format!(
-        "── loop {}, turns {}: what the {} section of block {} stands for",
+        "── loop {}, turns {}: behind the {} section of block {}",
         text::line(block.loop_id.as_str()),
         text::turns(block.turns.0, block.turns.1),
         block.section.as_str(),
@@ -58,7 +58,7 @@ pub fn heading(block: &Replaced) -> String {
     )];
     if !others.is_empty() {
         lines.push(format!(
-            "It stands for other loops too, which --loop and --turns read: {}.",
+            "It also covers other loops, which --loop and --turns read: {}.",
             others.join(", ")
         ));
     }

@@ -11,7 +11,7 @@ use loopstore::store::{SessionRow, SourceRow};
 use loopstore::{Database, LoopId};
 use serde_json::json;
 
-use super::context::tell_mended;
+use super::context::note_mended;
 use super::error::CliError;
 use super::output::Counted;
 use super::{App, Done, select, text};
@@ -19,37 +19,36 @@ use super::{App, Done, select, text};
 /// How many files an error names.
 const NAMED: usize = 5;
 
-/// Write a session out in another form
+/// Export a session in another format
 ///
-/// To stdout, or with -o to a file, which is written beside its place and then renamed: a file of
-/// that name is never half a one. An import of the form phi-core brings the session back with what
-/// is in force; one of the form jsonl with all that is stored: digests, runs, blocks, undos.
-/// The forms openai, responses, anthropic and markdown hold the originals, whatever was compacted; for
-/// what the model sees there is `loopstore context`.
+/// Writes to stdout, or with -o to a file, which is renamed into place and so never incomplete.
+/// Importing phi-core restores the session with its active blocks; jsonl restores everything: digests,
+/// runs, blocks, undos. The formats openai, responses, anthropic and markdown hold the originals, compacted or
+/// not; `loopstore context` prints what the model sees.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     session: String,
-    /// The form.
-    #[arg(long, value_name = "FORM")]
+    /// The format.
+    #[arg(long, value_name = "FORMAT")]
     format: Format,
-    /// The file, which is replaced [default: stdout].
+    /// The file, replaced if it exists [default: stdout].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only the chain that ends in this loop [default: all loops; in a request, the chain of the
-    /// current one].
+    /// Only the chain that ends in this loop [default: all loops; for openai and anthropic the chain
+    /// of the current one].
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
-    /// With --format original: which file, by its path or the end of it.
+    /// With --format original: which file, by its path or the end of its path.
     #[arg(long, value_name = "PATH")]
     source: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// One JSON document of the whole session, blocks in force included.
+    /// One JSON document of the whole session with its active blocks.
     PhiCore,
-    /// The messages of a chat completions request.
+    /// The messages of a Chat Completions request.
     Openai,
     /// The items of a Responses request.
     Responses,
@@ -57,9 +56,9 @@ enum Format {
     Anthropic,
     /// For people.
     Markdown,
-    /// Lines of JSON, one for each record of the session; with --loop, for each message of the chain.
+    /// One line of JSON for each record of the session; with --loop, for each message of the chain.
     Jsonl,
-    /// The file that the session was imported from, byte for byte.
+    /// The file from which the session was imported, byte for byte.
     Original,
 }
 
@@ -79,7 +78,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         None => write_what(&*store, &session, &what, app.out.writer())?,
         Some(path) => to_file(app, &*store, &session, &what, path)?,
     };
-    tell_mended(&mended);
+    note_mended(&mended);
     Ok(Done::Well)
 }
 
@@ -87,17 +86,17 @@ fn check(app: &App, args: &Args) -> Result<(), CliError> {
     let usage = |text: &str| Err(CliError::Usage(text.into()));
     let is_whole = matches!(args.format, Format::PhiCore | Format::Original);
     if is_whole && args.loop_id.is_some() {
-        return usage("phi-core and original are of whole sessions; leave --loop away");
+        return usage("phi-core and original export whole sessions; omit --loop");
     }
     if args.source.is_some() && args.format != Format::Original {
-        return usage("--source is for --format original");
+        return usage("--source needs --format original");
     }
     let is_document = matches!(
         args.format,
         Format::PhiCore | Format::Openai | Format::Responses | Format::Anthropic
     );
     if app.json && args.output.is_none() && !is_document {
-        return usage("with --json this form needs -o FILE: it is not one JSON document");
+        return usage("--json needs -o FILE with this format: it is not one JSON document");
     }
     Ok(())
 }
@@ -129,8 +128,8 @@ fn chosen(
     if found.is_empty() {
         return Err(CliError::Failed(
             format!(
-                "no file is kept for session {id}: it was recorded here, or imported with \
-                 --no-source, with --session or before files were kept; import its file again"
+                "session {id} has no source file: it was recorded here, or imported with \
+                 --no-source or --session; import its file again"
             )
             .into(),
         ));
@@ -145,10 +144,11 @@ fn chosen(
     match (found.len(), found.pop()) {
         (1, Some(row)) => Ok(row),
         (0, _) => Err(CliError::Failed(
-            format!("session {id} has no such file; it has {names}").into(),
+            format!("session {id} has no such source file; it has {names}").into(),
         )),
         (count, _) => Err(CliError::Failed(
-            format!("session {id} came from {count} files; choose with --source: {names}").into(),
+            format!("session {id} has {count} source files; choose one with --source: {names}")
+                .into(),
         )),
     }
 }
@@ -188,11 +188,8 @@ fn to_file(
     let (out, bytes) = out.into_parts();
     let file = out.into_inner().map_err(|error| failed(error.error()))?;
     file.finish().map_err(|error| failed(&error))?;
-    if app.json {
-        app.out.json(&json!({"file": shown, "bytes": bytes}))?;
-    } else {
-        let (size, shown) = (text::bytes(bytes), text::line(&shown));
-        app.out.text(&format!("Wrote {size} to {shown}."))?;
-    }
+    app.print(&json!({"file": shown, "bytes": bytes}), || {
+        format!("Wrote {} to {}.", text::bytes(bytes), text::line(&shown))
+    })?;
     Ok(mended)
 }

@@ -1,50 +1,49 @@
 //! `loopstore fork`
 
-use loopstore::LoopId;
-use loopstore::store;
 use loopstore::store::session::{self, Fork};
+use loopstore::{LoopId, SessionId, store};
 use serde::Serialize;
 
 use super::error::CliError;
 use super::{App, Done, select, text};
 
-/// Begin a new loop from the middle of one
+/// Begin a new loop from the middle of another
 ///
 /// Nothing is copied: the new loop reads its parent up to that turn, with the compactions that were
-/// in force then. What is compacted, undone or appended later on one side never reaches the other.
-/// The new loop becomes the current one.
+/// active then. Later changes on one side do not affect the other. The new loop becomes the current
+/// one.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     session: String,
-    /// The loop to leave: its id or the beginning of it.
+    /// The loop to fork: its id or a unique prefix.
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: String,
-    /// The last turn that the new loop has in common with it; it must be complete.
+    /// The last turn that both have in common; it must be complete.
     #[arg(long, value_name = "N")]
     turn: u32,
-    /// Which branch it is.
+    /// The name of the branch.
     #[arg(long, value_name = "TAG", default_value = "fork")]
     tag: String,
-    /// The id of the new loop [default: a new one].
+    /// The id of the new loop [default: generated].
     #[arg(long, value_name = "NEWID")]
     id: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Told {
-    session: String,
-    #[serde(rename = "loop")]
+struct Forked {
+    session_id: SessionId,
     loop_id: LoopId,
-    parent_loop: LoopId,
+    parent_loop_id: LoopId,
     parent_turn: u32,
 }
 
-/// Forks a loop and tells where it stands.
+/// Forks a loop and prints the new one.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let id = match &args.id {
-        Some(id) => LoopId::new(id.as_str())
-            .map_err(|error| CliError::Usage(format!("--id: {error}; give another one")))?,
+        Some(id) => {
+            LoopId::new(id.as_str()).map_err(|error| CliError::Usage(format!("--id: {error}")))?
+        }
         None => LoopId::generate(),
     };
     let store = app.open_to_write()?;
@@ -56,21 +55,19 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     };
     let parent = select::loop_row(&*store, &session, &args.loop_id)?;
     store::write(&*store, |write| session::fork(write, parent.key, &fork))?;
-    let told = Told {
-        session: session.session_id.to_string(),
+    let forked = Forked {
+        session_id: session.session_id,
         loop_id: id,
-        parent_loop: parent.core.loop_id,
+        parent_loop_id: parent.core.loop_id,
         parent_turn: args.turn,
     };
-    if app.json {
-        app.out.json(&told)?;
-    } else {
-        app.out.text(&format!(
-            "Loop {} goes on from turn {} of {}; it is the current loop now.",
-            text::line(told.loop_id.as_str()),
-            told.parent_turn,
-            text::line(told.parent_loop.as_str()),
-        ))?;
-    }
+    app.print(&forked, || {
+        format!(
+            "Loop {} continues from turn {} of {} and is now the current loop.",
+            text::line(forked.loop_id.as_str()),
+            forked.parent_turn,
+            text::line(forked.parent_loop_id.as_str()),
+        )
+    })?;
     Ok(Done::Well)
 }

@@ -3,24 +3,20 @@
 use loopstore::store::sqlite::Record;
 
 use super::error::CliError;
-use super::output::width;
 use super::table::{Column, Table};
 use super::{App, Done, select, text};
 
 /// List the compactions, newest first, with every undo and redo
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it [default: all].
+    /// The session: its id or a unique prefix [default: all].
     session: Option<String>,
 }
 
 /// Lists the runs.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
-    let session = match &args.session {
-        Some(given) => Some(select::session(&*store, given)?.session_id),
-        None => None,
-    };
+    let session = select::session_id(&*store, args.session.as_deref())?;
     let runs = store.run_rows(session.as_ref())?;
     if app.json {
         app.out.json(&runs)?;
@@ -28,15 +24,14 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     }
     if runs.is_empty() {
         app.out
-            .text("Nothing was compacted yet; `loopstore compact` does it.")?;
+            .text("No compactions yet; `loopstore compact` makes one.")?;
         return Ok(Done::Well);
     }
-    app.out
-        .text(&runs_table(&runs, session.is_none()).lines(width()))?;
+    app.out.table(&runs_table(&runs, session.is_none()))?;
     let more = [errors_table(&runs), flips_table(&runs)];
     for table in more.into_iter().flatten() {
         app.out.text("")?;
-        app.out.text(&table.lines(width()))?;
+        app.out.table(&table)?;
     }
     Ok(Done::Well)
 }
@@ -79,11 +74,11 @@ fn runs_table(runs: &[Record], of_all: bool) -> Table {
     table
 }
 
-/// Says whether a committed run is in force; empty for others.
+/// Says whether a committed run is active; empty for others.
 pub fn state(run: &Record) -> &'static str {
     match (run.text("outcome").as_deref(), run.number("is_live")) {
         (Some("committed"), Some(0)) => "undone",
-        (Some("committed"), _) => "in force",
+        (Some("committed"), _) => "active",
         _ => "",
     }
 }
@@ -118,7 +113,7 @@ fn flips_table(runs: &[Record]) -> Option<Table> {
             table.row(vec![
                 run.text("run_id").unwrap_or_default(),
                 flip.kind,
-                flip.r#loop,
+                flip.loop_id,
                 text::number(flip.turns),
                 text::time(&flip.at),
                 flip.reason.unwrap_or_default(),
@@ -140,10 +135,10 @@ pub fn flips(run: &Record) -> Vec<Flip> {
 pub struct Flip {
     /// `undo` or `redo`.
     pub kind: String,
-    r#loop: String,
+    loop_id: String,
     turns: i64,
     /// When, as ISO-8601 text.
     pub at: String,
-    /// Why, if that was told.
+    /// Why, if given.
     pub reason: Option<String>,
 }

@@ -7,41 +7,42 @@ use indicatif::ProgressBar;
 use loopstore::import::{
     ImportError, ImportOptions, ImportReport, Progress, Skipped, import_paths, importers,
 };
-use loopstore::{COUNTERS, Database, SessionId, SqliteStore};
+use loopstore::{COUNTERS, Database, SessionId};
 
 use super::error::CliError;
 use super::output::note;
+use super::server::Access;
 use super::{App, Done, progress, text, watch};
 
-/// How many sessions and how many skipped records are told one by one.
+/// How many sessions, and how many skipped records, are listed.
 const LISTED: usize = 10;
 
-/// Bring transcripts in; again, and only what is new is added
+/// Import transcripts; run again, it adds only what is new
 ///
-/// The formats are told by the files themselves. Folders are walked. The database is created if it
-/// is not there. A record that cannot be used is skipped and reported. The files themselves are kept
-/// too, compressed; of one that grew, only what is new.
+/// Formats are detected and folders walked. The database is created if it does not exist. Records that
+/// cannot be used are skipped and reported. The source files are stored too, compressed; of a file that
+/// grew, only what is new.
 #[derive(clap::Args)]
 pub struct Args {
     /// Files and folders.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The format of the files [default: as each file looks].
+    /// The format of the files [default: detected for each file].
     #[arg(long, value_parser = formats())]
     format: Option<String>,
     /// Import only this session of the files.
     #[arg(long, value_name = "ID")]
     session: Option<SessionId>,
-    /// Do not keep the files themselves; `export --format original` then has nothing to give back.
+    /// Do not store the source files; `export --format original` then has nothing to return.
     #[arg(long)]
     no_source: bool,
-    /// Replace secrets (keys, tokens, passwords, private keys) by markers before anything is stored.
-    /// The files themselves are not kept then. What comes into these sessions later is redacted too,
-    /// also without this option.
+    /// Replace secrets (keys, tokens, passwords, private keys) with markers before anything is stored.
+    /// The source files are then not stored. Later imports into these sessions are redacted too, even
+    /// without this option.
     #[arg(long)]
     redact: bool,
-    /// Go on: import what the files grow by, and new files in the folders, until ctrl-c. With
-    /// `--json`, one document a line.
+    /// Keep running: import what is added to the files, and new files in the folders, until Ctrl-C.
+    /// With --json, prints one document per line.
     #[arg(long)]
     watch: bool,
 }
@@ -50,25 +51,25 @@ fn formats() -> PossibleValuesParser {
     PossibleValuesParser::new(importers().iter().map(|importer| importer.format()))
 }
 
-/// Imports and tells what came in.
+/// Imports and prints what was added.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    // Asked before the database is created: a mistyped path should leave nothing behind.
+    // Checked before the database is created: a mistyped path should leave nothing behind.
     for path in &args.paths {
         std::fs::metadata(path).map_err(|source| ImportError::Read {
             path: path.clone(),
             source,
         })?;
     }
+    let access = Access::Create(COUNTERS[0]);
     if app.address().is_some() {
-        let store = app.open_or_create(COUNTERS[0])?;
-        return import(app, args, &*store);
+        return import(app, args, &*app.open(access)?);
     }
     let is_new = app.db.symlink_metadata().is_err();
-    let store = SqliteStore::open_with(&app.db, app.options().stored_counter())?;
+    let store = app.open_file(access)?;
     let done = import(app, args, &store);
     if done.is_err() && is_new {
-        // Left behind, an empty database would pass for one that is in use. What hinders this hindered
-        // the import, which is told.
+        // An empty database left behind would look like one in use. What prevents its removal also
+        // failed the import, which is reported.
         let _ = store.remove_if_empty();
     }
     done
@@ -94,25 +95,21 @@ fn import(app: &mut App, args: &Args, store: &dyn Database) -> Result<Done, CliE
         app.out.json(&report)?;
         return Ok(Done::Well);
     }
-    app.out.text(&told(&report))?;
+    app.out.text(&summary(&report))?;
     warn_of_unredacted(&report);
-    for skipped in report.skipped.iter().take(LISTED) {
-        note(&format!("skipped: {}", skipped_line(skipped)));
-    }
-    if report.skipped.len() > LISTED {
-        let more = text::number((report.skipped.len() - LISTED) as u64);
-        note(&format!("skipped: {more} more; --json lists them all"));
+    for line in text::at_most(report.skipped.iter().map(skipped_line), LISTED) {
+        note(&format!("skipped: {line}"));
     }
     Ok(Done::Well)
 }
 
-/// Names the sessions that hold what came in before anybody asked for redaction.
+/// Names the sessions that were first imported without redaction.
 pub(super) fn warn_of_unredacted(report: &ImportReport) {
     for session in report.unredacted.iter().take(LISTED) {
         let id = text::line(session.as_str());
         note(&format!(
-            "session {id} came in before without --redact; `loopstore redact {id}` takes out what \
-             was stored then"
+            "warning: session {id} was imported before without --redact; `loopstore redact {id}` \
+             removes the secrets stored then"
         ));
     }
 }
@@ -124,7 +121,7 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
     bar.set_message(format!("{path} ({})", text::bytes(progress.bytes)));
 }
 
-fn told(report: &ImportReport) -> String {
+fn summary(report: &ImportReport) -> String {
     let mut lines = vec![format!(
         "Imported {}: {}, {}, {}, {}, {} of them new ({:.1} s).",
         text::count(report.files, "file"),
@@ -138,12 +135,9 @@ fn told(report: &ImportReport) -> String {
     if let Some(secrets) = &report.secrets {
         lines.push(text::secrets(secrets));
     }
-    let sessions = report.sessions.iter().take(LISTED);
-    lines.extend(sessions.map(|id| format!("session {}", text::line(id.as_str()))));
-    if report.sessions.len() > LISTED {
-        let more = text::number((report.sessions.len() - LISTED) as u64);
-        lines.push(format!("and {more} more; `loopstore sessions` lists them"));
-    }
+    let sessions = report.sessions.iter();
+    let sessions = sessions.map(|id| format!("session {}", text::line(id.as_str())));
+    lines.extend(text::at_most(sessions, LISTED));
     lines.join("\n")
 }
 

@@ -7,17 +7,17 @@ use loopstore::search::{self, Indexed};
 use super::error::CliError;
 use super::{App, Done, progress, text};
 
-/// Bring the index of `search` up to date
+/// Update the search index
 ///
-/// A search does it too. Recording goes on meanwhile.
+/// A search does this too. Recording continues meanwhile.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Make it anew, also if it is damaged.
+    /// Rebuild it, even if it is damaged.
     #[arg(long)]
     rebuild: bool,
 }
 
-/// Indexes and tells how far the index is.
+/// Updates the index and prints how far it is.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
     let bar = progress::bar("messages indexed");
@@ -29,22 +29,18 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     };
     bar.finish_and_clear();
     let far = done?;
-    if app.json {
-        app.out.json(&far)?;
-    } else {
+    app.print(&far, || {
         let all = text::count(far.total, "message");
-        let mut line = format!("{} of {all} indexed.", text::number(far.indexed));
-        if far.indexed < far.total {
-            line.push_str(
-                " The others are in turns that are still open; a search looks at them itself.",
-            );
-        }
-        app.out.text(&line)?;
-    }
+        let rest = match far.indexed < far.total {
+            true => " The others are in turns that are still open; a search reads them directly.",
+            false => "",
+        };
+        format!("{} of {all} indexed.{rest}", text::number(far.indexed))
+    })?;
     Ok(Done::Well)
 }
 
-/// Lets the index catch up where somebody sees how far it is. What goes wrong, the search tells.
+/// Updates the index where a progress bar can be seen. The search reports what goes wrong.
 pub fn catch_up_with_bar(store: &dyn Database) {
     let bar = progress::bar("messages indexed");
     if !bar.is_hidden() {

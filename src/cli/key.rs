@@ -1,4 +1,4 @@
-//! The key of an encrypted database: never an argument, which everybody on the machine could read.
+//! The key of an encrypted database: never an argument, which every user of the machine could read.
 
 use std::fs::File;
 use std::io::Read;
@@ -23,10 +23,10 @@ pub struct KeyArgs {
     /// Read the key of an encrypted database from this file descriptor.
     #[arg(long, global = true, value_name = "N", help_heading = "Encryption")]
     key_fd: Option<String>,
-    /// Read it from the environment variable of this name [env: LOOPSTORE_KEY_ENV].
+    /// Read it from this environment variable [env: LOOPSTORE_KEY_ENV].
     #[arg(long, global = true, value_name = "NAME", help_heading = "Encryption")]
     key_env: Option<String>,
-    /// Run this command in a shell and read it from what it prints [env: LOOPSTORE_KEY_COMMAND].
+    /// Run this shell command and read it from its output [env: LOOPSTORE_KEY_COMMAND].
     #[arg(
         long,
         global = true,
@@ -42,7 +42,7 @@ impl KeyArgs {
         self.key_fd.is_some() || self.key_env.is_some() || self.key_command.is_some()
     }
 
-    /// Reads the key if a variable holds it: nothing is run, and nobody is asked.
+    /// Reads the key if a variable holds it: runs no command and never prompts.
     pub fn read_silently(&self) -> Option<Key> {
         if self.key_fd.is_some() || self.key_command.is_some() {
             return None;
@@ -54,8 +54,8 @@ impl KeyArgs {
         Key::parse(from_variable(&name).ok()?).ok()
     }
 
-    /// Reads the key; `None` if nothing says where it comes from. No message repeats what was given:
-    /// somebody might have given the key itself.
+    /// Reads the key; `None` if no source is given. No message repeats the arguments:
+    /// they may be the key itself.
     pub fn read(&self) -> Result<Option<Key>, CliError> {
         let bytes = if let Some(number) = &self.key_fd {
             from_descriptor(number)?
@@ -81,17 +81,17 @@ fn setting(name: &str) -> Result<Option<String>, CliError> {
         Ok(value) if value.is_empty() => Ok(None),
         Ok(value) => Ok(Some(value)),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(_) => Err(CliError::Usage(format!("{name} is no text"))),
+        Err(_) => Err(CliError::Usage(format!("{name} is not valid UTF-8"))),
     }
 }
 
 fn from_descriptor(number: &str) -> Result<Vec<u8>, CliError> {
     let Ok(number) = number.parse::<u16>() else {
-        return Err(CliError::Usage("--key-fd takes a number".into()));
+        return Err(CliError::Usage("--key-fd expects a number".into()));
     };
     let unread = |error| {
         CliError::Usage(format!(
-            "no key can be read from file descriptor {number}: {error}"
+            "cannot read a key from file descriptor {number}: {error}"
         ))
     };
     let file = File::open(format!("/dev/fd/{number}")).map_err(unread)?;
@@ -102,13 +102,13 @@ fn from_variable(name: &str) -> Result<Vec<u8>, CliError> {
     match std::env::var_os(name) {
         Some(value) => Ok(value.into_encoded_bytes()),
         None => Err(CliError::Usage(
-            "the environment variable that should hold the key is not set".into(),
+            "the environment variable for the key is not set".into(),
         )),
     }
 }
 
 fn from_command(line: &str) -> Result<Vec<u8>, CliError> {
-    let failed = |why: String| CliError::Usage(format!("the command for the key {why}"));
+    let failed = |why: String| CliError::Usage(format!("the key command {why}"));
     let mut child = Command::new("sh")
         .args(["-c", line])
         .stdout(Stdio::piped())

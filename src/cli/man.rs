@@ -9,11 +9,11 @@ use super::{App, Cli, Done};
 
 /// Write the manual pages, one for each command
 ///
-/// `man -l man/loopstore.1` shows one; below `share/man/man1` of a folder in the MANPATH they are found
-/// by name. Without a folder the page of the program itself is printed.
+/// `man -l man/loopstore.1` shows one; in `share/man/man1` below a folder of MANPATH they are found by
+/// name. Without a folder, prints the page of the program itself.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The folder; it is made if it is not there.
+    /// The folder, created if it does not exist.
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
@@ -22,7 +22,7 @@ pub struct Args {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let program = Cli::command().disable_help_subcommand(true);
     let Some(folder) = &args.folder else {
-        // Made in memory first, as the page of a closed pipe is none.
+        // Rendered in memory first: a closed pipe is not an error of the page.
         let mut page = Vec::new();
         clap_mangen::Man::new(program).render(&mut page)?;
         app.out.bytes(&page)?;
@@ -37,9 +37,8 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         .chain(commands)
         .map(|name| folder.join(name).display().to_string())
         .collect();
-    match app.json {
-        true => app.out.json(&serde_json::json!({ "written": pages }))?,
-        false => app.out.text(&pages.join("\n"))?,
-    }
+    app.print(&serde_json::json!({ "written": pages }), || {
+        pages.join("\n")
+    })?;
     Ok(Done::Well)
 }

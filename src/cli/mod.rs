@@ -66,13 +66,15 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use loopstore::{Database, Key, OpenError, SqliteOptions, SqliteStore, counter_named};
+use serde::Serialize;
 
 use error::CliError;
 use output::Out;
+use server::Access;
 
 /// A persistent session store for long-running agents, with compaction as an overlay.
 ///
-/// What an agent did is recorded once and never rewritten. A compaction puts blocks over loops; the
+/// What an agent did is recorded once and never rewritten. A compaction puts blocks over loops: the
 /// next model call reads through them, and they can be undone.
 #[derive(Parser)]
 #[command(name = "loopstore", version, max_term_width = 100)]
@@ -92,7 +94,7 @@ struct Cli {
     #[arg(long, global = true)]
     json: bool,
 
-    /// Print long output as it is; else on a terminal a pager shows it: LOOPSTORE_PAGER, PAGER or less.
+    /// Do not page long output. On a terminal it goes through LOOPSTORE_PAGER, PAGER or less.
     #[arg(long, global = true)]
     no_pager: bool,
 
@@ -147,12 +149,12 @@ enum Command {
     Man(man::Args),
 }
 
-/// How a command ended that could say what it had to say.
+/// How a command ended that printed its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
     /// As asked.
     Well,
-    /// Not as asked; what was printed says so.
+    /// Not as asked; the output says why.
     Badly,
     /// The database is damaged.
     Damaged,
@@ -168,47 +170,60 @@ struct App {
 }
 
 impl App {
-    /// Opens the database for reading, with the token counter that it was written with; it must be
-    /// there.
+    /// Opens the database with the token counter that it was written with.
+    fn open(&self, access: Access<'_>) -> Result<Box<dyn Database>, OpenError> {
+        match self.address() {
+            Some(address) => server::open(address, access),
+            None => Ok(Box::new(self.open_file(access)?)),
+        }
+    }
+
+    /// Opens an existing database for reading.
     fn open_to_read(&self) -> Result<Box<dyn Database>, OpenError> {
-        if let Some(address) = self.address() {
-            return server::open(address, server::Access::Read);
-        }
-        Ok(Box::new(self.open_file_to_read()?))
+        self.open(Access::Read)
     }
 
-    fn open_file_to_read(&self) -> Result<SqliteStore, OpenError> {
-        let options = || self.options().stored_counter().read_only(true);
-        let open = || SqliteStore::open_with(&self.db, options());
-        match open() {
-            // Reading cannot bring an older file up to date; opening it for writing does.
-            Err(older @ OpenError::Older { .. }) => match self.open_file_to_write() {
-                Err(OpenError::Other { .. }) => Err(older),
-                opened => opened.and_then(|_| open()),
-            },
-            opened => opened,
-        }
-    }
-
-    /// Opens the database for writing, with the token counter that it was written with; it must be
-    /// there.
+    /// Opens an existing database for writing.
     fn open_to_write(&self) -> Result<Box<dyn Database>, OpenError> {
-        if let Some(address) = self.address() {
-            return server::open(address, server::Access::Write);
-        }
-        Ok(Box::new(self.open_file_to_write()?))
+        self.open(Access::Write)
     }
 
-    /// Opens the database for writing, and creates it with this token counter if it is not there.
-    fn open_or_create(&self, counter: &str) -> Result<Box<dyn Database>, OpenError> {
-        if let Some(address) = self.address() {
-            return server::open(address, server::Access::Create(counter));
+    /// Opens an existing database for writing, or else for reading.
+    fn open_for(&self, writes: bool) -> Result<Box<dyn Database>, OpenError> {
+        self.open(if writes { Access::Write } else { Access::Read })
+    }
+
+    fn open_file(&self, access: Access<'_>) -> Result<SqliteStore, OpenError> {
+        let options = self.options().stored_counter();
+        let open = |options| SqliteStore::open_with(&self.db, options);
+        match access {
+            Access::Create(counter) => open(match counter_named(counter) {
+                Some(counter) => options.counter(counter),
+                None => options,
+            }),
+            Access::Write => open(options.create(false)),
+            Access::Read => match open(options.clone().read_only(true)) {
+                // Only opening for writing upgrades an older file.
+                Err(older @ OpenError::Older { .. }) => match self.open_file(Access::Write) {
+                    Err(OpenError::Other { .. }) => Err(older),
+                    Err(error) => Err(error),
+                    Ok(_) => open(options.read_only(true)),
+                },
+                opened => opened,
+            },
         }
-        let mut options = self.options().stored_counter();
-        if let Some(counter) = counter_named(counter) {
-            options = options.counter(counter);
+    }
+
+    /// Prints a result: as JSON with `--json`, else as text.
+    fn print(
+        &mut self,
+        value: &(impl Serialize + ?Sized),
+        text: impl FnOnce() -> String,
+    ) -> Result<(), CliError> {
+        match self.json {
+            true => self.out.json(value),
+            false => self.out.text(&text()),
         }
-        Ok(Box::new(SqliteStore::open_with(&self.db, options)?))
     }
 
     /// Returns the address of a server, if that is what `--db` names.
@@ -216,17 +231,12 @@ impl App {
         self.db.to_str().filter(|text| server::is_address(text))
     }
 
-    /// Returns the database as it may be shown: an address may hold a password.
+    /// Returns the database as it may be shown: without the password of an address.
     fn place(&self) -> String {
         match self.address() {
             Some(address) => server::place(address),
             None => self.db.display().to_string(),
         }
-    }
-
-    fn open_file_to_write(&self) -> Result<SqliteStore, OpenError> {
-        let options = self.options().stored_counter().create(false);
-        SqliteStore::open_with(&self.db, options)
     }
 
     /// Returns the options that every opening of the database has.
@@ -298,7 +308,7 @@ pub fn main() -> ExitCode {
     };
     if app.address().is_some() {
         if cli.key.is_given() {
-            let text = "a key is for a database file; a server has its own encryption";
+            let text = "a key only applies to a database file; a server has its own encryption";
             return CliError::Usage(text.into()).report();
         }
         // What the environment says is meant for files.
@@ -317,7 +327,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whether a command prints what is read at leisure: text that is there at once, and asks nothing.
+/// Whether a command prints text to read at leisure: all at once, and without asking anything.
 fn wants_pager(cli: &Cli) -> bool {
     let is_read = match &cli.command {
         Some(Command::Context(args)) => args.is_text(),

@@ -1,4 +1,4 @@
-//! What somebody may have meant who mistyped a name or an id.
+//! Suggestions for a mistyped name or id.
 
 use std::ops::ControlFlow;
 
@@ -7,12 +7,12 @@ use loopstore::store::{self, SessionRow, StoreResult, lookup};
 
 /// How many ids are compared, and how many of each kind are read for it.
 const COMPARED: u32 = 5_000;
-/// How many characters of what was given are compared.
+/// How many characters of the given text are compared.
 const LONGEST: usize = 48;
 /// How many names are proposed.
 const PROPOSED: usize = 3;
 
-/// Returns the names nearest to what was given, the nearest first; none if none is near.
+/// Returns the names nearest to the given text, the nearest first.
 pub fn nearest<S: AsRef<str>>(given: &str, names: &[S]) -> Vec<String> {
     let given: String = given.to_lowercase().chars().take(LONGEST).collect();
     let most = match given.chars().count() {
@@ -92,7 +92,7 @@ pub fn runs(store: &dyn Database, session: &SessionRow, given: &str) -> StoreRes
     Ok(nearest(given, &ids))
 }
 
-/// Asks whether one of these was meant; nothing if there are none.
+/// Asks whether one of these was meant; `None` without names.
 pub fn question(names: &[String]) -> Option<String> {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     let (last, others) = names.split_last()?;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::error::CliError;
 use super::pager::Sink;
+use super::table::Table;
 use super::{App, text};
 
 /// Standard output, written in large pieces.
@@ -41,6 +42,11 @@ impl Out {
         }
     }
 
+    /// Prints a table within the width of the terminal.
+    pub fn table(&mut self, table: &Table) -> Result<(), CliError> {
+        self.text(&table.lines(width()))
+    }
+
     /// Prints one JSON document.
     pub fn json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), CliError> {
         serde_json::to_writer_pretty(&mut self.0, value)?;
@@ -52,7 +58,7 @@ impl Out {
         Ok(self.0.write_all(bytes)?)
     }
 
-    /// Begins or goes on with one JSON array, element by element: `first` says which.
+    /// Writes an element of a JSON array: `first` says whether it begins the array.
     pub fn element(
         &mut self,
         first: bool,
@@ -98,7 +104,7 @@ pub fn takes_colours() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Writes a file, over what it held; but never over the database.
+/// Writes a file, replacing it, but never the database.
 pub fn write_file(app: &App, path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     let failed = |why: &dyn std::fmt::Display| {
         let text = format!("cannot write {}: {why}", path.display());
@@ -141,19 +147,19 @@ impl<W: Write> Write for Counted<W> {
     }
 }
 
-/// Tells something on stderr. If nobody listens there, that is no error.
+/// Prints a note on stderr. Failing to write there is not an error.
 pub fn note(lines: &str) {
     let _ = writeln!(io::stderr(), "{}", text::clean(lines));
 }
 
 /// Returns how wide lines may be: the terminal, else what `COLUMNS` says, else any width.
 pub fn width() -> Option<usize> {
-    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let from_env = || std::env::var("COLUMNS").ok()?.parse().ok();
     if !io::stdout().is_terminal() {
-        return told();
+        return from_env();
     }
     match terminal_size::terminal_size() {
         Some((terminal_size::Width(width), _)) => Some(usize::from(width)),
-        None => told(),
+        None => from_env(),
     }
 }

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_paged_who_does_not_want_it() {
+    fn an_empty_pager_and_cat_mean_none() {
         for none in ["", " ", "cat"] {
             assert!(pager(Some(none.into())).is_none());
         }

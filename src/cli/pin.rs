@@ -6,23 +6,23 @@ use serde::Serialize;
 use super::error::CliError;
 use super::{App, Done, select, text};
 
-/// Pin a session, so that prune leaves it alone
+/// Protect a session from `prune`
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     session: String,
 }
 
-/// Let a pinned session go again
+/// Remove the pin of a session
 #[derive(clap::Args)]
 pub struct UnpinArgs {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     session: String,
 }
 
 #[derive(Serialize)]
 struct Pinned<'a> {
-    session: &'a str,
+    session_id: &'a str,
     pinned_at: Option<&'a str>,
 }
 
@@ -31,7 +31,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     pin(app, &args.session, true)
 }
 
-/// Lets the session go.
+/// Unpins the session.
 pub fn run_unpin(app: &mut App, args: &UnpinArgs) -> Result<Done, CliError> {
     pin(app, &args.session, false)
 }
@@ -40,15 +40,12 @@ fn pin(app: &mut App, given: &str, pinned: bool) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
     let session = select::session(&*store, given)?.session_id;
     let pinned_at = set_pinned(&*store, &session, pinned)?;
-    if app.json {
-        app.out.json(&Pinned {
-            session: session.as_str(),
-            pinned_at: pinned_at.as_deref(),
-        })?;
-        return Ok(Done::Well);
-    }
+    let pinned = Pinned {
+        session_id: session.as_str(),
+        pinned_at: pinned_at.as_deref(),
+    };
     let id = text::line(session.as_str());
-    app.out.text(&match pinned_at {
+    app.print(&pinned, || match pinned.pinned_at {
         Some(at) => format!("Session {id} is pinned since {at}."),
         None => format!("Session {id} is not pinned."),
     })?;

@@ -24,7 +24,7 @@ pub fn bar(what: &str) -> ProgressBar {
 }
 
 fn rate(state: &ProgressState, out: &mut dyn std::fmt::Write) {
-    // A line that cannot be written is none.
+    // A failure to write is ignored.
     let _ = write!(out, "{:.0}/s", state.per_sec());
 }
 
@@ -35,7 +35,7 @@ pub fn slow_bar(what: &str) -> ProgressBar {
     bar
 }
 
-/// Returns a line on stderr that says how long something takes of which nobody knows how much is left. It
+/// Returns a spinner on stderr with the elapsed time, for work of unknown length. It
 /// is shown after a second, and hidden if stderr is no terminal.
 pub fn waiting(what: &str) -> ProgressBar {
     let bar = ProgressBar::hidden();

@@ -10,39 +10,39 @@ use super::{App, Done, text};
 /// The most days that an age can have: a thousand years.
 const MOST_DAYS: i64 = 365_250;
 
-/// How many sessions are told one by one.
+/// How many sessions are listed.
 const LISTED: usize = 20;
 
-/// Remove old sessions, each with a receipt
+/// Permanently remove old sessions, each with a receipt
 ///
-/// Pinned sessions stay (`loopstore pin`), and so do those with a loop at work. Sessions that started
-/// each other or go on from each other go together or not at all.
+/// Keeps pinned sessions (`loopstore pin`) and those with a running loop. Sessions that started or
+/// continue each other are removed together or not at all.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
 pub struct Args {
-    /// Sessions in which nothing happened for this long: 30d, 12h, 6w, 2y.
+    /// Sessions inactive for this long: 30d, 12h, 6w, 2y.
     #[arg(long, value_name = "AGE", value_parser = age, group = "which")]
     older_than: Option<i64>,
-    /// Keep the newest so many, however old they are.
+    /// Keep the N newest, however old they are.
     #[arg(long, value_name = "N", group = "which")]
     keep_last: Option<usize>,
     /// Only sessions of this agent.
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
-    /// Why; it stays in the receipts.
+    /// Why; kept in the receipts.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Only tell.
+    /// Only report what would be done.
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
 }
 
 /// Reads an age and returns it in milliseconds.
 pub fn age(given: &str) -> Result<i64, String> {
-    let wrong = || format!("`{given}` is no age; give a number and m, h, d, w or y: 30d");
+    let wrong = || format!("expected a number with m, h, d, w or y, such as 30d");
     let split = given
         .find(|c: char| !c.is_ascii_digit())
         .ok_or_else(wrong)?;
@@ -60,15 +60,12 @@ pub fn age(given: &str) -> Result<i64, String> {
     minutes
         .filter(|minutes| *minutes <= MOST_DAYS * 24 * 60)
         .map(|minutes| minutes * 60_000)
-        .ok_or_else(|| format!("`{given}` is more than a thousand years"))
+        .ok_or_else(|| format!("more than a thousand years"))
 }
 
-/// Prunes and tells what went.
+/// Prunes and prints what was removed.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let store = match args.dry_run {
-        true => app.open_to_read()?,
-        false => app.open_to_write()?,
-    };
+    let store = app.open_for(!args.dry_run)?;
     let request = PruneRequest {
         older_than: args.older_than,
         keep_last: args.keep_last,
@@ -80,19 +77,16 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     if !args.dry_run {
         if !report.pruned.is_empty() {
             let sessions = text::count(report.pruned.len() as u64, "session");
-            confirm(args.yes, &format!("Remove {sessions} for good?"))?;
+            confirm(args.yes, &format!("Permanently remove {sessions}?"))?;
         }
         let dry_run = false;
         report = retention::prune(&*store, &PruneRequest { dry_run, ..request })?;
     }
-    match app.json {
-        true => app.out.json(&report)?,
-        false => app.out.text(&told(&report))?,
-    }
+    app.print(&report, || summary(&report))?;
     Ok(left(report.leftover, "prune"))
 }
 
-fn told(report: &PruneReport) -> String {
+fn summary(report: &PruneReport) -> String {
     let done = if report.dry_run {
         "Would remove"
     } else {
@@ -106,28 +100,28 @@ fn told(report: &PruneReport) -> String {
         text::count(messages, "message"),
         text::bytes(bytes),
     )];
-    lines.extend(report.pruned.iter().take(LISTED).map(|one| {
+    let pruned = report.pruned.iter().map(|one| {
         let at = one.last_active_at.as_deref();
-        let at = at.map_or_else(|| "no time known".into(), text::time);
+        let at = at.map_or_else(|| "unknown".into(), text::time);
         let receipt = one
             .receipt
             .map_or(String::new(), |key| format!(", receipt {key}"));
-        let id = text::line(one.session.as_str());
+        let id = text::line(one.session_id.as_str());
         format!("{id} (last active {at}{receipt})")
-    }));
-    if report.pruned.len() > LISTED {
-        let more = text::number((report.pruned.len() - LISTED) as u64);
-        lines.push(format!("and {more} more; --json lists them all"));
-    }
-    lines.extend(report.kept.iter().take(LISTED).map(|one| {
+    });
+    lines.extend(text::at_most(pruned, LISTED));
+    let kept = report.kept.iter().map(|one| {
         let why = match one.why {
             KeptWhy::Pinned => "it is pinned",
-            KeptWhy::Open => "one of its loops has not ended, and it was active in the last day",
-            KeptWhy::Linked => "a session that stays is linked with it",
-            _ => "something happened to it meanwhile",
+            KeptWhy::Open => {
+                "one of its loops has not ended, and it was active within the last day"
+            }
+            KeptWhy::Linked => "it is linked to a session that is kept",
+            _ => "it changed in the meantime",
         };
-        format!("{} stays: {why}", text::line(one.session.as_str()))
-    }));
+        format!("{} kept: {why}", text::line(one.session_id.as_str()))
+    });
+    lines.extend(text::at_most(kept, LISTED));
     lines.extend(files_of(&report.source_of));
     lines.join("\n")
 }

@@ -6,13 +6,13 @@ use loopstore::{COUNTERS, OpenError, counter_named};
 use super::error::CliError;
 use super::{App, Done, progress, server, text};
 
-/// Count the tokens of the whole database anew, with another counter
+/// Recount the tokens of the whole database with another counter
 ///
-/// Every later command uses that counter. What earlier runs say of tokens stays: each names its own
-/// counter. A recount that is cut off goes on where it stopped when it is run again.
+/// Every later command uses that counter. Earlier runs keep their counts, and each names its counter.
+/// Run it again to resume after an interruption.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The counter: heuristic (or estimate: four bytes a token); with the feature `tiktoken` also
+    /// The counter: heuristic (or estimate: four bytes per token); with the feature `tiktoken` also
     /// tiktoken:o200k_base and tiktoken:cl100k_base [default: that of an unfinished recount, else
     /// heuristic].
     #[arg(long, value_name = "NAME", value_parser = known)]
@@ -27,16 +27,16 @@ fn known(given: &str) -> Result<String, String> {
         return Ok(given.to_owned());
     }
     if given.starts_with("tiktoken") && !cfg!(feature = "tiktoken") {
-        return Err("it takes a loopstore built with `--features tiktoken`".into());
+        return Err("this counter needs a loopstore built with `--features tiktoken`".into());
     }
-    Err(format!("it is none of {}", COUNTERS.join(", ")))
+    Err(format!("expected one of {}", COUNTERS.join(", ")))
 }
 
-/// Counts and tells how much.
+/// Recounts and prints how much.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let name = args.counter.clone().unwrap_or_else(|| unfinished(app));
     let counter = counter_named(&name)
-        .ok_or_else(|| CliError::Usage(format!("no counter `{}`", text::line(&name))))?;
+        .ok_or_else(|| CliError::Usage(format!("unknown counter `{}`", text::line(&name))))?;
     let bar = progress::bar("messages");
     let show = &mut |seen: RecountProgress| {
         bar.set_length(seen.all_messages);
@@ -49,11 +49,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     };
     bar.finish_and_clear();
     let report = result?;
-    if app.json {
-        app.out.json(&report)?;
-    } else {
-        app.out.text(&told(&report))?;
-    }
+    app.print(&report, || summary(&report))?;
     Ok(Done::Well)
 }
 
@@ -65,13 +61,13 @@ fn unfinished(app: &App) -> String {
     }
 }
 
-fn told(report: &RecountReport) -> String {
+fn summary(report: &RecountReport) -> String {
     let (from, to) = (text::line(&report.from), text::line(&report.to));
     if from == to && !report.resumed {
-        return format!("Nothing to do: the database counts with {to} already.");
+        return format!("Nothing to do: the database already counts with {to}.");
     }
     let messages = text::count(report.messages, "message");
     let blocks = text::count(report.blocks, "block");
-    let resumed = if report.resumed { ", gone on with" } else { "" };
-    format!("Counted anew{resumed}: {messages}, {blocks}; {from} -> {to}")
+    let resumed = if report.resumed { " (resumed)" } else { "" };
+    format!("Recounted{resumed}: {messages}, {blocks}; {from} -> {to}")
 }

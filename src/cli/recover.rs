@@ -8,44 +8,36 @@ use loopstore::recorder::{
 use super::error::CliError;
 use super::{App, Done, select, text};
 
-/// Mark loops as aborted whose agent is gone, and list tool calls without a result
+/// Mark loops of dead agents as aborted, and list tool calls without a result
 ///
-/// A loop that is pending or running is left alone while the lease of its driver lasts. A call that
-/// had started and has no result may have done its work: the idempotency key tells the tool.
+/// A pending or running loop is left alone while its lease lasts. A call that started and has no result
+/// may have taken effect: its idempotency key lets the tool check.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it [default: all].
+    /// The session: its id or a unique prefix [default: all].
     session: Option<String>,
-    /// Whatever the lease; also running loops that were imported and never had a driver.
+    /// Ignore leases, and include running loops that never had one, such as imported ones.
     #[arg(long)]
     all: bool,
-    /// Only tell.
+    /// Only report what would be done.
     #[arg(long)]
     dry_run: bool,
 }
 
 /// Marks loops and lists calls.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let store = match args.dry_run {
-        true => app.open_to_read()?,
-        false => app.open_to_write()?,
-    };
-    let find = |given: &String| select::session(&*store, given).map(|row| row.session_id);
+    let store = app.open_for(!args.dry_run)?;
     let request = RecoverRequest {
-        session: args.session.as_ref().map(find).transpose()?,
+        session: select::session_id(&*store, args.session.as_deref())?,
         all: args.all,
         dry_run: args.dry_run,
     };
     let report = recorder::recover(&*store, &request)?;
-    if app.json {
-        app.out.json(&report)?;
-    } else {
-        app.out.text(&told(&report))?;
-    }
+    app.print(&report, || summary(&report))?;
     Ok(Done::Well)
 }
 
-fn told(report: &RecoverReport) -> String {
+fn summary(report: &RecoverReport) -> String {
     let mut lines: Vec<String> = Vec::new();
     let done = if report.dry_run {
         "Would abort"
@@ -67,13 +59,13 @@ fn told(report: &RecoverReport) -> String {
 
 fn aborted(done: &str, one: &AbortedLoop) -> String {
     let driver = match (&one.owner, &one.lease_until) {
-        (Some(owner), Some(until)) => format!("driven by {} until {until}", text::line(owner)),
-        _ => "without a driver".into(),
+        (Some(owner), Some(until)) => format!("leased by {} until {until}", text::line(owner)),
+        _ => "no lease".into(),
     };
     format!(
         "{done} {} of session {} ({}, {driver}; {} kept)",
         text::line(one.loop_id.as_str()),
-        text::line(one.session.as_str()),
+        text::line(one.session_id.as_str()),
         one.was,
         text::count(u64::from(one.turns), "turn"),
     )
@@ -81,13 +73,13 @@ fn aborted(done: &str, one: &AbortedLoop) -> String {
 
 fn left(one: &HeldLoop) -> String {
     let why = match (&one.owner, &one.lease_until) {
-        (Some(owner), Some(until)) => format!("{} drives it until {until}", text::line(owner)),
-        _ => "it never had a driver; --all aborts it".into(),
+        (Some(owner), Some(until)) => format!("leased by {} until {until}", text::line(owner)),
+        _ => "it never had a lease; --all aborts it".into(),
     };
     format!(
         "Left {} of session {}: {why}",
         text::line(one.loop_id.as_str()),
-        text::line(one.session.as_str()),
+        text::line(one.session_id.as_str()),
     )
 }
 
@@ -97,7 +89,7 @@ fn call(call: &StartedCall) -> String {
         text::line(&call.tool_name),
         text::line(&call.tool_call_id),
         text::line(call.loop_id.as_str()),
-        text::line(call.session.as_str()),
+        text::line(call.session_id.as_str()),
         call.started_at,
         call.attempts,
         text::line(Json::as_str(&call.arguments)),

@@ -4,9 +4,9 @@ use super::error::CliError;
 use super::undo::{FlipArgs, flip};
 use super::{App, Done};
 
-/// Put a compaction back into force
+/// Redo an undone compaction: activate its blocks again
 ///
-/// Without --run the one that was undone last, unless another was made since.
+/// Without --run, the last one undone, unless another compaction was made since.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

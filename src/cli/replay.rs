@@ -8,37 +8,38 @@ use loopstore::replay::{Change, ChangeKind, Replay, ReplayedTurn, Step};
 use loopstore::{AgentMessage, LoopId};
 use serde::Serialize;
 
-use super::context::Told;
+use super::context::ContextJson;
 use super::error::CliError;
 use super::{App, Done, context_text, select, text};
 
-/// Walk through a session as it happened
+/// Replay a session as it happened
 ///
 /// From the root to a loop, turn by turn in recorded order, with compactions, undos and redos where
-/// they took effect. On a terminal it runs at the pace of the recorded times; gaps longer than
-/// --max-gap are cut short. Anywhere else, and with --json or --as, it does not wait unless --speed is
-/// given. --json gives one array of steps, written element by element.
+/// they took effect. On a terminal it keeps the recorded pace; gaps longer than --max-gap are
+/// shortened. Elsewhere, and with --json or --as, it does not wait unless --speed is given. --json
+/// prints one array of steps, element by element.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     session: String,
-    /// The loop that the branch ends in [default: the current one].
+    /// The loop where the branch ends [default: the current one].
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
-    /// How many times as fast as it was recorded [default: 1 on a terminal].
+    /// The speed as a multiple of the recorded pace [default: 1 on a terminal].
     #[arg(long, value_name = "X", value_parser = speed, conflicts_with = "instant")]
     speed: Option<f64>,
-    /// Do not wait at all.
+    /// Do not wait.
     #[arg(long)]
     instant: bool,
-    /// The longest pause in seconds, whatever was recorded.
+    /// The longest pause in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
     max_gap: f64,
-    /// Show with each turn what the model saw just before it answered.
+    /// Show with each turn what the model saw before it answered.
     #[arg(long)]
     contexts: bool,
-    /// The requests of the recorded model calls, one line of JSON each, for openai, responses or
-    /// anthropic: to run the session against another model. With --json an array, with what was mended.
+    /// Print the requests of the recorded model calls, one line of JSON each, for openai,
+    /// responses or anthropic: to run the session against another model. With --json an array that also lists
+    /// what was mended.
     #[arg(long = "as", value_name = "PROVIDER", conflicts_with = "contexts")]
     form: Option<Form>,
 }
@@ -53,14 +54,14 @@ impl Args {
 fn speed(given: &str) -> Result<f64, String> {
     match given.parse::<f64>() {
         Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),
-        _ => Err("give a number above 0, such as 10 or 0.5".into()),
+        _ => Err("expected a number above 0, such as 10 or 0.5".into()),
     }
 }
 
 fn seconds(given: &str) -> Result<f64, String> {
     match given.parse::<f64>() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("give seconds from 0 to 86400".into()),
+        _ => Err("expected seconds from 0 to 86400".into()),
     }
 }
 
@@ -86,7 +87,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Whether a listener may want to wait: a person, and nothing that reads lines.
+/// Whether a person is watching, and not a program that reads lines.
 fn wants_waiting(args: &Args) -> bool {
     args.form.is_none() && std::io::stdout().is_terminal()
 }
@@ -199,7 +200,7 @@ impl Player<'_> {
         }
         for (message, at) in turn.messages.iter().zip(&turn.times) {
             self.wait(*at)?;
-            self.app.out.text(&told(message))?;
+            self.app.out.text(&render(message))?;
         }
         Ok(())
     }
@@ -208,13 +209,12 @@ impl Player<'_> {
 /// A step of `--json`.
 #[derive(Serialize)]
 struct TurnJson<'a> {
-    #[serde(rename = "loop")]
     loop_id: &'a str,
     turn: u32,
     seqs: [u32; 2],
     messages: &'a [AgentMessage],
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<Told<'a>>,
+    context: Option<ContextJson<'a>>,
 }
 
 impl<'a> TurnJson<'a> {
@@ -226,7 +226,7 @@ impl<'a> TurnJson<'a> {
             turn: turn.turn,
             seqs: [turn.first_seq, turn.first_seq + last],
             messages: &turn.messages,
-            context: turn.context.as_ref().map(Told::of),
+            context: turn.context.as_ref().map(ContextJson::of),
         }
     }
 }
@@ -234,7 +234,6 @@ impl<'a> TurnJson<'a> {
 /// A request of `--as` with `--json`.
 #[derive(Serialize)]
 struct RecordedRequest<'a, R: Serialize> {
-    #[serde(rename = "loop")]
     loop_id: &'a str,
     turn: u32,
     seq: Option<u32>,
@@ -243,8 +242,8 @@ struct RecordedRequest<'a, R: Serialize> {
     mended: &'a [Mending],
 }
 
-/// Returns a message as a context shows it; of a note, which no context shows, what it says.
-fn told(message: &AgentMessage) -> String {
+/// Returns a message as a context shows it, or the content of a note, which no context shows.
+fn render(message: &AgentMessage) -> String {
     match message {
         AgentMessage::Extension(note) => {
             format!("note {}\n{}\n", text::line(&note.kind), note.data.as_str())
@@ -254,7 +253,7 @@ fn told(message: &AgentMessage) -> String {
 }
 
 fn change_line(change: &Change) -> String {
-    let (run, at) = (text::line(&change.run), text::time(&change.at));
+    let (run, at) = (text::line(&change.run_id), text::time(&change.at));
     let of = text::line(change.loop_id.as_str());
     match change.change {
         ChangeKind::Compacted => format!(

@@ -17,34 +17,34 @@ use super::error::CliError;
 use super::output::Counted;
 use super::{App, Done, select, text};
 
-/// Write a session as one page for a browser
+/// Write a session as one HTML page
 ///
-/// The page needs no network and no other file: the loop tree, the size of the context over time,
-/// what became of each turn with the summary beside the originals, tool calls, usage, and a search of
-/// all messages. With --all a page is written for each session of the database, and `index.html`.
+/// The page is self-contained: the loop tree, the size of the context over time, each turn with its
+/// summary beside the originals, tool calls, usage, and a search over all messages. With --all, writes a
+/// page for each session of the database, and `index.html`.
 ///
 /// Prices are JSON, per million tokens in any currency:
 /// {"claude-sonnet-4": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75}}.
-/// A name also stands for the models that begin with it; a cache without a price costs as input.
-/// Without prices the cost is what the transcript says.
+/// A name also matches models that begin with it; cache tokens without a price cost as much as input.
+/// Without prices the cost is that of the transcript.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     session: Option<String>,
     /// Report every session of the database, into a folder.
     #[arg(long, requires = "output")]
     all: bool,
-    /// The file, `-` for stdout; with --all the folder [default: a name made of the id].
+    /// The file, `-` for stdout; with --all the folder [default: named after the session].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The chain that ends in this loop [default: the current one].
     #[arg(long = "loop", value_name = "LOOP", conflicts_with = "all")]
     loop_id: Option<String>,
-    /// What tokens cost, by model.
+    /// The prices of tokens, by model.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Replace files of that name.
+    /// Replace existing files.
     #[arg(long)]
     force: bool,
 }
@@ -92,7 +92,7 @@ fn one(
     let id = &session.session_id;
     if args.output.as_deref() == Some(Path::new("-")) {
         if app.json {
-            let why = "with --json the page needs a file: it is not one JSON document";
+            let why = "--json needs -o FILE: the page is not a JSON document";
             return Err(CliError::Usage(why.into()));
         }
         write_report(store, id, &options, app.out.writer())?;
@@ -103,7 +103,7 @@ fn one(
     check(app, &path, args.force)?;
     let (bytes, line) = to_file(&path, |out| write_report(store, id, &options, out))?;
     let file = path.display().to_string();
-    tell(
+    print(
         app,
         &file,
         bytes,
@@ -123,7 +123,9 @@ fn all(
 ) -> Result<(), CliError> {
     let folder = args.output.clone().unwrap_or_default();
     if folder == Path::new("-") {
-        return Err(CliError::Usage("--all writes a folder, not stdout".into()));
+        return Err(CliError::Usage(
+            "--all writes to a folder, not to stdout".into(),
+        ));
     }
     let sessions = store::read(store, |read| read.sessions())?;
     let name = |id: &SessionId| (id.clone(), file_name(id));
@@ -162,7 +164,7 @@ fn all(
     let database = app.place();
     let (bytes, ()) = to_file(&index, |out| write_overview(&database, &rows, out))?;
     let total = bytes + written.iter().map(|w| w.bytes).sum::<u64>();
-    tell(app, &index.display().to_string(), total, &written)
+    print(app, &index.display().to_string(), total, &written)
 }
 
 fn failed(path: &Path, why: &dyn std::fmt::Display) -> CliError {
@@ -170,13 +172,13 @@ fn failed(path: &Path, why: &dyn std::fmt::Display) -> CliError {
     CliError::Failed(format!("cannot write {shown}: {why}").into())
 }
 
-/// Refuses to write over the database, or over a file that nobody said may go.
+/// Refuses to overwrite the database, or an existing file without --force.
 fn check(app: &App, path: &Path, force: bool) -> Result<(), CliError> {
     if is_part_of(path, &app.db) {
         return Err(failed(path, &"it is the database"));
     }
     if !force && path.symlink_metadata().is_ok() {
-        let why = "it is there already; give another name, or --force to replace it";
+        let why = "it already exists; use another name, or --force to replace it";
         return Err(failed(path, &why));
     }
     Ok(())
@@ -188,28 +190,26 @@ fn to_file<T>(
 ) -> Result<(u64, T), CliError> {
     let file = WholeFile::create(path).map_err(|error| failed(path, &error))?;
     let mut out = Counted::new(BufWriter::with_capacity(64 << 10, file));
-    let told = match write(&mut out) {
+    let made = match write(&mut out) {
         Err(ExportError::Write(error)) => return Err(failed(path, &error)),
-        told => told?,
+        made => made?,
     };
     let (out, bytes) = out.into_parts();
     let file = out
         .into_inner()
         .map_err(|error| failed(path, error.error()))?;
     file.finish().map_err(|error| failed(path, &error))?;
-    Ok((bytes, told))
+    Ok((bytes, made))
 }
 
-fn tell(app: &mut App, file: &str, bytes: u64, written: &[Written]) -> Result<(), CliError> {
-    if app.json {
-        let line =
-            |w: &Written| json!({"session": w.line.session, "file": w.file, "bytes": w.bytes});
-        let sessions: Vec<_> = written.iter().map(line).collect();
-        return app
-            .out
-            .json(&json!({"file": file, "bytes": bytes, "sessions": sessions}));
-    }
-    let (size, shown) = (text::bytes(bytes), text::line(file));
-    let count = text::count(written.len(), "session");
-    app.out.text(&format!("Wrote {count}, {size}, to {shown}."))
+fn print(app: &mut App, file: &str, bytes: u64, written: &[Written]) -> Result<(), CliError> {
+    let page =
+        |w: &Written| json!({"session_id": w.line.session_id, "file": w.file, "bytes": w.bytes});
+    let sessions: Vec<_> = written.iter().map(page).collect();
+    let json = json!({"file": file, "bytes": bytes, "sessions": sessions});
+    app.print(&json, || {
+        let (size, shown) = (text::bytes(bytes), text::line(file));
+        let count = text::count(written.len(), "session");
+        format!("Wrote {count}, {size}, to {shown}.")
+    })
 }

@@ -5,24 +5,24 @@ use loopstore::store::postgres::{Engine, grants, schema, tenant};
 use super::error::CliError;
 use super::{App, Done};
 
-/// Print what makes the tables of a PostgreSQL database, partitioned or for Citus
+/// Print the DDL of a PostgreSQL database, partitioned or for Citus
 ///
-/// A database that `loopstore` opens for writing gets plain tables by itself. Whoever wants them
-/// partitioned by session, or distributed over the nodes of a Citus cluster, runs this script in an
-/// empty database first: `loopstore schema --partitions 16 | psql -v ON_ERROR_STOP=1 NAME`.
+/// A database that `loopstore` opens for writing gets plain tables by itself. To partition them by
+/// session, or to distribute them over the nodes of a Citus cluster, run this script in an empty
+/// database first: `loopstore schema --partitions 16 | psql -v ON_ERROR_STOP=1 NAME`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What the tables are made for.
+    /// The kind of server.
     #[arg(long, value_enum, default_value = "plain")]
     engine: Kind,
-    /// Partition the tables by the hash of the session into so many parts (plain).
+    /// The number of hash partitions of the tables, by session (plain).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     partitions: u32,
-    /// Print instead what lets this role append and compact, and change or remove nothing.
+    /// Print instead the grants with which this role can append and compact, but not change or remove.
     #[arg(long, value_name = "ROLE", conflicts_with_all = ["engine", "partitions"])]
     grant_to: Option<String>,
-    /// With --grant-to: on the rows of this tenant alone, which no other tenant sees or writes. Needs
-    /// PostgreSQL 15; several roles may be one tenant.
+    /// With --grant-to: only for the rows of this tenant, which no other tenant can see or write. Needs
+    /// PostgreSQL 15; a tenant may have several roles.
     #[arg(long, value_name = "NAME", requires = "grant_to")]
     tenant: Option<String>,
 }
@@ -42,7 +42,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
             partitions: args.partitions,
         },
         Kind::Citus if args.partitions > 1 => {
-            let why = "Citus makes its own parts; --partitions is for --engine plain";
+            let why = "Citus shards by itself; --partitions needs --engine plain";
             return Err(CliError::Usage(why.into()));
         }
         Kind::Citus => Engine::Citus,
@@ -54,9 +54,8 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         (Some(role), None) => grants(role),
         (None, _) => schema(engine),
     };
-    match app.json {
-        true => app.out.json(&serde_json::json!({"sql": script}))?,
-        false => app.out.text(script.trim_end())?,
-    }
+    app.print(&serde_json::json!({"sql": script}), || {
+        script.trim_end().to_owned()
+    })?;
     Ok(Done::Well)
 }

@@ -9,29 +9,29 @@ use loopstore::{Database, Role, Time};
 use super::error::CliError;
 use super::{App, Done, index, select, text};
 
-/// Find messages by their words, also those that a compaction hid
+/// Find messages by their words, including those hidden by a compaction
 ///
 /// All words must occur; case and accents do not matter. `"two words"` is a phrase, `-word` must not
-/// occur, `word*` is the beginning of a word, `a OR b` one of the two. Of Chinese, Japanese, Korean
-/// and Thai any part of a sentence is found. The best are listed first.
+/// occur, `word*` is a prefix, `a OR b` either of the two. In Chinese, Japanese, Korean and Thai any part
+/// of a sentence matches. The best matches come first.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to look for, as one argument.
+    /// The query, as one argument.
     #[arg(allow_hyphen_values = true)]
     query: String,
-    /// Only this session: its id or the beginning of it.
+    /// Only this session: its id or a unique prefix.
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// Only messages of this role.
     #[arg(long, value_enum)]
     role: Option<RoleName>,
-    /// Only calls of this tool, and its results.
+    /// Only calls of this tool, and their results.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// Only messages of this time or later, such as 2026-01-31 or 2026-01-31T12:00:00Z.
+    /// Only messages at or after this time, such as 2026-01-31 or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only messages of this time or earlier; a day counts to its end.
+    /// Only messages at or before this time; a date includes the whole day.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// Only messages that the context does not hold.
@@ -40,10 +40,10 @@ pub struct Args {
     /// Only messages that the context holds.
     #[arg(long)]
     visible: bool,
-    /// How many to list.
+    /// How many messages to list.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// How many of the best to leave out.
+    /// How many of the best matches to skip.
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: u32,
 }
@@ -77,8 +77,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Opens the database for writing, so that the index can catch up; where that cannot be, for
-/// reading.
+/// Opens the database for writing, so that the index can catch up, or else for reading.
 fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
     match app.open_to_write() {
         Err(loopstore::OpenError::Other { .. }) => Ok(app.open_to_read()?),
@@ -88,9 +87,7 @@ fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
 
 fn query(store: &dyn Database, args: &Args) -> Result<SearchQuery, CliError> {
     let mut query = SearchQuery::new(&*args.query);
-    if let Some(given) = &args.session {
-        query.session = Some(select::session(store, given)?.session_id);
-    }
+    query.session = select::session_id(store, args.session.as_deref())?;
     query.role = args.role.map(|role| match role {
         RoleName::User => Role::User,
         RoleName::Assistant => Role::Assistant,
@@ -98,16 +95,12 @@ fn query(store: &dyn Database, args: &Args) -> Result<SearchQuery, CliError> {
         RoleName::Extension => Role::Extension,
     });
     query.tool.clone_from(&args.tool);
-    query.since = args
-        .since
-        .as_deref()
-        .map(|at| moment(at, "T00:00:00"))
-        .transpose()?;
-    query.until = args
-        .until
-        .as_deref()
-        .map(|at| moment(at, "T23:59:59.999"))
-        .transpose()?;
+    let moment = |given: &Option<String>, rest| {
+        let given = given.as_deref();
+        given.map(|given| moment(given, rest)).transpose()
+    };
+    query.since = moment(&args.since, "T00:00:00")?;
+    query.until = moment(&args.until, "T23:59:59.999")?;
     query.hidden = match (args.hidden, args.visible) {
         (true, _) => Some(true),
         (_, true) => Some(false),
@@ -125,12 +118,12 @@ fn moment(given: &str, rest: &str) -> Result<i64, CliError> {
     time.ok_or_else(|| {
         let given = text::line(given);
         CliError::Usage(format!(
-            "`{given}` is no time; give 2026-01-31, or 2026-01-31T12:00:00Z"
+            "invalid time `{given}`; expected 2026-01-31 or 2026-01-31T12:00:00Z"
         ))
     })
 }
 
-/// Says where a hit stands, and what became of it.
+/// Says where a hit is, and whether a block covers it.
 pub fn heading(hit: &SearchHit) -> String {
     let turn = hit
         .turn
@@ -139,7 +132,7 @@ pub fn heading(hit: &SearchHit) -> String {
     let at = at.map_or(String::new(), |at| format!(", {}", text::time(at.as_str())));
     format!(
         "{}, loop {}{turn}, message {}, {}{at}{}",
-        text::line(hit.session.as_str()),
+        text::line(hit.session_id.as_str()),
         text::line(hit.loop_id.as_str()),
         hit.seq,
         hit.role.as_str(),
@@ -152,7 +145,7 @@ fn fate(hit: &SearchHit) -> String {
     if hit.disposition == Some(Disposition::Kept) && !hit.hidden {
         return String::new();
     }
-    let (Some(run), Some(generation)) = (&hit.run, hit.generation) else {
+    let (Some(run), Some(generation)) = (&hit.run_id, hit.generation) else {
         return if hit.hidden {
             "; not in the context"
         } else {
@@ -164,7 +157,7 @@ fn fate(hit: &SearchHit) -> String {
         Some(disposition) => disposition.as_str().replace('_', " "),
         None => "covered".into(),
     };
-    let on = match &hit.block_loop {
+    let on = match &hit.block_loop_id {
         Some(other) if *other != hit.loop_id => format!(" on {}", text::line(other.as_str())),
         _ => String::new(),
     };
@@ -207,7 +200,7 @@ fn summary(results: &SearchResults) -> String {
         lines.push("Read them with `loopstore expand SESSION --loop LOOP --turns TURN`.".into());
     }
     if let Some(next) = results.next {
-        lines.push(format!("There are more: --offset {next}."));
+        lines.push(format!("Use --offset {next} for more."));
     }
     lines.join("\n")
 }

@@ -1,4 +1,4 @@
-//! Ids as they are given: whole, or the beginning.
+//! Ids as they are given: whole, or a unique prefix.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use loopstore::context::AsOf;
 use loopstore::store::{
     self, LoopRow, RunRow, SessionRow, StoreError, StoreRead, StoreResult, lookup,
 };
-use loopstore::{Database, LoopId};
+use loopstore::{Database, LoopId, SessionId};
 
 use super::nearest;
 
@@ -24,12 +24,7 @@ impl fmt::Display for Unknown {
         let Some(question) = nearest::question(&self.near) else {
             return self.error.fmt(f);
         };
-        match &self.error {
-            StoreError::NoSession(given) => write!(f, "no session `{given}`; {question}"),
-            StoreError::NoLoop(given) => write!(f, "no loop `{given}` in this session; {question}"),
-            StoreError::NoRun(given) => write!(f, "no run `{given}`; {question}"),
-            error => error.fmt(f),
-        }
+        write!(f, "{}; {question}", self.error)
     }
 }
 
@@ -53,6 +48,12 @@ fn with_near(store: &dyn Database, session: Option<&SessionRow>, error: StoreErr
 pub fn session(store: &dyn Database, given: &str) -> Result<SessionRow, Unknown> {
     let found = store::read(store, |read| lookup::session(read, given));
     found.map_err(|error| with_near(store, None, error))
+}
+
+/// Returns the id of the session whose id is or begins with `given`, if one was given.
+pub fn session_id(store: &dyn Database, given: Option<&str>) -> Result<Option<SessionId>, Unknown> {
+    let find = |given| session(store, given).map(|row| row.session_id);
+    given.map(find).transpose()
 }
 
 /// Returns the loop whose id is or begins with `given`.
@@ -103,12 +104,14 @@ impl std::str::FromStr for Moment {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.rsplit_once(':') {
-            _ if text.is_empty() => Err("give a run, or LOOP:TURN".into()),
+            _ if text.is_empty() => Err("expected a run or LOOP:TURN".into()),
             None => Ok(Self::Run(text.into())),
-            Some(("", _)) => Err("there is no loop before the `:`".into()),
+            Some(("", _)) => Err("the loop before `:` is missing".into()),
             Some((loop_id, turn)) => match turn.parse() {
                 Ok(turn) => Ok(Self::Turn(loop_id.into(), turn)),
-                Err(_) => Err(format!("`{turn}` is no turn; give a run, or LOOP:TURN")),
+                Err(_) => Err(format!(
+                    "`{turn}` is not a turn; expected a run or LOOP:TURN"
+                )),
             },
         }
     }

@@ -10,7 +10,7 @@ use loopstore::{Database, OpenError, TokenCounter};
 pub enum Access<'a> {
     /// It only reads.
     Read,
-    /// It writes what is there.
+    /// It writes to an existing database.
     Write,
     /// It makes the tables if they are not there, to be written with this token counter.
     Create(&'a str),
@@ -32,7 +32,7 @@ pub fn place(address: &str) -> String {
         // A password may hold an @ itself.
         Some((_, host)) => format!("postgres://{host}"),
         None if !options.contains('@') => format!("postgres://{front}"),
-        // A password with a ? in it, or an option with an @: nobody can tell.
+        // A password with a ?, or an option with an @: ambiguous.
         None => "postgres://…".to_owned(),
     }
 }
@@ -53,13 +53,13 @@ pub fn open(address: &str, access: Access<'_>) -> Result<Box<dyn Database>, Open
     Ok(Box::new(PostgresStore::open_with(address, options)?))
 }
 
-/// Tells that this program knows no servers.
+/// Refuses: this program was built without PostgreSQL.
 #[cfg(not(feature = "postgres"))]
 pub fn open(_address: &str, _access: Access<'_>) -> Result<Box<dyn Database>, OpenError> {
     Err(files_only())
 }
 
-/// Counts the tokens of a database on a server anew.
+/// Recounts the tokens of a database on a server.
 #[cfg(feature = "postgres")]
 pub fn recount(
     address: &str,
@@ -70,7 +70,7 @@ pub fn recount(
     loopstore::store::postgres::recount(address, options, show)
 }
 
-/// Tells that this program knows no servers.
+/// Refuses: this program was built without PostgreSQL.
 #[cfg(not(feature = "postgres"))]
 pub fn recount(
     _address: &str,
@@ -83,9 +83,8 @@ pub fn recount(
 #[cfg(not(feature = "postgres"))]
 fn files_only() -> OpenError {
     OpenError::Address {
-        detail:
-            "this loopstore knows files only; one built with `--features postgres` knows servers"
-                .into(),
+        detail: "this loopstore was built without PostgreSQL; build it with `--features postgres`"
+            .into(),
     }
 }
 

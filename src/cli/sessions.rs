@@ -3,11 +3,10 @@
 use loopstore::store::sqlite::Record;
 
 use super::error::CliError;
-use super::output::width;
 use super::table::{Column, Table};
 use super::{App, Done, text};
 
-/// List the sessions, last active first
+/// List the sessions, most recently active first
 #[derive(clap::Args)]
 pub struct Args {}
 
@@ -18,9 +17,9 @@ pub fn run(app: &mut App, _: &Args) -> Result<Done, CliError> {
         app.out.json(&rows)?;
     } else if rows.is_empty() {
         app.out
-            .text("There are no sessions yet; `loopstore import` brings some in.")?;
+            .text("No sessions yet; `loopstore import` adds some.")?;
     } else {
-        app.out.text(&table(&rows).lines(width()))?;
+        app.out.table(&table(&rows))?;
     }
     Ok(Done::Well)
 }

@@ -11,7 +11,7 @@ use super::{App, Done, select, text};
 /// Show a session: its tree of loops, with the blocks that compactions put on them
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     session: String,
 }
 
@@ -21,7 +21,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let session = select::session(&*store, &args.session)?;
     let view = store.session_view(&session.session_id)?;
     if app.json {
-        app.out.json(&Told(&view))?;
+        app.out.json(&SessionJson(&view))?;
         return Ok(Done::Well);
     }
     app.out.text(&head(&view.session))?;
@@ -52,15 +52,14 @@ fn head(session: &Record) -> String {
     format!("{first}\n{}\n{}\n", facts.join(", "), totals.join(", "))
 }
 
-/// The JSON: the session's row with `session`, its id, and `loops`.
-struct Told<'a>(&'a SessionView);
+/// The JSON: the session's row, with the loops in place of their number.
+struct SessionJson<'a>(&'a SessionView);
 
-impl Serialize for Told<'_> {
+impl Serialize for SessionJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("session", &self.0.session.get("session_id"))?;
         for (column, value) in self.0.session.iter() {
-            // The two keys that stand for something else here.
+            // `loops` are the loops themselves here.
             let column = if column == "loops" {
                 "loop_count"
             } else {

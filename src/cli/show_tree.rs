@@ -1,7 +1,7 @@
 //! The tree of a session's loops.
 //!
-//! A line of loops that go on from each other stays on one level; other ways on are indented under
-//! the loop that they leave.
+//! Loops that continue each other stay on one level; other branches are indented under
+//! the loop that they fork.
 
 use std::collections::HashMap;
 
@@ -62,7 +62,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Adds a loop and those that go on from it, its branches indented.
+    /// Adds a loop and those that continue it, its branches indented.
     fn line_of_loops(&mut self, first: usize, indent: &str) {
         let mut next = Some(first);
         while let Some(at) = next {
@@ -98,7 +98,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Says where a loop goes on from, unless that is the end of the loop above it.
+    /// Says where a loop continues from, unless that is the end of the loop above it.
     fn origin(&self, at: usize) -> String {
         let row = &self.view.loops[at].0;
         let (Some(id), turn) = (row.text("parent_loop_id"), row.number("parent_turn")) else {
@@ -155,8 +155,8 @@ fn block_line(block: &Record) -> String {
         }
     }
     let state = match number("is_active") {
-        Some(1) => "in force",
-        _ => "not in force",
+        Some(1) => "active",
+        _ => "inactive",
     };
     format!(
         "block {} ({}, {state}): {}; {} of {} tokens; run {}",

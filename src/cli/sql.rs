@@ -5,9 +5,9 @@ use std::time::Duration;
 use loopstore::Json;
 use loopstore::store::sqlite::{QueryLimits, QueryRows};
 
-use super::error::{CliError, told};
+use super::error::{CliError, with_causes};
 use super::nearest;
-use super::output::{note, width};
+use super::output::note;
 use super::table::{Column, Table};
 use super::{App, Done, text};
 
@@ -28,20 +28,20 @@ const VIEWS: [&str; 13] = [
     "v_session_tree",
 ];
 
-/// Ask a question in SQL; nothing can be changed
+/// Query the database in SQL, read-only
 ///
-/// The views `v_sessions`, `v_loops`, `v_turns`, `v_messages`, `v_tool_calls`, `v_chain`,
+/// Made for this are the views `v_sessions`, `v_loops`, `v_turns`, `v_messages`, `v_tool_calls`, `v_chain`,
 /// `v_compaction_runs`, `v_compaction_blocks`, `v_coverage`, `v_context`, `v_usage`, `v_manifests` and
-/// `v_session_tree` are made for this.
+/// `v_session_tree`.
 #[derive(clap::Args)]
 pub struct Args {
     /// One SELECT; it may begin with a comment.
     #[arg(allow_hyphen_values = true)]
     query: String,
-    /// Give no more rows than this; more are told of on stderr.
+    /// Print at most this many rows; a note on stderr says if there are more.
     #[arg(long, value_name = "N")]
     max_rows: Option<usize>,
-    /// Stop a query that takes longer than this; 0: never.
+    /// Cancel a query that takes longer than this; 0 means never.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
 }
@@ -56,24 +56,24 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let rows = store.query_within(&args.query, limits);
     let rows = rows.map_err(|error| with_near_view(error.into()))?;
     if rows.is_cut {
-        note("there are more rows; --max-rows gives more of them");
+        note("note: there are more rows; raise --max-rows to see them");
     }
     if app.json {
         app.out.json(&rows.records())?;
     } else {
-        app.out.text(&table(&rows).lines(width()))?;
+        app.out.table(&table(&rows))?;
         app.out
             .text(&format!("({})", text::count(rows.rows.len() as u64, "row")))?;
     }
     Ok(Done::Well)
 }
 
-/// Adds to an error that a table is unknown the views of a similar name.
+/// Adds views with similar names to an error about an unknown table.
 fn with_near_view(error: CliError) -> CliError {
     let CliError::Failed(cause) = error else {
         return error;
     };
-    let text = told(&*cause);
+    let text = with_causes(&*cause);
     let name = |before: &str| Some(text.split_once(before)?.1);
     let name = name("no such table: ")
         .or_else(|| name("relation \""))

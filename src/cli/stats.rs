@@ -6,12 +6,12 @@ use serde::Serialize;
 use super::error::CliError;
 use super::{App, Done, text};
 
-/// Count what the database holds, and its files
+/// Count what the database holds, and the size of its files
 #[derive(clap::Args)]
 pub struct Args {}
 
 #[derive(Serialize)]
-struct Told {
+struct StatsJson {
     path: String,
     #[serde(flatten)]
     stats: Stats,
@@ -19,23 +19,19 @@ struct Told {
 
 /// Prints the figures.
 pub fn run(app: &mut App, _: &Args) -> Result<Done, CliError> {
-    let told = Told {
+    let stats = StatsJson {
         path: app.place(),
         stats: app.open_to_read()?.stats()?,
     };
-    if app.json {
-        app.out.json(&told)?;
-    } else {
-        app.out.text(&lines(&told))?;
-    }
+    app.print(&stats, || lines(&stats))?;
     Ok(Done::Well)
 }
 
-fn lines(told: &Told) -> String {
-    let stats = &told.stats;
+fn lines(database: &StatsJson) -> String {
+    let stats = &database.stats;
     let size = |bytes: i64| text::bytes(bytes.unsigned_abs());
     let lines = [
-        ("database", text::line(&told.path)),
+        ("database", text::line(&database.path)),
         ("sessions", text::number(stats.sessions)),
         ("loops", text::number(stats.loops)),
         ("turns", text::number(stats.turns)),

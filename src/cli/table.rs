@@ -109,7 +109,7 @@ impl Table {
         self.columns.iter().enumerate().map(width).collect()
     }
 
-    /// Cuts the widest columns until the line fits; tells whether it does.
+    /// Cuts the widest columns until the line fits; returns whether it does.
     fn shrink(&self, shown: &[usize], widths: &mut [usize], width: usize) -> bool {
         loop {
             let used: usize = shown.iter().map(|at| widths[*at]).sum();

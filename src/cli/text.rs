@@ -75,7 +75,7 @@ pub fn number(number: impl TryInto<i128>) -> String {
     out
 }
 
-/// Writes a number and what it counts: `1 turn`, `2 turns`.
+/// Writes a number with its noun: `1 turn`, `2 turns`.
 pub fn count(count: impl TryInto<i128>, one: &str) -> String {
     let Ok(count) = count.try_into() else {
         return String::new();
@@ -99,7 +99,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{:.1} TiB", size / 1024.0)
 }
 
-/// Writes a time to the second in UTC; a text that is no time stays as it is.
+/// Writes a time to the second in UTC; any other text stays as it is.
 pub fn time(text: &str) -> String {
     match Time::from_text(text).parse() {
         Some(time) => time.format("%Y-%m-%d %H:%M:%S").to_string(),
@@ -116,6 +116,16 @@ pub fn turns(first: impl Into<i64>, last: impl Into<i64>) -> String {
     format!("{first}-{last}")
 }
 
+/// Returns the first `most` lines, and a line that says how many more there are.
+pub fn at_most(lines: impl ExactSizeIterator<Item = String>, most: usize) -> Vec<String> {
+    let more = lines.len().saturating_sub(most);
+    let mut shown: Vec<String> = lines.take(most).collect();
+    if more > 0 {
+        shown.push(format!("and {} more; --json lists all", number(more)));
+    }
+    shown
+}
+
 /// Writes the share of `part` in `whole`: `18 %`.
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -128,7 +138,7 @@ pub fn share(part: u64, whole: u64) -> String {
 pub fn secrets(counts: &std::collections::BTreeMap<String, u64>) -> String {
     let all: u64 = counts.values().sum();
     if all == 0 {
-        return "nothing new to redact".into();
+        return "no new secrets".into();
     }
     let each = counts
         .iter()

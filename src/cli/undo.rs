@@ -5,9 +5,9 @@ use loopstore::compact::{FlipReport, FlipRequest};
 use super::error::CliError;
 use super::{App, Done, select, text};
 
-/// Take a compaction out of force; the originals are read again
+/// Undo a compaction: deactivate its blocks, so that the originals are read again
 ///
-/// Without --run the last one that is in force. Nothing is deleted: `loopstore redo` puts it back.
+/// Without --run, the last active one. Nothing is deleted: `loopstore redo` brings it back.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -17,15 +17,15 @@ pub struct Args {
 /// Which run is undone or redone.
 #[derive(clap::Args)]
 pub struct FlipArgs {
-    /// The session: its id or the beginning of it.
+    /// The session: its id or a unique prefix.
     session: String,
-    /// The loop to look from [default: the current one].
+    /// The loop whose chain is searched [default: the current one].
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
-    /// The run: its id or the beginning of it.
+    /// The run: its id or a unique prefix.
     #[arg(long)]
     run: Option<String>,
-    /// Why; kept with the row.
+    /// Why; recorded with it.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -35,7 +35,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     flip(app, &args.flip, false)
 }
 
-/// Undoes or redoes a run and tells what that did.
+/// Undoes or redoes a run and prints what changed.
 pub fn flip(app: &mut App, args: &FlipArgs, redo: bool) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
     let session = select::session(&*store, &args.session)?;
@@ -49,19 +49,15 @@ pub fn flip(app: &mut App, args: &FlipArgs, redo: bool) -> Result<Done, CliError
     } else {
         loopstore::undo(&*store, &session.session_id, &request)?
     };
-    if app.json {
-        app.out.json(&report)?;
-    } else {
-        app.out.text(&told(&report))?;
-    }
+    app.print(&report, || summary(&report))?;
     Ok(Done::Well)
 }
 
 /// Says what a flip did.
-pub fn told(report: &FlipReport) -> String {
+pub fn summary(report: &FlipReport) -> String {
     format!(
         "Run {} is {}: {} -> {} tokens",
-        text::line(&report.run),
+        text::line(&report.run_id),
         report.outcome,
         text::number(report.tokens_before),
         text::number(report.tokens_after)

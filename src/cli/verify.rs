@@ -11,23 +11,23 @@ use serde_json::json;
 use super::error::CliError;
 use super::{App, Done, progress, text};
 
-/// How many problems are told to people one by one.
+/// How many problems are listed.
 const LISTED: usize = 50;
 
-/// Check that the database is what it was: every digest, total and reference
+/// Check the integrity of the database: every digest, total and reference
 ///
 /// Exits with 3 if there is damage. Nothing is repaired.
 ///
-/// With --salvage, what can still be read and is whole goes into a new database, and what does not
-/// is listed: a loop ends before its first message that is damaged, a compaction goes with all its
-/// blocks if one of them is damaged. The exit code is 3 if something was lost. The damaged database
-/// is not written to.
+/// With --salvage, everything readable and intact is copied to a new database, and what is lost is
+/// listed: a loop ends before its first damaged message, and a compaction with a damaged block is
+/// dropped with all its blocks. Exits with 3 if something was lost. The damaged database is not
+/// written to.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Copy what is whole into a new database.
+    /// Copy what is intact to a new database.
     #[arg(long, value_name = "DEST")]
     salvage: Option<PathBuf>,
-    /// Replace a file of that name.
+    /// Replace an existing file.
     #[arg(long, requires = "salvage")]
     force: bool,
 }
@@ -36,7 +36,8 @@ pub struct Args {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     if let Some(to) = &args.salvage {
         let report = salvage(&app.db, app.key.as_ref(), to, args.force)?;
-        return print_salvaged(app, to, &report);
+        app.print(&report, || salvaged(to, &report))?;
+        return Ok(done(report.ok));
     }
     let report = match app.open_to_read() {
         Ok(store) => {
@@ -49,41 +50,26 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         Err(error) => return Err(error.into()),
     };
     match report {
-        Ok(report) => print(app, &report),
+        Ok(report) => {
+            app.print(&report, || summary(&report))?;
+            Ok(done(report.ok))
+        }
         Err(StoreError::Damaged(detail)) => unreadable(app, &detail),
         Err(error) => Err(error.into()),
     }
 }
 
-fn print(app: &mut App, report: &VerifyReport) -> Result<Done, CliError> {
-    if app.json {
-        app.out.json(report)?;
-    } else {
-        app.out.text(&told(report)?)?;
-    }
-    Ok(if report.ok { Done::Well } else { Done::Damaged })
+fn done(ok: bool) -> Done {
+    if ok { Done::Well } else { Done::Damaged }
 }
 
-fn print_salvaged(app: &mut App, to: &Path, report: &SalvageReport) -> Result<Done, CliError> {
-    if app.json {
-        app.out.json(report)?;
-    } else {
-        app.out.text(&salvaged(to, report)?)?;
-    }
-    Ok(if report.ok { Done::Well } else { Done::Damaged })
-}
-
-fn salvaged(to: &Path, report: &SalvageReport) -> Result<String, CliError> {
-    let mut lines = Vec::new();
-    for lost in report.lost.iter().take(LISTED) {
+fn salvaged(to: &Path, report: &SalvageReport) -> String {
+    let lost = report.lost.iter().map(|lost| {
         let place = text::line(&lost.place);
         let (kind, reason) = (text::line(&lost.kind), text::line(&lost.reason));
-        lines.push(format!("lost {kind}: {place}: {reason}"));
-    }
-    if report.lost.len() > LISTED {
-        let more = text::number((report.lost.len() - LISTED) as u64);
-        lines.push(format!("and {more} more; --json lists them"));
-    }
+        format!("lost {kind}: {place}: {reason}")
+    });
+    let mut lines = text::at_most(lost, LISTED);
     lines.push(format!(
         "Wrote {}, {}, checked.",
         text::line(&to.display().to_string()),
@@ -91,47 +77,35 @@ fn salvaged(to: &Path, report: &SalvageReport) -> Result<String, CliError> {
     ));
     lines.push(match report.lost.len() as u64 {
         0 => "Nothing was lost.".into(),
-        lost => format!("{} lost.", text::count(lost, "thing")),
+        lost => format!("{} lost.", text::count(lost, "item")),
     });
-    lines.push(format!("Kept: {}.", counted(report.kept)?));
-    Ok(lines.join("\n"))
+    lines.push(format!("Kept: {}.", counted(report.kept)));
+    lines.join("\n")
 }
 
-/// Tells of a database that is too damaged to be checked.
+/// Reports a database that is too damaged to be checked.
 fn unreadable(app: &mut App, detail: &str) -> Result<Done, CliError> {
     let problem = json!({"kind": "sqlite", "where": "database", "detail": detail});
-    if app.json {
-        app.out
-            .json(&json!({"ok": false, "checked": {}, "problems": [problem]}))?;
-    } else {
+    let report = json!({"ok": false, "checked": {}, "problems": [problem]});
+    app.print(&report, || {
         let detail = text::line(detail);
-        app.out.text(&format!(
-            "The database cannot be read: {detail}. Restore a backup, or try --salvage."
-        ))?;
-    }
+        format!("Cannot read the database: {detail}. Restore a backup, or try --salvage.")
+    })?;
     Ok(Done::Damaged)
 }
 
-fn told(report: &VerifyReport) -> Result<String, CliError> {
-    let mut lines = Vec::new();
-    for problem in report.problems.iter().take(LISTED) {
-        let place = text::line(&problem.place);
-        lines.push(format!(
-            "{}: {place}: {}",
-            word(&problem.kind)?,
-            text::line(&problem.detail)
-        ));
-    }
-    if report.problems.len() > LISTED {
-        let more = text::number((report.problems.len() - LISTED) as u64);
-        lines.push(format!("and {more} more; --json lists them"));
-    }
-    let counts = counted(report.checked)?;
+fn summary(report: &VerifyReport) -> String {
+    let problems = report.problems.iter().map(|problem| {
+        let (place, detail) = (text::line(&problem.place), text::line(&problem.detail));
+        format!("{}: {place}: {detail}", word(&problem.kind))
+    });
+    let mut lines = text::at_most(problems, LISTED);
+    let counts = counted(report.checked);
     lines.push(match report.problems.len() as u64 {
         0 => "No damage found.".into(),
         found => {
             let found = text::count(found, "problem");
-            format!("{found} found. Restore a backup, or save what is whole with --salvage.")
+            format!("{found} found. Restore a backup, or save what is intact with --salvage.")
         }
     });
     lines.push(format!("Checked: {counts}."));
@@ -139,23 +113,21 @@ fn told(report: &VerifyReport) -> Result<String, CliError> {
     if let Some(first) = report.index.first() {
         let first = text::line(first);
         lines.push(format!(
-            "The search index is damaged ({first}); `loopstore index --rebuild` makes it anew."
+            "The search index is damaged ({first}); `loopstore index --rebuild` rebuilds it."
         ));
     }
-    Ok(lines.join("\n"))
+    lines.join("\n")
 }
 
-fn counted(checked: Checked) -> Result<String, CliError> {
-    let checked = serde_json::to_value(checked)?;
+fn counted(checked: Checked) -> String {
+    let checked = serde_json::to_value(checked).unwrap_or_default();
     let counts = checked.as_object().into_iter().flatten();
     let counts: Vec<String> = counts.map(|(what, n)| format!("{what} {n}")).collect();
-    Ok(counts.join(", ").replace('_', " "))
+    counts.join(", ").replace('_', " ")
 }
 
-/// Returns the word that stands for a value in JSON.
-fn word(value: &impl Serialize) -> Result<String, CliError> {
-    Ok(serde_json::to_value(value)?
-        .as_str()
-        .unwrap_or_default()
-        .to_owned())
+/// Returns the word for a value in JSON.
+fn word(value: &impl Serialize) -> String {
+    let word = serde_json::to_value(value).unwrap_or_default();
+    word.as_str().unwrap_or_default().to_owned()
 }

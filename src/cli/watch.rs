@@ -1,4 +1,4 @@
-//! `loopstore import --watch`: importing what transcripts grow by, until ctrl-c.
+//! `loopstore import --watch`: importing what is added to transcripts, until Ctrl-C.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use loopstore::import::{Growth, ImportError, ImportOptions, ImportReport, Watch}
 use loopstore::{Database, StoreError};
 use serde::Serialize;
 
-use super::error::{CliError, told};
+use super::error::{CliError, with_causes};
 use super::import::{skipped_line, warn_of_unredacted};
 use super::output::note;
 use super::{App, Done, text};
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 enum Line<'a> {
     /// The first look is done.
     Watching { files: usize },
-    /// Something of a file came in, or could not be used.
+    /// Part of a file was imported or skipped.
     Imported {
         file: String,
         #[serde(flatten)]
@@ -36,7 +36,7 @@ enum Line<'a> {
     Stopped { added_messages: u64 },
 }
 
-/// Follows the paths and tells what came in.
+/// Watches the paths and prints what was imported.
 pub fn run(
     app: &mut App,
     store: &dyn Database,
@@ -54,7 +54,7 @@ pub fn run(
     ctrlc::set_handler(handler).map_err(|error| CliError::Failed(Box::new(error)))?;
     let stops = || flag.load(Ordering::Relaxed);
     let mut watch = Watch::new(paths.to_vec(), options);
-    let mut telling = Telling {
+    let mut printer = Printer {
         app,
         named: paths,
         added: 0,
@@ -64,36 +64,36 @@ pub fn run(
         let mut result = Ok(());
         watch.look(store, &stops, &mut |progress| {
             if result.is_ok() {
-                result = telling.progress(&progress);
+                result = printer.progress(&progress);
             }
         });
         result?;
         if std::mem::take(&mut is_first) {
-            telling.begun(watch.files())?;
+            printer.begun(watch.files())?;
         }
         if stopped.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
             break;
         }
     }
-    telling.ended()?;
+    printer.ended()?;
     Ok(Done::Well)
 }
 
-/// Tells what happens, at once.
-struct Telling<'a> {
+/// Prints what happens, at once.
+struct Printer<'a> {
     app: &'a mut App,
-    /// What the user named, in contrast to what was found in folders.
+    /// The paths that the user named; others were found in folders.
     named: &'a [PathBuf],
     added: u64,
 }
 
-impl Telling<'_> {
+impl Printer<'_> {
     fn begun(&mut self, files: usize) -> Result<(), CliError> {
         if self.app.json {
             return self.line(&Line::Watching { files });
         }
         let files = text::count(files as u64, "file");
-        note(&format!("Watching {files}; ctrl-c ends it."));
+        note(&format!("Watching {files}; press Ctrl-C to stop."));
         Ok(())
     }
 
@@ -118,13 +118,13 @@ impl Telling<'_> {
                 .iter()
                 .map(|id| text::line(id.as_str()))
                 .collect();
-            let told = format!(
+            let line = format!(
                 "{}: {} new (session {})",
                 text::line(&file),
                 text::count(report.added_messages, "message"),
                 ids.join(", "),
             );
-            self.app.out.text(&told)?;
+            self.app.out.text(&line)?;
             self.app.out.flush()?;
         }
         warn_of_unredacted(report);
@@ -134,7 +134,7 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// A file in a folder that is no transcript is no failure.
+    /// A file in a folder that is not a transcript is not a failure.
     fn failed(&mut self, progress: &Growth, error: &ImportError) -> Result<(), CliError> {
         if let ImportError::Store(StoreError::FileReplaced) = error {
             // It does not come back.
@@ -144,7 +144,7 @@ impl Telling<'_> {
         if matches!(error, ImportError::NoTranscript(_)) && !is_named {
             return Ok(());
         }
-        let (file, reason) = (progress.path.display().to_string(), told(error));
+        let (file, reason) = (progress.path.display().to_string(), with_causes(error));
         if self.app.json {
             return self.line(&Line::Failed { file, reason });
         }
@@ -158,7 +158,7 @@ impl Telling<'_> {
             return self.line(&Line::Stopped { added_messages });
         }
         let added = text::count(self.added, "message");
-        note(&format!("Stopped: {added} came in."));
+        note(&format!("Stopped: {added} imported."));
         Ok(())
     }
 

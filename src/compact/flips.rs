@@ -27,7 +27,7 @@ pub struct FlipRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlipReport {
     /// The run.
-    pub run: String,
+    pub run_id: String,
     /// `undone` or `redone`.
     pub outcome: &'static str,
     /// Tokens of the context before.
@@ -148,7 +148,7 @@ fn flip(
         write.insert_flip(owner.key, &row)?;
         write.touch_session(&(&owner).into())?;
         Ok(FlipReport {
-            run: run.run_id,
+            run_id: run.run_id,
             outcome: if redo { "redone" } else { "undone" },
             tokens_before,
             tokens_after: context_tokens(write.as_read(), &leaf)?,
@@ -203,13 +203,13 @@ fn undone_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> Store
     match newest_undo {
         Some((tick, run)) if named.is_some() || newest_commit.is_none_or(|c| c < tick) => Ok(run),
         Some(_) => Err(StoreError::Invalid(
-            "a compaction was made after the last undo; name the run to redo with --run".into(),
+            "a compaction was made after the last undo; name the run to redo".into(),
         )),
         None => Err(not_found(
             read,
             leaf,
             named,
-            "nothing is undone here to redo",
+            "there is nothing to redo here",
         )),
     }
 }

@@ -75,7 +75,7 @@ impl Serialize for BlockReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let range = |turns: Option<Turns>| turns.map(|turns| [turns.first, turns.last]);
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("loop", &self.loop_id)?;
+        map.serialize_entry("loop_id", &self.loop_id)?;
         map.serialize_entry("generation", &self.generation)?;
         map.serialize_entry("kind", self.kind.as_str())?;
         map.serialize_entry("keep_first", &range(self.keep_first))?;
@@ -225,7 +225,7 @@ impl CompactReport {
 impl Serialize for CompactReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("run", &self.run)?;
+        map.serialize_entry("run_id", &self.run)?;
         map.serialize_entry("outcome", &self.outcome)?;
         map.serialize_entry("strategy", &self.strategy)?;
         map.serialize_entry("fallback", &self.fallback)?;

@@ -106,7 +106,7 @@ pub enum RecentWindow {
 
 /// A word of an option that no value has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{given}` is none of {known}")]
+#[error("`{given}` is not one of {known}")]
 pub struct UnknownWord {
     given: String,
     known: &'static str,

@@ -116,7 +116,6 @@ impl PartSection {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Part {
     /// The loop.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// The section.
     pub section: PartSection,
@@ -165,10 +164,7 @@ pub enum BuildError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The context does not fit.
-    #[error(
-        "the context has {tokens} tokens, {budget} fit; run `loopstore compact` with a window of \
-         that size first"
-    )]
+    #[error("the context has {tokens} tokens and {budget} fit; compact it first")]
     NeedsCompaction {
         /// What it has.
         tokens: u64,
@@ -176,10 +172,7 @@ pub enum BuildError {
         budget: u64,
     },
     /// The context does not fit, for its bytes.
-    #[error(
-        "the context has {bytes} bytes, {budget} fit; run `loopstore compact` with `--max-bytes` \
-         first"
-    )]
+    #[error("the context has {bytes} bytes and {budget} fit; compact it first")]
     NeedsFewerBytes {
         /// What it has.
         bytes: u64,
@@ -560,7 +553,7 @@ pub(crate) fn moment_of(
             let row = read.turn(leaf.key, *turn)?.ok_or_else(|| {
                 let turns = leaf.totals.turns;
                 StoreError::Invalid(format!(
-                    "loop `{loop_id}` has {turns} turns, no turn {turn}"
+                    "loop `{loop_id}` has {turns} turns; there is no turn {turn}"
                 ))
             })?;
             Ok((leaf, at(row.tick)))
@@ -583,7 +576,7 @@ fn before(read: &dyn StoreRead, leaf: LoopRow, seq: u32) -> StoreResult<(LoopRow
         let messages = leaf.totals.next_seq;
         let id = &leaf.loop_id;
         StoreError::Invalid(format!(
-            "loop `{id}` has {messages} messages, no message {seq}"
+            "loop `{id}` has {messages} messages; there is no message {seq}"
         ))
     })?;
     let view = View {
@@ -618,7 +611,7 @@ pub(crate) fn leaf_of(
             .ok_or_else(|| StoreError::NoLoop(id.to_string())),
         (None, Some(current)) => read.loop_by_key(current),
         (None, None) => Err(StoreError::Invalid(format!(
-            "session `{}` has no loop yet",
+            "session `{}` has no loops yet",
             session.session_id
         ))),
     }

@@ -46,7 +46,7 @@ impl Copy<'_> {
         progress: &mut Told<'_>,
     ) -> Result<(), CopyError> {
         let until = Instant::now() + patience;
-        let owner = format!("loopstore copy/{}", uuid::Uuid::now_v7());
+        let owner = format!("copy/{}", uuid::Uuid::now_v7());
         let mut left = self.sessions()?;
         let (mut done, all) = (0, left.len() as u64);
         loop {
@@ -87,7 +87,7 @@ impl Copy<'_> {
         let is_undisturbed = store::write(self.from, |write| release(write, id, &rest))?;
         brought?;
         Ok((!is_undisturbed).then(|| AtWork {
-            session: id.clone(),
+            session_id: id.clone(),
             loop_id: None,
             owner: None,
             until: None,
@@ -145,7 +145,7 @@ fn at_work(id: &SessionId, error: StoreError) -> StoreResult<AtWork> {
             owner,
             until,
         } => Ok(AtWork {
-            session: id.clone(),
+            session_id: id.clone(),
             loop_id: loop_id.parse().ok(),
             owner: Some(owner),
             until: Some(until),

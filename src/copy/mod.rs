@@ -59,7 +59,7 @@ pub enum CopyError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Differing {
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// Why it could not be brought over, as far as that is known.
     pub reason: Option<String>,
 }
@@ -68,9 +68,8 @@ pub struct Differing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AtWork {
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// The loop that is driven; `None`: it was written without a lease, again and again.
-    #[serde(rename = "loop")]
     pub loop_id: Option<LoopId>,
     /// Who drives it.
     pub owner: Option<String>,
@@ -82,7 +81,7 @@ impl std::error::Error for AtWork {}
 
 impl fmt::Display for AtWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "session `{}`: ", self.session)?;
+        write!(f, "session `{}`: ", self.session_id)?;
         match (&self.loop_id, &self.owner, &self.until) {
             (Some(id), Some(owner), Some(until)) => {
                 write!(f, "loop `{id}` is driven by `{owner}` until {until}")
@@ -292,7 +291,13 @@ impl<'a> Copy<'a> {
             }
             Outcome::Differs(reason) => {
                 let session = id.clone();
-                self.differ.insert(key, Differing { session, reason });
+                self.differ.insert(
+                    key,
+                    Differing {
+                        session_id: session,
+                        reason,
+                    },
+                );
             }
         }
         Ok(())

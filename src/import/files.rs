@@ -156,7 +156,7 @@ fn chosen<'a>(
     let one = importers.iter().find(|i| i.format() == format);
     one.map(|importer| vec![*importer]).ok_or_else(|| {
         ImportError::NoTranscript(format!(
-            "no format `{}`; known are {}",
+            "unknown format `{}`; known formats are {}",
             format.escape_debug(),
             names(importers)
         ))
@@ -249,7 +249,7 @@ impl<'a> Search<'a> {
         };
         let Some(importer) = known else {
             return Err(ImportError::NoTranscript(format!(
-                "{} is of no known format; known are {}",
+                "{} is not in a known format; known formats are {}",
                 path.display(),
                 names(&self.importers)
             )));

@@ -83,7 +83,7 @@ fn layout(block: &CompactionBlock, turns: u32, complete: u32) -> Result<Layout, 
 fn checked(name: &str, range: &TurnRange, next: u32, turns: u32) -> Result<Turns, Broken> {
     let (start, end) = (range.start.get(), range.end.get());
     let Some((first, last)) = range.bounds() else {
-        return Err(format!("{name}: {start} to {end} is no range of turns"));
+        return Err(format!("{name}: {start} to {end} is not a range of turns"));
     };
     if last >= turns {
         return Err(format!(
@@ -214,7 +214,7 @@ pub fn block_form(
 ) -> StoreResult<CompactionBlock> {
     let mut block: CompactionBlock = match &row.extra {
         Some(extra) => serde_json::from_str(extra).map_err(|error| {
-            StoreError::Damaged(format!("a foreign block is no block: {error}"))
+            StoreError::Damaged(format!("a foreign block cannot be read: {error}"))
         })?,
         None => bare_form(row),
     };

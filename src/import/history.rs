@@ -34,7 +34,7 @@ pub fn restore_history(
     message: &mut dyn FnMut(u32) -> StoreResult<Json>,
 ) -> StoreResult<String> {
     let json = Json::parse(history)
-        .map_err(|error| StoreError::Damaged(format!("recorded turns are no JSON: {error}")))?;
+        .map_err(|error| StoreError::Damaged(format!("recorded turns are not JSON: {error}")))?;
     let mut out = String::with_capacity(json.as_str().len());
     restore(&Node::parse(json.as_str()), message, &mut out)?;
     Ok(out)

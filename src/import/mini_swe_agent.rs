@@ -127,7 +127,7 @@ impl Runs<'_> {
         };
         self.end_loose()?;
         let Some(messages) = list(messages) else {
-            return self.skip(piece.line, "the messages of the run are no list".into());
+            return self.skip(piece.line, "the messages of the run are not a list".into());
         };
         let mut lines = Lines::new(&text, piece.line);
         let messages: Vec<(u64, &RawValue)> = messages

@@ -62,8 +62,8 @@ pub(super) fn import_and_keep(
     let written = store.write(&mut |write| {
         let mut import = || -> Result<ImportReport, ImportError> {
             if options.redact && importer.holds_rows() {
-                let why = "it holds what is stored, row by row, and is not redacted on its way; \
-                           import it without redaction, then `loopstore redact SESSION`";
+                let why = "it holds what is stored, row by row, and cannot be redacted during \
+                           import; import it without redaction, then redact the session";
                 return Err(ImportError::NoTranscript(why.into()));
             }
             let mut into = Restore::new(write, store.counter(), only.as_ref());

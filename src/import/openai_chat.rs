@@ -125,7 +125,7 @@ impl Reader<'_> {
                     .for_each(|reason| self.sink.skip(Some(piece.line), reason));
                 self.run(Lines::new(&text, piece.line), extra, messages)
             }
-            Some(None) => self.skip(piece.line, "the messages of the run are no list"),
+            Some(None) => self.skip(piece.line, "the messages of the run are not a list"),
             None if fields.get("role").is_some() => self.loose(piece.list, piece.line, &text),
             None => self.skip(piece.line, "neither a run nor a message"),
         }

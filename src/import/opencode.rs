@@ -188,7 +188,7 @@ impl Telling<'_> {
         };
         let parts = match fields.get("parts").map(list) {
             Some(Some(parts)) => parts,
-            Some(None) => return Ok(Err("its parts are no list".into())),
+            Some(None) => return Ok(Err("its parts are not a list".into())),
             None => Vec::new(),
         };
         match role.as_str() {

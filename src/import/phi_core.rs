@@ -126,7 +126,7 @@ impl<'a> Document<'a, '_> {
         }
         let found = some(loops).map(|loops| list(loops).ok_or(loops));
         let loops = found.unwrap_or(Ok(Vec::new())).unwrap_or_else(|loops| {
-            self.skip(loops.get(), "its `loops` are no list".into());
+            self.skip(loops.get(), "its `loops` are not a list".into());
             Vec::new()
         });
         let identity = Identity::Own(session.session_id.clone());
@@ -180,7 +180,7 @@ impl<'a> Document<'a, '_> {
             }
             let (id, kept) = (shown(found.loop_id.as_str()), loops[at].messages.len());
             let reason = format!(
-                "loop `{id}` is listed twice: the one of {} messages gives way to the one of {kept}",
+                "loop `{id}` is listed twice: the one with {kept} messages replaces the one with {}",
                 found.messages.len()
             );
             self.skip(found.text, reason);
@@ -204,7 +204,7 @@ impl<'a> Document<'a, '_> {
                 let id = shown(loop_id.as_str());
                 self.skip(
                     value.get(),
-                    format!("loop `{id}`: its `messages` are no list"),
+                    format!("loop `{id}`: its `messages` are not a list"),
                 );
                 Vec::new()
             }

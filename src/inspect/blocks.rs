@@ -178,7 +178,7 @@ fn check_place(
 ) -> StoreResult<()> {
     let (row, place) = (&block.row, &block.place);
     if run.outcome != Outcome::Committed || run.session != scope.key {
-        let detail = format!("run {} is no committed run of this session", run.run_id);
+        let detail = format!("run {} is not a committed run of this session", run.run_id);
         verify.found.add(ProblemKind::Block, place, detail);
     }
     let length = verify.scan.length_at(row.loop_key, run.tick);
@@ -238,7 +238,7 @@ fn check_extends(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
         && before.key < block.row.key;
     if !is_fit {
         let BlockKey(key) = extends;
-        let detail = format!("it extends the block with key {key}, which is no rollup before it");
+        let detail = format!("it extends the block with key {key}, which is not an earlier rollup");
         verify.found.add(ProblemKind::Block, &block.place, detail);
     }
     Ok(())

@@ -45,7 +45,6 @@ pub struct DiffRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TurnChange {
     /// The loop.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// The first turn.
     pub from_turn: u32,
@@ -61,7 +60,6 @@ pub struct TurnChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rewritten {
     /// The loop.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// The first turn.
     pub from_turn: u32,

@@ -43,12 +43,11 @@ impl BlockSection {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Replaced {
     /// The loop of the block.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// The block.
     pub generation: u32,
     /// The run that wrote it.
-    pub run: String,
+    pub run_id: String,
     /// The section.
     pub section: BlockSection,
     /// Its turns, both ends inclusive.
@@ -61,7 +60,6 @@ pub struct Replaced {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Covered {
     /// The loop.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// Its turns, both ends inclusive.
     pub turns: Option<(u32, u32)>,
@@ -120,7 +118,7 @@ pub fn replaced(
         Ok(Replaced {
             loop_id: read.loop_by_key(block.loop_key)?.core.loop_id,
             generation: block.generation,
-            run: read.run_by_key(block.run)?.run_id,
+            run_id: read.run_by_key(block.run)?.run_id,
             section,
             turns: (turns.first, turns.last),
             covers: covers(read, &block)?,

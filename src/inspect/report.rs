@@ -218,7 +218,7 @@ impl Findings {
             self.problems.push(Problem {
                 kind: ProblemKind::More,
                 place: "database".into(),
-                detail: format!("{} problems more", self.more),
+                detail: format!("{} more problems", self.more),
             });
         }
         VerifyReport {

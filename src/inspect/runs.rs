@@ -108,7 +108,7 @@ fn check_flip(verify: &mut Verify<'_>, scope: &mut Scope, key: FlipKey) -> Store
     let is_fit = run.session == scope.key && run.outcome == Outcome::Committed;
     if !is_fit || run.tick >= row.tick {
         let id = run.run_id;
-        let detail = format!("run {id} is no committed run of this session before it");
+        let detail = format!("run {id} is not an earlier committed run of this session");
         verify.found.add(ProblemKind::Run, place, detail);
     }
     Ok(())

@@ -75,7 +75,7 @@ impl TheirStore for PhiSessionStore {
         .await?;
         Err(SessionError::Io(std::io::Error::new(
             std::io::ErrorKind::Unsupported,
-            "the store does not delete sessions; `loopstore erase` does",
+            "the store does not delete sessions; `retention::erase` does",
         )))
     }
 

@@ -193,7 +193,7 @@ impl ActiveLoop {
         {
             let open = turn.index;
             return Err(self.contradiction(format!(
-                "a message says that it is of turn {given}, but turn {open} is open"
+                "a message belongs to turn {given}, but turn {open} is open"
             )));
         }
         self.open.remove(at);
@@ -259,14 +259,16 @@ impl ActiveLoop {
 
     fn merge_answer(&self, all: &mut Vec<AgentMessage>, given: &AgentMessage) -> RecordResult<()> {
         if given.role() != Role::Assistant {
-            return Err(self.contradiction("`turnEnd` has a message that is no answer"));
+            return Err(self.contradiction("the message of `turnEnd` is not an answer"));
         }
         let mut known = all.iter().filter(|one| one.role() == Role::Assistant);
         if known.clone().any(|one| one.message() == given.message()) {
             return Ok(());
         }
         if known.next().is_some() {
-            return Err(self.contradiction("`turnEnd` has another answer than the one that ended"));
+            return Err(
+                self.contradiction("the answer of `turnEnd` differs from the one that ended")
+            );
         }
         let results = all.iter().position(|one| one.role() == Role::ToolResult);
         all.insert(results.unwrap_or(all.len()), given.clone());
@@ -275,7 +277,7 @@ impl ActiveLoop {
 
     fn merge_result(&self, all: &mut Vec<AgentMessage>, given: &AgentMessage) -> RecordResult<()> {
         let Some(Message::ToolResult(result)) = given.message() else {
-            return Err(self.contradiction("`turnEnd` has a tool result that is none"));
+            return Err(self.contradiction("a tool result of `turnEnd` is not a tool result"));
         };
         let mut known = all
             .iter()
@@ -286,7 +288,7 @@ impl ActiveLoop {
         if known.next().is_some() {
             let call = short(&result.tool_call_id);
             return Err(self.contradiction(format!(
-                "`turnEnd` has another result of call `{call}` than the one that ended"
+                "the result of call `{call}` in `turnEnd` differs from the one that ended"
             )));
         }
         all.push(given.clone());

@@ -90,7 +90,7 @@ impl SessionRecorder<'_> {
             what: what.into(),
         };
         if pending.session_id != start.session_id {
-            return Err(contradiction("it was announced in another session"));
+            return Err(contradiction("it was announced for another session"));
         }
         let now = (self.options.clock)();
         writing(&*self.store, |write| {

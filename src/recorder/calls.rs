@@ -16,9 +16,8 @@ use crate::store::{self, CallRow, LoopKey, SessionStore, StoreRead, StoreResult,
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StartedCall {
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// The loop that made it.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// Names the call.
     pub tool_call_id: String,
@@ -118,7 +117,7 @@ fn start_again(
         return Err(RecordError::Contradiction {
             loop_id: event.loop_id.to_string(),
             what: format!(
-                "call `{}` started before with another idempotency key",
+                "call `{}` was already started with another idempotency key",
                 short(&event.tool_call_id)
             ),
         });
@@ -176,7 +175,7 @@ pub(super) fn told(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<
         let owner = read.loop_by_key(row.loop_key)?;
         let arguments = row.arguments.as_deref().map(Json::parse);
         Ok(StartedCall {
-            session: read.session_by_key(owner.session)?.session_id,
+            session_id: read.session_by_key(owner.session)?.session_id,
             loop_id: owner.core.loop_id,
             tool_call_id: row.call_id,
             tool_name: row.tool_name,

@@ -21,10 +21,12 @@ pub enum RecordError {
         loop_id: String,
     },
     /// The loop has begun before.
-    #[error("loop `{0}` has begun before; resume it, or give the new one another id")]
+    #[error("loop `{0}` has already begun; resume it, or use another id")]
     AlreadyBegun(String),
     /// The loop came to its end and cannot be resumed.
-    #[error("loop `{loop_id}` is {status} and cannot go on; begin one that has it as its parent")]
+    #[error(
+        "loop `{loop_id}` is {status} and cannot be resumed; begin a new loop with it as the parent"
+    )]
     Ended {
         /// The loop.
         loop_id: String,
@@ -32,7 +34,7 @@ pub enum RecordError {
         status: String,
     },
     /// No turn is open.
-    #[error("`{event}` for loop `{loop_id}`, which is in no turn")]
+    #[error("`{event}` for loop `{loop_id}` outside a turn")]
     NoTurn {
         /// The event.
         event: &'static str,
@@ -71,7 +73,7 @@ pub enum RecordError {
         message: String,
     },
     /// A message began twice.
-    #[error("{message} of loop `{loop_id}` begins before the one before has ended")]
+    #[error("{message} of loop `{loop_id}` begins before the previous one has ended")]
     MessageOpen {
         /// The loop.
         loop_id: String,
@@ -89,7 +91,7 @@ pub enum RecordError {
         call: String,
     },
     /// A tool call started twice in one turn.
-    #[error("call `{call}` of loop `{loop_id}` has started in this turn before")]
+    #[error("call `{call}` of loop `{loop_id}` has already started in this turn")]
     CallOpen {
         /// The loop.
         loop_id: String,

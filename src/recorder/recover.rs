@@ -27,9 +27,8 @@ pub struct RecoverRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AbortedLoop {
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// The loop.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// What it was before: `Running` or `Pending`.
     pub was: String,
@@ -45,9 +44,8 @@ pub struct AbortedLoop {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeldLoop {
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// The loop.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// Who drives it; `None`: it never had a driver.
     pub owner: Option<String>,
@@ -131,7 +129,7 @@ pub fn recover(store: &dyn SessionStore, request: &RecoverRequest) -> StoreResul
 
 fn is_left(report: &RecoverReport, call: &StartedCall) -> bool {
     let mut left = report.left.iter();
-    left.any(|held| held.session == call.session && held.loop_id == call.loop_id)
+    left.any(|held| held.session_id == call.session_id && held.loop_id == call.loop_id)
 }
 
 fn session_key(read: &dyn StoreRead, request: &RecoverRequest) -> StoreResult<Option<SessionKey>> {
@@ -156,13 +154,13 @@ fn look(read: &dyn StoreRead, key: LoopKey, all: bool, now: i64) -> StoreResult<
     let lease_until = held.as_ref().map(|held| time_text(held.expires_at));
     Ok(match is_live && !all {
         true => Found::Left(HeldLoop {
-            session,
+            session_id: session,
             loop_id: row.core.loop_id,
             owner,
             lease_until,
         }),
         false => Found::Aborted(AbortedLoop {
-            session,
+            session_id: session,
             was: row.status.as_str().to_owned(),
             turns: row.totals.turns,
             loop_id: row.core.loop_id,

@@ -29,7 +29,7 @@ struct Drop {
     /// How many turns of the chain were before it.
     at: usize,
     change: crate::replay::ChangeKind,
-    run: String,
+    run_id: String,
     /// Tokens of the context before it.
     before: u64,
     /// Tokens of the context after it.
@@ -184,7 +184,7 @@ fn drop_of(
     change: Change,
     moments: &[Moment],
 ) -> StoreResult<Drop> {
-    let (leaf, view) = moment_of(read, owner, &AsOf::Run(change.run.clone()))?;
+    let (leaf, view) = moment_of(read, owner, &AsOf::Run(change.run_id.clone()))?;
     // An undo or redo may be made from another loop than the run.
     let leaf = match leaf.loop_id == change.loop_id {
         true => leaf,
@@ -199,7 +199,7 @@ fn drop_of(
     Ok(Drop {
         at: moments.iter().filter(|m| m.tick <= change.tick).count(),
         change: change.change,
-        run: change.run,
+        run_id: change.run_id,
         before,
         after,
     })

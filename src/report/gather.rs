@@ -41,9 +41,9 @@ pub(super) struct Index {
 
 #[derive(Serialize)]
 struct About {
-    id: String,
+    session_id: String,
     title: Option<String>,
-    agent: Option<String>,
+    agent_id: Option<String>,
     created_at: Option<String>,
     last_active_at: Option<String>,
     source: Option<String>,
@@ -68,7 +68,7 @@ impl From<crate::store::Size> for Size {
 
 #[derive(Serialize)]
 struct LoopLine {
-    id: String,
+    loop_id: String,
     parent: Option<usize>,
     parent_turn: Option<u32>,
     kind: Box<RawValue>,
@@ -107,7 +107,7 @@ struct BlockLine {
 
 #[derive(Serialize)]
 struct RunLine {
-    id: String,
+    run_id: String,
     #[serde(rename = "loop")]
     loop_key: Option<usize>,
     trigger: String,
@@ -132,7 +132,7 @@ impl Index {
         let committed = |run: &&RunLine| run.outcome == Outcome::Committed.as_str();
         let cost = self.usage.tree.total.cost;
         ReportLine {
-            session: about.id.clone(),
+            session_id: about.session_id.clone(),
             title: about.title.clone(),
             source: about.source.clone(),
             last_active_at: about.last_active_at.clone(),
@@ -187,9 +187,9 @@ pub(super) fn index(
 
 fn about(owner: &SessionRow) -> About {
     About {
-        id: owner.session_id.to_string(),
+        session_id: owner.session_id.to_string(),
         title: owner.title.clone(),
-        agent: owner.agent_id.clone(),
+        agent_id: owner.agent_id.clone(),
         created_at: owner.created_at.clone(),
         last_active_at: owner.last_active_at.clone(),
         source: owner.source.clone(),
@@ -223,7 +223,7 @@ fn loop_lines(read: &dyn StoreRead, found: &Found) -> StoreResult<Vec<LoopLine>>
         }
         let kind = RawValue::from_string(row.kind.clone());
         lines.push(LoopLine {
-            id: row.loop_id.to_string(),
+            loop_id: row.loop_id.to_string(),
             parent: row.parent.and_then(|key| places.get(&key).copied()),
             parent_turn: row.parent_turn,
             kind: kind.unwrap_or_default(),
@@ -282,7 +282,7 @@ fn covered(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<(&'static 
 
 fn run_lines(runs: &[RunRow], found: &Found) -> Vec<RunLine> {
     let line = |run: &RunRow| RunLine {
-        id: run.run_id.clone(),
+        run_id: run.run_id.clone(),
         loop_key: found.place_of(run.point.loop_key),
         trigger: run.trigger.clone(),
         strategy: run.strategy.clone(),

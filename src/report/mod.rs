@@ -49,7 +49,7 @@ pub struct ReportOptions {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ReportLine {
     /// The session.
-    pub session: String,
+    pub session_id: String,
     /// Its title.
     pub title: Option<String>,
     /// The format that it was imported from.

@@ -1,7 +1,7 @@
 // The page that lists all sessions.
 
 const COLUMNS = [
-  ['session', 'text', row => (row.title || row.session).toLowerCase()],
+  ['session', 'text', row => (row.title || row.session_id).toLowerCase()],
   ['last active (UTC)', 'time', row => row.last_active_at || ''],
   ['source', '', row => row.source || ''],
   ['loops', 'number', row => row.loops],
@@ -16,8 +16,8 @@ const COLUMNS = [
 ];
 
 function cells(row) {
-  const name = el('td', {class: 'text'}, el('a', {href: row.file}, line(row.title || row.session)),
-    row.title ? el('div', {class: 'soft'}, line(row.session)) : null);
+  const name = el('td', {class: 'text'}, el('a', {href: row.file}, line(row.title || row.session_id)),
+    row.title ? el('div', {class: 'soft'}, line(row.session_id)) : null);
   const rest = [time(row.last_active_at), line(row.source || ''), row.loops, row.turns, row.messages, row.tokens, row.context,
     row.compactions, row.calls, row.failed, row.cost === null ? '–' : money(row.cost)];
   return [name, ...rest.map((value, at) => el('td', {class: COLUMNS[at + 1][1]}, typeof value === 'number' ? number(value) : value))];
@@ -41,7 +41,7 @@ start(index => {
   });
   const put = () => {
     const wanted = $('find').value.toLowerCase();
-    const fits = row => [row.session, row.title, row.source].some(text => (text || '').toLowerCase().includes(wanted));
+    const fits = row => [row.session_id, row.title, row.source].some(text => (text || '').toLowerCase().includes(wanted));
     const key = columns[by][2];
     const rows = index.sessions.filter(fits).sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * (isUp ? 1 : -1));
     heads.forEach((head, at) => head.setAttribute('aria-sort', at !== by ? 'none' : isUp ? 'ascending' : 'descending'));

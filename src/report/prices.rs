@@ -21,10 +21,10 @@ pub struct Prices(BTreeMap<String, Price>);
 #[derive(Debug, thiserror::Error)]
 pub enum PriceError {
     /// The text is not the JSON that it should be.
-    #[error("it should be {{\"MODEL\": {{\"input\": 3, \"output\": 15, …}}}}: {0}")]
+    #[error("expected {{\"MODEL\": {{\"input\": 3, \"output\": 15, …}}}}: {0}")]
     Json(#[from] serde_json::Error),
     /// A price is no price.
-    #[error("a price of `{0}` is negative or no number")]
+    #[error("a price of `{0}` is negative or not a number")]
     Negative(String),
 }
 

@@ -120,7 +120,7 @@ async function blockSays(block, loop, first, last, isBlock) {
 
 async function* originals(ranges, here) {
   for (const [loop, first, last] of ranges) {
-    if (ranges.length > 1) yield el('h4', {class: 'small'}, `loop ${line(index.loops[loop].id)}`);
+    if (ranges.length > 1) yield el('h4', {class: 'small'}, `loop ${line(index.loops[loop].loop_id)}`);
     const [from, end] = seqs(loop, first, last);
     for await (const entry of messages(loop, from, end)) yield message(entry, entry.q === here);
   }
@@ -144,7 +144,7 @@ function reveal() {
 
 // A long id in a place without room.
 const brief = id => id.length > 20 ? `${line(id.slice(0, 12))}…` : line(id);
-const turnName = (loop, turn) => `loop ${line(index.loops[loop].id)}, turn ${turn}`;
+const turnName = (loop, turn) => `loop ${line(index.loops[loop].loop_id)}, turn ${turn}`;
 
 // Shows a turn of any loop.
 function showTurn(loop, turn, here) {
@@ -171,7 +171,7 @@ function showBlock(at) {
   const sections = [['first', block.first], ['compacted', block.compacted], ['recent', block.recent]];
   const told = sections.filter(([, turns]) => turns).map(([name, [a, b]]) => `${name} ${a}–${b}`).join(', ') || 'no turns';
   put({place, until: Math.max(place, until), loop, first, last, block: at, is_block: true, state: 'summarised', ranges},
-    `Block ${block.generation} of loop ${line(index.loops[loop].id)} (${block.kind}, ${index.isInForce(at) ? 'in force' : 'not in force'}): ${told}; ${number(block.tokens)} of ${number(block.tokens_covered)} tokens`);
+    `Block ${block.generation} of loop ${line(index.loops[loop].loop_id)} (${block.kind}, ${index.isInForce(at) ? 'in force' : 'not in force'}): ${told}; ${number(block.tokens)} of ${number(block.tokens_covered)} tokens`);
 }
 
 function showLoop(loop) {
@@ -180,7 +180,7 @@ function showLoop(loop) {
   const place = link && link.turns > 0 ? index.placeOf(loop, 0) : -1;
   const block = link ? link.block : null;
   put({place, until: place < 0 ? undefined : place + link.turns - 1, loop, first: 0, last, block, is_block: block !== null, state: block === null ? 'raw' : 'summarised', ranges: [[loop, 0, last]]},
-    `Loop ${line(index.loops[loop].id)}: ${count(turns.length, 'turn')}`);
+    `Loop ${line(index.loops[loop].loop_id)}: ${count(turns.length, 'turn')}`);
 }
 
 function pickTurn(place, whole) {
@@ -220,11 +220,11 @@ function prepare() {
 
 function head() {
   const {session, loops, calls, usage} = index;
-  const title = session.title || session.id;
+  const title = session.title || session.session_id;
   document.title = `${line(title)} · loopstore`;
   $('title').textContent = line(title);
   const about = [
-    `session ${line(session.id)}`, session.agent && `agent ${line(session.agent)}`, session.source && `from ${line(session.source)}`,
+    `session ${line(session.session_id)}`, session.agent_id && `agent ${line(session.agent_id)}`, session.source && `from ${line(session.source)}`,
     session.created_at && `${time(session.created_at)} to ${time(session.last_active_at)} UTC`,
   ];
   $('about').textContent = about.filter(Boolean).join(' · ');
@@ -245,7 +245,7 @@ function head() {
 }
 
 function timeline() {
-  const runs = new Map(index.runs.map(run => [run.id, run]));
+  const runs = new Map(index.runs.map(run => [run.run_id, run]));
   const words = {compacted: 'compacted', undone: 'undone', redone: 'redone'};
   const changes = index.curve.changes.map(change => ({
     ...change,
@@ -253,13 +253,13 @@ function timeline() {
   }));
   const budgets = [];
   for (const change of changes) {
-    const {budget} = runs.get(change.run) || {};
+    const {budget} = runs.get(change.run_id) || {};
     if (change.change !== 'compacted' || !budget) continue;
     if (!budgets.length || budgets[budgets.length - 1].budget !== budget) budgets.push({from: change.at, budget});
   }
   const loops = index.chain.map(link => {
     const from = index.placeOf(link.loop, 0);
-    return {from, to: from + link.turns, label: brief(index.loops[link.loop].id)};
+    return {from, to: from + link.turns, label: brief(index.loops[link.loop].loop_id)};
   }).filter(loop => loop.from >= 0);
   const {tokens} = index.curve;
   const peak = tokens.reduce((a, b) => Math.max(a, b), 0);
@@ -293,21 +293,21 @@ function treeRows() {
   index.loops.forEach((loop, at) => (loop.parent === null ? roots : children[loop.parent]).push(at));
   const blocks = index.loops.map(() => []), agents = new Map();
   index.blocks.forEach((block, at) => blocks[block.loop].push(at));
-  for (const child of index.usage.tree.children) agents.set(child.from_loop, [...(agents.get(child.from_loop) || []), child]);
+  for (const child of index.usage.tree.children) agents.set(child.from_loop_id, [...(agents.get(child.from_loop_id) || []), child]);
   const rows = [], open = roots.map(loop => [loop, 0]).reverse();
   while (open.length) {
     const [loop, level] = open.pop();
     rows.push({loop, level, isOn: onChain.has(loop)});
     for (const block of blocks[loop]) rows.push({block, level: level + 1});
-    for (const agent of agents.get(index.loops[loop].id) || []) rows.push({agent, level: level + 1});
+    for (const agent of agents.get(index.loops[loop].loop_id) || []) rows.push({agent, level: level + 1});
     const last = index.loops[loop].turns.length - 1;
     const goesOn = child => onChain.has(child) || (index.loops[child].parent_turn ?? -1) >= last;
     const straight = children[loop].find(child => onChain.has(child)) ?? children[loop].findLast(goesOn);
     if (straight !== undefined) open.push([straight, level]);
     for (const child of children[loop].filter(child => child !== straight).reverse()) open.push([child, level + 1]);
   }
-  const known = new Set(index.loops.map(loop => loop.id));
-  for (const agent of index.usage.tree.children.filter(child => !known.has(child.from_loop))) rows.push({agent, level: 0});
+  const known = new Set(index.loops.map(loop => loop.loop_id));
+  for (const agent of index.usage.tree.children.filter(child => !known.has(child.from_loop_id))) rows.push({agent, level: 0});
   return rows;
 }
 
@@ -325,11 +325,11 @@ function tree() {
     if (row.loop !== undefined) {
       const loop = index.loops[row.loop];
       const more = [kindOf(loop.kind), loop.parent_turn !== null && row.level > 0 && `after turn ${loop.parent_turn}`, count(loop.turns.length, 'turn'), count(loop.tokens, 'token'), loop.status.toLowerCase()];
-      return {attributes, children: [`${pad}${row.isOn ? '●' : '○'} `, el('b', {}, line(loop.id)), el('span', {class: 'soft'}, `  ${line(more.filter(Boolean).join(' · '))}`)]};
+      return {attributes, children: [`${pad}${row.isOn ? '●' : '○'} `, el('b', {}, line(loop.loop_id)), el('span', {class: 'soft'}, `  ${line(more.filter(Boolean).join(' · '))}`)]};
     }
     if (row.agent) {
       const {agent} = row;
-      const name = line(agent.title || agent.session);
+      const name = line(agent.title || agent.session_id);
       const link = agent.file ? el('a', {href: agent.file, tabindex: -1}, name) : name;
       return {attributes, children: [`${pad}◇ sub-agent `, link, el('span', {class: 'soft'}, `  ${agent.tool ? line(agent.tool) + ' · ' : ''}${number(agent.total.total)} tokens reported`)]};
     }
@@ -358,7 +358,7 @@ function runs() {
     const blocks = blocksOf(at);
     for (const [block] of blocks) for (const [word, turns] of block.coverage) covered[word] = (covered[word] || 0) + turns;
     const buttons = blocks.map(([block, place]) => {
-      const button = el('button', {type: 'button'}, `${brief(index.loops[block.loop].id)} #${block.generation}`);
+      const button = el('button', {type: 'button'}, `${brief(index.loops[block.loop].loop_id)} #${block.generation}`);
       button.addEventListener('click', () => { showBlock(place); reveal(); });
       return button;
     });
@@ -407,7 +407,7 @@ function tools() {
     const call = listed[at];
     const state = !call.r ? el('b', {class: 'bad'}, 'no result') : call.e ? el('b', {class: 'bad'}, 'failed') : 'ok';
     const took = call.d === undefined ? '' : ` · ${duration(call.d)}`;
-    return {attributes: {}, children: [el('b', {}, line(tools[call.n])), '  ', state, el('span', {class: 'soft'}, `${took} · loop ${line(index.loops[call.l].id)}, turn ${call.t ?? '–'}`)]};
+    return {attributes: {}, children: [el('b', {}, line(tools[call.n])), '  ', state, el('span', {class: 'soft'}, `${took} · loop ${line(index.loops[call.l].loop_id)}, turn ${call.t ?? '–'}`)]};
   };
   const list = new List($('calls'), 'listbox', 'Tool calls', at => {
     const call = listed[at];
@@ -443,10 +443,10 @@ function usage() {
 
 function agents(children, isPriced) {
   return el('ul', {class: 'agents'}, ...children.slice(0, 500).map(child => {
-    const name = line(child.title || child.session);
+    const name = line(child.title || child.session_id);
     const link = child.file ? el('a', {href: child.file}, name) : name;
     const cost = isPriced ? `, cost ${money(child.total.cost)}` : '';
-    const told = ` · ${line(child.session)} · ${number(child.total.total)} tokens reported${cost}`;
+    const told = ` · ${line(child.session_id)} · ${number(child.total.total)} tokens reported${cost}`;
     return el('li', {}, link, el('span', {class: 'small'}, told), child.children.length ? agents(child.children, isPriced) : null);
   }));
 }
@@ -487,7 +487,7 @@ function search() {
   const list = new List($('hits'), 'listbox', 'Messages found', open);
   const draw = at => {
     const {entry, said, text, at: from} = hits[at];
-    const place = entry.g !== undefined ? `summary of block ${index.blocks[entry.g].generation}, loop ${line(index.loops[index.blocks[entry.g].loop].id)}` : `${turnName(entry.l, entry.t ?? '–')}, ${ROLES[said.r]}`;
+    const place = entry.g !== undefined ? `summary of block ${index.blocks[entry.g].generation}, loop ${line(index.loops[index.blocks[entry.g].loop].loop_id)}` : `${turnName(entry.l, entry.t ?? '–')}, ${ROLES[said.r]}`;
     const begin = Math.max(0, from - 40);
     return {attributes: {}, children: [
       el('span', {class: 'soft'}, `${place}: `), begin ? '…' : '', line(text.slice(begin, from)),

@@ -29,11 +29,11 @@ struct ModelLine {
 /// A session in the tree of those that started each other.
 #[derive(Debug, Serialize)]
 pub(super) struct SubAgent {
-    session: String,
+    session_id: String,
     title: Option<String>,
-    agent: Option<String>,
+    agent_id: Option<String>,
     /// The loop and the tool call that started it.
-    from_loop: Option<String>,
+    from_loop_id: Option<String>,
     from_call: Option<String>,
     tool: Option<String>,
     /// Its report.
@@ -77,22 +77,22 @@ fn sub_agent(
         .as_ref()
         .and_then(|row| serde_json::from_str::<Session>(&row.meta).ok());
     let spawn = meta.and_then(|session| session.parent_spawn_ref);
-    let (mut from_loop, mut from_call, mut tool) = (None, None, None);
+    let (mut from_loop_id, mut from_call, mut tool) = (None, None, None);
     if let Some(spawn) = spawn {
-        from_loop = spawn.parent_loop_id.map(|id| id.to_string());
+        from_loop_id = spawn.parent_loop_id.map(|id| id.to_string());
         (from_call, tool) = (spawn.tool_call_id, spawn.tool_name);
     }
     let mut children = Vec::with_capacity(tree.children.len());
     for child in tree.children {
         children.push(sub_agent(read, child, options)?);
     }
-    let (title, agent) = row.map_or((None, None), |row| (row.title, row.agent_id));
+    let (title, agent_id) = row.map_or((None, None), |row| (row.title, row.agent_id));
     Ok(SubAgent {
         file: file_of(options, &tree.session),
-        session: tree.session.to_string(),
+        session_id: tree.session.to_string(),
         title,
-        agent,
-        from_loop,
+        agent_id,
+        from_loop_id,
         from_call,
         tool,
         own: tree.own,

@@ -28,7 +28,7 @@ pub struct EraseRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EraseReport {
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// The receipt.
     pub receipt: i64,
     /// Whether it had been erased before, and only its bytes had to be taken away.
@@ -91,7 +91,7 @@ pub fn erase(store: &dyn Database, request: &EraseRequest) -> StoreResult<EraseR
         Ok((key, receipt, false))
     })?;
     Ok(EraseReport {
-        session: receipt.session,
+        session_id: receipt.session,
         receipt: key,
         was_erased,
         counts: receipt.counts,

@@ -39,9 +39,9 @@ pub struct PruneRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pruned {
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// Its agent.
-    pub agent: Option<String>,
+    pub agent_id: Option<String>,
     /// When something last happened in it, as ISO-8601 text.
     pub last_active_at: Option<String>,
     /// Its loops.
@@ -72,7 +72,7 @@ pub enum KeptWhy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// Why.
     pub why: KeptWhy,
 }
@@ -148,7 +148,7 @@ pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneR
             false => prune_group(store, group, request, &mut report)?,
         }
     }
-    let gone: HashSet<&SessionId> = report.pruned.iter().map(|one| &one.session).collect();
+    let gone: HashSet<&SessionId> = report.pruned.iter().map(|one| &one.session_id).collect();
     let others: BTreeSet<SessionId> = report.source_of.drain(..).collect();
     report.source_of = others.into_iter().filter(|id| !gone.contains(id)).collect();
     if !request.dry_run {
@@ -216,7 +216,7 @@ impl Plan {
         for row in group.into_iter().filter(|row| old.contains(&row.key)) {
             self.kept.push(Kept {
                 why: reasons.get(&row.key).copied().unwrap_or(KeptWhy::Linked),
-                session: row.session_id,
+                session_id: row.session_id,
             });
         }
         Ok(())
@@ -326,8 +326,8 @@ fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>>
 fn tell(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Pruned> {
     let loops: Vec<LoopRow> = read.loops(row.key)?;
     Ok(Pruned {
-        session: row.session_id.clone(),
-        agent: row.agent_id.clone(),
+        session_id: row.session_id.clone(),
+        agent_id: row.agent_id.clone(),
         last_active_at: row.last_active_at.clone(),
         loops: loops.len() as u64,
         messages: loops.iter().map(|one| one.totals.messages).sum(),
@@ -344,7 +344,10 @@ fn prune_group(
     report: &mut PruneReport,
 ) -> StoreResult<()> {
     let reason = request.reason.as_deref();
-    let ids: Vec<SessionId> = group.iter().map(|(_, told)| told.session.clone()).collect();
+    let ids: Vec<SessionId> = group
+        .iter()
+        .map(|(_, told)| told.session_id.clone())
+        .collect();
     let removed = database::removing(store, |write| {
         for (row, _) in &group {
             let now = write.session(&row.session_id)?;
@@ -362,9 +365,10 @@ fn prune_group(
     })?;
     let Some(removed) = removed else {
         let why = KeptWhy::Changed;
-        report
-            .kept
-            .extend(ids.into_iter().map(|session| Kept { session, why }));
+        report.kept.extend(ids.into_iter().map(|session| Kept {
+            session_id: session,
+            why,
+        }));
         return Ok(());
     };
     for (told, receipt) in removed {

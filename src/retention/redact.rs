@@ -26,7 +26,7 @@ use crate::tokens::TokenCounter;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RedactReport {
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// The receipt; `None`: there was nothing to redact.
     pub receipt: Option<i64>,
     /// Secrets that were replaced, by type.
@@ -102,7 +102,7 @@ pub fn redact_session(
 impl RedactReport {
     fn nothing(session: SessionId) -> Self {
         Self {
-            session,
+            session_id: session,
             receipt: None,
             secrets: BTreeMap::new(),
             messages: 0,
@@ -188,7 +188,7 @@ impl Work<'_> {
         write.note_scrub()?;
         let number = open.close(write, &receipt)?;
         Ok(RedactReport {
-            session: receipt.session,
+            session_id: receipt.session,
             receipt: Some(number),
             secrets: receipt.secrets,
             messages: receipt.messages.len() as u64,

@@ -103,9 +103,8 @@ const LIMIT: usize = 20;
 #[non_exhaustive]
 pub struct SearchHit {
     /// Its session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// Its loop.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// Its turn; `None` for an extension before the first.
     pub turn: Option<u32>,
@@ -124,9 +123,9 @@ pub struct SearchHit {
     /// that is not on its chain that of its own loop. An extension is in no context.
     pub hidden: bool,
     /// The run whose block covers it.
-    pub run: Option<String>,
+    pub run_id: Option<String>,
     /// The loop that this block stands on: another one for a rollup.
-    pub block_loop: Option<LoopId>,
+    pub block_loop_id: Option<LoopId>,
     /// The generation of this block on that loop.
     pub generation: Option<u32>,
     /// What the block says of it.
@@ -392,7 +391,7 @@ impl<'a> Search<'a> {
             generation = Some(by.generation);
         }
         Ok(Some(SearchHit {
-            session,
+            session_id: session,
             loop_id: loop_id.loop_id.clone(),
             turn: spot.turn,
             seq: spot.seq,
@@ -401,8 +400,8 @@ impl<'a> Search<'a> {
             snippet: snippet::snippet(&said, &places),
             score: (found.score * 1e6).round() / 1e6,
             hidden: sight.hidden,
-            run,
-            block_loop,
+            run_id: run,
+            block_loop_id: block_loop,
             generation,
             disposition,
         }))

@@ -17,13 +17,13 @@ pub enum QueryError {
     #[error("the query has no letter or digit to look for")]
     Empty,
     /// A quotation that does not end.
-    #[error("the quote at character {at} is never closed; add a `\"`, or leave it out")]
+    #[error("the quote at character {at} is never closed; add a `\"`, or remove it")]
     OpenQuote {
         /// Where it begins.
         at: usize,
     },
     /// Nothing but what must not occur.
-    #[error("the query only says what must not occur; add a word that must")]
+    #[error("the query only excludes words; add one to look for")]
     OnlyExclusions,
     /// `OR` with nothing on one side.
     #[error(
@@ -35,13 +35,13 @@ pub enum QueryError {
         at: usize,
     },
     /// An exclusion as one side of `OR`.
-    #[error("the `-` at character {at} excludes, so it cannot be a side of `OR`")]
+    #[error("the word excluded by `-` at character {at} cannot be a side of `OR`")]
     ExcludedSide {
         /// Where it stands.
         at: usize,
     },
     /// Too many words.
-    #[error("the query has {words} words, at most {MAX_QUERY_WORDS} can be asked for")]
+    #[error("the query has {words} words; at most {MAX_QUERY_WORDS} are allowed")]
     TooLong {
         /// How many it has.
         words: usize,

@@ -411,7 +411,7 @@ impl Append {
         totals.next_seq = totals
             .next_seq
             .checked_add(1)
-            .ok_or_else(|| StoreError::Invalid("a loop holds at most 2^32 messages".into()))?;
+            .ok_or_else(|| StoreError::Invalid("a loop can hold at most 2^32 messages".into()))?;
         write.insert_message(self.row.key, &row, &blobs)
     }
 

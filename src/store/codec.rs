@@ -100,7 +100,7 @@ fn put_together(
     let mut message = match fast_parse::message(head) {
         Some(message) => message,
         None => serde_json::from_str(head)
-            .map_err(|error| StoreError::Damaged(format!("a message is no message: {error}")))?,
+            .map_err(|error| StoreError::Damaged(format!("a message cannot be read: {error}")))?,
     };
     if let Some(inner) = message.message_mut() {
         let content = inner.content_mut();

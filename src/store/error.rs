@@ -9,7 +9,7 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file or its folder is not there.
-    #[error("{path}: there is no database here; check --db, or create one with `loopstore import`")]
+    #[error("{path}: there is no database here")]
     Missing {
         /// The file.
         path: PathBuf,
@@ -27,22 +27,22 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The file is encrypted, or no database; no key was given.
-    #[error("{path}: this is an encrypted database, or none at all; it takes a key to tell")]
+    #[error("{path}: this is an encrypted database, or none at all; a key is needed to tell")]
     KeyMissing {
         /// The file.
         path: PathBuf,
     },
     /// The key does not fit the file.
-    #[error("{path}: the key does not fit; or this is no database, or its beginning is damaged")]
+    #[error("{path}: wrong key; or this is not a database, or its first page is damaged")]
     WrongKey {
         /// The file.
         path: PathBuf,
     },
     /// A key was given, and this program cannot encrypt.
-    #[error("this program was built without encryption; it takes the feature `sqlcipher`")]
+    #[error("this program was built without encryption (feature `sqlcipher`)")]
     NoEncryption,
     /// The path is a symbolic link.
-    #[error("{path}: this is a link to {to}; name that file itself")]
+    #[error("{path}: this is a symbolic link to {to}; name that file instead")]
     Link {
         /// The link.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum OpenError {
     },
     /// A later version wrote it.
     #[error(
-        "{path}: written by a newer loopstore (format {found}, this program reads up to {known}); \
+        "{path}: written by a newer loopstore (format {found}; this program reads up to {known}); \
          use that version or a later one"
     )]
     Newer {
@@ -65,7 +65,7 @@ pub enum OpenError {
     /// An earlier version wrote it, and it is to be opened for reading only.
     #[error(
         "{path}: written by an older loopstore (format {found}, now {known}); open it once for \
-         writing to bring it up to date"
+         writing to upgrade it"
     )]
     Older {
         /// The file.
@@ -85,9 +85,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The file is damaged.
-    #[error(
-        "{path}: the database is damaged ({detail}); restore a backup, or see `loopstore verify`"
-    )]
+    #[error("{path}: the database is damaged ({detail})")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -96,7 +94,7 @@ pub enum OpenError {
     },
     /// The file is on a network file system, where SQLite's locks cannot be trusted.
     #[error(
-        "{path}: a {kind} file system cannot be trusted with locks; keep the database on a local disk"
+        "{path}: locks on a {kind} file system are not reliable; keep the database on a local disk"
     )]
     NetworkFileSystem {
         /// The file.
@@ -107,7 +105,7 @@ pub enum OpenError {
     /// The database was written with another token counter.
     #[error(
         "this database counts tokens with `{stored}`, not `{given}`; open it with that counter, or \
-         count anew with `loopstore recount`"
+         recount it"
     )]
     Counter {
         /// The counter that wrote it.
@@ -116,15 +114,15 @@ pub enum OpenError {
         given: String,
     },
     /// A recount was cut off, or is still at work: some counts are new and some are old.
-    #[error("a recount with `{to}` is not finished; run `loopstore recount` to finish it")]
+    #[error("a recount with `{to}` was interrupted and must be finished first")]
     Recounting {
         /// The counter that it counts with.
         to: String,
     },
     /// It is to be read in a folder that cannot be written, and not all of it is in the file.
     #[error(
-        "{path}: the log beside the file holds what is not in it yet, and reading that needs a folder \
-         that can be written; copy the file together with its `-wal` and open the copy"
+        "{path}: the write-ahead log holds changes that are not in the file yet, and reading them \
+         needs a writable folder; copy the file together with its `-wal` and open the copy"
     )]
     LogUnread {
         /// The file.
@@ -134,17 +132,14 @@ pub enum OpenError {
     #[error("the database is busy; try again when the other program is done")]
     Busy,
     /// The address of a database server cannot be read.
-    #[error(
-        "the address of the database cannot be read: {detail}; it looks like \
-         postgres://USER:PASSWORD@HOST:5432/NAME"
-    )]
+    #[error("invalid database address: {detail}; expected postgres://USER:PASSWORD@HOST:5432/NAME")]
     Address {
         /// What is wrong, without the values in it.
         detail: String,
     },
     /// The server cannot be reached.
     #[error(
-        "{place}: the server cannot be reached ({detail}); check host and port, and that it runs"
+        "{place}: cannot reach the server ({detail}); check host and port, and that it is running"
     )]
     Unreachable {
         /// Hosts and name, without user and password.
@@ -154,8 +149,7 @@ pub enum OpenError {
     },
     /// The server does not let this user in.
     #[error(
-        "{place}: the server does not let this user in ({detail}); check user and password, and what \
-         pg_hba.conf allows"
+        "{place}: the server refused this user ({detail}); check user, password and pg_hba.conf"
     )]
     Refused {
         /// Hosts and name.
@@ -164,7 +158,7 @@ pub enum OpenError {
         detail: String,
     },
     /// The server has no such database.
-    #[error("{place}: the server has no database of this name; create it with `createdb`")]
+    #[error("{place}: the server has no database with this name; create it with `createdb`")]
     NoDatabase {
         /// Hosts and name.
         place: String,
@@ -181,8 +175,8 @@ pub enum OpenError {
     },
     /// The database keeps tenants apart, and row-level security does not hold for this role.
     #[error(
-        "{place}: tenants are kept apart here, and this role sees all of them; connect with a role of \
-         one tenant, or take its place with `?options=-c%20role%3DNAME`"
+        "{place}: this database separates tenants, and this role sees all of them; connect with the \
+         role of one tenant, or assume it with `?options=-c%20role%3DNAME`"
     )]
     EveryTenant {
         /// Hosts and name.
@@ -214,25 +208,25 @@ pub enum StoreError {
     #[error("the database is busy: another writer held it longer than the timeout; try again")]
     Busy,
     /// There is no such session.
-    #[error("no session `{0}`; `loopstore sessions` lists them")]
+    #[error("no session `{0}`")]
     NoSession(String),
     /// There is no such loop.
-    #[error("no loop `{0}` in this session; `loopstore show` lists them")]
+    #[error("no loop `{0}` in this session")]
     NoLoop(String),
     /// There is no such run.
-    #[error("no run `{0}`; `loopstore history` lists them")]
+    #[error("no run `{0}`")]
     NoRun(String),
     /// There is no such blob.
-    #[error("no blob `{0}`; the images in `payload` of the view v_messages name theirs")]
+    #[error("no blob `{0}`; `payload` in the view v_messages names the blobs of a message")]
     NoBlob(String),
     /// The session is there already.
-    #[error("session `{0}` exists already")]
+    #[error("session `{0}` already exists")]
     SessionExists(String),
     /// The loop is there already.
-    #[error("loop `{0}` exists already in this session")]
+    #[error("loop `{0}` already exists in this session")]
     LoopExists(String),
     /// An id that fits several.
-    #[error("`{given}` fits {count} ids: {}; give more of it", listed(ids, *count))]
+    #[error("`{given}` matches {count} ids: {}; give more characters", listed(ids, *count))]
     Ambiguous {
         /// What was given.
         given: String,
@@ -245,12 +239,10 @@ pub enum StoreError {
     #[error("{0}")]
     Invalid(String),
     /// A commit found that another run had come first.
-    #[error("another compaction of this chain came first; build the context again and retry")]
+    #[error("another compaction of this chain was committed first; rebuild the context and retry")]
     Conflict,
     /// Somebody else drives the loop.
-    #[error(
-        "loop `{loop_id}` is driven by `{owner}` until {until}; wait, or see `loopstore recover`"
-    )]
+    #[error("loop `{loop_id}` is leased by `{owner}` until {until}")]
     LeaseHeld {
         /// The loop.
         loop_id: String,
@@ -261,8 +253,8 @@ pub enum StoreError {
     },
     /// The writer no longer drives the loop; nothing of this write was kept.
     #[error(
-        "the lease of loop `{loop_id}` (token {token}) is lost{}; build the context again before \
-         going on",
+        "the lease of loop `{loop_id}` (token {token}) was lost{}; rebuild the context before \
+         continuing",
         taken(to)
     )]
     LeaseLost {
@@ -274,10 +266,10 @@ pub enum StoreError {
         to: Option<String>,
     },
     /// The database holds something it cannot hold.
-    #[error("the database is damaged: {0}; run `loopstore verify`")]
+    #[error("the database is damaged: {0}")]
     Damaged(String),
     /// The index of messages is damaged; what is recorded is not.
-    #[error("the search index is damaged ({0}); `loopstore index --rebuild` makes it anew")]
+    #[error("the search index is damaged ({0}); rebuild it")]
     IndexDamaged(String),
     /// The database is read-only.
     #[error("the database is read-only")]
@@ -285,54 +277,54 @@ pub enum StoreError {
     /// The file or its log was deleted, moved or replaced by another since it was opened, or written
     /// where that seemed impossible.
     #[error(
-        "the database's files are not those that were opened: they were deleted, moved, replaced or \
-         rewritten; open the database again"
+        "the database files were deleted, moved, replaced or rewritten since they were opened; open \
+         the database again"
     )]
     FileReplaced,
     /// The disk is full.
-    #[error("the disk is full; nothing of this write was kept")]
+    #[error("the disk is full; nothing was written")]
     Full,
     /// The files cannot be reached, or the disk failed. What was to be written is not there for this
     /// store, and writing may be tried again; only if the disk failed at the very end of a commit
     /// *and* the process is then killed may the write be there after all, whole.
-    #[error("the database's files cannot be read or written: {0}")]
+    #[error("cannot read or write the database files: {0}")]
     Io(#[source] Cause),
     /// The server cannot be reached, or the connection to it broke; nothing of a write was kept.
     #[error(
-        "the connection to the database is lost ({0}); nothing of this was kept, try again when the \
+        "lost the connection to the database ({0}); nothing was written, try again when the \
          server is back"
     )]
     Connection(#[source] Cause),
     /// The connection broke, or the disk failed, while a write was being committed. It may be there, whole.
     #[error(
-        "the database did not confirm a commit ({0}); look whether it is there before you write it \
-         again"
+        "the database did not confirm the commit ({0}); check whether it was applied before \
+         retrying"
     )]
     Unconfirmed(#[source] Cause),
     /// Other writers came between; the database asks to run the transaction again.
-    #[error("other writers came between, and nothing of this was kept; try again")]
+    #[error("conflicting concurrent writes; nothing was written, try again")]
     SerializationFailure,
     /// A statement took longer than the server allows.
     #[error(
-        "the server stopped a statement that took longer than its statement_timeout; nothing of \
-         this was kept"
+        "the server cancelled a statement that exceeded its statement_timeout; nothing was \
+         written"
     )]
     TimedOut,
     /// The server did not answer a statement for so long, and its connection was given up.
     #[error(
-        "the server did not answer for {} s, and the connection to it was given up; nothing of this \
-         was kept: check the server, then try again",
+        "the server did not answer for {} s and the connection was closed; nothing was \
+         written: check the server, then try again",
         .0.as_secs_f64()
     )]
     StatementTimeout(std::time::Duration),
     /// All connections are in use.
     #[error(
-        "all {0} connections to the database are in use, and none became free in time; try again, \
-         or allow more"
+        "all {0} database connections are in use and none became free in time; try again, or allow \
+         more"
     )]
     PoolTimeout(usize),
     /// Anything else.
-    #[error("the database refused: {0}")]
+    #[error("database error: {0}")]
     Other(#[source] Cause),
 }
 

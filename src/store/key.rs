@@ -33,7 +33,7 @@ pub enum KeyError {
     #[error("a key has at most {MAX_BYTES} bytes")]
     TooLong,
     /// It is no text, or holds a NUL.
-    #[error("the key is no text; give 32 random bytes as 64 hexadecimal digits")]
+    #[error("the key is not valid text; use 32 random bytes as 64 hexadecimal digits")]
     NotText,
 }
 

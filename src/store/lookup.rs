@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(found(&store, "xy").unwrap(), "xy");
         assert_eq!(
             found(&store, "a").unwrap_err().to_string(),
-            "`a` fits 3 ids: `ab`, `abc`, `abd`; give more of it"
+            "`a` matches 3 ids: `ab`, `abc`, `abd`; give more characters"
         );
         for missing in ["", "%", "abcd", "x_"] {
             let error = found(&store, missing).unwrap_err();

@@ -197,7 +197,7 @@ pub fn fork(write: &mut dyn StoreWrite, parent: LoopKey, fork: &Fork) -> StoreRe
     }
     if turn >= totals.complete {
         return Err(StoreError::Invalid(format!(
-            "turn {turn} of loop `{id}` is in flight; fork from an earlier one, or when it is \
+            "turn {turn} of loop `{id}` is still open; fork from an earlier turn, or when it is \
              complete"
         )));
     }
@@ -229,7 +229,7 @@ fn cut_of(parent: Option<&LoopRow>, record: &LoopRecord) -> StoreResult<Option<u
     match u32::try_from(wanted.get()) {
         Ok(turn) if Some(turn) <= last => Ok(Some(turn)),
         _ => Err(StoreError::Invalid(format!(
-            "loop `{}` has {} turns, there is no turn {}",
+            "loop `{}` has {} turns; there is no turn {}",
             parent.loop_id,
             parent.totals.turns,
             wanted.get()

@@ -20,12 +20,12 @@ fn browse(arguments: &[&str]) -> String {
 #[test]
 fn without_a_terminal_it_names_what_prints_the_same() {
     insta::assert_snapshot!(browse(&[]), @r"
-    error: `browse` needs a terminal as its input and output
+    error: `browse` needs a terminal for input and output
     hint: `loopstore sessions` and `loopstore show SESSION` print the same
     exit 1
     ");
     insta::assert_snapshot!(browse(&["--json"]), @r"
-    error: `browse` has no --json; `loopstore show SESSION --json` has
+    error: `browse` does not support --json; use `loopstore show SESSION --json`
     exit 2
     ");
 }

@@ -6,6 +6,7 @@ mod browse;
 mod commands;
 mod examples;
 mod face;
+mod library_texts;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod readme;

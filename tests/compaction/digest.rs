@@ -100,7 +100,7 @@ fn story() -> Vec<Placed> {
 fn a_digest_tells_the_task_the_facts_and_what_is_unfinished() {
     let digest = digest(story(), 400);
     let expected = [
-        "[Digest of turns 0..3; loopstore expand]",
+        "[Digest of turns 0..3; expand]",
         "The task: Rebook ticket 4WQ150 for Ms Ito. Never charge card 9911. (t0)",
         "User said: Use window seats from now on. (t3)",
         "rebook:to: JG7FMM (t2)",

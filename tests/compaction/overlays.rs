@@ -50,7 +50,7 @@ fn record(history: &History<'_>, options: BuildOptions) -> String {
 fn compact(history: &mut History<'_>, at: usize) -> String {
     let report = history.compact(at, (1, 2), false);
     assert_eq!(report["outcome"], "committed", "{report}");
-    report["run"].as_str().unwrap().to_owned()
+    report["run_id"].as_str().unwrap().to_owned()
 }
 
 fn differ(history: &History<'_>, from: Option<DiffSide>, to: Option<DiffSide>) -> ContextDiff {
@@ -166,7 +166,7 @@ fn an_undo_on_one_branch_does_not_reach_the_other() {
     let runs = store.run_rows(Some(&history.session)).unwrap();
     let flips: serde_json::Value = runs[0].get("flips").read().unwrap();
     assert_eq!(flips[0]["kind"], "undo");
-    assert_eq!(flips[0]["loop"], "loop-1");
+    assert_eq!(flips[0]["loop_id"], "loop-1");
     assert_eq!(flips[0]["reason"], "too short");
     // As seen from the run's own loop it is still live.
     assert_eq!(runs[0].number("is_live"), Some(1));

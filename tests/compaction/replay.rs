@@ -291,7 +291,7 @@ fn a_moment_before_no_message_is_refused() {
     let error = build_context_from_session(&store, &history.session, &options).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "loop `loop-1` has 8 messages, no message 99"
+        "loop `loop-1` has 8 messages; there is no message 99"
     );
 }
 

@@ -144,7 +144,7 @@ fn what_grows_comes_in_line_by_line_and_once() {
 #[test]
 fn people_get_sentences() {
     let watching = Watching::new(&[]);
-    assert_eq!(watching.line(), "Watching 1 file; ctrl-c ends it.");
+    assert_eq!(watching.line(), "Watching 1 file; press Ctrl-C to stop.");
     watching.append("s.jsonl", &format!("{}\n", prompt("a", "null", "one")));
     assert_eq!(watching.line(), "logs/s.jsonl: 1 message new (session s)");
     let (code, rest, _) = watching.stop();
@@ -177,5 +177,8 @@ fn what_came_in_unredacted_before_is_named() {
     let line = lines.next().unwrap().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(line.contains("came in before without --redact"), "{line}");
+    assert!(
+        line.contains("was imported before without --redact"),
+        "{line}"
+    );
 }

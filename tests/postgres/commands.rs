@@ -189,7 +189,7 @@ impl Both<'_> {
             (code, value)
         });
         for (which, (_, value)) in said.iter_mut().enumerate() {
-            if let Some(run) = value["run"].as_str() {
+            if let Some(run) = value["run_id"].as_str() {
                 self.runs[which].push(run.to_owned());
             }
             settled(value);

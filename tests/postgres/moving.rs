@@ -231,7 +231,7 @@ fn a_last_copy_waits_for_the_driver_names_it_and_lets_go() {
             read.lease(key)
         });
         let taken = taken.unwrap().unwrap();
-        assert!(taken.owner.starts_with("loopstore copy/") && taken.released);
+        assert!(taken.owner.starts_with("copy/") && taken.released);
         // The source changes after that: the next copy brings it.
         let (mut other, _) = SessionRecorder::open(
             &*source,
@@ -434,7 +434,7 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
         let output = command(&from, &to, folder.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains("session session-41 was erased here and is still there"));
+        assert!(said.contains("session session-41 was erased here but is still in the copy"));
         erase(&*target, "session-41");
         assert!(moved(&*source, &*target).is_whole());
         assert_whole(&*target);

@@ -52,7 +52,7 @@ pub fn mcp(both: &mut Both<'_>) {
         ("tools/call", call("expand", json!({"first": 0, "last": 1}))),
         (
             "tools/call",
-            call("context_overview", json!({"loop": "a-branch"})),
+            call("context_overview", json!({"loop_id": "a-branch"})),
         ),
         ("tools/call", call("compaction_history", json!({}))),
         ("tools/call", call("expand", json!({"first": 999}))),

@@ -98,7 +98,7 @@ fn a_session_comes_with_all_its_fields_and_its_parents_first() {
 #[test]
 fn of_a_loop_listed_twice_the_longer_one_is_kept() {
     let found = import_fixture(&PhiCore, "phi-core/tree.json");
-    let reason = "loop `root` is listed twice: the one of 1 messages gives way to the one of 3";
+    let reason = "loop `root` is listed twice: the one with 3 messages replaces the one with 1";
     assert_eq!(found.skipped, [(Some(37), reason.to_owned())]);
     let message = r#"{"role":"user","content":[]}"#;
     let text = session(&format!(

@@ -84,7 +84,7 @@ impl Pane {
         }
     }
 
-    /// Breaks the lines anew if the width is another one.
+    /// Wraps the lines again if the width has changed.
     pub fn fit(&mut self, width: usize, height: usize) {
         if self.width != width {
             self.width = width;

@@ -87,7 +87,7 @@ impl<'a> Data<'a> {
             true => loopstore::redo(&*store, &flip.session, &request)?,
             false => loopstore::undo(&*store, &flip.session, &request)?,
         };
-        Ok(Found::Flipped(undo::told(&report)))
+        Ok(Found::Flipped(undo::summary(&report)))
     }
 }
 
@@ -121,14 +121,14 @@ fn run(row: &Record) -> Run {
     let mut details = vec![
         format!("run {}", word("run_id")),
         format!(
-            "on loop {}, asked for by {}",
+            "on loop {}, triggered by {}",
             word("loop_id"),
             word("trigger")
         ),
     ];
-    let facts = [("came down to", "fallback"), ("error", "error")];
+    let facts = [("fallback", "fallback"), ("error", "error")];
     for (name, column) in facts {
-        details.extend(row.text(column).map(|said| format!("{name}: {said}")));
+        details.extend(row.text(column).map(|text| format!("{name}: {text}")));
     }
     for flip in history::flips(row) {
         let reason = flip.reason.map(|why| format!(": {why}"));
@@ -177,7 +177,7 @@ fn hits(
     let hit = |hit: SearchHit| Hit {
         about: search::heading(&hit),
         hidden: hit.hidden,
-        session: hit.session,
+        session: hit.session_id,
         loop_id: hit.loop_id,
         turn: hit.turn,
         snippet: hit.snippet,

@@ -96,8 +96,8 @@ impl<'b> Pen<'_, 'b> {
         self.frame.render_widget(line, area);
     }
 
-    fn text(&mut self, row: usize, said: &str, tone: Tone) {
-        self.put(row, &[(said, tone)], false);
+    fn text(&mut self, row: usize, line: &str, tone: Tone) {
+        self.put(row, &[(line, tone)], false);
     }
 
     /// Writes the lines of a pane that are in sight, from `row` on.
@@ -172,13 +172,13 @@ fn last_row(pen: &mut Pen<'_, '_>, browser: &Browser) {
         return pen.text(0, &question, Tone::Head);
     }
     match (&browser.entry, &browser.note) {
-        (Some(Entry::Filter(said)), _) => pen.text(0, &format!("/{said}▏"), Tone::Head),
-        (Some(Entry::Search(session, said)), _) => {
+        (Some(Entry::Filter(typed)), _) => pen.text(0, &format!("/{typed}▏"), Tone::Head),
+        (Some(Entry::Search(session, typed)), _) => {
             let place = match session {
                 Some(_) => "search here",
                 None => "search everywhere",
             };
-            pen.text(0, &format!("{place}: {said}▏"), Tone::Head);
+            pen.text(0, &format!("{place}: {typed}▏"), Tone::Head);
         }
         (None, Some(note)) => pen.text(0, note, Tone::Head),
         (None, None) => pen.text(0, keys(browser), Tone::Faint),
@@ -188,7 +188,7 @@ fn last_row(pen: &mut Pen<'_, '_>, browser: &Browser) {
 /// The keys that matter most on a screen.
 fn keys(browser: &Browser) -> &'static str {
     match browser.screen() {
-        _ if browser.help => "any key goes on",
+        _ if browser.help => "press any key to continue",
         Some(Screen::Sessions(_)) => "? keys  q quit  Enter open  / filter  s search",
         Some(Screen::Session(_)) => {
             "? keys  q back  Tab other side  Enter read  h compactions  d diff  u undo  r redo  \
@@ -214,8 +214,8 @@ const HELP: [(&str, &str); 15] = [
     ("h", "in a session: its compactions"),
     ("d", "in a session: originals and context compared"),
     ("u r", "undo, redo a compaction; asks first"),
-    ("← → h l", "in a turn: the one before, the next"),
-    ("F5 Ctrl-L", "read everything again"),
+    ("← → h l", "in a turn: the previous, the next"),
+    ("F5 Ctrl-L", "reload everything"),
     ("Ctrl-C", "quit"),
 ];
 

@@ -90,7 +90,7 @@ pub struct Run {
     pub loop_id: Option<LoopId>,
     pub started: String,
     pub strategy: String,
-    /// `in force`, `undone`, or how it ended.
+    /// `active`, `undone`, or how it ended.
     pub state: String,
     pub before: Option<i64>,
     pub after: Option<i64>,
@@ -116,7 +116,7 @@ impl Runs {
         }
     }
 
-    /// Rows for the list and, below a line, for what is told of the chosen one.
+    /// Rows for the list and, below a line, for the details of the chosen one.
     pub fn heights(room: Room) -> (usize, usize) {
         let all = room.height.saturating_sub(1);
         match all {
@@ -183,7 +183,7 @@ pub struct Hits {
     pub session: Option<SessionId>,
     pub query: String,
     pub rows: Vec<Hit>,
-    /// Where to go on; `None`: these are all.
+    /// Where to continue; `None`: these are all.
     pub next: Option<usize>,
     pub cursor: Cursor,
 }

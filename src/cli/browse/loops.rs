@@ -60,7 +60,7 @@ pub fn tree(store: &dyn Database, session: &SessionId) -> StoreResult<Found> {
     })
 }
 
-/// The loops of a session by who goes on from whom.
+/// The loops of a session as a tree.
 struct Tree<'a> {
     loops: &'a [LoopRow],
     children: HashMap<Option<LoopKey>, Vec<&'a LoopRow>>,
@@ -178,7 +178,7 @@ pub fn seen(store: &dyn Database, session: &SessionId, leaf: &LoopId) -> StoreRe
     })
 }
 
-/// Returns the loops of a chain with the blocks that are in force on them.
+/// Returns the loops of a chain with their active blocks.
 fn loops_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<HashMap<LoopId, LoopSeen>> {
     let raw = View {
         raw: true,

@@ -26,7 +26,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use self::data::Data;
 use self::draw::Palette;
 use self::state::{Browser, Key};
-use super::error::{CliError, told};
+use super::error::{CliError, with_causes};
 use super::{App, Done, output, select};
 
 /// Look through sessions, loops, turns and compactions in the terminal
@@ -35,28 +35,25 @@ use super::{App, Done, output, select};
 /// undo or redo is confirmed.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The session to begin with: its id or the beginning of it [default: the list of sessions].
+    /// The session to begin with: its id or a unique prefix [default: the list of sessions].
     session: Option<String>,
 }
 
 /// There is no terminal to show anything on.
 #[derive(Debug, thiserror::Error)]
-#[error("`browse` needs a terminal as its input and output")]
+#[error("`browse` needs a terminal for input and output")]
 pub struct NoTerminal;
 
 /// Browses until the user quits.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     if app.json {
-        let text = "`browse` has no --json; `loopstore show SESSION --json` has";
+        let text = "`browse` does not support --json; use `loopstore show SESSION --json`";
         return Err(CliError::Usage(text.into()));
     }
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
         return Err(CliError::Failed(Box::new(NoTerminal)));
     }
-    let open = |writes| match writes {
-        true => app.open_to_write(),
-        false => app.open_to_read(),
-    };
+    let open = |writes: bool| app.open_for(writes);
     let mut data = Data::new(&open)?;
     let session = match &args.session {
         Some(given) => Some(select::session(data.store()?, given)?.session_id),
@@ -64,7 +61,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     };
     let palette = Palette::new(output::takes_colours());
     // Before the screen is taken: the guard gives it back on every way out, the hook that `try_init`
-    // sets before a panic is told.
+    // sets before a panic is reported.
     let _guard = Guard;
     signals::watch()?;
     let mut terminal = ratatui::try_init()?;
@@ -79,9 +76,9 @@ struct Guard;
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // In a panic the hook has done it; once more would move the cursor over what it told.
+        // In a panic the hook has done it; once more would move the cursor over its report.
         if !std::thread::panicking() {
-            // If that fails there is nobody left to tell.
+            // If that fails, nothing can be shown any more.
             let _ = ratatui::try_restore();
         }
     }
@@ -120,7 +117,7 @@ fn fill(browser: &mut Browser, data: &mut Data<'_>) {
     while let Some(want) = browser.wants() {
         match data.read(&want) {
             Ok(found) => browser.take(found),
-            Err(CliError::Failed(error)) => browser.fail(told(&*error)),
+            Err(CliError::Failed(error)) => browser.fail(with_causes(&*error)),
             Err(CliError::Usage(why)) => browser.fail(why),
             Err(CliError::Pipe) => browser.fail("the terminal is gone".into()),
         }

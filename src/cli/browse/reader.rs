@@ -1,4 +1,4 @@
-//! A turn word for word, and beside it what stands for it in the context.
+//! A turn verbatim, beside its form in the context.
 
 use loopstore::context::TurnState;
 use loopstore::{LoopId, SessionId};

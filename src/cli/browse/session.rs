@@ -60,7 +60,7 @@ pub struct Seen {
 pub struct LoopSeen {
     /// Turns up to the cut.
     pub turns: u32,
-    /// The block in force: `block 3`, `rollup 2`.
+    /// The active block: `block 3`, `rollup 2`.
     pub block: Option<String>,
     /// Turns that are not raw, first and last; `None`: the context leaves them out.
     pub changes: Vec<(u32, u32, Option<TurnState>)>,

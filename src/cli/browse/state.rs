@@ -44,7 +44,7 @@ pub enum Want {
     Seen(SessionId, LoopId),
     /// Some turns of a loop.
     Turns(SessionId, LoopId, std::ops::Range<u32>),
-    /// A turn word for word, and what stands for it in the context of `leaf`.
+    /// A turn verbatim, and its form in the context of `leaf`.
     Turn {
         session: SessionId,
         leaf: LoopId,
@@ -76,7 +76,7 @@ pub enum Found {
     Turn(Both),
     Runs(Vec<Run>),
     Diff(Pane),
-    /// Hits, and where to go on.
+    /// Hits, and where to continue.
     Hits(Vec<Hit>, Option<usize>),
     /// What an undo or redo did.
     Flipped(String),
@@ -372,10 +372,10 @@ impl Browser {
     /// Takes what was wanted.
     pub fn take(&mut self, found: Found) {
         match (self.screens.last_mut(), found) {
-            (_, Found::Flipped(told)) => {
+            (_, Found::Flipped(summary)) => {
                 self.confirmed = None;
                 self.renew();
-                self.note = Some(told);
+                self.note = Some(summary);
             }
             (Some(Screen::Sessions(screen)), Found::Sessions(rows)) => screen.take(rows),
             (Some(Screen::Session(screen)), Found::Tree(title, rows, current)) => {
@@ -392,7 +392,7 @@ impl Browser {
         self.arrange();
     }
 
-    /// What was wanted could not be read: it is told, and not wanted again.
+    /// What was wanted could not be read: the error is shown, and it is not wanted again.
     pub fn fail(&mut self, why: String) {
         self.note = Some(why);
         if self.confirmed.take().is_some() {

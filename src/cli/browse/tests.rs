@@ -158,7 +158,7 @@ fn an_empty_database_says_what_to_do() {
     insta::assert_snapshot!(stage.shown("<enter>jhdur"), @r"
     agent.db
     SESSION         TITLE            LOOPS     TURNS      TOKENS
-    There are no sessions; `loopstore import` brings some in.
+    No sessions yet; `loopstore import` adds some.
 
 
     ? keys  q quit  Enter open  / filter  s search

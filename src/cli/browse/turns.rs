@@ -1,4 +1,4 @@
-//! Reads turns: how they begin, and word for word beside what stands for them.
+//! Reads turns: how they begin, and verbatim beside their form in the context.
 
 use std::ops::{ControlFlow, Range};
 
@@ -75,7 +75,7 @@ fn beginning(
         let role = row.body.role;
         if matches!(role, Role::User | Role::Assistant) {
             let message = store::decode(read, row.body)?;
-            parts.extend(said_in(&message));
+            parts.extend(texts_of(&message));
         }
         let is_answered = role == Role::Assistant && !parts.is_empty();
         Ok(match is_answered {
@@ -86,25 +86,25 @@ fn beginning(
     Ok(parts.join("  "))
 }
 
-fn said_in(message: &AgentMessage) -> Vec<String> {
+fn texts_of(message: &AgentMessage) -> Vec<String> {
     let sign = match message.role() {
         Role::User => "› ",
         _ => "",
     };
     let content = message.message().map_or(&[][..], Message::content);
-    let said = content.iter().filter_map(|block| match block {
-        Content::Text(said) if !said.text.trim().is_empty() => {
-            let said = said.text.trim_start();
-            let said = &said[..said.floor_char_boundary(LINE)];
-            Some(format!("{sign}{}", text::line(said.trim_end())))
+    let text = content.iter().filter_map(|block| match block {
+        Content::Text(text) if !text.text.trim().is_empty() => {
+            let text = text.text.trim_start();
+            let text = &text[..text.floor_char_boundary(LINE)];
+            Some(format!("{sign}{}", text::line(text.trim_end())))
         }
         Content::ToolCall(call) => Some(format!("[{}]", text::line(&call.name))),
         _ => None,
     });
-    said.collect()
+    text.collect()
 }
 
-/// Reads a turn word for word, and what the context of `leaf` shows for it.
+/// Reads a turn verbatim, and what the context of `leaf` shows of it.
 pub fn both(
     store: &dyn Database,
     session: &SessionId,
@@ -196,7 +196,7 @@ fn shown(
         TurnState::Raw | TurnState::Covered(Disposition::Kept) => Ok(None),
         TurnState::Covered(Disposition::Truncated) => cut(read, block, messages).map(Some),
         TurnState::Covered(Disposition::Dropped) => {
-            let none = "Nothing in the context stands for this turn.".to_owned();
+            let none = "The context holds nothing of this turn.".to_owned();
             Ok(Some(Pane::new(vec![(none, Tone::Faint)])))
         }
         TurnState::Covered(_) => summary(read, block).map(Some),
@@ -204,19 +204,19 @@ fn shown(
 }
 
 fn summary(read: &dyn StoreRead, block: &BlockCore) -> StoreResult<Pane> {
-    let mut said = Vec::new();
+    let mut shown = Vec::new();
     for message in read.block_messages(block.key)? {
         if let (Section::Compacted, Some(body)) = (message.section, message.body) {
-            said.push(store::decode(read, body)?);
+            shown.push(store::decode(read, body)?);
         }
     }
-    Ok(pane(said.iter()))
+    Ok(pane(shown.iter()))
 }
 
 /// Returns the messages of a turn with those in their new form that the block cut.
 fn cut(read: &dyn StoreRead, block: &BlockCore, messages: &[MessageRow]) -> StoreResult<Pane> {
     let own = read.block_messages(block.key)?;
-    let mut said = Vec::new();
+    let mut shown = Vec::new();
     for row in messages.iter().filter(|row| is_said(row)) {
         let other = own.iter().find(|own| own.replaces == Some(row.seq));
         let body = match other {
@@ -224,10 +224,10 @@ fn cut(read: &dyn StoreRead, block: &BlockCore, messages: &[MessageRow]) -> Stor
             None => Some(row.body.clone()),
         };
         if let Some(body) = body {
-            said.push(store::decode(read, body)?);
+            shown.push(store::decode(read, body)?);
         }
     }
-    Ok(pane(said.iter()))
+    Ok(pane(shown.iter()))
 }
 
 /// Puts messages under each other, each under its role.
@@ -235,13 +235,13 @@ fn pane<'a>(messages: impl Iterator<Item = &'a AgentMessage>) -> Pane {
     let mut parts = Vec::new();
     for message in messages {
         let whole = context_text::message(message);
-        let (role, said) = whole.split_once('\n').unwrap_or((&whole, ""));
+        let (role, body) = whole.split_once('\n').unwrap_or((&whole, ""));
         parts.push((role.to_owned(), Tone::Head));
-        let shown = &said[..said.floor_char_boundary(MOST)];
+        let shown = &body[..body.floor_char_boundary(MOST)];
         parts.push((shown.to_owned(), Tone::Plain));
-        if shown.len() < said.len() {
-            let rest = text::bytes((said.len() - shown.len()) as u64);
-            let more = format!("… {rest} more; `loopstore expand` prints them\n");
+        if shown.len() < body.len() {
+            let rest = text::bytes((body.len() - shown.len()) as u64);
+            let more = format!("… {rest} more; `loopstore expand` prints all\n");
             parts.push((more, Tone::Faint));
         }
     }

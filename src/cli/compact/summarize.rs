@@ -1,4 +1,4 @@
-//! `loopstore compact --strategy summarize`: which model is asked, and how.
+//! `loopstore compact --strategy summarize`: which model is called, and how.
 //!
 //! Keys come from the environment only, go out in one header, and are neither printed nor stored.
 
@@ -24,26 +24,26 @@ const LONGEST: u64 = 86_400;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Options for --strategy summarize")]
 pub struct SummarizeArgs {
-    /// Whose protocol the server speaks; many servers speak OpenAI's [default: openai].
+    /// The API of the server; many servers have OpenAI's [default: openai].
     #[arg(long, value_name = "NAME")]
     provider: Option<Provider>,
-    /// Where the server listens [env: OPENAI_BASE_URL, ANTHROPIC_BASE_URL] [default: the provider's
-    /// own].
+    /// The base URL of the server [env: OPENAI_BASE_URL, ANTHROPIC_BASE_URL] [default: the
+    /// provider's own].
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// The model [env: OPENAI_MODEL, ANTHROPIC_MODEL].
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// How long one summary may take, retries included [default: 120].
+    /// The timeout of a summary, retries included [default: 120].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
     timeout: Option<u64>,
-    /// The temperature, or none for models that take none [default: 0.3].
+    /// The temperature, or none for models that do not take one [default: 0.3].
     #[arg(long, value_name = "N|none")]
     temperature: Option<Temperature>,
-    /// Who seems to say a summary, user or assistant; for the digest too [default: user].
+    /// The role of a summary message, user or assistant; also for the digest [default: user].
     #[arg(long, value_name = "ROLE")]
     summary_role: Option<SummaryRole>,
-    /// The text that a summary begins with; may be empty [default: "## Session Summary"].
+    /// The first line of a summary; may be empty [default: "## Session Summary"].
     #[arg(long, value_name = "TEXT")]
     summary_marker: Option<String>,
 }
@@ -70,13 +70,13 @@ impl std::str::FromStr for Temperature {
         }
         match text.parse::<f64>() {
             Ok(number) if (0.0..=2.0).contains(&number) => Ok(Self(Some(number))),
-            _ => Err("give a number from 0 to 2, or none".into()),
+            _ => Err("expected a number from 0 to 2, or none".into()),
         }
     }
 }
 
 impl SummarizeArgs {
-    /// Returns the strategy; a dry run asks no model.
+    /// Returns the strategy; a dry run calls no model.
     pub fn made(
         &self,
         strategy: Strategy,
@@ -84,7 +84,7 @@ impl SummarizeArgs {
     ) -> Result<Arc<dyn BlockCompactionStrategy>, CliError> {
         if let Some(option) = self.misplaced(strategy) {
             return Err(CliError::Usage(format!(
-                "{option} goes with `--strategy summarize` only"
+                "{option} needs `--strategy summarize`"
             )));
         }
         match strategy {
@@ -123,15 +123,14 @@ impl SummarizeArgs {
     #[cfg(not(feature = "http"))]
     fn by_a_model(&self, _dry_run: bool) -> Result<Arc<dyn BlockCompactionStrategy>, CliError> {
         Err(CliError::Usage(
-            "this loopstore was built without summarisers over HTTP; build one that has them with \
-             `cargo build --release --features http`"
+            "this loopstore was built without summarisers over HTTP; build it with `--features http`"
                 .into(),
         ))
     }
 }
 
-/// Tells what the model cost; `None` if none was asked.
-pub fn told(report: &CompactReport) -> Option<String> {
+/// Returns the line for what the model cost; `None` if none was called.
+pub fn cost_line(report: &CompactReport) -> Option<String> {
     let usage: Value = report.usage.as_ref()?.read().ok()?;
     let count = |key: &str, one| text::count(usage[key].as_u64().unwrap_or_default(), one);
     let calls = count("calls", "call");

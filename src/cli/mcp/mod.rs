@@ -17,21 +17,21 @@ use self::tools::{Recall, TOOLS, ToolSpec};
 use super::error::CliError;
 use super::{App, Done, select};
 
-/// Serve tools with which an agent looks up what was compacted away, over the Model Context Protocol
+/// Serve tools for an agent to look up what was compacted away, over the Model Context Protocol
 ///
-/// An MCP client starts this command and talks with it on stdin and stdout. The tools only read:
-/// `search_history`, `expand`, `context_overview` and `compaction_history`. They see one session,
-/// unless all are allowed.
+/// An MCP client starts this command and talks to it over stdin and stdout. The tools only read:
+/// `search_history`, `expand`, `context_overview` and `compaction_history`. They see one session, or
+/// all with --all.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("scope").required(true)))]
 pub struct Args {
-    /// The session that the tools may read: its id or the beginning of it.
+    /// The session that the tools may read: its id or a unique prefix.
     #[arg(group = "scope")]
     session: Option<String>,
-    /// Let them read every session of the database.
+    /// Let the tools read every session of the database.
     #[arg(long, group = "scope")]
     all: bool,
-    /// The most that one answer may be, in tokens of four bytes; longer ones come page by page.
+    /// The most tokens of four bytes in one answer; longer ones are paged.
     #[arg(long, value_name = "N", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(200..))]
     max_tokens: u64,
 }
@@ -39,10 +39,7 @@ pub struct Args {
 /// Serves until the client closes the connection.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
-    let session = match &args.session {
-        Some(given) => Some(select::session(&*store, given)?.session_id),
-        None => None,
-    };
+    let session = select::session_id(&*store, args.session.as_deref())?;
     let recall = Recall {
         session,
         most: usize::try_from(args.max_tokens.saturating_mul(4)).unwrap_or(usize::MAX),
@@ -88,9 +85,9 @@ impl ServerHandler for Server {
         ServerConfig::new(tools)
             .with_server_info(Implementation::new("loopstore", env!("CARGO_PKG_VERSION")))
             .with_instructions(
-                "What a compaction replaced by a summary is still stored, word for word. \
-                 search_history finds it, expand reads the turns, context_overview tells what the \
-                 context is made of now.",
+                "Messages that a compaction replaced with a summary are still stored verbatim. \
+                 search_history finds them, expand reads whole turns, and context_overview shows what \
+                 the current context consists of.",
             )
     }
 
@@ -118,11 +115,11 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = TOOLS.iter().find(|tool| tool.name == request.name) else {
             let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
-            let detail = format!("no such tool; there are {}", names.join(", "));
+            let detail = format!("unknown tool; the tools are {}", names.join(", "));
             return Err(ErrorData::invalid_params(detail, None));
         };
         let given = request.arguments.unwrap_or_default();
-        // What a model asked for wrongly it is told, so that it can ask again.
+        // An error of the model goes back to it, so that it can try again.
         let result = match self.answer(tool, given).await {
             Ok(answer) => CallToolResult::success(vec![ContentBlock::text(answer)]),
             Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),

@@ -32,51 +32,51 @@ pub struct ToolSpec {
 pub static TOOLS: [ToolSpec; 4] = [
     ToolSpec {
         name: "search_history",
-        about: "Find messages of the recorded history by their words, also those that a compaction \
-                took out of the context. Words, \"phrases\", begin*, a OR b, -without. A hit tells \
-                loop and turn for `expand`; `hidden` says that the context does not hold it.",
+        about: "Find messages of the recorded history by their words, including those that a \
+                compaction removed from the context. Syntax: words, \"a phrase\", prefix*, a OR b, \
+                -excluded. A hit has loop_id and turn for `expand`; `hidden` means that the context \
+                does not hold it.",
         properties: r#"{
-            "query": {"type": "string", "description": "the words"},
-            "hidden": {"type": "boolean", "description": "only what the context does not hold (true) or holds (false)"},
+            "query": {"type": "string", "description": "the words to find"},
+            "hidden": {"type": "boolean", "description": "only messages that the context does not hold (true) or holds (false)"},
             "role": {"type": "string", "enum": ["user", "assistant", "toolResult"]},
-            "tool": {"type": "string", "description": "only calls of this tool and its results"},
+            "tool": {"type": "string", "description": "only calls of this tool, and their results"},
             "limit": {"type": "integer", "minimum": 1, "maximum": 100},
-            "offset": {"type": "integer", "minimum": 0, "description": "go on from `next`"}
+            "offset": {"type": "integer", "minimum": 0, "description": "continue from `next`"}
         }"#,
         required: &["query"],
         answer: Recall::search,
     },
     ToolSpec {
         name: "expand",
-        about: "Read turns as they were recorded, word for word. Long answers end with where to go \
-                on.",
+        about: "Read turns verbatim, as recorded. A long answer ends with where to continue.",
         properties: r#"{
-            "loop": {"type": "string", "description": "the loop [default: the current one]"},
+            "loop_id": {"type": "string", "description": "the loop [default: the current one]"},
             "first": {"type": "integer", "minimum": 0, "description": "the first turn"},
             "last": {"type": "integer", "minimum": 0, "description": "the last turn [default: the first]"},
-            "offset": {"type": "integer", "minimum": 0, "description": "go on within the turns, in characters"}
+            "offset": {"type": "integer", "minimum": 0, "description": "continue within the turns, in characters"}
         }"#,
         required: &["first"],
         answer: Recall::expand,
     },
     ToolSpec {
         name: "context_overview",
-        about: "What the context of the next model call is made of: which turns stand word for word \
-                and which in a summary, with their tokens.",
+        about: "What the context of the next model call consists of: which turns are verbatim and \
+                which are summarised, with their tokens.",
         properties: r#"{
-            "loop": {"type": "string", "description": "the loop [default: the current one]"},
-            "offset": {"type": "integer", "minimum": 0, "description": "go on from `next`"}
+            "loop_id": {"type": "string", "description": "the loop [default: the current one]"},
+            "offset": {"type": "integer", "minimum": 0, "description": "continue from `next`"}
         }"#,
         required: &[],
         answer: Recall::overview,
     },
     ToolSpec {
         name: "compaction_history",
-        about: "The compactions of the session, newest first: when, with which strategy, how many \
-                tokens before and after, and what came of them.",
+        about: "The compactions of the session, newest first: time, strategy, tokens before and \
+                after, and outcome.",
         properties: r#"{
             "limit": {"type": "integer", "minimum": 1, "maximum": 100},
-            "offset": {"type": "integer", "minimum": 0, "description": "go on from `next`"}
+            "offset": {"type": "integer", "minimum": 0, "description": "continue from `next`"}
         }"#,
         required: &[],
         answer: Recall::history,
@@ -89,10 +89,10 @@ impl ToolSpec {
         let mut properties: Given = serde_json::from_str(self.properties).unwrap_or_default();
         let mut required: Vec<&str> = self.required.to_vec();
         if all {
-            let about = "the session: its id or the beginning of it";
+            let about = "the session: its id or a unique prefix";
             let session = json!({"type": "string", "description": about});
-            properties.insert("session".into(), session);
-            required.push("session");
+            properties.insert("session_id".into(), session);
+            required.push("session_id");
         }
         json!({
             "type": "object",
@@ -126,7 +126,6 @@ struct SearchArgs {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExpandArgs {
-    #[serde(rename = "loop")]
     loop_id: Option<String>,
     first: u32,
     last: Option<u32>,
@@ -137,7 +136,6 @@ struct ExpandArgs {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OverviewArgs {
-    #[serde(rename = "loop")]
     loop_id: Option<String>,
     #[serde(default)]
     offset: usize,
@@ -152,7 +150,7 @@ struct HistoryArgs {
 }
 
 impl Recall {
-    /// Answers a call, or tells what is wrong with it.
+    /// Answers a call, or says what is wrong with it.
     pub fn call(
         &self,
         store: &dyn Database,
@@ -161,9 +159,9 @@ impl Recall {
     ) -> Result<String, String> {
         let session = match &self.session {
             Some(only) => only.clone(),
-            None => match given.remove("session") {
-                Some(Value::String(id)) => select::session(store, &id).map_err(told)?.session_id,
-                _ => return Err("give `session`: an id or the beginning of one".into()),
+            None => match given.remove("session_id") {
+                Some(Value::String(id)) => select::session(store, &id).map_err(message)?.session_id,
+                _ => return Err("`session_id` is missing: an id or a unique prefix".into()),
             },
         };
         (tool.answer)(self, store, &session, given)
@@ -187,11 +185,11 @@ impl Recall {
             Some("user") => Some(Role::User),
             Some("assistant") => Some(Role::Assistant),
             Some("toolResult") => Some(Role::ToolResult),
-            Some(_) => return Err("`role` is user, assistant or toolResult".into()),
+            Some(_) => return Err("`role` must be user, assistant or toolResult".into()),
         };
-        let found = search(store, &query).map_err(told)?;
+        let found = search(store, &query).map_err(message)?;
         let hits = found.hits.iter().map(serde_json::to_value);
-        let hits = hits.collect::<Result<Vec<_>, _>>().map_err(told)?;
+        let hits = hits.collect::<Result<Vec<_>, _>>().map_err(message)?;
         Ok(self.page("hits", hits, args.offset, found.next))
     }
 
@@ -207,21 +205,21 @@ impl Recall {
         let tokens = Some(self.most as u64 / 4);
         let turns = (args.first, last);
         let found =
-            inspect::expand(store, session, loop_id.as_ref(), turns, tokens).map_err(told)?;
+            inspect::expand(store, session, loop_id.as_ref(), turns, tokens).map_err(message)?;
         let text: Vec<String> = found.messages.iter().map(context_text::message).collect();
         let text: String = text.join("\n");
         let rest: String = text.chars().skip(args.offset).collect();
-        // What is said at the end needs some room.
+        // The last line needs some room.
         let shown = cut(&rest, self.most.saturating_sub(120));
         let mut answer = shown.to_owned();
         if shown.len() < rest.len() {
             let offset = args.offset + shown.chars().count();
             let (first, last) = (args.first, found.next.map_or(last, |next| next - 1));
             answer.push_str(&format!(
-                "\n[go on with first {first}, last {last}, offset {offset}]"
+                "\n[continue with first {first}, last {last}, offset {offset}]"
             ));
         } else if let Some(next) = found.next {
-            answer.push_str(&format!("\n[go on with first {next}, last {last}]"));
+            answer.push_str(&format!("\n[continue with first {next}, last {last}]"));
         }
         Ok(answer)
     }
@@ -237,9 +235,9 @@ impl Recall {
             leaf: loop_of(store, session, args.loop_id.as_deref())?,
             ..BuildOptions::default()
         };
-        let parts = context_parts(store, session, &options).map_err(told)?;
+        let parts = context_parts(store, session, &options).map_err(message)?;
         let parts = parts.iter().map(serde_json::to_value);
-        let parts = parts.collect::<Result<Vec<_>, _>>().map_err(told)?;
+        let parts = parts.collect::<Result<Vec<_>, _>>().map_err(message)?;
         let rest = parts.into_iter().skip(args.offset).collect();
         Ok(self.page("parts", rest, args.offset, None))
     }
@@ -265,7 +263,7 @@ impl Recall {
         ];
         let args: HistoryArgs = read(given)?;
         let limit = args.limit.unwrap_or(LIMIT).min(100);
-        let runs = store.run_rows(Some(session)).map_err(told)?;
+        let runs = store.run_rows(Some(session)).map_err(message)?;
         let row = |run: &Record| -> Value {
             let cell = |name: &&str| {
                 let value = match run.text(name) {
@@ -303,10 +301,11 @@ impl Recall {
 }
 
 fn read<T: DeserializeOwned>(given: Given) -> Result<T, String> {
-    serde_json::from_value(Value::Object(given)).map_err(|error| format!("arguments: {error}"))
+    serde_json::from_value(Value::Object(given))
+        .map_err(|error| format!("invalid arguments: {error}"))
 }
 
-fn told(error: impl std::fmt::Display) -> String {
+fn message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -316,8 +315,8 @@ fn loop_of(
     given: Option<&str>,
 ) -> Result<Option<LoopId>, String> {
     let Some(given) = given else { return Ok(None) };
-    let row = select::session(store, session.as_str()).map_err(told)?;
-    select::loop_id(store, &row, Some(given)).map_err(told)
+    let row = select::session(store, session.as_str()).map_err(message)?;
+    select::loop_id(store, &row, Some(given)).map_err(message)
 }
 
 /// Returns the beginning of a text of at most `most` bytes, whole characters.

@@ -161,9 +161,9 @@ fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
     vec![
         format!(
             "[Digest{of}: facts with the turn (tN) that they come from. \
-             `loopstore expand` shows whole turns]"
+             `expand` shows whole turns]"
         ),
-        format!("[Digest{of}; loopstore expand]"),
+        format!("[Digest{of}; expand]"),
         "[Digest]".into(),
     ]
 }
@@ -345,10 +345,10 @@ fn headers(slice: &LoopSlice<'_>, turns: Turns) -> Result<Vec<String>, StrategyE
     Ok(vec![
         format!(
             "[Digest of turns {first}..{last} of loop {id}: facts with the turn (tN) that they \
-             come from. Whole turns: loopstore expand {session} --loop {id} --turns A..B]"
+             come from. Whole turns: expand session {session}, loop {id}, turns A..B]"
         ),
-        format!("[Digest of turns {first}..{last} of loop {id}; loopstore expand shows them]"),
-        format!("[Digest of turns {first}..{last}; loopstore expand]"),
+        format!("[Digest of turns {first}..{last} of loop {id}; expand shows them]"),
+        format!("[Digest of turns {first}..{last}; expand]"),
         format!("[Digest {first}..{last}]"),
     ])
 }

@@ -31,7 +31,7 @@ pub(super) fn finish(
         }
         if chars <= MIN_TASK {
             return Err(format!(
-                "the answer has {tokens} tokens, {most} are allowed"
+                "the answer has {tokens} tokens; {most} are allowed"
             ));
         }
         chars = (chars * 3 / 4).max(MIN_TASK);

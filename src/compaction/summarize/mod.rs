@@ -204,7 +204,7 @@ impl SummarizeCompaction {
         let (tokens, read) = (count(&text), input.tokens);
         if tokens >= read {
             return Err(format!(
-                "the answer has {tokens} tokens, not less than its input of {read}"
+                "the answer has {tokens} tokens, no fewer than its input of {read}"
             ));
         }
         Ok((self.message(input, &text), formatted))

@@ -105,7 +105,7 @@ pub struct SummaryAnswer {
 #[non_exhaustive]
 pub enum SummarizerError {
     /// Nobody answered, or the connection broke.
-    #[error("the summariser cannot be reached: {0}")]
+    #[error("cannot reach the summariser: {0}")]
     Unreachable(String),
     /// It refused with an HTTP status.
     #[error("the summariser answered {status}{}", colon(.detail))]
@@ -125,7 +125,7 @@ pub enum SummarizerError {
     #[error("the answer is longer than {0} bytes")]
     TooLong(u64),
     /// The answer is not what such a summariser gives.
-    #[error("the answer cannot be read: {0}")]
+    #[error("cannot read the answer: {0}")]
     Unreadable(String),
     /// Anything else.
     #[error("{0}")]

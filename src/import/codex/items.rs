@@ -53,7 +53,7 @@ impl<'a> Record<'a> {
     /// Reads a record of an item, a message or anything with a payload.
     pub(super) fn of(json: &'a str) -> Result<Self, String> {
         let mut record = Fields::parse(json)?;
-        let item = object(record.get("payload")).ok_or("its payload is no object")?;
+        let item = object(record.get("payload")).ok_or("its payload is not an object")?;
         record.take("type");
         let time = text(record.get("timestamp")).map(Time::from_text);
         Ok(Self { record, item, time })

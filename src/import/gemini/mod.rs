@@ -118,7 +118,7 @@ fn whole(
         return Ok(());
     };
     let Some(messages) = list(messages) else {
-        sink.skip(Some(line), "its messages are no list".into());
+        sink.skip(Some(line), "its messages are not a list".into());
         return Ok(());
     };
     reader.begin();

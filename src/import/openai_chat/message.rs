@@ -88,7 +88,7 @@ fn assistant(
     let mut found = Vec::new();
     if let Some(value) = some(fields.take("tool_calls")) {
         for (place, raw) in list(value)
-            .ok_or("tool_calls is no list")?
+            .ok_or("tool_calls is not a list")?
             .into_iter()
             .enumerate()
         {

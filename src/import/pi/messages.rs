@@ -69,7 +69,7 @@ fn wrapped((before, after): (&str, &str), text: &str) -> Content {
 }
 
 fn message(mut entry: Fields<'_>) -> Result<Said, String> {
-    let mut message = object(entry.get("message")).ok_or("its message is no object")?;
+    let mut message = object(entry.get("message")).ok_or("its message is not an object")?;
     entry.take("type");
     let role = text(message.get("role")).unwrap_or_default();
     let timestamp = count(message.get("timestamp"));

@@ -81,7 +81,7 @@ impl InSession<'_> {
         let (body, blobs) = match &shows.digest {
             None => (None, Vec::new()),
             Some(digest) => {
-                let digest = bytes(digest).ok_or_else(|| wrong("a digest is no digest"))?;
+                let digest = bytes(digest).ok_or_else(|| wrong("a digest is malformed"))?;
                 let (message, salt) = (shows.message.as_deref(), shows.salt.as_deref());
                 let (body, blobs) = body_of(message, salt, digest, self.counter)?;
                 (Some(body), blobs)

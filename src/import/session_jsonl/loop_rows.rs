@@ -46,7 +46,7 @@ impl OpenLoop {
         match *id == self.line.loop_id {
             true => Ok(()),
             false => Err(wrong(format!(
-                "it is of loop `{}` and stands in loop `{}`",
+                "it belongs to loop `{}` but is listed in loop `{}`",
                 shown(id.as_str()),
                 shown(self.line.loop_id.as_str())
             ))),
@@ -58,7 +58,7 @@ impl InSession<'_> {
     pub(super) fn one_loop(&mut self, line: LoopLine) -> Result<(), ImportError> {
         self.reach(Stage::Loops)?;
         if self.open.loops.contains_key(&line.loop_id) {
-            return Err(wrong("the loop came before already"));
+            return Err(wrong("the loop appears twice"));
         }
         let id = line.loop_id.clone();
         let open = match self.write.loop_by_id(self.open.key, &id)? {
@@ -186,7 +186,7 @@ impl InSession<'_> {
                 system_tokens: line.system_tokens,
                 last_turn_index: line.last_turn_index,
                 open_calls: line.open_calls.clone(),
-                chain: bytes(&line.chain).ok_or_else(|| wrong("its chain is no digest"))?,
+                chain: bytes(&line.chain).ok_or_else(|| wrong("its chain is not a digest"))?,
             },
         })
     }
@@ -233,14 +233,14 @@ impl InSession<'_> {
     }
 
     fn loop_key(&mut self) -> Result<&mut OpenLoop, ImportError> {
-        let none = || wrong("it belongs to no loop");
+        let none = || wrong("it does not belong to a loop");
         self.open.loop_key.as_mut().ok_or_else(none)
     }
 
     pub(super) fn message(&mut self, line: MessageLine<Box<RawValue>>) -> Result<(), ImportError> {
         if line.session != *self.open.id() {
             let id = shown(line.session.as_str());
-            return Err(wrong(format!("it is of another session, `{id}`")));
+            return Err(wrong(format!("it belongs to another session, `{id}`")));
         }
         let grows = self.open.grows();
         let open = self.loop_key()?;
@@ -249,7 +249,7 @@ impl InSession<'_> {
             return Err(wrong(format!("message {} is out of order", line.seq)));
         }
         let digest: [u8; 32] =
-            bytes(&line.digest).ok_or_else(|| wrong("its digest is no digest"))?;
+            bytes(&line.digest).ok_or_else(|| wrong("its digest is malformed"))?;
         open.chain = codec::chain(&open.chain, &digest);
         open.seq += 1;
         if open.check.0 == open.seq && open.check.1 != open.chain {
@@ -296,7 +296,7 @@ impl InSession<'_> {
         let note = match (line.event, line.turn) {
             (Some(event), None) => Note::Event(event.get().to_owned()),
             (None, Some(turn)) => Note::Turn(turn.get().to_owned()),
-            _ => return Err(wrong("a note is of an event or of a turn")),
+            _ => return Err(wrong("a note must belong to an event or a turn")),
         };
         open.notes.push(note);
         Ok(())
@@ -336,7 +336,7 @@ impl InSession<'_> {
         let (has, should) = ((open.turn, open.seq), (line.turns, line.next_seq));
         if has != should {
             return Err(wrong(format!(
-                "loop `{id}` has {} turns and {} messages, and should have {} and {}",
+                "loop `{id}` has {} turns and {} messages instead of {} and {}",
                 has.0, has.1, should.0, should.1
             )));
         }
@@ -433,7 +433,9 @@ pub(super) fn body_of(
     counter: &dyn TokenCounter,
 ) -> Result<(StoredMessage, Vec<Blob>), ImportError> {
     let Some(message) = message else {
-        return Err(wrong("its content was removed, so it cannot be checked"));
+        return Err(wrong(
+            "its content was removed, so its digest cannot be checked",
+        ));
     };
     let salt = salt_of(salt)?;
     let message: AgentMessage =

@@ -43,7 +43,7 @@ impl Importer for StoredLines {
     }
 
     fn import(&self, _source: &mut Source<'_>, _sink: &mut dyn Sink) -> Result<(), ImportError> {
-        Err(wrong("its lines are no transcript"))
+        Err(wrong("its lines are not a transcript"))
     }
 
     fn holds_rows(&self) -> bool {

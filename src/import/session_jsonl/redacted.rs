@@ -84,7 +84,7 @@ impl InSession<'_> {
         if there {
             return Err(wrong(format!(
                 "session `{id}` was redacted in the file and is stored with its secrets; \
-                 `loopstore redact` first, or import the file into another database"
+                 redact it here first, or import the file into another database"
             )));
         }
         match self.open.age {
@@ -119,6 +119,6 @@ impl InSession<'_> {
 
 /// What a message of a file needs to be checked, or was redacted.
 pub(super) fn salt_of(text: Option<&str>) -> Result<Option<[u8; 16]>, ImportError> {
-    let read = |text| super::form::bytes(text).ok_or_else(|| wrong("its salt is no salt"));
+    let read = |text| super::form::bytes(text).ok_or_else(|| wrong("its salt is malformed"));
     text.map(read).transpose()
 }

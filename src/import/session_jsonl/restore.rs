@@ -124,11 +124,11 @@ impl<'a> Restore<'a> {
         if line.counter != ours {
             return Err(wrong(format!(
                 "its tokens are counted with {theirs}, those of the database with {ours}; \
-                 `loopstore recount --counter` makes them the same"
+                 recount one of the two"
             )));
         }
         if !(0..=MAX_TICK).contains(&line.tick) {
-            return Err(wrong(format!("tick {} is no moment", line.tick)));
+            return Err(wrong(format!("tick {} is out of range", line.tick)));
         }
         self.open = Some(Open::begin(self.write, line)?);
         Ok(())
@@ -140,7 +140,7 @@ impl<'a> Restore<'a> {
             return Ok(None);
         }
         let Some(open) = &mut self.open else {
-            return Err(wrong("it belongs to no session"));
+            return Err(wrong("it does not belong to a session"));
         };
         open.records += 1;
         Ok(Some(InSession {
@@ -162,7 +162,7 @@ impl<'a> Restore<'a> {
         // The end was counted and the session's own line was not.
         if open.records != line.records {
             return Err(wrong(format!(
-                "session `{}` has {} lines, and should have {}",
+                "session `{}` has {} lines instead of {}",
                 shown(open.id().as_str()),
                 open.records,
                 line.records
@@ -230,7 +230,7 @@ impl Open {
 
     /// Returns the key of a loop that came before.
     pub(super) fn loop_key(&self, id: &LoopId) -> Result<LoopKey, ImportError> {
-        let unknown = || wrong(format!("no loop `{}` came before", shown(id.as_str())));
+        let unknown = || wrong(format!("there is no earlier loop `{}`", shown(id.as_str())));
         self.loops.get(id).copied().ok_or_else(unknown)
     }
 
@@ -264,7 +264,7 @@ impl InSession<'_> {
     /// Checks that a record comes in its order, and ends what was before it.
     pub(super) fn reach(&mut self, stage: Stage) -> Result<(), ImportError> {
         if self.open.stage > stage {
-            return Err(wrong("it comes too late in its session"));
+            return Err(wrong("it comes too late in the session"));
         }
         self.close_loop()?;
         self.close_run()?;

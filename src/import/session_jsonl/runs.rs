@@ -65,7 +65,7 @@ impl InSession<'_> {
                 turns: line.turns,
             },
             outcome: line.run_outcome().ok_or_else(unknown)?,
-            plan: bytes(&line.plan).ok_or_else(|| wrong("its plan is no digest"))?,
+            plan: bytes(&line.plan).ok_or_else(|| wrong("its plan is not a digest"))?,
             run_id: line.run,
             tick: line.tick,
             trigger: line.trigger,
@@ -91,7 +91,7 @@ impl InSession<'_> {
     pub(super) fn in_run(&mut self, run: &str) -> Result<&mut OpenRun, ImportError> {
         let open = self.open.in_run.as_mut();
         open.filter(|open| open.run_id == run)
-            .ok_or_else(|| wrong(format!("it does not stand behind its run {}", shown(run))))
+            .ok_or_else(|| wrong(format!("it does not follow its run {}", shown(run))))
     }
 
     pub(super) fn flip(&mut self, line: FlipLine) -> Result<(), ImportError> {
@@ -137,7 +137,7 @@ impl InSession<'_> {
         found.map(|row| row.key).ok_or_else(|| {
             let id = shown(name.loop_id.as_str());
             wrong(format!(
-                "no block {} of loop `{id}` came before",
+                "there is no earlier block {} of loop `{id}`",
                 name.generation
             ))
         })
@@ -172,7 +172,7 @@ impl InSession<'_> {
             parts,
             size: line.size.into(),
             counter: line.counter,
-            sha256: bytes(&line.sha256).ok_or_else(|| wrong("its sha256 is no digest"))?,
+            sha256: bytes(&line.sha256).ok_or_else(|| wrong("its sha256 is not a digest"))?,
         })?;
         self.open.is_changed = true;
         Ok(())

@@ -118,7 +118,7 @@ impl Plan {
                     return Err(StoreError::Invalid(why));
                 }
                 Some(why) => plan.kept.push(LoopStays {
-                    session: plan.session.session_id.clone(),
+                    session_id: plan.session.session_id.clone(),
                     loop_id: row.core.loop_id,
                     why,
                 }),

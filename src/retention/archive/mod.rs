@@ -50,9 +50,8 @@ pub struct UnarchiveRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MovedLoop {
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// The loop.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// How many messages were moved, extensions included.
     pub messages: u64,
@@ -82,9 +81,8 @@ pub enum LoopStaysWhy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LoopStays {
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// The loop.
-    #[serde(rename = "loop")]
     pub loop_id: LoopId,
     /// Why.
     pub why: LoopStaysWhy,
@@ -166,7 +164,7 @@ impl ArchiveReport {
 pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<ArchiveReport> {
     if request.session.is_none() && !request.loops.is_empty() {
         return Err(StoreError::Invalid(
-            "a loop is named within its session".into(),
+            "a loop can only be named together with its session".into(),
         ));
     }
     let sessions = database::scan(store, |scan| cold::sessions(scan, request.session.as_ref()))?;

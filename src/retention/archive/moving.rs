@@ -77,7 +77,7 @@ pub(super) fn into_packs(
 
 fn begin(session: &SessionRow, loops: &[Candidate]) -> BTreeMap<usize, MovedLoop> {
     let moved = |one: &Candidate| MovedLoop {
-        session: session.session_id.clone(),
+        session_id: session.session_id.clone(),
         loop_id: one.loop_id.clone(),
         messages: 0,
         bytes_before: 0,
@@ -165,7 +165,7 @@ impl Work<'_> {
         changed
             .filter(|(_, stopped)| **stopped)
             .map(|(one, _)| LoopStays {
-                session: self.session.session_id.clone(),
+                session_id: self.session.session_id.clone(),
                 loop_id: one.loop_id.clone(),
                 why: LoopStaysWhy::Changed,
             })

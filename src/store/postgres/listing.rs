@@ -17,7 +17,7 @@ const RUNS: &str = "SELECT v.* FROM v_compaction_runs v
     JOIN sessions s ON s.session_id = v.session_id
     JOIN runs r ON r.session = s.session AND r.run_id = v.run_id";
 
-const FLIPS: &str = "SELECT r.run_id, f.kind, l.loop_id AS loop, f.turns, f.at, f.reason
+const FLIPS: &str = "SELECT r.run_id, f.kind, l.loop_id, f.turns, f.at, f.reason
     FROM flips f JOIN runs r ON r.session = f.session AND r.key = f.run
         JOIN loops l ON l.session = f.session AND l.key = f.loop
         JOIN sessions s ON s.session = f.session";

@@ -84,7 +84,7 @@ impl PostgresStore {
                 })
             })
         })?;
-        stats.ok_or_else(|| StoreError::Damaged("there are no figures".into()))
+        stats.ok_or_else(|| StoreError::Damaged("the figures are missing".into()))
     }
 }
 
@@ -97,10 +97,10 @@ fn refused(error: Trouble) -> StoreError {
         return StoreError::SerializationFailure;
     }
     StoreError::Invalid(match code {
-        "57014" => "the query took too long and was stopped".into(),
+        "57014" => "the query timed out".into(),
         // No query, several of them, or one that writes.
         "25006" | "42601" if told(&error).contains("multiple commands") || code == "25006" => {
-            "only reading is allowed here: one SELECT".into()
+            "only a single SELECT is allowed here".into()
         }
         _ => format!("the query failed: {}", told(&error)),
     })

@@ -209,7 +209,7 @@ fn decoded(value: &str) -> Result<String, OpenError> {
             None => *first,
         });
     }
-    String::from_utf8(bytes).map_err(|_| unreadable("sslrootcert is no path"))
+    String::from_utf8(bytes).map_err(|_| unreadable("sslrootcert is not a path"))
 }
 
 fn connector(
@@ -240,7 +240,7 @@ fn connector(
         let text = std::fs::read(root)
             .map_err(|error| unreadable(format!("sslrootcert cannot be read: {error}")))?;
         let root = Certificate::from_pem(&text)
-            .map_err(|error| unreadable(format!("sslrootcert is no certificate: {error}")))?;
+            .map_err(|error| unreadable(format!("sslrootcert is not a certificate: {error}")))?;
         builder.add_root_certificate(root);
     }
     let built = builder

@@ -83,7 +83,7 @@ impl SqliteStore {
     /// ```
     pub fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {
         let runs = "SELECT v.* FROM v_compaction_runs v JOIN runs r USING (run_id)";
-        let flips = "SELECT r.run_id, f.kind, l.loop_id AS loop, f.turns, f.at, f.reason
+        let flips = "SELECT r.run_id, f.kind, l.loop_id, f.turns, f.at, f.reason
              FROM flips f JOIN runs r ON r.key = f.run JOIN loops l ON l.key = f.loop
              ORDER BY f.key";
         self.snapshot(|connection| {

@@ -421,18 +421,18 @@ fn rows_within(
 ) -> StoreResult<QueryRows> {
     let refused = |error: rusqlite::Error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::AuthorizationForStatementDenied) => {
-            StoreError::Invalid("only reading is allowed here: one SELECT".into())
+            StoreError::Invalid("only a single SELECT is allowed here".into())
         }
         Some(rusqlite::ErrorCode::DatabaseCorrupt) => from_sqlite(error),
         Some(rusqlite::ErrorCode::OperationInterrupted) => {
-            StoreError::Invalid("the query took too long and was stopped".into())
+            StoreError::Invalid("the query timed out".into())
         }
         _ => StoreError::Invalid(format!("the query failed: {error}")),
     };
     let mut statement = connection.prepare(sql).map_err(refused)?;
     if statement.column_count() == 0 || !statement.readonly() {
         return Err(StoreError::Invalid(
-            "only reading is allowed here: one SELECT".into(),
+            "only a single SELECT is allowed here".into(),
         ));
     }
     let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();

@@ -40,7 +40,7 @@ fn an_unknown_image_is_said() {
     let stage = Stage::new();
     assert_snapshot!(stage.say("expand --blob abc -o picture.png"), @"
     --- stderr
-    error: no blob `abc`; the images in `payload` of the view v_messages name theirs
+    error: no blob `abc`; `payload` in the view v_messages names the blobs of a message
     --- exit 1
     ");
     assert!(!stage.path("picture.png").exists());

@@ -36,7 +36,7 @@ fn skipped_records_are_told_on_stderr() {
     Imported 1 file: 1 session, 2 loops, 1 turn, 2 messages, 2 of them new (N s).
     session tree
     --- stderr
-    skipped: ./tree.json:37: loop `root` is listed twice: the one of 1 messages gives way to the one of 3
+    skipped: ./tree.json:37: loop `root` is listed twice: the one with 3 messages replaces the one with 1
     "#);
 }
 
@@ -56,7 +56,7 @@ fn a_path_that_is_not_there_leaves_nothing_behind() {
     assert_snapshot!(stage.say("import nope.jsonl"), @r#"
     --- stderr
     error: cannot read nope.jsonl: No such file or directory (os error 2)
-    hint: check the path and that the file may be read
+    hint: check the path and its permissions
     --- exit 1
     "#);
     assert!(!stage.path("loopstore.db").exists());
@@ -69,7 +69,7 @@ fn a_path_that_is_not_there_leaves_nothing_behind() {
 fn the_demo_tells_the_whole_story() {
     let stage = Stage::empty();
     assert_snapshot!(stage.say("demo"), @r#"
-    1. Recorded: an agent at work, 4 loops, 40 turns, 80 messages.
+    1. Recorded an agent at work: 4 loops, 40 turns, 80 messages.
 
     2. The context before, for a window of 64,000 tokens:
     LOOP    SECTION  TURNS  MESSAGES  TOKENS
@@ -104,7 +104,7 @@ fn the_demo_tells_the_whole_story() {
     Run RUN is undone: 17,946 -> 60,617 tokens
     Run RUN is redone: 60,617 -> 17,946 tokens
 
-    6. The originals are all there, also those that the context hides:
+    6. All originals are still there, including those hidden from the context:
        SELECT tool_name, count(*) AS calls, sum(is_error) AS failed,
            max(length(result_text)) AS longest FROM v_tool_calls
            GROUP BY tool_name ORDER BY calls DESC
@@ -127,7 +127,7 @@ fn the_demo_keeps_its_database_if_asked() {
     assert_eq!(stage.json("sessions --db kept.db")[0]["session_id"], "demo");
     assert_snapshot!(stage.say("demo --keep kept.db"), @r#"
     --- stderr
-    error: kept.db: there is a file already; name a new one
+    error: kept.db already exists; name a new file
     --- exit 1
     "#);
 }

@@ -10,7 +10,7 @@ const TIGHT: &str = "compact work --max-tokens 9000";
 #[test]
 fn a_context_with_headroom_is_left_alone() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say("compact work"), @"Nothing to do: the context has 10,012 tokens, and leaves enough of the window or holds only turns that are to be kept. See --max-tokens, --keep-recent and --force.");
+    assert_snapshot!(stage.say("compact work"), @"Nothing to do: the context has 10,012 tokens, which leaves enough headroom, or it holds only turns to keep. See --max-tokens, --keep-recent and --force.");
     assert_eq!(stage.json("compact work")["outcome"], "not_needed");
     assert_eq!(stage.json("history"), json!([]));
 }
@@ -31,7 +31,7 @@ fn a_compaction_prints_its_audit_row() {
     "#);
     assert_snapshot!(Stage::new().say(&format!("{TIGHT} --json")), @r#"
     {
-      "run": "RUN",
+      "run_id": "RUN",
       "outcome": "committed",
       "strategy": "digest",
       "fallback": null,
@@ -44,7 +44,7 @@ fn a_compaction_prints_its_audit_row() {
       "loops_compacted": 3,
       "blocks": [
         {
-          "loop": "ask",
+          "loop_id": "ask",
           "generation": 1,
           "kind": "earlier",
           "keep_first": null,
@@ -62,7 +62,7 @@ fn a_compaction_prints_its_audit_row() {
           }
         },
         {
-          "loop": "build",
+          "loop_id": "build",
           "generation": 1,
           "kind": "earlier",
           "keep_first": null,
@@ -80,7 +80,7 @@ fn a_compaction_prints_its_audit_row() {
           }
         },
         {
-          "loop": "test",
+          "loop_id": "test",
           "generation": 1,
           "kind": "current",
           "keep_first": [
@@ -238,7 +238,7 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
     let line = format!("redo work --loop te --run {} --json", &run[..13]);
     assert_snapshot!(stage.say(&line), @r#"
     {
-      "run": "RUN",
+      "run_id": "RUN",
       "outcome": "redone",
       "tokens_before": 10012,
       "tokens_after": 3953
@@ -246,8 +246,8 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
     "#);
     assert_eq!(stage.json("context work"), before);
     assert_snapshot!(stage.say("history"), @r#"
-    RUN                 SESSION  LOOP  STARTED              TRIGGER   STRATEGY  OUTCOME    STATE     BEFORE  AFTER
-    RUN  work     test  NOW  headroom  digest    committed  in force  10,012  3,953
+    RUN                 SESSION  LOOP  STARTED              TRIGGER   STRATEGY  OUTCOME    STATE   BEFORE  AFTER
+    RUN  work     test  NOW  headroom  digest    committed  active  10,012  3,953
 
     RUN                                   WHAT  LOOP  TURNS  WHEN                 REASON
     RUN  redo  test     14  NOW
@@ -265,12 +265,13 @@ fn nothing_to_undo_is_an_error() {
     "#);
     assert_snapshot!(stage.say("redo work"), @r#"
     --- stderr
-    error: nothing is undone here to redo
+    error: there is nothing to redo here
     --- exit 1
     "#);
     assert_snapshot!(stage.say("undo work --run nope"), @r#"
     --- stderr
-    error: no run `nope`; `loopstore history` lists them
+    error: no run `nope`
+    hint: `loopstore history` lists the runs
     --- exit 1
     "#);
 }

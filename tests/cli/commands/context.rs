@@ -16,7 +16,7 @@ fn the_text_names_section_loop_and_turn_of_each_message() {
     assert_snapshot!(short.join("\n"), @r#"
     Context of session work, loop try: 8 messages, 572 tokens, 3.3 KiB
 
-    ── loop ask, turn 0: word for word (3 messages, 446 tokens)
+    ── loop ask, turn 0: verbatim (3 messages, 446 tokens)
 
     [0] user, ask:0
     ask what is broken
@@ -27,7 +27,7 @@ fn the_text_names_section_loop_and_turn_of_each_message() {
 
     [2] result of read_file (call ask-0), ask:0
 
-    ── loop try, turns 0-1: word for word (5 messages, 126 tokens)
+    ── loop try, turns 0-1: verbatim (5 messages, 126 tokens)
 
     [3] user, try:0
     try it
@@ -52,7 +52,7 @@ fn faults_and_steering_characters_are_shown() {
     assert_snapshot!(stage.say("context mess"), @r#"
     Context of session mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J: 8 messages, 169 tokens, 1.1 KiB
 
-    ── loop a:b\u{1b}[2J, turns 0-7: word for word (8 messages, 169 tokens)
+    ── loop a:b\u{1b}[2J, turns 0-7: verbatim (8 messages, 169 tokens)
 
     [0] user, a:b\u{1b}[2J:0
     one\u{d}\u{202e}two
@@ -83,10 +83,10 @@ fn faults_and_steering_characters_are_shown() {
     [7] user, a:b\u{1b}[2J:7
     thanks
 
-    ── faults that the recorded messages have
+    ── faults in the recorded messages
     [2] a tool call without its result (c.2)
     [4] a tool result without its call (c.9)
-    [5] a message that says nothing
+    [5] an empty message
     "#);
 }
 
@@ -105,7 +105,7 @@ fn sections_of_a_block_have_headings() {
     assert_snapshot!(headings.join("\n"), @r#"
     ── loop ask, turns 0-2: summary (1 message, 56 tokens)
     ── loop build, turns 0-5: summary (1 message, 62 tokens)
-    ── loop test, turns 0-1: first turns, word for word (5 messages, 874 tokens)
+    ── loop test, turns 0-1: first turns, verbatim (5 messages, 874 tokens)
     ── loop test, turns 2-11: summary (1 message, 92 tokens)
     ── loop test, turns 12-13: recent turns, long outputs cut (4 messages, 584 tokens)
     "#);
@@ -119,14 +119,20 @@ fn the_json_has_the_documented_keys() {
     assert_eq!(
         keys,
         [
-            "bytes", "faults", "loop", "messages", "parts", "session", "tokens"
+            "bytes",
+            "faults",
+            "loop_id",
+            "messages",
+            "parts",
+            "session_id",
+            "tokens"
         ]
     );
     assert_snapshot!(serde_json::to_string_pretty(&context["parts"]).unwrap(), @r#"
     [
       {
         "from_turn": 0,
-        "loop": "ask",
+        "loop_id": "ask",
         "messages": 3,
         "section": "raw",
         "to_turn": 0,
@@ -134,7 +140,7 @@ fn the_json_has_the_documented_keys() {
       },
       {
         "from_turn": 0,
-        "loop": "try",
+        "loop_id": "try",
         "messages": 5,
         "section": "raw",
         "to_turn": 1,
@@ -151,7 +157,8 @@ fn a_window_that_is_too_small_is_an_error() {
     let stage = Stage::new();
     assert_snapshot!(stage.say("context work --max-tokens 100"), @r#"
     --- stderr
-    error: the context has 10012 tokens, 100 fit; run `loopstore compact` with a window of that size first
+    error: the context has 10012 tokens and 100 fit; compact it first
+    hint: `loopstore compact SESSION --max-tokens N` makes it fit
     --- exit 1
     "#);
     assert_eq!(
@@ -181,7 +188,7 @@ fn loops(context: &Value) -> Vec<String> {
     let parts = context["parts"].as_array().unwrap();
     parts
         .iter()
-        .map(|part| part["loop"].as_str().unwrap().to_owned())
+        .map(|part| part["loop_id"].as_str().unwrap().to_owned())
         .collect()
 }
 
@@ -222,12 +229,12 @@ fn a_moment_is_a_run_or_a_turn() {
         compacted
     );
     let early = stage.json("context work --as-of te:0");
-    assert_eq!(early["loop"], "test");
+    assert_eq!(early["loop_id"], "test");
     assert_eq!(early["parts"][2]["to_turn"], 0);
     assert_eq!(stage.json("context work --as-of te:0 --loop test"), early);
     assert_snapshot!(stage.say("context work --as-of test:0 --loop ask"), @r#"
     --- stderr
-    error: --as-of names a moment of loop `test`, --loop is `ask`; leave --loop away
+    error: --as-of names a moment of loop `test`, but --loop is `ask`; omit --loop
     --- exit 2
     "#);
     assert_snapshot!(stage.say("context work --as-of test:99"), @r#"
@@ -237,12 +244,13 @@ fn a_moment_is_a_run_or_a_turn() {
     "#);
     assert_snapshot!(stage.say("context work --as-of nope"), @r#"
     --- stderr
-    error: no run `nope`; `loopstore history` lists them
+    error: no run `nope`
+    hint: `loopstore history` lists the runs
     --- exit 1
     "#);
     assert_snapshot!(stage.say("context work --as-of test:x"), @r#"
     --- stderr
-    error: invalid value 'test:x' for '--as-of <RUN|LOOP:TURN>': `x` is no turn; give a run, or LOOP:TURN
+    error: invalid value 'test:x' for '--as-of <RUN|LOOP:TURN>': `x` is not a turn; expected a run or LOOP:TURN
 
     For more information, try '--help'.
     --- exit 2

@@ -69,7 +69,8 @@ fn a_database_of_an_unknown_counter_names_the_way_out() {
     assert!(said.err.contains("`loopstore recount`"), "{said}");
     assert_snapshot!(stage.say("sessions"), @"
     --- stderr
-    error: this database counts tokens with `letters`, not `heuristic`; open it with that counter, or count anew with `loopstore recount`
+    error: this database counts tokens with `letters`, not `heuristic`; open it with that counter, or recount it
+    hint: `loopstore recount` changes to another counter
     --- exit 1
     ");
 }
@@ -77,10 +78,10 @@ fn a_database_of_an_unknown_counter_names_the_way_out() {
 #[test]
 fn a_recount_makes_it_readable() {
     let stage = letters();
-    assert_snapshot!(stage.say("recount"), @"Counted anew: 7 messages, 0 blocks; letters -> heuristic");
+    assert_snapshot!(stage.say("recount"), @"Recounted: 7 messages, 0 blocks; letters -> heuristic");
     assert_eq!(stage.json("sessions")[0]["tokens"], 186);
     assert_eq!(stage.json("verify")["ok"], true);
-    assert_snapshot!(stage.say("recount --counter estimate"), @"Nothing to do: the database counts with heuristic already.");
+    assert_snapshot!(stage.say("recount --counter estimate"), @"Nothing to do: the database already counts with heuristic.");
     let report = json!({"from": "heuristic", "to": "heuristic", "messages": 0, "blocks": 0,
         "resumed": false});
     assert_eq!(stage.json("recount --counter heuristic"), report);
@@ -96,7 +97,8 @@ fn a_recount_that_was_cut_off_is_finished() {
     drop(connection);
     assert_snapshot!(stage.say("sessions"), @"
     --- stderr
-    error: a recount with `heuristic` is not finished; run `loopstore recount` to finish it
+    error: a recount with `heuristic` was interrupted and must be finished first
+    hint: run `loopstore recount` to finish it
     --- exit 1
     ");
     let report = stage.json("recount");
@@ -111,7 +113,7 @@ fn a_recount_that_was_cut_off_is_finished() {
 fn what_cannot_be_counted_with_is_refused() {
     let stage = Stage::new();
     let said = stage.say("recount --counter abacus");
-    assert!(said.err.contains("it is none of heuristic"), "{said}");
+    assert!(said.err.contains("expected one of heuristic"), "{said}");
     for counter in ["abacus", "", "tiktoken", "HEURISTIC", "tiktoken:p50k_base"] {
         let said = stage.run(&["recount", "--counter", counter]);
         assert_eq!(said.code, 2, "{counter}: {said}");
@@ -145,7 +147,7 @@ fn a_tokenizer_that_was_not_built_in_says_how_to_get_it() {
 fn every_command_works_on_a_database_counted_with_tiktoken() {
     let stage = Stage::new();
     let before = stage.json("sessions");
-    assert_snapshot!(stage.say("recount --counter tiktoken:o200k_base"), @"Counted anew: 63 messages, 0 blocks; heuristic -> tiktoken:o200k_base");
+    assert_snapshot!(stage.say("recount --counter tiktoken:o200k_base"), @"Recounted: 63 messages, 0 blocks; heuristic -> tiktoken:o200k_base");
     let tokens = |rows: &serde_json::Value| rows[0]["tokens"].as_u64().unwrap();
     assert!(tokens(&stage.json("sessions")) != tokens(&before));
     let run = stage.json("compact work --max-tokens 9000 --force");

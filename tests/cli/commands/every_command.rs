@@ -49,6 +49,79 @@ const LINES: &[(&str, &str)] = &[
     ("erase", "erase work --yes"),
 ];
 
+/// The keys that scripts may rely on: the command, a place in its JSON, the keys there.
+const KEYS: &[(&str, &str, &str)] = &[
+    (
+        "import",
+        "",
+        "files sessions loops turns messages added_messages skipped bytes seconds",
+    ),
+    (
+        "sessions",
+        "/0",
+        "session_id title agent_id source created_at last_active_at loops tokens",
+    ),
+    ("show", "", "session_id loops"),
+    (
+        "show",
+        "/loops/0",
+        "session_id loop_id parent_loop_id blocks",
+    ),
+    (
+        "compact",
+        "",
+        "run_id outcome strategy fallback tokens_before tokens_after messages_before",
+    ),
+    (
+        "compact",
+        "",
+        "messages_after loops_compacted blocks duration_ms error",
+    ),
+    (
+        "compact",
+        "/blocks/0",
+        "loop_id generation kind keep_first keep_compacted keep_recent",
+    ),
+    (
+        "compact",
+        "/blocks/0/coverage",
+        "kept truncated summarised dropped rolled_up",
+    ),
+    (
+        "context",
+        "",
+        "session_id loop_id messages tokens bytes parts faults manifest_id",
+    ),
+    (
+        "context",
+        "/parts/0",
+        "loop_id section from_turn to_turn messages tokens",
+    ),
+    ("history", "/0", "run_id session_id loop_id outcome flips"),
+    ("undo", "", "run_id outcome tokens_before tokens_after"),
+    ("redo", "", "run_id outcome tokens_before tokens_after"),
+    ("search", "", "hits indexed"),
+    (
+        "search",
+        "/hits/0",
+        "session_id loop_id turn seq role snippet score hidden run_id",
+    ),
+    ("diff", "", "from to tokens changes"),
+    (
+        "diff",
+        "/changes/0",
+        "loop_id from_turn to_turn before after",
+    ),
+    ("fork", "", "session_id loop_id parent_loop_id parent_turn"),
+    ("expand", "", "messages next"),
+    ("verify", "", "ok checked problems"),
+    ("eval", "", "cases needed results"),
+    ("eval", "/results/0", "strategy budget recall tokens"),
+];
+
+/// Keys under which no id stands: an id has one name, whatever the command.
+const NOT_FOR_IDS: [&str; 5] = ["session", "loop", "run", "parent_loop", "manifest"];
+
 /// What writes no JSON, and why that is right.
 const WITHOUT: &[(&str, &str)] = &[
     ("browse", "people look at it; feature `browse`"),
@@ -59,7 +132,7 @@ const WITHOUT: &[(&str, &str)] = &[
 ];
 
 /// Returns the commands as the program itself lists them.
-fn commands(stage: &Stage) -> Vec<String> {
+pub fn commands(stage: &Stage) -> Vec<String> {
     let help = stage.say("--help").out;
     let listed = help.split("\nCommands:\n").nth(1).unwrap();
     let listed = listed.lines().take_while(|line| !line.is_empty());
@@ -87,6 +160,38 @@ fn every_command_prints_one_json_document() {
         let json: Value = said.json();
         assert!(json.is_object() || json.is_array(), "{line}\n{said}");
         assert!(!said.out.trim().is_empty());
+        check_keys(line, &json);
+    }
+}
+
+fn check_keys(line: &str, json: &Value) {
+    refuse_other_keys(line, json);
+    let name = line.split(' ').next();
+    for (_, place, keys) in KEYS.iter().filter(|(of, ..)| Some(*of) == name) {
+        let found = json.pointer(place);
+        let found = found.unwrap_or_else(|| panic!("{line}: nothing at {place}\n{json}"));
+        for key in keys.split(' ') {
+            assert!(
+                found.get(key).is_some(),
+                "{line}: no `{key}` at {place}\n{found}"
+            );
+        }
+    }
+}
+
+fn refuse_other_keys(line: &str, json: &Value) {
+    match json {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let is_id = value.is_string() && NOT_FOR_IDS.contains(&key.as_str());
+                assert!(!is_id, "{line}: `{key}` is the key of {value}");
+                refuse_other_keys(line, value);
+            }
+        }
+        Value::Array(values) => values
+            .iter()
+            .for_each(|value| refuse_other_keys(line, value)),
+        _ => {}
     }
 }
 

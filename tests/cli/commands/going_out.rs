@@ -94,10 +94,10 @@ fn a_replay_shows_compactions_and_what_the_model_saw() {
     let told: Vec<String> = steps
         .iter()
         .map(|step| match step["change"].as_str() {
-            Some(change) => format!("{change} {} {}", step["loop"], step["tokens_after"]),
+            Some(change) => format!("{change} {} {}", step["loop_id"], step["tokens_after"]),
             None => format!(
                 "{} {} {} saw {} messages of {} tokens",
-                step["loop"],
+                step["loop_id"],
                 step["turn"],
                 step["seqs"],
                 step["context"]["messages"].as_array().map_or(0, Vec::len),
@@ -139,7 +139,7 @@ fn a_replay_gives_the_requests_of_each_model_call() {
         assert_eq!(array.len(), 23);
         assert_eq!(array[3]["messages"], bodies[3]["messages"]);
         assert_eq!(
-            (&array[3]["loop"], &array[3]["turn"]),
+            (&array[3]["loop_id"], &array[3]["turn"]),
             (&"build".into(), &0.into())
         );
         assert!(array[3]["mended"].is_array());
@@ -398,12 +398,12 @@ fn the_original_file_is_given_back() {
     }
     assert_snapshot!(stage.say("export runs-1 --format original --source other.jsonl"), @"
     --- stderr
-    error: session runs-1-0 has no such file; it has FOLDER/runs.jsonl
+    error: session runs-1-0 has no such source file; it has FOLDER/runs.jsonl
     --- exit 1
     ");
     assert_snapshot!(stage.say("export runs-1 --format original --json"), @"
     --- stderr
-    error: with --json this form needs -o FILE: it is not one JSON document
+    error: --json needs -o FILE with this format: it is not one JSON document
     --- exit 2
     ");
     stage.say("export runs-1 --format original -o back.jsonl");
@@ -414,7 +414,7 @@ fn the_original_file_is_given_back() {
     stage.say("--db without.db import runs.jsonl --no-source");
     assert_snapshot!(stage.say("--db without.db export runs-1 --format original"), @"
     --- stderr
-    error: no file is kept for session runs-1-0: it was recorded here, or imported with --no-source, with --session or before files were kept; import its file again
+    error: session runs-1-0 has no source file: it was recorded here, or imported with --no-source or --session; import its file again
     --- exit 1
     ");
 }
@@ -434,12 +434,12 @@ fn an_export_is_refused_where_it_would_do_harm() {
     ");
     assert_snapshot!(stage.say("export work --format phi-core --loop ask"), @"
     --- stderr
-    error: phi-core and original are of whole sessions; leave --loop away
+    error: phi-core and original export whole sessions; omit --loop
     --- exit 2
     ");
     assert_snapshot!(stage.say("export work --format markdown --json"), @"
     --- stderr
-    error: with --json this form needs -o FILE: it is not one JSON document
+    error: --json needs -o FILE with this format: it is not one JSON document
     --- exit 2
     ");
     assert_eq!(stage.say("export work --format odd").code, 2);
@@ -461,7 +461,7 @@ fn a_backup_is_made_and_checked() {
     assert_snapshot!(stage.say("backup copy.db"), @"
     --- stderr
     error: copy.db is there already
-    hint: give another name, or --force to replace that file
+    hint: use another name, or --force to replace the file
     --- exit 1
     ");
     let told = stage.json("backup copy.db --force");

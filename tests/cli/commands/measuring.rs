@@ -86,7 +86,7 @@ fn what_cannot_be_measured_is_said() {
     assert_snapshot!(stage.say("eval retention nope.json"), @"
     --- stderr
     error: cannot read nope.json: No such file or directory (os error 2)
-    hint: check the path and that the file may be read
+    hint: check the path and its permissions
     --- exit 1
     ");
     std::fs::create_dir(stage.path("empty")).unwrap();
@@ -99,7 +99,7 @@ fn what_cannot_be_measured_is_said() {
     std::fs::write(stage.path("short.json"), short).unwrap();
     assert_snapshot!(stage.say("eval retention short.json"), @"
     --- stderr
-    error: 1 session came in, and none is long enough to be cut
+    error: 1 session imported, and none is long enough to cut
     --- exit 1
     ");
 }

@@ -8,7 +8,7 @@ mod coming_in;
 mod compacting;
 mod context;
 mod counting;
-mod every_command;
+pub mod every_command;
 mod going_out;
 mod measuring;
 mod overlays;

@@ -89,7 +89,7 @@ fn a_diff_tells_turn_by_turn() {
     assert_eq!(found["tokens"], json!([10012, 3953]));
     assert_eq!(
         found["changes"][0],
-        json!({"loop": "ask", "from_turn": 0, "to_turn": 2, "before": "raw", "after": "summarised"})
+        json!({"loop_id": "ask", "from_turn": 0, "to_turn": 2, "before": "raw", "after": "summarised"})
     );
     let run = &run_ids(&stage)[0][..14];
     assert_eq!(
@@ -118,12 +118,7 @@ fn a_diff_tells_turn_by_turn() {
 #[test]
 fn a_diff_of_what_is_not_there_is_an_error() {
     let stage = Stage::new();
-    assert!(
-        stage
-            .say("diff work")
-            .out
-            .ends_with("Both show the same of every turn.\n")
-    );
+    assert!(stage.say("diff work").out.ends_with("No differences.\n"));
     for line in [
         "diff work --from nope",
         "diff work --to test:99",
@@ -143,13 +138,13 @@ fn a_fork_becomes_the_current_loop() {
     let told = stage.json("fork work --loop bu --turn 2 --tag again --id other");
     assert_eq!(
         told,
-        json!({"session": "work", "loop": "other", "parent_loop": "build", "parent_turn": 2})
+        json!({"session_id": "work", "loop_id": "other", "parent_loop_id": "build", "parent_turn": 2})
     );
     let row = &stage.json("show work")["loops"][4];
     assert_eq!(row["continuation_kind"], "Branch:again");
     assert_eq!(row["messages"], 0);
     let context = stage.json("context work");
-    assert_eq!(context["loop"], "other");
+    assert_eq!(context["loop_id"], "other");
     // The run was made beyond that turn: it does not count here.
     assert_eq!(context["parts"][0]["section"], "raw");
     assert_snapshot!(stage.say("fork work --loop test --turn 14"), @"
@@ -163,7 +158,7 @@ fn a_fork_becomes_the_current_loop() {
         1
     );
     assert_eq!(stage.say("fork work --loop test --turn -1").code, 2);
-    assert_snapshot!(stage.say("fork work --loop test --turn 13 --id last"), @"Loop last goes on from turn 13 of test; it is the current loop now.");
+    assert_snapshot!(stage.say("fork work --loop test --turn 13 --id last"), @"Loop last continues from turn 13 of test and is now the current loop.");
     assert_eq!(stage.json("context work")["tokens"], 3953);
 }
 

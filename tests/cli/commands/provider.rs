@@ -83,10 +83,10 @@ fn openai_gets_text_calls_and_results() {
     --- stderr
     note: a call has no result: `[no result recorded]` stands for it (message 2)
     note: a tool result without its call was left out (message 4)
-    note: the name of a tool was changed, the provider refuses it (message 2)
-    note: a message that says nothing was left out (message 5)
-    note: thinking that the provider cannot take was left out (2 times, messages 2, 2)
-    note: an image of a tool result was put into a user message (message 3)
+    note: the name of a tool was changed, as the provider refuses it (message 2)
+    note: an empty message was left out (message 5)
+    note: thinking that the provider does not accept was left out (2 times, messages 2, 2)
+    note: an image of a tool result was moved into a user message (message 3)
     "#);
 }
 
@@ -192,11 +192,11 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
     --- stderr
     note: a call has no result: `[no result recorded]` stands for it (message 2)
     note: a tool result without its call was left out (message 4)
-    note: the id of a call was changed, the provider refuses it (2 times, messages 2, 2)
-    note: the name of a tool was changed, the provider refuses it (message 2)
-    note: a message that says nothing was left out (message 5)
-    note: a message was joined to the one before, of the same role (message 1)
-    note: thinking that the provider cannot take was left out (message 2)
+    note: the id of a call was changed, as the provider refuses it (2 times, messages 2, 2)
+    note: the name of a tool was changed, as the provider refuses it (message 2)
+    note: an empty message was left out (message 5)
+    note: a message was merged into the previous one of the same role (message 1)
+    note: thinking that the provider does not accept was left out (message 2)
     "#);
 }
 

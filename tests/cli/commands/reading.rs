@@ -36,10 +36,10 @@ fn an_empty_database_says_what_to_do_next() {
     let stage = Stage::empty();
     drop(stage.store());
     assert_snapshot!(stage.say("sessions"), @r#"
-    There are no sessions yet; `loopstore import` brings some in.
+    No sessions yet; `loopstore import` adds some.
     "#);
     assert_snapshot!(stage.say("history"), @r#"
-    Nothing was compacted yet; `loopstore compact` does it.
+    No compactions yet; `loopstore compact` makes one.
     "#);
     assert_eq!(stage.json("sessions"), serde_json::json!([]));
 }
@@ -97,15 +97,15 @@ fn show_draws_the_tree_with_blocks() {
     4 loops, 25 turns, 54 messages, 10,138 tokens
 
     ○ ask  Initial, Completed: 3 turns, 7 messages, 1,320 tokens
-        block 1 (earlier, in force): compacted 0-2; 56 of 1,320 tokens; run RUN
+        block 1 (earlier, active): compacted 0-2; 56 of 1,320 tokens; run RUN
       │ ○ try  Branch:other, Completed: 2 turns, 5 messages, 126 tokens; after turn 0 of ask
     ○ build  Default, Completed: 6 turns, 13 messages, 2,610 tokens
-        block 1 (earlier, in force): compacted 0-5; 62 of 2,610 tokens; run RUN
+        block 1 (earlier, active): compacted 0-5; 62 of 2,610 tokens; run RUN
     ● test  Default, Completed: 14 turns, 29 messages, 6,082 tokens
-        block 1 (current, in force): first 0-1, compacted 2-3, recent 4-13; 3,835 of 6,082 tokens; run RUN
+        block 1 (current, active): first 0-1, compacted 2-3, recent 4-13; 3,835 of 6,082 tokens; run RUN
     "#);
     let shown = stage.json("show work");
-    assert_eq!(shown["session"], "work");
+    assert_eq!(shown["session_id"], "work");
     assert_eq!(shown["current_loop_id"], "test");
     assert_eq!(shown["loops"].as_array().unwrap().len(), 4);
     assert_eq!(shown["loops"][3]["blocks"][0]["kind"], "current");
@@ -150,7 +150,7 @@ fn sql_answers_in_a_table_and_as_json() {
     2
     (2 rows)
     --- stderr
-    there are more rows; --max-rows gives more of them
+    note: there are more rows; raise --max-rows to see them
     "#);
     let twice = stage.run(&["--json", "sql", "SELECT 1 AS a, 'x' AS a, NULL AS a_2"]);
     assert_eq!(
@@ -202,10 +202,10 @@ fn there_is_a_manual_page_for_each_command() {
 fn without_a_command_the_sessions_are_shown_or_how_to_begin() {
     let stage = Stage::empty();
     assert_snapshot!(stage.run(&[]), @r#"
-    There is no database at loopstore.db yet. To begin:
+    There is no database at loopstore.db yet. To start:
 
-      loopstore demo           the whole story on a generated session
-      loopstore import PATH…   bring transcripts in, as of ~/.claude/projects
+      loopstore demo           walk through a generated session
+      loopstore import PATH…   import transcripts, such as ~/.claude/projects
 
     `loopstore --help` lists all commands; --db names another database.
     "#);

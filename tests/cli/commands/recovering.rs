@@ -51,7 +51,7 @@ fn loops_without_a_driver_are_aborted_and_their_calls_listed() {
     died(&stage, "gone", 1_000);
     died(&stage, "alive", 32_503_680_000_000);
     assert_snapshot!(told(&stage, "recover gone --dry-run"), @r#"
-    Would abort gone.1 of session gone (Running, driven by host/agent\u{1b}[31m until 1970-01-01T00:01:01Z; 0 turns kept)
+    Would abort gone.1 of session gone (Running, leased by host/agent\u{1b}[31m until 1970-01-01T00:01:01Z; 0 turns kept)
 
     1 started call without a result:
     pay c1 in loop gone.1 of session gone, started (attempts: 1)
@@ -59,7 +59,7 @@ fn loops_without_a_driver_are_aborted_and_their_calls_listed() {
       key 32f30e5f4a1cfc8dc8d8d92f391096f4feb81125c8734ce5363f30142f2e54fb
     "#);
     let report = stage.json("recover gone");
-    assert_eq!(report["aborted"][0]["loop"], "gone.1");
+    assert_eq!(report["aborted"][0]["loop_id"], "gone.1");
     assert_eq!(report["calls"][0]["arguments"]["euro"], 12);
     assert_eq!(
         report["calls"][0]["idempotency_key"]
@@ -72,7 +72,10 @@ fn loops_without_a_driver_are_aborted_and_their_calls_listed() {
         stage.json("recover alive --dry-run")["left"][0]["owner"],
         "host/agent\u{1b}[31m"
     );
-    assert_eq!(stage.json("recover --all")["aborted"][0]["loop"], "alive.1");
+    assert_eq!(
+        stage.json("recover --all")["aborted"][0]["loop_id"],
+        "alive.1"
+    );
     let again = stage.json("recover");
     assert_eq!(
         (
@@ -83,7 +86,8 @@ fn loops_without_a_driver_are_aborted_and_their_calls_listed() {
     );
     assert_snapshot!(stage.say("recover nobody"), @r#"
     --- stderr
-    error: no session `nobody`; `loopstore sessions` lists them
+    error: no session `nobody`
+    hint: `loopstore sessions` lists the sessions
     --- exit 1
     "#);
 }

@@ -33,7 +33,8 @@ fn a_missing_database_is_not_created() {
     }
     assert_snapshot!(stage.say("sessions"), @r#"
     --- stderr
-    error: loopstore.db: there is no database here; check --db, or create one with `loopstore import`
+    error: loopstore.db: there is no database here
+    hint: check --db, or create a database with `loopstore import`
     --- exit 1
     "#);
 }
@@ -46,19 +47,19 @@ fn other_files_are_no_database() {
     assert_snapshot!(stage.say("sessions --db notes.txt"), @r#"
     --- stderr
     error: notes.txt: this is not a loopstore database
-    hint: name the database with --db, or create one with `loopstore import`
+    hint: check --db, or create a database with `loopstore import`
     --- exit 1
     "#);
     assert_snapshot!(stage.say("sessions --db folder"), @r#"
     --- stderr
     error: folder: this is not a loopstore database
-    hint: name the database with --db, or create one with `loopstore import`
+    hint: check --db, or create a database with `loopstore import`
     --- exit 1
     "#);
     assert_snapshot!(stage.say("import notes.txt --db folder"), @r#"
     --- stderr
     error: folder: this is not a loopstore database
-    hint: name the database with --db, or create one with `loopstore import`
+    hint: check --db, or create a database with `loopstore import`
     --- exit 1
     "#);
     assert_eq!(stage.say("sessions --db no/such/folder.db").code, 1);
@@ -83,28 +84,30 @@ fn unknown_and_ambiguous_ids_say_what_there_is() {
     let stage = Stage::new();
     assert_snapshot!(stage.say("show nope"), @r#"
     --- stderr
-    error: no session `nope`; `loopstore sessions` lists them
+    error: no session `nope`
+    hint: `loopstore sessions` lists the sessions
     --- exit 1
     "#);
     assert_snapshot!(stage.say("show wor"), @r#"
     --- stderr
-    error: `wor` fits 2 ids: `work`, `worker`; give more of it
+    error: `wor` matches 2 ids: `work`, `worker`; give more characters
     --- exit 1
     "#);
     assert_snapshot!(stage.say("context work --loop nope"), @r#"
     --- stderr
-    error: no loop `nope` in this session; `loopstore show` lists them
+    error: no loop `nope` in this session
+    hint: `loopstore show SESSION` lists the loops
     --- exit 1
     "#);
     assert_snapshot!(stage.say("compact work --loop t"), @r#"
     --- stderr
-    error: `t` fits 2 ids: `test`, `try`; give more of it
+    error: `t` matches 2 ids: `test`, `try`; give more characters
     --- exit 1
     "#);
     assert_eq!(stage.run(&["show", ""]).code, 1);
     assert_eq!(stage.run(&["show", &"x".repeat(10_000)]).code, 1);
     // A whole id wins over a longer one.
-    assert_eq!(stage.json("show work")["session"], "work");
+    assert_eq!(stage.json("show work")["session_id"], "work");
 }
 
 #[test]
@@ -112,12 +115,12 @@ fn a_session_without_loops_has_no_context() {
     let stage = Stage::new();
     assert_snapshot!(stage.say("context worker"), @r#"
     --- stderr
-    error: session `worker` has no loop yet
+    error: session `worker` has no loops yet
     --- exit 1
     "#);
     assert_snapshot!(stage.say("compact worker"), @r#"
     --- stderr
-    error: session `worker` has no loop yet
+    error: session `worker` has no loops yet
     --- exit 1
     "#);
 }
@@ -174,7 +177,7 @@ fn a_model_cannot_be_asked_without_http() {
     let stage = Stage::new();
     assert_snapshot!(stage.say("compact work --strategy summarize --model gpt-x"), @"
     --- stderr
-    error: this loopstore was built without summarisers over HTTP; build one that has them with `cargo build --release --features http`
+    error: this loopstore was built without summarisers over HTTP; build it with `--features http`
     --- exit 2
     ");
     assert_eq!(stage.say("compact work --model gpt-x").code, 2);
@@ -206,12 +209,12 @@ fn sql_only_reads() {
                    SELECT max(x) FROM n";
     assert_snapshot!(stage.run(&["sql", "--timeout", "1", endless]), @r#"
     --- stderr
-    error: the query took too long and was stopped
+    error: the query timed out
     --- exit 1
     "#);
     assert_snapshot!(stage.run(&["sql", "DELETE FROM messages"]), @r#"
     --- stderr
-    error: only reading is allowed here: one SELECT
+    error: only a single SELECT is allowed here
     --- exit 1
     "#);
     assert_snapshot!(stage.run(&["sql", "SELECT nope FROM v_sessions"]), @r#"
@@ -234,7 +237,7 @@ fn ids_are_text_and_nothing_more() {
     let id = "x' OR '1'='1<script>\u{1b}[31m%_";
     session(&stage.store(), id, "");
     let shown = stage.run(&["show", id, "--json"]);
-    assert_eq!(shown.json()["session"], id);
+    assert_eq!(shown.json()["session_id"], id);
     for hostile in ["' OR 1=1 --", "%", "_ork", "wor*", "\u{1b}[31mwork"] {
         let said = stage.run(&["show", hostile]);
         assert_eq!(said.code, 1, "{said}");

@@ -43,7 +43,7 @@ fn hits_say_what_became_of_them() {
 
     2 messages, 2 of them not in the context.
     Read them with `loopstore expand SESSION --loop LOOP --turns TURN`.
-    There are more: --offset 2.
+    Use --offset 2 for more.
     ");
     assert_snapshot!(stage.run(&["search", "kite"]), @"Nothing found.");
 }
@@ -65,8 +65,8 @@ fn a_hit_as_json() {
     {
       "hits": [
         {
-          "session": "work",
-          "loop": "test",
+          "session_id": "work",
+          "loop_id": "test",
           "turn": 2,
           "seq": 5,
           "role": "assistant",
@@ -74,8 +74,8 @@ fn a_hit_as_json() {
           "snippet": "read_file path: «src/2.rs»",
           "score": 4.534565,
           "hidden": true,
-          "run": "RUN",
-          "block_loop": "test",
+          "run_id": "RUN",
+          "block_loop_id": "test",
           "generation": 1,
           "disposition": "summarised"
         }
@@ -141,7 +141,7 @@ fn a_query_that_cannot_be_asked_says_why() {
     let stage = Stage::new();
     assert_snapshot!(stage.run(&["search", "an \"open quote"]), @r#"
     --- stderr
-    error: the quote at character 4 is never closed; add a `"`, or leave it out
+    error: the quote at character 4 is never closed; add a `"`, or remove it
     --- exit 2
     "#);
     assert_snapshot!(stage.run(&["search", ""]), @"
@@ -151,7 +151,7 @@ fn a_query_that_cannot_be_asked_says_why() {
     ");
     assert_snapshot!(stage.run(&["search", "-this"]), @"
     --- stderr
-    error: the query only says what must not occur; add a word that must
+    error: the query only excludes words; add one to look for
     --- exit 2
     ");
     assert_snapshot!(stage.run(&["search", "OR this"]), @"
@@ -198,13 +198,14 @@ fn an_index_is_brought_up_to_date_and_made_anew() {
     shell.execute("DELETE FROM message_index_data", []).unwrap();
     assert_snapshot!(stage.say("search turn"), @r#"
     --- stderr
-    error: the search index is damaged (fts5: corruption found reading blob 10 from table "message_index"); `loopstore index --rebuild` makes it anew
+    error: the search index is damaged (fts5: corruption found reading blob 10 from table "message_index"); rebuild it
+    hint: `loopstore index --rebuild` rebuilds it
     --- exit 1
     "#);
     assert_snapshot!(stage.say("verify"), @r#"
     No damage found.
     Checked: blobs 1, block messages 0, blocks 0, coverage 0, flips 0, loops 5, manifests 0, messages 63, receipts 0, runs 0, sessions 3, sources 0, turns 33.
-    The search index is damaged (fts5: corruption found reading blob 10 from table "message_index"); `loopstore index --rebuild` makes it anew.
+    The search index is damaged (fts5: corruption found reading blob 10 from table "message_index"); `loopstore index --rebuild` rebuilds it.
     "#);
     assert_eq!(stage.say("index --rebuild").code, 0);
     assert_eq!(stage.say("search turn").code, 0);
@@ -326,7 +327,7 @@ fn a_rollup_tells_of_the_loops_that_it_stands_for() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|c| &c["loop"])
+        .map(|c| &c["loop_id"])
         .collect();
     assert_eq!(loops, ["ask", "build"]);
     assert_eq!(rollup["turns"], json!([0, 5]));

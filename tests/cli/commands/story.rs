@@ -128,7 +128,7 @@ impl Story {
         ));
         assert_eq!(report["outcome"], "committed", "{report}");
         assert_eq!(report["fallback"], Value::Null, "{report}");
-        report["run"].as_str().unwrap().to_owned()
+        report["run_id"].as_str().unwrap().to_owned()
     }
 }
 
@@ -169,12 +169,12 @@ fn the_command_line_tells_the_whole_story() {
     }
     for back in [2, 1] {
         let undone = story.json(&format!("undo {}", story.session));
-        assert_eq!(undone["run"], runs[back].as_str());
+        assert_eq!(undone["run_id"], runs[back].as_str());
         model.live.pop();
         story.is(&model.context(), "");
     }
     let redone = story.json(&format!("redo {}", story.session));
-    assert_eq!(redone["run"], runs[1].as_str());
+    assert_eq!(redone["run_id"], runs[1].as_str());
     model.live.push(13);
     story.is(&model.context(), "");
 

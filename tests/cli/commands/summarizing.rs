@@ -177,7 +177,7 @@ fn a_dry_run_asks_no_model() {
     build      -  earlier  -      0-5        -          0          0          13        0          0
     test       -  current  0-1    2-3        4-13      15         10           4        0          0
     --- stderr
-    note: a dry run does not ask the model: the digest stands in for its summaries
+    note: a dry run does not call the model; the digest stands in for its summaries
     "#);
     assert!(server.requests().is_empty());
     assert_eq!(stage.json("history"), json!([]));
@@ -225,13 +225,13 @@ fn what_is_missing_is_said() {
     };
     assert_snapshot!(refused(COMPACT, &[]), @"
     --- stderr
-    error: which model? Give --model, or set OPENAI_MODEL
+    error: no model given; use --model or set OPENAI_MODEL
     --- exit 2
     ");
     let named = format!("{COMPACT} --model gpt-x");
     assert_snapshot!(refused(&named, &[]), @"
     --- stderr
-    error: the key is missing: set OPENAI_API_KEY; for a server without keys give --base-url
+    error: no API key: set OPENAI_API_KEY, or give --base-url for a server that needs none
     --- exit 2
     ");
     assert_snapshot!(refused(&named, &[("OPENAI_BASE_URL", "localhost")]), @"

@@ -14,8 +14,11 @@ fn the_nearest_ids_are_named() {
     insta::assert_snapshot!(stage.refused("context kite-1 --loop kite-1.q1"), @"error: no loop `kite-1.q1` in this session; did you mean `kite-1.p1`?");
     insta::assert_snapshot!(stage.refused("fork kite-1 --loop kite1.p1 --turn 0"), @"error: no loop `kite1.p1` in this session; did you mean `kite-1.p1`?");
     insta::assert_snapshot!(stage.refused("erase wroker --yes"), @"error: no session `wroker`; did you mean `worker`?");
-    insta::assert_snapshot!(stage.refused("show zebra"), @"error: no session `zebra`; `loopstore sessions` lists them");
-    insta::assert_snapshot!(stage.refused("show kite"), @"error: `kite` fits 2 ids: `kite-1`, `kite-2`; give more of it");
+    insta::assert_snapshot!(stage.refused("show zebra"), @r"
+    error: no session `zebra`
+    hint: `loopstore sessions` lists the sessions
+    ");
+    insta::assert_snapshot!(stage.refused("show kite"), @"error: `kite` matches 2 ids: `kite-1`, `kite-2`; give more characters");
 }
 
 #[test]

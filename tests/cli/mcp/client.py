@@ -28,8 +28,8 @@ async def ask(program: str, database: str, session: str) -> dict:
         hit = found["hits"][0]
         return {
             "tools": sorted(tool.name for tool in tools),
-            "hit": {key: hit[key] for key in ("loop", "turn", "hidden")},
-            "turn": await call("expand", loop=hit["loop"], first=hit["turn"]),
+            "hit": {key: hit[key] for key in ("loop_id", "turn", "hidden")},
+            "turn": await call("expand", loop_id=hit["loop_id"], first=hit["turn"]),
             "overview": json.loads(await call("context_overview"))["parts"][0]["section"],
             "runs": len(json.loads(await call("compaction_history"))["runs"]),
             "wrong": await call("expand", first=999),

@@ -129,7 +129,11 @@ fn what_was_compacted_away_is_found_and_read() {
     assert_eq!(tools.len(), 4);
     for tool in &tools {
         assert_eq!(tool["annotations"]["readOnlyHint"], true, "{tool}");
-        assert!(tool["inputSchema"]["properties"].get("session").is_none());
+        assert!(
+            tool["inputSchema"]["properties"]
+                .get("session_id")
+                .is_none()
+        );
     }
     let found = client.json("search_history", json!({"query": "needle"}));
     assert_eq!(found["hits"].as_array().unwrap().len(), 1);
@@ -170,7 +174,7 @@ fn one_session_is_all_that_is_seen_unless_all_are_allowed() {
     let mut one = Client::new(&file, &["mine"]);
     let (why, is_error) = one.call(
         "search_history",
-        json!({"query": "theirs", "session": "theirs"}),
+        json!({"query": "theirs", "session_id": "theirs"}),
     );
     assert!(is_error && why.contains("session"), "{why}");
     let found = one.json("search_history", json!({"query": "theirs"}));
@@ -178,9 +182,9 @@ fn one_session_is_all_that_is_seen_unless_all_are_allowed() {
     let mut all = Client::new(&file, &["--all"]);
     let (why, is_error) = all.call("search_history", json!({"query": "theirs"}));
     assert!(is_error && why.contains("give `session`"), "{why}");
-    let given = json!({"query": "theirs", "session": "theirs"});
+    let given = json!({"query": "theirs", "session_id": "theirs"});
     assert_eq!(
-        all.json("search_history", given)["hits"][0]["session"],
+        all.json("search_history", given)["hits"][0]["session_id"],
         "theirs"
     );
 }
@@ -197,7 +201,7 @@ fn what_is_asked_wrongly_is_told_and_nothing_changes() {
         ("expand", json!({"first": 5, "last": 2})),
         (
             "expand",
-            json!({"first": 0, "loop": "'; DROP TABLE messages; --"}),
+            json!({"first": 0, "loop_id": "'; DROP TABLE messages; --"}),
         ),
         ("search_history", json!({"query": "\""})),
         ("search_history", json!({"query": "a", "role": "king"})),
@@ -238,7 +242,7 @@ fn the_official_client_is_served() {
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         told["hit"],
-        json!({"loop": "loop-0", "turn": 3, "hidden": true})
+        json!({"loop_id": "loop-0", "turn": 3, "hidden": true})
     );
     assert!(
         told["turn"].as_str().unwrap().contains("needle 3"),

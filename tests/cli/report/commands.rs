@@ -19,17 +19,17 @@ fn without_a_name_the_file_is_called_after_the_session() {
     assert_eq!(
         json,
         serde_json::json!({"file": "work.html", "bytes": bytes,
-            "sessions": [{"session": "work", "file": "work.html", "bytes": bytes}]})
+            "sessions": [{"session_id": "work", "file": "work.html", "bytes": bytes}]})
     );
     assert_eq!(mode(&stage, "work.html"), 0o600);
     insta::assert_snapshot!(stage.say("report work"), @"
     --- stderr
-    error: cannot write work.html: it is there already; give another name, or --force to replace it
+    error: cannot write work.html: it already exists; use another name, or --force to replace it
     --- exit 1
     ");
     assert_eq!(stage.say("report work --force").code, 0);
     let page = std::fs::read_to_string(stage.path("work.html")).unwrap();
-    assert_eq!(Page::read(page).index["session"]["id"], "work");
+    assert_eq!(Page::read(page).index["session"]["session_id"], "work");
 }
 
 #[test]
@@ -40,10 +40,10 @@ fn a_page_goes_to_stdout_where_that_is_asked() {
         .output()
         .unwrap();
     let page = Page::read(String::from_utf8(output.stdout).unwrap());
-    assert_eq!(page.index["session"]["id"], "work");
+    assert_eq!(page.index["session"]["session_id"], "work");
     insta::assert_snapshot!(stage.say("report work -o - --json"), @"
     --- stderr
-    error: with --json the page needs a file: it is not one JSON document
+    error: --json needs -o FILE: the page is not a JSON document
     --- exit 2
     ");
     insta::assert_snapshot!(stage.say("report --all"), @"
@@ -68,12 +68,13 @@ fn a_page_goes_to_stdout_where_that_is_asked() {
     ");
     insta::assert_snapshot!(stage.say("report --all -o -"), @"
     --- stderr
-    error: --all writes a folder, not stdout
+    error: --all writes to a folder, not to stdout
     --- exit 2
     ");
     insta::assert_snapshot!(stage.say("report nobody"), @"
     --- stderr
-    error: no session `nobody`; `loopstore sessions` lists them
+    error: no session `nobody`
+    hint: `loopstore sessions` lists the sessions
     --- exit 1
     ");
     insta::assert_snapshot!(stage.say("report work -o loopstore.db --force"), @"
@@ -93,7 +94,7 @@ fn prices_that_are_none_are_refused_before_anything_is_written() {
     .unwrap();
     insta::assert_snapshot!(stage.say("report work --prices prices.json"), @"
     --- stderr
-    error: cannot read the prices in prices.json: a price of `m` is negative or no number
+    error: cannot read the prices in prices.json: a price of `m` is negative or not a number
     --- exit 1
     ");
     insta::assert_snapshot!(stage.say("report work --prices none.json"), @"
@@ -122,13 +123,13 @@ fn a_folder_has_a_page_for_each_session_and_a_list_of_them() {
         let id = row.text("session_id");
         let listed = rows
             .iter()
-            .find(|r| r["session"].as_str() == id.as_deref())
+            .find(|r| r["session_id"].as_str() == id.as_deref())
             .unwrap();
         for column in ["loops", "turns", "messages", "tokens"] {
             assert_eq!(listed[column].as_i64(), row.number(column), "{column}");
         }
         let page = read(listed["file"].as_str().unwrap()).index;
-        assert_eq!(page["session"]["id"].as_str(), id.as_deref());
+        assert_eq!(page["session"]["session_id"].as_str(), id.as_deref());
         assert_eq!(page["overview"], "index.html");
         assert_eq!(page["context"]["tokens"], listed["context"]);
     }

@@ -52,7 +52,7 @@ fn records(store: &SqliteStore, sql: &str) -> Vec<Record> {
 fn chain(index: &Value) -> Vec<(String, u64, String, Value)> {
     let mut turns = Vec::new();
     for link in index["chain"].as_array().unwrap() {
-        let loop_id = &index["loops"][link["loop"].as_u64().unwrap() as usize]["id"];
+        let loop_id = &index["loops"][link["loop"].as_u64().unwrap() as usize]["loop_id"];
         let mut turn = 0;
         for run in link["states"].as_array().unwrap() {
             for _ in 0..run[1].as_u64().unwrap() {
@@ -89,7 +89,7 @@ fn assert_curve(store: &SqliteStore, page: &Page, session: &str) {
     assert_eq!(page.index["context"]["messages"], now.messages.len());
     for change in page.index["curve"]["changes"].as_array().unwrap() {
         if change["change"] == "compacted" {
-            let run = change["run"].as_str().unwrap().to_owned();
+            let run = change["run_id"].as_str().unwrap().to_owned();
             let after = build_context_as_of(store, &id, AsOf::Run(run)).unwrap();
             assert_eq!(change["after"], after.tokens);
         }
@@ -176,7 +176,7 @@ fn what_became_of_each_turn_is_what_the_coverage_says() {
         *met.entry(state.clone()).or_insert(0) += 1;
         let turn = i64::try_from(turn).unwrap();
         let said = |block: &Value| {
-            let on = &page.index["loops"][block["loop"].as_u64().unwrap() as usize]["id"];
+            let on = &page.index["loops"][block["loop"].as_u64().unwrap() as usize]["loop_id"];
             let of = |row: &&Record| {
                 row.text("block_loop_id").as_deref() == on.as_str()
                     && row.number("generation") == block["generation"].as_i64()
@@ -232,7 +232,7 @@ fn every_message_and_every_block_is_in_its_piece() {
         let loops = page.index["loops"].as_array().unwrap();
         let at = loops
             .iter()
-            .position(|l| l["id"].as_str() == row.text("loop_id").as_deref());
+            .position(|l| l["loop_id"].as_str() == row.text("loop_id").as_deref());
         let seq = row.number("seq").unwrap();
         let noted = loops[at.unwrap()]["pieces"].as_array().unwrap();
         let piece = noted
@@ -283,7 +283,8 @@ fn tool_calls_are_those_of_the_view() {
         assert_eq!(calls.len(), rows.len());
         for row in rows {
             let of = |call: &&Value| {
-                let loop_key = &page.index["loops"][call["l"].as_u64().unwrap() as usize]["id"];
+                let loop_key =
+                    &page.index["loops"][call["l"].as_u64().unwrap() as usize]["loop_id"];
                 let tool = &page.index["calls"]["tools"][call["n"].as_u64().unwrap() as usize];
                 loop_key.as_str() == row.text("loop_id").as_deref()
                     && call["q"].as_i64() == row.number("call_seq")

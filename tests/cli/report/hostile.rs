@@ -49,7 +49,7 @@ fn markup_never_stands_in_the_page_itself() {
     }
     let mut overview = Vec::new();
     let line = loopstore::report::ReportLine {
-        session: MARKUP.into(),
+        session_id: MARKUP.into(),
         title: Some(MARKUP.into()),
         ..Default::default()
     };

@@ -74,7 +74,7 @@ fn forks_and_looking_back_write_no_message() {
         history.append(0, vec![user(&text, turn), answer(&text, &[], turn)]);
     }
     let report = history.compact(0, (1, 2), true);
-    let run = report["run"].as_str().unwrap().to_owned();
+    let run = report["run_id"].as_str().unwrap().to_owned();
     let before = tables(&store);
     for turn in 0..12 {
         forked(&store, &history, 0, turn, &format!("fork-{turn}"));

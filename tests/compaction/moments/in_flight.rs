@@ -166,7 +166,7 @@ fn a_run_on_an_ended_loop_is_seen_as_it_was() {
     history.end_loop(leaf);
     let report = history.compact(leaf, (0, 7), true);
     assert_eq!(report["outcome"], "committed");
-    let run = report["run"].as_str().unwrap();
+    let run = report["run_id"].as_str().unwrap();
     let mut seen = Vec::new();
     see(&history, &AsOf::Run(run.into()), leaf, &mut seen);
     history.append(leaf, vec![user("more", 6), answer("yes", &[], 6)]);

@@ -130,7 +130,10 @@ fn what_is_not_there_is_not_found() {
         }
         store.save(&grown(1).await).await.unwrap();
         let refused = store.delete("s").await.unwrap_err();
-        assert!(refused.to_string().contains("loopstore erase"), "{refused}");
+        assert!(
+            refused.to_string().contains("retention::erase"),
+            "{refused}"
+        );
         let all = store.list_for_agent("agent").await.unwrap();
         assert_eq!(all.len(), 1);
         assert!(store.list_for_agent("other").await.unwrap().is_empty());

@@ -198,7 +198,7 @@ fn a_summariser_that_fails_gives_way_to_the_fallback() {
     let fails = Player::new(|_| Err(SummarizerError::Unreachable("connection refused".into())));
     assert_eq!(
         falls_back(|s| s, fails),
-        "the summariser cannot be reached: connection refused"
+        "cannot reach the summariser: connection refused"
     );
     assert_eq!(
         falls_back(|s| s, Player::says("  \n")),

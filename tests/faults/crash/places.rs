@@ -84,7 +84,7 @@ fn commands_that_read_work_where_nothing_can_be_written() {
     assert!(output.status.success(), "{output:?}");
     insta::assert_snapshot!(complaint(&run("undo s"), folder.path()), @r"
     error: FOLDER/a.db: cannot open the database: unable to open database file: Error code 14: unable to open database file
-    hint: check that the file and its folder can be written: SQLite keeps its log beside the file
+    hint: check that the file and its folder are writable: SQLite keeps its log beside the file
     ");
     std::fs::write(&file, crate::crash::commands::old()).unwrap();
     let said = complaint(&run("sessions"), folder.path());
@@ -113,7 +113,7 @@ fn what_stands_in_a_log_only_is_not_left_out_in_silence() {
     shim.set_read_only(true);
     let mut command = loopstore(&moved, "sessions");
     shim.dress(&mut command);
-    insta::assert_snapshot!(complaint(&command.output().unwrap(), left.path()), @"error: FOLDER/a.db: the log beside the file holds what is not in it yet, and reading that needs a folder that can be written; copy the file together with its `-wal` and open the copy");
+    insta::assert_snapshot!(complaint(&command.output().unwrap(), left.path()), @"error: FOLDER/a.db: the write-ahead log holds changes that are not in the file yet, and reading them needs a writable folder; copy the file together with its `-wal` and open the copy");
     let store = crate::support::keyed::open(&moved).unwrap();
     assert_whole(&store, "where it can be written");
 }
@@ -326,8 +326,8 @@ fn an_import_that_may_not_make_the_file_larger_says_so_and_goes_on_later() {
     };
     let output = import(64);
     insta::assert_snapshot!(complaint(&output, folder.path()), @r"
-    error: the database's files cannot be read or written: disk I/O error: Error code 778: disk I/O error
-    hint: check the disk and that the files may be read and written
+    error: cannot read or write the database files: disk I/O error: Error code 778: disk I/O error
+    hint: check the disk, and the permissions of the files
     ");
     let store = crate::support::keyed::open(&file).unwrap();
     assert!(state(&store) == before);

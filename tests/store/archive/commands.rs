@@ -62,7 +62,7 @@ fn cold_loops_are_archived_and_brought_back() {
     session sess, loop loop-2: 12 messages, 5.4 KiB before, 994 bytes after
     2 loops left: not ended
     1 loop left: shown by a context
-    the file keeps its size, and what is free in it is used again; `loopstore backup --compact DEST` writes a copy without it
+    note: the file keeps its size and reuses the freed space; `loopstore backup --compact DEST` writes a smaller copy
     exit 0
     ");
     insta::assert_snapshot!(stage.said("archive --all"), @r"
@@ -74,17 +74,14 @@ fn cold_loops_are_archived_and_brought_back() {
     let shown = stage.said("show sess");
     assert_eq!(shown.matches("; archived").count(), 3, "{shown}");
     insta::assert_snapshot!(stage.said("unarchive sess --loop loop-1"), @r"
-    Brought back 1 loop: 12 messages, 994 bytes before, 5.4 KiB after.
+    Unarchived 1 loop: 12 messages, 994 bytes before, 5.4 KiB after.
     session sess, loop loop-1: 12 messages, 994 bytes before, 5.4 KiB after
     exit 0
     ");
     let report = stage.json("unarchive --all");
     assert_eq!(report["messages"], 24);
-    assert_eq!(report["loops"][0]["loop"], "loop-0");
-    assert_eq!(
-        stage.said("unarchive sess"),
-        "Brought back nothing.\nexit 0"
-    );
+    assert_eq!(report["loops"][0]["loop_id"], "loop-0");
+    assert_eq!(stage.said("unarchive sess"), "Unarchived nothing.\nexit 0");
     assert_eq!(stage.run("verify").0, 0);
 }
 
@@ -92,7 +89,7 @@ fn cold_loops_are_archived_and_brought_back() {
 fn one_loop_is_archived_by_its_name() {
     let stage = Stage::new();
     let report = stage.json("archive other --loop loop-0 --reason cold");
-    assert_eq!(report["loops"][0]["session"], "other");
+    assert_eq!(report["loops"][0]["session_id"], "other");
     assert_eq!(report["messages"], 6);
     assert_eq!(report["receipts"].as_array().unwrap().len(), 1);
     let running = stage.said("archive other --loop loop-1");

@@ -201,7 +201,7 @@ impl Twin {
             )
         };
         match (expected, found) {
-            (Some(run), Ok(report)) => assert_eq!(self.runs[&run], report.run),
+            (Some(run), Ok(report)) => assert_eq!(self.runs[&run], report.run_id),
             (None, Err(_)) => {}
             (expected, found) => panic!("redo {redo}: {expected:?} but {found:?}"),
         }

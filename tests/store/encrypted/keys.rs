@@ -164,13 +164,13 @@ fn errors_name_the_remedy_and_not_the_key() {
     let at = folder.path();
     drop(SqliteStore::open(at.join("plain.db")).unwrap());
     insta::assert_snapshot!(ends_badly(&mut program(at, &["sessions"])), @r"
-    error: loopstore.db: this is an encrypted database, or none at all; it takes a key to tell
+    error: loopstore.db: this is an encrypted database, or none at all; a key is needed to tell
     hint: give the key with --key-fd, --key-env or --key-command
     ");
     let mut wrong = program(at, &["--key-env", "MINE", "sessions"]);
     insta::assert_snapshot!(ends_badly(wrong.env("MINE", "sesame 2")), @r"
-    error: loopstore.db: the key does not fit; or this is no database, or its beginning is damaged
-    hint: check which key it is; without the right one nothing can be read
+    error: loopstore.db: wrong key; or this is not a database, or its first page is damaged
+    hint: check the key; nothing can be read without the right one
     ");
     let mut needless = program(
         at,
@@ -178,14 +178,14 @@ fn errors_name_the_remedy_and_not_the_key() {
     );
     insta::assert_snapshot!(ends_badly(&mut needless), @r"
     error: plain.db: this database is not encrypted; open it without a key
-    hint: leave --key-fd, --key-env and --key-command away, and unset LOOPSTORE_KEY_ENV and LOOPSTORE_KEY_COMMAND
+    hint: omit --key-fd, --key-env and --key-command, and unset LOOPSTORE_KEY_ENV and LOOPSTORE_KEY_COMMAND
     ");
     // Somebody takes the name of the variable for the key itself.
-    insta::assert_snapshot!(ends_badly(&mut program(at, &["--key-env", SECRET, "sessions"])), @"error: the environment variable that should hold the key is not set");
-    insta::assert_snapshot!(ends_badly(&mut program(at, &["--key-fd", SECRET, "sessions"])), @"error: --key-fd takes a number");
-    insta::assert_snapshot!(ends_badly(&mut program(at, &["--key-fd", "77", "sessions"])), @"error: no key can be read from file descriptor 77: No such file or directory (os error 2)");
+    insta::assert_snapshot!(ends_badly(&mut program(at, &["--key-env", SECRET, "sessions"])), @"error: the environment variable for the key is not set");
+    insta::assert_snapshot!(ends_badly(&mut program(at, &["--key-fd", SECRET, "sessions"])), @"error: --key-fd expects a number");
+    insta::assert_snapshot!(ends_badly(&mut program(at, &["--key-fd", "77", "sessions"])), @"error: cannot read a key from file descriptor 77: No such file or directory (os error 2)");
     let failing = ["--key-command", "cat key; exit 4", "sessions"];
-    insta::assert_snapshot!(ends_badly(&mut program(at, &failing)), @"error: the command for the key failed (exit status: 4)");
+    insta::assert_snapshot!(ends_badly(&mut program(at, &failing)), @"error: the key command failed (exit status: 4)");
     let empty = ["--key-command", "true", "sessions"];
     insta::assert_snapshot!(ends_badly(&mut program(at, &empty)), @"error: the key is empty");
 }

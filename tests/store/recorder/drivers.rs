@@ -26,7 +26,7 @@ fn a_live_lease_is_refused_and_an_ended_one_taken_over() {
     let mut second = SessionRecorder::new(&store, hand.options("second", 1_000));
     hand.set(5_999);
     let held = error_of(second.resume(&session(), &id("a")));
-    insta::assert_snapshot!(held, @"loop `a` is driven by `first` until 1970-01-01T00:00:06Z; wait, or see `loopstore recover`");
+    insta::assert_snapshot!(held, @"loop `a` is leased by `first` until 1970-01-01T00:00:06Z");
     // A sign of life counts from now.
     first.heartbeat(&id("a")).unwrap();
     hand.set(6_998);
@@ -36,7 +36,7 @@ fn a_live_lease_is_refused_and_an_ended_one_taken_over() {
     for event in turn("a", 1) {
         if matches!(event, AgentEvent::ToolExecutionStart(_)) {
             let lost = error_of(first.record(event));
-            insta::assert_snapshot!(lost, @"the lease of loop `a` (token 1) is lost to `second`; build the context again before going on");
+            insta::assert_snapshot!(lost, @"the lease of loop `a` (token 1) was lost to `second`; rebuild the context before continuing");
         } else if !matches!(event, AgentEvent::ToolExecutionEnd(_)) {
             // The end of the turn is refused too; the rest waits for it.
             let _ = first.record(event);

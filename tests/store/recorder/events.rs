@@ -141,21 +141,21 @@ fn events_out_of_order_are_errors() {
         .collect();
     insta::assert_snapshot!(told.join("\n"), @"
     `turnEnd` for loop `a`, which has not begun or has ended
-    `turnEnd` for loop `a`, which is in no turn
-    loop `a` has begun before; resume it, or give the new one another id
-    loop `a` has begun before; resume it, or give the new one another id
+    `turnEnd` for loop `a` outside a turn
+    loop `a` has already begun; resume it, or use another id
+    loop `a` has already begun; resume it, or use another id
     `turnStart` for loop `a`, which has not begun or has ended
     loop `a`: it cannot be its own parent
     a turn of loop `a` begins before turn 0 has ended
     loop `a` cannot have a turn 3 now; its last one is 3
     `messageEnd` for a user message of loop `a` that never began
-    a user message of loop `a` begins before the one before has ended
+    a user message of loop `a` begins before the previous one has ended
     `messageEnd` for an answer of loop `a` that never began
     `messageUpdate` for a message of loop `a` that never began
-    `toolExecutionStart` for loop `a`, which is in no turn
-    call `c` of loop `a` has started in this turn before
+    `toolExecutionStart` for loop `a` outside a turn
+    call `c` of loop `a` has already started in this turn
     `toolExecutionEnd` for call `c` of loop `a`, which is not running
-    loop `a`: `turnEnd` has another answer than the one that ended
+    loop `a`: the answer of `turnEnd` differs from the one that ended
     loop `a`: `turnEnd` is for turn 7, but turn 0 is open
     ");
 }

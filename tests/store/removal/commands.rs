@@ -68,16 +68,13 @@ fn without_a_terminal_yes_must_be_said() {
 fn redact_and_erase_tell_what_they_did() {
     let stage = stage();
     let told = json(&stage, &["redact", "session", "--yes"]);
-    assert_eq!(told["session"], "session-with-it");
+    assert_eq!(told["session_id"], "session-with-it");
     assert!(
         told["secrets"]["github-pat"].as_u64().unwrap() > 20,
         "{told}"
     );
     let (_, out, _) = run(&stage, &["redact", "session-with-it", "-y"]);
-    assert_eq!(
-        out,
-        "Session session-with-it holds no secret that is known as one.\n"
-    );
+    assert_eq!(out, "Found no secrets in session session-with-it.\n");
     let (_, out, _) = run(
         &stage,
         &["erase", "session-with-it", "-y", "--reason", "old"],
@@ -98,7 +95,7 @@ fn pins_hold_and_a_dry_run_changes_nothing() {
     let all = ["prune", "--keep-last", "0"];
     let told = json(&stage, &[&all[..], &["--dry-run"]].concat());
     assert_eq!(told["dry_run"], true);
-    assert_eq!(told["kept"][0]["session"], "session-with-it", "{told}");
+    assert_eq!(told["kept"][0]["session_id"], "session-with-it", "{told}");
     assert_eq!(told["kept"][0]["why"], "open");
     assert_eq!(told["kept"][1]["why"], "pinned");
     assert!(json(&stage, &["unpin", "other"])["pinned_at"].is_null());

@@ -48,7 +48,7 @@ fn gone(report: &PruneReport) -> Vec<&str> {
     report
         .pruned
         .iter()
-        .map(|one| one.session.as_str())
+        .map(|one| one.session_id.as_str())
         .collect()
 }
 
@@ -129,7 +129,7 @@ fn pinned_and_driven_sessions_stay() {
     let why: Vec<(&str, KeptWhy)> = report
         .kept
         .iter()
-        .map(|one| (one.session.as_str(), one.why))
+        .map(|one| (one.session_id.as_str(), one.why))
         .collect();
     assert_eq!(why, [("oldest", KeptWhy::Pinned), ("older", KeptWhy::Open)]);
     set_pinned(&store, &session("oldest"), false).unwrap();

@@ -235,7 +235,7 @@ fn a_session_is_redacted_on_both_sides_or_refused() {
     let other = SqliteStore::in_memory().unwrap();
     take_in(&other, &with_secrets);
     let refused = try_take_in(&other, &redacted).unwrap_err().to_string();
-    assert!(refused.contains("`loopstore redact` first"), "{refused}");
+    assert!(refused.contains("redact it here first"), "{refused}");
     assert!(lines_of(&other, "s") == with_secrets);
 
     // Where it went on with its secrets, nothing of it comes in here.

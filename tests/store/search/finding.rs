@@ -280,8 +280,8 @@ fn a_hit_in_json_is_pinned() {
     {
       "hits": [
         {
-          "session": "s",
-          "loop": "loop-0",
+          "session_id": "s",
+          "loop_id": "loop-0",
           "turn": 0,
           "seq": 0,
           "role": "user",
@@ -289,8 +289,8 @@ fn a_hit_in_json_is_pinned() {
           "snippet": "The ««red»» «kite» flies.",
           "score": 2e-6,
           "hidden": false,
-          "run": null,
-          "block_loop": null,
+          "run_id": null,
+          "block_loop_id": null,
           "generation": null,
           "disposition": null
         }

@@ -101,7 +101,7 @@ fn compact_skipping(history: &History<'_>, at: usize, random: &mut Random) {
 
 /// Compares what a hit says of its block with the rows of that block.
 fn check_block(store: &SqliteStore, hit: &loopstore::SearchHit, seed: u64) {
-    let (Some(run), Some(block_loop)) = (&hit.run, &hit.block_loop) else {
+    let (Some(run), Some(block_loop)) = (&hit.run_id, &hit.block_loop_id) else {
         assert!(hit.generation.is_none() && hit.disposition.is_none());
         return;
     };

@@ -90,7 +90,8 @@ impl<'a> Play<'a> {
         let report = serde_json::to_value(report).unwrap();
         if report["outcome"] == "committed" {
             self.odd += usize::from(report["strategy"] == "odd");
-            self.runs.push(report["run"].as_str().unwrap().to_owned());
+            self.runs
+                .push(report["run_id"].as_str().unwrap().to_owned());
             if self.own_only {
                 let new = introduced(&self.originals(at), &self.context(at), false);
                 assert!(new.is_empty(), "session {}: {new:?}", self.history.session);

@@ -102,7 +102,7 @@ fn a_message_shows_its_whole_text_and_json() {
         {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"},
         {"type": "text", "text": long},
         {"type": "strange", "text": "not shown"},
-        "a block that is no object",
+        "a block that is not an object",
         {"type": "text", "text": "last"},
     ], "timestamp": 1_767_225_600_123_i64});
     stage.append(

@@ -25,7 +25,7 @@ pub(super) fn check<'a>(messages: &'a [Value], found: &mut Found<'a>) {
         match role {
             "user" => prompt(message, found),
             "assistant" => answer(message, found),
-            _ => found.form(format!("`{role}` is no role")),
+            _ => found.form(format!("`{role}` is not a role")),
         }
     }
     found.close_calls();

@@ -73,7 +73,7 @@ pub fn provider_faults(request: &Value, form: Form) -> Vec<ProviderFault> {
     let mut found = Found::default();
     let messages = request.get("messages").or(request.get("input"));
     match messages.unwrap_or(request).as_array() {
-        None => found.add(ProviderFaultKind::Form, "the messages are no list"),
+        None => found.add(ProviderFaultKind::Form, "the messages are not a list"),
         Some(messages) => match form {
             Form::OpenAiChat => openai_chat::check(messages, &mut found),
             Form::OpenAiResponses => responses::check(messages, &mut found),

@@ -21,7 +21,7 @@ pub(super) fn check<'a>(messages: &'a [Value], found: &mut Found<'a>) {
             "system" | "developer" => content(message, found, false),
             "assistant" => answer(message, found),
             "tool" => result(message, found),
-            _ => found.form(format!("`{role}` is no role")),
+            _ => found.form(format!("`{role}` is not a role")),
         }
     }
     found.close_calls();

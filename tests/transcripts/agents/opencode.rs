@@ -181,7 +181,7 @@ fn an_odd_message_costs_only_itself() {
     assert_snapshot!(found.reasons(), @r#"
     Some(1) message 2: invalid type: integer `7`, expected an object
     Some(1) message 3: its role is missing or no text
-    Some(1) message 4: its parts are no list
+    Some(1) message 4: its parts are not a list
     "#);
     assert_eq!(found.sessions[0].messages().count(), 9);
 }

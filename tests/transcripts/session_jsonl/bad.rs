@@ -139,7 +139,7 @@ fn what_cannot_be_ours_is_told_plainly() {
         (
             "\"counter\":\"heuristic\"",
             "\"counter\":\"other\"",
-            "loopstore recount",
+            "recount one of the two",
         ),
         ("word word", "word WORD", "does not fit its digest"),
         (
@@ -150,7 +150,7 @@ fn what_cannot_be_ours_is_told_plainly() {
         (
             "\"tick\":",
             "\"tick\":99999999999999999,\"t\":",
-            "is no moment",
+            "is out of range",
         ),
         (
             "{\"record\":\"turn\"",

@@ -7,10 +7,10 @@ use super::super::state::Room;
 use super::Pen;
 
 /// Puts a text at the left of a column, cut or filled to its width.
-fn left(said: &str, width: usize) -> String {
-    let said = text::fit(&text::line(said), width).into_owned();
-    let free = width.saturating_sub(text::columns(&said));
-    said + &" ".repeat(free)
+fn left(text: &str, width: usize) -> String {
+    let text = text::fit(&text::line(text), width).into_owned();
+    let free = width.saturating_sub(text::columns(&text));
+    text + &" ".repeat(free)
 }
 
 /// Which columns a list of this width has: last active, turns and loops go first.
@@ -64,7 +64,7 @@ pub(super) fn sessions(pen: &mut Pen<'_, '_>, screen: &Sessions, room: Room) {
     let Some(rows) = &screen.rows else { return };
     if screen.shown.is_empty() {
         let none = match rows.is_empty() {
-            true => "There are no sessions; `loopstore import` brings some in.",
+            true => "No sessions yet; `loopstore import` adds some.",
             false => "No session has these words in its id or title.",
         };
         return pen.text(1, none, Tone::Plain);
@@ -99,19 +99,19 @@ fn run_line(cells: [&str; 5], width: usize) -> String {
 
 fn tone_of(run: &Run) -> Tone {
     match &*run.state {
-        "in force" => Tone::Kept,
+        "active" => Tone::Kept,
         "undone" => Tone::Cut,
         "failed" => Tone::Gone,
         _ => Tone::Plain,
     }
 }
 
-/// The compactions, and what is known of the chosen one.
+/// The compactions, and the details of the chosen one.
 pub(super) fn runs(pen: &mut Pen<'_, '_>, screen: &Runs, room: Room) {
     let heads = ["STARTED", "STRATEGY", "STATE", "BEFORE", "AFTER"];
     pen.text(0, &run_line(heads, room.width), Tone::Head);
     if screen.rows.as_ref().is_some_and(Vec::is_empty) {
-        return pen.text(1, "Nothing was compacted yet.", Tone::Plain);
+        return pen.text(1, "No compactions yet.", Tone::Plain);
     }
     let (height, more) = Runs::heights(room);
     let rows = screen.rows.iter().flatten().enumerate();
@@ -139,7 +139,7 @@ pub(super) fn hits(pen: &mut Pen<'_, '_>, screen: &Hits, room: Room) {
     let head = match (count, screen.next) {
         (0, _) => "Nothing found.".to_owned(),
         (_, None) => format!("{} found", text::number(count as u64)),
-        (_, Some(_)) => format!("the best {}, there are more", text::number(count as u64)),
+        (_, Some(_)) => format!("the best {} of more", text::number(count as u64)),
     };
     pen.text(0, &head, Tone::Head);
     let shown = screen.rows.iter().enumerate().skip(screen.cursor.top);
@@ -156,14 +156,14 @@ pub(super) fn hits(pen: &mut Pen<'_, '_>, screen: &Hits, room: Room) {
 }
 
 fn snippet(pen: &mut Pen<'_, '_>, row: usize, hit: &Hit) {
-    let said = &hit.snippet.text;
+    let text = &hit.snippet.text;
     let (mut pieces, mut from) = (vec![("  ", Tone::Plain)], 0);
     for mark in &hit.snippet.marks {
-        let before = said.get(from..mark.start).unwrap_or_default();
+        let before = text.get(from..mark.start).unwrap_or_default();
         pieces.push((before, Tone::Plain));
-        pieces.push((said.get(mark.clone()).unwrap_or_default(), Tone::Head));
+        pieces.push((text.get(mark.clone()).unwrap_or_default(), Tone::Head));
         from = mark.end;
     }
-    pieces.push((said.get(from..).unwrap_or_default(), Tone::Plain));
+    pieces.push((text.get(from..).unwrap_or_default(), Tone::Plain));
     pen.put(row, &pieces, false);
 }

@@ -15,7 +15,7 @@ use super::Pen;
 fn fate(state: Option<TurnState>) -> (&'static str, &'static str) {
     use Disposition as D;
     match state {
-        None => ("not there", "-"),
+        None => ("absent", "-"),
         Some(TurnState::Raw) => ("raw", " "),
         Some(TurnState::Covered(D::Kept)) => ("kept", "="),
         Some(TurnState::Covered(D::Truncated)) => ("shortened", "~"),
@@ -61,9 +61,9 @@ fn head(screen: &InSession) -> String {
     head
 }
 
-fn heading(has_keys: bool, said: &str) -> String {
+fn heading(has_keys: bool, text: &str) -> String {
     let sign = if has_keys { "▸ " } else { "  " };
-    format!("{sign}{said}")
+    format!("{sign}{text}")
 }
 
 fn tree(pen: &mut Pen<'_, '_>, screen: &InSession, room: Room) {
@@ -79,8 +79,8 @@ fn tree(pen: &mut Pen<'_, '_>, screen: &InSession, room: Room) {
         let place = 1 + at - screen.in_tree.top;
         // Deeper than this nothing of the loop itself would be seen.
         let indent = "│ ".repeat(row.depth.min(pen.width() / 6));
-        let (said, tone) = node(screen, row);
-        pen.put(place, &[(&indent, Tone::Faint), (&said, tone)], is_chosen);
+        let (text, tone) = node(screen, row);
+        pen.put(place, &[(&indent, Tone::Faint), (&text, tone)], is_chosen);
     }
 }
 
@@ -179,7 +179,7 @@ fn turn(pen: &mut Pen<'_, '_>, row: usize, screen: &InSession, line: &TurnLine, 
     pen.put(row, &pieces, chosen);
 }
 
-/// A turn word for word, and beside it what stands for it.
+/// A turn verbatim, beside its form in the context.
 pub(super) fn reader(pen: &mut Pen<'_, '_>, screen: &Reader, room: Room) {
     let Some(both) = &screen.both else { return };
     let (word, _) = fate(both.state);

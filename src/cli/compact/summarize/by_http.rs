@@ -1,4 +1,4 @@
-//! The models behind HTTP: where they are, and what stops them.
+//! The models over HTTP: where they are, and how they are interrupted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::cli::error::CliError;
 use crate::cli::output::note;
 
 impl SummarizeArgs {
-    /// Returns the strategy that asks the model which options and environment name.
+    /// Returns the strategy that calls the model named by options and environment.
     pub(super) fn by_a_model(
         &self,
         dry_run: bool,
@@ -22,7 +22,7 @@ impl SummarizeArgs {
             .fallback(Arc::new(self.digest()))
             .options(self.options());
         if dry_run {
-            note("note: a dry run does not ask the model: the digest stands in for its summaries");
+            note("note: a dry run does not call the model; the digest stands in for its summaries");
             return Ok(Arc::new(strategy.without_asking()));
         }
         Ok(Arc::new(strategy.cancel(cancelled_by_interrupt()?)))
@@ -32,7 +32,10 @@ impl SummarizeArgs {
         let provider = self.provider.unwrap_or_default();
         let names = provider.names();
         let model = given_or_env(self.model.as_deref(), names.model)?.ok_or_else(|| {
-            CliError::Usage(format!("which model? Give --model, or set {}", names.model))
+            CliError::Usage(format!(
+                "no model given; use --model or set {}",
+                names.model
+            ))
         })?;
         let base_url = given_or_env(self.base_url.as_deref(), names.base_url)?;
         let is_own = base_url.is_none();
@@ -42,7 +45,7 @@ impl SummarizeArgs {
         options.key = given_or_env(None, names.key)?.map(ApiKey::new);
         if options.key.is_none() && is_own && !dry_run {
             return Err(CliError::Usage(format!(
-                "the key is missing: set {}; for a server without keys give --base-url",
+                "no API key: set {}, or give --base-url for a server that needs none",
                 names.key
             )));
         }
@@ -95,7 +98,7 @@ impl Provider {
     }
 }
 
-/// Returns what was given, else what the environment says; an empty variable says nothing.
+/// Returns the option, else the environment variable; an empty variable counts as unset.
 fn given_or_env(given: Option<&str>, name: &str) -> Result<Option<String>, CliError> {
     if let Some(given) = given {
         return Ok(Some(given.to_owned()));
@@ -104,7 +107,7 @@ fn given_or_env(given: Option<&str>, name: &str) -> Result<Option<String>, CliEr
         None => Ok(None),
         Some(Ok(value)) => Ok(Some(value).filter(|value| !value.trim().is_empty())),
         // What it holds may be a key.
-        Some(Err(_)) => Err(CliError::Usage(format!("{name} is not UTF-8"))),
+        Some(Err(_)) => Err(CliError::Usage(format!("{name} is not valid UTF-8"))),
     }
 }
 
@@ -129,7 +132,7 @@ fn cancelled_by_interrupt() -> Result<CancelFlag, CliError> {
             std::process::exit(130);
         }
         own.cancel();
-        note("interrupted: the digest makes the summaries; once more ends the program");
+        note("interrupted: the digest makes the remaining summaries; press Ctrl-C again to quit");
     };
     ctrlc::set_handler(handler).map_err(|error| CliError::Failed(Box::new(error)))?;
     Ok(flag)

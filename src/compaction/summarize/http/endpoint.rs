@@ -177,7 +177,7 @@ fn agent(options: &HttpOptions) -> Result<ureq::Agent, SummarizerError> {
         // The cause may show a password.
         Some(url) => Some(
             ureq::Proxy::new(url)
-                .map_err(|_| SummarizerError::Failed("the proxy's URL cannot be read".into()))?,
+                .map_err(|_| SummarizerError::Failed("the proxy URL is invalid".into()))?,
         ),
         None => None,
     };
@@ -219,9 +219,9 @@ fn failure(error: ureq::Error) -> Failure {
         Error::ConnectionFailed => unreachable("the connection failed".into()),
         Error::Protocol(_) => unreachable("its HTTP is broken".into()),
         Error::Tls(why) => Failure::last(SummarizerError::Unreachable(why.into())),
-        Error::BadUri(_) | Error::Http(_) => Failure::last(SummarizerError::Failed(
-            "the base URL cannot be used".into(),
-        )),
+        Error::BadUri(_) | Error::Http(_) => {
+            Failure::last(SummarizerError::Failed("the base URL is invalid".into()))
+        }
         _ => unreachable("the request failed".into()),
     }
 }

@@ -175,10 +175,7 @@ fn gone() -> String {
 #[test]
 fn nobody_listening_falls_back() {
     let reason = reason(&Stage::new(10), strategy(&gone()));
-    assert_eq!(
-        reason,
-        "the summariser cannot be reached: connection refused"
-    );
+    assert_eq!(reason, "cannot reach the summariser: connection refused");
 }
 
 #[test]
@@ -235,13 +232,13 @@ fn a_slow_server_falls_back_at_the_deadline() {
 fn a_broken_connection_falls_back() {
     let (reason, requests) = falls_back(Part::Cut(b"{\"choices\": [".to_vec()));
     assert!(
-        reason.starts_with("the summariser cannot be reached"),
+        reason.starts_with("cannot reach the summariser"),
         "{reason}"
     );
     assert_eq!(requests, 3);
     let (reason, _) = falls_back(Part::HangsUp);
     assert!(
-        reason.starts_with("the summariser cannot be reached"),
+        reason.starts_with("cannot reach the summariser"),
         "{reason}"
     );
 }
@@ -249,24 +246,21 @@ fn a_broken_connection_falls_back() {
 #[test]
 fn an_answer_that_is_none_falls_back() {
     let of = |body: &[u8]| falls_back(answers(body.to_vec())).0;
-    assert!(of(b"{\"choices\": [").starts_with("the answer cannot be read: EOF"));
-    assert!(of(b"").starts_with("the answer cannot be read: EOF"));
+    assert!(of(b"{\"choices\": [").starts_with("cannot read the answer: EOF"));
+    assert!(of(b"").starts_with("cannot read the answer: EOF"));
     assert_eq!(
         of(b"{\"a\":\"\xff\xfe\"}"),
-        "the answer cannot be read: it is not UTF-8"
+        "cannot read the answer: it is not UTF-8"
     );
     assert_eq!(
         of(b"{\"choices\":[]}"),
-        "the answer cannot be read: it has no choice"
+        "cannot read the answer: it has no choice"
     );
     assert_eq!(of(&openai("")), "the answer is empty");
     let null = br#"{"choices":[{"message":{"content":null}}]}"#;
     assert_eq!(of(null), "the answer is empty");
     let refused = br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#;
-    assert_eq!(
-        of(refused),
-        "the answer cannot be read: the model refused: no"
-    );
+    assert_eq!(of(refused), "cannot read the answer: the model refused: no");
     assert_eq!(
         of(&openai("Here you are: all went well.")),
         "the answer has no section \"Original Task\""
