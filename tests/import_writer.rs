@@ -8,6 +8,8 @@ mod found_compactions;
 mod history;
 #[path = "import_writer/script.rs"]
 mod script;
+#[path = "import_writer/writers.rs"]
+mod writers;
 
 use loopstore::import::ImportError;
 use loopstore::*;
