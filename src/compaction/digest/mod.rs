@@ -22,13 +22,11 @@ pub use fact::Place;
 use self::gather::Gatherer;
 use self::page::{Page, Writer};
 use super::config::CompactionConfig;
-use super::strategy::{
-    BlockCompactionStrategy, LoopSlice, Placed, RollupSlice, StrategyError, Summary,
-};
+use super::slice::{LoopSlice, Placed, RollupSlice};
+use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
 use crate::model::{
-    AgentMessage, AssistantMessage, Content, Int, LoopId, Message, Role, UserMessage,
+    AgentMessage, AssistantMessage, Content, Int, LoopId, Message, Role, Turns, UserMessage,
 };
-use crate::store::{BlockKind, Turns};
 use crate::tokens::TokenCounter;
 
 /// The strategy's name, stored with its blocks.
@@ -368,7 +366,7 @@ fn earlier_digest(
         return Ok(None);
     };
     let extends = block.strategy == DIGEST
-        && block.kind != BlockKind::Rollup
+        && !block.is_rollup
         && block.shaping == config.shaping()
         && covered.first == turns.first
         && covered.last <= turns.last;

@@ -22,11 +22,9 @@ use std::time::{Duration, Instant};
 use super::config::CompactionConfig;
 use super::digest::DigestCompaction;
 use super::notes::SummaryNotes;
-use super::strategy::{
-    BlockCompactionStrategy, LoopSlice, Placed, RollupSlice, StrategyError, Summary,
-};
-use crate::model::{AgentMessage, AssistantMessage, Content, Message, UserMessage};
-use crate::store::Turns;
+use super::slice::{LoopSlice, Placed, RollupSlice};
+use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
+use crate::model::{AgentMessage, AssistantMessage, Content, Message, Turns, UserMessage};
 use crate::tokens::TokenCounter;
 use input::Input;
 pub use options::{SummarizeOptions, SummaryRole};
