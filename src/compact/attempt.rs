@@ -4,64 +4,19 @@
 //! replacement is not smaller than what it replaces is planned again as kept. Nothing is written, and a
 //! candidate knows nothing of the one before.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
-
+use super::candidate::{Candidate, FallbackStep, PlacedBlock, PlannedLoop};
 use super::check::check_draft;
-use super::fallback::FallbackStep;
-use super::texts::{TextKey, Texts};
-use super::{CompactRequest, CompactTrigger, Snapshot};
+use super::planner::{Attempt, Planner};
+use super::request::CompactTrigger;
+use super::texts::TextKey;
 use crate::compaction::plan::{Costs, Kept, Plan};
-use crate::compaction::{
-    BlockCompactionStrategy, CompactionConfig, Draft, EarlierBlock, LoopSlice, OlderLoops, Output,
-    Pruned, Pruning, Recent, StrategyError, Summary, cut_recent,
-};
+use crate::compaction::{CompactionConfig, Draft, OlderLoops, StrategyError, Summary, cut_recent};
 use crate::context::{Chain, Purpose};
-use crate::model::{AgentMessage, Layout, Role, Size, Time, Turns};
-use crate::overlay::{BlockSpec, CompactedAs, StoreTurns, size_of, through, turn_seqs};
+use crate::model::{Layout, Turns};
+use crate::overlay::size_of;
 use crate::store::active_blocks::View;
 use crate::store::append::size_through;
-use crate::store::{
-    self, BlockCore, BlockKind, BlockRow, NewBlock, SessionStore, StoreError, StoreRead,
-    StoreResult,
-};
-
-/// A loop of the chain, and what is kept of it.
-pub(super) type PlannedLoop = (usize, Kept);
-
-/// A block that is to be written, and the place of its loop.
-pub(super) struct PlacedBlock {
-    pub(super) depth: usize,
-    pub(super) block: NewBlock,
-}
-
-/// What a step comes to; nothing of it is written yet.
-pub(super) struct Candidate {
-    pub(super) step: FallbackStep,
-    /// The loops in scope.
-    pub(super) planned: Vec<PlannedLoop>,
-    pub(super) blocks: Vec<PlacedBlock>,
-    /// The chain with the blocks in force.
-    pub(super) chain: Chain,
-    /// The size of the context.
-    pub(super) after: Size,
-}
-
-impl Candidate {
-    /// Whether nothing is written as asked, and the context is no smaller for it.
-    pub(super) fn changes_nothing(&self, before: Size) -> bool {
-        let is_smaller = self.after.tokens < before.tokens;
-        self.step.step.is_none() && self.blocks.is_empty() && !is_smaller
-    }
-}
-
-/// What all attempts of a compaction share.
-pub(super) struct Planner<'a> {
-    pub(super) store: &'a dyn SessionStore,
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) request: &'a CompactRequest,
-    pub(super) texts: &'a Texts,
-}
+use crate::store::{self, BlockCore, BlockKind, StoreError, StoreRead, StoreResult};
 
 impl Planner<'_> {
     /// Makes the candidate of a step.
@@ -102,98 +57,9 @@ impl Planner<'_> {
             |(depth, kept): PlannedLoop| Ok(((depth, kept), self.through(depth, &kept.layout())?));
         planned.into_iter().map(place).collect()
     }
-
-    /// Returns the sequence after the last message that a block of this layout covers.
-    fn through(&self, depth: usize, layout: &Layout) -> StoreResult<u32> {
-        let link = &self.snapshot.chain.links[depth];
-        store::read(self.store, |read| through(read, link, layout.end()))
-    }
-
-    /// Returns the block on a loop as the plan sees it.
-    fn block_before(&self, depth: usize) -> StoreResult<Option<BlockRow>> {
-        let block = self.snapshot.chain.links[depth].block.as_ref();
-        let row = |block: &BlockCore| store::read(self.store, |read| read.block_by_key(block.key));
-        block.map(row).transpose()
-    }
-
-    /// Returns a loop as a strategy sees it.
-    fn slice(&self, depth: usize, layout: &Layout) -> StoreResult<LoopSlice<'_>> {
-        let link = &self.snapshot.chain.links[depth];
-        let (key, through) = (link.row.key, self.through(depth, layout)?);
-        let before = self.block_before(depth)?;
-        let before_key = before.as_ref().map(|row| row.key);
-        Ok(LoopSlice {
-            reader: Box::new(StoreTurns::new(self.store, key, through, before_key)),
-            counter: self.store.counter(),
-            loop_id: link.row.loop_id.clone(),
-            is_current: key == self.snapshot.leaf,
-            layout: layout.clone(),
-            before: before.map(|row| EarlierBlock {
-                layout: row.core.layout,
-                is_rollup: row.core.kind == BlockKind::Rollup,
-                strategy: row.strategy,
-                shaping: row.shaping,
-            }),
-            round: self.snapshot.round,
-        })
-    }
-
-    /// Returns each tool output among the turns that a candidate keeps at the end, not pruned.
-    pub(super) fn outputs(&self, candidate: &Candidate) -> Result<Vec<Output>, StrategyError> {
-        let (mut outputs, counter) = (Vec::new(), self.store.counter());
-        for (depth, kept) in &candidate.planned {
-            let layout = kept.layout();
-            let (false, Some(turns)) = (kept.raw, layout.recent) else {
-                continue;
-            };
-            let cut = cut_recent(&self.slice(*depth, &layout)?, &candidate.step.config)?;
-            let output = |message: &AgentMessage| Output {
-                tokens: counter.message_tokens(message),
-                bytes: serde_json::to_vec(message).map_or(0, |json| json.len() as u64),
-            };
-            let cut: HashMap<u32, Output> = cut
-                .iter()
-                .flat_map(|recent| &recent.replaced)
-                .filter_map(|(seq, message)| Some((*seq, output(message.as_ref()?))))
-                .collect();
-            let link = &self.snapshot.chain.links[*depth];
-            store::read(self.store, |read| {
-                let end = through(read, link, layout.end())?;
-                let seqs = turn_seqs(read, link.row.key, turns, end)?;
-                read.sizes(link.row.key, seqs, &mut |message| {
-                    if message.role == Role::ToolResult {
-                        let whole = Output {
-                            tokens: message.size.tokens,
-                            bytes: message.size.bytes,
-                        };
-                        outputs.push(cut.get(&message.seq).copied().unwrap_or(whole));
-                    }
-                    Ok(ControlFlow::Continue(()))
-                })
-            })?;
-        }
-        Ok(outputs)
-    }
 }
 
-/// One step at work.
-pub(super) struct Attempt<'a> {
-    pub(super) planner: &'a Planner<'a>,
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) strategy: &'a dyn BlockCompactionStrategy,
-    pub(super) step: FallbackStep,
-}
-
-impl<'a> Attempt<'a> {
-    fn new(planner: &'a Planner<'a>, step: FallbackStep) -> Self {
-        Self {
-            planner,
-            snapshot: planner.snapshot,
-            strategy: &*planner.request.config.block_strategy,
-            step,
-        }
-    }
-
+impl Attempt<'_> {
     /// Plans the loops in scope, and plans again as long as a text is not smaller than what it
     /// replaces. Also returns the place of the first loop in scope, unless a rollup on the leaf leaves
     /// nothing before it to plan.
@@ -255,15 +121,6 @@ impl<'a> Attempt<'a> {
         Ok(self.tokens_of(&summary) < originals.tokens)
     }
 
-    /// Counts the messages of a summary.
-    pub(super) fn tokens_of(&self, summary: &Summary) -> u64 {
-        let counter = self.planner.store.counter();
-        let messages = summary.messages.iter();
-        messages
-            .map(|message| counter.message_tokens(message))
-            .sum()
-    }
-
     /// Whether the block in force is what the plan wants.
     fn is_left_alone(&self, depth: usize, layout: &Layout) -> StoreResult<bool> {
         let is_forced = self.planner.request.trigger == CompactTrigger::Force;
@@ -284,21 +141,6 @@ impl<'a> Attempt<'a> {
         let row = self.planner.block_before(depth)?;
         let shaping = self.shaping();
         Ok(row.is_some_and(|row| row.strategy == self.strategy.name() && row.shaping == shaping))
-    }
-
-    /// Returns what shapes the blocks of this step.
-    fn shaping(&self) -> String {
-        let mut shaping = self.strategy.shaping(&self.step.config);
-        if let Some(prune) = self.step.prune {
-            let most = prune
-                .output_tokens
-                .map_or("any".into(), |most| most.to_string());
-            shaping.push_str(&format!(" outputs={most}"));
-        }
-        if !self.step.texts {
-            shaping.push_str(" silent");
-        }
-        shaping
     }
 
     /// Returns the sections of a loop with their texts, as the strategy makes them; a silent step says
@@ -371,69 +213,6 @@ impl<'a> Attempt<'a> {
             Some(rollup) => self.place(depth, self.leaf_spec(rollup, spec)?)?,
             None => self.place(depth, spec)?,
         }))
-    }
-
-    /// Says what a block of this step is to show.
-    pub(super) fn spec(&self, kind: BlockKind, draft: Draft) -> BlockSpec {
-        // A block that a fallback of the strategy made is not taken for the strategy's own.
-        let fallback = draft.notes().and_then(|notes| notes.fallback.clone());
-        BlockSpec {
-            kind,
-            extends: None,
-            compacted_as: CompactedAs::Turns,
-            rolled_up: Vec::new(),
-            tokens_before: 0,
-            strategy: fallback.unwrap_or_else(|| self.strategy.name().to_owned()),
-            shaping: self.shaping(),
-            created_at: Time::now().as_str().to_owned(),
-            extra: None,
-            draft,
-        }
-    }
-
-    pub(super) fn place(&self, depth: usize, spec: BlockSpec) -> StoreResult<PlacedBlock> {
-        let link = &self.snapshot.chain.links[depth];
-        let counter = self.planner.store.counter();
-        let block = store::read(self.planner.store, |read| spec.build(read, link, counter))?;
-        Ok(PlacedBlock { depth, block })
-    }
-
-    /// Prunes the turns kept at the end of a loop as far as the step says.
-    fn prune(&self, depth: usize, recent: &mut Recent) -> Result<(), StrategyError> {
-        let Some(prune) = self.step.prune else {
-            return Ok(());
-        };
-        let layout = Layout {
-            recent: Some(recent.turns),
-            ..Layout::default()
-        };
-        let slice = self.planner.slice(depth, &layout)?;
-        let is_leaf = depth + 1 == self.snapshot.chain.links.len();
-        let mut replaced: BTreeMap<u32, Option<AgentMessage>> = recent.replaced.drain(..).collect();
-        for placed in slice.messages(recent.turns)? {
-            let is_last = is_leaf && placed.turn == recent.turns.last;
-            let pruning = Pruning {
-                thinking: placed.seq < self.snapshot.current_cycle(depth),
-                images: !is_last || prune.last_images,
-                output_tokens: prune.output_tokens,
-            };
-            let shown = match replaced.get(&placed.seq) {
-                Some(None) => continue,
-                Some(Some(cut)) => cut,
-                None => &placed.message,
-            };
-            match pruning.prune(shown, slice.counter()) {
-                Pruned::Whole => {}
-                Pruned::Shorter(message) => {
-                    replaced.insert(placed.seq, Some(*message));
-                }
-                Pruned::Gone => {
-                    replaced.insert(placed.seq, None);
-                }
-            }
-        }
-        recent.replaced = replaced.into_iter().collect();
-        Ok(())
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::ops::ControlFlow;
 
-use super::Snapshot;
-use super::attempt::Candidate;
+use super::candidate::Candidate;
+use super::snapshot::Snapshot;
 use crate::compaction::{Draft, StrategyError, Summary};
 use crate::context::{
     ContextFault, faults_of, introduced, messages_with, originals_of, shown_messages,

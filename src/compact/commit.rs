@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
 
-use super::attempt::{Candidate, PlacedBlock, PlannedLoop};
+use super::candidate::{Candidate, FallbackStep, PlacedBlock, PlannedLoop};
 use super::check::introduced_fault;
 use super::events::CompactionStarted;
-use super::fallback::FallbackStep;
-use super::report::{BlockReport, BudgetTooSmall, CompactOutcome, CompactReport, CoverageCounts};
-use super::snapshot::open_digests;
-use super::{CompactRequest, CompactTrigger, Snapshot};
+use super::outcome::CompactOutcome;
+use super::report::{BlockReport, BudgetTooSmall, CompactReport, CoverageCounts};
+use super::request::{CompactRequest, CompactTrigger};
+use super::snapshot::{Snapshot, open_digests};
 use crate::compaction::{OlderLoops, RunConfig};
 use crate::context::{Chain, Purpose};
 use crate::overlay;
@@ -96,7 +96,7 @@ impl PendingRun<'_> {
                 format!("the context would have a fault that its originals have not: {fault}");
             return self.fail(report, Outcome::Failed, Some(error));
         }
-        if let Some(step) = candidate.step.step {
+        if let Some(step) = candidate.step.name {
             report.fallback = Some(step.to_owned());
         }
         report.too_small = BudgetTooSmall::check(self.request.window.budget(), report.after);

@@ -7,7 +7,8 @@
 
 use std::ops::ControlFlow;
 
-use super::attempt::{Candidate, Planner};
+use super::candidate::{Candidate, FallbackStep, LAST_TURNS, Prune};
+use super::planner::Planner;
 use crate::compaction::{
     Budget, CompactionConfig, CompactionScope, KeepRecent, Output, RecentWindow, StrategyError,
     output_cap,
@@ -17,55 +18,11 @@ use crate::overlay::turn_seqs;
 use crate::store::active_blocks::ChainLink;
 use crate::store::{self, StoreRead, StoreResult};
 
-/// The step at which only the last turns that fit are kept.
-const LAST_TURNS: &str = "last_turns";
-
 /// Tokens below which no tool output is pruned.
 const LEAST_OUTPUT: u64 = 100;
 
 /// Bytes of JSON that a token of a summary has at most, about.
 const BYTES_OF_A_TOKEN: u64 = 5;
-
-/// One way to compact.
-#[derive(Clone)]
-pub(super) struct FallbackStep {
-    /// What the run's `fallback` names; `None` as asked.
-    pub(super) step: Option<&'static str>,
-    pub(super) config: CompactionConfig,
-    /// Turns that the recent window takes.
-    pub(super) recent: u32,
-    /// How the turns kept at the end are pruned.
-    pub(super) prune: Option<Prune>,
-    /// Whether anything is said of what is not kept.
-    pub(super) texts: bool,
-}
-
-impl FallbackStep {
-    /// Compacts as asked.
-    pub(super) fn asked(config: &CompactionConfig, recent: u32) -> Self {
-        Self {
-            step: None,
-            config: config.clone(),
-            recent,
-            prune: None,
-            texts: true,
-        }
-    }
-
-    /// Whether it keeps no more than the last turns that fit.
-    pub(super) fn is_squeezed(&self) -> bool {
-        self.step == Some(LAST_TURNS)
-    }
-}
-
-/// How the turns kept at the end are pruned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Prune {
-    /// Tokens that a tool result may have; `None`: any number.
-    pub(super) output_tokens: Option<u64>,
-    /// Whether the last turn loses its images too.
-    pub(super) last_images: bool,
-}
 
 /// What is given up, in order. Pruned twice: what images and thinking leave of the bytes is known only
 /// afterwards.
@@ -132,7 +89,7 @@ fn next_step(
             }
             let output_tokens = outputs_within(planner, last, aim)?;
             FallbackStep {
-                step: Some("prune"),
+                name: Some("prune"),
                 prune: Some(Prune {
                     output_tokens,
                     last_images: false,
@@ -141,7 +98,7 @@ fn next_step(
             }
         }
         GivenUp::FirstTurns => FallbackStep {
-            step: Some("keep_first"),
+            name: Some("keep_first"),
             config: CompactionConfig {
                 keep_first_turns: 0,
                 ..config
@@ -192,7 +149,7 @@ fn last_turns(
         most => most.min(text),
     };
     Ok(FallbackStep {
-        step: Some(LAST_TURNS),
+        name: Some(LAST_TURNS),
         config: CompactionConfig {
             keep_recent: KeepRecent::Turns(recent),
             compaction_scope: CompactionScope::FixedCount(0),

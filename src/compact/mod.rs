@@ -2,7 +2,7 @@
 //! commit by comparing.
 //!
 //! A request is a walk down and back: [`CompactRequest`] → `Snapshot` (the chain of one moment) → for
-//! each [`FallbackStep`](fallback::FallbackStep) a `Candidate` (plan, texts, blocks; nothing written)
+//! each `FallbackStep` a `Candidate` (plan, texts, blocks; nothing written)
 //! until one fits → a run with its blocks, in one transaction → [`CompactReport`].
 //!
 //! The commit looks again at what is in force over the chain. If that is what the snapshot saw, it
@@ -10,63 +10,37 @@
 //! append never conflicts: turns that came meanwhile are the tail.
 
 mod attempt;
+mod candidate;
 mod check;
 mod commit;
 mod events;
 mod fallback;
 mod flips;
+mod outcome;
+mod planner;
+mod pruning;
 mod report;
+mod request;
 mod rollup;
 mod snapshot;
 mod texts;
 
 use std::time::Instant;
 
-use crate::compaction::{CompactionConfig, ContextConfig, StrategyError};
-use crate::model::{LoopId, SessionId, Time};
+use crate::compaction::StrategyError;
+use crate::model::{SessionId, Time};
 use crate::store::{Outcome, SessionStore, StoreResult};
 
-use attempt::Planner;
+use candidate::FallbackStep;
 use commit::PendingRun;
 pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks};
-use fallback::FallbackStep;
 pub use flips::{FlipReport, FlipRequest, redo, undo};
-pub use report::{
-    BlockReport, BudgetTooSmall, BudgetUnit, CompactOutcome, CompactReport, CoverageCounts,
-    NotNeeded,
-};
+pub use outcome::{CompactOutcome, NotNeeded};
+use planner::Planner;
+pub use report::{BlockReport, BudgetTooSmall, BudgetUnit, CompactReport, CoverageCounts};
+pub use request::{CompactRequest, CompactTrigger};
 use snapshot::{Asked, Snapshot};
 use texts::Texts;
-
-/// What asks for a compaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CompactTrigger {
-    /// The policy, if it fires.
-    #[default]
-    Policy,
-    /// The provider stopped its answer for length: the policy is not asked.
-    Length,
-    /// The user: the policy is not asked, the plan is made as if nothing were in force, and the
-    /// gain is measured against the originals.
-    Force,
-}
-
-/// What to compact, and how.
-#[derive(Clone, Debug, Default)]
-pub struct CompactRequest {
-    /// The leaf; the session's current loop if not given.
-    pub leaf: Option<LoopId>,
-    /// The policy.
-    pub config: CompactionConfig,
-    /// The window.
-    pub window: ContextConfig,
-    /// What asks for it.
-    pub trigger: CompactTrigger,
-    /// Only say what would be done; no hook is called.
-    pub dry_run: bool,
-    /// What is called before and after.
-    pub hooks: Hooks,
-}
 
 /// Compacts the chain of a leaf: asks the trigger, then makes one run.
 ///

@@ -4,46 +4,14 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::events::{CompactionEnded, CompactionStarted};
-use super::{CompactRequest, CompactTrigger};
+use super::outcome::{CompactOutcome, NotNeeded};
+use super::request::{CompactRequest, CompactTrigger};
 use crate::compaction::{Budget, CompactionConfig, SummaryNotes};
 use crate::model::{Extra, Json, LoopId, SessionId, Size, Time, Turns, Usage};
 use crate::overlay::message_count;
 use crate::store::{
     BlockKind, CoverageRow, Disposition, Outcome, RunRow, StoreError, StoreRead, StoreResult,
 };
-
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CompactOutcome {
-    /// There was nothing to do; [`CompactReport::not_needed`] says why. It leaves no run.
-    NotNeeded,
-    /// The blocks are in force.
-    Committed,
-    /// The context would not have become smaller.
-    NoGain,
-    /// A hook said no.
-    Vetoed,
-    /// The strategy or a check failed.
-    Failed,
-    /// Another run came first.
-    Conflict,
-}
-
-/// Why an attempt was not needed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NotNeeded {
-    /// The trigger did not fire.
-    Trigger,
-    /// The plan leaves every loop as it is.
-    Unchanged,
-    /// A run on this leaf tried the very same in vain.
-    TriedBefore {
-        /// The run.
-        run: String,
-    },
-}
 
 /// How many messages of what a block covers were treated how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -302,18 +270,6 @@ impl Default for CompactReport {
             usage: None,
             error: None,
             too_small: None,
-        }
-    }
-}
-
-impl From<Outcome> for CompactOutcome {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Committed => Self::Committed,
-            Outcome::NoGain => Self::NoGain,
-            Outcome::Vetoed => Self::Vetoed,
-            Outcome::Failed => Self::Failed,
-            Outcome::Conflict => Self::Conflict,
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use super::attempt::{Attempt, PlacedBlock, PlannedLoop};
+use super::candidate::{PlacedBlock, PlannedLoop};
 use super::check::check_summary;
+use super::planner::Attempt;
 use super::texts::TextKey;
 use crate::compaction::plan::{LoopFacts, window};
 use crate::compaction::{

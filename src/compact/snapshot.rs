@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{CompactRequest, CompactTrigger};
+use super::request::{CompactRequest, CompactTrigger};
 use crate::compaction::plan::{Answer, LoopFacts, Spot};
 use crate::compaction::says_nothing;
 use crate::context::{BuildOptions, Chain, Purpose, keys_of, settings};

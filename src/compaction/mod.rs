@@ -6,6 +6,8 @@
 mod config;
 mod cut;
 mod digest;
+#[cfg(test)]
+mod memory;
 mod notes;
 mod one_liner;
 pub mod plan;

@@ -152,8 +152,62 @@ impl BlockCompactionStrategy for DefaultBlockCompaction {
 
 #[cfg(test)]
 mod tests {
+    use super::super::memory::{MemoryTurns, check_promises, texts};
     use super::*;
-    use crate::model::Json;
+    use crate::model::{Json, LoopId};
+    use crate::tokens::HeuristicTokenCounter;
+
+    #[test]
+    fn answers_leave_a_line_each_until_the_tokens_are_used_up() {
+        check_promises(&DefaultBlockCompaction);
+        let config = CompactionConfig {
+            max_summary_tokens: 20,
+            ..CompactionConfig::default()
+        };
+        let slice = MemoryTurns::work(6, 1).slice(1, 1);
+        let draft = DefaultBlockCompaction.compact(&slice, &config).unwrap();
+        let lines = [
+            "[Summary] [Assistant used 1 tool(s)]",
+            "[Summary] Mended /src/part_1/mod.rs.",
+        ];
+        assert_eq!(texts(&draft), lines);
+        let (_, summary) = draft.compacted.unwrap();
+        assert_eq!(summary.turns.into_iter().collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn a_rollup_keeps_the_newest_lines_that_fit() {
+        let loops = ["monday", "tuesday"].map(|id| LoopId::new(id).unwrap());
+        let shown = |at: usize| {
+            let answer = AssistantMessage {
+                content: vec![Content::text(format!("Done {at}."))],
+                ..AssistantMessage::default()
+            };
+            let summary = Message::user("[Summary of earlier loops]\n[Summary] Begun.");
+            let earlier = (at == 0).then(|| (None, summary.into()));
+            let answer = (Some(3), Message::Assistant(answer).into());
+            Ok(earlier.into_iter().chain([answer]).collect())
+        };
+        let slice = RollupSlice {
+            loops: loops.to_vec(),
+            extends: true,
+            round: 2,
+            counter: &HeuristicTokenCounter,
+            read: &shown,
+            task: &|| Ok(None),
+        };
+        let text = |most| {
+            let summary = rollup_of_lines(&slice, most).unwrap();
+            let message = summary.messages.first().and_then(AgentMessage::message);
+            message.map(|message| message.texts().collect::<String>())
+        };
+        let all =
+            "[Summary of earlier loops]\n[Summary] Begun.\n[Summary] Done 0.\n[Summary] Done 1.";
+        assert_eq!(text(100).as_deref(), Some(all));
+        let newest = "[Summary of earlier loops]\n[Summary] Done 1.";
+        assert_eq!(text(16).as_deref(), Some(newest));
+        assert_eq!(text(5), None);
+    }
 
     fn line(content: Vec<Content>) -> String {
         one_liner(&AssistantMessage {

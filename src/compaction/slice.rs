@@ -111,6 +111,34 @@ pub struct LoopSlice<'a> {
     pub(crate) round: u32,
 }
 
+impl<'a> LoopSlice<'a> {
+    /// A loop of which nothing was compacted yet: the one that the agent is in, in the first round. For
+    /// who wants to see what a strategy makes of it without a store.
+    pub fn new(
+        reader: impl TurnReader + 'a,
+        counter: &'a dyn TokenCounter,
+        loop_id: LoopId,
+        layout: Layout,
+    ) -> Self {
+        Self {
+            reader: Box::new(reader),
+            counter,
+            loop_id,
+            is_current: true,
+            layout,
+            before: None,
+            round: 1,
+        }
+    }
+
+    /// Sets the block that is in force.
+    #[must_use]
+    pub fn with_before(mut self, before: EarlierBlock) -> Self {
+        self.before = Some(before);
+        self
+    }
+}
+
 impl LoopSlice<'_> {
     /// Returns the loop's id.
     pub fn loop_id(&self) -> &LoopId {

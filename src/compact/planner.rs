@@ -1,0 +1,123 @@
+//! What attempts work with: how they read a loop, and how a block of theirs is made.
+
+use super::candidate::{FallbackStep, PlacedBlock};
+use super::request::CompactRequest;
+use super::snapshot::Snapshot;
+use super::texts::Texts;
+use crate::compaction::{BlockCompactionStrategy, Draft, EarlierBlock, LoopSlice, Summary};
+use crate::model::{Layout, Time};
+use crate::overlay::{BlockSpec, CompactedAs, StoreTurns, through};
+use crate::store::{self, BlockCore, BlockKind, BlockRow, SessionStore, StoreResult};
+
+/// What all attempts of a compaction share.
+pub(super) struct Planner<'a> {
+    pub(super) store: &'a dyn SessionStore,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) request: &'a CompactRequest,
+    pub(super) texts: &'a Texts,
+}
+
+impl Planner<'_> {
+    /// Returns the sequence after the last message that a block of this layout covers.
+    pub(super) fn through(&self, depth: usize, layout: &Layout) -> StoreResult<u32> {
+        let link = &self.snapshot.chain.links[depth];
+        store::read(self.store, |read| through(read, link, layout.end()))
+    }
+
+    /// Returns the block on a loop as the plan sees it.
+    pub(super) fn block_before(&self, depth: usize) -> StoreResult<Option<BlockRow>> {
+        let block = self.snapshot.chain.links[depth].block.as_ref();
+        let row = |block: &BlockCore| store::read(self.store, |read| read.block_by_key(block.key));
+        block.map(row).transpose()
+    }
+
+    /// Returns a loop as a strategy sees it.
+    pub(super) fn slice(&self, depth: usize, layout: &Layout) -> StoreResult<LoopSlice<'_>> {
+        let link = &self.snapshot.chain.links[depth];
+        let (key, through) = (link.row.key, self.through(depth, layout)?);
+        let before = self.block_before(depth)?;
+        let before_key = before.as_ref().map(|row| row.key);
+        Ok(LoopSlice {
+            reader: Box::new(StoreTurns::new(self.store, key, through, before_key)),
+            counter: self.store.counter(),
+            loop_id: link.row.loop_id.clone(),
+            is_current: key == self.snapshot.leaf,
+            layout: layout.clone(),
+            before: before.map(|row| EarlierBlock {
+                layout: row.core.layout,
+                is_rollup: row.core.kind == BlockKind::Rollup,
+                strategy: row.strategy,
+                shaping: row.shaping,
+            }),
+            round: self.snapshot.round,
+        })
+    }
+}
+
+/// One step at work.
+pub(super) struct Attempt<'a> {
+    pub(super) planner: &'a Planner<'a>,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) strategy: &'a dyn BlockCompactionStrategy,
+    pub(super) step: FallbackStep,
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn new(planner: &'a Planner<'a>, step: FallbackStep) -> Self {
+        Self {
+            planner,
+            snapshot: planner.snapshot,
+            strategy: &*planner.request.config.block_strategy,
+            step,
+        }
+    }
+
+    /// Counts the messages of a summary.
+    pub(super) fn tokens_of(&self, summary: &Summary) -> u64 {
+        let counter = self.planner.store.counter();
+        let messages = summary.messages.iter();
+        messages
+            .map(|message| counter.message_tokens(message))
+            .sum()
+    }
+
+    /// Returns what shapes the blocks of this step.
+    pub(super) fn shaping(&self) -> String {
+        let mut shaping = self.strategy.shaping(&self.step.config);
+        if let Some(prune) = self.step.prune {
+            let most = prune
+                .output_tokens
+                .map_or("any".into(), |most| most.to_string());
+            shaping.push_str(&format!(" outputs={most}"));
+        }
+        if !self.step.texts {
+            shaping.push_str(" silent");
+        }
+        shaping
+    }
+
+    /// Says what a block of this step is to show.
+    pub(super) fn spec(&self, kind: BlockKind, draft: Draft) -> BlockSpec {
+        // A block that a fallback of the strategy made is not taken for the strategy's own.
+        let fallback = draft.notes().and_then(|notes| notes.fallback.clone());
+        BlockSpec {
+            kind,
+            extends: None,
+            compacted_as: CompactedAs::Turns,
+            rolled_up: Vec::new(),
+            tokens_before: 0,
+            strategy: fallback.unwrap_or_else(|| self.strategy.name().to_owned()),
+            shaping: self.shaping(),
+            created_at: Time::now().as_str().to_owned(),
+            extra: None,
+            draft,
+        }
+    }
+
+    pub(super) fn place(&self, depth: usize, spec: BlockSpec) -> StoreResult<PlacedBlock> {
+        let link = &self.snapshot.chain.links[depth];
+        let counter = self.planner.store.counter();
+        let block = store::read(self.planner.store, |read| spec.build(read, link, counter))?;
+        Ok(PlacedBlock { depth, block })
+    }
+}
