@@ -65,6 +65,7 @@ pub mod failpoints;
 pub mod import;
 pub mod inspect;
 pub mod model;
+mod overlay;
 #[cfg(feature = "phi-core")]
 pub mod phi;
 pub mod provider;
@@ -98,5 +99,5 @@ pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
 #[cfg(feature = "postgres")]
 pub use store::postgres::{PostgresOptions, PostgresStore};
 pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};
-pub use store::{Database, Key, KeyError, OpenError, SessionStore, StoreError, Turns};
+pub use store::{Database, Key, KeyError, OpenError, SessionStore, StoreError};
 pub use tokens::*;

@@ -173,7 +173,7 @@ impl From<BuildError> for CliError {
 impl From<StrategyError> for CliError {
     fn from(error: StrategyError) -> Self {
         match error {
-            StrategyError::Store(error) => error.into(),
+            StrategyError::Read(error) => StoreError::from(error).into(),
             other => Self::Failed(Box::new(other)),
         }
     }

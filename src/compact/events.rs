@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::report::CompactOutcome;
+use super::outcome::CompactOutcome;
 use crate::model::{LoopId, SessionId};
 
 /// A compaction begins: its trigger has fired, and nothing has been read or asked for yet.

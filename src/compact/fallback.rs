@@ -7,18 +7,16 @@
 
 use std::ops::ControlFlow;
 
-use super::planner::{Planned, Planner};
+use super::candidate::{Candidate, FallbackStep, LAST_TURNS, Prune};
+use super::planner::Planner;
 use crate::compaction::{
     Budget, CompactionConfig, CompactionScope, KeepRecent, Output, RecentWindow, StrategyError,
-    output_cap, seqs_of,
+    output_cap,
 };
-use crate::context::Chain;
-use crate::model::Role;
+use crate::model::{Role, Size, Turns};
+use crate::overlay::turn_seqs;
 use crate::store::active_blocks::ChainLink;
-use crate::store::{self, Size, StoreRead, StoreResult, Turns};
-
-/// The step at which only the last turns that fit are kept.
-const LAST_TURNS: &str = "last_turns";
+use crate::store::{self, StoreRead, StoreResult};
 
 /// Tokens below which no tool output is pruned.
 const LEAST_OUTPUT: u64 = 100;
@@ -26,184 +24,132 @@ const LEAST_OUTPUT: u64 = 100;
 /// Bytes of JSON that a token of a summary has at most, about.
 const BYTES_OF_A_TOKEN: u64 = 5;
 
-/// One way to compact.
-#[derive(Clone)]
-pub(super) struct FallbackStep {
-    /// What the run's `fallback` names; `None` as asked.
-    pub(super) step: Option<&'static str>,
-    pub(super) config: CompactionConfig,
-    /// Turns that the recent window takes.
-    pub(super) recent: u32,
-    /// How the turns kept at the end are pruned.
-    pub(super) prune: Option<Prune>,
-    /// Whether anything is said of what is not kept.
-    pub(super) texts: bool,
+/// What is given up, in order. Pruned twice: what images and thinking leave of the bytes is known only
+/// afterwards.
+const LADDER: [GivenUp; 5] = [
+    GivenUp::Outputs,
+    GivenUp::Outputs,
+    GivenUp::FirstTurns,
+    GivenUp::AllThatDoesNotFit,
+    GivenUp::AllButTheLastTurn,
+];
+
+/// What a step gives up besides what the one before did.
+#[derive(Clone, Copy, Debug)]
+enum GivenUp {
+    /// Of the turns kept at the end: images, thinking, and as much of the tool outputs as it takes.
+    Outputs,
+    /// The turns kept at the start.
+    FirstTurns,
+    /// All but the last turns that fit; what comes before them shares what is left.
+    AllThatDoesNotFit,
+    /// All but the last turn, and nothing is said of the rest.
+    AllButTheLastTurn,
 }
 
-impl FallbackStep {
-    /// Compacts as asked.
-    pub(super) fn asked(config: &CompactionConfig, recent: u32) -> Self {
-        Self {
-            step: None,
-            config: config.clone(),
-            recent,
-            prune: None,
-            texts: true,
-        }
-    }
-
-    /// Whether it keeps no more than the last turns that fit.
-    pub(super) fn is_squeezed(&self) -> bool {
-        self.step == Some(LAST_TURNS)
-    }
-}
-
-/// How the turns kept at the end are pruned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Prune {
-    /// Tokens that a tool result may have; `None`: any number.
-    pub(super) output_tokens: Option<u64>,
-    /// Whether the last turn loses its images too.
-    pub(super) last_images: bool,
-}
-
-/// What a step comes to.
-pub(super) struct Tried {
-    pub(super) step: FallbackStep,
-    pub(super) planned: Planned,
-    /// The chain with the blocks in force.
-    pub(super) chain: Chain,
-    /// The size of the context.
-    pub(super) after: Size,
-}
-
-impl Tried {
-    /// Whether nothing is written as asked, and the context is no smaller for it.
-    pub(super) fn changes_nothing(&self, before: Size) -> bool {
-        let is_smaller = self.after.tokens < before.tokens;
-        self.step.step.is_none() && self.planned.made.is_empty() && !is_smaller
-    }
-}
-
-/// Goes down the fallback until the context is within `target`; returns the last step tried.
+/// Goes down the ladder until the context is within `target`; returns the last candidate.
 ///
 /// A step aims at 80 % of the target: a context that only just fits would be compacted again after
 /// the next turn.
-pub(super) fn fit(
-    planner: &mut Planner<'_>,
-    config: &CompactionConfig,
-    target: Budget,
-) -> Result<Tried, StrategyError> {
-    let asked = FallbackStep::asked(config, planner.snapshot.chain.recent);
-    let mut tried = planner.try_step(asked)?;
+pub(super) fn fit(planner: &Planner<'_>, target: Budget) -> Result<Candidate, StrategyError> {
+    let asked = FallbackStep::asked(&planner.request.config, planner.snapshot.chain.recent);
+    let mut candidate = planner.attempt(asked)?;
     let aim = Budget {
         tokens: target.tokens - target.tokens / 5,
         bytes: target.bytes.map(|bytes| bytes - bytes / 5),
     };
-    // Pruned twice: what images and thinking leave of the bytes is known only afterwards.
-    for step in [prune, prune, without_first, last_turns, last_turn] {
-        if target.fits(tried.after) {
+    for given_up in LADDER {
+        if target.fits(candidate.after) {
             break;
         }
-        let step = step(planner, &tried, aim)?;
-        tried = planner.try_step(step)?;
-        if aim.fits(tried.after) {
-            tried = relax(planner, tried, aim)?;
+        candidate = planner.attempt(next_step(planner, &candidate, given_up, aim)?)?;
+        if aim.fits(candidate.after)
+            && let Some(softer) = relaxed(planner, &candidate, aim)?
+        {
+            candidate = softer;
         }
     }
-    Ok(tried)
+    Ok(candidate)
 }
 
-/// Prunes no more than it takes.
-fn prune(
-    planner: &mut Planner<'_>,
-    tried: &Tried,
+/// Returns the step that gives up more than the last candidate's.
+fn next_step(
+    planner: &Planner<'_>,
+    last: &Candidate,
+    given_up: GivenUp,
     aim: Budget,
 ) -> Result<FallbackStep, StrategyError> {
-    let room = room_for_outputs(planner, tried, aim)?;
-    let first = tried.step.prune.is_none();
-    let room = Budget {
-        bytes: room.bytes.filter(|_| !first),
-        ..room
-    };
-    let cap = output_cap(&planner.outputs(&tried.planned)?, room, LEAST_OUTPUT);
-    Ok(FallbackStep {
-        step: Some("prune"),
-        prune: Some(Prune {
-            output_tokens: cap,
-            last_images: false,
-        }),
-        ..tried.step.clone()
-    })
-}
-
-/// Returns what the tool outputs may have together so that all else and they are within `aim`.
-fn room_for_outputs(
-    planner: &mut Planner<'_>,
-    tried: &Tried,
-    aim: Budget,
-) -> Result<Budget, StrategyError> {
-    let cap = tried.step.prune.and_then(|prune| prune.output_tokens);
-    let outputs = planner.outputs(&tried.planned)?;
-    let (mut tokens, mut bytes) = (aim.tokens, aim.bytes);
-    let now = outputs.iter().map(|output| output.capped(cap));
-    let (of_tokens, of_bytes) = now.fold((0, 0), |(tokens, bytes): (u64, u64), output| {
-        (tokens + output.tokens, bytes + output.bytes)
-    });
-    let else_of = |after: u64, outputs: u64| after.saturating_sub(outputs);
-    tokens = tokens.saturating_sub(else_of(tried.after.tokens, of_tokens));
-    bytes = bytes.map(|most| most.saturating_sub(else_of(tried.after.bytes, of_bytes)));
-    Ok(Budget { tokens, bytes })
-}
-
-fn without_first(
-    _: &mut Planner<'_>,
-    tried: &Tried,
-    _: Budget,
-) -> Result<FallbackStep, StrategyError> {
-    Ok(FallbackStep {
-        step: Some("keep_first"),
-        config: CompactionConfig {
-            keep_first_turns: 0,
-            ..tried.step.config.clone()
+    let step = last.step.clone();
+    let config = step.config.clone();
+    Ok(match given_up {
+        GivenUp::Outputs => {
+            let mut aim = aim;
+            if step.prune.is_none() {
+                aim.bytes = None;
+            }
+            let output_tokens = outputs_within(planner, last, aim)?;
+            FallbackStep {
+                name: Some("prune"),
+                prune: Some(Prune {
+                    output_tokens,
+                    last_images: false,
+                }),
+                ..step
+            }
+        }
+        GivenUp::FirstTurns => FallbackStep {
+            name: Some("keep_first"),
+            config: CompactionConfig {
+                keep_first_turns: 0,
+                ..config
+            },
+            prune: step.prune.map(|prune| Prune {
+                output_tokens: Some(LEAST_OUTPUT),
+                ..prune
+            }),
+            ..step
         },
-        prune: tried.step.prune.map(|prune| Prune {
-            output_tokens: Some(LEAST_OUTPUT),
-            ..prune
-        }),
-        ..tried.step.clone()
+        GivenUp::AllThatDoesNotFit => last_turns(planner, step, aim)?,
+        GivenUp::AllButTheLastTurn => {
+            let recent = step.recent.min(1);
+            FallbackStep {
+                config: CompactionConfig {
+                    keep_recent: KeepRecent::Turns(recent),
+                    ..config
+                },
+                recent,
+                texts: false,
+                ..step
+            }
+        }
     })
 }
 
 /// Keeps the last turns that fit. Half of the aim is theirs in any case; a summary of what came
 /// before in the loop and the rollup of all loops before get up to a quarter each.
 fn last_turns(
-    planner: &mut Planner<'_>,
-    tried: &Tried,
+    planner: &Planner<'_>,
+    step: FallbackStep,
     aim: Budget,
 ) -> Result<FallbackStep, StrategyError> {
-    let config = &tried.step.config;
+    let config = &step.config;
     let of_bytes = aim.bytes.map_or(u64::MAX, |bytes| bytes / BYTES_OF_A_TOKEN);
     let text = aim.tokens.min(of_bytes) / 4;
     let room = Budget {
         tokens: aim.tokens.saturating_sub(2 * text),
         bytes: aim.bytes.map(|bytes| bytes / 2),
     };
+    let (links, window) = (&planner.snapshot.chain.links, config.recent_window);
     let recent = store::read(planner.store, |read| {
-        turns_within(
-            read,
-            &planner.snapshot.chain.links,
-            config.recent_window,
-            room,
-        )
+        turns_within(read, links, window, room)
     })?;
-    let recent = recent.max(1).min(tried.step.recent);
+    let recent = recent.max(1).min(step.recent);
     let rollup = match config.max_rollup_tokens {
         0 => text,
         most => most.min(text),
     };
     Ok(FallbackStep {
-        step: Some(LAST_TURNS),
+        name: Some(LAST_TURNS),
         config: CompactionConfig {
             keep_recent: KeepRecent::Turns(recent),
             compaction_scope: CompactionScope::FixedCount(0),
@@ -221,46 +167,56 @@ fn last_turns(
     })
 }
 
-fn last_turn(_: &mut Planner<'_>, tried: &Tried, _: Budget) -> Result<FallbackStep, StrategyError> {
-    let recent = tried.step.recent.min(1);
-    Ok(FallbackStep {
-        config: CompactionConfig {
-            keep_recent: KeepRecent::Turns(recent),
-            ..tried.step.config.clone()
-        },
-        recent,
-        texts: false,
-        ..tried.step.clone()
-    })
-}
-
-/// Gives back to the tool outputs what a step that fits has left.
-fn relax(planner: &mut Planner<'_>, tried: Tried, aim: Budget) -> Result<Tried, StrategyError> {
-    let Some(prune) = tried
+/// Returns a candidate that gives back to the tool outputs what one that fits has left, if there is one.
+fn relaxed(
+    planner: &Planner<'_>,
+    last: &Candidate,
+    aim: Budget,
+) -> Result<Option<Candidate>, StrategyError> {
+    let Some(prune) = last
         .step
         .prune
         .filter(|prune| prune.output_tokens.is_some())
     else {
-        return Ok(tried);
+        return Ok(None);
     };
-    let room = room_for_outputs(planner, &tried, aim)?;
-    let cap = output_cap(&planner.outputs(&tried.planned)?, room, LEAST_OUTPUT);
-    if cap.is_some() && cap <= prune.output_tokens {
-        return Ok(tried);
+    let output_tokens = outputs_within(planner, last, aim)?;
+    if output_tokens.is_some() && output_tokens <= prune.output_tokens {
+        return Ok(None);
     }
-    let softer = FallbackStep {
+    let softer = planner.attempt(FallbackStep {
         prune: Some(Prune {
-            output_tokens: cap,
+            output_tokens,
             ..prune
         }),
-        ..tried.step.clone()
+        ..last.step.clone()
+    })?;
+    Ok(aim.fits(softer.after).then_some(softer))
+}
+
+/// Returns the tokens that each tool output may have so that all else and they are within `aim`;
+/// `None`: any number.
+fn outputs_within(
+    planner: &Planner<'_>,
+    last: &Candidate,
+    aim: Budget,
+) -> Result<Option<u64>, StrategyError> {
+    let cap = last.step.prune.and_then(|prune| prune.output_tokens);
+    let outputs = planner.outputs(last)?;
+    let now = outputs.iter().map(|output| output.capped(cap));
+    let (of_tokens, of_bytes) = now.fold((0, 0), |(tokens, bytes): (u64, u64), output| {
+        (tokens + output.tokens, bytes + output.bytes)
+    });
+    let else_of = |after: u64, outputs: u64| after.saturating_sub(outputs);
+    let room = Budget {
+        tokens: aim
+            .tokens
+            .saturating_sub(else_of(last.after.tokens, of_tokens)),
+        bytes: aim
+            .bytes
+            .map(|most| most.saturating_sub(else_of(last.after.bytes, of_bytes))),
     };
-    let softer = planner.try_step(softer)?;
-    Ok(if aim.fits(softer.after) {
-        softer
-    } else {
-        tried
-    })
+    Ok(output_cap(&outputs, room, LEAST_OUTPUT))
 }
 
 /// Counts the last turns of a chain that are within `room`, what follows them included, each tool
@@ -279,11 +235,7 @@ fn turns_within(
         }
         let mut end = link.end_seq;
         for turn in (0..link.complete).rev() {
-            let only = Turns {
-                first: turn,
-                last: turn,
-            };
-            let start = seqs_of(read, link.row.key, only, link.end_seq)?.start;
+            let start = turn_seqs(read, link.row.key, Turns::only(turn), link.end_seq)?.start;
             add_pruned(read, link, start..end, &mut spent)?;
             if !room.fits(spent) {
                 return Ok(turns);

@@ -4,28 +4,14 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::events::{CompactionEnded, CompactionStarted};
-use super::{CompactRequest, CompactTrigger, Snapshot};
-use crate::compaction::{Budget, CompactionConfig};
-use crate::model::{Json, LoopId, SessionId, Time};
-use crate::store::{BlockKind, Disposition, Outcome, RunRow, Size, Turns};
-
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CompactOutcome {
-    /// The trigger did not fire, or there was nothing to do. It leaves no run.
-    NotNeeded,
-    /// The blocks are in force.
-    Committed,
-    /// The context would not have become smaller.
-    NoGain,
-    /// A hook said no.
-    Vetoed,
-    /// The strategy or a check failed.
-    Failed,
-    /// Another run came first.
-    Conflict,
-}
+use super::outcome::{CompactOutcome, NotNeeded};
+use super::request::{CompactRequest, CompactTrigger};
+use crate::compaction::{Budget, CompactionConfig, SummaryNotes};
+use crate::model::{Extra, Json, LoopId, SessionId, Size, Time, Turns, Usage};
+use crate::overlay::message_count;
+use crate::store::{
+    BlockKind, CoverageRow, Disposition, Outcome, RunRow, StoreError, StoreRead, StoreResult,
+};
 
 /// How many messages of what a block covers were treated how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,8 +23,12 @@ impl CoverageCounts {
         self.0[disposition as usize]
     }
 
-    pub(crate) fn add(&mut self, disposition: Disposition, messages: u64) {
-        self.0[disposition as usize] += messages;
+    pub(super) fn of(read: &dyn StoreRead, coverage: &[CoverageRow]) -> StoreResult<Self> {
+        let mut counts = Self::default();
+        for row in coverage {
+            counts.0[row.disposition as usize] += message_count(read, row)?;
+        }
+        Ok(counts)
     }
 }
 
@@ -93,6 +83,8 @@ pub struct CompactReport {
     pub run: Option<String>,
     /// How it ended.
     pub outcome: CompactOutcome,
+    /// Why there was nothing to do, if the outcome is [`CompactOutcome::NotNeeded`].
+    pub not_needed: Option<NotNeeded>,
     /// What made the text.
     pub strategy: String,
     /// The last fallback that it needed.
@@ -165,7 +157,8 @@ impl BudgetTooSmall {
 }
 
 impl CompactReport {
-    pub(super) fn new(request: &CompactRequest, size: Size) -> Self {
+    /// A context of this size of which nothing has been asked but the trigger.
+    pub(super) fn of(request: &CompactRequest, size: Size) -> Self {
         Self {
             strategy: request.config.block_strategy.name().to_owned(),
             before: size,
@@ -175,25 +168,43 @@ impl CompactReport {
     }
 
     /// Says that a run tried the same in vain.
-    pub(super) fn tried_before(&mut self, run: &RunRow, budget: Budget) {
+    pub(super) fn note_tried_before(&mut self, run: &RunRow, budget: Budget) {
         let why = run.error.as_deref().unwrap_or("it gained nothing");
         self.error = Some(format!("run {} tried this very plan: {why}", run.run_id));
+        self.not_needed = Some(NotNeeded::TriedBefore {
+            run: run.run_id.clone(),
+        });
         if run.outcome == Outcome::Failed {
             self.too_small = BudgetTooSmall::check(budget, run.after);
         }
     }
 
+    /// Says that the plan leaves every loop as it is.
+    pub(super) fn note_unchanged(&mut self) {
+        self.not_needed = Some(NotNeeded::Unchanged);
+        self.fallback = None;
+        self.error = None;
+    }
+
+    /// Takes over what the strategy noted of its texts.
+    pub(super) fn take_notes(&mut self, notes: &SummaryNotes) -> StoreResult<()> {
+        self.usage = usage(notes)?;
+        self.fallback.clone_from(&notes.fallback);
+        self.error.clone_from(&notes.error);
+        Ok(())
+    }
+
     pub(super) fn started(
         &self,
         session: &SessionId,
-        snapshot: &Snapshot,
+        leaf: &LoopId,
         request: &CompactRequest,
-        at: Time,
+        at: &Time,
     ) -> CompactionStarted {
         let policy = request.config.policy;
         CompactionStarted {
             session_id: session.clone(),
-            loop_id: snapshot.leaf_id.clone(),
+            loop_id: leaf.clone(),
             trigger: match request.trigger {
                 CompactTrigger::Policy => policy.name(),
                 CompactTrigger::Length => "length",
@@ -249,6 +260,7 @@ impl Default for CompactReport {
         Self {
             run: None,
             outcome: CompactOutcome::NotNeeded,
+            not_needed: Some(NotNeeded::Trigger),
             strategy: CompactionConfig::default().block_strategy.name().to_owned(),
             fallback: None,
             before: Size::default(),
@@ -262,14 +274,32 @@ impl Default for CompactReport {
     }
 }
 
-impl From<Outcome> for CompactOutcome {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Committed => Self::Committed,
-            Outcome::NoGain => Self::NoGain,
-            Outcome::Vetoed => Self::Vetoed,
-            Outcome::Failed => Self::Failed,
-            Outcome::Conflict => Self::Conflict,
-        }
+/// Returns the usage of all calls with their model, number and time; `None` without a call.
+fn usage(notes: &SummaryNotes) -> StoreResult<Option<Json>> {
+    if notes.calls == 0 {
+        return Ok(None);
     }
+    let mut usage = notes.usage.clone().unwrap_or_else(|| Usage {
+        input: 0.into(),
+        output: 0.into(),
+        reasoning: None,
+        cache_read: None,
+        cache_write: None,
+        total_tokens: None,
+        extra: Extra::default(),
+    });
+    if let Some(model) = &notes.model {
+        usage.extra.insert("model", Json::string(model));
+    }
+    for (key, number) in [
+        ("calls", u64::from(notes.calls)),
+        ("duration_ms", notes.duration_ms),
+    ] {
+        usage.extra.insert(key, json(&number)?);
+    }
+    json(&usage).map(Some)
+}
+
+fn json<T: serde::Serialize>(value: &T) -> StoreResult<Json> {
+    Json::of(value).map_err(|error| StoreError::Invalid(error.to_string()))
 }

@@ -2,65 +2,30 @@
 
 use std::ops::ControlFlow;
 
-use super::blocks;
-use super::planner::{Made, Planner};
-use crate::compaction::plan::{Answer, Kept, LoopFacts, Spot, window};
+use super::candidate::{PlacedBlock, PlannedLoop};
+use super::check::check_summary;
+use super::planner::Attempt;
+use super::texts::TextKey;
+use crate::compaction::plan::{LoopFacts, window};
 use crate::compaction::{
-    CompactionConfig, ContextConfig, Draft, LoopSlice, OlderLoops, RollupSlice, Shown,
-    StrategyError, Summary, cut_recent,
+    CompactionConfig, Draft, LoopSlice, OlderLoops, ReadError, RollupSlice, Shown, StrategyError,
+    Summary,
 };
 use crate::context::shown_messages;
-use crate::model::{LoopId, Role};
+use crate::model::{LoopId, Role, Size, Turns};
+use crate::overlay::{BlockSpec, CompactedAs, rolled_up};
 use crate::store::active_blocks::ChainLink;
 use crate::store::append::size_through;
-use crate::store::{
-    self, BlockCore, BlockKind, BlockMessage, CoverageRow, Disposition, Layout, LoopKey, NewBlock,
-    Section, Size, StoreRead, StoreResult, Turns, codec,
-};
+use crate::store::{self, BlockCore, BlockKind, LoopKey, StoreRead, StoreResult};
 
-/// Returns the tokens that a plan may spend: the window without the system prompt and a rollup.
-pub(super) fn budget(config: &CompactionConfig, limits: &ContextConfig) -> u64 {
-    let budget = limits.budget().tokens;
-    match config.older_loops {
-        OlderLoops::Skip => budget,
-        OlderLoops::Rollup => budget.saturating_sub(config.max_rollup_tokens),
-    }
-}
-
-/// Returns the facts of the loops from `base` on, counted from there.
-pub(super) fn facts_from(facts: &[LoopFacts], base: usize) -> Vec<LoopFacts> {
-    let shifted = |answer: &Answer| {
-        let depth = answer.call.depth.checked_sub(base)?;
-        let call = Spot {
-            depth,
-            ..answer.call
-        };
-        Some(Answer { call, ..*answer })
-    };
-    let of_loop = |facts: &LoopFacts| {
-        let before = facts
-            .answers
-            .iter()
-            .filter(|answer| answer.call.depth < base);
-        let orphans = before.map(|answer| answer.turn);
-        LoopFacts {
-            answers: facts.answers.iter().filter_map(shifted).collect(),
-            orphans: orphans.chain(facts.orphans.iter().copied()).collect(),
-            ..facts.clone()
-        }
-    };
-    facts[base..].iter().map(of_loop).collect()
-}
-
-impl Planner<'_> {
+impl Attempt<'_> {
     /// Makes the rollup of the loops before `scope`, if that is smaller than what they show. It
     /// stands on the newest of them that has turns; empty ones after it show nothing anyway.
-    pub(super) fn rollup(&mut self, scope: usize) -> Result<Option<Made>, StrategyError> {
-        let snapshot = self.snapshot;
-        let (chain, base) = (&snapshot.chain, snapshot.base);
-        let most = self.step.config.max_rollup_tokens;
-        let leaves_them = most == 0 && self.step.texts;
-        if self.step.config.older_loops == OlderLoops::Skip || leaves_them {
+    pub(super) fn rollup(&self, scope: usize) -> Result<Option<PlacedBlock>, StrategyError> {
+        let (chain, base) = (&self.snapshot.chain, self.snapshot.base);
+        let (config, texts) = (&self.step.config, self.step.texts);
+        let most = config.max_rollup_tokens;
+        if config.older_loops == OlderLoops::Skip || (most == 0 && texts) {
             return Ok(None);
         }
         let newest = (base..scope)
@@ -69,42 +34,37 @@ impl Planner<'_> {
         let Some(anchor) = newest.or_else(|| self.too_large_rollup()) else {
             return Ok(None);
         };
-        let links = &chain.links[..=anchor];
-        let summary = self.rollup_summary(anchor, links)?;
-        let counter = self.store.counter();
-        let made: u64 = summary
-            .messages
-            .iter()
-            .map(|m| counter.message_tokens(m))
-            .sum();
+        let Some(turns) = Turns::of(0..chain.links[anchor].turns) else {
+            return Ok(None);
+        };
+        let key = TextKey {
+            depth: anchor,
+            layout: None,
+            tokens: most,
+        };
+        let draft = match texts {
+            true => self.planner.texts.get_or_make(key, || {
+                let links = &chain.links[..=anchor];
+                let loops = links.iter().map(|link| link.row.loop_id.clone()).collect();
+                let read = |at: usize| match links.get(at) {
+                    Some(link) => self.shown(link),
+                    None => Ok(Vec::new()),
+                };
+                Ok(whole(
+                    turns,
+                    self.rollup_text(loops, base > 0, &read, config)?,
+                ))
+            })?,
+            false => whole(turns, Summary::default()),
+        };
+        let made = draft.compacted.as_ref();
+        let made = made.map_or(0, |(_, summary)| self.tokens_of(summary));
         let shown: u64 = chain.shown[..=anchor].iter().map(|size| size.tokens).sum();
         if made >= shown || made > most {
             return Ok(None);
         }
-        let block = store::read(self.store, |read| self.rollup_block(read, anchor, &summary))?;
-        Ok(Some(Made {
-            depth: anchor,
-            block,
-        }))
-    }
-
-    /// Returns the text of a rollup; asked for once, however often the plan settles again.
-    fn rollup_summary(
-        &mut self,
-        anchor: usize,
-        links: &[ChainLink],
-    ) -> Result<Summary, StrategyError> {
-        if !self.step.texts {
-            return Ok(Summary::default());
-        }
-        let key = (anchor, self.step.config.max_rollup_tokens);
-        if let Some(summary) = self.rollups.get(&key) {
-            return Ok(summary.clone());
-        }
-        let summary = self.rollup_text(links)?;
-        self.note(&summary);
-        self.rollups.insert(key, summary.clone());
-        Ok(summary)
+        let spec = self.rollup_spec(anchor, draft)?;
+        Ok(Some(self.place(anchor, spec)?))
     }
 
     /// Returns the place of the rollup in force if it has more tokens than the step allows.
@@ -118,100 +78,88 @@ impl Planner<'_> {
         (self.step.is_squeezed() && is_too_large).then_some(0)
     }
 
-    fn rollup_text(&self, links: &[ChainLink]) -> Result<Summary, StrategyError> {
-        let read = |at: usize| match links.get(at) {
-            Some(link) => store::read(self.store, |read| shown_messages(read, link)),
-            None => Ok(Vec::new()),
-        };
-        let loops = links.iter().map(|link| link.row.loop_id.clone()).collect();
-        self.text_of(loops, self.snapshot.base > 0, &read, &self.step.config)
+    fn shown(&self, link: &ChainLink) -> Result<Vec<Shown>, ReadError> {
+        Ok(store::read(self.planner.store, |read| {
+            shown_messages(read, link)
+        })?)
     }
 
-    fn text_of(
+    fn rollup_text(
         &self,
         loops: Vec<LoopId>,
         extends: bool,
-        read: &dyn Fn(usize) -> StoreResult<Vec<Shown>>,
+        read: &dyn Fn(usize) -> Result<Vec<Shown>, ReadError>,
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
-        let task = || store::read(self.store, |read| first_prompt(read, self.snapshot.leaf));
+        let leaf = self.snapshot.leaf;
+        let task = || {
+            Ok(store::read(self.planner.store, |read| {
+                root_prompt(read, leaf)
+            })?)
+        };
         let slice = RollupSlice {
             loops,
             extends,
             round: self.snapshot.round,
-            counter: self.store.counter(),
+            counter: self.planner.store.counter(),
             read,
             task: &task,
         };
         let summary = self.strategy.rollup(&slice, config)?;
-        blocks::check_summary(&summary).map_err(StrategyError::Failed)?;
+        check_summary(&summary)?;
         Ok(summary)
     }
 
-    fn rollup_block(
-        &self,
-        read: &dyn StoreRead,
-        anchor: usize,
-        summary: &Summary,
-    ) -> StoreResult<NewBlock> {
+    fn rollup_spec(&self, anchor: usize, draft: Draft) -> StoreResult<BlockSpec> {
         let (chain, base) = (&self.snapshot.chain, self.snapshot.base);
-        let turns = chain.links[anchor].turns;
-        let layout = Layout {
-            compacted: Turns::of(0..turns),
-            ..Layout::default()
-        };
-        let through = blocks::through(read, &chain.links[anchor], turns)?;
-        let mut row = self.row(anchor, BlockKind::Rollup, layout, through, summary);
+        let mut spec = self.spec(BlockKind::Rollup, draft);
+        spec.compacted_as = CompactedAs::RolledUp;
         let before = chain.links[..base].last();
-        if let Some(before) = before.and_then(|link| link.block.as_ref()) {
-            row.extends = Some(before.key);
-            row.tokens_covered = read.block_by_key(before.key)?.tokens_covered;
-        }
-        for link in &chain.links[base..=anchor] {
-            row.tokens_covered += size_through(read, link.row.key, link.turns)?.tokens;
-        }
-        let mut block = NewBlock {
-            row,
-            messages: Vec::new(),
-            coverage: Vec::new(),
-            blobs: Vec::new(),
-        };
-        for message in &summary.messages {
-            let (stored, blobs) = codec::encode(message.clone(), self.store.counter())?;
-            block.row.size.add(Size {
-                tokens: stored.tokens,
-                bytes: stored.bytes,
-                messages: 1,
-            });
-            block.blobs.extend(blobs);
-            block.messages.push(BlockMessage {
-                section: Section::Compacted,
-                replaces: None,
-                body: Some(stored),
-            });
-        }
+        let before = before.and_then(|link| link.block.as_ref());
+        spec.extends = before.map(|block| block.key);
         // The loop of the rollup before is covered by that one, unless it showed more than it.
         let shows_more = |link: &ChainLink, shown: &Size| {
             let block = link.block.as_ref();
             block.is_some_and(|b| b.layout.first.or(b.layout.recent).is_some() || b.size != *shown)
         };
-        for (depth, link) in chain.links[..=anchor].iter().enumerate() {
-            if depth >= base.min(anchor) || shows_more(link, &chain.shown[depth]) {
-                block.coverage.push(rolled_up(read, link)?);
+        store::read(self.planner.store, |read| {
+            let tokens = |link: &ChainLink| {
+                Ok::<_, store::StoreError>(size_through(read, link.row.key, link.turns)?.tokens)
+            };
+            if let Some(before) = before {
+                spec.tokens_before = read.block_by_key(before.key)?.tokens_covered;
+                if anchor < base {
+                    // It takes the place of that rollup on the same loop.
+                    let own = tokens(&chain.links[anchor])?;
+                    spec.tokens_before = spec.tokens_before.saturating_sub(own);
+                }
             }
-        }
-        Ok(block)
+            for depth in base..anchor {
+                spec.tokens_before += tokens(&chain.links[depth])?;
+            }
+            for (link, shown) in chain.links.iter().zip(&chain.shown).take(base.min(anchor)) {
+                if shows_more(link, shown) {
+                    spec.rolled_up.push(rolled_up(read, link)?);
+                }
+            }
+            for link in &chain.links[base.min(anchor)..anchor] {
+                spec.rolled_up.push(rolled_up(read, link)?);
+            }
+            Ok(())
+        })?;
+        Ok(spec)
     }
 
     /// Returns what is kept of a leaf on which a rollup stands.
-    pub(super) fn aged(&self, rollup: &BlockCore) -> (usize, Kept) {
+    pub(super) fn aged(&self, rollup: &BlockCore) -> PlannedLoop {
         let depth = self.snapshot.chain.links.len() - 1;
         let config = CompactionConfig {
             keep_first_turns: 0,
             ..self.step.config.clone()
         };
-        let facts = facts_from(&self.snapshot.chain.facts, depth);
-        let mut kept = window(&facts, &config, self.step.recent)[0];
+        // Nothing before the anchor is planned, so the facts of the leaf count from it.
+        let facts = &self.snapshot.facts;
+        let mut kept = window(facts, &config, self.step.recent)[0];
         let aged = rollup.layout.compacted.map_or(0, Turns::end);
         kept.recent = whole_pairs(&facts[0], kept.recent).max(aged);
         (depth, kept)
@@ -224,17 +172,14 @@ impl Planner<'_> {
         rollup: &BlockCore,
         slice: &LoopSlice<'_>,
     ) -> Result<Draft, StrategyError> {
-        let recent = match self.step.texts {
-            true => self.strategy.keep_recent(slice, &self.step.config)?,
-            false => cut_recent(slice, &self.step.config)?,
-        };
-        let summary = match slice.layout.compacted {
-            Some(turns) if self.step.texts => self.leaf_text(rollup, slice, turns)?,
-            _ => Summary::default(),
+        let recent = self.strategy.keep_recent(slice, &self.step.config)?;
+        let compacted = match slice.layout.compacted {
+            Some(turns) => Some((turns, self.leaf_text(rollup, slice, turns)?)),
+            None => None,
         };
         Ok(Draft {
             first: None,
-            compacted: slice.layout.compacted.map(|turns| (turns, summary)),
+            compacted,
             recent,
         })
     }
@@ -245,11 +190,9 @@ impl Planner<'_> {
         slice: &LoopSlice<'_>,
         turns: Turns,
     ) -> Result<Summary, StrategyError> {
-        let link = &self.snapshot.chain.links[self.snapshot.chain.links.len() - 1];
-        let mut shown = store::read(self.store, |read| shown_messages(read, link))?;
+        let mut shown = self.shown(self.snapshot.leaf())?;
         shown.retain(|(turn, _)| turn.is_none_or(|turn| turn < turns.end()));
-        let counter = self.store.counter();
-        let tokens = |(_, message): &Shown| counter.message_tokens(message);
+        let tokens = |(_, message): &Shown| slice.counter.message_tokens(message);
         let most = self.leaf_tokens();
         let nothing_aged = rollup.layout.compacted == Some(turns);
         if nothing_aged && shown.iter().map(tokens).sum::<u64>() <= most {
@@ -263,7 +206,27 @@ impl Planner<'_> {
             ..self.step.config.clone()
         };
         let loops = vec![slice.loop_id.clone()];
-        self.text_of(loops, true, &|_| Ok(shown.clone()), &config)
+        self.rollup_text(loops, true, &|_| Ok(shown.clone()), &config)
+    }
+
+    /// Makes the next block of a leaf a rollup that goes on from the one on it.
+    pub(super) fn leaf_spec(
+        &self,
+        rollup: &BlockCore,
+        mut spec: BlockSpec,
+    ) -> StoreResult<BlockSpec> {
+        let says_something = |(_, summary): &(Turns, Summary)| !summary.messages.is_empty();
+        if spec.draft.compacted.as_ref().is_some_and(says_something) {
+            spec.compacted_as = CompactedAs::RolledUp;
+        }
+        spec.kind = BlockKind::Rollup;
+        spec.extends = Some(rollup.key);
+        spec.tokens_before = store::read(self.planner.store, |read| {
+            let own = size_through(read, rollup.loop_key, rollup.layout.end())?.tokens;
+            let covered = read.block_by_key(rollup.key)?.tokens_covered;
+            Ok(covered.saturating_sub(own))
+        })?;
+        Ok(spec)
     }
 
     /// Returns the tokens that the text of a rollup on the leaf may have. With no rollup wanted it
@@ -277,8 +240,16 @@ impl Planner<'_> {
     }
 }
 
+/// Returns sections in which a summary stands for all turns of a loop.
+fn whole(turns: Turns, summary: Summary) -> Draft {
+    Draft {
+        compacted: Some((turns, summary)),
+        ..Draft::default()
+    }
+}
+
 /// Returns the first prompt of the root of a chain.
-fn first_prompt(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Option<String>> {
+fn root_prompt(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Option<String>> {
     let mut root = leaf;
     read.walk(leaf, &mut |row| {
         root = row.key;
@@ -312,19 +283,10 @@ fn whole_pairs(facts: &LoopFacts, mut recent: u32) -> u32 {
     }
 }
 
-fn rolled_up(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<CoverageRow> {
-    let through = blocks::through(read, link, link.turns)?;
-    Ok(CoverageRow {
-        loop_key: link.row.key,
-        seqs: through.checked_sub(1).map(|last| (0, last)),
-        turns: link.turns.checked_sub(1).map(|last| (0, last)),
-        disposition: Disposition::RolledUp,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::plan::{Answer, Spot};
 
     #[test]
     fn a_boundary_moves_back_over_every_pair() {
@@ -343,29 +305,5 @@ mod tests {
         };
         assert_eq!(whole_pairs(&facts, 6), 2);
         assert_eq!(whole_pairs(&facts, 8), 8);
-    }
-
-    #[test]
-    fn facts_are_counted_from_the_base() {
-        let mut facts = vec![LoopFacts::default(), LoopFacts::default()];
-        let call = |depth| Spot { depth, turn: 0 };
-        facts[1].answers = vec![
-            Answer {
-                turn: 1,
-                call: call(0),
-            },
-            Answer {
-                turn: 1,
-                call: call(1),
-            },
-        ];
-        let shifted = facts_from(&facts, 1);
-        assert_eq!(
-            shifted[0].answers,
-            [Answer {
-                turn: 1,
-                call: call(0)
-            }]
-        );
     }
 }

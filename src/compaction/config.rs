@@ -12,7 +12,7 @@ use super::policy::{Budget, CompactionPolicy};
 use super::recent::KeepRecent;
 use super::strategy::BlockCompactionStrategy;
 use super::tiered::{CompactionStrategy, DefaultCompaction};
-use crate::store::Size;
+use crate::model::Size;
 
 /// The window of the model, and what [`compact_messages`](super::compact_messages) keeps.
 ///

@@ -5,7 +5,7 @@
 //! smaller is handed back with [`Plan::keep`], and the plan settles again.
 
 use super::config::{CompactionConfig, CompactionScope, OlderLoops, RecentWindow};
-use crate::store::{Layout, StoreResult, Turns};
+use crate::model::{Layout, Turns};
 
 /// What the plan knows of one loop of the chain, root first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,11 +84,19 @@ impl Kept {
 
 /// What the loops cost, for a scope that is a token budget.
 pub trait Costs {
+    /// Why a cost could not be found out.
+    type Error;
     /// Returns the tokens of a loop as planned: kept turns uncut, at most the summary's tokens for
     /// its middle.
-    fn planned(&mut self, depth: usize, kept: &Kept) -> StoreResult<u64>;
+    ///
+    /// # Errors
+    /// If it cannot be found out.
+    fn planned(&mut self, depth: usize, kept: &Kept) -> Result<u64, Self::Error>;
     /// Returns the tokens that a loop shows now.
-    fn in_force(&mut self, depth: usize) -> StoreResult<u64>;
+    ///
+    /// # Errors
+    /// If it cannot be found out.
+    fn in_force(&mut self, depth: usize) -> Result<u64, Self::Error>;
 }
 
 /// Which turns of a chain are kept.
@@ -124,7 +132,7 @@ impl<'a> Plan<'a> {
     ///
     /// # Errors
     /// What `costs` returns.
-    pub fn settle(&mut self, costs: &mut dyn Costs) -> StoreResult<()> {
+    pub fn settle<C: Costs>(&mut self, costs: &mut C) -> Result<(), C::Error> {
         loop {
             self.scope = self.scope_for(costs)?;
             if !self.grow_for_a_pair() {
@@ -158,7 +166,7 @@ impl<'a> Plan<'a> {
         self.kept.len() - 1
     }
 
-    fn scope_for(&self, costs: &mut dyn Costs) -> StoreResult<usize> {
+    fn scope_for<C: Costs>(&self, costs: &mut C) -> Result<usize, C::Error> {
         let (reached, leaf) = (reached(&self.kept), self.leaf());
         if let CompactionScope::FixedCount(count) = self.config.compaction_scope {
             return Ok(reached.min(leaf.saturating_sub(count)));
@@ -279,12 +287,12 @@ pub(crate) fn reached(kept: &[Kept]) -> usize {
 
 /// Walks back from `from` while the loops' costs fit what `spent` leaves of `budget`; returns the
 /// first loop that fits.
-pub(crate) fn fit(
+pub(crate) fn fit<E>(
     budget: u64,
     spent: u64,
     from: usize,
-    mut cost: impl FnMut(usize) -> StoreResult<u64>,
-) -> StoreResult<usize> {
+    mut cost: impl FnMut(usize) -> Result<u64, E>,
+) -> Result<usize, E> {
     let Some(mut left) = budget.checked_sub(spent) else {
         return Ok(from);
     };
@@ -318,14 +326,17 @@ fn grow_within(kept: &mut Kept, call: Spot, result: Spot) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
 
     struct Free;
     impl Costs for Free {
-        fn planned(&mut self, _: usize, _: &Kept) -> StoreResult<u64> {
+        type Error = Infallible;
+        fn planned(&mut self, _: usize, _: &Kept) -> Result<u64, Infallible> {
             Ok(0)
         }
-        fn in_force(&mut self, _: usize) -> StoreResult<u64> {
+        fn in_force(&mut self, _: usize) -> Result<u64, Infallible> {
             Ok(1)
         }
     }
@@ -407,8 +418,9 @@ mod tests {
 
     #[test]
     fn an_exact_fit_is_in_scope() {
-        assert_eq!(fit(3, 0, 5, |_| Ok(1)).unwrap(), 2);
-        assert_eq!(fit(3, 4, 5, |_| Ok(1)).unwrap(), 5);
-        assert_eq!(fit(9, 0, 5, |_| Ok(1)).unwrap(), 0);
+        let each = |_| Ok::<_, Infallible>(1);
+        assert_eq!(fit(3, 0, 5, each).unwrap(), 2);
+        assert_eq!(fit(3, 4, 5, each).unwrap(), 5);
+        assert_eq!(fit(9, 0, 5, each).unwrap(), 0);
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::ContextConfig;
 use super::recent::KeepRecent;
-use crate::store::Size;
+use crate::model::Size;
 
 /// When a context is compacted, and what it has to come down to.
 ///

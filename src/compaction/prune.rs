@@ -1,8 +1,7 @@
 //! Pruning: what goes from the turns kept at the end when a compaction does not fit.
 
 use super::policy::Budget;
-use crate::model::{AgentMessage, Content, Image, Message};
-use crate::store::codec::blob_of;
+use crate::model::{AgentMessage, Content, Image, Message, blob_id};
 use crate::tokens::{TokenCounter, image_bytes};
 
 /// What is pruned of a message.
@@ -179,7 +178,7 @@ pub fn image_reference(image: &Image) -> String {
 
 /// Returns an image's media type, size and blob.
 pub(crate) fn image_facts(image: &Image) -> String {
-    let blob = blob_of(image).map_or(String::new(), |blob| format!(", blob {blob}"));
+    let blob = blob_id(image).map_or(String::new(), |blob| format!(", blob {blob}"));
     format!("{}, {} bytes{blob}", image.mime_type, image_bytes(image))
 }
 

@@ -8,8 +8,9 @@ use foldhash::fast::RandomState;
 use super::chain::Chain;
 use super::manifest::Outline;
 use super::{BuildOptions, Context, Part, PartSection, faults_of};
-use crate::compaction::{Shown, seqs_of};
+use crate::compaction::Shown;
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
+use crate::overlay::turn_seqs;
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
     self, BlockCore, BlockKey, BlockKind, BlockMessage, NewBlock, Section, StoreError, StoreRead,
@@ -216,7 +217,7 @@ impl Builder<'_> {
     }
 
     fn seqs(&self, block: &BlockCore, turns: Turns) -> StoreResult<Range<u32>> {
-        seqs_of(self.read, block.loop_key, turns, block.through)
+        turn_seqs(self.read, block.loop_key, turns, block.through)
     }
 
     fn add_summary(

@@ -9,7 +9,7 @@ use crate::model::Role;
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
 use crate::store::append::size_through;
 use crate::store::{
-    BlockCore, BlockKey, CallSite, LoopKey, Size, StoreError, StoreRead, StoreResult,
+    BlockCore, BlockKey, CallSite, LoopKey, NewBlock, Size, StoreError, StoreRead, StoreResult,
 };
 
 /// The loops of a chain from where the context may begin to the leaf.
@@ -171,6 +171,22 @@ impl Chain {
         }
         None
     }
+}
+
+/// Returns the size of the context of a leaf, with every loop of its chain, as if these blocks were in
+/// force.
+pub(crate) fn size_with(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+    blocks: &[NewBlock],
+) -> StoreResult<Size> {
+    let config = CompactionConfig {
+        older_loops: OlderLoops::Rollup,
+        ..CompactionConfig::default()
+    };
+    let cores: Vec<&BlockCore> = blocks.iter().map(|block| &block.row.core).collect();
+    let (view, window, purpose) = (View::default(), ContextConfig::default(), Purpose::Build);
+    Ok(Chain::load_with(read, leaf, view, &config, &window, purpose, &cores)?.size())
 }
 
 /// What a chain is loaded for.

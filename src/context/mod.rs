@@ -25,7 +25,7 @@ use crate::store::{
 use manifest::{Moment, row_of};
 
 pub(crate) use build::{build, messages_with, originals_of, shown_messages};
-pub(crate) use chain::{Chain, Purpose};
+pub(crate) use chain::{Chain, Purpose, size_with};
 pub use faults::{ContextFault, FaultKind, faults_of, introduced};
 pub(crate) use faults::{Pairing, goes_on};
 pub use live::LiveContext;

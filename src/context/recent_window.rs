@@ -2,10 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use crate::compaction::{CompactionConfig, KeepRecent, RecentWindow, seqs_of};
-use crate::model::Role;
+use crate::compaction::{CompactionConfig, KeepRecent, RecentWindow};
+use crate::model::{Role, Turns};
+use crate::overlay::turn_seqs;
 use crate::store::active_blocks::ChainLink;
-use crate::store::{StoreRead, StoreResult, Turns};
+use crate::store::{StoreRead, StoreResult};
 
 /// Counts the turns that hold what is kept at the end, loop by loop from the leaf.
 pub(super) struct Reach {
@@ -64,12 +65,9 @@ impl Reach {
         if let KeepRecent::Turns(_) = self.keep {
             return Ok(1);
         }
-        let only = Turns {
-            first: turn,
-            last: turn,
-        };
+        let only = Turns::only(turn);
         let mut found = 0;
-        let seqs = seqs_of(read, link.row.key, only, link.end_seq)?;
+        let seqs = turn_seqs(read, link.row.key, only, link.end_seq)?;
         read.sizes(link.row.key, seqs, &mut |message| {
             found += u32::from(counts(message.role));
             Ok(ControlFlow::Continue(()))

@@ -11,7 +11,6 @@ use std::ops::ControlFlow;
 
 use super::ExportError;
 use crate::import::fields::Fields;
-use crate::import::found::Scene;
 use crate::import::runs::OWN_RUN;
 use crate::import::state::CURRENT_LOOP;
 use crate::import::{block_form, restore_history};
@@ -19,6 +18,7 @@ use crate::model::{
     AgentMessage, CompactedSection, CompactionBlock, Extra, Int, Json, LoopId, LoopRecord, Role,
     Session, Time, Turn, TurnRange,
 };
+use crate::overlay::ChainSnapshot;
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
 use crate::store::session::NO_TURN;
 use crate::store::{
@@ -69,15 +69,15 @@ fn overlays(
     let mut found = HashMap::new();
     let mut seen = Vec::new();
     if let Some(current) = session.current_loop {
-        let scene = Scene::of(read, current)?;
-        let rollup = scene.anchor.and_then(|at| scene.links[at].block.clone());
-        for (at, link) in scene.links.iter().enumerate() {
+        let chain = ChainSnapshot::load(read, current)?;
+        let rollup = chain.anchor.and_then(|at| chain.links[at].block.clone());
+        for (at, link) in chain.links.iter().enumerate() {
             // What the current loop sees of a loop that it left midway is not all of it.
             if link.turns < link.row.totals.turns {
                 continue;
             }
             seen.push(link.row.key);
-            let above = scene.anchor.is_some_and(|anchor| at < anchor);
+            let above = chain.anchor.is_some_and(|anchor| at < anchor);
             let overlay = match (&link.block, &rollup) {
                 (_, Some(rollup)) if above => {
                     let at = read.block_by_key(rollup.key)?.created_at;

@@ -2,27 +2,27 @@
 
 use std::ops::ControlFlow;
 
-use super::found::{Replacement, Scene, Wanted, seqs};
-use crate::model::{AgentMessage, CompactedSection, CompactionBlock, Extra, Role, Time, TurnRange};
+use super::imported_compaction::{ImportedCompaction, summary_of};
+use crate::compaction::Recent;
+use crate::model::{
+    AgentMessage, CompactedSection, CompactionBlock, Extra, Layout, Role, Time, TurnRange, Turns,
+};
+use crate::overlay::{BlockSpec, turn_seqs};
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
-    BlockKind, BlockRow, CallSite, Layout, LoopKey, Section, StoreError, StoreRead, StoreResult,
-    Turns, codec, decode,
+    BlockRow, CallSite, LoopKey, Section, StoreError, StoreRead, StoreResult, codec, decode,
 };
 
 /// Why a block cannot be stored.
 pub(super) type Broken = String;
 
-/// Turns the block that stands on the leaf of `scene` into a wanted one.
-pub(super) fn wanted(
-    read: &dyn StoreRead,
-    scene: &Scene,
+/// Says what a block of phi-core's on the leaf is to show.
+pub(super) fn block_spec(
+    compaction: &ImportedCompaction<'_>,
     block: &CompactionBlock,
-    strategy: &str,
-    created_at: &str,
-) -> StoreResult<Result<Wanted, Broken>> {
-    let at = scene.leaf();
-    let link = &scene.links[at];
+) -> StoreResult<Result<BlockSpec, Broken>> {
+    let (read, at) = (compaction.read, compaction.chain.leaf());
+    let link = &compaction.chain.links[at];
     let layout = match layout(block, link.turns, link.complete) {
         Ok(layout) => layout,
         Err(broken) => return Ok(Err(broken)),
@@ -30,19 +30,19 @@ pub(super) fn wanted(
     if let Some(broken) = parted(read, link.row.key, &layout)? {
         return Ok(Err(broken));
     }
-    let mut wanted = Wanted::plain(BlockKind::Current, 0, strategy, created_at);
+    let mut spec = compaction.unchanged(at, 0);
+    spec.draft.first = layout.first;
+    if let (Some(section), Some(turns)) = (&block.keep_compacted, layout.compacted) {
+        spec.draft.compacted = summary_of(turns.first..turns.end(), section.messages.clone());
+    }
     if let (Some(section), Some(turns)) = (&block.keep_recent, layout.recent) {
         match replacements(read, link, turns, &section.messages)? {
-            Ok(recent) => wanted.recent = recent,
+            Ok(replaced) => spec.draft.recent = Some(Recent { turns, replaced }),
             Err(broken) => return Ok(Err(broken)),
         }
     }
-    if let Some(section) = &block.keep_compacted {
-        wanted.compacted.clone_from(&section.messages);
-    }
-    wanted.layout = layout;
-    wanted.extra = Some(codec::to_json(&without_messages(block.clone()))?);
-    Ok(Ok(wanted))
+    spec.extra = Some(codec::to_json(&without_messages(block.clone()))?);
+    Ok(Ok(spec))
 }
 
 fn without_messages(mut block: CompactionBlock) -> CompactionBlock {
@@ -111,14 +111,10 @@ fn checked(name: &str, range: &TurnRange, next: u32, turns: u32) -> Result<Turns
 
 /// Returns what is wrong if a call and its result are in different sections.
 fn parted(read: &dyn StoreRead, key: LoopKey, layout: &Layout) -> StoreResult<Option<Broken>> {
-    let section = |turn: u32| {
-        let holds = |turns: Option<Turns>| turns.is_some_and(|t| t.first <= turn && turn <= t.last);
-        [layout.first, layout.compacted, layout.recent]
-            .into_iter()
-            .position(holds)
-    };
     for (turn, sites) in read.answers(key, 0..layout.end())? {
-        let parted = |site: &CallSite| site.loop_key == key && section(site.turn) != section(turn);
+        let parted = |site: &CallSite| {
+            site.loop_key == key && layout.section_of(site.turn) != layout.section_of(turn)
+        };
         if let Some(site) = sites.into_iter().find(parted) {
             return Ok(Some(format!(
                 "a call in turn {} and its result in turn {turn} are in different sections",
@@ -135,12 +131,16 @@ fn replacements(
     link: &ChainLink,
     turns: Turns,
     messages: &[AgentMessage],
-) -> StoreResult<Result<Vec<Replacement>, Broken>> {
+) -> StoreResult<Result<Vec<(u32, Option<AgentMessage>)>, Broken>> {
     let mut places = Vec::new();
-    read.sizes(link.row.key, seqs(read, link, turns)?, &mut |message| {
-        places.push((message.seq, message.role));
-        Ok(ControlFlow::Continue(()))
-    })?;
+    read.sizes(
+        link.row.key,
+        turn_seqs(read, link.row.key, turns, link.end_seq)?,
+        &mut |message| {
+            places.push((message.seq, message.role));
+            Ok(ControlFlow::Continue(()))
+        },
+    )?;
     let all = within(&places, |(_, role)| *role == Role::Extension);
     let places = &places[all];
     let has_notes = messages.len() == places.len();
@@ -158,15 +158,12 @@ fn replacements(
         let is_left_out = role == Role::Extension && !has_notes;
         let message = if is_left_out { None } else { messages.next() };
         let Some(message) = message else {
-            recent.push(Replacement { seq, message: None });
+            recent.push((seq, None));
             continue;
         };
         let original = read_one(read, link.row.key, seq)?;
         if codec::to_json(&original)? != codec::to_json(message)? {
-            recent.push(Replacement {
-                seq,
-                message: Some(message.clone()),
-            });
+            recent.push((seq, Some(message.clone())));
         }
     }
     Ok(Ok(recent))
@@ -263,13 +260,17 @@ fn shown_recent(
 ) -> StoreResult<Vec<AgentMessage>> {
     let mut replaced = replaced.into_iter().peekable();
     let mut shown = Vec::new();
-    read.messages(link.row.key, seqs(read, link, turns)?, &mut |message| {
-        match replaced.next_if(|(seq, _)| *seq == message.seq) {
-            Some((_, cut)) => shown.extend(cut),
-            None => shown.push(decode(read, message.body)?),
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
+    read.messages(
+        link.row.key,
+        turn_seqs(read, link.row.key, turns, link.end_seq)?,
+        &mut |message| {
+            match replaced.next_if(|(seq, _)| *seq == message.seq) {
+                Some((_, cut)) => shown.extend(cut),
+                None => shown.push(decode(read, message.body)?),
+            }
+            Ok(ControlFlow::Continue(()))
+        },
+    )?;
     let within = within(&shown, |message| message.role() == Role::Extension);
     Ok(shown.drain(within).collect())
 }

@@ -2,14 +2,14 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::effects;
-use super::found::{self, Scene};
+use super::imported_compaction::ImportedCompaction;
 use super::matching::harmless;
 use super::{FoundCompaction, FoundEffect, foreign};
-use crate::model::{Json, LoopId, SessionId, Time};
+use crate::context::size_with;
+use crate::model::{CompactionBlock, Json, LoopId, SessionId, Time};
+use crate::overlay::{self, ChainSnapshot};
 use crate::store::{
-    LoopKey, NewBlock, Outcome, Point, RunKey, RunRow, SessionKey, StoreRead, StoreResult,
-    StoreWrite, codec,
+    LoopKey, NewBlock, Outcome, Point, RunKey, RunRow, SessionKey, StoreResult, StoreWrite, codec,
 };
 use crate::tokens::TokenCounter;
 
@@ -59,7 +59,7 @@ pub(super) fn run_id_of_own(session: &SessionId, loop_id: &LoopId, run: &str) ->
 }
 
 /// What the run of a found compaction is made on.
-pub(super) struct Making {
+pub(super) struct ImportedRun {
     pub(super) session: SessionKey,
     pub(super) loop_key: LoopKey,
     pub(super) run_id: String,
@@ -73,7 +73,7 @@ struct Made {
     record: Json,
 }
 
-impl Making {
+impl ImportedRun {
     /// Writes the run and its blocks.
     pub(super) fn write(
         self,
@@ -81,27 +81,28 @@ impl Making {
         counter: &dyn TokenCounter,
         found: FoundCompaction,
     ) -> StoreResult<()> {
-        let scene = Scene::of(&*write, self.loop_key)?;
+        let chain = ChainSnapshot::load(&*write, self.loop_key)?;
         let started_at = found.at.clone().unwrap_or_else(Time::now);
-        let effect = effects::Making {
+        let compaction = ImportedCompaction {
             read: &*write,
-            scene: &scene,
+            chain: &chain,
             counter,
             strategy: &found.strategy,
             created_at: started_at.as_str(),
         };
-        let made = made(&effect, &found)?;
-        let before = scene.size(&*write, &[])?;
+        let made = made(&compaction, &found)?;
+        let size_with = |blocks: &[NewBlock]| size_with(&*write, self.loop_key, blocks);
+        let (before, after) = (size_with(&[])?, size_with(&made.blocks)?);
         let run = RunRow {
             key: RunKey(0),
             session: self.session,
             point: Point {
                 loop_key: self.loop_key,
-                turns: scene.end(scene.leaf()),
+                turns: chain.end(chain.leaf()),
             },
             tick: 0,
             trigger: found.trigger.clone().unwrap_or_else(|| "imported".into()),
-            round: found::next_round(&*write, self.loop_key)?,
+            round: 0,
             outcome: made.outcome,
             fallback: None,
             error: made.error,
@@ -109,7 +110,7 @@ impl Making {
             older_loops: "rollup".into(),
             counter: counter.name().to_owned(),
             before,
-            after: scene.size(&*write, &made.blocks)?,
+            after,
             started_at: started_at.as_str().to_owned(),
             duration_ms: duration(&found.record),
             config: "{}".into(),
@@ -120,21 +121,20 @@ impl Making {
             strategy: found.strategy,
             run_id: self.run_id,
         };
-        found::commit(write, run, made.blocks)?;
+        overlay::commit(write, run, made.blocks)?;
         Ok(())
     }
 }
 
-fn made(making: &effects::Making<'_>, found: &FoundCompaction) -> StoreResult<Made> {
+fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreResult<Made> {
     let (blocks, nothing) = match &found.effect {
         FoundEffect::Summary {
             messages,
             first_kept,
         } => {
-            let first_kept = first_kept
-                .as_ref()
-                .and_then(|kept| spot(making.scene, kept));
-            let blocks = making.summary(messages, first_kept)?;
+            let chain = compaction.chain;
+            let first_kept = first_kept.as_ref().and_then(|kept| spot(chain, kept));
+            let blocks = compaction.summary(messages, first_kept)?;
             (blocks, "no turn stands before the first one that was kept")
         }
         FoundEffect::SummaryWithin {
@@ -142,10 +142,10 @@ fn made(making: &effects::Making<'_>, found: &FoundCompaction) -> StoreResult<Ma
             first_kept,
             dropped,
         } => {
-            let kept = spot(making.scene, first_kept);
+            let kept = spot(compaction.chain, first_kept);
             let blocks = match kept {
-                Some(kept) => making.summary_within(message, kept, *dropped)?,
-                None => making.summary(std::slice::from_ref(&**message), None)?,
+                Some(kept) => compaction.summary_within(message, kept, *dropped)?,
+                None => compaction.summary(std::slice::from_ref(&**message), None)?,
             };
             (
                 blocks,
@@ -156,10 +156,10 @@ fn made(making: &effects::Making<'_>, found: &FoundCompaction) -> StoreResult<Ma
             tool_call_ids,
             placeholder,
         } => {
-            let blocks = making.cleared(tool_call_ids, placeholder)?;
+            let blocks = compaction.cleared(tool_call_ids, placeholder)?;
             (blocks, "the context shows no result of these calls")
         }
-        FoundEffect::Block(block) => return foreign_block(making, found, block),
+        FoundEffect::Block(block) => return foreign_block(compaction, found, block),
     };
     let is_empty = blocks.is_empty();
     Ok(Made {
@@ -175,8 +175,8 @@ fn made(making: &effects::Making<'_>, found: &FoundCompaction) -> StoreResult<Ma
 }
 
 /// Returns where a turn is on the chain; a loop elsewhere keeps nothing of this context.
-fn spot(scene: &Scene, (kept, turn): &(LoopId, u32)) -> Option<(usize, u32)> {
-    let at = scene
+fn spot(chain: &ChainSnapshot, (kept, turn): &(LoopId, u32)) -> Option<(usize, u32)> {
+    let at = chain
         .links
         .iter()
         .position(|link| link.row.loop_id == *kept)?;
@@ -184,15 +184,13 @@ fn spot(scene: &Scene, (kept, turn): &(LoopId, u32)) -> Option<(usize, u32)> {
 }
 
 fn foreign_block(
-    making: &effects::Making<'_>,
+    compaction: &ImportedCompaction<'_>,
     found: &FoundCompaction,
-    block: &crate::model::CompactionBlock,
+    block: &CompactionBlock,
 ) -> StoreResult<Made> {
-    let (read, scene): (&dyn StoreRead, _) = (making.read, making.scene);
-    let wanted = foreign::wanted(read, scene, block, making.strategy, making.created_at)?;
-    Ok(match wanted {
-        Ok(wanted) => Made {
-            blocks: vec![wanted.build(read, &scene.links[scene.leaf()], making.counter)?],
+    Ok(match foreign::block_spec(compaction, block)? {
+        Ok(spec) => Made {
+            blocks: vec![compaction.build(compaction.chain.leaf(), spec)?],
             outcome: Outcome::Committed,
             error: None,
             record: found.record.clone(),

@@ -462,7 +462,7 @@ impl<'a> StoreSink<'a> {
             append::seal(self.write, &mut row)?;
             self.write.update_loop(&row)?;
         }
-        let run = super::runs::Making {
+        let run = super::runs::ImportedRun {
             session: key,
             loop_key,
             run_id,

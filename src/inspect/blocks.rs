@@ -12,7 +12,7 @@ use crate::model::Role;
 use crate::store::scan::{BlobOwner, MessagePlace};
 use crate::store::{
     BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, LoopKey, LoopRow, Outcome, RunRow,
-    Section, Size, StoreResult, Turns, digest,
+    Section, Size, StoreResult, digest,
 };
 
 /// A block with all that belongs to it.
@@ -28,11 +28,7 @@ pub(super) struct Whole {
 impl Whole {
     /// Returns the section that a turn is in: first, compacted or recent.
     pub(super) fn section(&self, turn: u32) -> Option<usize> {
-        let layout = &self.row.layout;
-        let holds = |turns: Option<Turns>| turns.is_some_and(|t| t.first <= turn && turn <= t.last);
-        [layout.first, layout.compacted, layout.recent]
-            .into_iter()
-            .position(holds)
+        self.row.layout.section_of(turn)
     }
 
     /// Returns the recent messages that are not shown as they are.

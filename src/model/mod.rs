@@ -6,7 +6,9 @@
 mod block;
 pub(crate) mod fast_parse;
 mod ids;
+mod image;
 pub(crate) mod json;
+mod layout;
 mod message;
 mod session;
 mod time;
@@ -14,7 +16,9 @@ mod turn_map;
 
 pub use block::{CompactedSection, CompactionBlock, TurnRange};
 pub use ids::{InvalidId, LoopId, SessionId};
+pub(crate) use image::{blob_id, hex, image_data};
 pub use json::{Extra, Int, Json, MAX_JSON_DEPTH};
+pub use layout::{Layout, Size, Turns};
 pub use message::{
     AgentMessage, AssistantMessage, Content, ExtensionMessage, Image, LlmMessage, Message, Role,
     Text, Thinking, ToolCall, ToolResultMessage, TurnId, Usage, UserMessage,

@@ -14,8 +14,10 @@ use super::error::{StoreError, StoreResult};
 use super::reading::StoredMessageRef;
 use super::rows::{Blob, StoredMessage};
 use crate::failpoints::{self, Failpoint};
-use crate::model::{AgentMessage, Content, Image, Json, Message, Role, fast_parse};
+use crate::model::{AgentMessage, Content, Image, Json, Message, Role, fast_parse, image_data};
 use crate::tokens::TokenCounter;
+
+pub(crate) use crate::model::hex;
 
 /// Texts shorter than this stay in the JSON: parsing them costs less than another column.
 const MIN_TEXT_BYTES: usize = 64;
@@ -275,13 +277,7 @@ fn escaped_bytes(text: &str) -> u64 {
 
 /// Moves an image's data to a blob, if its base64 can be made again from the bytes.
 fn take_image(image: &mut Image) -> Option<Blob> {
-    if image.data.is_empty() || image.extra.get("blob").is_some() {
-        return None;
-    }
-    let data = STANDARD.decode(&image.data).ok()?;
-    if STANDARD.encode(&data) != image.data {
-        return None;
-    }
+    let data = image_data(image)?;
     let sha256: [u8; 32] = Sha256::digest(&data).into();
     image.data.clear();
     image.extra.mark_absent("data");
@@ -290,14 +286,6 @@ fn take_image(image: &mut Image) -> Option<Blob> {
         .extra
         .insert("bytes", Json::of(&data.len()).unwrap_or_default());
     Some(Blob { sha256, data })
-}
-
-/// Returns the id of the blob that holds an image, if one does: the SHA-256 of its bytes.
-pub(crate) fn blob_of(image: &Image) -> Option<String> {
-    if let Some(blob) = image.extra.get("blob") {
-        return blob.read().ok();
-    }
-    take_image(&mut image.clone()).map(|blob| hex(&blob.sha256))
 }
 
 fn put_image(image: &mut Image, blob: &mut FindBlob<'_>) -> StoreResult<()> {
@@ -314,17 +302,6 @@ fn put_image(image: &mut Image, blob: &mut FindBlob<'_>) -> StoreResult<()> {
         image.extra.remove("bytes");
     }
     Ok(())
-}
-
-/// Writes bytes as lower-case hexadecimal text.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }
 
 /// Reads the name of a blob: 64 hexadecimal digits.

@@ -1,8 +1,9 @@
 //! What the tables hold, as plain values. Keys are a backend's own integers.
 
 use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 
+pub use crate::model::{Layout, Size, Turns};
 use crate::model::{LoopId, LoopStatus, Role, SessionId};
 
 // The default of a key stands in a row that is not stored yet.
@@ -436,37 +437,6 @@ pub struct Point {
     pub turns: u32,
 }
 
-/// The size of a context.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Sum of the messages' counts.
-    pub tokens: u64,
-    /// Sum of the messages' JSON.
-    pub bytes: u64,
-    /// Number of messages.
-    pub messages: u64,
-}
-
-impl Size {
-    /// Adds `other`.
-    pub fn add(&mut self, other: Self) {
-        // Saturating: a damaged row must not stop the program that looks for damage.
-        self.tokens = self.tokens.saturating_add(other.tokens);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.messages = self.messages.saturating_add(other.messages);
-    }
-
-    /// Returns what is left when `other` is taken away.
-    #[must_use]
-    pub fn without(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.saturating_sub(other.tokens),
-            bytes: self.bytes.saturating_sub(other.bytes),
-            messages: self.messages.saturating_sub(other.messages),
-        }
-    }
-}
-
 impl TurnRow {
     /// Returns the size of the loop through this turn.
     pub fn size(&self) -> Size {
@@ -614,51 +584,6 @@ impl BlockKind {
     /// Reads the word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
-    }
-}
-
-/// The turns of a block's sections: they follow each other without gap or overlap.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Layout {
-    /// Kept word for word.
-    pub first: Option<Turns>,
-    /// Replaced.
-    pub compacted: Option<Turns>,
-    /// Kept, long tool outputs cut.
-    pub recent: Option<Turns>,
-}
-
-/// Turns of one loop, both ends inclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Turns {
-    /// The first.
-    pub first: u32,
-    /// The last.
-    pub last: u32,
-}
-
-impl Turns {
-    /// The turns of `range`, `None` if it is empty.
-    pub fn of(range: Range<u32>) -> Option<Self> {
-        (range.start < range.end).then(|| Self {
-            first: range.start,
-            last: range.end - 1,
-        })
-    }
-
-    /// Returns the turn after the last.
-    pub fn end(self) -> u32 {
-        self.last.saturating_add(1)
-    }
-}
-
-impl Layout {
-    /// Returns the turn after the last covered one.
-    pub fn end(&self) -> u32 {
-        self.recent
-            .or(self.compacted)
-            .or(self.first)
-            .map_or(0, Turns::end)
     }
 }
 

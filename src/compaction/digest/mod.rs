@@ -22,13 +22,11 @@ pub use fact::Place;
 use self::gather::Gatherer;
 use self::page::{Page, Writer};
 use super::config::CompactionConfig;
-use super::strategy::{
-    BlockCompactionStrategy, LoopSlice, Placed, RollupSlice, StrategyError, Summary,
-};
+use super::slice::{LoopSlice, Placed, RollupSlice};
+use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
 use crate::model::{
-    AgentMessage, AssistantMessage, Content, Int, LoopId, Message, Role, UserMessage,
+    AgentMessage, AssistantMessage, Content, Int, LoopId, Message, Role, Turns, UserMessage,
 };
-use crate::store::{BlockKind, Turns};
 use crate::tokens::TokenCounter;
 
 /// The strategy's name, stored with its blocks.
@@ -368,7 +366,7 @@ fn earlier_digest(
         return Ok(None);
     };
     let extends = block.strategy == DIGEST
-        && block.kind != BlockKind::Rollup
+        && !block.is_rollup
         && block.shaping == config.shaping()
         && covered.first == turns.first
         && covered.last <= turns.last;
@@ -384,4 +382,57 @@ fn earlier_digest(
     Ok(text
         .filter(is_digest)
         .map(|text| (covered, text.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::{MemoryTurns, check_promises, earlier_digest, texts};
+    use super::*;
+
+    #[test]
+    fn a_digest_names_what_was_worked_on() {
+        check_promises(&DigestCompaction::default());
+        let config = CompactionConfig::default();
+        let slice = MemoryTurns::work(8, 3).slice(1, 2);
+        let draft = DigestCompaction::default()
+            .compact(&slice, &config)
+            .unwrap();
+        let [text] = &*texts(&draft) else {
+            panic!("one message: {draft:?}");
+        };
+        assert!(
+            text.starts_with("[Digest of turns 1..5 of loop monday"),
+            "{text}"
+        );
+        assert!(text.contains("/src/part_4/mod.rs"), "{text}");
+        assert!(
+            !text.contains("/src/part_7/mod.rs"),
+            "turn 7 is kept: {text}"
+        );
+    }
+
+    #[test]
+    fn a_later_digest_reads_the_one_before_and_only_the_new_turns() {
+        let config = CompactionConfig::default();
+        let first = MemoryTurns::work(8, 3).slice(0, 4);
+        let first = DigestCompaction::default()
+            .compact(&first, &config)
+            .unwrap();
+        let [text] = &*texts(&first) else {
+            panic!("one message: {first:?}");
+        };
+        // A value that only the digest before holds.
+        let text = text.replace("part_0", "gone_0");
+        let later = MemoryTurns::work(8, 3).with_earlier(&text).slice(0, 2);
+        let later = later.with_before(earlier_digest(4, &config));
+        let later = DigestCompaction::default()
+            .compact(&later, &config)
+            .unwrap();
+        let [text] = &*texts(&later) else {
+            panic!("one message: {later:?}");
+        };
+        assert!(text.contains("/src/gone_0/mod.rs"), "{text}");
+        assert!(!text.contains("/src/part_0/mod.rs"), "read again: {text}");
+        assert!(text.contains("/src/part_5/mod.rs"), "{text}");
+    }
 }

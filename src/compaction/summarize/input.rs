@@ -1,10 +1,9 @@
 //! What a summary is made from: the task, the summary before, and the turns that it does not hold.
 
-use crate::model::{AgentMessage, Int, Message, Role};
-use crate::store::{StoreResult, Turns};
+use crate::model::{AgentMessage, Int, Message, Role, Turns};
 use crate::tokens::TokenCounter;
 
-use super::super::strategy::{LoopSlice, Placed, RollupSlice};
+use super::super::slice::{LoopSlice, Placed, ReadError, RollupSlice};
 
 /// Stands for a task that nobody gave.
 const UNKNOWN_TASK: &str = "Unknown task";
@@ -23,7 +22,7 @@ pub(super) struct Input {
 
 impl Input {
     /// Reads what a summary of `turns` by the strategy `name` needs.
-    pub(super) fn read(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> StoreResult<Self> {
+    pub(super) fn read(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> Result<Self, ReadError> {
         let before = slice.before_messages()?;
         let mut messages = Vec::new();
         for part in unread(slice, turns, name) {
@@ -40,7 +39,7 @@ impl Input {
     }
 
     /// Reads what a rollup needs: what its loops show, and the task of the root.
-    pub(super) fn of_loops(slice: &RollupSlice<'_>) -> StoreResult<Self> {
+    pub(super) fn of_loops(slice: &RollupSlice<'_>) -> Result<Self, ReadError> {
         let (mut previous, mut messages, mut tokens) = (Vec::new(), Vec::new(), 0);
         for at in 0..slice.loops().len() {
             for (turn, message) in slice.messages(at)? {

@@ -22,11 +22,9 @@ use std::time::{Duration, Instant};
 use super::config::CompactionConfig;
 use super::digest::DigestCompaction;
 use super::notes::SummaryNotes;
-use super::strategy::{
-    BlockCompactionStrategy, LoopSlice, Placed, RollupSlice, StrategyError, Summary,
-};
-use crate::model::{AgentMessage, AssistantMessage, Content, Message, UserMessage};
-use crate::store::Turns;
+use super::slice::{LoopSlice, Placed, RollupSlice};
+use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
+use crate::model::{AgentMessage, AssistantMessage, Content, Message, Turns, UserMessage};
 use crate::tokens::TokenCounter;
 use input::Input;
 pub use options::{SummarizeOptions, SummaryRole};
@@ -296,4 +294,85 @@ impl BlockCompactionStrategy for SummarizeCompaction {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::super::memory::{MemoryTurns, check_promises, texts};
+    use super::*;
+
+    /// Answers as a model would, or fails; keeps what it was asked.
+    #[derive(Default)]
+    struct Model {
+        fails: bool,
+        prompts: Mutex<Vec<String>>,
+    }
+
+    impl Summarizer for Model {
+        fn name(&self) -> &str {
+            "model"
+        }
+
+        fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
+            self.prompts.lock().unwrap().push(request.prompt.clone());
+            let section = |section: &&str| format!("### {section}\nIt rains.\n");
+            let text = match self.fails {
+                true => String::new(),
+                false => prompt::SECTIONS.iter().map(section).collect(),
+            };
+            Ok(SummaryAnswer {
+                text,
+                ..SummaryAnswer::default()
+            })
+        }
+    }
+
+    #[test]
+    fn the_model_reads_the_turns_between_those_that_are_kept() {
+        let model = Arc::new(Model::default());
+        let strategy = SummarizeCompaction::new(model.clone());
+        check_promises(&strategy);
+        let slice = MemoryTurns::work(8, 3).slice(1, 2);
+        let config = CompactionConfig::default();
+        model.prompts.lock().unwrap().clear();
+        let draft = strategy.compact(&slice, &config).unwrap();
+        let prompts = model.prompts.lock().unwrap();
+        let [prompt] = &**prompts else {
+            panic!("asked {} times", prompts.len());
+        };
+        assert!(prompt.contains("Mended /src/part_1/mod.rs.") && prompt.contains("part_5"));
+        assert!(
+            !prompt.contains("Mended /src/part_6/mod.rs."),
+            "turn 6 is kept"
+        );
+        let [text] = &*texts(&draft) else {
+            panic!("one message: {draft:?}");
+        };
+        assert!(text.contains("It rains."), "{text}");
+        let (_, summary) = draft.compacted.unwrap();
+        assert_eq!(
+            summary.turns.into_iter().collect::<Vec<_>>(),
+            [1, 2, 3, 4, 5]
+        );
+        assert_eq!((summary.notes.calls, summary.notes.fallback), (1, None));
+    }
+
+    #[test]
+    fn a_model_that_says_nothing_is_replaced_by_the_digest() {
+        let model = Model {
+            fails: true,
+            ..Model::default()
+        };
+        let strategy = SummarizeCompaction::new(Arc::new(model));
+        let slice = MemoryTurns::work(8, 3).slice(1, 2);
+        let draft = strategy
+            .compact(&slice, &CompactionConfig::default())
+            .unwrap();
+        assert!(texts(&draft)[0].starts_with("[Digest"), "{draft:?}");
+        let notes = draft.notes().unwrap();
+        assert_eq!(notes.fallback.as_deref(), Some("digest"));
+        assert_eq!(notes.error.as_deref(), Some("the answer is empty"));
+    }
 }

@@ -4,6 +4,7 @@ mod files;
 mod found_compactions;
 mod history;
 mod script;
+mod writers;
 
 use loopstore::import::ImportError;
 use loopstore::*;

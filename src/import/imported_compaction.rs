@@ -3,20 +3,19 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use super::found::{Replacement, Scene, Wanted, first_seq, rolled_up};
-use crate::model::{AgentMessage, Content, Json, Role};
-use crate::store::active_blocks::ChainLink;
+use crate::compaction::{Recent, Summary};
+use crate::model::{AgentMessage, Content, Json, Role, Turns};
+use crate::overlay::{BlockSpec, ChainSnapshot, rolled_up, turn_seqs};
 use crate::store::append::size_through;
 use crate::store::{
-    BlockCore, BlockKind, Layout, MessageRow, NewBlock, Section, StoreRead, StoreResult, Turns,
-    decode,
+    BlockCore, BlockKind, MessageRow, NewBlock, Section, StoreRead, StoreResult, decode,
 };
 use crate::tokens::TokenCounter;
 
 /// What the blocks of one compaction have in common.
-pub(super) struct Making<'a> {
+pub(super) struct ImportedCompaction<'a> {
     pub(super) read: &'a dyn StoreRead,
-    pub(super) scene: &'a Scene,
+    pub(super) chain: &'a ChainSnapshot,
     pub(super) counter: &'a dyn TokenCounter,
     pub(super) strategy: &'a str,
     pub(super) created_at: &'a str,
@@ -25,21 +24,25 @@ pub(super) struct Making<'a> {
 /// A turn on the chain: the loop's place, and the turn.
 type Spot = (usize, u32);
 
-impl Making<'_> {
+/// A message that stands for an original, by the original's sequence; `None` drops it.
+type Replacement = (u32, Option<AgentMessage>);
+
+impl ImportedCompaction<'_> {
     fn kind(&self, at: usize) -> BlockKind {
-        if at == self.scene.leaf() {
+        if at == self.chain.leaf() {
             BlockKind::Current
         } else {
             BlockKind::Earlier
         }
     }
 
-    fn plain(&self, at: usize, turns: u32) -> Wanted {
-        Wanted::plain(self.kind(at), turns, self.strategy, self.created_at)
+    /// A block that shows the first `turns` turns of a loop as they are.
+    pub(super) fn unchanged(&self, at: usize, turns: u32) -> BlockSpec {
+        BlockSpec::unchanged(self.kind(at), turns, self.strategy, self.created_at)
     }
 
-    fn build(&self, at: usize, wanted: Wanted) -> StoreResult<NewBlock> {
-        wanted.build(self.read, &self.scene.links[at], self.counter)
+    pub(super) fn build(&self, at: usize, spec: BlockSpec) -> StoreResult<NewBlock> {
+        spec.build(self.read, &self.chain.links[at], self.counter)
     }
 
     /// Puts `messages` in the place of everything before `first_kept` (`None`: of everything).
@@ -58,32 +61,26 @@ impl Making<'_> {
                 return Ok(Vec::new());
             };
             at = before;
-            kept = self.scene.links[at].turns;
+            kept = self.chain.links[at].turns;
         }
-        let mut wanted = self.plain(at, 0);
-        wanted.layout = Layout {
-            first: None,
-            compacted: Turns::of(0..kept),
-            recent: Turns::of(kept..self.scene.end(at)),
-        };
-        wanted.compacted = messages
-            .iter()
-            .filter(|message| message.role() != Role::Extension)
-            .cloned()
-            .collect();
+        let mut spec = self.unchanged(at, 0);
+        let messages = messages.iter();
+        let messages = messages.filter(|message| message.role() != Role::Extension);
+        spec.draft.compacted = summary_of(0..kept, messages.cloned().collect());
+        spec.draft.recent = recent_of(kept..self.chain.end(at), Vec::new());
         if at > 0 || stands_before {
-            self.roll_up(at, &mut wanted)?;
+            self.roll_up(at, &mut spec)?;
         }
-        let mut blocks = vec![self.build(at, wanted)?];
+        let mut blocks = vec![self.build(at, spec)?];
         self.show_later(at, &mut blocks)?;
         Ok(blocks)
     }
 
     /// Shows the loops after the one with the summary, of which every turn was kept.
     fn show_later(&self, at: usize, blocks: &mut Vec<NewBlock>) -> StoreResult<()> {
-        for later in at + 1..self.scene.links.len() {
+        for later in at + 1..self.chain.links.len() {
             if self.is_hidden(at, later) {
-                blocks.push(self.build(later, self.plain(later, self.scene.end(later)))?);
+                blocks.push(self.build(later, self.unchanged(later, self.chain.end(later)))?);
             }
         }
         Ok(())
@@ -105,33 +102,31 @@ impl Making<'_> {
         let (at, turn) = kept;
         let is_moved = self.boundary(Some(kept))? != kept;
         let is_start = kept == (0, 0) && dropped == 0;
-        let mut recent = match is_moved || turn >= self.scene.end(at) {
+        let mut recent = match is_moved || turn >= self.chain.end(at) {
             true => Vec::new(),
             false => self.prompts_of(at, turn, dropped.max(u32::from(is_start)))?,
         };
-        let Some(first) = recent.first_mut() else {
+        let Some((seq, shown)) = recent.first_mut() else {
             return whole();
         };
-        let mut wanted = self.plain(at, 0);
-        wanted.layout.compacted = Turns::of(0..turn);
-        wanted.layout.recent = Turns::of(turn..self.scene.end(at));
+        let mut spec = self.unchanged(at, 0);
         match turn {
-            0 if is_start => first.message = Some(self.led_by(message, at, first.seq)?),
-            0 => first.message = Some(message.clone()),
-            _ => wanted.compacted.push(message.clone()),
+            0 if is_start => *shown = Some(self.led_by(message, at, *seq)?),
+            0 => *shown = Some(message.clone()),
+            _ => spec.draft.compacted = summary_of(0..turn, vec![message.clone()]),
         }
-        wanted.recent = recent;
+        spec.draft.recent = recent_of(turn..self.chain.end(at), recent);
         if at > 0 {
-            self.roll_up(at, &mut wanted)?;
+            self.roll_up(at, &mut spec)?;
         }
-        let mut blocks = vec![self.build(at, wanted)?];
+        let mut blocks = vec![self.build(at, spec)?];
         self.show_later(at, &mut blocks)?;
         Ok(blocks)
     }
 
     /// Returns a message with another one's content before its own.
     fn led_by(&self, lead: &AgentMessage, at: usize, seq: u32) -> StoreResult<AgentMessage> {
-        let key = self.scene.links[at].row.key;
+        let key = self.chain.links[at].row.key;
         let mut led = lead.clone();
         self.read.messages(key, seq..seq + 1, &mut |row| {
             let mut original = decode(self.read, row.body)?;
@@ -147,21 +142,14 @@ impl Making<'_> {
 
     /// Returns what a turn begins with in the user's name, at most `limit` messages, as dropped.
     fn prompts_of(&self, at: usize, turn: u32, limit: u32) -> StoreResult<Vec<Replacement>> {
-        let turns = Turns {
-            first: turn,
-            last: turn,
-        };
-        let link = &self.scene.links[at];
-        let range = super::found::seqs(self.read, link, turns)?;
+        let link = &self.chain.links[at];
+        let range = turn_seqs(self.read, link.row.key, Turns::only(turn), link.end_seq)?;
         let mut found = Vec::new();
         self.read.sizes(link.row.key, range, &mut |message| {
             let is_over = found.len() as u64 >= u64::from(limit);
             match message.role {
                 Role::Extension => {}
-                Role::User if !is_over => found.push(Replacement {
-                    seq: message.seq,
-                    message: None,
-                }),
+                Role::User if !is_over => found.push((message.seq, None)),
                 _ => return Ok(ControlFlow::Break(())),
             }
             Ok(ControlFlow::Continue(()))
@@ -171,11 +159,11 @@ impl Making<'_> {
 
     /// Returns the first kept turn, moved back so far that no kept result loses its call.
     fn boundary(&self, first_kept: Option<Spot>) -> StoreResult<Spot> {
-        let links = &self.scene.links;
-        let leaf = self.scene.leaf();
+        let links = &self.chain.links;
+        let leaf = self.chain.leaf();
         let mut first = match first_kept {
-            Some((at, turn)) => (at, turn.min(self.scene.end(at))),
-            None => (leaf, self.scene.end(leaf)),
+            Some((at, turn)) => (at, turn.min(self.chain.end(at))),
+            None => (leaf, self.chain.end(leaf)),
         };
         while let Some(call) = self.earliest_call(first)? {
             first = (call.0, call.1.min(links[call.0].turns));
@@ -186,25 +174,26 @@ impl Making<'_> {
     /// Returns the earliest turn before `first` that holds a call answered from there on.
     fn earliest_call(&self, first: Spot) -> StoreResult<Option<Spot>> {
         let mut earliest: Option<Spot> = None;
-        for (at, link) in self.scene.links.iter().enumerate().skip(first.0) {
+        for (at, link) in self.chain.links.iter().enumerate().skip(first.0) {
             let from = if at == first.0 { first.1 } else { 0 };
             let answers = self.read.answers(link.row.key, from..link.turns)?;
             let sites = answers.into_iter().flat_map(|(_, sites)| sites);
             let spots =
-                sites.filter_map(|site| Some((self.scene.place(site.loop_key)?, site.turn)));
+                sites.filter_map(|site| Some((self.chain.place(site.loop_key)?, site.turn)));
             earliest = spots.filter(|spot| *spot < first).chain(earliest).min();
         }
         Ok(earliest)
     }
 
-    /// Makes `wanted` a rollup of the loops before `at`.
-    fn roll_up(&self, at: usize, wanted: &mut Wanted) -> StoreResult<()> {
-        wanted.kind = BlockKind::Rollup;
-        let before = self.scene.anchor.filter(|anchor| *anchor <= at);
+    /// Makes a block a rollup of the loops before `at`.
+    fn roll_up(&self, at: usize, spec: &mut BlockSpec) -> StoreResult<()> {
+        spec.kind = BlockKind::Rollup;
+        spec.tokens_before = self.tokens_before(at)?;
+        let before = self.chain.anchor.filter(|anchor| *anchor <= at);
         let mut from = 0;
         if let Some(anchor) = before {
-            let link = &self.scene.links[anchor];
-            wanted.extends = link.block.as_ref().map(|block| block.key);
+            let link = &self.chain.links[anchor];
+            spec.extends = link.block.as_ref().map(|block| block.key);
             // What the rollup before kept of its own loop, or did not cover, is only now gone.
             let gone = link
                 .block
@@ -212,19 +201,16 @@ impl Making<'_> {
                 .is_some_and(|block| block.layout.compacted == Turns::of(0..link.turns));
             from = anchor + usize::from(gone);
         }
-        for (place, link) in self.scene.links[..at].iter().enumerate() {
-            wanted.tokens_before += size_through(self.read, link.row.key, link.turns)?.tokens;
-            if place >= from {
-                wanted.rolled_up.push(rolled_up(link));
-            }
+        for link in self.chain.links[..at].iter().skip(from) {
+            spec.rolled_up.push(rolled_up(self.read, link)?);
         }
         Ok(())
     }
 
     /// Whether turns of a loop after the summary, which were all kept, are hidden so far.
     fn is_hidden(&self, summary: usize, later: usize) -> bool {
-        let link = &self.scene.links[later];
-        if self.scene.anchor.is_some_and(|anchor| anchor > summary) {
+        let link = &self.chain.links[later];
+        if self.chain.anchor.is_some_and(|anchor| anchor > summary) {
             // The rollup in force hides what stands on the loops before it: any block of theirs
             // would be in force again.
             return link.row.totals.generation > 0;
@@ -242,9 +228,9 @@ impl Making<'_> {
     ) -> StoreResult<Vec<NewBlock>> {
         let calls: HashSet<&str> = calls.iter().map(String::as_str).collect();
         let mut blocks = Vec::new();
-        for at in self.scene.anchor.unwrap_or(0)..self.scene.links.len() {
-            if let Some(wanted) = self.clear_in(at, &calls, placeholder)? {
-                blocks.push(self.build(at, wanted)?);
+        for at in self.chain.anchor.unwrap_or(0)..self.chain.links.len() {
+            if let Some(spec) = self.clear_in(at, &calls, placeholder)? {
+                blocks.push(self.build(at, spec)?);
             }
         }
         Ok(blocks)
@@ -255,19 +241,15 @@ impl Making<'_> {
         at: usize,
         calls: &HashSet<&str>,
         placeholder: &str,
-    ) -> StoreResult<Option<Wanted>> {
-        let link = &self.scene.links[at];
-        let mut wanted = self.carried_over(at)?;
-        let Some(recent) = wanted.layout.recent else {
+    ) -> StoreResult<Option<BlockSpec>> {
+        let link = &self.chain.links[at];
+        let mut spec = self.carried_over(at)?;
+        let Some(recent) = &mut spec.draft.recent else {
             return Ok(None);
         };
-        let range = super::found::seqs(self.read, link, recent)?;
-        let dropped: HashSet<u32> = wanted
-            .recent
-            .iter()
-            .filter(|r| r.message.is_none())
-            .map(|r| r.seq)
-            .collect();
+        let range = turn_seqs(self.read, link.row.key, recent.turns, link.end_seq)?;
+        let dropped = recent.replaced.iter().filter(|(_, shown)| shown.is_none());
+        let dropped: HashSet<u32> = dropped.map(|(seq, _)| *seq).collect();
         let mut cleared = Vec::new();
         self.read.messages(link.row.key, range, &mut |row| {
             if answers(&row, calls) && !dropped.contains(&row.seq) {
@@ -277,82 +259,96 @@ impl Making<'_> {
         })?;
         let mut changed = false;
         for (seq, original) in cleared {
-            changed |= wanted.replace(seq, emptied(original, placeholder));
+            changed |= show(&mut recent.replaced, seq, emptied(original, placeholder));
         }
-        Ok(changed.then_some(wanted))
+        Ok(changed.then_some(spec))
     }
 
     /// Returns a block that shows the loop as it is shown now, up to its last complete turn.
-    fn carried_over(&self, at: usize) -> StoreResult<Wanted> {
-        let link = &self.scene.links[at];
-        let mut wanted = self.plain(at, 0);
+    fn carried_over(&self, at: usize) -> StoreResult<BlockSpec> {
+        let (link, end) = (&self.chain.links[at], self.chain.end(at));
+        let mut spec = self.unchanged(at, 0);
         let Some(block) = &link.block else {
-            wanted.layout.recent = Turns::of(0..self.scene.end(at));
-            return Ok(wanted);
+            spec.draft.recent = recent_of(0..end, Vec::new());
+            return Ok(spec);
         };
-        self.carry_messages(block, link, &mut wanted)?;
         if block.kind == BlockKind::Rollup {
-            wanted.kind = BlockKind::Rollup;
-            wanted.extends = Some(block.key);
-            wanted.tokens_before = self.tokens_before(at)?;
+            spec.kind = BlockKind::Rollup;
+            spec.extends = Some(block.key);
+            spec.tokens_before = self.tokens_before(at)?;
         }
-        wanted.layout.compacted = block.layout.compacted;
-        // Turns before a summary can only be shown as they are.
-        wanted.layout.first = block
-            .layout
-            .first
-            .filter(|_| block.layout.compacted.is_some());
-        let from = wanted.layout.compacted.map_or(0, Turns::end);
-        wanted.layout.recent = Turns::of(from..self.scene.end(at));
-        Ok(wanted)
+        let (summary, replaced) = self.messages_of(block, link.end_seq)?;
+        if let Some(turns) = block.layout.compacted {
+            // Turns before a summary can only be shown as they are.
+            spec.draft.first = block.layout.first;
+            spec.draft.compacted = summary_of(turns.first..turns.end(), summary);
+        }
+        let from = block.layout.compacted.map_or(0, Turns::end);
+        spec.draft.recent = recent_of(from..end, replaced);
+        Ok(spec)
     }
 
     fn tokens_before(&self, at: usize) -> StoreResult<u64> {
         let mut tokens = 0;
-        for link in &self.scene.links[..at] {
+        for link in &self.chain.links[..at] {
             tokens += size_through(self.read, link.row.key, link.turns)?.tokens;
         }
         Ok(tokens)
     }
 
-    fn carry_messages(
+    /// Returns what a block shows in the place of originals before the sequence `end`.
+    fn messages_of(
         &self,
         block: &BlockCore,
-        link: &ChainLink,
-        wanted: &mut Wanted,
-    ) -> StoreResult<()> {
-        let end = first_seq(self.read, link, link.turns)?;
+        end: u32,
+    ) -> StoreResult<(Vec<AgentMessage>, Vec<Replacement>)> {
+        let (mut summary, mut replaced) = (Vec::new(), Vec::new());
         for message in self.read.block_messages(block.key)? {
-            let body = match message.body {
-                Some(body) => Some(decode(self.read, body)?),
-                None => None,
-            };
+            let body = message.body.map(|body| decode(self.read, body));
+            let body = body.transpose()?;
             match (message.section, message.replaces) {
-                (Section::Compacted, _) => wanted.compacted.extend(body),
-                (Section::Recent, Some(seq)) if seq < end => {
-                    wanted.recent.push(Replacement { seq, message: body });
-                }
+                (Section::Compacted, _) => summary.extend(body),
+                (Section::Recent, Some(seq)) if seq < end => replaced.push((seq, body)),
                 (Section::Recent, _) => {}
             }
         }
-        Ok(())
+        Ok((summary, replaced))
     }
 }
 
-impl Wanted {
-    /// Shows `message` in place of an original, and returns whether that is new.
-    fn replace(&mut self, seq: u32, message: AgentMessage) -> bool {
-        match self.recent.binary_search_by_key(&seq, |r| r.seq) {
-            Ok(at) => {
-                let known = self.recent[at].message.as_ref() == Some(&message);
-                self.recent[at].message = Some(message);
-                !known
-            }
-            Err(at) => {
-                let message = Some(message);
-                self.recent.insert(at, Replacement { seq, message });
-                true
-            }
+/// Returns a section in which messages stand for every turn, or for none if there are none.
+pub(super) fn summary_of(
+    turns: std::ops::Range<u32>,
+    messages: Vec<AgentMessage>,
+) -> Option<(Turns, Summary)> {
+    let summarised = match messages.is_empty() {
+        true => 0..0,
+        false => turns.clone(),
+    };
+    let summary = Summary {
+        turns: summarised.collect(),
+        messages,
+        ..Summary::default()
+    };
+    Some((Turns::of(turns)?, summary))
+}
+
+fn recent_of(turns: std::ops::Range<u32>, replaced: Vec<Replacement>) -> Option<Recent> {
+    let turns = Turns::of(turns)?;
+    Some(Recent { turns, replaced })
+}
+
+/// Shows `message` in place of an original, and returns whether that is new.
+fn show(replaced: &mut Vec<Replacement>, seq: u32, message: AgentMessage) -> bool {
+    match replaced.binary_search_by_key(&seq, |(seq, _)| *seq) {
+        Ok(at) => {
+            let known = replaced[at].1.as_ref() == Some(&message);
+            replaced[at].1 = Some(message);
+            !known
+        }
+        Err(at) => {
+            replaced.insert(at, (seq, Some(message)));
+            true
         }
     }
 }

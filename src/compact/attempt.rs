@@ -1,0 +1,243 @@
+//! One attempt: a step of the fallback becomes a candidate.
+//!
+//! The plan gives each loop its layout, the strategy is asked for the texts, and a middle whose
+//! replacement is not smaller than what it replaces is planned again as kept. Nothing is written, and a
+//! candidate knows nothing of the one before.
+
+use super::candidate::{Candidate, FallbackStep, PlacedBlock, PlannedLoop};
+use super::check::check_draft;
+use super::planner::{Attempt, Planner};
+use super::request::CompactTrigger;
+use super::texts::TextKey;
+use crate::compaction::plan::{Costs, Kept, Plan};
+use crate::compaction::{CompactionConfig, Draft, OlderLoops, StrategyError, Summary, cut_recent};
+use crate::context::{Chain, Purpose};
+use crate::model::{Layout, Turns};
+use crate::overlay::size_of;
+use crate::store::active_blocks::View;
+use crate::store::append::size_through;
+use crate::store::{self, BlockCore, BlockKind, StoreError, StoreRead, StoreResult};
+
+impl Planner<'_> {
+    /// Makes the candidate of a step.
+    pub(super) fn attempt(&self, step: FallbackStep) -> Result<Candidate, StrategyError> {
+        let attempt = Attempt::new(self, step);
+        let (planned, scope) = attempt.plan()?;
+        let mut blocks = Vec::new();
+        for (depth, kept) in &planned {
+            blocks.extend(attempt.block_for(*depth, kept)?);
+        }
+        if let Some(scope) = scope {
+            blocks.splice(0..0, attempt.rollup(scope)?);
+        }
+        let cores: Vec<&BlockCore> = blocks.iter().map(|placed| &placed.block.row.core).collect();
+        let (leaf, view, purpose) = (self.snapshot.leaf, View::default(), Purpose::Plan);
+        let (config, window) = (&attempt.step.config, &self.request.window);
+        let chain = store::read(self.store, |read| {
+            Chain::load_with(read, leaf, view, config, window, purpose, &cores)
+        })?;
+        Ok(Candidate {
+            planned,
+            after: chain.size(),
+            chain,
+            blocks,
+            step: attempt.step,
+        })
+    }
+
+    /// Returns the plan of a step before any text is asked for, each loop with the sequence after its
+    /// last planned message.
+    pub(super) fn outline(&self, step: FallbackStep) -> StoreResult<Vec<(PlannedLoop, u32)>> {
+        let attempt = Attempt::new(self, step);
+        let planned = match self.snapshot.rollup_on_leaf() {
+            Some(rollup) => vec![attempt.aged(rollup)],
+            None => attempt.settle(&mut attempt.new_plan())?,
+        };
+        let place =
+            |(depth, kept): PlannedLoop| Ok(((depth, kept), self.through(depth, &kept.layout())?));
+        planned.into_iter().map(place).collect()
+    }
+}
+
+impl Attempt<'_> {
+    /// Plans the loops in scope, and plans again as long as a text is not smaller than what it
+    /// replaces. Also returns the place of the first loop in scope, unless a rollup on the leaf leaves
+    /// nothing before it to plan.
+    fn plan(&self) -> Result<(Vec<PlannedLoop>, Option<usize>), StrategyError> {
+        if let Some(rollup) = self.snapshot.rollup_on_leaf() {
+            return Ok((vec![self.aged(rollup)], None));
+        }
+        let (mut plan, base) = (self.new_plan(), self.snapshot.base);
+        loop {
+            let planned = self.settle(&mut plan)?;
+            let mut is_settled = true;
+            for (depth, kept) in &planned {
+                if !self.shrinks(*depth, kept)? {
+                    plan.keep(*depth - base);
+                    is_settled = false;
+                }
+            }
+            if is_settled {
+                return Ok((planned, Some(base + plan.scope())));
+            }
+        }
+    }
+
+    fn new_plan(&self) -> Plan<'_> {
+        let config = &self.step.config;
+        let mut budget = self.planner.request.window.budget().tokens;
+        if config.older_loops == OlderLoops::Rollup {
+            budget = budget.saturating_sub(config.max_rollup_tokens);
+        }
+        Plan::new(&self.snapshot.facts, config, self.step.recent, budget)
+    }
+
+    /// Settles a plan; returns the loops in scope.
+    fn settle(&self, plan: &mut Plan<'_>) -> StoreResult<Vec<PlannedLoop>> {
+        let (base, config) = (self.snapshot.base, &self.step.config);
+        store::read(self.planner.store, |read| {
+            plan.settle(&mut ChainCosts {
+                read,
+                chain: &self.snapshot.chain,
+                base,
+                config,
+            })
+        })?;
+        let place = |(depth, kept)| (depth + base, kept);
+        Ok(plan.in_scope().map(place).collect())
+    }
+
+    /// Whether the text of a loop's middle is smaller than the middle.
+    fn shrinks(&self, depth: usize, kept: &Kept) -> Result<bool, StrategyError> {
+        let layout = kept.layout();
+        if kept.middle().is_none() || self.is_left_alone(depth, &layout)? {
+            return Ok(true);
+        }
+        let Some((turns, summary)) = self.draft(depth, &layout)?.compacted else {
+            return Ok(true);
+        };
+        let key = self.snapshot.chain.links[depth].row.key;
+        let originals = store::read(self.planner.store, |read| size_of(read, key, turns))?;
+        Ok(self.tokens_of(&summary) < originals.tokens)
+    }
+
+    /// Whether the block in force is what the plan wants.
+    fn is_left_alone(&self, depth: usize, layout: &Layout) -> StoreResult<bool> {
+        let is_forced = self.planner.request.trigger == CompactTrigger::Force;
+        let block = self.snapshot.chain.links[depth].block.as_ref();
+        let Some(block) = block.filter(|_| !is_forced) else {
+            return Ok(false);
+        };
+        if self.snapshot.rollup_on_leaf().is_some() {
+            let nothing_aged = block.layout.compacted == layout.compacted;
+            return Ok(nothing_aged && self.step.prune.is_none());
+        }
+        if block.layout != *layout
+            || block.kind == BlockKind::Rollup
+            || block.through != self.planner.through(depth, layout)?
+        {
+            return Ok(false);
+        }
+        let row = self.planner.block_before(depth)?;
+        let shaping = self.shaping();
+        Ok(row.is_some_and(|row| row.strategy == self.strategy.name() && row.shaping == shaping))
+    }
+
+    /// Returns the sections of a loop with their texts, as the strategy makes them; a silent step says
+    /// nothing of the turns between those that it keeps.
+    fn draft(&self, depth: usize, layout: &Layout) -> Result<Draft, StrategyError> {
+        let config = &self.step.config;
+        if !self.step.texts {
+            let slice = self.planner.slice(depth, layout)?;
+            return Ok(Draft {
+                first: layout.first,
+                compacted: layout.compacted.map(|turns| (turns, Summary::default())),
+                recent: cut_recent(&slice, config)?,
+            });
+        }
+        let rollup = self.snapshot.rollup_on_leaf();
+        let tokens = match rollup {
+            Some(_) => self.leaf_tokens(),
+            None => config.max_summary_tokens,
+        };
+        let key = TextKey {
+            depth,
+            layout: Some(layout.clone()),
+            tokens,
+        };
+        self.planner.texts.get_or_make(key, || {
+            let slice = self.planner.slice(depth, layout)?;
+            let draft = match rollup {
+                Some(rollup) => self.leaf_draft(rollup, &slice)?,
+                None => self.strategy.compact(&slice, config)?,
+            };
+            let (store, through) = (self.planner.store, self.planner.through(depth, layout)?);
+            check_draft(store, self.snapshot, depth, through, layout, &draft)?;
+            Ok(draft)
+        })
+    }
+
+    /// Returns the block that a planned loop needs, if it needs one.
+    fn block_for(&self, depth: usize, kept: &Kept) -> Result<Option<PlacedBlock>, StrategyError> {
+        let layout = kept.layout();
+        if self.is_left_alone(depth, &layout)? {
+            return Ok(None);
+        }
+        let mut draft = match kept.raw {
+            true => Draft::default(),
+            false => self.draft(depth, &layout)?,
+        };
+        if let Some(recent) = &mut draft.recent {
+            self.prune(depth, recent)?;
+        }
+        let shows_originals = draft.compacted.is_none()
+            && draft.recent.as_ref().is_none_or(|r| r.replaced.is_empty());
+        if shows_originals {
+            // Nothing is replaced or cut: the loop is to be read raw. Where a block says otherwise,
+            // one is written that shows the whole loop.
+            draft = Draft {
+                first: Turns::of(0..kept.turns),
+                ..Draft::default()
+            };
+            if !self.snapshot.block_applies(depth) || self.is_left_alone(depth, &draft.layout())? {
+                return Ok(None);
+            }
+        }
+        let is_leaf = self.snapshot.chain.links[depth].row.key == self.snapshot.leaf;
+        let kind = match is_leaf {
+            true => BlockKind::Current,
+            false => BlockKind::Earlier,
+        };
+        let spec = self.spec(kind, draft);
+        Ok(Some(match self.snapshot.rollup_on_leaf() {
+            Some(rollup) => self.place(depth, self.leaf_spec(rollup, spec)?)?,
+            None => self.place(depth, spec)?,
+        }))
+    }
+}
+
+/// What loops cost, from stored totals.
+struct ChainCosts<'a> {
+    read: &'a dyn StoreRead,
+    chain: &'a Chain,
+    /// The loop that the plan counts as the first.
+    base: usize,
+    config: &'a CompactionConfig,
+}
+
+impl Costs for ChainCosts<'_> {
+    type Error = StoreError;
+
+    fn planned(&mut self, depth: usize, kept: &Kept) -> StoreResult<u64> {
+        let link = &self.chain.links[self.base + depth];
+        let key = link.row.key;
+        let through = |turns| Ok::<_, StoreError>(size_through(self.read, key, turns)?.tokens);
+        let (first, recent) = (through(kept.first)?, through(kept.recent)?);
+        let middle = (recent - first).min(self.config.max_summary_tokens);
+        Ok(first + middle + through(link.turns)? - recent)
+    }
+
+    fn in_force(&mut self, depth: usize) -> StoreResult<u64> {
+        Ok(self.chain.shown[self.base + depth].tokens)
+    }
+}

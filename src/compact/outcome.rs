@@ -1,0 +1,50 @@
+//! How a compaction ends.
+
+use serde::Serialize;
+
+use crate::store::Outcome;
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompactOutcome {
+    /// There was nothing to do; [`CompactReport::not_needed`](super::CompactReport) says why. It leaves no run.
+    NotNeeded,
+    /// The blocks are in force.
+    Committed,
+    /// The context would not have become smaller.
+    NoGain,
+    /// A hook said no.
+    Vetoed,
+    /// The strategy or a check failed.
+    Failed,
+    /// Another run came first.
+    Conflict,
+}
+
+/// Why an attempt was not needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotNeeded {
+    /// The trigger did not fire.
+    Trigger,
+    /// The plan leaves every loop as it is.
+    Unchanged,
+    /// A run on this leaf tried the very same in vain.
+    TriedBefore {
+        /// The run.
+        run: String,
+    },
+}
+
+impl From<Outcome> for CompactOutcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Committed => Self::Committed,
+            Outcome::NoGain => Self::NoGain,
+            Outcome::Vetoed => Self::Vetoed,
+            Outcome::Failed => Self::Failed,
+            Outcome::Conflict => Self::Conflict,
+        }
+    }
+}

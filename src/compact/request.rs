@@ -1,0 +1,35 @@
+//! What a caller asks for.
+
+use super::events::Hooks;
+use crate::compaction::{CompactionConfig, ContextConfig};
+use crate::model::LoopId;
+
+/// What asks for a compaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompactTrigger {
+    /// The policy, if it fires.
+    #[default]
+    Policy,
+    /// The provider stopped its answer for length: the policy is not asked.
+    Length,
+    /// The user: the policy is not asked, the plan is made as if nothing were in force, and the
+    /// gain is measured against the originals.
+    Force,
+}
+
+/// What to compact, and how.
+#[derive(Clone, Debug, Default)]
+pub struct CompactRequest {
+    /// The leaf; the session's current loop if not given.
+    pub leaf: Option<LoopId>,
+    /// The policy.
+    pub config: CompactionConfig,
+    /// The window.
+    pub window: ContextConfig,
+    /// What asks for it.
+    pub trigger: CompactTrigger,
+    /// Only say what would be done; no hook is called.
+    pub dry_run: bool,
+    /// What is called before and after.
+    pub hooks: Hooks,
+}

@@ -1,0 +1,266 @@
+//! What a compaction is planned from: the chain as it stood in one moment.
+
+use std::ops::ControlFlow;
+
+use super::request::{CompactRequest, CompactTrigger};
+use crate::compaction::plan::{Answer, LoopFacts, Spot};
+use crate::compaction::says_nothing;
+use crate::context::{BuildOptions, Chain, Purpose, keys_of, settings};
+use crate::model::{Role, SessionId, Turns};
+use crate::overlay::{next_round, turn_seqs};
+use crate::store::active_blocks::{ChainLink, View};
+use crate::store::{
+    self, BlockCore, BlockKey, LoopKey, Point, SessionKey, SessionStore, Size, StoreRead,
+    StoreResult,
+};
+
+/// What the trigger says.
+pub(super) enum Asked {
+    /// It does not fire for a context of this size.
+    NotYet(Size),
+    Compact(Box<Snapshot>),
+}
+
+/// The chain of a leaf with all that a plan and its commit ask of it. It is never changed.
+pub(super) struct Snapshot {
+    pub(super) session: SessionKey,
+    pub(super) leaf: LoopKey,
+    /// As the plan sees it: through the blocks in force, or raw with `force`.
+    pub(super) chain: Chain,
+    /// The first loop that can be planned: the one after the anchor of the rollup in force.
+    pub(super) base: usize,
+    /// What the plan knows of the loops from `base` on, counted from there.
+    pub(super) facts: Vec<LoopFacts>,
+    /// The block on each loop of the chain that is really in force.
+    pub(super) in_force: Vec<(LoopKey, Option<BlockKey>)>,
+    /// The anchor of the rollup that is really in force.
+    anchor: Option<LoopKey>,
+    /// What the gain is measured against: the context as it is built now, or the originals with
+    /// `force`.
+    pub(super) before: Size,
+    /// Digests of what could still be replaced of the loops before the leaf.
+    pub(super) open: Vec<[u8; 32]>,
+    /// The number that the run would have.
+    pub(super) round: u32,
+    /// The last user message of the chain: the place of its loop, and its sequence.
+    pub(super) last_user: (usize, u32),
+}
+
+impl Snapshot {
+    /// Asks the trigger, which looks at stored totals only, and reads on if it fires.
+    pub(super) fn load(
+        store: &dyn SessionStore,
+        session: &SessionId,
+        request: &CompactRequest,
+    ) -> StoreResult<Asked> {
+        store::read(store, |read| {
+            let (session, leaf) = keys_of(read, session, request.leaf.as_ref())?;
+            let before = match request.trigger {
+                CompactTrigger::Force => None,
+                _ => Some(size_in_force(read, session, leaf)?),
+            };
+            let waits = |size: &Size| {
+                request.trigger == CompactTrigger::Policy
+                    && !request.config.should_compact(&request.window, *size)
+            };
+            if let Some(size) = before.filter(waits) {
+                return Ok(Asked::NotYet(size));
+            }
+            let snapshot = Self::of(read, session, leaf, before, request)?;
+            Ok(Asked::Compact(Box::new(snapshot)))
+        })
+    }
+
+    fn of(
+        read: &dyn StoreRead,
+        session: SessionKey,
+        leaf: LoopKey,
+        before: Option<Size>,
+        request: &CompactRequest,
+    ) -> StoreResult<Self> {
+        let load = |view| {
+            let (config, window) = (&request.config, &request.window);
+            Chain::load(read, leaf, view, config, window, Purpose::Plan)
+        };
+        let real = load(View::default())?;
+        let in_force = real.in_force();
+        let anchor = real.links.first().filter(|link| link.is_anchor());
+        let anchor = anchor.map(|link| link.row.key);
+        let chain = if request.trigger == CompactTrigger::Force {
+            let raw = View {
+                raw: true,
+                ..View::default()
+            };
+            load(raw)?.hiding_as(&real)
+        } else {
+            real
+        };
+        // A rollup on the leaf itself is planned with the leaf.
+        let is_behind = chain.links.len() > 1 && chain.links[0].is_anchor();
+        let base = usize::from(is_behind);
+        chain.leaf()?;
+        Ok(Self {
+            session,
+            leaf,
+            before: before.unwrap_or_else(|| chain.size()),
+            open: open_digests(read, &chain.links)?,
+            base,
+            facts: facts_from(&chain.facts, base),
+            in_force,
+            anchor,
+            round: next_round(read, session, leaf)?,
+            last_user: last_user(read, &chain.links)?,
+            chain,
+        })
+    }
+
+    /// Returns the last loop.
+    pub(super) fn leaf(&self) -> &ChainLink {
+        &self.chain.links[self.chain.links.len() - 1]
+    }
+
+    /// Returns where a run on this chain is made.
+    pub(super) fn point(&self) -> Point {
+        Point {
+            loop_key: self.leaf,
+            turns: self.leaf().complete,
+        }
+    }
+
+    /// Whether a block or a rollup really applies to a loop.
+    pub(super) fn block_applies(&self, depth: usize) -> bool {
+        let key = self.chain.links[depth].row.key;
+        let has_block =
+            |(loop_key, block): &(LoopKey, Option<BlockKey>)| *loop_key == key && block.is_some();
+        self.in_force.iter().any(has_block) || self.anchor.is_some_and(|anchor| key <= anchor)
+    }
+
+    /// Returns the rollup in force, if it stands on the leaf itself.
+    pub(super) fn rollup_on_leaf(&self) -> Option<&BlockCore> {
+        let leaf = self.chain.links.last().filter(|link| link.is_anchor())?;
+        leaf.block.as_ref()
+    }
+
+    /// Returns the first sequence of a loop that comes after the last user message of the chain:
+    /// from there on a provider wants the thinking that it signed back.
+    pub(super) fn current_cycle(&self, depth: usize) -> u32 {
+        match depth.cmp(&self.last_user.0) {
+            std::cmp::Ordering::Less => u32::MAX,
+            std::cmp::Ordering::Equal => self.last_user.1,
+            std::cmp::Ordering::Greater => 0,
+        }
+    }
+}
+
+/// Returns the digests of the messages of earlier loops that their writers may still replace: a
+/// block over them must not outlive that.
+pub(super) fn open_digests(
+    read: &dyn StoreRead,
+    links: &[ChainLink],
+) -> StoreResult<Vec<[u8; 32]>> {
+    let mut digests = Vec::new();
+    for link in links.iter().rev().skip(1) {
+        let open = link.row.totals.sealed_seq..link.end_seq;
+        if open.is_empty() {
+            continue;
+        }
+        read.messages(link.row.key, open, &mut |row| {
+            digests.push(row.body.digest);
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(digests)
+}
+
+/// Returns the size of the context as it is built now: with the scope of the newest live run, not
+/// with that of the next one.
+fn size_in_force(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<Size> {
+    let view = View::default();
+    let now = settings(read, session, leaf, view, &BuildOptions::default())?;
+    let purpose = Purpose::Build;
+    Ok(Chain::load(read, leaf, view, &now.config, &now.window, purpose)?.size())
+}
+
+/// Returns the facts of the loops from `base` on, counted from there.
+fn facts_from(facts: &[LoopFacts], base: usize) -> Vec<LoopFacts> {
+    let shifted = |answer: &Answer| {
+        let depth = answer.call.depth.checked_sub(base)?;
+        let call = Spot {
+            depth,
+            ..answer.call
+        };
+        Some(Answer { call, ..*answer })
+    };
+    let of_loop = |facts: &LoopFacts| {
+        let before = facts
+            .answers
+            .iter()
+            .filter(|answer| answer.call.depth < base);
+        let orphans = before.map(|answer| answer.turn);
+        LoopFacts {
+            answers: facts.answers.iter().filter_map(shifted).collect(),
+            orphans: orphans.chain(facts.orphans.iter().copied()).collect(),
+            ..facts.clone()
+        }
+    };
+    facts[base..].iter().map(of_loop).collect()
+}
+
+/// Returns the place of the last user message of a chain; the very beginning if it has none. One that
+/// says nothing does not count: no provider gets it, so it begins nothing.
+fn last_user(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<(usize, u32)> {
+    for (depth, link) in links.iter().enumerate().rev() {
+        let key = link.row.key;
+        for turn in (0..link.turns).rev() {
+            let mut prompts = Vec::new();
+            let seqs = turn_seqs(read, key, Turns::only(turn), link.end_seq)?;
+            read.sizes(key, seqs, &mut |message| {
+                if message.role == Role::User {
+                    prompts.push(message.seq);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            for seq in prompts.into_iter().rev() {
+                let mut is_blank = false;
+                read.messages(key, seq..seq.saturating_add(1), &mut |row| {
+                    let message = store::decode(read, row.body)?;
+                    is_blank = message.message().is_none_or(says_nothing);
+                    Ok(ControlFlow::Break(()))
+                })?;
+                if !is_blank {
+                    return Ok((depth, seq));
+                }
+            }
+        }
+    }
+    Ok((0, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_counted_from_the_base() {
+        let mut facts = vec![LoopFacts::default(), LoopFacts::default()];
+        let call = |depth| Spot { depth, turn: 0 };
+        facts[1].answers = vec![
+            Answer {
+                turn: 1,
+                call: call(0),
+            },
+            Answer {
+                turn: 1,
+                call: call(1),
+            },
+        ];
+        let shifted = facts_from(&facts, 1);
+        assert_eq!(
+            shifted[0].answers,
+            [Answer {
+                turn: 1,
+                call: call(0)
+            }]
+        );
+    }
+}

@@ -1,0 +1,258 @@
+//! From what a block is to show to its rows: reach, sizes, replacement messages and coverage.
+
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+
+use super::coverage::{OwnCoverage, dispositions};
+use super::ranges::{size_of, through, turn_seqs};
+use crate::compaction::{Draft, Recent, Summary};
+use crate::model::{AgentMessage, Role, Size, Turns};
+use crate::store::active_blocks::ChainLink;
+use crate::store::append::size_through;
+use crate::store::{
+    Blob, BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition,
+    LoopKey, NewBlock, RunKey, Section, StoreError, StoreRead, StoreResult, StoredMessage, codec,
+};
+use crate::tokens::TokenCounter;
+
+/// What coverage says of the turns of a block's own loop that a summary stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CompactedAs {
+    /// Turn by turn, as the summary itself tells: `summarised` or `dropped`.
+    Turns,
+    /// They were read whole, with the loops before: `rolled_up`.
+    RolledUp,
+}
+
+/// A block as its writer wants it.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockSpec {
+    pub(crate) kind: BlockKind,
+    /// The rollup that it goes on from.
+    pub(crate) extends: Option<BlockKey>,
+    /// Its sections, and what stands in the place of originals.
+    pub(crate) draft: Draft,
+    pub(crate) compacted_as: CompactedAs,
+    /// The loops before that it covers whole, each as [`super::rolled_up`] says.
+    pub(crate) rolled_up: Vec<CoverageRow>,
+    /// Tokens of all loops before that it stands for.
+    pub(crate) tokens_before: u64,
+    pub(crate) strategy: String,
+    /// The configuration that shaped it.
+    pub(crate) shaping: String,
+    /// ISO-8601 text.
+    pub(crate) created_at: String,
+    /// A foreign block without its messages.
+    pub(crate) extra: Option<String>,
+}
+
+impl BlockSpec {
+    /// A block that shows its loop as it is.
+    pub(crate) fn unchanged(kind: BlockKind, turns: u32, strategy: &str, created_at: &str) -> Self {
+        Self {
+            kind,
+            extends: None,
+            draft: Draft {
+                first: Turns::of(0..turns),
+                ..Draft::default()
+            },
+            compacted_as: CompactedAs::Turns,
+            rolled_up: Vec::new(),
+            tokens_before: 0,
+            strategy: strategy.to_owned(),
+            shaping: String::new(),
+            created_at: created_at.to_owned(),
+            extra: None,
+        }
+    }
+
+    /// Builds the block over what is stored of its loop. Its generation and its run are given when it
+    /// is committed.
+    ///
+    /// # Errors
+    /// If a replaced message is not in its section, or the store fails.
+    pub(crate) fn build(
+        self,
+        read: &dyn StoreRead,
+        link: &ChainLink,
+        counter: &dyn TokenCounter,
+    ) -> StoreResult<NewBlock> {
+        let loop_key = link.row.key;
+        let layout = self.draft.layout();
+        let through = through(read, link, layout.end())?;
+        let mut sections = Sections {
+            read,
+            counter,
+            loop_key,
+            through,
+            all: Turns {
+                first: 0,
+                last: layout.end().saturating_sub(1),
+            },
+            size: Size::default(),
+            messages: Vec::new(),
+            blobs: Vec::new(),
+            coverage: OwnCoverage::new(loop_key),
+        };
+        if let Some(turns) = self.draft.first {
+            sections.keep(turns)?;
+        }
+        if let Some((turns, summary)) = self.draft.compacted {
+            sections.replace(turns, summary, self.compacted_as)?;
+        }
+        if let Some(recent) = self.draft.recent {
+            sections.keep_recent(recent)?;
+        }
+        let own = size_through(read, loop_key, layout.end())?;
+        let row = BlockRow {
+            core: BlockCore {
+                key: BlockKey(0),
+                loop_key,
+                generation: 0,
+                run: RunKey(0),
+                kind: self.kind,
+                extends: self.extends,
+                layout,
+                through,
+                size: sections.size,
+            },
+            tokens_covered: own.tokens.saturating_add(self.tokens_before),
+            strategy: self.strategy,
+            shaping: self.shaping,
+            created_at: self.created_at,
+            extra: self.extra,
+        };
+        let mut coverage = self.rolled_up;
+        coverage.extend(sections.coverage.finish(through));
+        Ok(NewBlock {
+            row,
+            messages: sections.messages,
+            coverage,
+            blobs: sections.blobs,
+        })
+    }
+}
+
+/// The sections of a block as they are added.
+struct Sections<'a> {
+    read: &'a dyn StoreRead,
+    counter: &'a dyn TokenCounter,
+    loop_key: LoopKey,
+    through: u32,
+    /// All turns that the block covers.
+    all: Turns,
+    size: Size,
+    messages: Vec<BlockMessage>,
+    blobs: Vec<Blob>,
+    coverage: OwnCoverage,
+}
+
+impl Sections<'_> {
+    /// Shows turns as they are.
+    fn keep(&mut self, turns: Turns) -> StoreResult<()> {
+        self.size.add(size_of(self.read, self.loop_key, turns)?);
+        let seqs = self.seqs(turns)?;
+        self.coverage.add(turns, &seqs, Disposition::Kept);
+        Ok(())
+    }
+
+    /// Shows a summary in the place of turns.
+    fn replace(&mut self, turns: Turns, summary: Summary, by: CompactedAs) -> StoreResult<()> {
+        for message in summary.messages {
+            self.push(Section::Compacted, None, Some(message))?;
+        }
+        let ranges = match by {
+            CompactedAs::Turns => dispositions(turns, &summary.turns),
+            CompactedAs::RolledUp => vec![(turns, Disposition::RolledUp)],
+        };
+        for (turns, disposition) in ranges {
+            let mut seqs = self.seqs(turns)?;
+            if disposition == Disposition::RolledUp && turns == self.all {
+                // As a loop that is covered from another one: with the notes before its first turn.
+                seqs.start = 0;
+            }
+            self.coverage.add(turns, &seqs, disposition);
+        }
+        Ok(())
+    }
+
+    /// Shows turns as they are but for the messages that something else stands for, or nothing.
+    fn keep_recent(&mut self, recent: Recent) -> StoreResult<()> {
+        let Recent { turns, replaced } = recent;
+        if replaced.is_empty() {
+            return self.keep(turns);
+        }
+        let replaced: BTreeMap<u32, Option<AgentMessage>> = replaced.into_iter().collect();
+        let seqs = self.seqs(turns)?;
+        if let Some(seq) = replaced.keys().find(|seq| !seqs.contains(seq)) {
+            let reason = format!("message {seq} is not in the section");
+            return Err(StoreError::Invalid(reason));
+        }
+        let (coverage, mut size) = (
+            &mut self.coverage,
+            size_of(self.read, self.loop_key, turns)?,
+        );
+        self.read.sizes(self.loop_key, seqs, &mut |original| {
+            if original.role == Role::Extension {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let disposition = match replaced.get(&original.seq) {
+                None => Disposition::Kept,
+                Some(Some(_)) => Disposition::Truncated,
+                Some(None) => Disposition::Dropped,
+            };
+            if disposition != Disposition::Kept {
+                size = size.without(original.size);
+            }
+            let place = (original.turn.unwrap_or_default(), original.seq);
+            coverage.add_message(place, turns.first, disposition);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.size.add(size);
+        for (seq, message) in replaced {
+            self.push(Section::Recent, Some(seq), message)?;
+        }
+        Ok(())
+    }
+
+    fn seqs(&self, turns: Turns) -> StoreResult<Range<u32>> {
+        turn_seqs(self.read, self.loop_key, turns, self.through)
+    }
+
+    /// Adds a message of the block's own.
+    fn push(
+        &mut self,
+        section: Section,
+        replaces: Option<u32>,
+        message: Option<AgentMessage>,
+    ) -> StoreResult<()> {
+        let body = match message {
+            Some(message) => {
+                let (stored, blobs) = codec::encode(message, self.counter)?;
+                self.blobs.extend(blobs);
+                self.size.add(shown_size(&stored));
+                Some(stored)
+            }
+            None => None,
+        };
+        self.messages.push(BlockMessage {
+            section,
+            replaces,
+            body,
+        });
+        Ok(())
+    }
+}
+
+/// Returns what a stored message adds to a context: the summary of another tool may hold extensions,
+/// which no context shows.
+fn shown_size(stored: &StoredMessage) -> Size {
+    match stored.role {
+        Role::Extension => Size::default(),
+        _ => Size {
+            tokens: stored.tokens,
+            bytes: stored.bytes,
+            messages: 1,
+        },
+    }
+}

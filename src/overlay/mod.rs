@@ -1,0 +1,21 @@
+//! The one assembler of overlays.
+//!
+//! Whoever writes a block says in a [`BlockSpec`] what it is to show: the sections with their texts, and
+//! which loops before it went into it. All else follows from what is stored, by rules that stand here
+//! once: how far a block reaches, the ranges of its coverage, its sizes, and the write of the run.
+//! Writers are a compaction ([`crate::compact`]) and the import of one that another tool made. The
+//! restore of an exported session writes back rows that one of these two made.
+
+mod block_builder;
+mod chain_snapshot;
+mod coverage;
+mod ranges;
+mod run;
+mod turns;
+
+pub(crate) use block_builder::{BlockSpec, CompactedAs};
+pub(crate) use chain_snapshot::ChainSnapshot;
+pub(crate) use coverage::{message_count, rolled_up};
+pub(crate) use ranges::{size_of, through, turn_seqs};
+pub(crate) use run::{commit, next_round};
+pub(crate) use turns::StoreTurns;

@@ -1,0 +1,50 @@
+//! The commit of a run with its blocks.
+
+use std::ops::ControlFlow;
+
+use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::{LoopKey, NewBlock, RunRow, SessionKey, StoreRead, StoreResult, StoreWrite};
+
+/// Returns the number of the next run from a leaf: they count the committed runs of its chain.
+pub(crate) fn next_round(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    leaf: LoopKey,
+) -> StoreResult<u32> {
+    let mut round = 1;
+    ActiveBlocks::new(read, leaf, View::default()).run_summaries(session, &mut |_, run| {
+        round = run.round.saturating_add(1);
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(round)
+}
+
+/// Writes a run and its blocks at the session's next tick; returns the generations of the blocks.
+///
+/// # Errors
+/// What the store returns.
+pub(crate) fn commit(
+    write: &mut dyn StoreWrite,
+    mut run: RunRow,
+    blocks: Vec<NewBlock>,
+) -> StoreResult<Vec<u32>> {
+    let mut session = write.session_by_key(run.session)?;
+    session.tick += 1;
+    run.tick = session.tick;
+    run.round = next_round(write.as_read(), run.session, run.point.loop_key)?;
+    let key = write.insert_run(&run)?;
+    let mut generations = Vec::with_capacity(blocks.len());
+    for mut block in blocks {
+        let mut owner = write.loop_by_key(block.row.loop_key)?;
+        owner.totals.generation += 1;
+        // An earlier loop may still run: what is covered must not be replaced any more.
+        owner.totals.sealed_seq = owner.totals.sealed_seq.max(block.row.through);
+        write.update_totals(&owner, &owner.progress)?;
+        block.row.generation = owner.totals.generation;
+        block.row.run = key;
+        generations.push(block.row.generation);
+        write.insert_block(&block)?;
+    }
+    write.touch_session(&(&session).into())?;
+    Ok(generations)
+}

@@ -1,0 +1,171 @@
+//! The turns of a stored loop, as a strategy reads them.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::ranges::{size_of, turn_seqs};
+use crate::compaction::{Placed, ReadError, StrategyError, TurnReader};
+use crate::model::{AgentMessage, Role, SessionId, Turns};
+use crate::store::{
+    self, BlockKey, LoopKey, Section, SessionStore, StoreError, StoreRead, StoreResult,
+};
+
+/// Reads one loop of a store; each call is a transaction of its own.
+pub(crate) struct StoreTurns<'a> {
+    store: &'a dyn SessionStore,
+    loop_key: LoopKey,
+    /// The sequence after the last that may be read.
+    through: u32,
+    /// The block in force.
+    before: Option<BlockKey>,
+    bytes_read: AtomicU64,
+}
+
+impl<'a> StoreTurns<'a> {
+    pub(crate) fn new(
+        store: &'a dyn SessionStore,
+        loop_key: LoopKey,
+        through: u32,
+        before: Option<BlockKey>,
+    ) -> Self {
+        let bytes_read = AtomicU64::default();
+        Self {
+            store,
+            loop_key,
+            through,
+            before,
+            bytes_read,
+        }
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&dyn StoreRead) -> StoreResult<T>) -> Result<T, ReadError> {
+        Ok(store::read(self.store, work)?)
+    }
+
+    fn count_read(&self, bytes: u64) {
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Reads one message, an extension too.
+    fn message(&self, read: &dyn StoreRead, seq: u32) -> StoreResult<Option<Placed>> {
+        let mut found = None;
+        read.messages(self.loop_key, seq..seq.saturating_add(1), &mut |row| {
+            self.count_read(row.body.bytes);
+            found = Some(Placed {
+                turn: row.turn.unwrap_or_default(),
+                seq,
+                message: store::decode(read, row.body)?,
+            });
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+}
+
+impl TurnReader for StoreTurns<'_> {
+    fn session_id(&self) -> Result<SessionId, ReadError> {
+        self.read(|read| {
+            let session = read.loop_by_key(self.loop_key)?.session;
+            Ok(read.session_by_key(session)?.session_id)
+        })
+    }
+
+    fn tokens(&self, turns: Turns) -> Result<u64, ReadError> {
+        self.read(|read| Ok(size_of(read, self.loop_key, turns)?.tokens))
+    }
+
+    fn messages(&self, turns: Turns) -> Result<Vec<Placed>, ReadError> {
+        self.read(|read| {
+            let mut found = Vec::new();
+            let seqs = turn_seqs(read, self.loop_key, turns, self.through)?;
+            read.messages(self.loop_key, seqs, &mut |row| {
+                self.count_read(row.body.bytes);
+                if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
+                    let message = store::decode(read, row.body)?;
+                    found.push(Placed {
+                        turn,
+                        seq: row.seq,
+                        message,
+                    });
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(found)
+        })
+    }
+
+    /// The stored counts of lines tell which results are long, so the others are not read.
+    fn long_results(&self, turns: Turns, max_lines: usize) -> Result<Vec<Placed>, ReadError> {
+        self.read(|read| {
+            let seqs = turn_seqs(read, self.loop_key, turns, self.through)?;
+            let mut long = Vec::new();
+            read.sizes(self.loop_key, seqs, &mut |size| {
+                if size.lines.is_some_and(|lines| lines as usize > max_lines) {
+                    long.push(size.seq);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            let long = long.into_iter().map(|seq| self.message(read, seq));
+            long.filter_map(Result::transpose).collect()
+        })
+    }
+
+    fn first_prompt(&self) -> Result<Option<AgentMessage>, ReadError> {
+        self.read(|read| {
+            let mut prompt = None;
+            read.sizes(self.loop_key, 0..self.through, &mut |size| {
+                if size.role == Role::User {
+                    prompt = Some(size.seq);
+                    return Ok(ControlFlow::Break(()));
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            match prompt {
+                Some(seq) => Ok(self.message(read, seq)?.map(|placed| placed.message)),
+                None => Ok(None),
+            }
+        })
+    }
+
+    fn earlier_messages(&self) -> Result<Vec<AgentMessage>, ReadError> {
+        let Some(block) = self.before else {
+            return Ok(Vec::new());
+        };
+        self.read(|read| {
+            let shown = read.block_messages(block)?.into_iter();
+            let own = shown.filter(|message| message.section == Section::Compacted);
+            own.filter_map(|message| message.body)
+                .filter(|body| body.role != Role::Extension)
+                .map(|body| {
+                    self.count_read(body.bytes);
+                    store::decode(read, body)
+                })
+                .collect()
+        })
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::new(error)
+    }
+}
+
+impl From<ReadError> for StoreError {
+    fn from(error: ReadError) -> Self {
+        match error.into_inner().downcast() {
+            Ok(error) => *error,
+            Err(other) => Self::Invalid(other.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for StrategyError {
+    fn from(error: StoreError) -> Self {
+        Self::Read(error.into())
+    }
+}
