@@ -3,7 +3,7 @@
 //! An [`AsyncStore`] moves each call to the pool and waits for it there, so that a disk or a
 //! strategy never holds up a task. A future that is dropped is safe: before it was first polled
 //! nothing happens; after that its work goes on in the pool, and a transaction ends as it would have
-//! ended. So what was dropped left a whole turn or none.
+//! ended. So what was dropped left all of what it was to write, or nothing.
 
 use std::any::Any;
 use std::sync::Arc;

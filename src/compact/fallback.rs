@@ -2,7 +2,7 @@
 //!
 //! As asked; then the turns kept at the end are pruned; then none is kept at the start; then only
 //! the last turns that fit are kept, and everything before them shares what is left; then only the
-//! last turn, and nothing is said of the rest. Each step is a plan of its own, so coverage, pairs
+//! last turn, and nothing is said of the rest; a turn in flight may be that one. Each step is a plan of its own, so coverage, pairs
 //! and sizes are those of any other.
 
 use std::ops::ControlFlow;
@@ -85,6 +85,9 @@ impl Tried {
     }
 }
 
+/// Makes the next step from what was tried, and what it aims at.
+type Step = fn(&mut Planner<'_>, &Tried, Budget) -> Result<FallbackStep, StrategyError>;
+
 /// Goes down the fallback until the context is within `target`; returns the last step tried.
 ///
 /// A step aims at 80 % of the target: a context that only just fits would be compacted again after
@@ -101,7 +104,12 @@ pub(super) fn fit(
         bytes: target.bytes.map(|bytes| bytes - bytes / 5),
     };
     // Pruned twice: what images and thinking leave of the bytes is known only afterwards.
-    for step in [prune, prune, without_first, last_turns, last_turn] {
+    let steps = [prune, prune, without_first, last_turns, last_turn];
+    let leaf = planner.snapshot.chain.links.last();
+    let is_in_flight = leaf.is_some_and(|leaf| leaf.complete < leaf.row.totals.turns);
+    // What is in flight is the last turn then; it stays whatever is planned.
+    let more = is_in_flight.then_some(no_turn as Step);
+    for step in steps.into_iter().map(|step| step as Step).chain(more) {
         if target.fits(tried.after) {
             break;
         }
@@ -230,6 +238,17 @@ fn last_turn(_: &mut Planner<'_>, tried: &Tried, _: Budget) -> Result<FallbackSt
         },
         recent,
         texts: false,
+        ..tried.step.clone()
+    })
+}
+
+fn no_turn(_: &mut Planner<'_>, tried: &Tried, _: Budget) -> Result<FallbackStep, StrategyError> {
+    Ok(FallbackStep {
+        config: CompactionConfig {
+            keep_recent: KeepRecent::Turns(0),
+            ..tried.step.config.clone()
+        },
+        recent: 0,
         ..tried.step.clone()
     })
 }

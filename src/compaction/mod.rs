@@ -31,6 +31,8 @@ pub use strategy::{
     Shown, StrategyError, Summary,
 };
 pub(crate) use strategy::{cut_recent, seqs_of};
+#[cfg(feature = "tokio")]
+pub use summarize::FutureSummarizer;
 pub use summarize::{
     CancelFlag, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, SummaryAnswer,
     SummaryRequest, SummaryRole,

@@ -9,3 +9,4 @@ mod links;
 mod model;
 mod stage;
 mod unconfirmed;
+mod window;
