@@ -308,9 +308,12 @@ fn fight(store: &SqliteStore, options: RecorderOptions) {
             Ok(resumed) => {
                 taken += 1;
                 let next = resumed.last_turn_index.map_or(0, |last| last as u32 + 1);
-                for (at, number) in (next..next + 3).enumerate() {
+                // Whoever was overtaken left a turn behind as far as it had come.
+                let open = resumed.open_turn.iter().map(|open| rest_of("fought", open));
+                let scripts = open.chain((next..next + 3).map(|number| turn("fought", number)));
+                for (at, events) in scripts.enumerate() {
                     std::thread::sleep(std::time::Duration::from_millis(20 * at as u64));
-                    let done = turn("fought", number)
+                    let done = events
                         .into_iter()
                         .try_for_each(|event| recorder.record(event).map(|_| ()));
                     match done {

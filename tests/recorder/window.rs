@@ -1,7 +1,6 @@
 //! What is said in the turn in flight counts when a context is compacted, and is never compacted itself.
 
 use loopstore::compact::CompactOutcome;
-use loopstore::recorder::event::*;
 use loopstore::*;
 
 use crate::stage::*;
