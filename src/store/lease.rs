@@ -88,6 +88,7 @@ impl Lease {
 
 /// What came of taking a lease.
 #[derive(Debug)]
+#[must_use = "a lease ends with its holder: when it is dropped"]
 pub enum Acquire {
     /// It was free or had ended.
     Acquired(Lease),
