@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::error::Error;
 
 use loopstore::recorder::event::*;
-use loopstore::recorder::{RecoverRequest, recover};
 use loopstore::*;
 
 const INVOICES: u32 = 12;
@@ -67,21 +66,25 @@ impl Agent<'_> {
     fn turn(&mut self, turn: u32, bank: &mut Bank, dies: bool) -> Result<(), Box<dyn Error>> {
         let start = TurnStart::new(self.loop_id.clone(), turn);
         self.recorder.record(AgentEvent::TurnStart(start))?;
-        // What is stored, compacted when the window fills, and what this turn adds.
-        let mut seen = self.context()?.messages;
         if turn == 0 {
-            let prompt: AgentMessage = Message::user("Pay all invoices that are due.").into();
-            self.message(prompt.clone())?;
-            seen.push(prompt);
+            self.message(Message::user("Pay all invoices that are due.").into())?;
         }
+        // What is stored, this turn's prompt too, compacted when the window fills.
+        let seen = self.context()?.messages;
         let answer = model(&seen, turn);
-        let calls: Vec<ToolCall> = answer
-            .message()
-            .into_iter()
-            .flat_map(Message::tool_calls)
-            .cloned()
-            .collect();
-        self.message(answer)?;
+        self.message(answer.clone())?;
+        self.finish(&[answer], bank, dies)
+    }
+
+    /// Makes the calls of a turn that have no result, and ends it.
+    fn finish(
+        &mut self,
+        turn: &[AgentMessage],
+        bank: &mut Bank,
+        dies: bool,
+    ) -> Result<(), Box<dyn Error>> {
+        let said = turn.iter().filter_map(AgentMessage::message);
+        let calls: Vec<ToolCall> = said.flat_map(Message::tool_calls).cloned().collect();
         for call in calls {
             let start = ToolExecutionStart::new(
                 self.loop_id.clone(),
@@ -159,16 +162,12 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     first.recorder.record(AgentEvent::AgentStart(start))?;
     let died = (0..INVOICES).find(|turn| first.turn(*turn, &mut bank, *turn == 8).is_err());
     println!("It dies in turn {died:?}, between a payment and its receipt.");
+    drop(first);
 
-    // `all`, since its lease has minutes left; `loopstore recover` waits for the end of it.
-    let report = recover(
-        &store,
-        &RecoverRequest {
-            all: true,
-            ..RecoverRequest::default()
-        },
-    )?;
-    for call in &report.calls {
+    println!("Another one takes over.");
+    let options = RecorderOptions::default();
+    let (recorder, resumed) = SessionRecorder::open(&store, options, &session, &loop_id)?;
+    for call in &resumed.calls {
         println!(
             "Started, result unknown: {} {}",
             call.tool_call_id,
@@ -176,10 +175,16 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         );
     }
 
-    println!("Another one goes on.");
-    let options = RecorderOptions::default();
-    let (recorder, resumed) = SessionRecorder::open(&store, options, &session, &loop_id)?;
-    let mut second = Agent { recorder, ..first };
+    let mut second = Agent {
+        store: &store,
+        recorder,
+        session,
+        loop_id: loop_id.clone(),
+    };
+    if let Some(open) = &resumed.open_turn {
+        // Its answer is there and was paid for: only the call is made again.
+        second.finish(&open.messages, &mut bank, false)?;
+    }
     for turn in resumed.turns..INVOICES {
         second.turn(turn, &mut bank, false)?;
     }

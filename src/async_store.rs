@@ -3,11 +3,12 @@
 //! An [`AsyncStore`] moves each call to the pool and waits for it there, so that a disk or a
 //! strategy never holds up a task. A future that is dropped is safe: before it was first polled
 //! nothing happens; after that its work goes on in the pool, and a transaction ends as it would have
-//! ended. So what was dropped left a whole turn or none.
+//! ended. So what was dropped left all of what it was to write, or nothing.
 
 use std::any::Any;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
@@ -139,7 +140,7 @@ impl AsyncStore {
     pub fn recorder(&self, options: RecorderOptions) -> AsyncRecorder {
         let recorder = SessionRecorder::shared(Arc::clone(&self.store), options);
         AsyncRecorder {
-            recorder: Arc::new(Mutex::new(recorder)),
+            recorder: Arc::new(Mutex::new(ReleasedOnPool(Some(recorder)))),
         }
     }
 
@@ -316,7 +317,8 @@ impl AsyncStore {
 /// A [`SessionRecorder`] for async code; clones record through the same one.
 ///
 /// Calls take effect in the order in which they were first polled, also those whose future was
-/// dropped while they ran. One that was dropped while it waited for its turn has no effect.
+/// dropped while they ran. One that was dropped while it waited for its turn has no effect. When the last
+/// clone is dropped its loops are let go, on the pool.
 ///
 /// ```
 /// use loopstore::recorder::event::*;
@@ -337,7 +339,20 @@ impl AsyncStore {
 /// ```
 #[derive(Clone)]
 pub struct AsyncRecorder {
-    recorder: Arc<Mutex<SessionRecorder<'static>>>,
+    recorder: Arc<Mutex<ReleasedOnPool>>,
+}
+
+/// A recorder that lets its loops go on the pool, when the last clone is dropped: that writes.
+struct ReleasedOnPool(Option<SessionRecorder<'static>>);
+
+impl Drop for ReleasedOnPool {
+    fn drop(&mut self) {
+        let recorder = self.0.take();
+        if let Ok(runtime) = Handle::try_current() {
+            // A runtime that is shutting down drops the work, and the recorder, where it stands.
+            drop(runtime.spawn_blocking(move || drop(recorder)));
+        }
+    }
 }
 
 impl AsyncRecorder {
@@ -363,7 +378,11 @@ impl AsyncRecorder {
     {
         // The lock goes into the work: if the future is dropped, the next call waits for it still.
         let mut recorder = Arc::clone(&self.recorder).lock_owned().await;
-        outcome(spawn_blocking(move || work(&mut recorder))).await
+        outcome(spawn_blocking(move || match &mut recorder.0 {
+            Some(recorder) => work(recorder),
+            None => unreachable!("it is only taken when nobody has it any more"),
+        }))
+        .await
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! As asked; then the turns kept at the end are pruned; then none is kept at the start; then only
 //! the last turns that fit are kept, and everything before them shares what is left; then only the
-//! last turn, and nothing is said of the rest. Each step is a plan of its own, so coverage, pairs
-//! and sizes are those of any other.
+//! last turn, and nothing is said of the rest; a turn in flight may be that one. Each step is a plan of
+//! its own, so coverage, pairs and sizes are those of any other.
 
 use std::ops::ControlFlow;
 
@@ -26,12 +26,13 @@ const BYTES_OF_A_TOKEN: u64 = 5;
 
 /// What is given up, in order. Pruned twice: what images and thinking leave of the bytes is known only
 /// afterwards.
-const LADDER: [GivenUp; 5] = [
+const LADDER: [GivenUp; 6] = [
     GivenUp::Outputs,
     GivenUp::Outputs,
     GivenUp::FirstTurns,
     GivenUp::AllThatDoesNotFit,
     GivenUp::AllButTheLastTurn,
+    GivenUp::AllButTheTurnInFlight,
 ];
 
 /// What a step gives up besides what the one before did.
@@ -45,6 +46,9 @@ enum GivenUp {
     AllThatDoesNotFit,
     /// All but the last turn, and nothing is said of the rest.
     AllButTheLastTurn,
+    /// All complete turns, where one is in flight: that is the last turn then, and stays whatever is
+    /// planned.
+    AllButTheTurnInFlight,
 }
 
 /// Goes down the ladder until the context is within `target`; returns the last candidate.
@@ -58,8 +62,11 @@ pub(super) fn fit(planner: &Planner<'_>, target: Budget) -> Result<Candidate, St
         tokens: target.tokens - target.tokens / 5,
         bytes: target.bytes.map(|bytes| bytes - bytes / 5),
     };
+    let leaf = planner.snapshot.chain.links.last();
+    let is_in_flight = leaf.is_some_and(|leaf| leaf.complete < leaf.row.totals.turns);
     for given_up in LADDER {
-        if target.fits(candidate.after) {
+        let is_possible = is_in_flight || !matches!(given_up, GivenUp::AllButTheTurnInFlight);
+        if target.fits(candidate.after) || !is_possible {
             break;
         }
         candidate = planner.attempt(next_step(planner, &candidate, given_up, aim)?)?;
@@ -110,8 +117,9 @@ fn next_step(
             ..step
         },
         GivenUp::AllThatDoesNotFit => last_turns(planner, step, aim)?,
-        GivenUp::AllButTheLastTurn => {
-            let recent = step.recent.min(1);
+        GivenUp::AllButTheLastTurn | GivenUp::AllButTheTurnInFlight => {
+            let most = u32::from(matches!(given_up, GivenUp::AllButTheLastTurn));
+            let recent = step.recent.min(most);
             FallbackStep {
                 config: CompactionConfig {
                     keep_recent: KeepRecent::Turns(recent),

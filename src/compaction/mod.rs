@@ -35,6 +35,8 @@ pub use recent::KeepRecent;
 pub use slice::{EarlierBlock, LoopSlice, Placed, ReadError, RollupSlice, Shown, TurnReader};
 pub(crate) use strategy::cut_recent;
 pub use strategy::{BlockCompactionStrategy, Draft, Recent, StrategyError, Summary};
+#[cfg(feature = "tokio")]
+pub use summarize::FutureSummarizer;
 pub use summarize::{
     CancelFlag, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, SummaryAnswer,
     SummaryRequest, SummaryRole,

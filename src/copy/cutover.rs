@@ -102,8 +102,7 @@ fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<
     };
     let (loops, now) = (drivable(write.as_read(), &row)?, lease::now());
     for loop_key in &loops {
-        let found = write.lease(*loop_key)?;
-        if found.is_some_and(|found| found.is_live(now)) {
+        if lease::held(write.as_read(), *loop_key, now)?.is_some() {
             // To ask for it counts it anew if a clock went back.
             return match lease::acquire(write, *loop_key, owner, TERM, now)? {
                 Acquire::Held(error) => Ok(Held::By(at_work(id, error)?)),

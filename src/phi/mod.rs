@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `FileSystemSessionStore` | [`PhiSessionStore`]: sessions as loopstore's own, which can be compacted, searched and exported |
 //! | `FileSystemEventLog` | [`PhiEventLog`]: every event, with ordinals that go on after a restart |
-//! | `SessionRecorder` | [`PhiRecorder`]: each turn is durable when it ends |
+//! | `SessionRecorder` | [`PhiRecorder`]: each message is durable when it is complete |
 //! | a `BlockCompactionStrategy` of theirs | [`FromPhi`] makes it one of ours |
 //! | a `BlockCompactionStrategy` of ours | [`IntoPhi`] makes it one of theirs |
 //!

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::{RecordError, RecordResult};
 use super::event::*;
+use super::notes::Known;
 use crate::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopId, Message, Role, SessionId, Time, Turn, TurnId,
 };
@@ -16,17 +17,20 @@ pub(super) struct ActiveLoop {
     pub loop_key: LoopKey,
     pub loop_id: LoopId,
     pub lease: Lease,
-    /// The index of the last turn that was written.
+    /// The index of the last turn that has ended.
     pub last_index: Option<i64>,
     /// Whether the loop holds messages.
     pub has_messages: bool,
+    /// Whether an answer was recorded here.
+    pub has_answer: bool,
     pub turn: Option<OpenTurn>,
+    /// The messages since the last turn that has ended.
+    pub current: StoredTurn,
     /// Messages that began and have not ended.
-    open: Vec<Place>,
-    /// Messages that ended and are not written.
-    pub collected: Vec<AgentMessage>,
+    open: Vec<MessageSlot>,
     /// Calls of the open turn, and whether they have ended.
     calls: BTreeMap<String, bool>,
+    /// Sub-agents that are not written.
     pub children: Vec<ChildLoopRef>,
     /// Events that are not written.
     pub events: Vec<AgentEvent>,
@@ -39,13 +43,44 @@ pub(super) struct OpenTurn {
     pub index: i64,
     started_at: Option<Time>,
     triggered_by: Option<String>,
+    /// It began before the recorder took the loop over.
+    is_resumed: bool,
+}
+
+/// The stored messages of a turn that has not ended; it may not even have begun, as for a prompt that
+/// comes before its `turnStart`.
+#[derive(Default)]
+pub(super) struct StoredTurn {
+    /// `None`: there are no messages, or they say of no turn.
+    pub index: Option<i64>,
+    /// Each with its sequence.
+    pub messages: Vec<(u32, AgentMessage)>,
+    /// They as events have them.
+    pub known: Known,
+}
+
+impl StoredTurn {
+    pub fn iter(&self) -> impl Iterator<Item = &AgentMessage> {
+        self.messages.iter().map(|(_, message)| message)
+    }
+
+    fn is_answered(&self) -> bool {
+        self.iter().any(|one| one.role() == Role::Assistant)
+    }
+
+    fn has_open_call(&self) -> bool {
+        let results: Vec<&str> = self.iter().map(answered).collect();
+        let said = self.iter().filter_map(|one| one.message());
+        let mut calls = said.flat_map(Message::tool_calls);
+        calls.any(|call| !results.contains(&&*call.id))
+    }
 }
 
 /// What tells the messages of a loop apart that are open at one time.
 #[derive(Clone, PartialEq)]
-struct Place(Role, String);
+struct MessageSlot(Role, String);
 
-impl Place {
+impl MessageSlot {
     fn of(message: &AgentMessage) -> Self {
         let name = match (message, message.message()) {
             (_, Some(Message::ToolResult(result))) => result.tool_call_id.clone(),
@@ -55,7 +90,7 @@ impl Place {
         Self(message.role(), name)
     }
 
-    fn told(&self) -> String {
+    fn label(&self) -> String {
         let words = match self.0 {
             Role::User => "a user message",
             Role::Assistant => "an answer",
@@ -88,9 +123,10 @@ impl ActiveLoop {
             lease,
             last_index: None,
             has_messages: false,
+            has_answer: false,
             turn: None,
+            current: StoredTurn::default(),
             open: Vec::new(),
-            collected: Vec::new(),
             calls: BTreeMap::new(),
             children: Vec::new(),
             events: Vec::new(),
@@ -118,26 +154,83 @@ impl ActiveLoop {
     }
 
     pub fn begin_turn(&mut self, event: &TurnStart) -> RecordResult<()> {
-        if let Some(turn) = &self.turn {
+        if let Some(turn) = self.turn.as_ref().filter(|turn| !turn.is_resumed) {
             return Err(RecordError::TurnOpen {
                 loop_id: self.id(),
                 open: turn.index,
             });
         }
         let index = event.turn_index.get();
-        if !(0..=i64::from(u32::MAX)).contains(&index) || Some(index) <= self.last_index {
+        // Messages that came before their turn have its index.
+        let is_next = self.current.index.is_none_or(|current| current <= index)
+            && self.last_index.is_none_or(|last| last < index);
+        if !(0..=i64::from(u32::MAX)).contains(&index) || !is_next {
             return Err(RecordError::TurnIndex {
                 loop_id: self.id(),
                 given: index,
-                last: self.last_index,
+                last: self.current.index.or(self.last_index),
             });
         }
+        self.enter(Some(index));
         self.turn = Some(OpenTurn {
             index,
             started_at: event.timestamp.clone(),
             triggered_by: event.triggered_by.clone(),
+            is_resumed: false,
         });
         Ok(())
+    }
+
+    /// Goes on in the turn that another recorder left open.
+    pub fn resume_turn(&mut self, index: i64, messages: Vec<(u32, AgentMessage)>, known: Known) {
+        self.turn = Some(OpenTurn {
+            index,
+            started_at: None,
+            triggered_by: None,
+            is_resumed: true,
+        });
+        self.current = StoredTurn {
+            index: Some(index),
+            messages,
+            known,
+        };
+    }
+
+    /// Leaves the messages of another turn behind.
+    fn enter(&mut self, index: Option<i64>) {
+        if self.current.index == index {
+            return;
+        }
+        self.last_index = self.current.index.or(self.last_index);
+        self.current = StoredTurn {
+            index,
+            ..StoredTurn::default()
+        };
+        self.turn = None;
+    }
+
+    /// Returns the turn of a message that is complete now: the open one; else, since its turn has not
+    /// begun, the one that it says, or the next one.
+    fn index_of(&self, message: &AgentMessage) -> Option<i64> {
+        match &self.turn {
+            Some(turn) if !turn.is_resumed => return Some(turn.index),
+            _ => {}
+        }
+        let Some(current) = self.current.index else {
+            let after = self.last_index;
+            let given = message.turn_index();
+            let given = given.filter(|given| after.is_none_or(|last| last < *given));
+            return given.or(Some(after.map_or(0, |last| last + 1)));
+        };
+        if let Some(given) = message.turn_index().filter(|given| *given >= current) {
+            return Some(given);
+        }
+        let begins_another = match message.role() {
+            Role::Assistant => self.current.is_answered(),
+            Role::User => self.current.is_answered() && !self.current.has_open_call(),
+            Role::ToolResult | Role::Extension => false,
+        };
+        Some(current + i64::from(begins_another))
     }
 
     /// Checks that an event that names a turn names the open one.
@@ -152,31 +245,31 @@ impl ActiveLoop {
     }
 
     pub fn begin_message(&mut self, message: &AgentMessage) -> RecordResult<()> {
-        let place = Place::of(message);
-        if self.open.contains(&place) {
+        let slot = MessageSlot::of(message);
+        if self.open.contains(&slot) {
             return Err(RecordError::MessageOpen {
                 loop_id: self.id(),
-                message: place.told(),
+                message: slot.label(),
             });
         }
-        self.open.push(place);
+        self.open.push(slot);
         Ok(())
     }
 
-    fn open_place(&self, event: &'static str, message: &AgentMessage) -> RecordResult<usize> {
-        let place = Place::of(message);
-        let at = self.open.iter().position(|open| *open == place);
+    fn open_slot(&self, event: &'static str, message: &AgentMessage) -> RecordResult<usize> {
+        let slot = MessageSlot::of(message);
+        let at = self.open.iter().position(|open| *open == slot);
         at.ok_or_else(|| RecordError::NoMessage {
             event,
             loop_id: self.id(),
-            message: place.told(),
+            message: slot.label(),
         })
     }
 
     pub fn update_message(&self, event: &MessageUpdate) -> RecordResult<()> {
         let name = "messageUpdate";
         match &event.message {
-            Some(message) => self.open_place(name, message).map(|_| ()),
+            Some(message) => self.open_slot(name, message).map(|_| ()),
             None if self.open.is_empty() => Err(RecordError::NoMessage {
                 event: name,
                 loop_id: self.id(),
@@ -186,9 +279,11 @@ impl ActiveLoop {
         }
     }
 
-    pub fn end_message(&mut self, message: &AgentMessage) -> RecordResult<()> {
-        let at = self.open_place("messageEnd", message)?;
+    /// Returns a message as it is to be stored, if it may end now; [`ActiveLoop::message_written`] follows.
+    pub fn end_message(&self, message: &AgentMessage) -> RecordResult<AgentMessage> {
+        self.open_slot("messageEnd", message)?;
         if let (Some(turn), Some(given)) = (&self.turn, message.turn_index())
+            && !turn.is_resumed
             && turn.index != given
         {
             let open = turn.index;
@@ -196,9 +291,16 @@ impl ActiveLoop {
                 "a message belongs to turn {given}, but turn {open} is open"
             )));
         }
-        self.open.remove(at);
-        self.collected.push(message.clone());
-        Ok(())
+        Ok(self.in_turn_of(message.clone(), self.index_of(message)))
+    }
+
+    fn in_turn_of(&self, message: AgentMessage, index: Option<i64>) -> AgentMessage {
+        match index.and_then(|index| u32::try_from(index).ok()) {
+            Some(index) if message.turn_index() != Some(i64::from(index)) => {
+                message.in_turn(TurnId::new(self.loop_id.as_str(), index))
+            }
+            _ => message,
+        }
     }
 
     /// Checks that a call may start now; [`ActiveLoop::call_started`] follows once it is stored.
@@ -243,75 +345,59 @@ impl ActiveLoop {
         Ok(())
     }
 
-    /// Returns the messages of the turn as they are to be written: those that ended, and those that
-    /// only the end of the turn has.
-    pub fn turn_messages(&self, end: &TurnEnd) -> RecordResult<Vec<AgentMessage>> {
+    /// Returns the messages that only the end of the turn has, as they are to be stored.
+    pub fn rest_of_turn(&self, end: &TurnEnd) -> RecordResult<Vec<AgentMessage>> {
         self.check_turn("turnEnd", end.turn_index.as_ref().map(|index| index.get()))?;
-        let mut all = self.collected.clone();
+        let mut rest = Vec::new();
         if let Some(message) = &end.message {
-            self.merge_answer(&mut all, message)?;
+            if message.role() != Role::Assistant {
+                return Err(self.contradiction("the message of `turnEnd` is not an answer"));
+            }
+            let is_answer = |one: &&AgentMessage| one.role() == Role::Assistant;
+            let what = || "the answer".to_owned();
+            rest.extend(self.not_stored(message, is_answer, what)?);
         }
         for result in &end.tool_results {
-            self.merge_result(&mut all, result)?;
+            let Some(Message::ToolResult(told)) = result.message() else {
+                return Err(self.contradiction("a tool result of `turnEnd` is not a tool result"));
+            };
+            let id = &*told.tool_call_id;
+            let is_result = |one: &&AgentMessage| answered(one) == id;
+            let what = || format!("the result of call `{}`", short(id));
+            rest.extend(self.not_stored(result, is_result, what)?);
         }
-        Ok(self.stamped(all))
+        let index = self.turn.as_ref().map(|turn| turn.index);
+        let rest = rest.into_iter();
+        Ok(rest.map(|one| self.in_turn_of(one, index)).collect())
     }
 
-    fn merge_answer(&self, all: &mut Vec<AgentMessage>, given: &AgentMessage) -> RecordResult<()> {
-        if given.role() != Role::Assistant {
-            return Err(self.contradiction("the message of `turnEnd` is not an answer"));
+    /// Returns a message unless it is stored; another one in its place is an error.
+    fn not_stored(
+        &self,
+        given: &AgentMessage,
+        is_alike: impl Fn(&&AgentMessage) -> bool,
+        what: impl Fn() -> String,
+    ) -> RecordResult<Option<AgentMessage>> {
+        let mut alike = self.current.iter().filter(is_alike).peekable();
+        if alike.peek().is_none() {
+            return Ok(Some(given.clone()));
         }
-        let mut known = all.iter().filter(|one| one.role() == Role::Assistant);
-        if known.clone().any(|one| one.message() == given.message()) {
-            return Ok(());
+        match alike.any(|one| one.message() == given.message()) {
+            true => Ok(None),
+            false => Err(self.contradiction(format!(
+                "{} in `turnEnd` differs from the one that ended",
+                what()
+            ))),
         }
-        if known.next().is_some() {
-            return Err(
-                self.contradiction("the answer of `turnEnd` differs from the one that ended")
-            );
-        }
-        let results = all.iter().position(|one| one.role() == Role::ToolResult);
-        all.insert(results.unwrap_or(all.len()), given.clone());
-        Ok(())
     }
 
-    fn merge_result(&self, all: &mut Vec<AgentMessage>, given: &AgentMessage) -> RecordResult<()> {
-        let Some(Message::ToolResult(result)) = given.message() else {
-            return Err(self.contradiction("a tool result of `turnEnd` is not a tool result"));
-        };
-        let mut known = all
-            .iter()
-            .filter(|one| *answered(one) == *result.tool_call_id);
-        if known.clone().any(|one| one.message() == given.message()) {
-            return Ok(());
-        }
-        if known.next().is_some() {
-            let call = short(&result.tool_call_id);
-            return Err(self.contradiction(format!(
-                "the result of call `{call}` in `turnEnd` differs from the one that ended"
-            )));
-        }
-        all.push(given.clone());
-        Ok(())
-    }
-
-    /// Puts the messages into the open turn, if there is one.
-    pub fn stamped(&self, all: Vec<AgentMessage>) -> Vec<AgentMessage> {
-        let Some(turn) = &self.turn else { return all };
-        let stamp = |message: AgentMessage| match message.turn_index() {
-            Some(index) if index == turn.index => message,
-            // The check of the index keeps it within 32 bits.
-            _ => message.in_turn(TurnId::new(self.loop_id.as_str(), turn.index as u32)),
-        };
-        all.into_iter().map(stamp).collect()
-    }
-
-    /// Returns what is noted of the open turn; the messages stand as their sequences from `first`.
-    pub fn turn_note(&self, messages: &[AgentMessage], first: u32, end: &TurnEnd) -> Option<Turn> {
+    /// Returns what is noted of the open turn: its messages, also those that are written with the
+    /// note, stand as their sequences.
+    pub fn turn_note(&self, rest: &[(u32, AgentMessage)], end: &TurnEnd) -> Option<Turn> {
         let turn = self.turn.as_ref()?;
         let mut extra = Extra::default();
         let seqs = |role: fn(Role) -> bool| -> Vec<String> {
-            let numbered = (first..).zip(messages);
+            let numbered = self.current.messages.iter().chain(rest);
             let fits = numbered.filter(|(_, message)| role(message.role()));
             fits.map(|(seq, _)| format!("{{\"$seq\":{seq}}}")).collect()
         };
@@ -336,17 +422,37 @@ impl ActiveLoop {
         })
     }
 
-    /// Forgets what is written now.
-    pub fn turn_written(&mut self, wrote: bool) {
-        if let Some(turn) = self.turn.take() {
-            self.last_index = Some(turn.index);
+    /// Takes in that a message which ended was written, and the events until then.
+    pub fn message_written(&mut self, written: Vec<(u32, AgentMessage)>, known: Known) {
+        for (seq, message) in written {
+            let slot = MessageSlot::of(&message);
+            self.open.retain(|open| *open != slot);
+            self.has_messages = true;
+            self.has_answer |= message.role() == Role::Assistant;
+            if message.role() != Role::Extension || self.current.index.is_none() {
+                self.enter(message.turn_index());
+            }
+            self.current.messages.push((seq, message));
         }
-        self.has_messages |= wrote;
-        self.open.clear();
-        self.collected.clear();
-        self.calls.clear();
+        self.current.known.extend(known);
+        self.events_written();
+    }
+
+    pub fn events_written(&mut self) {
         self.children.clear();
         self.events.clear();
+    }
+
+    /// Forgets a turn that has ended; `wrote` messages were written with its end.
+    pub fn turn_written(&mut self, wrote: bool) {
+        let ended = self.turn.take().map(|turn| turn.index);
+        self.last_index = ended.or(self.last_index);
+        self.has_messages |= wrote;
+        self.has_answer |= wrote;
+        self.current = StoredTurn::default();
+        self.open.clear();
+        self.calls.clear();
+        self.events_written();
     }
 }
 

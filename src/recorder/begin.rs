@@ -1,22 +1,27 @@
 //! How a loop begins or goes on: its session, its row, its lease.
 
+use std::ops::ControlFlow;
+
 use serde_json::json;
 
 use super::active_loop::ActiveLoop;
 use super::calls::{self, check_id};
 use super::error::{RecordError, RecordResult};
 use super::event::{AgentEvent, AgentStart};
-use super::notes::{Known, event_note};
-use super::{Formation, Recorded, RecorderOptions, Resumed, SessionRecorder, writing};
+use super::notes::{Known, event_note, last_ended};
+use super::{
+    Formation, OpenTurnState, Recorded, RecorderOptions, Resumed, SessionRecorder, writing,
+};
 use crate::model::{
-    ContinuationKind, Extra, Json, LoopId, LoopRecord, LoopStatus, ParentSpawnRef, Session,
-    SessionId, Time,
+    AgentMessage, ContinuationKind, Extra, Json, LoopId, LoopRecord, LoopStatus, ParentSpawnRef,
+    Session, SessionId, Time,
 };
 use crate::store::append::set_status_leased;
 use crate::store::codec::to_json;
 use crate::store::lease::{self, Acquire, Lease};
 use crate::store::{
-    LoopKey, LoopMeta, LoopRow, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite, session,
+    self, LoopKey, LoopMeta, LoopRow, SessionRow, StoreError, StoreRead, StoreResult, StoreWrite,
+    session,
 };
 
 impl SessionRecorder<'_> {
@@ -66,6 +71,7 @@ impl SessionRecorder<'_> {
             if self.options.redact {
                 super::secrets::mark(write, owner.key)?;
             }
+            let start = &continued(write.as_read(), &owner, start, group)?;
             let record = new_record(write.as_read(), &owner, start, group)?;
             let key = new_loop(write, &owner, &record)?;
             let lease = take(write, key, &self.options)?;
@@ -117,7 +123,8 @@ impl SessionRecorder<'_> {
     }
 
     /// Goes on with a loop that its driver left running, or that was aborted: takes its lease and
-    /// sets it running.
+    /// sets it running. A turn that had not ended goes on too, as far as it had come; a `turnStart` with
+    /// its index or a larger one is accepted all the same.
     ///
     /// # Errors
     /// [`StoreError::LeaseHeld`] if somebody drives it; [`RecordError::Ended`] if it came to its
@@ -164,23 +171,64 @@ fn go_on(
     lease: Lease,
 ) -> StoreResult<(ActiveLoop, Resumed)> {
     set_status_leased(write, row.key, LoopStatus::Running, None)?;
+    let row = write.loop_by_key(row.key)?;
     edit_loop(write, row.key, |record| {
         record.status = LoopStatus::Running;
         record.ended_at = None;
     })?;
     let mut open = write.open_calls(Some(owner.key))?;
     open.retain(|call| call.loop_key == row.key);
+    let turn = open_turn(write.as_read(), &row, &lease)?;
+    let of_turn = |(index, messages): &(i64, Vec<(u32, AgentMessage)>)| OpenTurnState {
+        turn_index: *index,
+        messages: messages.iter().map(|(_, one)| one.clone()).collect(),
+    };
     let resumed = Resumed {
         turns: row.totals.turns,
         last_turn_index: row.progress.last_turn_index,
-        calls: calls::told(write.as_read(), open)?,
+        open_turn: turn.as_ref().map(of_turn),
+        calls: calls::started(write.as_read(), open)?,
+        taken_over_from: lease.taken_over_from().map(str::to_owned),
     };
     let session = (owner.key, owner.session_id);
-    let has_messages = row.totals.next_seq > 0;
     let mut active = ActiveLoop::new(session, (row.key, row.core.loop_id), lease);
-    active.last_index = row.progress.last_turn_index;
-    active.has_messages = has_messages;
+    active.has_messages = row.core.totals.next_seq > 0;
+    match turn {
+        Some((index, messages)) => {
+            let known = Known::stored(&messages)?;
+            active.resume_turn(index, messages, known);
+        }
+        None => active.last_index = row.progress.last_turn_index,
+    }
     Ok((active, resumed))
+}
+
+/// Returns the index of the last turn and its messages with their sequences, if it had not ended.
+fn open_turn(
+    read: &dyn StoreRead,
+    row: &LoopRow,
+    lease: &Lease,
+) -> StoreResult<Option<(i64, Vec<(u32, AgentMessage)>)>> {
+    let totals = &row.totals;
+    let last = totals.turns.checked_sub(1);
+    let (Some(last), Some(index)) = (last, row.progress.last_turn_index) else {
+        return Ok(None);
+    };
+    let ended = last_ended(read, row.key)?;
+    // Of a loop that nobody drove before no ends are recorded.
+    let may_be_open = totals.complete < totals.turns || !lease.is_first();
+    if !may_be_open || ended.is_some_and(|ended| ended >= index) {
+        return Ok(None);
+    }
+    let Some(turn) = read.turn(row.key, last)? else {
+        return Ok(None);
+    };
+    let mut messages = Vec::new();
+    read.messages(row.key, turn.first_seq..totals.next_seq, &mut |message| {
+        messages.push((message.seq, store::decode(read, message.body)?));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(Some((index, messages)))
 }
 
 /// Returns the session of a loop, which is created if it is not there.
@@ -265,6 +313,32 @@ pub(super) fn spawned_by(
     Ok(row)
 }
 
+/// Fills in the parent of a loop that says of none: the session's current loop. Loops that answer one
+/// prompt side by side have the same parent.
+fn continued(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    start: &AgentStart,
+    group: Option<&Vec<LoopId>>,
+) -> StoreResult<AgentStart> {
+    use ContinuationKind::Default;
+    let mut start = start.clone();
+    let asks = matches!(start.continuation_kind, None | Some(Default));
+    if !asks || start.parent_loop_id.is_some() {
+        return Ok(start);
+    }
+    let mut next = owner.current_loop;
+    while let Some(key) = next {
+        let row = read.loop_by_key(key)?;
+        if !group.is_some_and(|group| group.contains(&row.loop_id)) {
+            start.parent_loop_id = Some(row.core.loop_id);
+            break;
+        }
+        next = row.parent;
+    }
+    Ok(start)
+}
+
 fn new_record(
     read: &dyn StoreRead,
     owner: &SessionRow,
@@ -327,7 +401,7 @@ pub(super) fn take(
 }
 
 fn note(write: &mut dyn StoreWrite, key: LoopKey, event: &AgentEvent) -> StoreResult<()> {
-    let note = event_note(event, &Known::of(&[], &[], 0)?)?;
+    let note = event_note(event, &[])?;
     write.insert_note(key, &note)
 }
 

@@ -136,22 +136,28 @@ fn start_again(
 pub(super) fn finish(
     write: &mut dyn StoreWrite,
     active: &ActiveLoop,
-    messages: &[AgentMessage],
+    messages: &[(u32, AgentMessage)],
 ) -> StoreResult<()> {
-    let has_result = |row: &CallRow| messages.iter().any(|one| answered(one) == row.call_id);
+    let results = messages.iter().map(|(_, message)| answered(message));
+    let results: Vec<&str> = results.filter(|id| !id.is_empty()).collect();
+    if results.is_empty() {
+        return Ok(());
+    }
+    let has_result = |row: &CallRow| results.contains(&&*row.call_id);
     let mut open = write.open_calls(Some(active.session))?;
-    open.retain(|row| !row.call_id.is_empty() && has_result(row));
+    open.retain(has_result);
     if open.is_empty() {
         return Ok(());
     }
     let chain = chain_of(write.as_read(), active.loop_key)?;
     let now = Time::now().as_str().to_owned();
     for mut row in open.into_iter().filter(|row| chain.contains(&row.loop_key)) {
-        let calls = |one: &AgentMessage| {
+        let makes_it = |(_, one): &(u32, AgentMessage)| {
             let mut calls = one.message().into_iter().flat_map(|one| one.tool_calls());
             calls.any(|call| call.id == row.call_id)
         };
-        if messages.iter().any(calls) {
+        // The arguments stand in the message, and nowhere else.
+        if active.current.messages.iter().chain(messages).any(makes_it) {
             row.arguments = None;
         }
         row.finished_at = Some(now.clone());
@@ -170,7 +176,7 @@ fn chain_of(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Vec<LoopKey>> {
 }
 
 /// Returns started calls for people.
-pub(super) fn told(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<StartedCall>> {
+pub(super) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<StartedCall>> {
     let tell = |row: CallRow| {
         let owner = read.loop_by_key(row.loop_key)?;
         let arguments = row.arguments.as_deref().map(Json::parse);
@@ -211,7 +217,7 @@ pub(super) fn told(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<
 /// recorder.record(AgentEvent::ToolExecutionStart(call))?;
 /// // A crash, and nobody knows whether it was paid.
 /// # drop(recorder);
-/// let request = RecoverRequest { all: true, ..RecoverRequest::default() };
+/// let request = RecoverRequest::default();
 /// let calls = recover(&store, &request)?.calls;
 /// assert_eq!(calls[0].tool_name, "pay");
 /// // Somebody asked the bank.

@@ -47,7 +47,8 @@ json_object! {
         must session_id: SessionId = "session_id",
         /// The loop.
         must loop_id: LoopId = "loop_id",
-        /// The loop that this one goes on from; one of another session started it as a sub-agent.
+        /// The loop that this one goes on from; one of another session started it as a sub-agent. Without
+        /// one the loop goes on from the session's current loop, unless it is `Initial`.
         null parent_loop_id: LoopId = "parent_loop_id",
         /// The last turn of the parent that belongs to this loop's chain; else all it has.
         maybe parent_turn: Int = "parent_turn",
@@ -57,7 +58,7 @@ json_object! {
         maybe tool_call_id: String = "tool_call_id",
         /// The tool that started a sub-agent.
         maybe tool_name: String = "tool_name",
-        /// How the loop came to be.
+        /// How the loop came to be; `Initial` for one that goes on from none.
         null continuation_kind: ContinuationKind = "continuation_kind",
         /// When.
         maybe timestamp: Time = "timestamp",
@@ -410,7 +411,7 @@ json_object! {
 
 // What most callers leave out.
 impl AgentStart {
-    /// A loop of a session, begun now.
+    /// A loop of a session, begun now; it goes on from the session's current loop.
     pub fn new(session_id: SessionId, loop_id: LoopId) -> Self {
         Self {
             agent_id: None,
@@ -427,6 +428,14 @@ impl AgentStart {
             config_snapshot: None,
             extra: Extra::default(),
         }
+    }
+
+    /// Has the loop begin anew: it goes on from no other, and its context begins empty.
+    #[must_use]
+    pub fn fresh_start(mut self) -> Self {
+        self.parent_loop_id = None;
+        self.continuation_kind = Some(ContinuationKind::Initial);
+        self
     }
 }
 

@@ -1,8 +1,9 @@
 //! Recording an agent while it works.
 //!
-//! A [`SessionRecorder`] takes [`AgentEvent`]s and writes them as they come: a turn is durable when
-//! its `turnEnd` is recorded, a tool call before its tool runs. It drives each of its loops under a
-//! lease, so that no second process writes to it; [`recover`] finds what a crash left behind.
+//! A [`SessionRecorder`] takes [`AgentEvent`]s and writes them as they come: a message is durable when
+//! its `messageEnd` is recorded, a tool call before its tool runs. It drives each of its loops under a
+//! lease, so that no second process writes to it. Who resumes a loop sees its last turn as far as it had
+//! come; [`recover`] finds what a crash left behind.
 //!
 //! The events of a loop: `agentStart`, then turns (`turnStart`, messages, tool calls, `turnEnd`),
 //! then `agentEnd`. An event that cannot be at its place is a [`RecordError`], and changes nothing.
@@ -21,14 +22,15 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::{Json, LoopId, SessionId};
+use crate::model::{AgentMessage, Json, LoopId, Message, SessionId};
 use crate::redact::Redactor;
 use crate::store::append::Appended;
-use crate::store::{self, SessionStore, StoreError, StoreWrite, lease};
-use active_loop::ActiveLoop;
+use crate::store::{self, Lease, SessionStore, StoreError, StoreWrite, lease};
+use active_loop::{ActiveLoop, answered};
 pub use calls::{StartedCall, idempotency_key, settle};
 pub use error::{RecordError, RecordResult};
 pub use event::{AgentEvent, LoopConfigSnapshot};
@@ -61,8 +63,9 @@ pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 pub struct RecorderOptions {
     /// Who drives: named to others that want the same loop. By default unique to the recorder.
     pub owner: String,
-    /// How long a lease lasts after each write or heartbeat. By default 15 minutes: longer than a
-    /// model call or a tool should take.
+    /// How long a lease lasts after a heartbeat; a write renews it once half of that has passed. By
+    /// default 15 minutes: half of it is longer than a model call or a tool should take. Where the
+    /// store can tell that a holder is gone, nobody waits for the end of it.
     pub ttl: Duration,
     /// Whether pieces of messages and of tool results are stored, too.
     pub streaming: bool,
@@ -93,11 +96,13 @@ impl Default for RecorderOptions {
 /// What became of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It waits for the end of its turn, or says nothing that is stored.
+    /// It waits for the next write, or says nothing that is stored.
     Noted,
     /// It is durable: a loop began, or several were announced or judged.
     Begun,
-    /// The turn is durable.
+    /// The message is durable.
+    Message(Appended),
+    /// The turn is durable; its end brought these messages, if any.
     Turn(Appended),
     /// The call is durable; its tool may run.
     Call {
@@ -115,16 +120,40 @@ pub enum Recorded {
 pub struct Resumed {
     /// Turn groups that are stored.
     pub turns: u32,
-    /// The index of the last one; the next must be larger.
+    /// The index of the last one; that of the next turn must be larger.
     pub last_turn_index: Option<i64>,
+    /// The last turn, if it had not ended; it goes on.
+    pub open_turn: Option<OpenTurnState>,
     /// Calls of the loop that had started and have no result.
     pub calls: Vec<StartedCall>,
+    /// Who drove the loop before and did not let it go: its time had ended, or its process was gone.
+    pub taken_over_from: Option<String>,
+}
+
+/// A turn that had not ended, as far as it had come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenTurnState {
+    /// Its index.
+    pub turn_index: i64,
+    /// Its messages.
+    pub messages: Vec<AgentMessage>,
+}
+
+impl OpenTurnState {
+    /// Returns the ids of the turn's calls that have no result: those that are still to be made, and
+    /// those that may have done their work ([`Resumed::calls`]).
+    pub fn unanswered(&self) -> Vec<&str> {
+        let results: Vec<&str> = self.messages.iter().map(answered).collect();
+        let said = self.messages.iter().filter_map(AgentMessage::message);
+        let calls = said.flat_map(Message::tool_calls).map(|call| &*call.id);
+        calls.filter(|id| !results.contains(id)).collect()
+    }
 }
 
 /// Writes what an agent tells into a store.
 ///
-/// It may drive any number of loops at once; their events may come mixed. A loop is active by one
-/// recorder at a time.
+/// It may drive any number of loops at once; their events may come mixed. A loop is driven by one
+/// recorder at a time. A recorder that is dropped lets its loops go, for another one to resume.
 ///
 /// # Examples
 /// ```
@@ -140,8 +169,7 @@ pub struct Resumed {
 /// let prompt: AgentMessage = Message::user("Will it rain?").into();
 /// recorder.record(AgentEvent::MessageStart(MessageStart::new(loop_key.clone(), prompt.clone())))?;
 /// recorder.record(AgentEvent::MessageEnd(MessageEnd::new(loop_key.clone(), prompt)))?;
-/// recorder.record(AgentEvent::TurnEnd(TurnEnd::new(loop_key.clone())))?;
-/// // The turn would survive a crash now.
+/// // The prompt would survive a crash now.
 /// let context = build_context_from_session(&store, &session, &BuildOptions::default())?;
 /// assert_eq!(context.messages.len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -270,6 +298,7 @@ impl<'a> SessionRecorder<'a> {
         match &event {
             AgentEvent::AgentStart(start) => self.agent_start(start, &event),
             AgentEvent::AgentEnd(end) => self.agent_end(end),
+            AgentEvent::MessageEnd(end) => self.message_end(end, &event),
             AgentEvent::TurnEnd(end) => self.turn_end(end, &event),
             AgentEvent::ToolExecutionStart(start) => self.call_start(start, &event),
             AgentEvent::ParallelLoopStart(start) => self.parallel_start(start),
@@ -279,7 +308,7 @@ impl<'a> SessionRecorder<'a> {
         }
     }
 
-    /// Takes in an event that is not written before its turn ends.
+    /// Takes in an event that waits for the next write.
     fn note(&mut self, event: AgentEvent) -> RecordResult<Recorded> {
         let name = event.name();
         let (streaming, payloads) = (self.options.streaming, self.options.request_payloads);
@@ -294,7 +323,6 @@ impl<'a> SessionRecorder<'a> {
             }
             AgentEvent::MessageStart(start) => active.begin_message(&start.message)?,
             AgentEvent::MessageUpdate(update) => active.update_message(update)?,
-            AgentEvent::MessageEnd(end) => active.end_message(&end.message)?,
             AgentEvent::ToolExecutionUpdate(update) => {
                 active.check_running(name, &update.tool_call_id)?;
             }
@@ -342,8 +370,8 @@ impl<'a> SessionRecorder<'a> {
         })?)
     }
 
-    /// Lets a loop go without ending it, for another recorder to resume. What waits for the end of
-    /// its turn is forgotten.
+    /// Lets a loop go without ending it, for another recorder to resume. Events that wait for the next
+    /// write are forgotten.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`] if another driver has it already; it is forgotten then, too.
@@ -358,6 +386,30 @@ impl<'a> SessionRecorder<'a> {
     }
 }
 
+impl Drop for SessionRecorder<'_> {
+    fn drop(&mut self) {
+        let left = self.active.values().chain(self.pending.values());
+        let leases: Vec<Lease> = left.map(|active| active.lease.clone()).collect();
+        if leases.is_empty() {
+            return;
+        }
+        let (store, now) = (&*self.store, (self.options.clock)());
+        // Where it fails the lease ends with this process or with its time; and a panic while another
+        // one unwinds would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            store::write(store, |write| {
+                for lease in &leases {
+                    match lease::release(write, lease, now) {
+                        Err(StoreError::LeaseLost { .. }) | Ok(()) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(())
+            })
+        }));
+    }
+}
+
 /// Returns the loop of an event that is noted.
 fn loop_of(event: &AgentEvent) -> Option<&LoopId> {
     Some(match event {
@@ -365,7 +417,6 @@ fn loop_of(event: &AgentEvent) -> Option<&LoopId> {
         AgentEvent::TurnRequest(event) => &event.loop_id,
         AgentEvent::MessageStart(event) => &event.loop_id,
         AgentEvent::MessageUpdate(event) => &event.loop_id,
-        AgentEvent::MessageEnd(event) => &event.loop_id,
         AgentEvent::ToolExecutionUpdate(event) => &event.loop_id,
         AgentEvent::ToolExecutionEnd(event) => &event.loop_id,
         AgentEvent::Progress(event) => &event.loop_id,

@@ -1,30 +1,46 @@
 //! Events and turns as they are stored: a message that is stored stands as its sequence.
 //!
-//! While a loop runs each is a row, written with the turn; when it ends they become the loop's
+//! While a loop runs each is a row, written with the next message; when it ends they become the loop's
 //! recorded turns and events, in the form in which imports keep them.
 
 use serde::{Deserialize, Serialize};
 
 use super::event::AgentEvent;
 use crate::import::{history_fingerprint, shorten_history};
-use crate::model::{AgentMessage, Json};
+use crate::model::{AgentMessage, Json, Turn};
 use crate::store::codec::to_json;
-use crate::store::{LoopKey, LoopMeta, Note, StoreError, StoreResult, StoreWrite};
+use crate::store::{LoopKey, LoopMeta, Note, StoreError, StoreRead, StoreResult, StoreWrite};
 
 /// The digests of messages with their sequences.
+#[derive(Default)]
 pub(super) struct Known(Vec<([u8; 32], u32)>);
 
 impl Known {
-    /// Messages as they were told, and as they are stored from `first` on.
-    pub fn of(told: &[AgentMessage], stored: &[AgentMessage], first: u32) -> StoreResult<Self> {
+    /// Messages as they are stored, each with its sequence.
+    pub fn stored(messages: &[(u32, AgentMessage)]) -> StoreResult<Self> {
+        let known = messages.iter();
+        let known = known.map(|(seq, message)| Ok((fingerprint(message)?, *seq)));
+        Ok(Self(known.collect::<StoreResult<_>>()?))
+    }
+
+    /// Messages as an event has them, of which `stored` holds some.
+    pub fn told<'m>(
+        told: impl Iterator<Item = &'m AgentMessage>,
+        stored: &[&(u32, AgentMessage)],
+    ) -> StoreResult<Self> {
         let mut known = Vec::new();
-        for (seq, message) in (first..).zip(stored) {
-            known.push((fingerprint(message)?, seq));
-            for other in told.iter().filter(|one| one.message() == message.message()) {
-                known.push((fingerprint(other)?, seq));
+        for message in told {
+            let mut stored = stored.iter();
+            let same = stored.find(|(_, one)| one.message() == message.message());
+            if let Some((seq, _)) = same {
+                known.push((fingerprint(message)?, *seq));
             }
         }
         Ok(Self(known))
+    }
+
+    pub fn extend(&mut self, more: Self) {
+        self.0.extend(more.0);
     }
 
     fn find(&self, digest: &[u8; 32]) -> Option<u32> {
@@ -42,11 +58,33 @@ fn invalid(error: serde_json::Error) -> StoreError {
     StoreError::Invalid(format!("an event cannot be stored: {error}"))
 }
 
-/// Returns an event as a note.
-pub(super) fn event_note(event: &AgentEvent, known: &Known) -> StoreResult<Note> {
+/// Returns an event as a note, with messages that are `known` as their sequences.
+pub(super) fn event_note(event: &AgentEvent, known: &[&Known]) -> StoreResult<Note> {
     let json = Json::of(event).map_err(invalid)?;
-    let short = shorten_history(json.as_str(), &|digest| known.find(digest)).map_err(invalid)?;
+    let find = |digest: &_| known.iter().find_map(|known| known.find(digest));
+    let short = shorten_history(json.as_str(), &find).map_err(invalid)?;
     Ok(Note::Event(short))
+}
+
+/// Returns the index of the newest turn of a loop whose end was recorded.
+pub(super) fn last_ended(read: &dyn StoreRead, loop_key: LoopKey) -> StoreResult<Option<i64>> {
+    let notes = read.notes(loop_key)?;
+    let noted = notes.iter().rev().find_map(|note| match note {
+        Note::Turn(text) => Some(Json::parse(text)),
+        Note::Event(_) => None,
+    });
+    let turn = match noted {
+        Some(turn) => Some(turn.map_err(damaged)?),
+        None => history(&read.loop_meta(loop_key)?)?.turns.pop(),
+    };
+    let of = |turn: &Json| turn.read::<Turn>().ok()?.turn_id?.read::<EndedTurn>().ok();
+    Ok(turn.and_then(|turn| of(&turn)).map(|turn| turn.turn_index))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EndedTurn {
+    turn_index: i64,
 }
 
 /// Recorded turns and events of a loop.
@@ -64,18 +102,25 @@ struct Numbered<'a> {
     event: &'a Json,
 }
 
+fn damaged(error: serde_json::Error) -> StoreError {
+    StoreError::Damaged(format!("a note: {error}"))
+}
+
+fn history(meta: &LoopMeta) -> StoreResult<History> {
+    match &meta.history {
+        Some(text) => serde_json::from_str(text).map_err(damaged),
+        None => Ok(History::default()),
+    }
+}
+
 /// Makes the notes of a loop its recorded turns and events, behind those that it has.
 pub(super) fn fold(write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<()> {
     let notes = write.notes(loop_key)?;
     if notes.is_empty() {
         return Ok(());
     }
-    let damaged = |error: serde_json::Error| StoreError::Damaged(format!("a note: {error}"));
     let before = write.loop_meta(loop_key)?;
-    let mut history: History = match &before.history {
-        Some(text) => serde_json::from_str(text).map_err(damaged)?,
-        None => History::default(),
-    };
+    let mut history = history(&before)?;
     for note in notes {
         match note {
             Note::Turn(text) => history.turns.push(Json::parse(&text).map_err(damaged)?),

@@ -17,7 +17,7 @@ use crate::store::{
 pub struct RecoverRequest {
     /// Only this session.
     pub session: Option<SessionId>,
-    /// Also loops whose lease has not ended, and those that never had one (imports).
+    /// Also loops that somebody drives, and those that never had one (imports).
     pub all: bool,
     /// Only tell.
     pub dry_run: bool,
@@ -91,9 +91,7 @@ enum Found {
 /// let start = AgentStart::new(session, loop_key.clone());
 /// recorder.record(AgentEvent::AgentStart(start))?;
 /// drop(recorder);
-/// // Its lease has minutes left; `all` does not wait for the end of it.
-/// let request = RecoverRequest { all: true, ..RecoverRequest::default() };
-/// let report = recover(&store, &request)?;
+/// let report = recover(&store, &RecoverRequest::default())?;
 /// assert_eq!(report.aborted[0].loop_id, loop_key);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -118,7 +116,7 @@ pub fn recover(store: &dyn SessionStore, request: &RecoverRequest) -> StoreResul
         }
     }
     report.calls = store::read(store, |read| {
-        let calls = calls::told(read, read.open_calls(session)?)?;
+        let calls = calls::started(read, read.open_calls(session)?)?;
         Ok(calls
             .into_iter()
             .filter(|call| !is_left(&report, call))
@@ -149,10 +147,10 @@ fn look(read: &dyn StoreRead, key: LoopKey, all: bool, now: i64) -> StoreResult<
     }
     let session = read.session_by_key(row.session)?.session_id;
     let held = read.lease(key)?;
-    let is_live = held.as_ref().is_none_or(|held| held.is_live(now));
+    let is_driven = held.is_none() || lease::held(read, key, now)?.is_some();
     let owner = held.as_ref().map(|held| held.owner.clone());
     let lease_until = held.as_ref().map(|held| time_text(held.expires_at));
-    Ok(match is_live && !all {
+    Ok(match is_driven && !all {
         true => Found::Left(HeldLoop {
             session_id: session,
             loop_id: row.core.loop_id,

@@ -1,10 +1,13 @@
-//! What is written when a call starts, a turn ends, a loop ends: one transaction each.
+//! What is written when a message is complete, a call starts, a turn or a loop ends: one transaction
+//! each. The events before it go with it.
 
 use super::active_loop::ActiveLoop;
 use super::begin::{edit_loop, spawned_by};
 use super::calls::{self, check_id};
 use super::error::{RecordError, RecordResult};
-use super::event::{AgentEnd, AgentEvent, LoopConfigSnapshot, ToolExecutionStart, TurnEnd};
+use super::event::{
+    AgentEnd, AgentEvent, LoopConfigSnapshot, MessageEnd, ToolExecutionStart, TurnEnd,
+};
 use super::notes::{Known, event_note, fold};
 use super::{Recorded, SessionRecorder, writing};
 use crate::model::{
@@ -16,6 +19,30 @@ use crate::store::{Note, StoreError, StoreResult, StoreWrite, lease};
 use crate::tokens::TokenCounter;
 
 impl SessionRecorder<'_> {
+    pub(super) fn message_end(
+        &mut self,
+        end: &MessageEnd,
+        event: &AgentEvent,
+    ) -> RecordResult<Recorded> {
+        let (store, now) = (self.store.clone(), (self.options.clock)());
+        let active = self.active_loop(event.name(), &end.loop_id)?;
+        let message = active.end_message(&end.message)?;
+        let written = writing(&*store, |write| {
+            let batch = Batch {
+                messages: vec![message],
+                told: vec![&end.message],
+                event,
+            };
+            Ok(batch.write(write, active, now, store.counter())?)
+        });
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => return Err(self.unsure(&end.loop_id, error)),
+        };
+        active.message_written(written.messages, written.known);
+        Ok(Recorded::Message(written.appended))
+    }
+
     pub(super) fn call_start(
         &mut self,
         start: &ToolExecutionStart,
@@ -29,15 +56,17 @@ impl SessionRecorder<'_> {
         let active = self.active_loop(event.name(), &start.loop_id)?;
         let turn = active.check_call(&start.tool_call_id)?;
         let row = writing(&*store, |write| {
-            lease::renew(write, &active.lease, now)?;
-            calls::start(write, active, start, turn)
+            lease::keep(write, &active.lease, now)?;
+            let row = calls::start(write, active, start, turn)?;
+            put_events(write, active, event, &Known::default())?;
+            Ok(row)
         });
         let row = match row {
             Ok(row) => row,
             Err(error) => return Err(self.unsure(&start.loop_id, error)),
         };
         active.call_started(start.tool_call_id.clone());
-        active.events.push(event.clone());
+        active.events_written();
         Ok(Recorded::Call {
             idempotency_key: row.idempotency_key,
             attempts: row.attempts,
@@ -47,36 +76,30 @@ impl SessionRecorder<'_> {
     pub(super) fn turn_end(&mut self, end: &TurnEnd, event: &AgentEvent) -> RecordResult<Recorded> {
         let (store, now) = (self.store.clone(), (self.options.clock)());
         let active = self.active_loop(event.name(), &end.loop_id)?;
-        let messages = active.turn_messages(end)?;
-        let appended = writing(&*store, |write| {
-            lease::renew(write, &active.lease, now)?;
-            let told: Vec<AgentMessage> = [&end.message]
-                .into_iter()
-                .flatten()
-                .chain(&end.tool_results)
-                .cloned()
-                .collect();
-            let counter = store.counter();
-            let appended = put(write, active, &messages, &told, Some(event), counter)?;
-            if let Some(turn) = active.turn_note(&messages, appended.seqs.start, end) {
+        let messages = active.rest_of_turn(end)?;
+        let written = writing(&*store, |write| {
+            let batch = Batch {
+                messages,
+                told: end.message.iter().chain(&end.tool_results).collect(),
+                event,
+            };
+            let written = batch.write(write, active, now, store.counter())?;
+            if let Some(turn) = active.turn_note(&written.messages, end) {
                 write.insert_note(active.loop_key, &Note::Turn(to_json(&turn)?))?;
             }
-            put_children(write, active)?;
-            put_config(write, active, &messages)?;
-            Ok(appended)
+            Ok(written)
         });
-        let appended = match appended {
-            Ok(appended) => appended,
+        let written = match written {
+            Ok(written) => written,
             Err(error) => return Err(self.unsure(&end.loop_id, error)),
         };
-        active.turn_written(!messages.is_empty());
-        Ok(Recorded::Turn(appended))
+        active.turn_written(!written.messages.is_empty());
+        Ok(Recorded::Turn(written.appended))
     }
 
     pub(super) fn agent_end(&mut self, end: &AgentEnd) -> RecordResult<Recorded> {
         let (store, now) = (self.store.clone(), (self.options.clock)());
         let active = self.active_loop("agentEnd", &end.loop_id)?;
-        let messages = active.last_messages(end);
         let status = active.status_after(end);
         let rejection = end.rejection.clone().or_else(|| active.rejection.clone());
         let event = AgentEvent::AgentEnd(AgentEnd {
@@ -84,10 +107,12 @@ impl SessionRecorder<'_> {
             ..end.clone()
         });
         let ended = writing(&*store, |write| {
-            lease::renew(write, &active.lease, now)?;
-            put(write, active, &messages, &[], Some(&event), store.counter())?;
-            put_children(write, active)?;
-            put_config(write, active, &messages)?;
+            let batch = Batch {
+                messages: active.last_messages(end),
+                told: Vec::new(),
+                event: &event,
+            };
+            batch.write(write, active, now, store.counter())?;
             edit_loop(write, active.loop_key, |record| {
                 record.status = status.clone();
                 record.ended_at = end.timestamp.clone();
@@ -127,11 +152,11 @@ impl SessionRecorder<'_> {
 }
 
 impl ActiveLoop {
-    /// Returns what is still to be written of a loop that ends.
+    /// Returns what only the end of the loop has.
     fn last_messages(&self, end: &AgentEnd) -> Vec<AgentMessage> {
-        match self.collected.is_empty() && !self.has_messages {
-            true => end.messages.clone(),
-            false => self.stamped(self.collected.clone()),
+        match self.has_messages {
+            true => Vec::new(),
+            false => end.messages.clone(),
         }
     }
 
@@ -146,25 +171,61 @@ impl ActiveLoop {
     }
 }
 
-/// Writes messages and the events before them, and finishes the calls that they answer. `told` are
-/// messages that only the last event has.
-fn put(
+/// What one transaction adds to a loop.
+struct Batch<'a> {
+    /// Messages as they are to be stored.
+    messages: Vec<AgentMessage>,
+    /// Messages as the event has them, also some that are stored.
+    told: Vec<&'a AgentMessage>,
+    event: &'a AgentEvent,
+}
+
+/// What was added.
+struct Written {
+    appended: Appended,
+    /// Each message with its sequence.
+    messages: Vec<(u32, AgentMessage)>,
+    known: Known,
+}
+
+impl Batch<'_> {
+    /// Appends the messages, finishes the calls that they answer, and notes the events until now.
+    fn write(
+        self,
+        write: &mut dyn StoreWrite,
+        active: &ActiveLoop,
+        now: i64,
+        counter: &dyn TokenCounter,
+    ) -> StoreResult<Written> {
+        let new = self.messages.iter().cloned().map(Into::into).collect();
+        let appended = append_leased(write, (&active.lease, now), new, counter)?;
+        let messages: Vec<_> = appended.seqs.clone().zip(self.messages).collect();
+        calls::finish(write, active, &messages)?;
+        let stored: Vec<_> = active.current.messages.iter().chain(&messages).collect();
+        let mut known = Known::stored(&messages)?;
+        known.extend(Known::told(self.told.into_iter(), &stored)?);
+        put_events(write, active, self.event, &known)?;
+        put_config(write, active, &messages)?;
+        Ok(Written {
+            appended,
+            messages,
+            known,
+        })
+    }
+}
+
+/// Notes the events that are not written, and the sub-agents that they tell of.
+fn put_events(
     write: &mut dyn StoreWrite,
     active: &ActiveLoop,
-    messages: &[AgentMessage],
-    told: &[AgentMessage],
-    last: Option<&AgentEvent>,
-    counter: &dyn TokenCounter,
-) -> StoreResult<Appended> {
-    let new = messages.iter().cloned().map(Into::into).collect();
-    let appended = append_leased(write, active.loop_key, new, counter)?;
-    calls::finish(write, active, messages)?;
-    let told: Vec<AgentMessage> = active.collected.iter().chain(told).cloned().collect();
-    let known = Known::of(&told, messages, appended.seqs.start)?;
-    for event in active.events.iter().chain(last) {
+    last: &AgentEvent,
+    known: &Known,
+) -> StoreResult<()> {
+    let known = [&active.current.known, known];
+    for event in active.events.iter().chain([last]) {
         write.insert_note(active.loop_key, &event_note(event, &known)?)?;
     }
-    Ok(appended)
+    put_children(write, active)
 }
 
 /// Links the loops of sub-agents with their caller, both ways.
@@ -208,14 +269,15 @@ fn link_back(
 fn put_config(
     write: &mut dyn StoreWrite,
     active: &ActiveLoop,
-    messages: &[AgentMessage],
+    messages: &[(u32, AgentMessage)],
 ) -> StoreResult<()> {
-    let answer = messages.iter().find_map(|message| match message.message() {
-        Some(Message::Assistant(answer)) => Some(answer),
+    let mut said = messages.iter().filter_map(|(_, one)| one.message());
+    let answer = said.find_map(|message| match message {
+        Message::Assistant(answer) => Some(answer),
         _ => None,
     });
     let Some((model, provider)) = answer
-        .filter(|_| !active.has_messages)
+        .filter(|_| !active.has_answer)
         .and_then(|answer| Some((answer.model.clone()?, answer.provider.clone())))
     else {
         return Ok(());

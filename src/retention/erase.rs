@@ -120,7 +120,7 @@ fn is_removal(row: &ReceiptRow) -> bool {
 fn check_free(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<()> {
     let now = lease::now();
     for row in read.loops(session.key)? {
-        if let Some(lease) = read.lease(row.key)?.filter(|lease| lease.is_live(now)) {
+        if let Some(lease) = lease::held(read, row.key, now)? {
             let until = Time::from_millis(lease.expires_at);
             return Err(StoreError::LeaseHeld {
                 loop_id: row.loop_id.to_string(),

@@ -313,9 +313,7 @@ fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>>
     let now = lease::now();
     let is_recent = last_active(read, row)? > now.saturating_sub(OPEN_FOR);
     for loop_key in read.loops(row.key)? {
-        let is_driven = read
-            .lease(loop_key.key)?
-            .is_some_and(|lease| lease.is_live(now));
+        let is_driven = lease::held(read, loop_key.key, now)?.is_some();
         if is_driven || (is_recent && !loop_key.status.is_ended()) {
             return Ok(Some(KeptWhy::Open));
         }

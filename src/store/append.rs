@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::codec;
 use super::error::{StoreError, StoreResult};
-use super::lease;
+use super::lease::{self, Lease};
 use super::ready::Ready;
 use super::rows::{CallSite, LoopProgress, LoopRow, MessageRow, Size, TurnRow};
 use super::{AppendState, LoopCore, LoopKey, SessionActivity, StoreRead, StoreWrite, Tick};
@@ -81,14 +81,15 @@ pub fn append(
     append_all(write, state, ready(messages, counter))
 }
 
-/// Appends messages to a loop for its driver, which has shown its lease in this transaction.
+/// Appends messages to a loop for the holder of its lease.
 pub(crate) fn append_leased(
     write: &mut dyn StoreWrite,
-    loop_key: LoopKey,
+    (lease, now): (&Lease, i64),
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
-    let state = write.append_state(loop_key)?;
+    let state = write.append_state(lease.loop_key)?;
+    lease::keep_row(write, lease, state.lease.as_ref(), now)?;
     append_all(write, state, ready(messages, counter))
 }
 

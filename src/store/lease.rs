@@ -4,6 +4,10 @@
 //! raises its token, and every write of a holder compares the token within the transaction: who
 //! was overtaken cannot write, whatever its own clock says.
 //!
+//! **When the holder dies.** A backend may know which holders live ([`LeaseGuard`]): SQLite does where its
+//! file lies on a local file system of Linux. A lease then ends with its holder, whatever time it has left.
+//! Elsewhere its time decides.
+//!
 //! **When the clock goes back.** A lease ends when the clock reaches `expires_at`, so that a clock
 //! that goes back never frees it early. So that it is not held for ever either: who finds
 //! `renewed_at` in the future knows that the clock went back, and counts the lease anew from now. A
@@ -11,6 +15,8 @@
 //! renews as before. A clock that goes forward may free a lease early; the token then keeps the
 //! old holder from writing.
 
+use std::any::Any;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::error::{StoreError, StoreResult};
@@ -37,19 +43,25 @@ pub struct LeaseRow {
 }
 
 impl LeaseRow {
-    /// Whether somebody may be driving the loop at `now`.
-    pub fn is_live(&self, now: i64) -> bool {
+    /// Whether its time has not ended at `now`, and nobody let it go before.
+    pub fn is_unexpired(&self, now: i64) -> bool {
         !self.released && now < self.expires_at
     }
 }
 
-/// What a driver shows when it writes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Shows, as long as it or a clone of it is there, that the holder of a lease lives.
+pub type LeaseGuard = Arc<dyn Any + Send + Sync>;
+
+/// What a driver shows when it writes. Where the backend can tell that a holder is gone, it is when the
+/// last clone of this is dropped.
+#[derive(Clone, Debug)]
 pub struct Lease {
     pub(crate) loop_key: LoopKey,
     pub(crate) owner: String,
     pub(crate) token: i64,
     pub(crate) ttl: i64,
+    taken_over_from: Option<String>,
+    _guard: Option<LeaseGuard>,
 }
 
 impl Lease {
@@ -62,10 +74,21 @@ impl Lease {
     pub fn token(&self) -> i64 {
         self.token
     }
+
+    /// Whether nobody held the lease of its loop before.
+    pub(crate) fn is_first(&self) -> bool {
+        self.token == 1
+    }
+
+    /// Returns who held it before and did not let it go: its time had ended, or it was gone.
+    pub fn taken_over_from(&self) -> Option<&str> {
+        self.taken_over_from.as_deref()
+    }
 }
 
 /// What came of taking a lease.
 #[derive(Debug)]
+#[must_use = "a lease ends with its holder: when it is dropped"]
 pub enum Acquire {
     /// It was free or had ended.
     Acquired(Lease),
@@ -83,7 +106,8 @@ pub(crate) fn now() -> i64 {
     })
 }
 
-/// Takes the lease of a loop for `ttl` milliseconds, if nobody holds it.
+/// Takes the lease of a loop for `ttl` milliseconds, if nobody holds it: nobody took it, its holder let it
+/// go or is gone, or its time has ended.
 ///
 /// # Errors
 /// If the store refuses.
@@ -129,15 +153,21 @@ pub fn acquire(
 ) -> StoreResult<Acquire> {
     let ttl = ttl.max(1);
     let before = write.lease(loop_key)?;
-    if let Some(row) = before.as_ref().filter(|row| row.is_live(now)) {
+    if let Some(row) = &before
+        && is_held(write.as_read(), row, now)?
+    {
         let row = recounted(write, row, now)?;
-        return Ok(Acquire::Held(held(write.as_read(), &row)?));
+        return Ok(Acquire::Held(held_error(write.as_read(), &row)?));
     }
+    let token = next_token(before.as_ref())?;
     let lease = Lease {
         loop_key,
         owner: owner.to_owned(),
-        token: next_token(before.as_ref())?,
+        token,
         ttl,
+        // Before anybody can see the lease: its holder would pass for dead.
+        _guard: write.guard_lease(loop_key, token)?,
+        taken_over_from: before.filter(|row| !row.released).map(|row| row.owner),
     };
     write.put_lease(&row_of(&lease, now))?;
     Ok(Acquire::Acquired(lease))
@@ -179,8 +209,33 @@ pub fn acquire(
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn renew(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
-    check(write.as_read(), lease)?;
+    let row = write.lease(lease.loop_key)?;
+    check(write.as_read(), lease, row.as_ref())?;
     write.put_lease(&row_of(lease, now))
+}
+
+/// Checks within a write that the lease still holds, and renews it once half of its time has passed.
+pub(crate) fn keep(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
+    let row = write.lease(lease.loop_key)?;
+    keep_row(write, lease, row.as_ref(), now)
+}
+
+/// Does the same for a lease that was read in this transaction.
+pub(super) fn keep_row(
+    write: &mut dyn StoreWrite,
+    lease: &Lease,
+    row: Option<&LeaseRow>,
+    now: i64,
+) -> StoreResult<()> {
+    check(write.as_read(), lease, row)?;
+    let fresh = row.is_some_and(|row| {
+        let age = now.saturating_sub(row.renewed_at);
+        (0..lease.ttl / 2).contains(&age)
+    });
+    match fresh {
+        true => Ok(()),
+        false => write.put_lease(&row_of(lease, now)),
+    }
 }
 
 /// Lets a lease go.
@@ -188,7 +243,8 @@ pub fn renew(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult
 /// # Errors
 /// As [`renew`].
 pub fn release(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<()> {
-    check(write.as_read(), lease)?;
+    let row = write.lease(lease.loop_key)?;
+    check(write.as_read(), lease, row.as_ref())?;
     write.put_lease(&LeaseRow {
         released: true,
         ..row_of(lease, now)
@@ -229,19 +285,39 @@ pub(super) fn ensure_row_unleased(
     match lease {
         None => Ok(()),
         Some(row) if row.released => Ok(()),
-        Some(row) if row.is_live(now) => Err(held(write.as_read(), row)?),
+        Some(row) if is_held(write.as_read(), row, now)? => Err(held_error(write.as_read(), row)?),
         Some(row) => revoke(write, row.loop_key),
     }
 }
 
-fn check(read: &dyn StoreRead, lease: &Lease) -> StoreResult<()> {
-    let row = read.lease(lease.loop_key)?;
+/// Returns the lease of a loop if somebody holds it at `now`.
+///
+/// # Errors
+/// If the store refuses.
+pub fn held(
+    read: &(impl StoreRead + ?Sized),
+    loop_key: LoopKey,
+    now: i64,
+) -> StoreResult<Option<LeaseRow>> {
+    match read.lease(loop_key)? {
+        Some(row) if is_held(read, &row, now)? => Ok(Some(row)),
+        _ => Ok(None),
+    }
+}
+
+fn is_held(read: &(impl StoreRead + ?Sized), row: &LeaseRow, now: i64) -> StoreResult<bool> {
+    Ok(row.is_unexpired(now) && !read.is_holder_gone(row)?)
+}
+
+fn check(read: &dyn StoreRead, lease: &Lease, row: Option<&LeaseRow>) -> StoreResult<()> {
     match row {
         Some(row) if row.token == lease.token && !row.released => Ok(()),
         other => Err(StoreError::LeaseLost {
             loop_id: read.loop_by_key(lease.loop_key)?.loop_id.to_string(),
             token: lease.token,
-            to: other.filter(|row| !row.released).map(|row| row.owner),
+            to: other
+                .filter(|row| !row.released)
+                .map(|row| row.owner.clone()),
         }),
     }
 }
@@ -265,13 +341,13 @@ fn recounted(write: &mut dyn StoreWrite, row: &LeaseRow, now: i64) -> StoreResul
 /// # Errors
 /// If the store refuses.
 pub fn recount(write: &mut dyn StoreWrite, loop_key: LoopKey, now: i64) -> StoreResult<()> {
-    match write.lease(loop_key)? {
-        Some(row) if row.is_live(now) => recounted(write, &row, now).map(|_| ()),
-        _ => Ok(()),
+    match held(write.as_read(), loop_key, now)? {
+        Some(row) => recounted(write, &row, now).map(drop),
+        None => Ok(()),
     }
 }
 
-fn held(read: &dyn StoreRead, row: &LeaseRow) -> StoreResult<StoreError> {
+fn held_error(read: &dyn StoreRead, row: &LeaseRow) -> StoreResult<StoreError> {
     Ok(StoreError::LeaseHeld {
         loop_id: read.loop_by_key(row.loop_key)?.loop_id.to_string(),
         owner: row.owner.clone(),

@@ -38,7 +38,7 @@ use std::ops::{ControlFlow, Range};
 pub use database::Database;
 pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};
-pub use lease::{Lease, LeaseRow};
+pub use lease::{Lease, LeaseGuard, LeaseRow};
 pub use reading::*;
 pub use recording::{CallRow, Note, UsageRow};
 pub use rows::*;
@@ -269,6 +269,12 @@ pub trait StoreRead {
     fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
     /// Returns the lease of a loop as it was last written, also one that ended or was let go.
     fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>>;
+    /// Whether the holder of a lease is known to be gone, its [`LeaseGuard`] with it. `false` where a
+    /// backend cannot know: then the time of the lease decides.
+    fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
+        let _ = lease;
+        Ok(false)
+    }
     /// Returns the loops (of a session) that are pending or running, oldest first.
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>>;
     /// Returns the started tool calls (of a session) that have no result, oldest first.
@@ -368,6 +374,12 @@ pub trait StoreWrite: StoreRead {
     fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()>;
     /// Writes the lease of a loop over the one before. Refused if its token would go back.
     fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()>;
+    /// Makes it known that the holder of a lease lives, until the guard is dropped or the process ends;
+    /// `None` where a backend cannot. Called before the lease is written.
+    fn guard_lease(&mut self, loop_key: LoopKey, token: i64) -> StoreResult<Option<LeaseGuard>> {
+        let _ = (loop_key, token);
+        Ok(None)
+    }
     /// Adds a started call. Refused if the loop has this one.
     fn insert_call(&mut self, row: &CallRow) -> StoreResult<()>;
     /// Writes what changes in a started call: arguments, turn, attempts, and that it is finished.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use loopstore::recorder::OpenTurnState;
 use loopstore::recorder::event::*;
 use loopstore::store::{self, LoopRow};
 use loopstore::*;
@@ -121,6 +122,24 @@ pub fn turn(name: &str, turn: u32) -> Vec<AgentEvent> {
     events.push(call_end(name, &call));
     events.extend(told(2));
     events.push(turn_end(name));
+    events
+}
+
+/// What is left of a turn that had not ended: messages that are not stored, a call without a result.
+pub fn rest_of(name: &str, open: &OpenTurnState) -> Vec<AgentEvent> {
+    let (stored, mut messages) = (open.messages.len(), 0);
+    let mut is_left = |event: &AgentEvent| match event {
+        AgentEvent::TurnStart(_) => false,
+        AgentEvent::MessageStart(_) => messages >= stored,
+        AgentEvent::MessageEnd(_) => {
+            messages += 1;
+            messages > stored
+        }
+        AgentEvent::ToolExecutionStart(_) | AgentEvent::ToolExecutionEnd(_) => stored < 3,
+        _ => true,
+    };
+    let mut events = turn(name, open.turn_index as u32);
+    events.retain(|event| is_left(event));
     events
 }
 

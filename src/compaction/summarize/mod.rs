@@ -5,10 +5,13 @@
 //! both. A model that fails, is too slow or answers something else never stops a compaction: a
 //! fallback strategy makes the text, and the run's audit row says why.
 //!
-//! To add a summariser, implement [`Summarizer`]; a new option that shapes the text goes into
+//! To add a summariser, implement [`Summarizer`], or give a closure that returns a future to
+//! `FutureSummarizer` (feature `tokio`); a new option that shapes the text goes into
 //! `SummarizeOptions::shaping` too, or old blocks pass for new ones.
 
 mod answer;
+#[cfg(feature = "tokio")]
+mod future;
 #[cfg(feature = "http")]
 pub mod http;
 mod input;
@@ -26,6 +29,8 @@ use super::slice::{LoopSlice, Placed, RollupSlice};
 use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
 use crate::model::{AgentMessage, AssistantMessage, Content, Message, Turns, UserMessage};
 use crate::tokens::TokenCounter;
+#[cfg(feature = "tokio")]
+pub use future::FutureSummarizer;
 use input::Input;
 pub use options::{SummarizeOptions, SummaryRole};
 use prompt::Formatted;

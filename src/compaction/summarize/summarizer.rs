@@ -140,7 +140,7 @@ fn colon(detail: &str) -> impl fmt::Display {
 }
 
 /// How often a waiting caller looks at its cancel flag.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// A summariser that keeps to the deadline says more of why; this is how long it is waited for.
 const GRACE: Duration = Duration::from_millis(250);

@@ -166,8 +166,7 @@ pub(super) fn is_at_work(
     if !row.status.is_ended() || !is_sealed {
         return Ok(Some(LoopStaysWhy::Open));
     }
-    let lease = read.lease(row.key)?;
-    if lease.is_some_and(|lease| lease.is_live(lease::now())) {
+    if lease::held(read, row.key, lease::now())?.is_some() {
         return Ok(Some(LoopStaysWhy::Open));
     }
     let is_current = session.current_loop == Some(row.key);

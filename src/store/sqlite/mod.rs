@@ -11,6 +11,7 @@ mod disk;
 mod encryption;
 mod fields;
 mod from_row;
+mod holders;
 mod index;
 mod listing;
 mod log;
@@ -115,6 +116,8 @@ pub struct SqliteStore {
     options: SqliteOptions,
     /// Whoever writes stands in line before it locks the writer.
     queue: queue::Queue,
+    /// Which holders of leases live.
+    holders: holders::Holders,
     /// The first write opens it.
     writer: OnceLock<Writer>,
     readers: Mutex<Vec<Connection>>,
@@ -157,6 +160,7 @@ impl SqliteStore {
             path: Some(path.to_owned()),
             options,
             queue: queue::Queue::new(Some(path)),
+            holders: holders::Holders::new(schema::network_of(path).is_none().then_some(path)),
             place: Some(place),
             writer: OnceLock::new(),
             readers: Mutex::default(),
@@ -193,6 +197,7 @@ impl SqliteStore {
             place: None,
             options,
             queue: queue::Queue::new(None),
+            holders: holders::Holders::new(None),
             writer: OnceLock::from(writer),
             readers: Mutex::default(),
             first: Mutex::default(),
@@ -250,12 +255,16 @@ impl SqliteStore {
         })
     }
 
+    fn reader<'a>(&'a self, connection: &'a Connection) -> read::Reader<'a> {
+        read::Reader::new(connection).with_holders(&self.holders)
+    }
+
     /// Runs `work` on one snapshot in which every row can be looked at.
     pub(crate) fn scan<T>(
         &self,
         work: impl FnOnce(&dyn StoreScan) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        self.snapshot(|connection| work(&read::Reader::new(connection)))
+        self.snapshot(|connection| work(&self.reader(connection)))
     }
 
     /// Runs `work` in a write transaction on the bare connection.
@@ -426,7 +435,7 @@ fn execute(connection: &Connection, sql: &str) -> StoreResult<()> {
 
 impl SessionStore for SqliteStore {
     fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
-        self.snapshot(|connection| work(&read::Reader::new(connection)))
+        self.snapshot(|connection| work(&self.reader(connection)))
     }
 
     fn write(
@@ -437,7 +446,7 @@ impl SessionStore for SqliteStore {
             return Err(StoreError::ReadOnly);
         }
         self.transaction(|connection| {
-            let mut reader = read::Reader::new(connection);
+            let mut reader = self.reader(connection);
             schema::check_still_counts_with(connection, self.options.counter.name())?;
             work(&mut reader)
         })

@@ -188,13 +188,13 @@ impl ProcessLock {
 }
 
 /// Returns the file of the queue before a database.
-fn queue_file(database: &Path) -> PathBuf {
+pub(super) fn queue_file(database: &Path) -> PathBuf {
     // As SQLite names its log: beside the file that a link leads to.
     let real = database.canonicalize();
     with_end(real.as_deref().unwrap_or(database), "-queue")
 }
 
-fn open(path: &Path) -> std::io::Result<File> {
+pub(super) fn open(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     options.mode(0o600).open(path)

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::fields::{Fields, Places};
 use super::from_row::*;
 use super::from_sqlite;
+use super::holders::Holders;
 use crate::model::{LoopId, SessionId};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
@@ -17,6 +18,8 @@ use crate::store::*;
 pub(super) struct Reader<'a> {
     pub(super) connection: &'a Connection,
     pub(super) last_pack: LastPack,
+    /// Who lives of those that hold leases; `None`: nobody here asks.
+    holders: Option<&'a Holders>,
 }
 
 /// The key of the row `number` of a loop or block.
@@ -39,11 +42,31 @@ impl<'a> Reader<'a> {
         Self {
             connection,
             last_pack: LastPack::default(),
+            holders: None,
+        }
+    }
+
+    /// Knows also which holders of leases live.
+    pub(super) fn with_holders(self, holders: &'a Holders) -> Self {
+        Self {
+            holders: Some(holders),
+            ..self
         }
     }
 }
 
 impl Reader<'_> {
+    pub(super) fn lock_holder(
+        &self,
+        loop_key: LoopKey,
+        token: i64,
+    ) -> StoreResult<Option<LeaseGuard>> {
+        match self.holders {
+            Some(holders) => holders.lock(loop_key, token),
+            None => Ok(None),
+        }
+    }
+
     /// Visits the rows of a query.
     pub(super) fn each<T>(
         &self,
@@ -529,6 +552,10 @@ impl StoreRead for Reader<'_> {
 
     fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
         self.read_lease(loop_key)
+    }
+
+    fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
+        Ok(self.holders.is_some_and(|holders| holders.is_gone(lease)))
     }
 
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {

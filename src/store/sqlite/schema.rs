@@ -183,6 +183,17 @@ fn create(path: &Path) -> std::io::Result<()> {
 
 /// Refuses network file systems: their locks do not keep two writers apart.
 fn check_file_system(path: &Path, options: &SqliteOptions) -> Result<(), OpenError> {
+    match network_of(path) {
+        Some(kind) if !options.allow_network => Err(OpenError::NetworkFileSystem {
+            path: path.to_owned(),
+            kind: kind.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the kind of the network file system on which a file lies, `None` if it lies on none.
+pub(super) fn network_of(path: &Path) -> Option<&'static str> {
     // Magic numbers of statfs(2).
     const NETWORK: [(u64, &str); 6] = [
         (0x6969, "NFS"),
@@ -192,20 +203,10 @@ fn check_file_system(path: &Path, options: &SqliteOptions) -> Result<(), OpenErr
         (0x0102_1997, "9P"),
         (0x00C3_6400, "Ceph"),
     ];
-    if options.allow_network {
-        return Ok(());
-    }
-    let Ok(found) = rustix::fs::statfs(path) else {
-        return Ok(());
-    };
+    let found = rustix::fs::statfs(path).ok()?;
     let magic = u64::from(found.f_type.cast_unsigned() as u32);
-    match NETWORK.iter().find(|(number, _)| *number == magic) {
-        Some((_, kind)) => Err(OpenError::NetworkFileSystem {
-            path: path.to_owned(),
-            kind: (*kind).to_owned(),
-        }),
-        None => Ok(()),
-    }
+    let known = NETWORK.iter().find(|(number, _)| *number == magic);
+    known.map(|(_, kind)| *kind)
 }
 
 /// Sets the pragmas of a connection.

@@ -540,6 +540,10 @@ impl StoreWrite for Reader<'_> {
         self.write_lease(row)
     }
 
+    fn guard_lease(&mut self, loop_key: LoopKey, token: i64) -> StoreResult<Option<LeaseGuard>> {
+        self.lock_holder(loop_key, token)
+    }
+
     fn insert_call(&mut self, row: &CallRow) -> StoreResult<()> {
         self.write_call(row)
     }

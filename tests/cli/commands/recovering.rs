@@ -9,16 +9,16 @@ use loopstore::*;
 
 use crate::commands::stage::Stage;
 
-/// A session whose agent died between a payment and its receipt, at `now`.
-fn died(stage: &Stage, name: &str, now: i64) {
-    let store = stage.store();
+/// A session whose agent pays at `now`; it dies before the receipt when what is returned is dropped.
+fn paying(stage: &Stage, name: &str, now: i64) -> SessionRecorder<'static> {
+    let store = Arc::new(stage.store());
     let options = RecorderOptions {
         owner: "host/agent\u{1b}[31m".into(),
         ttl: Duration::from_secs(60),
         clock: Arc::new(move || now),
         ..RecorderOptions::default()
     };
-    let mut recorder = SessionRecorder::new(&store, options);
+    let mut recorder = SessionRecorder::shared(store, options);
     let loop_key = LoopId::new(format!("{name}.1")).unwrap();
     let start = AgentStart::new(SessionId::new(name).unwrap(), loop_key.clone());
     recorder.record(AgentEvent::AgentStart(start)).unwrap();
@@ -29,6 +29,7 @@ fn died(stage: &Stage, name: &str, now: i64) {
     recorder
         .record(AgentEvent::ToolExecutionStart(call))
         .unwrap();
+    recorder
 }
 
 /// Returns what was said without the time of the start.
@@ -48,8 +49,8 @@ fn told(stage: &Stage, line: &str) -> String {
 #[test]
 fn loops_without_a_driver_are_aborted_and_their_calls_listed() {
     let stage = Stage::empty();
-    died(&stage, "gone", 1_000);
-    died(&stage, "alive", 32_503_680_000_000);
+    drop(paying(&stage, "gone", 1_000));
+    let _alive = paying(&stage, "alive", 32_503_680_000_000);
     assert_snapshot!(told(&stage, "recover gone --dry-run"), @r#"
     Would abort gone.1 of session gone (Running, leased by host/agent\u{1b}[31m until 1970-01-01T00:01:01Z; 0 turns kept)
 

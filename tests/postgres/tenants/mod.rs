@@ -162,7 +162,7 @@ impl Tenants {
         assert!(history.flip(0, false) && history.flip(0, true));
         let row = history.row(1);
         store::write(&store, |write| {
-            lease::acquire(write, row.key, word, 600_000, 0)?;
+            let _held = lease::acquire(write, row.key, word, 600_000, 0)?;
             write.insert_call(&call_row(row.key, word))?;
             write.insert_note(row.key, &Note::Event(format!("\"{word}\"")))?;
             let flags = SessionFlags {

@@ -148,18 +148,40 @@ fn dropped_records_stay_whole_and_in_order() {
 }
 
 #[test]
-fn events_recorded_one_by_one_are_durable_at_the_end_of_their_turn() {
+fn events_recorded_one_by_one_are_durable_as_soon_as_a_message_is_complete() {
     let (store, runtime) = (store_with(&[]), runtime());
     let recorder = store.recorder(RecorderOptions::default());
     let start = AgentEvent::AgentStart(AgentStart::new(session_id(), loop_id("r")));
-    let ends = told(0).len();
+    let mut messages = 0;
     runtime.block_on(async {
         recorder.record(start).await.unwrap();
-        for (nth, event) in told(0).into_iter().enumerate() {
+        for event in told(0) {
+            let is_message = matches!(event, AgentEvent::MessageEnd(_));
             let recorded = recorder.record(event).await.unwrap();
-            let is_last = nth + 1 == ends;
-            assert_eq!(matches!(recorded, Recorded::Turn(_)), is_last);
-            assert_eq!(stored(&store, "r").len(), if is_last { 3 } else { 0 });
+            assert_eq!(matches!(recorded, Recorded::Message(_)), is_message);
+            messages += usize::from(is_message);
+            assert_eq!(stored(&store, "r").len(), messages);
         }
     });
+    assert_eq!(messages, 3);
+}
+
+#[test]
+fn the_last_clone_lets_its_loops_go() {
+    let (store, runtime) = (store_with(&[]), runtime());
+    let recorder = store.recorder(RecorderOptions::default());
+    let other = recorder.clone();
+    let start = AgentEvent::AgentStart(AgentStart::new(session_id(), loop_id("r")));
+    runtime.block_on(recorder.record(start)).unwrap();
+    let resume = |runtime: &tokio::runtime::Runtime| {
+        let next = store.recorder(RecorderOptions::default());
+        let resumed = next.call(|next| next.resume(&session_id(), &loop_id("r")));
+        runtime.block_on(resumed)
+    };
+    drop(recorder);
+    assert!(resume(&runtime).is_err(), "a clone is left");
+    runtime.block_on(async move { drop(other) });
+    // A runtime waits for its pool.
+    drop(runtime);
+    assert_eq!(resume(&super::stage::runtime()).unwrap().turns, 0);
 }

@@ -5,3 +5,4 @@ mod dropped;
 mod failing;
 mod operations;
 mod stage;
+mod summaries;

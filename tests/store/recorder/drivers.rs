@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use loopstore::recorder::event::AgentStart;
 use loopstore::recorder::{RecoverRequest, recover};
 use loopstore::store::{self, append};
 use loopstore::*;
@@ -179,6 +180,103 @@ fn recovery_aborts_what_nobody_drives_and_leaves_the_rest() {
     assert_eq!(history.matches("\"turn_id\"").count(), 2, "{history}");
 }
 
+#[test]
+fn a_recorder_that_is_dropped_lets_its_loops_go_also_in_a_panic() {
+    let store = SqliteStore::in_memory().unwrap();
+    let mut first = SessionRecorder::new(&store, RecorderOptions::default());
+    record_all(&mut first, vec![start("a")]);
+    record_all(&mut first, turn("a", 0));
+    drop(first);
+    let options = RecorderOptions::default();
+    let (mut second, resumed) =
+        SessionRecorder::open(&store, options.clone(), &session(), &id("a")).unwrap();
+    assert_eq!((resumed.taken_over_from, resumed.open_turn), (None, None));
+    record_all(&mut second, turn("a", 1)[..3].to_vec());
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        let _second = second;
+        panic!("on purpose");
+    }));
+    assert!(panicked.is_err());
+    let (_third, resumed) = SessionRecorder::open(&store, options, &session(), &id("a")).unwrap();
+    assert_eq!(resumed.open_turn.unwrap().messages.len(), 1);
+}
+
+/// The kernel tells who lives: nobody waits for the time of a lease that has lost its holder.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_lease_whose_holder_is_gone_is_free_whatever_time_it_has_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.db");
+    let (ours, theirs) = (
+        crate::support::keyed::open(&file).unwrap(),
+        crate::support::keyed::open(&file).unwrap(),
+    );
+    let mut first = SessionRecorder::new(&ours, RecorderOptions::default());
+    record_all(&mut first, vec![start("a")]);
+    let key = row(&ours, "a").key;
+    first.release(&id("a")).unwrap();
+    let take = |owner: &str| {
+        let now = Time::now().millis().unwrap();
+        let taken = store::write(&ours, |write| {
+            store::lease::acquire(write, key, owner, 60_000, now)
+        });
+        match taken.unwrap() {
+            store::lease::Acquire::Acquired(lease) => lease,
+            store::lease::Acquire::Held(error) => panic!("{error}"),
+        }
+    };
+    let held = take("one");
+    let mut next = SessionRecorder::new(&theirs, RecorderOptions::default());
+    error_of(next.resume(&session(), &id("a")));
+    let recovered = recover(&theirs, &RecoverRequest::default()).unwrap();
+    assert_eq!((recovered.aborted.len(), recovered.left.len()), (0, 1));
+    let append = || {
+        store::write(&theirs, |write| {
+            append::append(write, key, vec![user("x").into()], &HeuristicTokenCounter)
+        })
+    };
+    assert!(matches!(append(), Err(StoreError::LeaseHeld { .. })));
+    // The lease stays as it is written; its holder is gone.
+    drop(held);
+    let resumed = next.resume(&session(), &id("a")).unwrap();
+    assert_eq!(resumed.taken_over_from.as_deref(), Some("one"));
+    next.release(&id("a")).unwrap();
+    drop(take("two"));
+    append().unwrap();
+    let recovered = recover(&theirs, &RecoverRequest::default()).unwrap();
+    assert_eq!((recovered.aborted.len(), recovered.left.len()), (1, 0));
+}
+
+#[test]
+fn a_loop_continues_the_current_one_unless_it_is_to_begin_anew() {
+    let store = SqliteStore::in_memory().unwrap();
+    let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+    for name in ["a", "b", "c"] {
+        record_all(&mut recorder, vec![start(name)]);
+        record_all(&mut recorder, turn(name, 0));
+        record_all(&mut recorder, vec![end(name)]);
+    }
+    let built = |leaf: &str| {
+        let options = BuildOptions {
+            leaf: Some(id(leaf)),
+            ..BuildOptions::default()
+        };
+        build_context_from_session(&store, &session(), &options)
+            .unwrap()
+            .messages
+            .len()
+    };
+    assert_eq!(built("c"), 9);
+    let child = row(&store, "c");
+    assert_eq!(child.parent_loop_id, Some(id("b")));
+    assert_eq!(child.kind, "\"Default\"");
+    let start = AgentStart::new(session(), id("d")).fresh_start();
+    record_all(&mut recorder, vec![AgentEvent::AgentStart(start)]);
+    record_all(&mut recorder, turn("d", 0));
+    assert_eq!(built("d"), 3);
+    assert_eq!(row(&store, "d").kind, "\"Initial\"");
+}
+
 const TURNS: u32 = 12;
 
 /// What a process of the tests below does: drives a loop of its own, or fights for one.
@@ -211,9 +309,12 @@ fn fight(store: &SqliteStore, options: RecorderOptions) {
             Ok(resumed) => {
                 taken += 1;
                 let next = resumed.last_turn_index.map_or(0, |last| last as u32 + 1);
-                for (at, number) in (next..next + 3).enumerate() {
+                // Whoever was overtaken left a turn behind as far as it had come.
+                let open = resumed.open_turn.iter().map(|open| rest_of("fought", open));
+                let scripts = open.chain((next..next + 3).map(|number| turn("fought", number)));
+                for (at, events) in scripts.enumerate() {
                     std::thread::sleep(std::time::Duration::from_millis(20 * at as u64));
-                    let done = turn("fought", number)
+                    let done = events
                         .into_iter()
                         .try_for_each(|event| recorder.record(event).map(|_| ()));
                     match done {

@@ -36,18 +36,27 @@ fn refused(events: Vec<AgentEvent>) -> RecordError {
 }
 
 #[test]
-fn a_turn_is_durable_when_it_ends_and_each_message_is_there_once() {
+fn a_message_is_durable_when_it_is_complete_and_there_once() {
     let store = store();
     let mut recorder = recorder(&store);
     record_all(&mut recorder, vec![start("a")]);
-    let mut events = turn("a", 0);
-    let last = events.pop().unwrap();
-    record_all(&mut recorder, events);
-    assert_eq!(texts(&store, "a"), Vec::<String>::new());
-    let Recorded::Turn(done) = recorder.record(last).unwrap() else {
-        panic!("a turn");
-    };
-    assert_eq!((done.turns, done.complete), (1, 1));
+    let mut stored = 0;
+    for event in turn("a", 0) {
+        let is_message = matches!(event, AgentEvent::MessageEnd(_));
+        match recorder.record(event).unwrap() {
+            Recorded::Message(done) => {
+                assert!(is_message);
+                assert_eq!(done.seqs, stored..stored + 1);
+                assert_eq!((done.turns, done.complete), (1, u32::from(stored == 2)));
+                stored += 1;
+            }
+            Recorded::Turn(done) => {
+                assert_eq!((done.seqs, done.turns, done.complete), (3..3, 1, 1));
+            }
+            _ => assert!(!is_message),
+        }
+        assert_eq!(texts(&store, "a").len(), stored as usize);
+    }
     record_all(&mut recorder, turn("a", 1));
     record_all(&mut recorder, vec![end("a")]);
     insta::assert_snapshot!(texts(&store, "a").join("\n"), @"
@@ -326,10 +335,14 @@ fn a_started_call_is_durable_before_its_tool_runs_and_finished_with_its_turn() {
     let options = RecorderOptions::default();
     let (mut second, resumed) =
         SessionRecorder::open(&store, options, &session(), &id("a")).unwrap();
-    assert_eq!((resumed.turns, resumed.calls.len()), (0, 1));
+    // It sees how far the turn had come: the prompt, and an answer whose call may have done its work.
+    let open = resumed.open_turn.unwrap();
+    assert_eq!((open.turn_index, open.messages.len()), (0, 2));
+    assert_eq!(open.unanswered(), ["a-call-0"]);
+    assert_eq!((resumed.turns, resumed.calls.len()), (1, 1));
+    assert_eq!(resumed.calls[0].idempotency_key, key);
     let mut again = turn("a", 0);
     let rest = again.split_off(6);
-    record_all(&mut second, again[..5].to_vec());
     let Recorded::Call {
         idempotency_key,
         attempts,
@@ -339,6 +352,10 @@ fn a_started_call_is_durable_before_its_tool_runs_and_finished_with_its_turn() {
     };
     assert_eq!((idempotency_key, attempts), (key, 2));
     record_all(&mut second, rest);
+    assert_eq!(
+        texts(&store, "a"),
+        ["0:a prompt 0", "0:a answer 0", "0:a paid 0"]
+    );
     let report = recover(&store, &RecoverRequest::default()).unwrap();
     assert_eq!(report.calls, []);
     // The arguments stand in the message now, and nowhere else.

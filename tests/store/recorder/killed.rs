@@ -1,11 +1,12 @@
-//! A process that is killed while it records: what was acknowledged is there, once, and who goes on
-//! ends with the context of a run that was never killed.
+//! A process that is killed while it records: what was acknowledged is there, once, another one takes
+//! over at the first attempt, and who goes on ends with the context of a run that was never killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
-use loopstore::recorder::{RecoverRequest, recover};
+use loopstore::recorder::{OpenTurnState, RecoverRequest, Resumed, recover};
 use loopstore::*;
 
 use crate::support::amount::amount;
@@ -19,22 +20,26 @@ fn script(from: u32) -> Vec<AgentEvent> {
     (from..TURNS).flat_map(|number| turn("a", number)).collect()
 }
 
+/// The events that are left once the loop was taken over.
+fn rest(resumed: &Resumed) -> Vec<AgentEvent> {
+    let next = resumed.last_turn_index.map_or(0, |last| last as u32 + 1);
+    let open = resumed.open_turn.iter().flat_map(|open| rest_of("a", open));
+    open.chain(script(next)).collect()
+}
+
 /// Records the script from where it stands; tells each event once it is recorded.
 fn play(store: &SqliteStore, tell: &mut dyn FnMut(&str)) {
     let mut recorder = SessionRecorder::new(store, RecorderOptions::default());
-    let known = store.query("SELECT 1 FROM loops").unwrap().records();
-    let from = if known.is_empty() {
-        record_all(&mut recorder, vec![start("a")]);
-        tell("began");
-        0
-    } else {
-        let resumed = recorder.resume(&session(), &id("a")).unwrap();
-        resumed.last_turn_index.map_or(0, |last| last as u32 + 1)
-    };
-    for event in script(from) {
+    record_all(&mut recorder, vec![start("a")]);
+    tell("began");
+    go_on(recorder, script(0), tell);
+}
+
+fn go_on(mut recorder: SessionRecorder<'_>, events: Vec<AgentEvent>, tell: &mut dyn FnMut(&str)) {
+    for event in events {
         let name = event.name();
         match recorder.record(event).unwrap() {
-            Recorded::Turn(done) => tell(&format!("turn {}", done.turns)),
+            Recorded::Message(_) => tell("message"),
             Recorded::Call {
                 idempotency_key, ..
             } => tell(&format!("call {idempotency_key}")),
@@ -58,20 +63,28 @@ fn a_player_process() {
     });
 }
 
-/// Plays in a process that is killed after `events` acknowledged events; returns what it told.
-fn killed_after(file: &Path, events: usize) -> Vec<String> {
+/// Plays in a process that is killed some moments after `events` acknowledged events; returns what it
+/// told until then.
+fn killed_after(file: &Path, events: usize, moments: u64) -> Vec<String> {
     let mut child = process::test("recorder::killed::a_player_process")
         .env("LOOPSTORE_PLAY", file)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let told = lines.map_while(Result::ok);
-    let told = told.filter_map(|line| line.strip_prefix("told ").map(str::to_owned));
-    let heard: Vec<String> = told.take(events).collect();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut heard = Vec::new();
+    let mut listen = |most: usize| {
+        let told = lines.by_ref().map_while(Result::ok);
+        let told = told.filter_map(|line| line.strip_prefix("told ").map(str::to_owned));
+        heard.extend(told.take(most));
+    };
+    listen(events);
+    std::thread::sleep(Duration::from_micros(moments));
     child.kill().unwrap();
     child.wait().unwrap();
+    // What it told while it was about to be killed counts too.
+    listen(usize::MAX);
     heard
 }
 
@@ -80,7 +93,7 @@ fn kills() -> usize {
 }
 
 #[test]
-fn a_killed_recorder_loses_no_turn_that_ended_and_no_call_that_started() {
+fn a_killed_recorder_loses_no_message_and_no_call_and_is_taken_over_at_once() {
     let unkilled = SqliteStore::in_memory().unwrap();
     play(&unkilled, &mut |_| {});
     let expected = context(&unkilled, "a");
@@ -89,61 +102,80 @@ fn a_killed_recorder_loses_no_turn_that_ended_and_no_call_that_started() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("agent.db");
         // Steps that share no factor with the length reach every event in time.
-        let heard = killed_after(&file, 1 + kill * 7 % length);
+        let moments = (kill * 7919 % 1500) as u64;
+        let heard = killed_after(&file, 1 + kill * 7 % length, moments);
         let store = crate::support::keyed::open(&file).unwrap();
         check(&store, &heard);
-        let request = RecoverRequest {
-            all: true,
-            ..RecoverRequest::default()
-        };
-        let report = recover(&store, &request).unwrap();
-        let turns = turns_of(&heard);
-        let open: Vec<&str> = report
-            .calls
-            .iter()
-            .map(|call| &*call.idempotency_key)
-            .collect();
-        if let Some(last) = heard
-            .iter()
-            .rev()
-            .find_map(|line| line.strip_prefix("call "))
-        {
-            let answered =
-                row(&store, "a").totals.turns as usize > turns || turns_after(&heard, last);
-            assert!(answered || open == [last], "kill {kill}: {open:?} {last}");
-        }
-        assert!(open.len() <= 1, "kill {kill}: {open:?}");
-        if heard.last().map(String::as_str) != Some("ended")
-            && row(&store, "a").status == LoopStatus::Aborted
-        {
-            play(&store, &mut |_| {});
+        let recorder = SessionRecorder::new(&store, RecorderOptions::default());
+        if row(&store, "a").status == LoopStatus::Running {
+            take_over(&store, recorder, &heard);
+        } else {
+            assert_eq!(row(&store, "a").status, LoopStatus::Completed);
         }
         assert_eq!(context(&store, "a"), expected, "kill {kill}");
         assert!(inspect::verify(&store).unwrap().problems.is_empty());
-        assert_eq!(recover(&store, &request).unwrap().calls, []);
+        let left = recover(&store, &RecoverRequest::default()).unwrap();
+        assert_eq!((left.calls, left.aborted.len()), (vec![], 0));
     }
 }
 
-fn turns_of(heard: &[String]) -> usize {
+/// Goes on with the loop of a process that was killed.
+fn take_over(store: &SqliteStore, mut recorder: SessionRecorder<'_>, heard: &[String]) {
+    let request = RecoverRequest {
+        dry_run: true,
+        ..RecoverRequest::default()
+    };
+    let dry = recover(store, &request).unwrap();
+    assert_eq!((dry.aborted.len(), dry.left.len()), (1, 0));
+    let resumed = recorder.resume(&session(), &id("a")).unwrap();
+    assert_eq!(resumed.taken_over_from, dry.aborted[0].owner);
+    assert!(resumed.taken_over_from.is_some());
+    assert_eq!(resumed.calls, dry.calls);
+    // A call whose result is not there is told, with the key that its tool was given.
+    let open: Vec<&str> = resumed
+        .calls
+        .iter()
+        .map(|call| &*call.idempotency_key)
+        .collect();
+    let mut told = heard.iter().rev();
+    let last = told.find_map(|line| line.strip_prefix("call "));
+    let unanswered = resumed.open_turn.iter().flat_map(OpenTurnState::unanswered);
+    match (last, unanswered.count()) {
+        (Some(last), 1) if count(&texts(store, "a"), "paid") + 1 == calls(heard) => {
+            assert_eq!(open, [last]);
+        }
+        (_, unanswered) => assert!(open.len() <= unanswered, "{open:?}"),
+    }
+    let events = rest(&resumed);
+    go_on(recorder, events, &mut |_| {});
+}
+
+fn calls(heard: &[String]) -> usize {
     heard
         .iter()
-        .filter(|line| line.starts_with("turn "))
+        .filter(|line| line.starts_with("call "))
         .count()
 }
 
-/// Whether a turn ended after a call.
-fn turns_after(heard: &[String], call: &str) -> bool {
-    let at = heard.iter().position(|line| line.ends_with(call)).unwrap();
-    turns_of(&heard[at..]) > 0
+fn count(texts: &[String], what: &str) -> usize {
+    texts.iter().filter(|text| text.contains(what)).count()
 }
 
-/// Every acknowledged turn is there, once, and what came before the kill arrived is whole.
+/// Every acknowledged message is there, once and in order; at most the one after them is there too. The
+/// context is whole.
 fn check(store: &SqliteStore, heard: &[String]) {
-    let turns = turns_of(heard);
-    let stored = row(store, "a").totals.turns as usize;
-    assert!(stored >= turns, "{stored} turns, {turns} told");
-    let expected: Vec<String> = (0..stored)
+    let messages = heard.iter().filter(|line| *line == "message").count();
+    let stored = texts(store, "a");
+    let expected: Vec<String> = (0..TURNS)
         .flat_map(|at| ["prompt", "answer", "paid"].map(|what| format!("{at}:a {what} {at}")))
         .collect();
-    assert_eq!(texts(store, "a"), expected);
+    assert_eq!(stored, expected[..stored.len()]);
+    assert!(
+        (messages..=messages + 1).contains(&stored.len()),
+        "{heard:?}"
+    );
+    let built = build_context_from_session(store, &session(), &BuildOptions::default()).unwrap();
+    assert_eq!(built.messages.len(), stored.len());
+    assert_eq!(built.faults, [], "a call whose tool may still run is none");
+    assert!(inspect::verify(store).unwrap().problems.is_empty());
 }

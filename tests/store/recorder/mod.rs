@@ -6,3 +6,4 @@ mod killed;
 mod links;
 mod model;
 mod unconfirmed;
+mod window;

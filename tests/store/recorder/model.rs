@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use loopstore::recorder::event::AgentStart;
 use loopstore::*;
 use proptest::prelude::*;
 
@@ -53,13 +54,17 @@ struct Modelled {
     driven: bool,
     ended: bool,
     turn: Option<u32>,
+    /// The open turn began before a crash.
+    is_resumed: bool,
+    /// The turn of the messages since the last end of a turn.
+    current: Option<u32>,
     last: Option<u32>,
-    /// The last turn that holds something: an empty one leaves nothing that a crash would spare.
-    last_stored: Option<u32>,
+    /// The last turn whose end was recorded.
+    last_ended: Option<u32>,
     open: BTreeSet<u8>,
-    waiting: Vec<u8>,
     calls: BTreeMap<u8, bool>,
-    stored: Vec<u8>,
+    /// Messages with their turns.
+    stored: Vec<(u8, u32)>,
     unanswered: BTreeSet<u8>,
 }
 
@@ -77,33 +82,34 @@ impl Modelled {
         }
         match step {
             Step::TurnStart(turn) => {
-                let may = self.turn.is_none() && self.last.is_none_or(|last| last < *turn);
+                let may = (self.turn.is_none() || self.is_resumed)
+                    && self.current.is_none_or(|current| current <= *turn)
+                    && self.last.is_none_or(|last| last < *turn);
                 if may {
-                    self.turn = Some(*turn);
+                    self.enter(*turn);
+                    (self.turn, self.is_resumed) = (Some(*turn), false);
                 }
                 may
             }
             Step::TurnEnd => {
-                let Some(turn) = self.turn.take() else {
+                let Some(turn) = self.turn else {
                     return false;
                 };
-                self.last = Some(turn);
-                if !self.waiting.is_empty() {
-                    self.last_stored = self.last;
-                }
-                self.write();
+                self.forget();
+                (self.last, self.last_ended) = (Some(turn), Some(turn));
                 true
             }
             Step::End => {
-                self.turn = None;
-                self.write();
+                self.forget();
                 (self.driven, self.ended) = (false, true);
                 true
             }
             Step::Begin(number) => self.open.insert(*number),
             Step::Finish(number) => {
                 let may = self.open.remove(number);
-                self.waiting.extend(may.then_some(*number));
+                if may {
+                    self.store(*number);
+                }
                 may
             }
             Step::Call(number) => {
@@ -126,27 +132,59 @@ impl Modelled {
         }
     }
 
-    fn write(&mut self) {
-        for number in self.waiting.drain(..) {
-            self.stored.push(number);
-            if number > 1 {
-                self.unanswered.remove(&(number - 2));
-            }
+    fn store(&mut self, number: u8) {
+        let turn = match self.turn.filter(|_| !self.is_resumed) {
+            Some(turn) => turn,
+            None => self.turn_outside(number),
+        };
+        self.enter(turn);
+        self.stored.push((number, turn));
+        if number > 1 {
+            self.unanswered.remove(&(number - 2));
         }
-        self.forget();
+    }
+
+    /// The turn of a message for which none has begun.
+    fn turn_outside(&self, number: u8) -> u32 {
+        let Some(current) = self.current else {
+            return self.last.map_or(0, |last| last + 1);
+        };
+        let has = |number| self.stored.contains(&(number, current));
+        let begins_another = match number {
+            0 => has(1) && has(2) && has(3),
+            1 => has(1),
+            _ => false,
+        };
+        current + u32::from(begins_another)
+    }
+
+    fn enter(&mut self, turn: u32) {
+        if self.current != Some(turn) {
+            self.last = self.current.or(self.last);
+            (self.current, self.turn) = (Some(turn), None);
+        }
     }
 
     fn forget(&mut self) {
-        self.turn = None;
+        (self.turn, self.current, self.is_resumed) = (None, None, false);
         self.open.clear();
-        self.waiting.clear();
         self.calls.clear();
+    }
+
+    /// Another recorder takes over: a turn whose end was not recorded goes on.
+    fn crash(&mut self) {
+        self.forget();
+        self.last = self.stored.last().map(|(_, turn)| *turn);
+        if self.last.is_some() && self.last_ended < self.last {
+            self.current = self.last.take();
+            (self.turn, self.is_resumed) = (self.current, true);
+        }
     }
 }
 
 fn event(name: &str, step: &Step) -> AgentEvent {
     match step {
-        Step::Start => start(name),
+        Step::Start => AgentEvent::AgentStart(AgentStart::new(session(), id(name)).fresh_start()),
         Step::End => end(name),
         Step::TurnStart(turn) => turn_start(name, *turn),
         Step::TurnEnd => turn_end(name),
@@ -173,7 +211,7 @@ fn check(store: &SqliteStore, name: &str, model: &Modelled) {
     let expected: Vec<&str> = model
         .stored
         .iter()
-        .map(|number| ["prompt", "answer", "paid", "paid"][usize::from(*number)])
+        .map(|(number, _)| ["prompt", "answer", "paid", "paid"][usize::from(*number)])
         .collect();
     assert_eq!(stored, expected);
     let row = row(store, name);
@@ -204,9 +242,10 @@ proptest! {
                 recorder = SessionRecorder::new(&store, Hand::at(clock).options("next", 1));
                 for (name, model) in names.iter().zip(&mut models) {
                     if model.driven {
-                        recorder.resume(&session(), &id(name)).unwrap();
-                        model.forget();
-                        model.last = model.last_stored;
+                        let resumed = recorder.resume(&session(), &id(name)).unwrap();
+                        model.crash();
+                        let open = resumed.open_turn.map(|open| open.turn_index as u32);
+                        prop_assert_eq!(open, model.turn);
                     }
                 }
                 continue;

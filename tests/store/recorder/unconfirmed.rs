@@ -71,13 +71,16 @@ fn an_event_that_is_not_confirmed_comes_in_once() {
     events.extend(turn("a", 0));
     events.extend(turn("a", 1));
     events.push(end("a"));
-    let ends_turns = |event: &AgentEvent| {
+    let is_written = |event: &AgentEvent| {
         matches!(
             event,
-            AgentEvent::AgentStart(_) | AgentEvent::TurnEnd(_) | AgentEvent::AgentEnd(_)
+            AgentEvent::AgentStart(_)
+                | AgentEvent::MessageEnd(_)
+                | AgentEvent::TurnEnd(_)
+                | AgentEvent::AgentEnd(_)
         )
     };
-    let writes = (0..events.len()).filter(|at| ends_turns(&events[*at]));
+    let writes = (0..events.len()).filter(|at| is_written(&events[*at]));
     for unsure in writes {
         let store = SqliteStore::in_memory().unwrap();
         record_with(&store, &events, unsure);

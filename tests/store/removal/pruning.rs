@@ -118,7 +118,7 @@ fn pinned_and_driven_sessions_stay() {
     let (_stage, store) = stage();
     set_pinned(&store, &session("oldest"), true).unwrap();
     let now = Time::now().millis().unwrap();
-    store::write(&store, |write| {
+    let _held = store::write(&store, |write| {
         let owner = write.session(&session("older"))?.unwrap();
         let key = write.loops(owner.key)?[0].key;
         lease::acquire(write, key, "me", 60_000, now)

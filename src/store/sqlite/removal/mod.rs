@@ -37,7 +37,7 @@ impl SqliteStore {
         }
         self.transaction(|connection| {
             schema::check_still_counts_with(connection, self.options.counter.name())?;
-            work(&mut Reader::new(connection))
+            work(&mut self.reader(connection))
         })
     }
 }
