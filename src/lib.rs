@@ -48,6 +48,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod api;
 #[cfg(feature = "tokio")]
 mod async_store;
 pub mod backup;
@@ -75,8 +76,14 @@ pub mod search;
 pub mod store;
 pub mod tokens;
 
+pub use api::{
+    Appended, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle, Store,
+    StoreOptions, TurnRef,
+};
 #[cfg(feature = "tokio")]
-pub use async_store::{AsyncError, AsyncRecorder, AsyncStore};
+pub use api::{AsyncSession, AsyncStore};
+#[cfg(feature = "tokio")]
+pub use async_store::{AsyncError, AsyncRecorder};
 pub use compact::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
     CompactionStarted, Decision, FlipReport, FlipRequest, Hooks, compact_session_loops, redo, undo,

@@ -56,6 +56,19 @@ pub enum AsOf {
     },
 }
 
+impl AsOf {
+    /// For this loop, just after the last message of this turn.
+    pub fn turn(loop_id: impl Into<String>, turn: u32) -> Self {
+        let loop_id = LoopId::of(loop_id);
+        Self::Turn { loop_id, turn }
+    }
+
+    /// For the run's own loop, just after its commit.
+    pub fn run(run_id: impl Into<String>) -> Self {
+        Self::Run(run_id.into())
+    }
+}
+
 /// What to build. Options that are not given come from the newest run that is live from the leaf,
 /// else from the defaults.
 #[derive(Clone, Debug, Default)]

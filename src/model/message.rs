@@ -334,6 +334,15 @@ impl Message {
         })
     }
 
+    /// Returns the role.
+    pub fn role(&self) -> Role {
+        match self {
+            Self::User(_) => Role::User,
+            Self::Assistant(_) => Role::Assistant,
+            Self::ToolResult(_) => Role::ToolResult,
+        }
+    }
+
     /// Returns the blocks.
     pub fn content(&self) -> &[Content] {
         match self {
@@ -389,6 +398,16 @@ pub struct LlmMessage {
     /// Fields that loopstore does not interpret, `nodeId`, `parentId`, `tags` and
     /// `provenanceHint` among them.
     pub extra: Extra,
+}
+
+/// The field that names the response which a message is a part of.
+const RESPONSE: &str = "responseId";
+
+impl LlmMessage {
+    /// Returns the response that this is a part of, as JSON.
+    pub(crate) fn response(&self) -> Option<&str> {
+        self.extra.get(RESPONSE).map(Json::as_str)
+    }
 }
 
 /// A message that no model sees: progress, notes, system prompts, revisions.
@@ -458,6 +477,16 @@ impl AgentMessage {
         })
     }
 
+    /// Says that this is a part of the response `id`, which came as several messages: neighbours of one
+    /// response are one model call, and so one turn.
+    #[must_use]
+    pub fn of_response(mut self, id: &str) -> Self {
+        if let Self::Llm(message) = &mut self {
+            message.extra.insert(RESPONSE, Json::string(id));
+        }
+        self
+    }
+
     /// The same message in the turn `turn_id`; an extension stays as it is.
     #[must_use]
     pub fn in_turn(mut self, turn_id: TurnId) -> Self {
@@ -470,18 +499,7 @@ impl AgentMessage {
     /// Returns the role.
     pub fn role(&self) -> Role {
         match self {
-            Self::Llm(LlmMessage {
-                message: Message::User(_),
-                ..
-            }) => Role::User,
-            Self::Llm(LlmMessage {
-                message: Message::Assistant(_),
-                ..
-            }) => Role::Assistant,
-            Self::Llm(LlmMessage {
-                message: Message::ToolResult(_),
-                ..
-            }) => Role::ToolResult,
+            Self::Llm(llm) => llm.message.role(),
             Self::Extension(_) => Role::Extension,
         }
     }

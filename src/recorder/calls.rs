@@ -8,9 +8,11 @@ use sha2::{Digest as _, Sha256};
 use super::active_loop::{ActiveLoop, answered, short};
 use super::error::{RecordError, RecordResult};
 use super::event::ToolExecutionStart;
-use crate::model::{AgentMessage, InvalidId, Json, LoopId, SessionId, Time};
+use crate::model::{AgentMessage, InvalidId, Json, LoopId, Message, SessionId, Time};
 use crate::store::codec::hex;
-use crate::store::{self, CallRow, LoopKey, SessionStore, StoreRead, StoreResult, StoreWrite};
+use crate::store::{
+    self, CallRow, LoopKey, SessionKey, SessionStore, StoreRead, StoreResult, StoreWrite,
+};
 
 /// A tool call that has started and has no result: whether the tool did its work is not known.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -139,20 +141,33 @@ pub(super) fn finish(
     active: &ActiveLoop,
     messages: &[AgentMessage],
 ) -> StoreResult<()> {
-    let has_result = |row: &CallRow| messages.iter().any(|one| answered(one) == row.call_id);
-    let mut open = write.open_calls(Some(active.session))?;
-    open.retain(|row| !row.call_id.is_empty() && has_result(row));
+    let ids = messages.iter().map(|message| answered(message).to_owned());
+    let ids: Vec<String> = ids.filter(|id| !id.is_empty()).collect();
+    let is_stored = |id: &str| {
+        let made = messages.iter().filter_map(AgentMessage::message);
+        made.flat_map(Message::tool_calls).any(|call| call.id == id)
+    };
+    finish_calls(write, active.session, active.loop_key, &ids, is_stored)
+}
+
+/// Marks the calls `answered` finished where the chain of `leaf` started them. Of a call whose message
+/// is stored the arguments are kept there only.
+pub(crate) fn finish_calls(
+    write: &mut dyn StoreWrite,
+    session: SessionKey,
+    leaf: LoopKey,
+    answered: &[String],
+    is_stored: impl Fn(&str) -> bool,
+) -> StoreResult<()> {
+    let mut open = write.open_calls(Some(session))?;
+    open.retain(|row| answered.contains(&row.call_id));
     if open.is_empty() {
         return Ok(());
     }
-    let chain = chain_of(write.as_read(), active.loop_key)?;
+    let chain = chain_of(write.as_read(), leaf)?;
     let now = Time::now().as_str().to_owned();
     for mut row in open.into_iter().filter(|row| chain.contains(&row.loop_key)) {
-        let calls = |one: &AgentMessage| {
-            let mut calls = one.message().into_iter().flat_map(|one| one.tool_calls());
-            calls.any(|call| call.id == row.call_id)
-        };
-        if messages.iter().any(calls) {
+        if is_stored(&row.call_id) {
             row.arguments = None;
         }
         row.finished_at = Some(now.clone());

@@ -1,0 +1,36 @@
+//! What the next model call gets.
+
+use crate::compact::{CompactOutcome, CompactReport};
+use crate::context::Context;
+use crate::model::AgentMessage;
+
+/// The context of the next model call: it fits the policy's window.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Prepared {
+    /// The context.
+    pub context: Context,
+    /// The attempts to compact it, in order; empty if none was needed.
+    pub compactions: Vec<CompactReport>,
+}
+
+impl Prepared {
+    pub(super) fn new(context: Context, reports: Vec<CompactReport>) -> Self {
+        let tried = |report: &CompactReport| report.outcome != CompactOutcome::NotNeeded;
+        Self {
+            context,
+            compactions: reports.into_iter().filter(tried).collect(),
+        }
+    }
+
+    /// Returns the messages in order.
+    pub fn messages(&self) -> &[AgentMessage] {
+        &self.context.messages
+    }
+
+    /// Whether the context was compacted for this call.
+    pub fn was_compacted(&self) -> bool {
+        let committed = |report: &CompactReport| report.outcome == CompactOutcome::Committed;
+        self.compactions.iter().any(committed)
+    }
+}
