@@ -8,14 +8,17 @@
 //! It also tells how much of a call a provider's prompt cache knows: the share of its tokens that are
 //! byte for byte the beginning of the call before, beside `one-liner` and plain truncation.
 
+#[path = "../tests/support/provider_faults/mod.rs"]
+mod provider_faults;
 mod workload;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use loopstore::compact::CompactOutcome;
-use loopstore::export::provider::{Provider, provider_faults, provider_messages};
+use loopstore::provider::{Form, ProviderRequest};
 use loopstore::*;
+use provider_faults::provider_faults;
 use workload::{Agent, judge, median};
 
 const TURNS: u32 = 15;
@@ -121,10 +124,10 @@ fn live(
             } else {
                 figures.builds.push(took);
             }
-            for provider in [Provider::OpenAi, Provider::Anthropic] {
-                let form = provider_messages(&next.context.messages, provider);
-                let form = serde_json::to_value(form)?;
-                figures.refused += provider_faults(&form["messages"], provider).len();
+            for form in Form::ALL {
+                let request = ProviderRequest::new(form, &next.context.messages);
+                let request = serde_json::to_value(request)?;
+                figures.refused += provider_faults(&request, form).len();
             }
             agent.turn(turn)?;
         }

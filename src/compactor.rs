@@ -8,8 +8,8 @@ use crate::compact::{
 };
 use crate::compaction::{CompactionConfig, ContextConfig, DIGEST, DigestCompaction};
 use crate::context::{BuildError, BuildOptions, Context, LiveContext, build_context_from_session};
-use crate::export::provider::{Provider, ProviderMessages, provider_messages};
 use crate::model::{LoopId, SessionId};
+use crate::provider::{Form, ProviderRequest};
 use crate::store::{SessionStore, StoreError};
 
 /// Keeps the contexts of an agent within its window.
@@ -37,7 +37,7 @@ use crate::store::{SessionStore, StoreError};
 pub struct Compactor<'a> {
     store: &'a dyn SessionStore,
     request: CompactRequest,
-    provider: Option<Provider>,
+    form: Option<Form>,
 }
 
 /// What the next model call gets.
@@ -45,8 +45,8 @@ pub struct Compactor<'a> {
 pub struct NextCall {
     /// The context; it fits the window.
     pub context: Context,
-    /// The context as a provider takes it, if one was named, with what had to be mended.
-    pub request: Option<ProviderMessages>,
+    /// The context as a provider takes it, if a form was named, with what had to be mended.
+    pub request: Option<ProviderRequest>,
     /// What was tried, in order; most often one attempt that was not needed.
     pub reports: Vec<CompactReport>,
 }
@@ -91,7 +91,7 @@ impl<'a> Compactor<'a> {
         Self {
             store,
             request,
-            provider: None,
+            form: None,
         }
     }
 
@@ -105,7 +105,7 @@ impl<'a> Compactor<'a> {
     /// Returns contexts also in the form of this provider.
     ///
     /// ```
-    /// use loopstore::export::provider::Provider;
+    /// use loopstore::provider::Form;
     /// use loopstore::*;
     ///
     /// # use loopstore::store::{append, session};
@@ -120,14 +120,14 @@ impl<'a> Compactor<'a> {
     /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let (config, window) = (CompactionConfig::default(), ContextConfig::default());
-    /// let compactor = Compactor::new(&store, config, window).for_provider(Provider::Anthropic);
+    /// let compactor = Compactor::new(&store, config, window).for_provider(Form::Anthropic);
     /// let next = compactor.maybe_compact(&id, None)?;
     /// assert_eq!(next.request.map(|request| request.len()), Some(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn for_provider(mut self, provider: Provider) -> Self {
-        self.provider = Some(provider);
+    pub fn for_provider(mut self, form: Form) -> Self {
+        self.form = Some(form);
         self
     }
 
@@ -251,9 +251,9 @@ impl<'a> Compactor<'a> {
         };
         let context = build_context_from_session(self.store, session, &options)
             .map_err(|error| refused(error, reports.last()))?;
-        let form = |provider| provider_messages(&context.messages, provider);
+        let request = |form| ProviderRequest::new(form, &context.messages);
         Ok(NextCall {
-            request: self.provider.map(form),
+            request: self.form.map(request),
             context,
             reports,
         })

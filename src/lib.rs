@@ -34,7 +34,8 @@
 //! The rooms, each using only those before it: [`model`] plain types, [`tokens`] counting,
 //! [`store`] the contract and its backends (the only home of SQL), [`compaction`] the plan and the
 //! strategies, [`compact`] joins them to a store, [`context`] what the next model call sees,
-//! [`import`], [`recorder`], [`export`] and [`replay`] ways in and out, [`inspect`] and
+//! [`provider`] reads and writes what
+//! providers take and give, [`import`], [`recorder`], [`export`] and [`replay`] ways in and out, [`inspect`] and
 //! [`search`](mod@search) ways to look, [`report`] a session as one page, [`redact`] and
 //! [`retention`] what is not kept, [`backup`](mod@backup) copies all of it,
 //! [`copy`](mod@copy) brings it to another backend, [`salvage`](mod@salvage)
@@ -66,6 +67,7 @@ pub mod inspect;
 pub mod model;
 #[cfg(feature = "phi-core")]
 pub mod phi;
+pub mod provider;
 pub mod recorder;
 pub mod redact;
 pub mod replay;

@@ -2,18 +2,21 @@
 
 mod histories;
 mod keyed;
+#[path = "support/provider_faults/mod.rs"]
+mod provider_faults;
 mod recording;
 
 use std::path::{Path, PathBuf};
 
 use histories::{History, Random, answer, loop_id, user};
-use loopstore::export::provider::{Provider, provider_faults};
 use loopstore::export::{ExportForm, export, export_source, sources};
 use loopstore::import::{ImportOptions, ImportReport, history_fingerprint, import_paths};
 use loopstore::inspect::verify;
 use loopstore::model::*;
+use loopstore::provider::Form;
 use loopstore::{BuildOptions, SqliteStore, build_context_from_session};
 use proptest::prelude::*;
+use provider_faults::provider_faults;
 use recording::real_transcripts;
 
 fn exported(store: &SqliteStore, id: &SessionId, form: ExportForm) -> String {
@@ -246,10 +249,10 @@ fn requests_hold_the_originals_and_are_valid() {
     history.end_loop(0);
     history.compact(0, (1, 2), true);
     assert_eq!(history.committed, 1);
-    for provider in [Provider::OpenAi, Provider::Anthropic] {
-        let text = exported(&store, &history.session, ExportForm::Request(provider));
+    for form in Form::ALL {
+        let text = exported(&store, &history.session, ExportForm::Request(form));
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(provider_faults(&value, provider), []);
+        assert_eq!(provider_faults(&value, form), []);
         for turn in 0..8 {
             assert!(text.contains(&format!("{turn} word word")), "{turn}");
         }

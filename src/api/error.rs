@@ -4,6 +4,7 @@ use crate::compact::{BudgetTooSmall, BudgetUnit};
 use crate::compactor::CompactorError;
 use crate::context::BuildError;
 use crate::model::InvalidId;
+use crate::provider::ProviderError;
 use crate::search::SearchError;
 use crate::store::StoreError;
 
@@ -72,6 +73,9 @@ pub enum Error {
     /// The database holds something that it cannot hold; restore a backup.
     #[error("the database is damaged: {0}")]
     Damaged(String),
+    /// A provider's JSON cannot be read or written.
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
     /// The search query cannot be read.
     #[error(transparent)]
     Query(crate::search::QueryError),

@@ -1,8 +1,11 @@
 //! What the next model call gets.
 
+use serde_json::Value;
+
 use crate::compact::{CompactOutcome, CompactReport};
 use crate::context::Context;
 use crate::model::AgentMessage;
+use crate::provider::{self, Form, ProviderError};
 
 /// The context of the next model call: it fits the policy's window.
 #[derive(Clone, Debug)]
@@ -26,6 +29,14 @@ impl Prepared {
     /// Returns the messages in order.
     pub fn messages(&self) -> &[AgentMessage] {
         &self.context.messages
+    }
+
+    /// Returns what goes into the request to a provider, as [`provider::write`](crate::provider::write).
+    ///
+    /// # Errors
+    /// As [`provider::write`](crate::provider::write).
+    pub fn to(&self, form: Form) -> Result<Value, ProviderError> {
+        provider::write(form, &self.context)
     }
 
     /// Whether the context was compacted for this call.

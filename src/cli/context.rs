@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use loopstore::context::Part;
 use loopstore::context::{ContextFault, system_tokens};
-use loopstore::export::provider::{Mending, MendingKind, Provider, provider_messages};
+use loopstore::provider::{Form, Mending, MendingKind, ProviderRequest};
 use loopstore::{
     AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops,
     build_context_from_session,
@@ -74,6 +74,8 @@ enum Format {
     Text,
     /// The messages of a chat completions request.
     Openai,
+    /// The items of a Responses request.
+    Responses,
     /// The messages of an Anthropic request.
     Anthropic,
 }
@@ -100,8 +102,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     match format {
         Format::Json => app.out.json(&Told::of(&context))?,
         Format::Text => context_text::print(&mut app.out, &context)?,
-        Format::Openai => print_for(app, &context, Provider::OpenAi)?,
-        Format::Anthropic => print_for(app, &context, Provider::Anthropic)?,
+        Format::Openai => print_for(app, &context, Form::OpenAiChat)?,
+        Format::Responses => print_for(app, &context, Form::OpenAiResponses)?,
+        Format::Anthropic => print_for(app, &context, Form::Anthropic)?,
     }
     Ok(Done::Well)
 }
@@ -174,8 +177,8 @@ impl<'a> Told<'a> {
     }
 }
 
-fn print_for(app: &mut App, context: &Context, provider: Provider) -> Result<(), CliError> {
-    let request = provider_messages(&context.messages, provider);
+fn print_for(app: &mut App, context: &Context, form: Form) -> Result<(), CliError> {
+    let request = ProviderRequest::new(form, &context.messages);
     if app.json {
         app.out.json(&request.with_mended())?;
     } else {
@@ -226,6 +229,7 @@ fn said(kind: MendingKind) -> &'static str {
         MendingKind::ImageMoved => "an image of a tool result was put into a user message",
         MendingKind::UserAdded => "a user message was put before the first answer",
         MendingKind::SpaceDropped => "white space at the end of the last answer was left out",
+        MendingKind::SystemMoved => "a system message was put before all others",
         _ => "a message was mended",
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use loopstore::backup::is_part_of;
-use loopstore::export::provider::{Mending, Provider};
 use loopstore::export::{ExportError, ExportForm, WholeFile, export, export_source, sources};
+use loopstore::provider::{Form, Mending};
 use loopstore::store::{SessionRow, SourceRow};
 use loopstore::{Database, LoopId};
 use serde_json::json;
@@ -24,7 +24,7 @@ const NAMED: usize = 5;
 /// To stdout, or with -o to a file, which is written beside its place and then renamed: a file of
 /// that name is never half a one. An import of the form phi-core brings the session back with what
 /// is in force; one of the form jsonl with all that is stored: digests, runs, blocks, undos.
-/// The forms openai, anthropic and markdown hold the originals, whatever was compacted; for
+/// The forms openai, responses, anthropic and markdown hold the originals, whatever was compacted; for
 /// what the model sees there is `loopstore context`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -51,6 +51,8 @@ enum Format {
     PhiCore,
     /// The messages of a chat completions request.
     Openai,
+    /// The items of a Responses request.
+    Responses,
     /// The messages of an Anthropic request.
     Anthropic,
     /// For people.
@@ -92,7 +94,7 @@ fn check(app: &App, args: &Args) -> Result<(), CliError> {
     }
     let is_document = matches!(
         args.format,
-        Format::PhiCore | Format::Openai | Format::Anthropic
+        Format::PhiCore | Format::Openai | Format::Responses | Format::Anthropic
     );
     if app.json && args.output.is_none() && !is_document {
         return usage("with --json this form needs -o FILE: it is not one JSON document");
@@ -103,8 +105,9 @@ fn check(app: &App, args: &Args) -> Result<(), CliError> {
 fn what(store: &dyn Database, session: &SessionRow, args: &Args) -> Result<What, CliError> {
     let form = match args.format {
         Format::PhiCore => ExportForm::PhiCore,
-        Format::Openai => ExportForm::Request(Provider::OpenAi),
-        Format::Anthropic => ExportForm::Request(Provider::Anthropic),
+        Format::Openai => ExportForm::Request(Form::OpenAiChat),
+        Format::Responses => ExportForm::Request(Form::OpenAiResponses),
+        Format::Anthropic => ExportForm::Request(Form::Anthropic),
         Format::Markdown => ExportForm::Markdown,
         Format::Jsonl => ExportForm::Lines,
         Format::Original => {

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use loopstore::export::provider::{Mending, Provider, provider_messages};
+use loopstore::provider::{Form, Mending, ProviderRequest};
 use loopstore::replay::{Change, ChangeKind, Replay, ReplayedTurn, Step};
 use loopstore::{AgentMessage, LoopId};
 use serde::Serialize;
@@ -37,16 +37,16 @@ pub struct Args {
     /// Show with each turn what the model saw just before it answered.
     #[arg(long)]
     contexts: bool,
-    /// The requests of the recorded model calls, one line of JSON each, for openai or anthropic: to
-    /// run the session against another model. With --json an array, with what was mended.
+    /// The requests of the recorded model calls, one line of JSON each, for openai, responses or
+    /// anthropic: to run the session against another model. With --json an array, with what was mended.
     #[arg(long = "as", value_name = "PROVIDER", conflicts_with = "contexts")]
-    provider: Option<Provider>,
+    form: Option<Form>,
 }
 
 impl Args {
     /// Whether all of it is shown to people without a pause.
     pub fn is_read_at_once(&self) -> bool {
-        self.instant && self.provider.is_none()
+        self.instant && self.form.is_none()
     }
 }
 
@@ -69,12 +69,12 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session(&*store, &args.session)?;
     let leaf = select::loop_id(&*store, &session, args.loop_id.as_deref())?;
-    let wants_contexts = args.contexts || args.provider.is_some();
+    let wants_contexts = args.contexts || args.form.is_some();
     let replay = Replay::new(&*store, &session.session_id, leaf.as_ref())?;
     let mut player = Player {
         app,
         pace: Pace::of(args, wants_waiting),
-        provider: args.provider,
+        form: args.form,
         is_first: true,
         loop_id: None,
     };
@@ -88,7 +88,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 
 /// Whether a listener may want to wait: a person, and nothing that reads lines.
 fn wants_waiting(args: &Args) -> bool {
-    args.provider.is_none() && std::io::stdout().is_terminal()
+    args.form.is_none() && std::io::stdout().is_terminal()
 }
 
 /// How long to wait before each message.
@@ -122,7 +122,7 @@ impl Pace {
 struct Player<'a> {
     app: &'a mut App,
     pace: Pace,
-    provider: Option<Provider>,
+    form: Option<Form>,
     is_first: bool,
     /// The loop that was announced last.
     loop_id: Option<LoopId>,
@@ -130,8 +130,8 @@ struct Player<'a> {
 
 impl Player<'_> {
     fn step(&mut self, step: Step) -> Result<(), CliError> {
-        match (step, self.provider) {
-            (Step::Turn(turn), Some(provider)) => self.request(&turn, provider),
+        match (step, self.form) {
+            (Step::Turn(turn), Some(form)) => self.request(&turn, form),
             (Step::Change(_), Some(_)) => Ok(()),
             (Step::Turn(turn), None) => self.turn(&turn),
             (Step::Change(change), None) if self.app.json => self.element(&change),
@@ -163,15 +163,15 @@ impl Player<'_> {
         Ok(())
     }
 
-    fn request(&mut self, turn: &ReplayedTurn, provider: Provider) -> Result<(), CliError> {
+    fn request(&mut self, turn: &ReplayedTurn, form: Form) -> Result<(), CliError> {
         let Some(context) = &turn.context else {
             return Ok(());
         };
         let first = turn.times.iter().flatten().next();
         self.wait(first.copied())?;
-        let request = provider_messages(&context.messages, provider);
+        let request = ProviderRequest::new(form, &context.messages);
         if self.app.json {
-            return self.element(&Request {
+            return self.element(&RecordedRequest {
                 loop_id: turn.loop_id.as_str(),
                 turn: turn.turn,
                 seq: turn.answer_seq,
@@ -233,7 +233,7 @@ impl<'a> TurnJson<'a> {
 
 /// A request of `--as` with `--json`.
 #[derive(Serialize)]
-struct Request<'a, R: Serialize> {
+struct RecordedRequest<'a, R: Serialize> {
     #[serde(rename = "loop")]
     loop_id: &'a str,
     turn: u32,

@@ -1,7 +1,7 @@
 //! What a provider would object to in a list of messages, whatever its form.
 //!
 //! Each rule stands here once; what only the form of one provider asks for (roles that alternate,
-//! ids of certain characters) is in `export::provider`.
+//! ids of certain characters) is in `provider`.
 
 mod introduced;
 mod pairing;

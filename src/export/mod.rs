@@ -6,7 +6,6 @@
 mod file;
 mod markdown;
 mod phi_core;
-pub mod provider;
 mod session_jsonl;
 
 use std::io::{self, Write};
@@ -18,13 +17,13 @@ pub use file::WholeFile;
 use crate::compaction::UnknownWord;
 use crate::context::{leaf_of, session_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
+use crate::provider::{Form, Mending, ProviderRequest};
 use crate::store::active_blocks::{self, View};
 use crate::store::source::{self, SourceError};
 use crate::store::{
     self, LoopRow, MessageRow, SessionRow, SessionStore, SourceRow, StoreError, StoreRead,
     StoreResult, Visit,
 };
-use provider::{Mending, Provider, provider_messages};
 
 /// The form of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ pub enum ExportForm {
     /// One JSON document of the whole session: phi-core's, and loopstore's own.
     PhiCore,
     /// The originals of a chain as the messages of a provider's request.
-    Request(Provider),
+    Request(Form),
     /// For people.
     Markdown,
     /// Lines of JSON that an import takes back without loss; of a chain only its messages.
@@ -48,7 +47,10 @@ impl FromStr for ExportForm {
             "markdown" => Ok(Self::Markdown),
             "jsonl" => Ok(Self::Lines),
             _ => text.parse().map(Self::Request).map_err(|_| {
-                UnknownWord::new(text, "phi-core, openai, anthropic, markdown, jsonl")
+                UnknownWord::new(
+                    text,
+                    "phi-core, openai, responses, anthropic, markdown, jsonl",
+                )
             }),
         }
     }
@@ -138,8 +140,8 @@ fn export_from(
     let session = session_of(read, session)?;
     match form {
         ExportForm::PhiCore => phi_core::write(read, &session, out)?,
-        ExportForm::Request(provider) => {
-            return request(read, &stretches(read, &session, leaf, true)?, provider, out);
+        ExportForm::Request(form) => {
+            return request(read, &stretches(read, &session, leaf, true)?, form, out);
         }
         ExportForm::Markdown => {
             markdown::write(
@@ -217,7 +219,7 @@ fn each_message(
 fn request(
     read: &dyn StoreRead,
     stretches: &[Stretch],
-    provider: Provider,
+    form: Form,
     out: &mut dyn Write,
 ) -> Result<Vec<Mending>, ExportError> {
     let mut messages: Vec<AgentMessage> = Vec::new();
@@ -229,7 +231,7 @@ fn request(
             Ok(())
         })?;
     }
-    let request = provider_messages(&messages, provider);
+    let request = ProviderRequest::new(form, &messages);
     serde_json::to_writer_pretty(&mut *out, &request)?;
     out.write_all(b"\n")?;
     Ok(request.mended)

@@ -76,6 +76,14 @@ impl Json {
     }
 }
 
+/// A value that nests deeper than [`MAX_JSON_DEPTH`] becomes its text, as a JSON string.
+impl From<serde_json::Value> for Json {
+    fn from(value: serde_json::Value) -> Self {
+        let text = value.to_string();
+        Self::parse(&text).unwrap_or_else(|_| Self::string(&text))
+    }
+}
+
 impl Default for Json {
     fn default() -> Self {
         Self::null()

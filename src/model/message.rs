@@ -92,19 +92,10 @@ json_object! {
 /// One block of a message. A block of a type unknown to this version is kept as it is.
 ///
 /// ```
-/// use loopstore::*;
+/// use loopstore::{Content, Json};
 ///
-/// let call = Content::tool_call("c1", "forecast", Json::parse(r#"{"days": 3}"#)?);
-/// let content = vec![Content::text("I look."), call];
-/// let answer = Message::Assistant(AssistantMessage { content, ..AssistantMessage::default() });
-/// let result = Message::ToolResult(ToolResultMessage {
-///     tool_call_id: "c1".into(),
-///     tool_name: "forecast".into(),
-///     content: vec![Content::text("Rain.")],
-///     ..ToolResultMessage::default()
-/// });
-/// assert_eq!(answer.tool_calls().count(), 1);
-/// # drop(result);
+/// let block = Content::tool_call("c1", "forecast", Json::parse(r#"{"days": 3}"#)?);
+/// assert!(matches!(block, Content::ToolCall(call) if call.name == "forecast"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -308,10 +299,14 @@ pub struct ToolResultMessage {
 ///
 /// ```
 /// use loopstore::{AgentMessage, Message, Role};
+/// use serde_json::json;
 ///
-/// let message = Message::user("Will it rain?");
-/// assert_eq!(message.texts().collect::<Vec<_>>(), ["Will it rain?"]);
-/// assert_eq!(AgentMessage::from(message).role(), Role::User);
+/// let messages: [AgentMessage; 3] = [
+///     Message::user("Will it rain?").into(),
+///     Message::assistant("I look.").with_tool_call("c1", "forecast", json!({"days": 3})).into(),
+///     Message::tool_result("c1", "Rain.").into(),
+/// ];
+/// assert_eq!(messages[1].role(), Role::Assistant);
 /// ```
 // Boxing the answer, by far the most common message, would cost every context an allocation.
 #[allow(clippy::large_enum_variant)]
@@ -327,6 +322,13 @@ pub enum Message {
 
 impl Message {
     /// A user message of one text block.
+    ///
+    /// ```
+    /// use loopstore::Message;
+    ///
+    /// let message = Message::user("Will it rain?");
+    /// assert_eq!(message.texts().collect::<Vec<_>>(), ["Will it rain?"]);
+    /// ```
     pub fn user(text: impl Into<String>) -> Self {
         Self::User(UserMessage {
             content: vec![Content::text(text)],
@@ -341,6 +343,114 @@ impl Message {
             Self::Assistant(_) => Role::Assistant,
             Self::ToolResult(_) => Role::ToolResult,
         }
+    }
+
+    /// An answer of the model; an empty text makes no block.
+    ///
+    /// ```
+    /// use loopstore::Message;
+    ///
+    /// assert_eq!(Message::assistant("It will.").content().len(), 1);
+    /// assert!(Message::assistant("").content().is_empty());
+    /// ```
+    pub fn assistant(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let content = match text.is_empty() {
+            true => Vec::new(),
+            false => vec![Content::text(text)],
+        };
+        Self::Assistant(AssistantMessage {
+            content,
+            ..AssistantMessage::default()
+        })
+    }
+
+    /// The result of the tool call `id`.
+    ///
+    /// ```
+    /// use loopstore::Message;
+    ///
+    /// let result = Message::tool_result("c1", "Rain.");
+    /// assert!(matches!(result, Message::ToolResult(result) if result.tool_call_id == "c1"));
+    /// ```
+    pub fn tool_result(id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::ToolResult(ToolResultMessage {
+            tool_call_id: id.into(),
+            content: vec![Content::text(text)],
+            ..ToolResultMessage::default()
+        })
+    }
+
+    /// Adds a tool call behind the other blocks.
+    ///
+    /// ```
+    /// use loopstore::Message;
+    /// use serde_json::json;
+    ///
+    /// let answer = Message::assistant("").with_tool_call("c1", "forecast", json!({"days": 3}));
+    /// let calls: Vec<_> = answer.tool_calls().map(|call| call.name.as_str()).collect();
+    /// assert_eq!(calls, ["forecast"]);
+    /// ```
+    #[must_use]
+    pub fn with_tool_call(
+        self,
+        id: impl Into<String>,
+        name: impl Into<String>,
+        arguments: impl Into<Json>,
+    ) -> Self {
+        self.with(Content::tool_call(id, name, arguments.into()))
+    }
+
+    /// Adds thinking, with the provider's signature if there is one, before what the answer says
+    /// and behind what was thought before.
+    ///
+    /// ```
+    /// use loopstore::{Content, Message};
+    ///
+    /// let answer = Message::assistant("It will.").with_thinking("Clouds.", Some("c2ln"));
+    /// assert!(matches!(answer.content()[0], Content::Thinking(_)));
+    /// ```
+    #[must_use]
+    pub fn with_thinking(mut self, thinking: impl Into<String>, signature: Option<&str>) -> Self {
+        let content = self.content_mut();
+        let said = content.iter().position(|block| !block.is_thinking());
+        let block = Content::thinking(thinking, signature.map(str::to_owned));
+        content.insert(said.unwrap_or(content.len()), block);
+        self
+    }
+
+    /// Adds an image from base64 data behind the other blocks.
+    ///
+    /// ```
+    /// use loopstore::Message;
+    ///
+    /// let prompt = Message::user("What is this?").with_image("aGVsbG8=", "image/png");
+    /// assert_eq!(prompt.content().len(), 2);
+    /// ```
+    #[must_use]
+    pub fn with_image(self, data: impl Into<String>, mime_type: impl Into<String>) -> Self {
+        self.with(Content::image(data, mime_type))
+    }
+
+    /// Says that the tool failed; any other message than a result stays as it is.
+    ///
+    /// ```
+    /// use loopstore::Message;
+    ///
+    /// let result = Message::tool_result("c1", "no such file").with_error();
+    /// assert!(matches!(result, Message::ToolResult(result) if result.is_error));
+    /// ```
+    #[must_use]
+    pub fn with_error(mut self) -> Self {
+        if let Self::ToolResult(result) = &mut self {
+            result.is_error = true;
+        }
+        self
+    }
+
+    fn with(mut self, block: Content) -> Self {
+        self.content_mut().push(block);
+        self
     }
 
     /// Returns the blocks.

@@ -5,9 +5,9 @@ use std::io::Read as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use loopstore::context::{AsOf, build_context_from_session};
-use loopstore::export::provider::Provider;
 use loopstore::export::{ExportForm, export};
 use loopstore::inspect::{DiffRequest, DiffSide, diff, expand};
+use loopstore::provider::Form;
 use loopstore::replay::Replay;
 use loopstore::report::{ReportOptions, write_report};
 use loopstore::store;
@@ -85,8 +85,8 @@ fn of_loop(store: &dyn Database, id: &SessionId, at: usize, turns: u32) -> Vec<S
     let forms = [
         ExportForm::Lines,
         ExportForm::Markdown,
-        ExportForm::Request(Provider::OpenAi),
-        ExportForm::Request(Provider::Anthropic),
+        ExportForm::Request(Form::OpenAiChat),
+        ExportForm::Request(Form::Anthropic),
     ];
     let mut seen: Vec<String> = forms
         .into_iter()

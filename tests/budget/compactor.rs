@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use loopstore::compact::CompactOutcome;
 use loopstore::compaction::*;
-use loopstore::export::provider::{Provider, provider_faults};
 use loopstore::model::*;
+use loopstore::provider::Form;
 use loopstore::*;
 
 use crate::histories::{History, Random, answer, result, user};
+use crate::provider_faults::provider_faults;
 use crate::stage::*;
 
 fn compactor(store: &SqliteStore, window: u64) -> Compactor<'_> {
@@ -26,7 +27,7 @@ fn nothing_happens_until_the_trigger_fires() {
     let store = SqliteStore::in_memory().unwrap();
     let history = History::new(&store, "s");
     work(&history, 0..4, 400);
-    let compactor = compactor(&store, 1_200).for_provider(Provider::Anthropic);
+    let compactor = compactor(&store, 1_200).for_provider(Form::Anthropic);
     let next = compactor.maybe_compact(&history.session, None).unwrap();
     assert_eq!(outcomes(&next), [CompactOutcome::NotNeeded]);
     assert_eq!(next.context, context(&history));
@@ -34,8 +35,8 @@ fn nothing_happens_until_the_trigger_fires() {
     let next = compactor.maybe_compact(&history.session, None).unwrap();
     assert_eq!(outcomes(&next), [CompactOutcome::Committed]);
     assert_eq!(next.context, context(&history));
-    let form = serde_json::to_value(next.request.unwrap()).unwrap();
-    assert_eq!(provider_faults(&form["messages"], Provider::Anthropic), []);
+    let request = serde_json::to_value(next.request.unwrap()).unwrap();
+    assert_eq!(provider_faults(&request, Form::Anthropic), []);
 }
 
 /// Fails, or compacts the session itself while it works.
@@ -172,10 +173,9 @@ fn an_agent_never_sees_more_than_its_window_nor_what_a_provider_refuses() {
             }
             let next = compactor.maybe_compact(&history.session, None).unwrap();
             assert!(next.context.tokens <= WINDOW);
-            for provider in [Provider::OpenAi, Provider::Anthropic] {
-                let form = export::provider::provider_messages(&next.context.messages, provider);
-                let form = serde_json::to_value(form).unwrap();
-                assert_eq!(provider_faults(&form["messages"], provider), []);
+            for form in Form::ALL {
+                let request = provider::write(form, &next.context).unwrap();
+                assert_eq!(provider_faults(&request, form), []);
             }
             committed += usize::from(outcomes(&next).contains(&CompactOutcome::Committed));
             let call = format!("c{at}-{turn}");

@@ -7,6 +7,8 @@ mod histories;
 #[path = "../keyed/mod.rs"]
 mod keyed;
 mod ladder;
+#[path = "../support/provider_faults/mod.rs"]
+mod provider_faults;
 mod random;
 mod stage;
 mod triggers;

@@ -213,7 +213,7 @@ fn mendings_are_in_the_json() {
 
 mod lists {
     use insta::assert_snapshot;
-    use loopstore::export::provider::{Provider, provider_messages};
+    use loopstore::provider::{Form, ProviderRequest};
     use loopstore::{AgentMessage, Content, Json, Message};
 
     use crate::stage::{answer, result};
@@ -223,9 +223,9 @@ mod lists {
         answer(vec![Content::tool_call(id, "ls", arguments)])
     }
 
-    fn told(messages: Vec<Message>, provider: Provider) -> String {
+    fn told(messages: Vec<Message>, form: Form) -> String {
         let messages: Vec<AgentMessage> = messages.into_iter().map(Into::into).collect();
-        let request = provider_messages(&messages, provider);
+        let request = ProviderRequest::new(form, &messages);
         let told = serde_json::to_string_pretty(&request.with_mended()).unwrap();
         let lines = told.lines().map(str::trim);
         lines.collect::<Vec<_>>().join(" ").replace("}, {", "},\n{")
@@ -242,7 +242,7 @@ mod lists {
             result("a", "second"),
             result("a", "third"),
         ];
-        assert_snapshot!(told(messages.clone(), Provider::OpenAi), @r#"
+        assert_snapshot!(told(messages.clone(), Form::OpenAiChat), @r#"
         { "messages": [ { "role": "user", "content": "go" },
         { "role": "assistant", "content": null, "tool_calls": [ { "id": "a", "type": "function", "function": { "name": "ls", "arguments": "{\"z\":1.0,\"a\":12345678901234567890123}" } } ] },
         { "role": "tool", "tool_call_id": "a", "content": "late" },
@@ -252,7 +252,7 @@ mod lists {
         { "kind": "call_renamed", "message": 4, "tool_call_id": "a" },
         { "kind": "result_dropped", "message": 6, "tool_call_id": "a" } ] }
         "#);
-        assert_snapshot!(told(messages, Provider::Anthropic), @r#"
+        assert_snapshot!(told(messages, Form::Anthropic), @r#"
         { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "go" } ] },
         { "role": "assistant", "content": [ { "type": "tool_use", "id": "a", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] },
         { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a", "content": [ { "type": "text", "text": "late" } ] },
@@ -267,14 +267,14 @@ mod lists {
     #[test]
     fn an_answer_never_comes_first_for_anthropic() {
         let messages = vec![answer(vec![Content::text(" ")]), call("a")];
-        assert_snapshot!(told(messages, Provider::Anthropic), @r#"
+        assert_snapshot!(told(messages, Form::Anthropic), @r#"
         { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "[what came before is not included]" } ] },
         { "role": "assistant", "content": [ { "type": "tool_use", "id": "a", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] },
         { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a", "content": [ { "type": "text", "text": "[no result recorded]" } ], "is_error": true } ] } ], "mended": [ { "kind": "empty_dropped", "message": 0 },
         { "kind": "result_added", "message": 1, "tool_call_id": "a" },
         { "kind": "user_added", "message": 1 } ] }
         "#);
-        assert_snapshot!(told(Vec::new(), Provider::Anthropic), @r#"
+        assert_snapshot!(told(Vec::new(), Form::Anthropic), @r#"
         { "messages": [], "mended": [] }
         "#);
     }

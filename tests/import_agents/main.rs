@@ -5,6 +5,8 @@ mod mini_swe_agent;
 mod openai_agents;
 mod opencode;
 mod openhands;
+#[path = "../support/provider_faults/mod.rs"]
+mod provider_faults;
 mod real;
 #[path = "../recording/mod.rs"]
 mod recording;

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::export::provider::{Provider, provider_faults};
 use loopstore::export::{ExportForm, export, export_source, sources};
 use loopstore::import::{ImportOptions, ImportReport, Importer, import_paths, importers};
 use loopstore::inspect::verify;
+use loopstore::provider::Form;
 use loopstore::{AgentMessage, Content, Json, Message, SessionId, SqliteStore};
 use serde_json::Value;
 
+use crate::provider_faults::provider_faults;
 use crate::recording::{FoundSession, Recording, try_import};
 
 pub fn fixture(name: &str) -> PathBuf {
@@ -92,11 +93,11 @@ pub fn check_store(store: &SqliteStore, sessions: &[SessionId]) {
     let found = verify(store).unwrap();
     assert!(found.problems.is_empty(), "{:?}", found.problems);
     for id in sessions {
-        for provider in [Provider::OpenAi, Provider::Anthropic] {
+        for form in Form::ALL {
             let mut out = Vec::new();
-            export(store, id, None, ExportForm::Request(provider), &mut out).unwrap();
+            export(store, id, None, ExportForm::Request(form), &mut out).unwrap();
             let request: Value = serde_json::from_slice(&out).unwrap();
-            assert_eq!(provider_faults(&request, provider), [], "{id}");
+            assert_eq!(provider_faults(&request, form), [], "{id}");
         }
     }
 }

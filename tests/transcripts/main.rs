@@ -11,6 +11,8 @@ mod gemini;
 #[path = "../keyed/mod.rs"]
 mod keyed;
 mod pi;
+#[path = "../support/provider_faults/mod.rs"]
+mod provider_faults;
 mod real;
 mod recorder;
 mod stored;

@@ -1,21 +1,23 @@
 //! What is asked of every request.
 
 use loopstore::context::{FaultKind, faults_of};
-use loopstore::export::provider::{Provider, ProviderMessages, provider_faults, provider_messages};
 use loopstore::model::{AgentMessage, Content, Message};
+use loopstore::provider::{Form, ProviderRequest};
 use serde_json::Value;
 
-/// Checks what is written for both providers.
+use crate::provider_faults::provider_faults;
+
+/// Checks what is written for every provider.
 pub fn is_valid(messages: &[AgentMessage]) -> Result<(), String> {
-    for provider in [Provider::OpenAi, Provider::Anthropic] {
-        let request = provider_messages(messages, provider);
+    for form in Form::ALL {
+        let request = ProviderRequest::new(form, messages);
         let value = serde_json::to_value(&request).unwrap();
-        let faults = provider_faults(&value, provider);
+        let faults = provider_faults(&value, form);
         if !faults.is_empty() {
-            return Err(format!("{provider:?} {faults:#?}\n{value:#}"));
+            return Err(format!("{form} {faults:#?}\n{value:#}"));
         }
         nothing_said_is_lost(messages, &value).map_err(|text| format!("{text} in {value:#}"))?;
-        if provider == Provider::Anthropic {
+        if form == Form::Anthropic {
             signed_thinking_is_kept(messages, &value)?;
             what_is_mended_is_told(messages, &request)?;
         }
@@ -26,7 +28,7 @@ pub fn is_valid(messages: &[AgentMessage]) -> Result<(), String> {
 /// An empty request is always valid: so what prompts and answers say must all be there, in order.
 fn nothing_said_is_lost(messages: &[AgentMessage], request: &Value) -> Result<(), String> {
     let mut written = Vec::new();
-    for message in request["messages"].as_array().unwrap() {
+    for message in items(request) {
         if message["role"] != "tool" {
             texts(&message["content"], &mut written);
         }
@@ -42,6 +44,11 @@ fn nothing_said_is_lost(messages: &[AgentMessage], request: &Value) -> Result<()
     Ok(())
 }
 
+fn items(request: &Value) -> &[Value] {
+    let messages = request.get("messages").or(request.get("input"));
+    messages.unwrap().as_array().unwrap()
+}
+
 fn texts(content: &Value, out: &mut Vec<String>) {
     match content {
         Value::String(text) => out.push(text.trim().to_owned()),
@@ -55,7 +62,7 @@ fn texts(content: &Value, out: &mut Vec<String>) {
 
 /// Signed thinking goes back with the calls that it led to.
 fn signed_thinking_is_kept(messages: &[AgentMessage], request: &Value) -> Result<(), String> {
-    let blocks = request["messages"].as_array().unwrap().iter();
+    let blocks = items(request).iter();
     let blocks = blocks
         .filter_map(|message| message["content"].as_array())
         .flatten();
@@ -80,7 +87,7 @@ fn signed_thinking_is_kept(messages: &[AgentMessage], request: &Value) -> Result
 /// Nothing that the context has as a fault is mended in silence.
 fn what_is_mended_is_told(
     messages: &[AgentMessage],
-    request: &ProviderMessages,
+    request: &ProviderRequest,
 ) -> Result<(), String> {
     for fault in faults_of(messages, false) {
         let is_told = request.mended.iter().any(|mending| {

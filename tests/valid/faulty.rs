@@ -1,25 +1,23 @@
 //! Requests that a provider refuses, each for its own reason.
 
-use loopstore::export::provider::{Provider, ProviderFaultKind as Kind, provider_faults};
+use loopstore::provider::Form;
 use serde_json::{Value, json};
 
-fn kinds(messages: &Value, provider: Provider) -> Vec<(usize, Kind)> {
-    let faults = provider_faults(messages, provider).into_iter();
+use crate::provider_faults::{ProviderFaultKind as Kind, provider_faults};
+
+fn kinds(messages: &Value, form: Form) -> Vec<(usize, Kind)> {
+    let faults = provider_faults(messages, form).into_iter();
     faults.map(|fault| (fault.message, fault.kind)).collect()
 }
 
 #[track_caller]
 fn openai(messages: Value, expected: &[(usize, Kind)]) {
-    assert_eq!(kinds(&messages, Provider::OpenAi), expected, "{messages:#}");
+    assert_eq!(kinds(&messages, Form::OpenAiChat), expected, "{messages:#}");
 }
 
 #[track_caller]
 fn anthropic(messages: Value, expected: &[(usize, Kind)]) {
-    assert_eq!(
-        kinds(&messages, Provider::Anthropic),
-        expected,
-        "{messages:#}"
-    );
+    assert_eq!(kinds(&messages, Form::Anthropic), expected, "{messages:#}");
 }
 
 mod of_openai {

@@ -10,5 +10,8 @@ mod histories;
 #[path = "../keyed/mod.rs"]
 mod keyed;
 mod messages;
+#[path = "../support/provider_faults/mod.rs"]
+mod provider_faults;
+mod round_trip;
 mod sessions;
 mod strategies;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::blocks::{arguments_object, images_of, media_type};
 use super::pairs::Placed;
+use super::system::SystemMessage;
 use super::{Mending, MendingKind};
 use crate::model::{self, Content, Image, Json, ToolResultMessage};
 
@@ -81,6 +82,24 @@ pub(super) fn write(messages: &[Placed], mended: &mut Vec<Mending>) -> Vec<Messa
         writer.add(placed);
     }
     writer.finish()
+}
+
+/// Returns the system prompt: plain text if it is one.
+pub(super) fn system(system: &[SystemMessage]) -> impl Serialize {
+    #[derive(Serialize)]
+    #[serde(untagged)]
+    enum System {
+        Text(String),
+        List(Vec<Block>),
+    }
+    let mut texts: Vec<String> = system
+        .iter()
+        .flat_map(|message| message.texts.clone())
+        .collect();
+    match texts.len() {
+        1 => System::Text(texts.remove(0)),
+        _ => System::List(texts.into_iter().map(|text| Block::Text { text }).collect()),
+    }
 }
 
 /// What the last message was made from.

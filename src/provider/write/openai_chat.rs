@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::blocks::{arguments_text, images_of, media_type};
+use super::blocks::{arguments_text, data_url, images_of};
 use super::pairs::Placed;
+use super::system::SystemMessage;
 use super::{Mending, MendingKind};
 use crate::model::{self, Content, Image, ToolCall, ToolResultMessage};
 
@@ -11,6 +12,12 @@ use crate::model::{self, Content, Image, ToolCall, ToolResultMessage};
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub(super) enum Message {
+    System {
+        content: Parts,
+    },
+    Developer {
+        content: Parts,
+    },
     User {
         content: Parts,
     },
@@ -59,10 +66,16 @@ struct Function {
 }
 
 /// Writes the messages.
-pub(super) fn write(messages: &[Placed], mended: &mut Vec<Mending>) -> Vec<Message> {
+pub(super) fn write(
+    system: &[SystemMessage],
+    messages: &[Placed],
+    mended: &mut Vec<Mending>,
+) -> Vec<Message> {
+    let mut out = Vec::with_capacity(system.len() + messages.len());
+    out.extend(system.iter().map(system_message));
     let mut writer = Writer {
         mended,
-        out: Vec::with_capacity(messages.len()),
+        out,
         images: Vec::new(),
     };
     for placed in messages {
@@ -133,27 +146,22 @@ impl Writer<'_> {
 
     /// Adds a text; anything else is left out and reported.
     fn block(&mut self, at: usize, block: &Content, parts: &mut Vec<Part>) {
-        let kind = match block {
-            Content::Text(text) if text.text.is_empty() => return,
-            Content::Text(text) => {
-                let text = text.text.clone();
-                return parts.push(Part::Text { text });
-            }
-            Content::Thinking(_) => MendingKind::ThinkingDropped,
-            _ => MendingKind::BlockDropped,
-        };
-        self.mended.push(Mending::of(kind, at));
+        match block {
+            Content::Text(text) if text.text.is_empty() => {}
+            Content::Text(text) => parts.push(Part::Text {
+                text: text.text.clone(),
+            }),
+            _ => self.mended.push(Mending::left_out(block, at)),
+        }
     }
 
     fn image(&mut self, at: usize, image: &Image, parts: &mut Vec<Part>) {
-        let Some(media_type) = media_type(image) else {
-            self.mended.push(Mending::of(MendingKind::BlockDropped, at));
-            return;
-        };
-        let url = format!("data:{media_type};base64,{}", image.data);
-        parts.push(Part::ImageUrl {
-            image_url: Url { url },
-        });
+        match data_url(image) {
+            Some(url) => parts.push(Part::ImageUrl {
+                image_url: Url { url },
+            }),
+            None => self.mended.push(Mending::of(MendingKind::BlockDropped, at)),
+        }
     }
 
     fn flush_images(&mut self) {
@@ -161,6 +169,15 @@ impl Writer<'_> {
             let content = Parts::List(std::mem::take(&mut self.images));
             self.out.push(Message::User { content });
         }
+    }
+}
+
+fn system_message(system: &SystemMessage) -> Message {
+    let text = |text: &String| Part::Text { text: text.clone() };
+    let content = parts_of(system.texts.iter().map(text).collect());
+    match system.is_developer {
+        true => Message::Developer { content },
+        false => Message::System { content },
     }
 }
 

@@ -60,15 +60,7 @@ fn list(parts: &[Value], found: &mut Found<'_>, images: bool) {
 
 fn image(part: &Value, found: &mut Found<'_>) {
     let url = part.pointer("/image_url/url").and_then(Value::as_str);
-    let url = url.unwrap_or_default();
-    let inline = url
-        .strip_prefix("data:")
-        .and_then(|rest| rest.split_once(";base64,"));
-    match inline {
-        Some((media_type, data)) => found.image(media_type, data),
-        None if url.starts_with("https://") || url.starts_with("http://") => {}
-        None => found.add(ProviderFaultKind::Image, "an image has no address"),
-    }
+    found.image_url(url.unwrap_or_default());
 }
 
 fn answer<'a>(message: &'a Value, found: &mut Found<'a>) {
@@ -90,22 +82,14 @@ fn answer<'a>(message: &'a Value, found: &mut Found<'a>) {
 
 fn call<'a>(call: &'a Value, found: &mut Found<'a>) {
     let id = text(call, "id");
-    let length = id.chars().count();
-    if length == 0 || length > ID {
-        let detail = format!("the call id `{id}` has {length} characters, 1 to {ID} are allowed");
-        found.add(ProviderFaultKind::CallId, detail);
-    }
+    found.id(id, ID);
     found.call(id);
     if text(call, "type") != "function" {
         found.form("a call is not of type `function`");
     }
     let function = call.get("function").unwrap_or(&Value::Null);
     found.name(text(function, "name"), NAME);
-    let arguments = text(function, "arguments");
-    if serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_err() {
-        let detail = format!("the arguments of call `{id}` are not text of JSON");
-        found.add(ProviderFaultKind::Arguments, detail);
-    }
+    found.arguments(id, text(function, "arguments"));
 }
 
 /// Checks the result of a call; it may be empty.

@@ -2,23 +2,21 @@
 //!
 //! This trusts no writer: it takes the request as it would be sent. The rules are those that the
 //! providers document or answer with an error for.
+#![allow(dead_code)]
 
 mod anthropic;
-mod openai;
+mod openai_chat;
+mod responses;
 
 use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Serialize;
+use loopstore::provider::Form;
 use serde_json::Value;
 
-use super::Provider;
-
 /// What is wrong with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProviderFaultKind {
     /// Not the form of a message: another type, a missing field, a block that does not belong
     /// there.
@@ -50,7 +48,7 @@ pub enum ProviderFaultKind {
 }
 
 /// A reason for which a provider would refuse a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderFault {
     /// What is wrong.
     pub kind: ProviderFaultKind,
@@ -66,29 +64,21 @@ impl std::fmt::Display for ProviderFault {
     }
 }
 
-/// Returns why a provider would refuse `messages`: the list of a request, or an object that has it
-/// as `messages`. An empty list has no fault; what is to be asked is not in it yet.
+/// Returns why a provider would refuse a request: its list of messages, or an object that has it as
+/// `messages` or `input`. An empty list has no fault; what is to be asked is not in it yet.
 ///
 /// Only messages are looked at. What depends on the rest of a request (whether thinking is on,
 /// which tools there are) or on its size is not judged.
-///
-/// # Examples
-/// ```
-/// use loopstore::export::provider::{Provider, ProviderFaultKind, provider_faults};
-///
-/// let request = serde_json::json!([{"role": "assistant", "content": "hello "}]);
-/// let faults = provider_faults(&request, Provider::Anthropic);
-/// assert_eq!(faults[0].kind, ProviderFaultKind::RoleOrder);
-/// assert_eq!(faults[1].to_string(), "message 0: the last answer ends in white space");
-/// assert_eq!(provider_faults(&request, Provider::OpenAi), []);
-/// ```
-pub fn provider_faults(messages: &Value, provider: Provider) -> Vec<ProviderFault> {
+pub fn provider_faults(request: &Value, form: Form) -> Vec<ProviderFault> {
     let mut found = Found::default();
-    match messages.get("messages").unwrap_or(messages).as_array() {
+    let messages = request.get("messages").or(request.get("input"));
+    match messages.unwrap_or(request).as_array() {
         None => found.add(ProviderFaultKind::Form, "the messages are no list"),
-        Some(messages) => match provider {
-            Provider::OpenAi => openai::check(messages, &mut found),
-            Provider::Anthropic => anthropic::check(messages, &mut found),
+        Some(messages) => match form {
+            Form::OpenAiChat => openai_chat::check(messages, &mut found),
+            Form::OpenAiResponses => responses::check(messages, &mut found),
+            Form::Anthropic => anthropic::check(messages, &mut found),
+            _ => panic!("no rules for {form}"),
         },
     }
     found.faults.sort_by_key(|fault| fault.message);
@@ -159,6 +149,33 @@ impl<'a> Found<'a> {
             let detail =
                 format!("the tool name `{name}` is not 1 to {most} of a-z, A-Z, 0-9, _, -");
             self.add(ProviderFaultKind::ToolName, detail);
+        }
+    }
+
+    fn id(&mut self, id: &str, most: usize) {
+        let length = id.chars().count();
+        if length == 0 || length > most {
+            let detail =
+                format!("the call id `{id}` has {length} characters, 1 to {most} are allowed");
+            self.add(ProviderFaultKind::CallId, detail);
+        }
+    }
+
+    fn arguments(&mut self, id: &str, arguments: &str) {
+        if serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_err() {
+            let detail = format!("the arguments of call `{id}` are not text of JSON");
+            self.add(ProviderFaultKind::Arguments, detail);
+        }
+    }
+
+    fn image_url(&mut self, url: &str) {
+        let inline = url
+            .strip_prefix("data:")
+            .and_then(|rest| rest.split_once(";base64,"));
+        match inline {
+            Some((media_type, data)) => self.image(media_type, data),
+            None if url.starts_with("https://") || url.starts_with("http://") => {}
+            None => self.add(ProviderFaultKind::Image, "an image has no address"),
         }
     }
 

@@ -1,11 +1,11 @@
-//! Blocks as both providers take them: images and the arguments of calls.
+//! Blocks as all forms take them: images and the arguments of calls.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::model::{Image, Json, ToolCall};
 
-/// Returns the media type of an image that can be sent: base64 of one of the types that both
+/// Returns the media type of an image that can be sent: base64 of one of the types that all
 /// providers read.
 pub(super) fn media_type(image: &Image) -> Option<&'static str> {
     let media_type = match image.mime_type.to_ascii_lowercase().as_str() {
@@ -19,6 +19,11 @@ pub(super) fn media_type(image: &Image) -> Option<&'static str> {
         .decode(&image.data)
         .is_ok_and(|data| !data.is_empty());
     is_readable.then_some(media_type)
+}
+
+/// Returns an image that can be sent as a URL that holds it.
+pub(super) fn data_url(image: &Image) -> Option<String> {
+    Some(format!("data:{};base64,{}", media_type(image)?, image.data))
 }
 
 /// Returns what the user is told before images of a tool result that stand behind it.

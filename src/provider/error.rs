@@ -1,0 +1,107 @@
+//! Why something a provider gave or takes could not be read or written.
+
+use super::Form;
+
+/// Why JSON is not read as messages, or a context not written as JSON.
+///
+/// `at` is a JSON pointer to the place (RFC 6901); the empty pointer is the whole value.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProviderError {
+    /// A value has another type than it must.
+    #[error("{form}: expected {expected} at `{at}`, found {found}")]
+    WrongType {
+        /// The form that was read.
+        form: Form,
+        /// Where.
+        at: String,
+        /// What must be there.
+        expected: &'static str,
+        /// What is there.
+        found: &'static str,
+    },
+    /// A field that must be there is missing or null.
+    #[error("{form}: `{at}` is missing")]
+    Missing {
+        /// The form that was read.
+        form: Form,
+        /// The field.
+        at: String,
+    },
+    /// A value is of the right type, but not one that the form allows.
+    #[error("{form}: invalid value at `{at}`: {reason}")]
+    Invalid {
+        /// The form that was read.
+        form: Form,
+        /// Where.
+        at: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A message, item or block of a kind that no message here can hold.
+    #[error("{form}: {what} at `{at}` is not supported")]
+    Unsupported {
+        /// The form that was read.
+        form: Form,
+        /// Where.
+        at: String,
+        /// What it is.
+        what: String,
+    },
+    /// Content that only its provider can read and that must go back to it unchanged.
+    #[error("{form}: {what} at `{at}` is sealed by the provider and cannot be stored yet")]
+    Sealed {
+        /// The form that was read.
+        form: Form,
+        /// Where.
+        at: String,
+        /// What it is.
+        what: &'static str,
+    },
+    /// An answer with no choice, or with several, of which a history can hold only one.
+    #[error("{form}: expected exactly one choice at `{at}`, found {count}")]
+    Choices {
+        /// The form that was read.
+        form: Form,
+        /// Where.
+        at: String,
+        /// How many there are.
+        count: usize,
+    },
+    /// A request cannot be written as a JSON value.
+    #[error("{form}: the request cannot be written: {source}")]
+    Unwritable {
+        /// The form that was written.
+        form: Form,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+impl ProviderError {
+    /// Returns the form that was read or written.
+    pub fn form(&self) -> Form {
+        match self {
+            Self::WrongType { form, .. }
+            | Self::Missing { form, .. }
+            | Self::Invalid { form, .. }
+            | Self::Unsupported { form, .. }
+            | Self::Sealed { form, .. }
+            | Self::Choices { form, .. }
+            | Self::Unwritable { form, .. } => *form,
+        }
+    }
+
+    /// Returns the JSON pointer to the place; empty for the whole value.
+    pub fn pointer(&self) -> &str {
+        match self {
+            Self::WrongType { at, .. }
+            | Self::Missing { at, .. }
+            | Self::Invalid { at, .. }
+            | Self::Unsupported { at, .. }
+            | Self::Sealed { at, .. }
+            | Self::Choices { at, .. } => at,
+            Self::Unwritable { .. } => "",
+        }
+    }
+}

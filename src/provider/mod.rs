@@ -1,0 +1,159 @@
+//! What providers take and give, and the messages of this library: one mapping for each form.
+//!
+//! [`read`] turns what a provider answered, or what a program is about to send, into messages;
+//! [`write`] turns a context into what the next request holds. `read` is strict: what it cannot
+//! keep it refuses with a [`ProviderError`] that names the place, and never guesses.
+//!
+//! A new form is a variant of [`Form`] and one file each in `read` and `write`.
+//!
+//! # What is not kept
+//!
+//! A message that `write` puts into a form and `read` takes out again is the same but for this:
+//!
+//! | | chat completions | Responses | Anthropic |
+//! | --- | --- | --- | --- |
+//! | thinking | left out | left out | only signed thinking stays; it comes first in its answer |
+//! | whether a tool failed | lost | lost | kept |
+//! | the tool's name on a result | that of its call | that of its call | that of its call |
+//! | images of a tool result | in a user message after it | kept | kept; of a failed call in a user message after it |
+//! | images in answers, blocks of other types | left out | left out | left out |
+//! | order in an answer | texts before calls | kept | kept |
+//! | neighbours of one role | kept | answers are one | one message |
+//! | system messages | come first | come first, as one | come first |
+//! | arguments that are not an object | kept | kept | under `arguments` |
+//! | empty texts and messages | left out | left out | left out, those of white space too |
+//! | model, usage, stop reason, time, turn, unknown fields | lost | lost | lost |
+//!
+//! What `write` leaves out, moves, or adds so that the provider accepts the request is reported in
+//! [`ProviderRequest::mended`].
+//!
+//! `read` refuses what no message can hold without loss: sealed content (encrypted reasoning,
+//! redacted thinking, compaction items), images by URL or file id, audio, documents, tools other
+//! than functions, several choices, answers that are not finished. Of an answer's envelope it takes
+//! model, usage, stop reason, time and id. A field of a message or block that loopstore does not
+//! know stays with it, in the extra field `source`.
+
+mod error;
+mod read;
+mod write;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use crate::compaction::UnknownWord;
+use crate::context::Context;
+use crate::model::AgentMessage;
+
+pub use error::ProviderError;
+pub use write::{Mending, MendingKind, NO_RESULT, ProviderRequest};
+
+/// The form in which a provider takes and gives messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Form {
+    /// `openai`: chat completions, which many servers speak.
+    OpenAiChat,
+    /// `responses`: the items of OpenAI's Responses API.
+    OpenAiResponses,
+    /// `anthropic`: messages.
+    Anthropic,
+}
+
+impl Form {
+    /// All forms.
+    pub const ALL: [Self; 3] = [Self::OpenAiChat, Self::OpenAiResponses, Self::Anthropic];
+
+    /// Returns the word for it on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAiChat => "openai",
+            Self::OpenAiResponses => "responses",
+            Self::Anthropic => "anthropic",
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Form {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        let form = Self::ALL.into_iter().find(|form| form.as_str() == text);
+        form.ok_or_else(|| UnknownWord::new(text, "openai, responses, anthropic"))
+    }
+}
+
+/// Reads messages from the JSON of a provider: a whole answer, one message or item, a list of
+/// them, or a request as [`write`] makes it.
+///
+/// # Errors
+/// If something has another type than it must, is missing, or cannot be kept as a message. Nothing
+/// is read then.
+///
+/// # Examples
+/// ```
+/// use loopstore::provider::{self, Form};
+///
+/// let answer = serde_json::json!({
+///     "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+///     "content": [
+///         {"type": "text", "text": "I look."},
+///         {"type": "tool_use", "id": "c1", "name": "forecast", "input": {"days": 3}},
+///     ],
+///     "stop_reason": "tool_use",
+///     "usage": {"input_tokens": 40, "output_tokens": 12},
+/// });
+/// let messages = provider::read(Form::Anthropic, &answer)?;
+/// let call = messages[0].message().and_then(|answer| answer.tool_calls().next());
+/// assert_eq!(call.map(|call| call.name.as_str()), Some("forecast"));
+///
+/// let audio = serde_json::json!({"role": "assistant", "content": [{"type": "audio"}]});
+/// let error = provider::read(Form::Anthropic, &audio).unwrap_err();
+/// assert_eq!(error.pointer(), "/content/0");
+/// # Ok::<(), provider::ProviderError>(())
+/// ```
+pub fn read(form: Form, items: &Value) -> Result<Vec<AgentMessage>, ProviderError> {
+    read::read(form, items)
+}
+
+/// Writes a context as what a request holds: `{"messages"}` for chat completions,
+/// `{"instructions"?, "input"}` for Responses, `{"system"?, "messages"}` for Anthropic.
+///
+/// What the provider would refuse is mended: a missing result becomes [`NO_RESULT`], empty messages
+/// go, neighbours of one role merge where roles must alternate. [`ProviderRequest`] also says what
+/// was mended, and keeps the text of numbers, which a [`Value`] rounds.
+///
+/// # Errors
+/// If the arguments of a call hold a number that a [`Value`] cannot.
+///
+/// # Examples
+/// ```
+/// use loopstore::provider::{self, Form};
+/// use loopstore::*;
+///
+/// # use loopstore::store::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let loop_key = session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// let mut request = provider::write(Form::OpenAiChat, &context)?;
+/// assert_eq!(request["messages"][0]["content"], "Will it rain?");
+/// request["model"] = "gpt-5".into();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write(form: Form, context: &Context) -> Result<Value, ProviderError> {
+    let request = ProviderRequest::new(form, &context.messages);
+    serde_json::to_value(request).map_err(|source| ProviderError::Unwritable { form, source })
+}

@@ -1,0 +1,232 @@
+//! Anthropic's messages.
+
+use super::Result;
+use super::blocks::{content, image, result, system, text, usage_extra, with_rest};
+use super::node::{Fields, Node};
+use crate::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Json, Message, Thinking, ToolCall, Usage,
+    UserMessage,
+};
+
+pub(super) fn read(root: &Node<'_>) -> Result<Vec<AgentMessage>> {
+    let mut out = Vec::new();
+    if root.is_list() {
+        messages(root, &mut out)?;
+        return Ok(out);
+    }
+    let mut fields = root.fields()?;
+    if fields.has("messages") {
+        if let Some(content) = fields.take("system") {
+            out.push(system("system", &content, plain_text)?);
+        }
+        messages(&fields.need("messages")?, &mut out)?;
+        fields.refuse_rest()?;
+    } else {
+        message(root, &mut out)?;
+    }
+    Ok(out)
+}
+
+fn messages(list: &Node<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
+    list.list()?.iter().try_for_each(|node| message(node, out))
+}
+
+/// Reads a message; one of the user becomes several where it holds tool results.
+fn message(node: &Node<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
+    let mut fields = node.fields()?;
+    if let Some(kind) = fields.take("type")
+        && kind.text()? != "message"
+    {
+        return Err(node.unsupported("type", kind.text()?));
+    }
+    let role = fields.need("role")?;
+    match role.text()? {
+        "user" => prompt(fields, out)?,
+        "assistant" => out.push(answer(fields)?),
+        "system" => {
+            let mut message = system("system", &fields.need("content")?, plain_text)?;
+            fields.keep_rest(message.extra_mut())?;
+            out.push(message);
+        }
+        other => return Err(role.unsupported("role", other)),
+    }
+    Ok(())
+}
+
+fn prompt(mut fields: Fields<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
+    let said = fields.need("content")?;
+    let first = out.len();
+    if said.is_list() {
+        let mut waiting = Vec::new();
+        for node in said.list()? {
+            match block(&node)? {
+                Block::Content(block) if !is_of_model(&block) => waiting.push(block),
+                Block::Result(message) => {
+                    flush(&mut waiting, out);
+                    out.push(message);
+                }
+                Block::Content(_) => return Err(misplaced(&node)),
+            }
+        }
+        flush(&mut waiting, out);
+    } else {
+        flush(&mut content(&said, plain_text)?, out);
+    }
+    if out.len() == first {
+        out.push(Message::User(UserMessage::default()).into());
+    }
+    if let Some(last) = out.last_mut() {
+        fields.keep_rest(last.extra_mut())?;
+    }
+    Ok(())
+}
+
+/// Makes a user message of the blocks that say something.
+fn flush(blocks: &mut Vec<Content>, out: &mut Vec<AgentMessage>) {
+    blocks.retain(|block| !matches!(block, Content::Text(text) if text.text.is_empty()));
+    if !blocks.is_empty() {
+        let message = UserMessage {
+            content: std::mem::take(blocks),
+            timestamp: None,
+        };
+        out.push(Message::User(message).into());
+    }
+}
+
+fn answer(mut fields: Fields<'_>) -> Result<AgentMessage> {
+    let answered = |node: &Node<'_>| match block(node)? {
+        Block::Content(block) if !matches!(block, Content::Image(_)) => Ok(block),
+        _ => Err(misplaced(node)),
+    };
+    let message = AssistantMessage {
+        content: content(&fields.need("content")?, answered)?,
+        stop_reason: fields.text("stop_reason")?.map(stop_reason),
+        model: fields.text("model")?,
+        usage: fields.take("usage").map(|node| usage(&node)).transpose()?,
+        ..AssistantMessage::default()
+    };
+    let id = fields.text("id")?;
+    let mut message = with_rest(Message::Assistant(message), &fields)?;
+    if let Some(id) = id {
+        message.extra_mut().insert("responseId", Json::string(&id));
+    }
+    Ok(message)
+}
+
+/// What a block becomes.
+pub(super) enum Block {
+    Content(Content),
+    Result(AgentMessage),
+}
+
+/// Reads a block, whoever said it.
+pub(super) fn block(node: &Node<'_>) -> Result<Block> {
+    let mut fields = node.fields()?;
+    let content = match fields.need("type")?.text()? {
+        "text" => text(fields, "text")?,
+        "image" => picture(fields)?,
+        "thinking" => thinking(fields)?,
+        "tool_use" => call(fields)?,
+        "tool_result" => return tool_result(fields).map(Block::Result),
+        "redacted_thinking" => return Err(node.sealed("redacted thinking")),
+        "compaction" => return Err(node.sealed("a compaction block")),
+        other => return Err(node.unsupported("block type", other)),
+    };
+    Ok(Block::Content(content))
+}
+
+/// Whether only the model says such a block.
+fn is_of_model(block: &Content) -> bool {
+    matches!(block, Content::Thinking(_) | Content::ToolCall(_))
+}
+
+fn misplaced(node: &Node<'_>) -> crate::provider::ProviderError {
+    node.invalid("a block of this type does not belong here")
+}
+
+fn plain_text(node: &Node<'_>) -> Result<Content> {
+    match block(node)? {
+        Block::Content(block @ Content::Text(_)) => Ok(block),
+        _ => Err(misplaced(node)),
+    }
+}
+
+fn picture(mut fields: Fields<'_>) -> Result<Content> {
+    let node = fields.need("source")?;
+    let mut source = node.fields()?;
+    match source.need("type")?.text()? {
+        "base64" => {}
+        other => return Err(node.unsupported("image by", other)),
+    }
+    let (data, media_type) = (source.need("data")?, source.need("media_type")?);
+    source.refuse_rest()?;
+    let mut extra = Extra::default();
+    fields.keep_rest(&mut extra)?;
+    image(&data, &media_type, extra)
+}
+
+fn thinking(mut fields: Fields<'_>) -> Result<Content> {
+    let thinking = fields.need("thinking")?.text()?.to_owned();
+    let signature = fields.text("signature")?;
+    let mut extra = Extra::default();
+    fields.keep_rest(&mut extra)?;
+    Ok(Content::Thinking(Thinking {
+        thinking,
+        signature,
+        extra,
+    }))
+}
+
+fn call(mut fields: Fields<'_>) -> Result<Content> {
+    let (id, name) = (fields.need("id")?.id()?, fields.need("name")?.id()?);
+    let input = fields.need("input")?;
+    input.fields()?;
+    let mut extra = Extra::default();
+    fields.keep_rest(&mut extra)?;
+    Ok(Content::ToolCall(ToolCall {
+        id,
+        name,
+        arguments: input.json()?,
+        extra,
+    }))
+}
+
+fn tool_result(mut fields: Fields<'_>) -> Result<AgentMessage> {
+    let shown = |node: &Node<'_>| match block(node)? {
+        Block::Content(block) if !is_of_model(&block) => Ok(block),
+        _ => Err(misplaced(node)),
+    };
+    let id = fields.need("tool_use_id")?.id()?;
+    let given = fields.take("content");
+    let given = given.map(|node| content(&node, shown)).transpose()?;
+    let is_error = fields.take("is_error");
+    let is_error = is_error.map(|node| node.flag()).transpose()?;
+    let message = result(id, given.unwrap_or_default(), is_error.unwrap_or_default());
+    with_rest(Message::ToolResult(message), &fields)
+}
+
+fn usage(node: &Node<'_>) -> Result<Usage> {
+    let mut fields = node.fields()?;
+    let input = fields.need("input_tokens")?.count()?;
+    let output = fields.need("output_tokens")?.count()?;
+    let cache_read = fields.count("cache_read_input_tokens")?;
+    let cache_write = fields.count("cache_creation_input_tokens")?;
+    Ok(Usage {
+        input: input.into(),
+        output: output.into(),
+        reasoning: None,
+        cache_read: cache_read.map(Into::into),
+        cache_write: cache_write.map(Into::into),
+        total_tokens: None,
+        extra: usage_extra(fields)?,
+    })
+}
+
+fn stop_reason(word: String) -> String {
+    match word.as_str() {
+        "end_turn" => "stop".into(),
+        "max_tokens" => "length".into(),
+        "tool_use" => "toolUse".into(),
+        _ => word,
+    }
+}

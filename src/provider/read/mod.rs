@@ -1,0 +1,52 @@
+//! From a provider's JSON to messages, strictly.
+//!
+//! `node` walks the JSON and knows where it stands, so every refusal names its place; `blocks` reads
+//! what the forms have in common; the others read one form each. Their readers of a single piece
+//! (`anthropic::block`, `openai_chat::message`, `responses::Reader::item`) take a [`Node`] and know
+//! nothing of the list around it: whoever reads a foreign file leniently can call them and keep as it
+//! is what they refuse.
+
+mod anthropic;
+mod blocks;
+mod node;
+mod openai_chat;
+mod responses;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::{Form, ProviderError};
+use crate::model::{AgentMessage, Message};
+use node::Node;
+
+type Result<T, E = ProviderError> = std::result::Result<T, E>;
+
+pub(super) fn read(form: Form, items: &Value) -> Result<Vec<AgentMessage>> {
+    let root = Node::root(form, items);
+    let mut messages = match form {
+        Form::OpenAiChat => openai_chat::read(&root)?,
+        Form::OpenAiResponses => responses::read(&root)?,
+        Form::Anthropic => anthropic::read(&root)?,
+    };
+    name_results(&mut messages);
+    Ok(messages)
+}
+
+/// Gives results the name of their call's tool: the forms tell it only with the call.
+fn name_results(messages: &mut [AgentMessage]) {
+    let mut names: HashMap<String, String> = HashMap::new();
+    for message in messages.iter_mut().filter_map(AgentMessage::message_mut) {
+        for call in message.tool_calls() {
+            names.insert(call.id.clone(), call.name.clone());
+        }
+        if let Message::ToolResult(result) = message
+            && result.tool_name.is_empty()
+            && let Some(name) = names.get(&result.tool_call_id)
+        {
+            result.tool_name.clone_from(name);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A JSON value that knows its place.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::Result;
+use crate::model::{Extra, Json};
+use crate::provider::{Form, ProviderError};
+
+/// Characters of foreign text that an error shows.
+const SHOWN: usize = 60;
+
+/// A value and where it stands.
+#[derive(Clone)]
+pub(super) struct Node<'a> {
+    form: Form,
+    at: String,
+    value: &'a Value,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn root(form: Form, value: &'a Value) -> Self {
+        Self {
+            form,
+            at: String::new(),
+            value,
+        }
+    }
+
+    /// Returns the text.
+    pub(super) fn text(&self) -> Result<&'a str> {
+        self.value.as_str().ok_or_else(|| self.wrong_type("a text"))
+    }
+
+    /// Returns the text, which must not be empty.
+    pub(super) fn id(&self) -> Result<String> {
+        match self.text()? {
+            "" => Err(self.invalid("it is empty")),
+            id => Ok(id.to_owned()),
+        }
+    }
+
+    /// Returns a number of tokens.
+    pub(super) fn count(&self) -> Result<i64> {
+        let count = self.value.as_i64().filter(|count| *count >= 0);
+        count.ok_or_else(|| self.wrong_type("a whole number"))
+    }
+
+    /// Returns any number.
+    pub(super) fn number(&self) -> Result<f64> {
+        let number = self.value.as_f64();
+        number.ok_or_else(|| self.wrong_type("a number"))
+    }
+
+    /// Returns seconds since the epoch as milliseconds; `None` for the epoch itself, which servers
+    /// without a clock give.
+    pub(super) fn seconds(&self) -> Result<Option<i64>> {
+        let seconds = self.number()?;
+        // `as` saturates.
+        Ok((seconds > 0.0).then_some((seconds * 1_000.0) as i64))
+    }
+
+    /// Returns whether it is `true`.
+    pub(super) fn flag(&self) -> Result<bool> {
+        let flag = self.value.as_bool();
+        flag.ok_or_else(|| self.wrong_type("a boolean"))
+    }
+
+    pub(super) fn is_list(&self) -> bool {
+        self.value.is_array()
+    }
+
+    pub(super) fn is_text(&self) -> bool {
+        self.value.is_string()
+    }
+
+    /// Returns the elements of a list.
+    pub(super) fn list(&self) -> Result<Vec<Node<'a>>> {
+        let list = self.value.as_array();
+        let list = list.ok_or_else(|| self.wrong_type("a list"))?;
+        let element = |(nth, value)| Node {
+            form: self.form,
+            at: format!("{}/{nth}", self.at),
+            value,
+        };
+        Ok(list.iter().enumerate().map(element).collect())
+    }
+
+    /// Returns the fields of an object.
+    pub(super) fn fields(&self) -> Result<Fields<'a>> {
+        let map = self.value.as_object();
+        Ok(Fields {
+            node: self.clone(),
+            map: map.ok_or_else(|| self.wrong_type("an object"))?,
+            taken: Vec::new(),
+        })
+    }
+
+    /// Returns the value as it is kept.
+    pub(super) fn json(&self) -> Result<Json> {
+        self.kept(self.value)
+    }
+
+    /// Returns an object with the value as its only field.
+    pub(super) fn json_in(&self, key: &str) -> Result<Json> {
+        self.kept(&HashMap::from([(key, self.value)]))
+    }
+
+    fn kept(&self, value: &impl serde::Serialize) -> Result<Json> {
+        Json::of(value).map_err(|error| self.invalid(error.to_string()))
+    }
+
+    pub(super) fn wrong_type(&self, expected: &'static str) -> ProviderError {
+        let found = match self.value {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a text",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "an object",
+        };
+        ProviderError::WrongType {
+            form: self.form,
+            at: self.at.clone(),
+            expected,
+            found,
+        }
+    }
+
+    pub(super) fn invalid(&self, reason: impl Into<String>) -> ProviderError {
+        ProviderError::Invalid {
+            form: self.form,
+            at: self.at.clone(),
+            reason: reason.into(),
+        }
+    }
+
+    /// Refuses a kind of thing, such as a `block type`, by its name.
+    pub(super) fn unsupported(&self, kind: &str, name: &str) -> ProviderError {
+        let mut shown: String = name.chars().take(SHOWN).collect();
+        if shown.len() < name.len() {
+            shown.push('…');
+        }
+        ProviderError::Unsupported {
+            form: self.form,
+            at: self.at.clone(),
+            what: format!("{kind} `{}`", shown.escape_debug()),
+        }
+    }
+
+    pub(super) fn sealed(&self, what: &'static str) -> ProviderError {
+        ProviderError::Sealed {
+            form: self.form,
+            at: self.at.clone(),
+            what,
+        }
+    }
+
+    pub(super) fn choices(&self, count: usize) -> ProviderError {
+        ProviderError::Choices {
+            form: self.form,
+            at: self.at.clone(),
+            count,
+        }
+    }
+}
+
+/// The fields of an object, of which those that are known are taken out. `null` counts as absent.
+pub(super) struct Fields<'a> {
+    pub(super) node: Node<'a>,
+    map: &'a Map<String, Value>,
+    taken: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.map.get(key).is_some_and(|value| !value.is_null())
+    }
+
+    /// Takes a field.
+    pub(super) fn take(&mut self, key: &'static str) -> Option<Node<'a>> {
+        self.taken.push(key);
+        let value = self.map.get(key).filter(|value| !value.is_null())?;
+        Some(Node {
+            form: self.node.form,
+            at: self.place(key),
+            value,
+        })
+    }
+
+    /// Takes a field that must be there.
+    pub(super) fn need(&mut self, key: &'static str) -> Result<Node<'a>> {
+        self.take(key).ok_or_else(|| ProviderError::Missing {
+            form: self.node.form,
+            at: self.place(key),
+        })
+    }
+
+    /// Takes a text.
+    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>> {
+        let text = self.take(key).map(|node| node.text().map(str::to_owned));
+        text.transpose()
+    }
+
+    /// Takes a number of tokens.
+    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<i64>> {
+        self.take(key).map(|node| node.count()).transpose()
+    }
+
+    /// Refuses a field of which a message could hold nothing.
+    pub(super) fn refuse(&mut self, key: &'static str) -> Result<()> {
+        match self.take(key) {
+            Some(node) => Err(node.unsupported("field", key)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses all fields that were not taken.
+    pub(super) fn refuse_rest(&self) -> Result<()> {
+        match self.rest().next() {
+            Some((key, value)) => Err(Node {
+                form: self.node.form,
+                at: self.place(key),
+                value,
+            }
+            .unsupported("field", key)),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the fields that were not taken, as the field `source`.
+    pub(super) fn keep_rest(&self, extra: &mut Extra) -> Result<()> {
+        self.keep_rest_as("source", extra)
+    }
+
+    /// Keeps the fields that were not taken, as the field `key`.
+    pub(super) fn keep_rest_as(&self, key: &str, extra: &mut Extra) -> Result<()> {
+        let rest: Map<String, Value> = self
+            .rest()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        if !rest.is_empty() {
+            extra.insert(key, self.node.kept(&rest)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the fields that were not taken; an empty list says as little as `null`.
+    fn rest(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        let is_said = |value: &Value| match value {
+            Value::Array(list) => !list.is_empty(),
+            value => !value.is_null(),
+        };
+        let is_left = move |(key, value): &(&String, &Value)| {
+            is_said(value) && !self.taken.contains(&key.as_str())
+        };
+        self.map.iter().filter(is_left)
+    }
+
+    fn place(&self, key: &str) -> String {
+        format!(
+            "{}/{}",
+            self.node.at,
+            key.replace('~', "~0").replace('/', "~1")
+        )
+    }
+}

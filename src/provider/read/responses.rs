@@ -1,0 +1,288 @@
+//! OpenAI's Responses: what was said, what the model put out and what tools gave back as items.
+//!
+//! One answer of the model is several items in a row (reasoning, messages, calls); they are joined to
+//! one message.
+
+use super::Result;
+use super::blocks::{
+    UsageNames, arguments, content, data_image, openai_usage, refusal, result, system, text,
+    with_rest,
+};
+use super::node::{Fields, Node};
+use crate::model::{
+    AgentMessage, AssistantMessage, Content, Extra, Json, Message, Thinking, ToolCall, UserMessage,
+};
+
+const USAGE: UsageNames = UsageNames {
+    input: "input_tokens",
+    input_details: "input_tokens_details",
+    output: "output_tokens",
+    output_details: "output_tokens_details",
+};
+
+pub(super) fn read(root: &Node<'_>) -> Result<Vec<AgentMessage>> {
+    let mut reader = Reader::default();
+    if root.is_list() {
+        reader.items(root)?;
+        return Ok(reader.finish());
+    }
+    let mut fields = root.fields()?;
+    // The result of a call has an `output` too.
+    let is_item = fields.has("type") || fields.has("role");
+    if !is_item && fields.has("output") {
+        return Ok(vec![response(fields)?]);
+    }
+    if !is_item && (fields.has("input") || fields.has("instructions")) {
+        if let Some(content) = fields.take("instructions") {
+            let instructions = system("system", &content, input_text)?;
+            reader.out.push(instructions);
+        }
+        match fields.take("input") {
+            Some(input) if input.is_text() => reader.prompt(content(&input, part)?),
+            Some(input) => reader.items(&input)?,
+            None => {}
+        }
+        fields.refuse_rest()?;
+    } else {
+        reader.item(root)?;
+    }
+    Ok(reader.finish())
+}
+
+/// Reads a whole answer.
+fn response(mut fields: Fields<'_>) -> Result<AgentMessage> {
+    let output = fields.need("output")?;
+    let mut reader = Reader::default();
+    reader.items(&output)?;
+    let mut messages = reader.finish();
+    let mut message = match messages.pop() {
+        Some(message) => message,
+        None => Message::Assistant(AssistantMessage::default()).into(),
+    };
+    let Some(Message::Assistant(answer)) = message.message_mut().filter(|_| messages.is_empty())
+    else {
+        return Err(output.invalid("an answer holds only what the model put out"));
+    };
+    let has_calls = (answer.content.iter()).any(|block| matches!(block, Content::ToolCall(_)));
+    let reason = match fields.take("incomplete_details") {
+        Some(details) => details.fields()?.text("reason")?,
+        None => None,
+    };
+    if let Some(status) = fields.take("status") {
+        answer.stop_reason = Some(match status.text()? {
+            "completed" if has_calls => "toolUse".to_owned(),
+            "completed" => "stop".to_owned(),
+            "incomplete" => match reason.as_deref() {
+                Some("max_output_tokens") => "length".to_owned(),
+                _ => reason.unwrap_or_else(|| "incomplete".to_owned()),
+            },
+            "failed" => "error".to_owned(),
+            "cancelled" => "aborted".to_owned(),
+            other => return Err(status.unsupported("an answer with the status", other)),
+        });
+    }
+    if let Some(error) = fields.take("error") {
+        answer.error_message = error.fields()?.text("message")?;
+    }
+    answer.model = fields.text("model")?;
+    let usage = fields.take("usage");
+    answer.usage = usage.map(|node| openai_usage(&node, &USAGE)).transpose()?;
+    if let Some(created) = fields.take("created_at") {
+        answer.timestamp = created.seconds()?.map(Into::into);
+    }
+    if let Some(id) = fields.text("id")? {
+        message.extra_mut().insert("responseId", Json::string(&id));
+    }
+    Ok(message)
+}
+
+/// Joins the items of an answer to a message.
+#[derive(Default)]
+pub(super) struct Reader {
+    out: Vec<AgentMessage>,
+    answer: Option<Answer>,
+}
+
+/// What the items of an answer hold so far.
+#[derive(Default)]
+struct Answer {
+    content: Vec<Content>,
+    /// The fields of its message items that no message has a place for.
+    rest: Vec<Json>,
+}
+
+impl Answer {
+    fn into_message(self) -> AgentMessage {
+        let mut message = AgentMessage::from(Message::Assistant(AssistantMessage {
+            content: self.content,
+            ..AssistantMessage::default()
+        }));
+        let source = match &self.rest[..] {
+            [] => return message,
+            [only] => only.clone(),
+            // A list nests deeper than its elements, perhaps too deep.
+            several => Json::of(several).unwrap_or_else(|_| Json::string(&format!("{several:?}"))),
+        };
+        message.extra_mut().insert("source", source);
+        message
+    }
+}
+
+impl Reader {
+    fn items(&mut self, list: &Node<'_>) -> Result<()> {
+        list.list()?.iter().try_for_each(|node| self.item(node))
+    }
+
+    /// Reads an item.
+    pub(super) fn item(&mut self, node: &Node<'_>) -> Result<()> {
+        let mut fields = node.fields()?;
+        let kind = fields.take("type");
+        match kind.as_ref().map_or(Ok("message"), Node::text)? {
+            "message" => self.message(fields)?,
+            "reasoning" => self.output(vec![reasoning(fields)?]),
+            "function_call" => self.output(vec![call(fields)?]),
+            "function_call_output" => {
+                let id = fields.need("call_id")?.id()?;
+                let given = content(&fields.need("output")?, part)?;
+                let message = Message::ToolResult(result(id, given, false));
+                self.push(with_rest(message, &fields)?);
+            }
+            kind if kind.starts_with("compaction") => {
+                return Err(node.sealed("a compaction item"));
+            }
+            other => return Err(node.unsupported("item type", other)),
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, mut fields: Fields<'_>) -> Result<()> {
+        let role = fields.need("role")?;
+        let said = fields.need("content")?;
+        match role.text()? {
+            "user" => {
+                let message = Message::User(UserMessage {
+                    content: content(&said, part)?,
+                    timestamp: None,
+                });
+                self.push(with_rest(message, &fields)?);
+            }
+            "assistant" => {
+                let blocks = content(&said, output_part)?;
+                let mut extra = Extra::default();
+                fields.keep_rest(&mut extra)?;
+                let rest = extra.remove("source");
+                self.answer.get_or_insert_default().rest.extend(rest);
+                self.output(blocks);
+            }
+            role @ ("system" | "developer") => {
+                let mut message = system(role, &said, input_text)?;
+                fields.keep_rest(message.extra_mut())?;
+                self.push(message);
+            }
+            other => return Err(role.unsupported("role", other)),
+        }
+        Ok(())
+    }
+
+    fn prompt(&mut self, content: Vec<Content>) {
+        let message = UserMessage {
+            content,
+            timestamp: None,
+        };
+        self.out.push(Message::User(message).into());
+    }
+
+    fn output(&mut self, blocks: Vec<Content>) {
+        let answer = self.answer.get_or_insert_default();
+        answer.content.extend(blocks);
+    }
+
+    fn push(&mut self, message: AgentMessage) {
+        self.close();
+        self.out.push(message);
+    }
+
+    fn close(&mut self) {
+        let answer = self.answer.take();
+        self.out.extend(answer.map(Answer::into_message));
+    }
+
+    fn finish(mut self) -> Vec<AgentMessage> {
+        self.close();
+        self.out
+    }
+}
+
+/// Reads a part of what a user or a tool said.
+fn part(node: &Node<'_>) -> Result<Content> {
+    let mut fields = node.fields()?;
+    match fields.need("type")?.text()? {
+        "input_image" => {
+            let url = fields.take("image_url");
+            let url = url.ok_or_else(|| node.unsupported("image by", "file_id"))?;
+            let mut extra = Extra::default();
+            fields.keep_rest(&mut extra)?;
+            data_image(&url, extra)
+        }
+        _ => input_text(node),
+    }
+}
+
+fn input_text(node: &Node<'_>) -> Result<Content> {
+    let mut fields = node.fields()?;
+    match fields.need("type")?.text()? {
+        "input_text" => text(fields, "text"),
+        other => Err(node.unsupported("content part", other)),
+    }
+}
+
+/// Reads a part of what the model said.
+fn output_part(node: &Node<'_>) -> Result<Content> {
+    let mut fields = node.fields()?;
+    match fields.need("type")?.text()? {
+        "output_text" => text(fields, "text"),
+        "refusal" => refusal(fields),
+        other => Err(node.unsupported("content part", other)),
+    }
+}
+
+/// Reads reasoning that can be read. It may be empty: then the item's id stands for it.
+fn reasoning(mut fields: Fields<'_>) -> Result<Content> {
+    if fields.has("encrypted_content") {
+        return Err(fields.node.sealed("encrypted reasoning"));
+    }
+    let mut texts = Vec::new();
+    for (key, kind) in [("summary", "summary_text"), ("content", "reasoning_text")] {
+        let Some(parts) = fields.take(key) else {
+            continue;
+        };
+        for node in parts.list()? {
+            let mut part = node.fields()?;
+            match part.need("type")?.text()? {
+                found if found == kind => texts.push(part.need("text")?.text()?),
+                other => return Err(node.unsupported("content part", other)),
+            }
+            part.refuse_rest()?;
+        }
+    }
+    let mut extra = Extra::default();
+    fields.keep_rest(&mut extra)?;
+    Ok(Content::Thinking(Thinking {
+        thinking: texts.join("\n\n"),
+        signature: None,
+        extra,
+    }))
+}
+
+fn call(mut fields: Fields<'_>) -> Result<Content> {
+    let (id, name) = (fields.need("call_id")?.id()?, fields.need("name")?.id()?);
+    let arguments = arguments(fields.need("arguments")?.text()?);
+    let mut extra = Extra::default();
+    fields.keep_rest(&mut extra)?;
+    Ok(Content::ToolCall(ToolCall {
+        id,
+        name,
+        arguments,
+        extra,
+    }))
+}

@@ -1,0 +1,218 @@
+//! A context as what a request to a provider holds.
+//!
+//! What a provider would refuse is mended, and each mending is reported: `pairs` puts every tool
+//! result right behind its call, `system` takes system messages out, the others write the form of
+//! one provider. Nothing stored is altered.
+
+mod anthropic;
+mod blocks;
+mod openai_chat;
+mod pairs;
+mod responses;
+mod system;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::Form;
+use crate::model::{AgentMessage, Content};
+use system::SystemMessage;
+
+/// What stands in place of a tool result that was never recorded.
+pub const NO_RESULT: &str = "[no result recorded]";
+
+/// What was done to make a list of messages acceptable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MendingKind {
+    /// A call without a result got [`NO_RESULT`].
+    ResultAdded,
+    /// A result without its call was left out.
+    ResultDropped,
+    /// A late result was put right behind its call.
+    ResultMoved,
+    /// A call's id, used before or of a form that the provider refuses, was changed.
+    CallRenamed,
+    /// A tool's name, of a form that the provider refuses, was changed.
+    ToolRenamed,
+    /// A message that says nothing was left out.
+    EmptyDropped,
+    /// A message was joined to the one before, which has the same role; one of thinking alone, to
+    /// the one after, which goes on with its answer.
+    Merged,
+    /// Thinking that the provider cannot take back was left out.
+    ThinkingDropped,
+    /// Thinking was put before a text of the same answer.
+    ThinkingMoved,
+    /// A block of a kind that the provider does not know there, or an image that it cannot read,
+    /// was left out.
+    BlockDropped,
+    /// An image of a tool result was put into a user message after it.
+    ImageMoved,
+    /// A user message was put before an answer that would have come first.
+    UserAdded,
+    /// White space at the end of an answer that comes last was left out.
+    SpaceDropped,
+    /// A system message was put before all other messages.
+    SystemMoved,
+}
+
+/// One mending.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mending {
+    /// What was done.
+    pub kind: MendingKind,
+    /// To which message of the context, counted from 0.
+    pub message: usize,
+    /// The call that it is about, by its recorded id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+}
+
+impl Mending {
+    fn of(kind: MendingKind, message: usize) -> Self {
+        Self {
+            kind,
+            message,
+            tool_call_id: None,
+        }
+    }
+
+    /// A block that the form has no place for.
+    fn left_out(block: &Content, message: usize) -> Self {
+        let kind = match block {
+            Content::Thinking(_) => MendingKind::ThinkingDropped,
+            _ => MendingKind::BlockDropped,
+        };
+        Self::of(kind, message)
+    }
+
+    fn of_call(kind: MendingKind, message: usize, id: &str) -> Self {
+        Self {
+            tool_call_id: Some(id.to_owned()),
+            ..Self::of(kind, message)
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Items {
+    OpenAiChat(Vec<openai_chat::Message>),
+    OpenAiResponses(Vec<responses::Item>),
+    Anthropic(Vec<anthropic::Message>),
+}
+
+/// What a request to a provider holds of a conversation, and what was mended in it.
+///
+/// As JSON: `{"messages"}`, `{"instructions"?, "input"}` or `{"system"?, "messages"}`, to which the
+/// caller adds the model and its parameters.
+///
+/// # Examples
+/// ```
+/// use loopstore::Message;
+/// use loopstore::provider::{Form, ProviderRequest};
+///
+/// let request = ProviderRequest::new(Form::OpenAiChat, &[Message::user("hello").into()]);
+/// let body = serde_json::to_string(&request)?;
+/// assert_eq!(body, r#"{"messages":[{"role":"user","content":"hello"}]}"#);
+/// assert!(request.mended.is_empty());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ProviderRequest {
+    system: Vec<SystemMessage>,
+    items: Items,
+    /// What was done to the context, in the order of its messages.
+    pub mended: Vec<Mending>,
+}
+
+impl ProviderRequest {
+    /// Writes messages in a form. Extension messages of the kind `system` are its system prompt,
+    /// the others are for no model and left out.
+    pub fn new(form: Form, messages: &[AgentMessage]) -> Self {
+        let mut mended = Vec::new();
+        let naming = match form {
+            Form::OpenAiChat => pairs::Naming {
+                is_plain: |_| true,
+                id: 40,
+                name: 64,
+            },
+            Form::OpenAiResponses => pairs::Naming {
+                is_plain: |_| true,
+                id: 64,
+                name: 64,
+            },
+            Form::Anthropic => pairs::Naming {
+                is_plain: pairs::is_word,
+                id: usize::MAX,
+                name: 128,
+            },
+        };
+        let system = system::take(messages, &mut mended);
+        let paired = pairs::pair(messages, &naming, &mut mended);
+        let items = match form {
+            Form::OpenAiChat => {
+                Items::OpenAiChat(openai_chat::write(&system, &paired, &mut mended))
+            }
+            Form::OpenAiResponses => Items::OpenAiResponses(responses::write(&paired, &mut mended)),
+            Form::Anthropic => Items::Anthropic(anthropic::write(&paired, &mut mended)),
+        };
+        mended.sort_by_key(|mending| mending.message);
+        Self {
+            system,
+            items,
+            mended,
+        }
+    }
+
+    /// Returns how many messages or items the request has.
+    pub fn len(&self) -> usize {
+        match &self.items {
+            Items::OpenAiChat(messages) => messages.len(),
+            Items::OpenAiResponses(items) => items.len(),
+            Items::Anthropic(messages) => messages.len(),
+        }
+    }
+
+    /// Whether the request has no message.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the JSON with one more key, `mended`.
+    pub fn with_mended(&self) -> impl Serialize + '_ {
+        #[derive(Serialize)]
+        struct WithMended<'a> {
+            #[serde(flatten)]
+            request: &'a ProviderRequest,
+            mended: &'a [Mending],
+        }
+        WithMended {
+            request: self,
+            mended: &self.mended,
+        }
+    }
+}
+
+impl Serialize for ProviderRequest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match &self.items {
+            Items::OpenAiChat(messages) => map.serialize_entry("messages", messages)?,
+            Items::OpenAiResponses(items) => {
+                if !self.system.is_empty() {
+                    map.serialize_entry("instructions", &system::joined(&self.system))?;
+                }
+                map.serialize_entry("input", items)?;
+            }
+            Items::Anthropic(messages) => {
+                if !self.system.is_empty() {
+                    map.serialize_entry("system", &anthropic::system(&self.system))?;
+                }
+                map.serialize_entry("messages", messages)?;
+            }
+        }
+        map.end()
+    }
+}
