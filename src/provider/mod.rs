@@ -8,24 +8,9 @@
 //!
 //! # What is not kept
 //!
-//! A message that `write` puts into a form and `read` takes out again is the same but for this:
-//!
-//! | | chat completions | Responses | Anthropic |
-//! | --- | --- | --- | --- |
-//! | thinking | left out | left out | only signed thinking stays; it comes first in its answer |
-//! | whether a tool failed | lost | lost | kept |
-//! | the tool's name on a result | that of its call | that of its call | that of its call |
-//! | images of a tool result | in a user message after it | kept | kept; of a failed call in a user message after it |
-//! | images in answers, blocks of other types | left out | left out | left out |
-//! | order in an answer | texts before calls | kept | kept |
-//! | neighbours of one role | kept | answers are one | one message |
-//! | system messages | come first | come first, as one | come first |
-//! | arguments that are not an object | kept | kept | under `arguments` |
-//! | empty texts and messages | left out | left out | left out, those of white space too |
-//! | model, usage, stop reason, time, turn, unknown fields | lost | lost | lost |
-//!
 //! What `write` leaves out, moves, or adds so that the provider accepts the request is reported in
-//! [`ProviderRequest::mended`].
+//! [`ProviderRequest::mended`]. The guide (`docs/guide.md`, *For agents*) has the table of what each
+//! form cannot hold.
 //!
 //! `read` refuses what no message can hold without loss: sealed content (encrypted reasoning,
 //! redacted thinking, compaction items), images by URL or file id, audio, documents, tools other

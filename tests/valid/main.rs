@@ -12,6 +12,7 @@ mod keyed;
 mod messages;
 #[path = "../support/provider_faults/mod.rs"]
 mod provider_faults;
+mod reading;
 mod round_trip;
 mod sessions;
 mod strategies;

@@ -11,8 +11,6 @@ mod blocks;
 mod node;
 mod openai_chat;
 mod responses;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 
