@@ -15,7 +15,7 @@ mod states;
 use crate::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
 };
-use crate::model::{AgentMessage, LoopId, SessionId};
+use crate::model::{AgentMessage, LoopId, Message, Role, SessionId, ToolCall};
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{
     self, LoopKey, LoopRow, SessionKey, SessionRow, SessionStore, Size, StoreError, StoreRead,
@@ -169,6 +169,29 @@ pub struct Context {
     pub faults: Vec<ContextFault>,
     /// The id of the manifest, if one was left.
     pub manifest: Option<String>,
+}
+
+impl Context {
+    /// Returns the tool calls that have no result yet, in order.
+    pub fn open_calls(&self) -> Vec<&ToolCall> {
+        let mut open: Vec<&ToolCall> = Vec::new();
+        for message in self.messages.iter().filter_map(AgentMessage::message) {
+            match message {
+                Message::ToolResult(result) => {
+                    open.retain(|call| call.id != result.tool_call_id);
+                }
+                made => open.extend(made.tool_calls()),
+            }
+        }
+        open
+    }
+
+    /// Whether the model is to be called: the last message is not its own, and no call is open.
+    pub fn awaits_answer(&self) -> bool {
+        let last = self.messages.iter().rev().find_map(AgentMessage::message);
+        let is_input = last.is_some_and(|message| message.role() != Role::Assistant);
+        is_input && self.open_calls().is_empty()
+    }
 }
 
 /// Why a context was not built.
