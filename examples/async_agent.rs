@@ -17,7 +17,7 @@ async fn model(seen: &Context) -> AgentMessage {
 }
 
 async fn talk() -> Result<(), Box<dyn Error>> {
-    let store = AsyncStore::new(SqliteStore::in_memory()?);
+    let store = AsyncDatabase::new(SqliteStore::in_memory()?);
     let id = SessionId::new("watch")?;
     let new = Session::new(id.clone(), "agent");
     let begin = move |store: &dyn SessionStore| -> Result<(), StoreError> {

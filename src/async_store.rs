@@ -1,6 +1,6 @@
 //! The store from async code: the same operations, on tokio's pool of blocking threads.
 //!
-//! An [`AsyncStore`] moves each call to the pool and waits for it there, so that a disk or a
+//! An [`AsyncDatabase`] moves each call to the pool and waits for it there, so that a disk or a
 //! strategy never holds up a task. A future that is dropped is safe: before it was first polled
 //! nothing happens; after that its work goes on in the pool, and a transaction ends as it would have
 //! ended. So what was dropped left all of what it was to write, or nothing.
@@ -51,7 +51,7 @@ pub enum AsyncError<E> {
 /// use loopstore::store::{self, session};
 /// use loopstore::*;
 ///
-/// let store = AsyncStore::new(SqliteStore::in_memory()?);
+/// let store = AsyncDatabase::new(SqliteStore::in_memory()?);
 /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 /// runtime.block_on(async {
 ///     let id = SessionId::new("weather")?;
@@ -74,17 +74,17 @@ pub enum AsyncError<E> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct AsyncStore {
+pub struct AsyncDatabase {
     store: Arc<dyn SessionStore>,
 }
 
-impl From<Arc<dyn SessionStore>> for AsyncStore {
+impl From<Arc<dyn SessionStore>> for AsyncDatabase {
     fn from(store: Arc<dyn SessionStore>) -> Self {
         Self { store }
     }
 }
 
-impl AsyncStore {
+impl AsyncDatabase {
     /// Takes a store over.
     pub fn new(store: impl SessionStore + 'static) -> Self {
         Self {
@@ -169,7 +169,7 @@ impl AsyncStore {
     /// # let trigger = CompactTrigger::Force;
     /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// let store = AsyncStore::new(store);
+    /// let store = AsyncDatabase::new(store);
     /// # runtime.block_on(async {
     /// let report = store.compact(&id, request).await?;
     /// assert!(report.after.tokens < report.before.tokens);
@@ -205,7 +205,7 @@ impl AsyncStore {
 
     /// Returns the context of a leaf (the current loop if not given), compacted if the policy's
     /// trigger fires, as [`Compactor::maybe_compact`]. For hooks and forms of providers make a
-    /// [`Compactor`] within [`AsyncStore::call`].
+    /// [`Compactor`] within [`AsyncDatabase::call`].
     ///
     /// # Errors
     /// As [`Compactor::maybe_compact`].
@@ -275,7 +275,7 @@ impl AsyncStore {
     /// #     Ok(loop_key)
     /// # })?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// let store = AsyncStore::new(store);
+    /// let store = AsyncDatabase::new(store);
     /// let branch = Fork { loop_id: LoopId::new("another")?, turn: 9, tag: "sunny".into() };
     /// # runtime.block_on(async {
     /// store.fork(&id, None, branch).await?;
@@ -326,7 +326,7 @@ impl AsyncStore {
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 /// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
-/// let store = AsyncStore::new(SqliteStore::in_memory()?);
+/// let store = AsyncDatabase::new(SqliteStore::in_memory()?);
 /// let recorder = store.recorder(RecorderOptions::default());
 /// # runtime.block_on(async {
 /// let start = AgentStart::new(session, loop_key.clone());

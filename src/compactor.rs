@@ -83,6 +83,11 @@ impl<'a> Compactor<'a> {
             window,
             ..CompactRequest::default()
         };
+        Self::of_request(store, request)
+    }
+
+    /// A compactor that makes this request.
+    pub(crate) fn of_request(store: &'a dyn SessionStore, request: CompactRequest) -> Self {
         Self {
             store,
             request,
@@ -230,7 +235,7 @@ impl<'a> Compactor<'a> {
         }
     }
 
-    fn next(
+    pub(crate) fn next(
         &self,
         session: &SessionId,
         leaf: Option<&LoopId>,

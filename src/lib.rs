@@ -40,7 +40,7 @@
 //! [`retention`] what is not kept, [`backup`](mod@backup) copies all of it,
 //! [`copy`](mod@copy) brings it to another backend, [`salvage`](mod@salvage)
 //! what a damage left. `ARCHITECTURE.md` draws
-//! the map. With the feature `tokio`, `AsyncStore` is the same from async code; with `phi-core`,
+//! the map. With the feature `tokio`, `AsyncDatabase` is the same from async code; with `phi-core`,
 //! `phi` holds adapters for that crate; with `postgres`, `PostgresStore` keeps sessions on a server.
 
 #![warn(missing_docs)]
@@ -50,6 +50,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod api;
 #[cfg(feature = "tokio")]
 mod async_store;
 pub mod backup;
@@ -79,8 +80,14 @@ pub mod search;
 pub mod store;
 pub mod tokens;
 
+pub use api::{
+    Appended, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle, Store,
+    StoreOptions, TurnRef,
+};
 #[cfg(feature = "tokio")]
-pub use async_store::{AsyncError, AsyncRecorder, AsyncStore};
+pub use api::{AsyncSession, AsyncStore};
+#[cfg(feature = "tokio")]
+pub use async_store::{AsyncDatabase, AsyncError, AsyncRecorder};
 pub use compact::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
     CompactionStarted, Decision, FlipReport, FlipRequest, Hooks, compact_session_loops, redo, undo,

@@ -15,7 +15,7 @@ mod states;
 use crate::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
 };
-use crate::model::{AgentMessage, LoopId, SessionId};
+use crate::model::{AgentMessage, LoopId, Message, Role, SessionId, ToolCall};
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{
     self, LoopKey, LoopRow, SessionKey, SessionRow, SessionStore, Size, StoreError, StoreRead,
@@ -54,6 +54,19 @@ pub enum AsOf {
         /// The message's sequence.
         seq: u32,
     },
+}
+
+impl AsOf {
+    /// For this loop, just after the last message of this turn.
+    pub fn turn(loop_id: impl Into<String>, turn: u32) -> Self {
+        let loop_id = LoopId::of(loop_id);
+        Self::Turn { loop_id, turn }
+    }
+
+    /// For the run's own loop, just after its commit.
+    pub fn run(run_id: impl Into<String>) -> Self {
+        Self::Run(run_id.into())
+    }
 }
 
 /// What to build. Options that are not given come from the newest run that is live from the leaf,
@@ -155,6 +168,29 @@ pub struct Context {
     pub faults: Vec<ContextFault>,
     /// The id of the manifest, if one was left.
     pub manifest: Option<String>,
+}
+
+impl Context {
+    /// Returns the tool calls that have no result yet, in order.
+    pub fn open_calls(&self) -> Vec<&ToolCall> {
+        let mut open: Vec<&ToolCall> = Vec::new();
+        for message in self.messages.iter().filter_map(AgentMessage::message) {
+            match message {
+                Message::ToolResult(result) => {
+                    open.retain(|call| call.id != result.tool_call_id);
+                }
+                made => open.extend(made.tool_calls()),
+            }
+        }
+        open
+    }
+
+    /// Whether the model is to be called: the last message is not its own, and no call is open.
+    pub fn awaits_answer(&self) -> bool {
+        let last = self.messages.iter().rev().find_map(AgentMessage::message);
+        let is_input = last.is_some_and(|message| message.role() != Role::Assistant);
+        is_input && self.open_calls().is_empty()
+    }
 }
 
 /// Why a context was not built.

@@ -98,6 +98,11 @@ impl SessionId {
 }
 
 impl LoopId {
+    /// Takes a text that is an id, or that names nothing if it is none.
+    pub(crate) fn of(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
     /// Makes a new id, a UUIDv7.
     pub fn generate() -> Self {
         Self(uuid::Uuid::now_v7().to_string())

@@ -336,6 +336,15 @@ impl Message {
         })
     }
 
+    /// Returns the role.
+    pub fn role(&self) -> Role {
+        match self {
+            Self::User(_) => Role::User,
+            Self::Assistant(_) => Role::Assistant,
+            Self::ToolResult(_) => Role::ToolResult,
+        }
+    }
+
     /// An answer of the model; an empty text makes no block.
     ///
     /// ```
@@ -501,6 +510,16 @@ pub struct LlmMessage {
     pub extra: Extra,
 }
 
+/// The field that names the response which a message is a part of.
+const RESPONSE: &str = "responseId";
+
+impl LlmMessage {
+    /// Returns the response that this is a part of, as JSON.
+    pub(crate) fn response(&self) -> Option<&str> {
+        self.extra.get(RESPONSE).map(Json::as_str)
+    }
+}
+
 /// A message that no model sees: progress, notes, system prompts, revisions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtensionMessage {
@@ -568,6 +587,16 @@ impl AgentMessage {
         })
     }
 
+    /// Says that this is a part of the response `id`, which came as several messages: neighbours of one
+    /// response are one model call, and so one turn.
+    #[must_use]
+    pub fn of_response(mut self, id: &str) -> Self {
+        if let Self::Llm(message) = &mut self {
+            message.extra.insert(RESPONSE, Json::string(id));
+        }
+        self
+    }
+
     /// The same message in the turn `turn_id`; an extension stays as it is.
     #[must_use]
     pub fn in_turn(mut self, turn_id: TurnId) -> Self {
@@ -580,18 +609,7 @@ impl AgentMessage {
     /// Returns the role.
     pub fn role(&self) -> Role {
         match self {
-            Self::Llm(LlmMessage {
-                message: Message::User(_),
-                ..
-            }) => Role::User,
-            Self::Llm(LlmMessage {
-                message: Message::Assistant(_),
-                ..
-            }) => Role::Assistant,
-            Self::Llm(LlmMessage {
-                message: Message::ToolResult(_),
-                ..
-            }) => Role::ToolResult,
+            Self::Llm(llm) => llm.message.role(),
             Self::Extension(_) => Role::Extension,
         }
     }

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use phi_core::session::{EventLog, SessionError};
 
 use super::error::{Refused, told};
-use crate::async_store::{AsyncError, AsyncStore};
+use crate::async_store::{AsyncDatabase, AsyncError};
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId};
 use crate::store::append::append;
 use crate::store::session::{create_loop, create_session};
@@ -38,7 +38,7 @@ pub struct PhiEventLog {
 }
 
 struct Log {
-    store: AsyncStore,
+    store: AsyncDatabase,
     queue: Mutex<Queue>,
     /// Held while a batch is written.
     writing: tokio::sync::Mutex<()>,
@@ -62,7 +62,7 @@ struct Waiting {
 
 impl PhiEventLog {
     /// Logs in this database.
-    pub fn new(store: AsyncStore) -> Self {
+    pub fn new(store: AsyncDatabase) -> Self {
         let log = Log {
             store,
             queue: Mutex::default(),

@@ -4,7 +4,7 @@ use phi_core::SessionError;
 
 use super::convert;
 use super::error::told;
-use crate::async_store::{AsyncRecorder, AsyncStore};
+use crate::async_store::{AsyncDatabase, AsyncRecorder};
 use crate::model::ContinuationKind;
 use crate::recorder::{AgentEvent, Recorded, RecorderOptions};
 
@@ -21,7 +21,7 @@ pub struct PhiRecorder {
 
 impl PhiRecorder {
     /// Records into this database.
-    pub fn new(store: AsyncStore, options: RecorderOptions) -> Self {
+    pub fn new(store: AsyncDatabase, options: RecorderOptions) -> Self {
         let recorder = store.recorder(options);
         Self { recorder }
     }

@@ -6,7 +6,7 @@ use phi_core::session::{SessionError, SessionStore as TheirStore};
 use super::convert;
 use super::error::{Refused, told};
 use super::event_log::is_log;
-use crate::async_store::{AsyncError, AsyncStore};
+use crate::async_store::{AsyncDatabase, AsyncError};
 use crate::import::ImportReport;
 use crate::model::SessionId;
 use crate::store::{self, SessionStore, StoreError, StoreWrite};
@@ -19,12 +19,12 @@ use crate::store::{self, SessionStore, StoreError, StoreWrite};
 /// from events is loaded like any other, but saving over it is refused.
 #[derive(Clone)]
 pub struct PhiSessionStore {
-    store: AsyncStore,
+    store: AsyncDatabase,
 }
 
 impl PhiSessionStore {
     /// Sessions in this database.
-    pub fn new(store: AsyncStore) -> Self {
+    pub fn new(store: AsyncDatabase) -> Self {
         Self { store }
     }
 

@@ -10,7 +10,7 @@ use phi_core::session::{LoopRecord, SessionFormation, SessionScope};
 
 use super::convert;
 use super::error::Refused;
-use crate::async_store::AsyncStore;
+use crate::async_store::AsyncDatabase;
 use crate::compact::{CompactRequest, CompactTrigger, compact_session_loops};
 use crate::compaction::{
     BlockCompactionStrategy, CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig,
@@ -153,7 +153,7 @@ impl IntoPhi {
     ) -> Option<theirs::CompactionBlock> {
         let session = alone(record);
         let request = self.request(config, is_most_recent);
-        let store = AsyncStore::new(SqliteStore::in_memory().ok()?);
+        let store = AsyncDatabase::new(SqliteStore::in_memory().ok()?);
         let done = store
             .call(move |store| compacted(store, &session, &request))
             .await;

@@ -410,7 +410,7 @@ fn read_meta<T: serde::de::DeserializeOwned>(meta: &str) -> StoreResult<T> {
 }
 
 /// Changes what a loop says of itself.
-pub(super) fn edit_loop(
+pub(crate) fn edit_loop(
     write: &mut dyn StoreWrite,
     key: LoopKey,
     edit: impl FnOnce(&mut LoopRecord),

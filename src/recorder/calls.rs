@@ -8,9 +8,11 @@ use sha2::{Digest as _, Sha256};
 use super::active_loop::{ActiveLoop, answered, short};
 use super::error::{RecordError, RecordResult};
 use super::event::ToolExecutionStart;
-use crate::model::{AgentMessage, InvalidId, Json, LoopId, SessionId, Time};
+use crate::model::{AgentMessage, InvalidId, Json, LoopId, Message, SessionId, Time};
 use crate::store::codec::hex;
-use crate::store::{self, CallRow, LoopKey, SessionStore, StoreRead, StoreResult, StoreWrite};
+use crate::store::{
+    self, CallRow, LoopKey, SessionKey, SessionStore, StoreRead, StoreResult, StoreWrite,
+};
 
 /// A tool call that has started and has no result: whether the tool did its work is not known.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -138,26 +140,41 @@ pub(super) fn finish(
     active: &ActiveLoop,
     messages: &[(u32, AgentMessage)],
 ) -> StoreResult<()> {
-    let results = messages.iter().map(|(_, message)| answered(message));
-    let results: Vec<&str> = results.filter(|id| !id.is_empty()).collect();
+    let results = messages
+        .iter()
+        .map(|(_, message)| answered(message).to_owned());
+    let results: Vec<String> = results.filter(|id| !id.is_empty()).collect();
     if results.is_empty() {
         return Ok(());
     }
-    let has_result = |row: &CallRow| results.contains(&&*row.call_id);
-    let mut open = write.open_calls(Some(active.session))?;
-    open.retain(has_result);
+    let is_stored = |id: &str| {
+        let stored = active.current.messages.iter().chain(messages);
+        let stored = stored.filter_map(|(_, message)| message.message());
+        stored
+            .flat_map(Message::tool_calls)
+            .any(|call| call.id == id)
+    };
+    finish_calls(write, active.session, active.loop_key, &results, is_stored)
+}
+
+/// Marks the calls `answered` finished where the chain of `leaf` started them. Of a call whose message
+/// is stored the arguments stand there, and nowhere else.
+pub(crate) fn finish_calls(
+    write: &mut dyn StoreWrite,
+    session: SessionKey,
+    leaf: LoopKey,
+    answered: &[String],
+    is_stored: impl Fn(&str) -> bool,
+) -> StoreResult<()> {
+    let mut open = write.open_calls(Some(session))?;
+    open.retain(|row| answered.contains(&row.call_id));
     if open.is_empty() {
         return Ok(());
     }
-    let chain = chain_of(write.as_read(), active.loop_key)?;
+    let chain = chain_of(write.as_read(), leaf)?;
     let now = Time::now().as_str().to_owned();
     for mut row in open.into_iter().filter(|row| chain.contains(&row.loop_key)) {
-        let makes_it = |(_, one): &(u32, AgentMessage)| {
-            let mut calls = one.message().into_iter().flat_map(|one| one.tool_calls());
-            calls.any(|call| call.id == row.call_id)
-        };
-        // The arguments stand in the message, and nowhere else.
-        if active.current.messages.iter().chain(messages).any(makes_it) {
+        if is_stored(&row.call_id) {
             row.arguments = None;
         }
         row.finished_at = Some(now.clone());

@@ -31,6 +31,8 @@ use crate::redact::Redactor;
 use crate::store::append::Appended;
 use crate::store::{self, Lease, SessionStore, StoreError, StoreWrite, lease};
 use active_loop::{ActiveLoop, answered};
+pub(crate) use begin::edit_loop;
+pub(crate) use calls::finish_calls;
 pub use calls::{StartedCall, idempotency_key, settle};
 pub use error::{RecordError, RecordResult};
 pub use event::{AgentEvent, LoopConfigSnapshot};

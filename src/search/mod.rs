@@ -95,6 +95,18 @@ impl SearchQuery {
     }
 }
 
+impl From<&str> for SearchQuery {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for SearchQuery {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
 /// How many hits are returned if nothing else is said.
 const LIMIT: usize = 20;
 

@@ -3,6 +3,8 @@
 //! One transaction groups the messages into turns, counts, seals, chains the digests and raises
 //! the session's tick. Nothing here reads a message body.
 
+mod turns;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
 
@@ -14,6 +16,8 @@ use super::rows::{CallSite, LoopProgress, LoopRow, MessageRow, Size, TurnRow};
 use super::{AppendState, LoopCore, LoopKey, SessionActivity, StoreRead, StoreWrite, Tick};
 use crate::model::{AgentMessage, LoopStatus, Message, Role, Time};
 use crate::tokens::TokenCounter;
+
+pub(crate) use turns::{append_in_turns, end_of_line, free_loop_id};
 
 /// A message to append, with the keyed digest of the record that it was imported from.
 #[derive(Clone, Debug)]

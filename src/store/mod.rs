@@ -135,6 +135,8 @@ pub trait StoreRead {
         let row = self.loop_by_key(key)?;
         Ok(row.parent.map(|parent| (parent, row.parent_turns())))
     }
+    /// Returns the newest loop that goes on from this one by default.
+    fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>>;
     /// Returns the loops of a session, in the order of their creation.
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>>;
     /// Returns what the loop's source said of it.

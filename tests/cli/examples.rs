@@ -85,3 +85,72 @@ fn record_and_resume_runs_to_its_end() {
 fn sql_only_runs_to_its_end() {
     sql_only::main().unwrap();
 }
+
+/// Begins the chat of the example on a database.
+fn chat(file: &std::path::Path, prompts: &str) -> std::process::Child {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let program = std::env::current_exe().unwrap();
+    let folder = program.parent().and_then(std::path::Path::parent).unwrap();
+    let mut child = Command::new(folder.join("examples/chat"))
+        .arg(file)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the example `chat` is built with the tests");
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(prompts.as_bytes())
+        .unwrap();
+    child
+}
+
+#[test]
+fn a_chat_that_is_killed_while_its_tool_runs_goes_on_and_stays_within_its_window() {
+    use loopstore::{AgentMessage, Policy, Role, Store, recorder};
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chat.db");
+    let prompts: String = (0..40)
+        .map(|city| format!("Rain in city {city}?\n"))
+        .collect();
+    let mut child = chat(&file, &prompts);
+    // Until a call has started that has no result yet.
+    let request = recorder::RecoverRequest {
+        dry_run: true,
+        all: true,
+        ..Default::default()
+    };
+    let mut has_started = false;
+    while child.try_wait().unwrap().is_none() && !has_started {
+        let Ok(store) = Store::open(&file) else {
+            continue;
+        };
+        has_started = !recorder::recover(store.database(), &request)
+            .unwrap()
+            .calls
+            .is_empty();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let store = Store::open(&file).unwrap();
+    let session = store.session("weather").unwrap();
+    assert!(has_started, "it was killed while the tool ran");
+    let prompts_before = store.search("city").unwrap().hits.len();
+    assert!(prompts_before > 0);
+    drop(store);
+    assert!(chat(&file, &prompts).wait().unwrap().success());
+    let ready = session.with_policy(Policy::new(8_000)).prepare().unwrap();
+    assert!(ready.context.tokens <= 8_000 && ready.context.faults.is_empty());
+    assert_eq!(
+        ready.messages().last().map(AgentMessage::role),
+        Some(Role::Assistant)
+    );
+    let store = loopstore::SqliteStore::open(&file).unwrap();
+    assert!(
+        loopstore::inspect::verify(&store)
+            .unwrap()
+            .problems
+            .is_empty()
+    );
+}

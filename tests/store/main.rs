@@ -18,6 +18,7 @@ mod removal;
 mod search;
 #[path = "../support/mod.rs"]
 mod support;
+mod turns;
 mod valid;
 mod verify;
 mod views;

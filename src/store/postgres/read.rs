@@ -132,6 +132,14 @@ impl StoreRead for Transaction<'_> {
         Ok(last.unwrap_or(0))
     }
 
+    fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>> {
+        let sql = r#"SELECT max(key) AS key FROM loops
+            WHERE session = $1 AND parent = $2 AND kind = '"Default"'"#;
+        let session = session_of(key.0);
+        let child = self.first(session, sql, &[&session, &key.0], |row| row.get("key"))?;
+        Ok(child.flatten().map(LoopKey))
+    }
+
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
         let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 ORDER BY l.key");
         self.all(session.0, &sql, &[&session.0], loop_row)

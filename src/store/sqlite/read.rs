@@ -213,6 +213,12 @@ impl StoreRead for Reader<'_> {
         Ok(parent.map(|parent| (parent, turns)))
     }
 
+    fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>> {
+        let sql = r#"SELECT max(key) AS key FROM loops WHERE parent = ?1 AND kind = '"Default"'"#;
+        let child = self.one(sql, [key.0], |row| row.get::<Option<i64>>("key"))?;
+        Ok(child.flatten().map(LoopKey))
+    }
+
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
         let columns = &*LOOP_COLUMNS;
         let sql = format!("SELECT {columns} FROM loops l WHERE l.session = ?1 ORDER BY l.key");

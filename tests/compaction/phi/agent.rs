@@ -92,13 +92,13 @@ async fn prompt(agent: &mut BasicAgent, text: &str) -> Vec<phi_core::AgentEvent>
     told
 }
 
-async fn context(store: &AsyncStore) -> Context {
+async fn context(store: &AsyncDatabase) -> Context {
     let id = SessionId::new("s").unwrap();
     let built = store.build_context(&id, BuildOptions::default());
     built.await.unwrap()
 }
 
-async fn compact(store: &AsyncStore) -> CompactReport {
+async fn compact(store: &AsyncDatabase) -> CompactReport {
     let request = CompactRequest {
         config: CompactionConfig {
             keep_first_turns: 0,
@@ -124,7 +124,7 @@ async fn check_log(log: &PhiEventLog, told: &[phi_core::AgentEvent]) {
 }
 
 struct Stage {
-    store: AsyncStore,
+    store: AsyncDatabase,
     log: PhiEventLog,
     recorder: PhiRecorder,
     told: Vec<phi_core::AgentEvent>,

@@ -127,7 +127,7 @@ fn a_locked_database_is_told_and_written_later() {
     let path = folder.path().join("log.db");
     let options =
         crate::support::keyed::options().busy_timeout(std::time::Duration::from_millis(20));
-    let store = AsyncStore::new(SqliteStore::open_with(&path, options).unwrap());
+    let store = AsyncDatabase::new(SqliteStore::open_with(&path, options).unwrap());
     runtime().block_on(async {
         let log = PhiEventLog::new(store);
         log.append("s", event(1)).await.unwrap();

@@ -36,7 +36,7 @@ fn many_tasks_write_read_and_search_at_once() {
 }
 
 /// Appends turns of its own to a loop that other tasks write to as well.
-async fn write_turns(store: AsyncStore, task: u32) {
+async fn write_turns(store: AsyncDatabase, task: u32) {
     let id = loop_id(&format!("l{}", task % 4));
     for nth in 0..TURNS {
         let turn = turn(task * TURNS + nth);
@@ -45,7 +45,7 @@ async fn write_turns(store: AsyncStore, task: u32) {
 }
 
 /// Every context and every search shows whole turns only.
-async fn read_meanwhile(store: AsyncStore) {
+async fn read_meanwhile(store: AsyncDatabase) {
     for _ in 0..20 {
         let options = BuildOptions {
             leaf: Some(loop_id("l1")),

@@ -6,7 +6,7 @@ use loopstore::*;
 
 use super::stage::*;
 
-async fn filled() -> AsyncStore {
+async fn filled() -> AsyncDatabase {
     let store = store_with(&["l"]);
     for at in 0..30 {
         store.append(&session_id(), None, turn(at)).await.unwrap();
@@ -14,7 +14,7 @@ async fn filled() -> AsyncStore {
     store
 }
 
-async fn tokens(store: &AsyncStore) -> u64 {
+async fn tokens(store: &AsyncDatabase) -> u64 {
     let context = store
         .build_context(&session_id(), BuildOptions::default())
         .await

@@ -23,7 +23,7 @@ pub fn loop_id(name: &str) -> LoopId {
 }
 
 /// A store with a session that has these loops, none of which goes on from another.
-pub fn store_with(loops: &[&str]) -> AsyncStore {
+pub fn store_with(loops: &[&str]) -> AsyncDatabase {
     let store = SqliteStore::in_memory().unwrap();
     store::write(&store, |write| {
         let record = Session::new(session_id(), "agent");
@@ -34,7 +34,7 @@ pub fn store_with(loops: &[&str]) -> AsyncStore {
         Ok(())
     })
     .unwrap();
-    AsyncStore::new(store)
+    AsyncDatabase::new(store)
 }
 
 /// A prompt, an answer with a call, and the call's result.
@@ -57,7 +57,7 @@ pub fn turn(at: u32) -> Vec<AgentMessage> {
 }
 
 /// Returns the turn index of each message of a loop.
-pub fn stored(store: &AsyncStore, name: &str) -> Vec<u32> {
+pub fn stored(store: &AsyncDatabase, name: &str) -> Vec<u32> {
     let mut found = Vec::new();
     store::read(&**store.blocking(), |read| {
         let key = read.session(&session_id())?.unwrap().key;

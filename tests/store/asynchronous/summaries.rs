@@ -17,7 +17,7 @@ const SECTIONS: [&str; 5] = [
     "Pending Work",
 ];
 
-async fn filled() -> AsyncStore {
+async fn filled() -> AsyncDatabase {
     let store = store_with(&["l"]);
     for at in 0..30 {
         store.append(&session_id(), None, turn(at)).await.unwrap();

@@ -1,0 +1,256 @@
+//! The front door from async code: the same calls, on tokio's pool of blocking threads.
+
+use std::any::Any;
+
+use tokio::task::spawn_blocking;
+
+use super::{
+    Appended, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle, Store, TurnRef,
+};
+use crate::compact::{CompactReport, CompactRequest, FlipReport};
+use crate::context::{AsOf, Context};
+use crate::model::{AgentMessage, InvalidId, LoopId, LoopStatus, SessionId};
+use crate::search::{SearchQuery, SearchResults};
+use crate::store::OpenError;
+
+/// A [`Store`] for async code: each call runs on the pool of blocking threads, so that a disk or a
+/// strategy never holds up a task. Its calls must be made within a tokio runtime.
+///
+/// A future that is dropped is safe: before it was first polled nothing happens; after that its work goes
+/// on in the pool, and a transaction ends as it would have ended. So a dropped append may have been
+/// kept, whole.
+///
+/// ```
+/// use loopstore::{AsyncStore, Message};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("agent.db");
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let chat = AsyncStore::open(&path).await?.session("weather")?;
+/// chat.append([Message::user("Will it rain?")]).await?;
+/// assert_eq!(chat.prepare().await?.messages().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct AsyncStore(Store);
+
+/// A [`SessionHandle`] for async code; see [`AsyncStore`] for what a dropped future leaves.
+#[derive(Clone, Debug)]
+pub struct AsyncSession(SessionHandle);
+
+impl From<Store> for AsyncStore {
+    fn from(store: Store) -> Self {
+        Self(store)
+    }
+}
+
+impl AsyncStore {
+    /// As [`Store::open`].
+    ///
+    /// # Errors
+    /// As [`Store::open`]; or if the call panics or the runtime shuts down.
+    pub async fn open(path: impl AsRef<std::path::Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref().to_owned();
+        let shown = path.clone();
+        let opened = spawn_blocking(move || Store::open(path)).await;
+        let other = |cause| OpenError::Other {
+            path: shown,
+            cause: Box::new(cause),
+        };
+        opened.map_err(other)?.map(Self)
+    }
+
+    /// As [`Store::session`].
+    ///
+    /// # Errors
+    /// As [`Store::session`].
+    pub fn session(&self, id: impl AsRef<str>) -> Result<AsyncSession, InvalidId> {
+        self.0.session(id).map(AsyncSession)
+    }
+
+    /// As [`Store::search`].
+    ///
+    /// # Errors
+    /// As [`Store::search`].
+    pub async fn search(&self, query: impl Into<SearchQuery>) -> Result<SearchResults> {
+        let (store, query) = (self.0.clone(), query.into());
+        outside(move || store.search(query)).await
+    }
+
+    /// Returns the store, for code that may wait.
+    pub fn blocking(&self) -> &Store {
+        &self.0
+    }
+}
+
+impl AsyncSession {
+    /// As [`SessionHandle::with_policy`].
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> Self {
+        Self(self.0.with_policy(policy))
+    }
+
+    /// As [`SessionHandle::id`].
+    pub fn id(&self) -> &SessionId {
+        self.0.id()
+    }
+
+    /// Returns the handle, for code that may wait.
+    pub fn blocking(&self) -> &SessionHandle {
+        &self.0
+    }
+
+    /// As [`SessionHandle::leaf`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::leaf`].
+    pub async fn leaf(&self) -> Result<Option<LoopId>> {
+        self.call(|session| session.leaf()).await
+    }
+
+    /// As [`SessionHandle::append`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::append`].
+    pub async fn append<I>(&self, messages: I) -> Result<Appended>
+    where
+        I: IntoIterator,
+        I::Item: Into<AgentMessage>,
+    {
+        let messages: Vec<AgentMessage> = messages.into_iter().map(Into::into).collect();
+        self.call(|session| session.append(messages)).await
+    }
+
+    /// As [`SessionHandle::begin_loop`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::begin_loop`].
+    pub async fn begin_loop(&self, spec: LoopSpec) -> Result<LoopId> {
+        self.call(|session| session.begin_loop(spec)).await
+    }
+
+    /// As [`SessionHandle::end_loop`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::end_loop`].
+    pub async fn end_loop(&self, status: LoopStatus) -> Result<()> {
+        self.call(|session| session.end_loop(status)).await
+    }
+
+    /// As [`SessionHandle::start_call`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::start_call`].
+    pub async fn start_call(&self, call_id: &str) -> Result<CallState> {
+        let call_id = call_id.to_owned();
+        self.call(move |session| session.start_call(&call_id)).await
+    }
+
+    /// As [`SessionHandle::child`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::child`].
+    pub async fn child(&self, call_id: &str, id: impl AsRef<str>) -> Result<Self> {
+        let (call_id, id) = (call_id.to_owned(), id.as_ref().to_owned());
+        self.call(move |session| session.child(&call_id, id))
+            .await
+            .map(Self)
+    }
+
+    /// As [`SessionHandle::context`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::context`].
+    pub async fn context(&self) -> Result<Context> {
+        self.call(|session| session.context()).await
+    }
+
+    /// As [`SessionHandle::context_as_of`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::context_as_of`].
+    pub async fn context_as_of(&self, at: AsOf) -> Result<Context> {
+        self.call(|session| session.context_as_of(at)).await
+    }
+
+    /// As [`SessionHandle::prepare`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::prepare`].
+    pub async fn prepare(&self) -> Result<Prepared> {
+        self.call(|session| session.prepare()).await
+    }
+
+    /// As [`SessionHandle::prepare_for_length`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::prepare_for_length`].
+    pub async fn prepare_for_length(&self) -> Result<Prepared> {
+        self.call(|session| session.prepare_for_length()).await
+    }
+
+    /// As [`SessionHandle::compact`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::compact`].
+    pub async fn compact(&self, request: &CompactRequest) -> Result<CompactReport> {
+        let request = request.clone();
+        self.call(move |session| session.compact(&request)).await
+    }
+
+    /// As [`SessionHandle::undo`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::undo`].
+    pub async fn undo(&self) -> Result<FlipReport> {
+        self.call(|session| session.undo()).await
+    }
+
+    /// As [`SessionHandle::redo`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::redo`].
+    pub async fn redo(&self) -> Result<FlipReport> {
+        self.call(|session| session.redo()).await
+    }
+
+    /// As [`SessionHandle::fork_at`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::fork_at`].
+    pub async fn fork_at(&self, at: TurnRef) -> Result<Self> {
+        self.call(|session| session.fork_at(at)).await.map(Self)
+    }
+
+    async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(SessionHandle) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let session = self.0.clone();
+        outside(move || work(session)).await
+    }
+}
+
+/// Runs `work` on the pool of blocking threads.
+async fn outside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => Err(match error.try_into_panic() {
+            Ok(payload) => Error::Panicked(message(&*payload)),
+            Err(_) => Error::ShutDown,
+        }),
+    }
+}
+
+/// Returns the message of a panic.
+pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+        .to_owned()
+}

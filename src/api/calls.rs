@@ -1,0 +1,230 @@
+//! Tool calls that run outside, and the sub-agents that they start.
+
+use std::ops::ControlFlow;
+
+use super::error::{Error, Result};
+use super::line::Line;
+use crate::model::{
+    AgentMessage, ChildLoopRef, Extra, LoopId, LoopRecord, LoopStatus, Message, ParentSpawnRef,
+    Session, SessionId, Time, ToolCall,
+};
+use crate::recorder::{edit_loop, finish_calls, idempotency_key};
+use crate::store::{
+    self, CallRow, LoopCore, LoopKey, LoopRow, SessionKey, SessionStore, StoreError, StoreRead,
+    StoreResult, StoreWrite, session,
+};
+
+/// How far a tool call has come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallState {
+    /// It was not started before.
+    New {
+        /// Its idempotency key.
+        key: String,
+    },
+    /// It was started and has no result: whether its work was done is not known.
+    Started {
+        /// The same idempotency key as before.
+        key: String,
+    },
+    /// Its result is there.
+    Finished(Box<AgentMessage>),
+}
+
+/// A call on a line of loops.
+enum Found {
+    /// A loop made it, in this turn, and it has no result.
+    Open(Box<LoopRow>, ToolCall),
+    Answered(Box<AgentMessage>),
+}
+
+/// Returns the ids of the calls that messages answer.
+pub(super) fn answered(messages: &[AgentMessage]) -> Vec<String> {
+    let results = messages
+        .iter()
+        .filter_map(|message| match message.message() {
+            Some(Message::ToolResult(result)) => Some(result.tool_call_id.clone()),
+            _ => None,
+        });
+    results.collect()
+}
+
+/// Marks started calls finished whose results are stored now.
+pub(super) fn finish(
+    write: &mut dyn StoreWrite,
+    session: SessionKey,
+    leaf: LoopKey,
+    answered: &[String],
+) -> StoreResult<()> {
+    if answered.is_empty() {
+        return Ok(());
+    }
+    // The message that makes the call is stored; its arguments need not stand here too.
+    finish_calls(write, session, leaf, answered, |_| true)
+}
+
+/// Notes that a call starts.
+pub(super) fn start(
+    backend: &dyn SessionStore,
+    line: &Line,
+    id: &SessionId,
+    call_id: &str,
+) -> Result<CallState> {
+    let found = store::write(backend, |write| {
+        let (row, call) = match find(write.as_read(), line, id, call_id)? {
+            None => return Ok(None),
+            Some(Found::Answered(result)) => return Ok(Some(CallState::Finished(result))),
+            Some(Found::Open(row, call)) => (row, call),
+        };
+        let known = write.calls(row.key, call_id)?;
+        if let Some(open) = known.iter().find(|row| row.finished_at.is_none()) {
+            let again = CallRow {
+                attempts: open.attempts.saturating_add(1),
+                ..open.clone()
+            };
+            write.update_call(&again)?;
+            let key = again.idempotency_key;
+            return Ok(Some(CallState::Started { key }));
+        }
+        let nth = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        let key = idempotency_key(id, &row.loop_id, call_id, nth);
+        write.insert_call(&CallRow {
+            loop_key: row.key,
+            call_id: call_id.to_owned(),
+            nth,
+            tool_name: call.name,
+            arguments: Some(call.arguments.as_str().to_owned()),
+            idempotency_key: key.clone(),
+            turn_index: row.progress.last_turn_index,
+            started_at: Time::now().as_str().to_owned(),
+            attempts: 1,
+            finished_at: None,
+        })?;
+        Ok(Some(CallState::New { key }))
+    })?;
+    found.ok_or_else(|| Error::not_found("call", call_id))
+}
+
+/// Begins the session of a sub-agent that a call starts, if it is not there, and links both sides.
+pub(super) fn spawn(
+    backend: &dyn SessionStore,
+    line: &Line,
+    id: &SessionId,
+    call_id: &str,
+    child: &SessionId,
+) -> Result<()> {
+    let is_linked = store::write(backend, |write| {
+        let Some(Found::Open(row, call)) = find(write.as_read(), line, id, call_id)? else {
+            return Ok(false);
+        };
+        if write.session(child)?.is_none() {
+            begin_child(write, id, &row, &call, child)?;
+        }
+        let reference = ChildLoopRef {
+            tool_call_id: Some(call.id),
+            tool_name: Some(call.name),
+            child_loop_id: LoopId::of("loop-1"),
+            child_session_id: Some(child.clone()),
+            extra: Extra::default(),
+        };
+        edit_loop(write, row.key, |record| {
+            if !record.child_loop_refs.contains(&reference) {
+                record.child_loop_refs.push(reference);
+            }
+        })?;
+        Ok(true)
+    })?;
+    match is_linked {
+        true => Ok(()),
+        false => Err(Error::not_found("open call", call_id)),
+    }
+}
+
+fn begin_child(
+    write: &mut dyn StoreWrite,
+    id: &SessionId,
+    parent: &LoopCore,
+    call: &ToolCall,
+    child: &SessionId,
+) -> StoreResult<()> {
+    let begun = Session {
+        agent_id: None,
+        parent_spawn_ref: Some(ParentSpawnRef {
+            parent_session_id: id.clone(),
+            parent_loop_id: Some(parent.loop_id.clone()),
+            tool_call_id: Some(call.id.clone()),
+            tool_name: Some(call.name.clone()),
+            extra: Extra::default(),
+        }),
+        ..Session::new(child.clone(), "")
+    };
+    let key = session::create_session(write, &begun, None, None)?;
+    let first = LoopRecord {
+        status: LoopStatus::Pending,
+        ..LoopRecord::new(LoopId::of("loop-1"), None)
+    };
+    session::create_loop(write, key, &first).map(drop)
+}
+
+/// Finds a call on the line, the nearest to its end.
+fn find(
+    read: &dyn StoreRead,
+    line: &Line,
+    id: &SessionId,
+    call_id: &str,
+) -> StoreResult<Option<Found>> {
+    let position = line.find(read, id)?;
+    let position = position.ok_or_else(|| StoreError::NoSession(id.to_string()))?;
+    let Some(leaf) = position.leaf else {
+        return Ok(None);
+    };
+    let (mut found, mut turns) = (None, u32::MAX);
+    read.walk(leaf, &mut |row| {
+        let below = row.parent_turns();
+        found = in_loop(read, row, turns, call_id)?;
+        turns = below;
+        Ok(match found {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        })
+    })?;
+    Ok(found)
+}
+
+/// Finds a call in the first `turns` turns of a loop.
+fn in_loop(
+    read: &dyn StoreRead,
+    row: LoopRow,
+    turns: u32,
+    call_id: &str,
+) -> StoreResult<Option<Found>> {
+    let open = row.progress.open_calls.get(call_id).copied();
+    let open = open.filter(|made| *made < turns);
+    let end = match read.turn(row.key, turns.min(row.totals.turns))? {
+        Some(next) => next.first_seq,
+        None => row.totals.next_seq,
+    };
+    let from = match open {
+        Some(made) => read.turn(row.key, made)?.map_or(0, |turn| turn.first_seq),
+        None => 0,
+    };
+    let (mut call, mut result) = (None, None);
+    read.messages(row.key, from..end, &mut |stored| {
+        let message = store::decode(read, stored.body)?;
+        let mut calls = message.message().into_iter().flat_map(Message::tool_calls);
+        if let Some(made) = calls.find(|made| made.id == call_id) {
+            call = Some(made.clone());
+        }
+        drop(calls);
+        if matches!(message.message(), Some(Message::ToolResult(one)) if one.tool_call_id == call_id)
+        {
+            result = Some(Box::new(message));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(match (open, call, result) {
+        (Some(_), Some(call), _) => Some(Found::Open(Box::new(row), call)),
+        (None, _, Some(result)) => Some(Found::Answered(result)),
+        _ => None,
+    })
+}

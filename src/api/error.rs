@@ -1,0 +1,187 @@
+//! What can go wrong, by what the caller can do about it.
+
+use crate::compact::{BudgetTooSmall, BudgetUnit};
+use crate::compactor::CompactorError;
+use crate::context::BuildError;
+use crate::model::InvalidId;
+use crate::provider::ProviderError;
+use crate::search::SearchError;
+use crate::store::StoreError;
+
+/// The result of a call on a store or session.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a store or session did not do what it was asked; nothing of a write was kept then, but for
+/// [`StoreError::Unconfirmed`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A text is not an id.
+    #[error(transparent)]
+    Id(#[from] InvalidId),
+    /// Another writer held the database longer than the timeout; trying again may help.
+    #[error("the database is busy: another writer held it longer than the timeout; try again")]
+    Busy,
+    /// There is no such session, loop, run, turn or call.
+    #[error("no {what} `{id}`")]
+    NotFound {
+        /// What was looked for.
+        what: &'static str,
+        /// Its id.
+        id: String,
+    },
+    /// Another program drives the loop under a lease.
+    #[error("loop `{loop_id}` is driven by `{owner}` until {until}")]
+    LoopHeld {
+        /// The loop.
+        loop_id: String,
+        /// Who drives it.
+        owner: String,
+        /// When its lease ends if it is not renewed, as ISO-8601 text.
+        until: String,
+    },
+    /// The context does not fit, and no compaction made it smaller.
+    #[error("the context has {tokens} tokens, {budget} fit{}", because(reason))]
+    NeedsCompaction {
+        /// What it has.
+        tokens: u64,
+        /// What fits.
+        budget: u64,
+        /// Why the last attempt to compact it failed, if there was one.
+        reason: Option<String>,
+    },
+    /// The context does not fit for its bytes, and no compaction made it smaller.
+    #[error("the context has {bytes} bytes, {budget} fit{}", because(reason))]
+    NeedsFewerBytes {
+        /// What it has.
+        bytes: u64,
+        /// What fits.
+        budget: u64,
+        /// Why the last attempt to compact it failed, if there was one.
+        reason: Option<String>,
+    },
+    /// Not even the last turn fits; a larger window is needed.
+    #[error("not even the last turn fits: {needed} {unit} are needed, {budget} fit")]
+    BudgetTooSmall {
+        /// What the smallest context has.
+        needed: u64,
+        /// What fits.
+        budget: u64,
+        /// What is counted.
+        unit: BudgetUnit,
+    },
+    /// The database holds something that it cannot hold; restore a backup.
+    #[error("the database is damaged: {0}")]
+    Damaged(String),
+    /// A provider's JSON cannot be read or written.
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+    /// The search query cannot be read.
+    #[error(transparent)]
+    Query(crate::search::QueryError),
+    /// An async call panicked, with this message; a transaction in it was rolled back.
+    #[cfg(feature = "tokio")]
+    #[error("a call on the store panicked: {0}")]
+    Panicked(String),
+    /// The runtime shut down before an async call began; nothing of it happened.
+    #[cfg(feature = "tokio")]
+    #[error("the runtime shut down before the call began")]
+    ShutDown,
+    /// Anything else that the store refuses.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+fn because(reason: &Option<String>) -> String {
+    reason
+        .as_ref()
+        .map_or_else(String::new, |reason| format!(" ({reason})"))
+}
+
+impl Error {
+    pub(super) fn not_found(what: &'static str, id: impl Into<String>) -> Self {
+        let id = id.into();
+        Self::NotFound { what, id }
+    }
+
+    fn too_large(error: BuildError, reason: Option<String>) -> Self {
+        match error {
+            BuildError::Store(error) => error.into(),
+            BuildError::NeedsCompaction { tokens, budget } => Self::NeedsCompaction {
+                tokens,
+                budget,
+                reason,
+            },
+            BuildError::NeedsFewerBytes { bytes, budget } => Self::NeedsFewerBytes {
+                bytes,
+                budget,
+                reason,
+            },
+            BuildError::Invalid(why) => Self::Store(StoreError::Invalid(why)),
+        }
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Busy | StoreError::PoolTimeout(_) | StoreError::SerializationFailure => {
+                Self::Busy
+            }
+            StoreError::NoSession(id) => Self::not_found("session", id),
+            StoreError::NoLoop(id) => Self::not_found("loop", id),
+            StoreError::NoRun(id) => Self::not_found("run", id),
+            StoreError::LeaseHeld {
+                loop_id,
+                owner,
+                until,
+            } => Self::LoopHeld {
+                loop_id,
+                owner,
+                until,
+            },
+            StoreError::Damaged(detail) | StoreError::IndexDamaged(detail) => Self::Damaged(detail),
+            other => Self::Store(other),
+        }
+    }
+}
+
+impl From<BudgetTooSmall> for Error {
+    fn from(error: BudgetTooSmall) -> Self {
+        let BudgetTooSmall {
+            needed,
+            budget,
+            unit,
+        } = error;
+        Self::BudgetTooSmall {
+            needed,
+            budget,
+            unit,
+        }
+    }
+}
+
+impl From<BuildError> for Error {
+    fn from(error: BuildError) -> Self {
+        Self::too_large(error, None)
+    }
+}
+
+impl From<CompactorError> for Error {
+    fn from(error: CompactorError) -> Self {
+        match error {
+            CompactorError::Store(error) => error.into(),
+            CompactorError::BudgetTooSmall(error) => error.into(),
+            CompactorError::NotCompacted { build, report } => Self::too_large(build, Some(report)),
+        }
+    }
+}
+
+impl From<SearchError> for Error {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::Store(error) => error.into(),
+            SearchError::Query(error) => Self::Query(error),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The front door: a store, a session's handle, and what the next model call gets.
+//!
+//! [`Store`] opens a database, [`Store::session`] names a session in it, and a [`SessionHandle`] appends
+//! to it, prepares the next call, looks back, branches and undoes. What stands below (rows, transactions,
+//! plans) is not needed here.
+
+#[cfg(feature = "tokio")]
+mod asynchronous;
+mod calls;
+mod error;
+mod line;
+mod policy;
+mod prepared;
+mod session;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::model::{InvalidId, SessionId};
+use crate::search::{SearchQuery, SearchResults, search};
+use crate::store::sqlite::{Durability, SqliteOptions, SqliteStore};
+use crate::store::{Database, Key, OpenError};
+use crate::tokens::TokenCounter;
+
+#[cfg(feature = "tokio")]
+pub use asynchronous::{AsyncSession, AsyncStore};
+pub use calls::CallState;
+pub use error::{Error, Result};
+pub use policy::Policy;
+pub use prepared::Prepared;
+pub use session::{Appended, LoopSpec, SessionHandle, TurnRef};
+
+/// A database of sessions. Clones are the same store.
+///
+/// ```
+/// use loopstore::{Message, Store};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("agent.db");
+/// let store = Store::open(&path)?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?"), Message::assistant("It will.")])?;
+/// // Another program may go on with it, or this one after a restart.
+/// assert_eq!(Store::open(&path)?.session("weather")?.context()?.messages.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Store {
+    database: Arc<dyn Database>,
+    policy: Arc<Policy>,
+}
+
+impl Store {
+    /// Opens a SQLite database, which is created if it is not there.
+    ///
+    /// # Errors
+    /// If the file is no database of this version, is damaged, or cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> std::result::Result<Self, OpenError> {
+        Self::options().open(path)
+    }
+
+    /// Opens a database in memory, which goes with the last clone of the store.
+    ///
+    /// # Errors
+    /// If SQLite refuses it.
+    pub fn in_memory() -> std::result::Result<Self, OpenError> {
+        Self::options().in_memory()
+    }
+
+    /// Begins with the default options.
+    pub fn options() -> StoreOptions {
+        StoreOptions::default()
+    }
+
+    /// Returns a session's handle. Nothing is read or written: a session that is not there begins with
+    /// its first append.
+    ///
+    /// # Errors
+    /// If `id` is empty or longer than 512 bytes.
+    pub fn session(&self, id: impl AsRef<str>) -> std::result::Result<SessionHandle, InvalidId> {
+        let id = SessionId::new(id.as_ref())?;
+        Ok(SessionHandle::new(
+            self.clone(),
+            id,
+            Arc::clone(&self.policy),
+        ))
+    }
+
+    /// Finds messages by their words, also those that a compaction hides.
+    ///
+    /// # Errors
+    /// If the query cannot be read, or the store fails.
+    ///
+    /// ```
+    /// use loopstore::{Message, Store};
+    ///
+    /// let store = Store::in_memory()?;
+    /// store.session("weather")?.append([Message::user("Will it rain?")])?;
+    /// assert_eq!(store.search("rain")?.hits.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn search(&self, query: impl Into<SearchQuery>) -> Result<SearchResults> {
+        Ok(search(&*self.database, &query.into())?)
+    }
+
+    /// Returns the backend, for what [`extend`](crate::extend) offers.
+    pub fn database(&self) -> &dyn Database {
+        &*self.database
+    }
+}
+
+impl<D: Database + 'static> From<D> for Store {
+    /// Takes a backend that was opened with options of its own.
+    fn from(database: D) -> Self {
+        Self {
+            database: Arc::new(database),
+            policy: Arc::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Store")
+            .field(&self.database.place())
+            .finish()
+    }
+}
+
+/// How a store is opened.
+///
+/// ```
+/// use loopstore::{Durability, Policy, Store};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("agent.db");
+/// let store = Store::options()
+///     .policy(Policy::new(200_000))
+///     .durability(Durability::Normal)
+///     .open(&path)?;
+/// # drop(store);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct StoreOptions {
+    policy: Policy,
+    sqlite: SqliteOptions,
+    #[cfg(feature = "postgres")]
+    postgres: crate::store::postgres::PostgresOptions,
+}
+
+impl StoreOptions {
+    /// Sets the policy of every session that is not given one of its own.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets what counts tokens: in every append, trigger and budget. A database keeps the counter that it
+    /// was created with.
+    pub fn counter(mut self, counter: impl TokenCounter + 'static) -> Self {
+        let counter: Arc<dyn TokenCounter> = Arc::new(counter);
+        #[cfg(feature = "postgres")]
+        {
+            self.postgres = self.postgres.counter(Arc::clone(&counter));
+        }
+        self.sqlite = self.sqlite.counter(counter);
+        self
+    }
+
+    /// Sets what a power loss may cost a SQLite database.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.sqlite = self.sqlite.durability(durability);
+        self
+    }
+
+    /// Encrypts a SQLite database with this key (feature `sqlcipher`).
+    pub fn key(mut self, key: Key) -> Self {
+        self.sqlite = self.sqlite.key(key);
+        self
+    }
+
+    /// Opens the database for reading only.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        #[cfg(feature = "postgres")]
+        {
+            self.postgres = self.postgres.read_only(read_only);
+        }
+        self.sqlite = self.sqlite.read_only(read_only);
+        self
+    }
+
+    /// Opens a SQLite database, which is created if it is not there.
+    ///
+    /// # Errors
+    /// As [`Store::open`]; or if the database was written with another counter.
+    pub fn open(self, path: impl AsRef<Path>) -> std::result::Result<Store, OpenError> {
+        let store = SqliteStore::open_with(path.as_ref(), self.sqlite)?;
+        Ok(Store::from(store).with_policy(self.policy))
+    }
+
+    /// Opens a database in memory.
+    ///
+    /// # Errors
+    /// As [`Store::in_memory`].
+    pub fn in_memory(self) -> std::result::Result<Store, OpenError> {
+        let store = SqliteStore::in_memory_with(self.sqlite)?;
+        Ok(Store::from(store).with_policy(self.policy))
+    }
+
+    /// Opens a PostgreSQL database (feature `postgres`); its tables are created if they are not there.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, refuses, or holds something else.
+    #[cfg(feature = "postgres")]
+    pub fn connect(self, url: &str) -> std::result::Result<Store, OpenError> {
+        let store = crate::store::postgres::PostgresStore::open_with(url, self.postgres)?;
+        Ok(Store::from(store).with_policy(self.policy))
+    }
+}
+
+impl Store {
+    fn with_policy(self, policy: Policy) -> Self {
+        let policy = Arc::new(policy);
+        Self { policy, ..self }
+    }
+}

@@ -1,0 +1,137 @@
+//! When an agent's contexts are compacted, and how.
+
+use std::sync::Arc;
+
+use crate::compact::{CompactRequest, CompactionHook, Hooks};
+use crate::compaction::{
+    BlockCompactionStrategy, CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig,
+    KeepRecent, OlderLoops, RecentWindow, SummarizeCompaction, Summarizer,
+};
+
+/// When an agent's contexts are compacted, and how: the model's window, what is kept word for word, and
+/// what makes the text in place of the rest.
+///
+/// ```
+/// use loopstore::{KeepRecent, Policy};
+///
+/// let policy = Policy::new(200_000)
+///     .system_tokens(4_000)
+///     .keep_recent(KeepRecent::Turns(40))
+///     .max_summary_tokens(8_000);
+/// # drop(policy);
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Policy {
+    pub(super) window: ContextConfig,
+    pub(super) config: CompactionConfig,
+    pub(super) hooks: Hooks,
+}
+
+impl Policy {
+    /// The default policy for a window of so many tokens, system prompt and tools included.
+    pub fn new(window: u64) -> Self {
+        Self::default().window(window)
+    }
+
+    /// Sets the window in tokens, system prompt and tools included.
+    pub fn window(mut self, tokens: u64) -> Self {
+        self.window.max_context_tokens = tokens;
+        self
+    }
+
+    /// Sets what the system prompt and the tools take of the window, in tokens.
+    pub fn system_tokens(mut self, tokens: u64) -> Self {
+        self.window.system_prompt_tokens = tokens;
+        self
+    }
+
+    /// Limits the messages to so many bytes of JSON: providers limit a request's body, and images fill it
+    /// sooner than the window.
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.window.max_context_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets when a context is compacted, and what it comes down to.
+    pub fn trigger(mut self, policy: CompactionPolicy) -> Self {
+        self.config.policy = policy;
+        self
+    }
+
+    /// Sets how many turns are kept word for word from the start of the current loop.
+    pub fn keep_first(mut self, turns: u32) -> Self {
+        self.config.keep_first_turns = turns;
+        self
+    }
+
+    /// Sets how much is kept at the end.
+    pub fn keep_recent(mut self, keep: KeepRecent) -> Self {
+        self.config.keep_recent = keep;
+        self
+    }
+
+    /// Sets where the turns that are kept at the end may lie.
+    pub fn recent_window(mut self, window: RecentWindow) -> Self {
+        self.config.recent_window = window;
+        self
+    }
+
+    /// Sets how many earlier loops a compaction takes in.
+    pub fn scope(mut self, scope: CompactionScope) -> Self {
+        self.config.compaction_scope = scope;
+        self
+    }
+
+    /// Sets what becomes of the loops before the scope.
+    pub fn older_loops(mut self, older_loops: OlderLoops) -> Self {
+        self.config.older_loops = older_loops;
+        self
+    }
+
+    /// Sets how many tokens the summary of a loop may have.
+    pub fn max_summary_tokens(mut self, tokens: u64) -> Self {
+        self.config.max_summary_tokens = tokens;
+        self
+    }
+
+    /// Sets how many tokens the summary of all older loops may have.
+    pub fn max_rollup_tokens(mut self, tokens: u64) -> Self {
+        self.config.max_rollup_tokens = tokens;
+        self
+    }
+
+    /// Sets how many lines are left of each tool output in the turns kept at the end.
+    pub fn tool_output_lines(mut self, lines: usize) -> Self {
+        self.config.tool_output_max_lines = lines;
+        self
+    }
+
+    /// Sets what makes the text in place of what is not kept.
+    pub fn strategy(mut self, strategy: impl BlockCompactionStrategy + 'static) -> Self {
+        self.config.block_strategy = Arc::new(strategy);
+        self
+    }
+
+    /// Lets a model write the text. If it fails, the digest that needs no model stands in, and the audit
+    /// row says so.
+    pub fn summarizer(self, summarizer: impl Summarizer + 'static) -> Self {
+        self.strategy(SummarizeCompaction::new(Arc::new(summarizer)))
+    }
+
+    /// Calls `hook` before and after each compaction; it may refuse one.
+    pub fn hook(mut self, hook: impl CompactionHook + 'static) -> Self {
+        self.hooks.push(Arc::new(hook));
+        self
+    }
+
+    /// Returns the request of one compaction under this policy, to change what is particular to it.
+    pub fn request(&self) -> CompactRequest {
+        CompactRequest {
+            config: self.config.clone(),
+            window: self.window.clone(),
+            hooks: self.hooks.clone(),
+            ..CompactRequest::default()
+        }
+    }
+}

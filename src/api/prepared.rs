@@ -1,0 +1,47 @@
+//! What the next model call gets.
+
+use serde_json::Value;
+
+use crate::compact::{CompactOutcome, CompactReport};
+use crate::context::Context;
+use crate::model::AgentMessage;
+use crate::provider::{self, Form, ProviderError};
+
+/// The context of the next model call: it fits the policy's window.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Prepared {
+    /// The context.
+    pub context: Context,
+    /// The attempts to compact it, in order; empty if none was needed.
+    pub compactions: Vec<CompactReport>,
+}
+
+impl Prepared {
+    pub(super) fn new(context: Context, reports: Vec<CompactReport>) -> Self {
+        let tried = |report: &CompactReport| report.outcome != CompactOutcome::NotNeeded;
+        Self {
+            context,
+            compactions: reports.into_iter().filter(tried).collect(),
+        }
+    }
+
+    /// Returns the messages in order.
+    pub fn messages(&self) -> &[AgentMessage] {
+        &self.context.messages
+    }
+
+    /// Returns what goes into the request to a provider, as [`provider::write`](crate::provider::write).
+    ///
+    /// # Errors
+    /// As [`provider::write`](crate::provider::write).
+    pub fn to(&self, form: Form) -> Result<Value, ProviderError> {
+        provider::write(form, &self.context)
+    }
+
+    /// Whether the context was compacted for this call.
+    pub fn was_compacted(&self) -> bool {
+        let committed = |report: &CompactReport| report.outcome == CompactOutcome::Committed;
+        self.compactions.iter().any(committed)
+    }
+}

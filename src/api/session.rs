@@ -1,0 +1,486 @@
+//! A session, as its agent sees it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Store;
+use super::calls::{self, CallState};
+use super::error::{Error, Result};
+use super::line::{Line, Position};
+use super::policy::Policy;
+use super::prepared::Prepared;
+use crate::compact::{
+    CompactReport, CompactRequest, CompactTrigger, FlipReport, FlipRequest, compact_session_loops,
+};
+use crate::compactor::Compactor;
+use crate::context::{
+    AsOf, BuildOptions, Context, build_context_as_of, build_context_from_session,
+};
+use crate::model::{
+    AgentMessage, ContinuationKind, LoopId, LoopRecord, LoopStatus, Session, SessionId,
+};
+use crate::store::append::{append_in_turns, free_loop_id, set_status};
+use crate::store::session::{self, Fork};
+use crate::store::{self, SessionKey, SessionStore, StoreError, StoreResult, StoreWrite};
+
+/// A session: one agent's history. Clones are the same handle.
+///
+/// A handle goes along one line of loops: the session's current loop when it was first used, then what
+/// goes on from there. A fork has a handle of its own, and the other one stays on its line.
+///
+/// Turns and loops make themselves. A turn is one model call with its inputs and its tool results: an
+/// answer joins the turn that has none yet, else it begins one; a result joins the turn of its call. A
+/// loop is a prompt and everything until the agent stops: a user message begins one if the model has
+/// answered and no call is open.
+///
+/// ```
+/// use loopstore::{Json, Message, Store};
+///
+/// let chat = Store::in_memory()?.session("weather")?;
+/// let call = Message::assistant("I look.").with_tool_call("c1", "forecast", Json::parse("{}")?);
+/// chat.append([Message::user("Will it rain?"), call])?;
+/// chat.append([Message::tool_result("c1", "Rain from noon on.")])?;
+/// let done = chat.append([Message::assistant("From noon on.")])?;
+/// assert_eq!((done.loop_id.as_str(), done.turns), ("loop-1", 1..2));
+/// // The next prompt begins the next loop.
+/// assert_eq!(chat.append([Message::user("And tomorrow?")])?.loop_id.as_str(), "loop-2");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SessionHandle {
+    store: Store,
+    id: SessionId,
+    policy: Arc<Policy>,
+    line: Line,
+}
+
+/// What an append did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Appended {
+    /// The loop that holds the last of the messages.
+    pub loop_id: LoopId,
+    /// The turns that they belong to in that loop, those included that they joined.
+    pub turns: Range<u32>,
+    /// Their sequences in that loop.
+    pub seqs: Range<u32>,
+    /// The tokens of all of them.
+    pub tokens: u64,
+    /// The loops that they began, in order.
+    pub begun: Vec<LoopId>,
+}
+
+/// A turn of a loop, by position from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnRef {
+    /// The loop.
+    pub loop_id: LoopId,
+    /// The turn.
+    pub turn: u32,
+}
+
+impl TurnRef {
+    /// Turn `turn` of loop `loop_id`.
+    pub fn new(loop_id: impl Into<String>, turn: u32) -> Self {
+        Self {
+            loop_id: LoopId::of(loop_id),
+            turn,
+        }
+    }
+}
+
+/// A loop that is begun on purpose.
+///
+/// ```
+/// use loopstore::{LoopId, LoopSpec, Message, Store};
+///
+/// let chat = Store::in_memory()?.session("weather")?;
+/// chat.append([Message::user("Will it rain?"), Message::assistant("No.")])?;
+/// let id = LoopId::new("clean-slate")?;
+/// // A start that sees nothing of what was before.
+/// chat.begin_loop(LoopSpec::fresh().id(id))?;
+/// chat.append([Message::user("What is the capital of France?")])?;
+/// assert_eq!(chat.context()?.messages.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct LoopSpec {
+    id: Option<LoopId>,
+    is_fresh: bool,
+    kind: Option<ContinuationKind>,
+    agent: Option<String>,
+}
+
+impl LoopSpec {
+    /// A loop that goes on from where the handle stands.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A loop that goes on from nothing: its context begins empty.
+    pub fn fresh() -> Self {
+        Self {
+            is_fresh: true,
+            ..Self::default()
+        }
+    }
+
+    /// Sets its id; the next free `loop-N` if not given.
+    pub fn id(mut self, id: LoopId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// Sets how it came to be.
+    pub fn kind(mut self, kind: ContinuationKind) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Sets the agent that runs.
+    pub fn agent(mut self, agent: impl Into<String>) -> Self {
+        self.agent = Some(agent.into());
+        self
+    }
+}
+
+impl SessionHandle {
+    pub(super) fn new(store: Store, id: SessionId, policy: Arc<Policy>) -> Self {
+        Self {
+            store,
+            id,
+            policy,
+            line: Line::default(),
+        }
+    }
+
+    /// Sets when and how this handle compacts, in place of the store's policy.
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> Self {
+        let policy = Arc::new(policy);
+        Self { policy, ..self }
+    }
+
+    /// Returns the session's id.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the loop that the handle goes on from; `None` if the session has none yet.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn leaf(&self) -> Result<Option<LoopId>> {
+        let leaf = store::read(self.backend(), |read| {
+            let leaf = self.line.find(read, &self.id)?.and_then(|place| place.leaf);
+            leaf.map(|key| read.loop_by_key(key)).transpose()
+        })?;
+        Ok(leaf.map(|row| {
+            let id = row.core.loop_id;
+            self.line.reached(row.core.key, id.clone());
+            id
+        }))
+    }
+
+    /// Appends messages: all of them or, with an error, none. When it returns they are durable. The session
+    /// and its first loop begin with the first append.
+    ///
+    /// A message with a turn id of the loop that it goes to keeps it; any other is put into its turn.
+    ///
+    /// # Errors
+    /// If another program drives the loop, the database is busy, or the store refuses.
+    pub fn append<I>(&self, messages: I) -> Result<Appended>
+    where
+        I: IntoIterator,
+        I::Item: Into<AgentMessage>,
+    {
+        let messages: Vec<AgentMessage> = messages.into_iter().map(Into::into).collect();
+        let backend = self.backend();
+        let (counter, answered) = (backend.counter(), calls::answered(&messages));
+        let done = store::write(backend, |write| {
+            let Position { session, leaf } = match self.line.find(write.as_read(), &self.id)? {
+                Some(position) => position,
+                None => begin_session(write, &self.id)?,
+            };
+            let done = append_in_turns(write, session, leaf, messages, counter)?;
+            calls::finish(write, session, done.loop_key, &answered)?;
+            Ok(done)
+        })?;
+        self.line.reached(done.loop_key, done.loop_id.clone());
+        Ok(Appended {
+            loop_id: done.loop_id,
+            turns: done.turns,
+            seqs: done.seqs,
+            tokens: done.tokens,
+            begun: done.begun,
+        })
+    }
+
+    /// Begins a loop on purpose; the one that ran is completed. Appends begin loops by themselves.
+    ///
+    /// # Errors
+    /// If the session has a loop of this id, another program drives the loop that ran, or the store fails.
+    pub fn begin_loop(&self, spec: LoopSpec) -> Result<LoopId> {
+        let (key, id) = store::write(self.backend(), |write| {
+            let Position { session, leaf } = match self.line.find(write.as_read(), &self.id)? {
+                Some(position) => position,
+                None => begin_session(write, &self.id)?,
+            };
+            let before = leaf.map(|key| write.loop_by_key(key)).transpose()?;
+            if let Some(row) = before.as_ref().filter(|row| !row.status.is_ended()) {
+                set_status(write, row.key, LoopStatus::Completed)?;
+            }
+            let id = match spec.id {
+                Some(id) => id,
+                None => free_loop_id(write.as_read(), session)?,
+            };
+            let parent = before.filter(|_| !spec.is_fresh);
+            let mut record = LoopRecord::new(id.clone(), parent.map(|row| row.core.loop_id));
+            record.agent_id = spec.agent;
+            if let Some(kind) = spec.kind {
+                record.continuation_kind = Some(kind);
+            }
+            Ok((session::create_loop(write, session, &record)?, id))
+        })?;
+        self.line.reached(key, id.clone());
+        Ok(id)
+    }
+
+    /// Ends the loop that the handle stands on. A user message after that begins the next.
+    ///
+    /// # Errors
+    /// If there is none, another program drives it, or the store fails.
+    pub fn end_loop(&self, status: LoopStatus) -> Result<()> {
+        let leaf = self.leaf_or_not_found()?;
+        Ok(store::write(self.backend(), |write| {
+            let session = session_key(write, &self.id)?;
+            let row = write
+                .loop_by_id(session, &leaf)?
+                .ok_or_else(|| StoreError::NoLoop(leaf.to_string()))?;
+            set_status(write, row.key, status)
+        })?)
+    }
+
+    /// Says that a tool call is about to run, so that a restart knows of it. The key is the same at every
+    /// attempt: a tool that is given it can keep its work from being done twice. Appending the result
+    /// finishes the call.
+    ///
+    /// ```
+    /// use loopstore::{CallState, Json, Message, Store};
+    ///
+    /// let chat = Store::in_memory()?.session("bills")?;
+    /// let call = Message::assistant("").with_tool_call("c1", "pay", Json::parse("{}")?);
+    /// chat.append([Message::user("Pay the bill."), call])?;
+    /// let CallState::New { key } = chat.start_call("c1")? else { panic!("it is new") };
+    /// // A crash, and the program starts again.
+    /// assert_eq!(chat.start_call("c1")?, CallState::Started { key });
+    /// chat.append([Message::tool_result("c1", "Paid.")])?;
+    /// assert!(matches!(chat.start_call("c1")?, CallState::Finished(_)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the line has no such call; or if the store fails.
+    pub fn start_call(&self, call_id: &str) -> Result<CallState> {
+        calls::start(self.backend(), &self.line, &self.id, call_id)
+    }
+
+    /// Begins the session of a sub-agent that a tool call starts, or goes on with it; both sessions note
+    /// each other.
+    ///
+    /// # Errors
+    /// If `id` is no id, the line has no such call, or the store fails.
+    pub fn child(&self, call_id: &str, id: impl AsRef<str>) -> Result<Self> {
+        let id = SessionId::new(id.as_ref())?;
+        calls::spawn(self.backend(), &self.line, &self.id, call_id, &id)?;
+        let policy = Arc::clone(&self.policy);
+        Ok(Self::new(self.store.clone(), id, policy))
+    }
+
+    /// Builds what the next model call sees, without changing anything; empty if the session is not
+    /// there.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn context(&self) -> Result<Context> {
+        let Some(leaf) = self.leaf()? else {
+            return Ok(self.nothing());
+        };
+        let options = BuildOptions {
+            leaf: Some(leaf),
+            ..BuildOptions::default()
+        };
+        Ok(build_context_from_session(
+            self.backend(),
+            &self.id,
+            &options,
+        )?)
+    }
+
+    /// Builds what the next model call would have seen at a moment: what was appended, compacted or undone
+    /// since does not count.
+    ///
+    /// # Errors
+    /// If the session, loop, turn or run is not there, or the store fails.
+    pub fn context_as_of(&self, at: AsOf) -> Result<Context> {
+        Ok(build_context_as_of(self.backend(), &self.id, at)?)
+    }
+
+    /// Returns the context of the next model call within the policy's window, compacted if the policy says
+    /// so.
+    ///
+    /// # Errors
+    /// [`Error::BudgetTooSmall`] if not even the last turn fits, [`Error::NeedsCompaction`] if a compaction
+    /// that was needed failed or was refused; or if the store fails.
+    pub fn prepare(&self) -> Result<Prepared> {
+        self.prepared(CompactTrigger::Policy)
+    }
+
+    /// The same after the provider refused or cut its answer for length: compacts whatever the policy
+    /// says.
+    ///
+    /// # Errors
+    /// As [`SessionHandle::prepare`].
+    pub fn prepare_for_length(&self) -> Result<Prepared> {
+        self.prepared(CompactTrigger::Length)
+    }
+
+    fn prepared(&self, trigger: CompactTrigger) -> Result<Prepared> {
+        let Some(leaf) = self.leaf()? else {
+            return Ok(Prepared::new(self.nothing(), Vec::new()));
+        };
+        let compactor = Compactor::of_request(self.backend(), self.policy.request());
+        let next = compactor.next(&self.id, Some(&leaf), trigger)?;
+        Ok(Prepared::new(next.context, next.reports))
+    }
+
+    /// Compacts as asked: the line's end if the request names no leaf. [`Policy::request`] begins with this
+    /// handle's policy.
+    ///
+    /// # Errors
+    /// If the session or the loop is not there, or the store fails. A strategy that fails gives a report
+    /// that says so.
+    pub fn compact(&self, request: &CompactRequest) -> Result<CompactReport> {
+        let leaf = match &request.leaf {
+            Some(leaf) => leaf.clone(),
+            None => self.leaf_or_not_found()?,
+        };
+        let request = CompactRequest {
+            leaf: Some(leaf),
+            ..request.clone()
+        };
+        Ok(compact_session_loops(self.backend(), &self.id, &request)?)
+    }
+
+    /// Takes the last compaction of the line out of force.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is none; or if the store fails.
+    pub fn undo(&self) -> Result<FlipReport> {
+        Ok(crate::compact::undo(
+            self.backend(),
+            &self.id,
+            &self.flip()?,
+        )?)
+    }
+
+    /// Puts the compaction that was undone last back in force.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is none; or if the store fails.
+    pub fn redo(&self) -> Result<FlipReport> {
+        Ok(crate::compact::redo(
+            self.backend(),
+            &self.id,
+            &self.flip()?,
+        )?)
+    }
+
+    fn flip(&self) -> Result<FlipRequest> {
+        Ok(FlipRequest {
+            leaf: Some(self.leaf_or_not_found()?),
+            ..FlipRequest::default()
+        })
+    }
+
+    /// Begins a branch after a complete turn, and returns its handle. It is one row; nothing is copied.
+    ///
+    /// # Errors
+    /// If there is no such turn, it is still in flight, or the store fails.
+    pub fn fork_at(&self, at: TurnRef) -> Result<Self> {
+        // The branch becomes the session's current loop; this handle stays where it is.
+        self.leaf()?;
+        let (key, id) = store::write(self.backend(), |write| {
+            let session = session_key(write, &self.id)?;
+            let parent = write
+                .loop_by_id(session, &at.loop_id)?
+                .ok_or_else(|| StoreError::NoLoop(at.loop_id.to_string()))?;
+            let id = free_loop_id(write.as_read(), session)?;
+            let fork = Fork {
+                loop_id: id.clone(),
+                turn: at.turn,
+                tag: id.to_string(),
+            };
+            Ok((session::fork(write, parent.key, &fork)?, id))
+        })?;
+        Ok(Self {
+            line: Line::at(key, id),
+            ..self.clone()
+        })
+    }
+
+    fn backend(&self) -> &dyn SessionStore {
+        self.store.database()
+    }
+
+    fn leaf_or_not_found(&self) -> Result<LoopId> {
+        self.leaf()?
+            .ok_or_else(|| Error::not_found("session", self.id.as_str()))
+    }
+
+    /// The context of a session that has no loop.
+    fn nothing(&self) -> Context {
+        Context {
+            session: self.id.clone(),
+            leaf: LoopId::of("loop-1"),
+            messages: Vec::new(),
+            tokens: 0,
+            bytes: 0,
+            parts: Vec::new(),
+            faults: Vec::new(),
+            manifest: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for SessionHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionHandle")
+            .field("store", &self.store)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+fn session_key(write: &dyn StoreWrite, id: &SessionId) -> StoreResult<SessionKey> {
+    let row = write.session(id)?;
+    row.map(|row| row.key)
+        .ok_or_else(|| StoreError::NoSession(id.to_string()))
+}
+
+fn begin_session(write: &mut dyn StoreWrite, id: &SessionId) -> StoreResult<Position> {
+    let session = Session {
+        agent_id: None,
+        ..Session::new(id.clone(), "")
+    };
+    Ok(Position {
+        session: session::create_session(write, &session, None, None)?,
+        leaf: None,
+    })
+}

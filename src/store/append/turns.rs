@@ -1,0 +1,273 @@
+//! Turns that make themselves: which turn, and which loop, a message without a turn id belongs to.
+//!
+//! A turn is one model call with its inputs and its tool results; a loop is a prompt and everything
+//! until the agent stops. Both follow from the order of the messages and from the calls that have no
+//! result yet, so that a caller appends what happened and names neither. All that decides is read in
+//! the append's own transaction.
+
+use std::ops::{ControlFlow, Range};
+
+use super::{Append, Ready, set_status_leased};
+use crate::model::{AgentMessage, LlmMessage, LoopId, LoopRecord, LoopStatus, Role, TurnId};
+use crate::store::error::StoreResult;
+use crate::store::{LoopKey, LoopRow, SessionKey, StoreRead, StoreWrite, lease, session};
+use crate::tokens::TokenCounter;
+
+/// Where the messages of one append went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TurnsAppended {
+    /// The loop that holds the last of them.
+    pub(crate) loop_key: LoopKey,
+    pub(crate) loop_id: LoopId,
+    /// The sequences of those in that loop.
+    pub(crate) seqs: Range<u32>,
+    /// The turns of these.
+    pub(crate) turns: Range<u32>,
+    /// The tokens of all of them.
+    pub(crate) tokens: u64,
+    /// The loops that they began, in order.
+    pub(crate) begun: Vec<LoopId>,
+}
+
+/// Where a message belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    OpenTurn,
+    NewTurn,
+    NewLoop,
+}
+
+/// Appends messages to the line that ends in `leaf`, whose turns and loops make themselves. Without a
+/// leaf the session's first loop begins.
+///
+/// # Errors
+/// If the leaf is driven under a lease, or the store refuses.
+pub(crate) fn append_in_turns(
+    write: &mut dyn StoreWrite,
+    owner: SessionKey,
+    leaf: Option<LoopKey>,
+    messages: impl IntoIterator<Item = AgentMessage>,
+    counter: &dyn TokenCounter,
+) -> StoreResult<TurnsAppended> {
+    let mut begun = Vec::new();
+    let leaf = match leaf {
+        Some(leaf) => leaf,
+        None => begin_loop(write, owner, None, &mut begun)?,
+    };
+    let mut open = OpenLoop::of(write, leaf)?;
+    let mut tokens = 0;
+    for message in messages {
+        let message = match message {
+            AgentMessage::Llm(message) => {
+                let mut place = open.place(write, &message)?;
+                if place == Place::NewLoop {
+                    let before = open.end(write)?;
+                    let next = begin_loop(write, owner, Some(before), &mut begun)?;
+                    open = OpenLoop::of(write, next)?;
+                    place = Place::NewTurn;
+                }
+                AgentMessage::Llm(open.numbered(message, place))
+            }
+            extension => extension,
+        };
+        let ready = Ready::of(message.into(), counter)?;
+        tokens += ready.body.tokens;
+        open.append.push(write, ready)?;
+    }
+    let (loop_key, loop_id) = (open.append.row.key, open.append.row.loop_id.clone());
+    let turns_before = open.turns_before;
+    let appended = open.append.finish(write, open.from)?;
+    // A message that joined a turn which was there changed that one too.
+    let first = turns_before.saturating_sub(u32::from(open.joined));
+    Ok(TurnsAppended {
+        loop_key,
+        loop_id,
+        seqs: appended.seqs,
+        turns: first..appended.turns,
+        tokens,
+        begun,
+    })
+}
+
+/// A loop that is appended to.
+struct OpenLoop {
+    append: Append,
+    /// The sequence of the first message of this append.
+    from: u32,
+    /// The turns before this append.
+    turns_before: u32,
+    /// Whether a message of this append joined a turn that was there before.
+    joined: bool,
+    /// The response that the last message is a part of; the outer `None`: not read yet.
+    response: Option<Option<String>>,
+}
+
+impl OpenLoop {
+    fn of(write: &mut dyn StoreWrite, leaf: LoopKey) -> StoreResult<Self> {
+        let mut state = write.append_state(leaf)?;
+        lease::ensure_row_unleased(write, state.lease.as_ref(), lease::now())?;
+        if state.row.status == LoopStatus::Pending {
+            state.row.status = LoopStatus::Running;
+        }
+        let totals = state.row.totals;
+        Ok(Self {
+            append: Append::begin(state)?,
+            from: totals.next_seq,
+            turns_before: totals.turns,
+            joined: false,
+            response: None,
+        })
+    }
+
+    /// Writes what was appended, and ends the loop if it runs: the next one begins.
+    fn end(self, write: &mut dyn StoreWrite) -> StoreResult<LoopRow> {
+        let (key, has_ended) = (self.append.row.key, self.append.row.status.is_ended());
+        self.append.finish(write, self.from)?;
+        if !has_ended {
+            set_status_leased(write, key, LoopStatus::Completed, None)?;
+        }
+        write.loop_by_key(key)
+    }
+
+    /// Says where a message belongs.
+    fn place(&mut self, read: &dyn StoreWrite, message: &LlmMessage) -> StoreResult<Place> {
+        let (role, response) = (message.message.role(), message.response());
+        let goes_on = response.is_some() && self.last_response(read)? == response;
+        self.response = Some(response.map(str::to_owned));
+        if self.own_index(message).is_some() {
+            return Ok(Place::OpenTurn);
+        }
+        let row = &self.append.row;
+        if row.status.is_ended() {
+            match role {
+                Role::User => return Ok(Place::NewLoop),
+                // Its agent goes on after all.
+                _ => self.append.row.status = LoopStatus::Running,
+            }
+        }
+        let Some(turn) = &self.append.turn else {
+            return Ok(Place::NewTurn);
+        };
+        let calls = &self.append.progress.open_calls;
+        let is_waiting = calls.values().any(|made| *made == turn.turn);
+        Ok(match role {
+            Role::ToolResult => Place::OpenTurn,
+            Role::Assistant if !turn.answered || goes_on => Place::OpenTurn,
+            Role::User if !turn.answered || is_waiting => Place::OpenTurn,
+            Role::User if calls.is_empty() => Place::NewLoop,
+            _ => Place::NewTurn,
+        })
+    }
+
+    /// Returns the index that the message's source gave its turn, if it counted in this loop.
+    fn own_index(&self, message: &LlmMessage) -> Option<i64> {
+        let id = message.turn_id.as_ref()?;
+        (id.loop_id == self.append.row.loop_id.as_str()).then(|| id.turn_index.get())
+    }
+
+    /// Puts the message into its turn.
+    fn numbered(&mut self, mut message: LlmMessage, place: Place) -> LlmMessage {
+        if self.own_index(&message).is_some() {
+            return message;
+        }
+        let last = self.append.turn.as_ref();
+        let open = last.filter(|_| place == Place::OpenTurn);
+        // A turn without an index takes nothing more: a message without one is a turn of its own.
+        let index = match open.and_then(|turn| turn.turn_index) {
+            Some(index) => {
+                self.joined |= last.is_some_and(|turn| turn.turn + 1 == self.turns_before);
+                index
+            }
+            None => {
+                let position = i64::from(self.append.row.totals.turns);
+                let taken = last.is_some_and(|turn| turn.turn_index == Some(position));
+                position + i64::from(taken)
+            }
+        };
+        message.turn_id = Some(TurnId {
+            loop_id: self.append.row.loop_id.as_str().to_owned(),
+            turn_index: index.into(),
+            extra: crate::model::Extra::default(),
+        });
+        message
+    }
+
+    /// Returns the response that the loop's last message is a part of.
+    fn last_response(&mut self, read: &dyn StoreWrite) -> StoreResult<Option<&str>> {
+        if self.response.is_none() {
+            self.response = Some(self.stored_response(read)?);
+        }
+        Ok(self.response.as_ref().and_then(Option::as_deref))
+    }
+
+    fn stored_response(&self, read: &dyn StoreWrite) -> StoreResult<Option<String>> {
+        let (row, mut response) = (&self.append.row, None);
+        let Some(turn) = &self.append.turn else {
+            return Ok(None);
+        };
+        read.messages(
+            row.key,
+            turn.first_seq..row.totals.next_seq,
+            &mut |stored| {
+                if stored.body.role != Role::Extension {
+                    response = match crate::store::decode(read, stored.body)? {
+                        AgentMessage::Llm(message) => message.response().map(str::to_owned),
+                        AgentMessage::Extension(_) => None,
+                    };
+                }
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        Ok(response)
+    }
+}
+
+/// Begins a loop that goes on from `before`, or a session's first.
+fn begin_loop(
+    write: &mut dyn StoreWrite,
+    owner: SessionKey,
+    before: Option<LoopRow>,
+    begun: &mut Vec<LoopId>,
+) -> StoreResult<LoopKey> {
+    let id = free_loop_id(write.as_read(), owner)?;
+    let parent = before.as_ref().map(|row| row.loop_id.clone());
+    let record = LoopRecord::new(id.clone(), parent);
+    begun.push(id);
+    session::add_loop(write, owner, &record, before)
+}
+
+/// Returns an id that no loop of the session has: `loop-1`, `loop-2` and so on.
+pub(crate) fn free_loop_id(read: &dyn StoreRead, owner: SessionKey) -> StoreResult<LoopId> {
+    let current = match read.session_by_key(owner)?.current_loop {
+        Some(key) => Some(read.loop_by_key(key)?),
+        None => None,
+    };
+    let current = current
+        .as_ref()
+        .and_then(|row| row.loop_id.as_str().strip_prefix("loop-"));
+    let mut number: u64 = current.and_then(|number| number.parse().ok()).unwrap_or(0);
+    // The next one is nearly always free. Where branches have taken many, the steps grow, so that
+    // their number costs few looks.
+    let mut step = 1;
+    loop {
+        number = number.saturating_add(step);
+        let id = LoopId::of(format!("loop-{number}"));
+        if read.loop_by_id(owner, &id)?.is_none() {
+            return Ok(id);
+        }
+        step = if step < 8 { step + 1 } else { step * 2 };
+    }
+}
+
+/// Returns the loop in which a line that had come to `from` now ends: its newest child that goes on by
+/// default, and that one's, and so on.
+///
+/// # Errors
+/// If the store fails.
+pub(crate) fn end_of_line(read: &dyn StoreRead, from: LoopKey) -> StoreResult<LoopKey> {
+    let mut leaf = from;
+    while let Some(next) = read.default_child(leaf)? {
+        leaf = next;
+    }
+    Ok(leaf)
+}
