@@ -10,23 +10,11 @@ use loopstore::*;
 
 use super::views;
 use crate::support::histories::{History, Random, user};
+use crate::support::letters::LETTERS;
 use crate::support::{keyed, server};
 
-/// Counts characters: another figure for nearly every message.
-struct Letters;
-
-impl TokenCounter for Letters {
-    fn name(&self) -> &str {
-        "letters"
-    }
-
-    fn text_tokens(&self, text: &str) -> u64 {
-        text.chars().count() as u64
-    }
-}
-
 fn letters() -> PostgresOptions {
-    PostgresOptions::new().counter(Arc::new(Letters))
+    PostgresOptions::new().counter(Arc::new(LETTERS))
 }
 
 /// Everything that is summed up of the loops of a session.
@@ -70,7 +58,7 @@ fn a_recount_gives_the_figures_of_a_file() {
         assert!(verify(there).unwrap().ok);
     };
     let mut seen = 0;
-    let anew = options().counter(Arc::new(Letters));
+    let anew = options().counter(Arc::new(LETTERS));
     let one = sqlite::recount(&path, anew, &mut |_| ()).unwrap();
     let two = recount(&address, letters(), &mut |progress| {
         seen = progress.messages;
@@ -78,7 +66,7 @@ fn a_recount_gives_the_figures_of_a_file() {
     });
     assert_eq!(two.unwrap(), one);
     assert!(one.blocks > 0 && seen == one.messages, "{one:?}");
-    let file = SqliteStore::open_with(&path, options().counter(Arc::new(Letters))).unwrap();
+    let file = SqliteStore::open_with(&path, options().counter(Arc::new(LETTERS))).unwrap();
     let there = PostgresStore::open_with(&address, letters()).unwrap();
     compare(&file, &there);
     drop((file, there));

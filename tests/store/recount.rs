@@ -7,22 +7,10 @@ use std::sync::Arc;
 
 use crate::support::histories::{History, Random};
 use crate::support::keyed;
+use crate::support::letters::Letters;
 use loopstore::inspect::verify;
 use loopstore::store::sqlite::{RecountReport, recount};
 use loopstore::*;
-
-/// Counts characters: another figure for nearly every message.
-struct Letters(&'static str);
-
-impl TokenCounter for Letters {
-    fn name(&self) -> &str {
-        self.0
-    }
-
-    fn text_tokens(&self, text: &str) -> u64 {
-        text.chars().count() as u64
-    }
-}
 
 fn letters() -> SqliteOptions {
     with(Arc::new(Letters("letters")))

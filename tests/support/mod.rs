@@ -8,6 +8,7 @@ pub mod histories;
 #[cfg(feature = "http")]
 pub mod http_server;
 pub mod keyed;
+pub mod letters;
 pub mod needs;
 pub mod page;
 pub mod plain;

@@ -7,24 +7,12 @@ use loopstore::*;
 use serde_json::json;
 
 use crate::commands::stage::{LoopSpec, Stage, add_loop, session, turns};
-
-/// A counter that no build has.
-struct Letters;
-
-impl TokenCounter for Letters {
-    fn name(&self) -> &str {
-        "letters"
-    }
-
-    fn text_tokens(&self, text: &str) -> u64 {
-        text.chars().count() as u64
-    }
-}
+use crate::support::letters::LETTERS;
 
 /// A folder with a database that counts letters.
 fn letters() -> Stage {
     let stage = Stage::empty();
-    let options = crate::support::keyed::options().counter(Arc::new(Letters));
+    let options = crate::support::keyed::options().counter(Arc::new(LETTERS));
     let store = SqliteStore::open_with(stage.path("loopstore.db"), options).unwrap();
     let key = session(&store, "work", "Counted otherwise");
     let spec = LoopSpec {

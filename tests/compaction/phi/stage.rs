@@ -38,27 +38,3 @@ pub fn plain<T: Serialize>(message: &T) -> String {
 pub fn all_plain<T: Serialize>(messages: &[T]) -> Vec<String> {
     messages.iter().map(plain).collect()
 }
-
-/// A small deterministic generator (xorshift), so that a seed names a session.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        let mut random = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        (0..5).for_each(|_| {
-            random.below(9);
-        });
-        random
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}

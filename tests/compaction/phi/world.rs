@@ -6,7 +6,7 @@ use phi_core::context::{CompactionConfig, CompactionScope, TurnMap};
 use phi_core::{AgentMessage, LoopRecord, Session};
 use serde_json::{Value, json};
 
-use super::stage::Random;
+use crate::support::histories::Random;
 
 /// What a session may hold; a session has few of these, so that many are plain.
 pub struct Traits {

@@ -105,7 +105,6 @@ fn of_session(store: &SqliteStore, session: &str, answers: &mut Answers) {
 }
 
 /// Returns the commands that gave another answer than the right one, and no error.
-#[allow(dead_code)]
 pub fn wrong(right: &Answers, found: &Answers) -> Vec<String> {
     let differs = |(name, answer): &(&String, &Result<String, String>)| {
         answer.is_ok() && right.get(*name) != Some(*answer)

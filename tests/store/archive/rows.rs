@@ -8,6 +8,7 @@ use loopstore::*;
 
 use crate::archive::stage::*;
 use crate::support::histories::{History, loop_id, open, user};
+use crate::support::letters::LETTERS;
 
 #[test]
 fn the_views_tell_usage_and_calls_of_an_archived_loop_and_no_texts() {
@@ -182,19 +183,6 @@ fn packs_are_small_and_their_messages_follow_each_other() {
     assert!(small.len() > 4);
 }
 
-/// Counts characters.
-struct Letters;
-
-impl TokenCounter for Letters {
-    fn name(&self) -> &str {
-        "letters"
-    }
-
-    fn text_tokens(&self, text: &str) -> u64 {
-        text.chars().count() as u64
-    }
-}
-
 #[test]
 fn an_archived_loop_is_counted_anew_like_any_other() {
     let counted = |archives: bool| {
@@ -206,7 +194,7 @@ fn an_archived_loop_is_counted_anew_like_any_other() {
             archive_loops(&store, &history.session, &[0]);
         }
         drop(store);
-        let options = || crate::support::keyed::options().counter(std::sync::Arc::new(Letters));
+        let options = || crate::support::keyed::options().counter(std::sync::Arc::new(LETTERS));
         recount(&file, options(), &mut |_| {}).unwrap();
         let store = SqliteStore::open_with(&file, options()).unwrap();
         assert_whole(&store);

@@ -91,15 +91,3 @@ pub fn poll_for<F: Future>(future: F, time: Duration) -> Option<F::Output> {
         std::thread::sleep(Duration::from_micros(20));
     }
 }
-
-/// A small deterministic generator (xorshift).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}

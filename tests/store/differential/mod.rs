@@ -8,6 +8,7 @@ mod reference;
 use std::collections::BTreeMap;
 
 use crate::support::amount::{amount, given};
+use crate::support::histories::Random;
 use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig};
 use loopstore::context::AsOf as StoreAsOf;
@@ -22,30 +23,6 @@ use reference::forces::{AsOf, live_runs};
 use reference::run as reference_run;
 use reference::turns::groups;
 use reference::types::*;
-
-/// A small deterministic generator (xorshift), so that a seed names a history.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        let mut random = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        (0..5).for_each(|_| {
-            random.below(9);
-        });
-        random
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 fn text(random: &mut Random) -> String {
     match random.below(4) {
