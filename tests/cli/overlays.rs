@@ -106,7 +106,7 @@ fn a_diff_tells_turn_by_turn() {
         "{lines}"
     );
     assert!(
-        lines.contains("\n-── loop ask, turns 0-2: word for word"),
+        lines.contains("\n-── loop ask, turns 0-2: verbatim"),
         "{lines}"
     );
     assert!(
