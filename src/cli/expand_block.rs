@@ -50,7 +50,7 @@ pub fn heading(block: &Replaced) -> String {
         .collect();
     others.dedup();
     let mut lines = vec![format!(
-        "── loop {}, turns {}: behind the {} section of block {}",
+        "── loop {}, turns {}: covered by the {} section of block {}",
         text::line(block.loop_id.as_str()),
         text::turns(block.turns.0, block.turns.1),
         block.section.as_str(),

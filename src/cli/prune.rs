@@ -42,7 +42,7 @@ pub struct Args {
 
 /// Reads an age and returns it in milliseconds.
 pub fn age(given: &str) -> Result<i64, String> {
-    let wrong = || format!("expected a number with m, h, d, w or y, such as 30d");
+    let wrong = || "expected a number with m, h, d, w or y, such as 30d".to_owned();
     let split = given
         .find(|c: char| !c.is_ascii_digit())
         .ok_or_else(wrong)?;
@@ -60,7 +60,7 @@ pub fn age(given: &str) -> Result<i64, String> {
     minutes
         .filter(|minutes| *minutes <= MOST_DAYS * 24 * 60)
         .map(|minutes| minutes * 60_000)
-        .ok_or_else(|| format!("more than a thousand years"))
+        .ok_or_else(|| "more than a thousand years".to_owned())
 }
 
 /// Prunes and prints what was removed.

@@ -150,7 +150,7 @@ fn people_get_sentences() {
     let (code, rest, _) = watching.stop();
     assert_eq!(
         (code, rest),
-        (Some(0), vec!["Stopped: 1 message came in.".to_owned()])
+        (Some(0), vec!["Stopped: 1 message imported.".to_owned()])
     );
 }
 

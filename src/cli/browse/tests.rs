@@ -168,9 +168,9 @@ fn an_empty_database_says_what_to_do() {
 #[test]
 fn a_session_in_40_columns() {
     let stage = Stage::demo((40, 12));
-    insta::assert_snapshot!(stage.shown(""), @r"
+    insta::assert_snapshot!(stage.shown(""), @"
     agent.db › demo
-    context of loop-4: 17,946 of 60,617 tok…
+    context of loop-4: 17,947 of 60,617 tok…
     ▸ LOOPS
     ○ loop-1  8 turns, block 1
     ○ loop-2  9 turns, block 1
@@ -182,9 +182,9 @@ fn a_session_in_40_columns() {
 
     ? keys  q back  Tab other side  Enter r…
     ");
-    insta::assert_snapshot!(stage.shown("<enter>"), @r"
+    insta::assert_snapshot!(stage.shown("<enter>"), @"
     agent.db › demo
-    context of loop-4: 17,946 of 60,617 tok…
+    context of loop-4: 17,947 of 60,617 tok…
     ▸ TURNS of loop-4, 22,632 tokens
         0 =   1,684  › Make the export stre…
         1 =   1,766  Next I use read_file o…
@@ -201,9 +201,9 @@ fn a_session_in_40_columns() {
 #[test]
 fn a_session_in_80_columns() {
     let stage = Stage::demo((80, 12));
-    insta::assert_snapshot!(stage.shown("<tab>"), @r"
+    insta::assert_snapshot!(stage.shown("<tab>"), @"
     agent.db › demo
-    context of loop-4: 17,946 of 60,617 tokens  Yen orders and the nightly export
+    context of loop-4: 17,947 of 60,617 tokens  Yen orders and the nightly export
       LOOPS                          ▸ TURNS of loop-4, 22,632 tokens
     ○ loop-1  8 turns, block 1           0 = kept         1,684  › Make the export …
     ○ loop-2  9 turns, block 1           1 = kept         1,766  Next I use read_fi…
@@ -226,12 +226,12 @@ fn a_summary_stands_beside_the_originals() {
     ▸ IN THE CONTEXT                                               AS RECORDED
     user                                                         assistant
     [Digest of turns 2..3 of loop loop-4: facts with the turn    Next I use read_file on src/export/rows.rs to check
-    (tN) that they come from. Whole turns: loopstore expand      finding 33.
-    demo --loop loop-4 --turns A..B]                             (call call-4-3) read_file {"path":"src/export/rows.rs"}
+    (tN) that they come from. Whole turns: expand session        finding 33.
+    demo, loop loop-4, turns A..B]                               (call call-4-3) read_file {"path":"src/export/rows.rs"}
     Went wrong: src/export/rows.rs:0: order 44323 amount
     4323.00 JPY / src/export/rows.rs:1: order 44340 amount       result of read_file, failed (call call-4-3)
     4340.0 … t/rows.rs:139: order 46686 amount 6686.39 JPY /     src/export/rows.rs:0: order 44323 amount 4323.00 JPY
-    src/export/rows.rs:140: or… (t3)                             src/export/rows.rs:1: order 44340 amount 4340.01 JPY
+    src/export/rows.… (t3)                                       src/export/rows.rs:1: order 44340 amount 4340.01 JPY
     Last answer: Next I use read_file on src/export/rows.rs      src/export/rows.rs:2: order 44357 amount 4357.02 JPY
     to check finding 33. (t3)                                    src/export/rows.rs:3: order 44374 amount 4374.03 JPY
     ? keys  q back  ←→ other turn  Tab other side
@@ -262,10 +262,10 @@ fn a_cut_output_stands_beside_the_whole_one() {
 #[test]
 fn originals_and_context_are_compared() {
     let stage = Stage::demo((80, 12));
-    insta::assert_snapshot!(stage.shown("d"), @r"
+    insta::assert_snapshot!(stage.shown("d"), @"
     agent.db › demo › originals and context
     from  raw: 60,617 tokens, 80 messages (turns: 40 raw)
-    to    now: 17,946 tokens, 28 messages (turns: 3 kept, 28 summarised, 9
+    to    now: 17,947 tokens, 28 messages (turns: 3 kept, 28 summarised, 9
     truncated)
 
     loop-1

@@ -68,7 +68,7 @@ fn a_path_that_is_not_there_leaves_nothing_behind() {
 #[test]
 fn the_demo_tells_the_whole_story() {
     let stage = Stage::empty();
-    assert_snapshot!(stage.say("demo"), @r#"
+    assert_snapshot!(stage.say("demo"), @"
     1. Recorded an agent at work: 4 loops, 40 turns, 80 messages.
 
     2. The context before, for a window of 64,000 tokens:
@@ -81,7 +81,7 @@ fn the_demo_tells_the_whole_story() {
 
     3. loopstore compact demo --max-tokens 64000
     Run RUN: committed
-    tokens    60,617 -> 17,946 (30 %)
+    tokens    60,617 -> 17,947 (30 %)
     messages  80 -> 28
     strategy  digest, N ms
     LOOP    BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
@@ -92,17 +92,17 @@ fn the_demo_tells_the_whole_story() {
 
     4. The context after:
     LOOP    SECTION    TURNS  MESSAGES  TOKENS
-    loop-1  compacted  0-7           1   1,999
-    loop-2  compacted  0-8           1   1,998
+    loop-1  compacted  0-7           1   1,998
+    loop-2  compacted  0-8           1   2,000
     loop-3  compacted  0-8           1   2,000
     loop-4  first      0-1           5   3,450
     loop-4  compacted  2-3           1   1,910
     loop-4  recent     4-13         19   6,589
-    all                             28  17,946
+    all                             28  17,947
 
     5. loopstore undo demo; loopstore redo demo
-    Run RUN is undone: 17,946 -> 60,617 tokens
-    Run RUN is redone: 60,617 -> 17,946 tokens
+    Run RUN is undone: 17,947 -> 60,617 tokens
+    Run RUN is redone: 60,617 -> 17,947 tokens
 
     6. All originals are still there, including those hidden from the context:
        SELECT tool_name, count(*) AS calls, sum(is_error) AS failed,
@@ -113,7 +113,7 @@ fn the_demo_tells_the_whole_story() {
     grep           9       1     7864
     run_tests      8       0     8084
     shell          5       0     8029
-    "#);
+    ");
     assert_eq!(std::fs::read_dir(stage.path("")).unwrap().count(), 0);
     let story = stage.json("demo");
     assert_eq!(story["before"]["tokens"], story["undo"]["tokens_after"]);

@@ -18,9 +18,9 @@ fn a_context_with_headroom_is_left_alone() {
 #[test]
 fn a_compaction_prints_its_audit_row() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say(TIGHT), @r#"
+    assert_snapshot!(stage.say(TIGHT), @"
     Run RUN: committed
-    tokens    10,012 -> 3,953 (39 %)
+    tokens    10,012 -> 3,966 (40 %)
     messages  49 -> 28
     strategy  digest, N ms
 
@@ -28,7 +28,7 @@ fn a_compaction_prints_its_audit_row() {
     ask        1  earlier  -      0-2        -          0          0           7        0          0
     build      1  earlier  -      0-5        -          0          0          13        0          0
     test       1  current  0-1    2-3        4-13      15         10           4        0          0
-    "#);
+    ");
     assert_snapshot!(Stage::new().say(&format!("{TIGHT} --json")), @r#"
     {
       "run_id": "RUN",
@@ -36,9 +36,9 @@ fn a_compaction_prints_its_audit_row() {
       "strategy": "digest",
       "fallback": null,
       "tokens_before": 10012,
-      "tokens_after": 3953,
+      "tokens_after": 3966,
       "bytes_before": 48492,
-      "bytes_after": 20077,
+      "bytes_after": 20132,
       "messages_before": 49,
       "messages_after": 28,
       "loops_compacted": 3,
@@ -114,9 +114,9 @@ fn a_compaction_prints_its_audit_row() {
 #[test]
 fn a_dry_run_writes_nothing() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say(&format!("{TIGHT} --dry-run")), @r#"
+    assert_snapshot!(stage.say(&format!("{TIGHT} --dry-run")), @"
     Dry run: would be committed
-    tokens    10,012 -> 3,953 (39 %)
+    tokens    10,012 -> 3,966 (40 %)
     messages  49 -> 28
     strategy  digest, N ms
 
@@ -124,7 +124,7 @@ fn a_dry_run_writes_nothing() {
     ask        -  earlier  -      0-2        -          0          0           7        0          0
     build      -  earlier  -      0-5        -          0          0          13        0          0
     test       -  current  0-1    2-3        4-13      15         10           4        0          0
-    "#);
+    ");
     assert_eq!(stage.json("history"), json!([]));
 }
 
@@ -223,9 +223,7 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
     let stage = Stage::new();
     stage.say(TIGHT);
     let before = stage.json("context work");
-    assert_snapshot!(stage.say("undo work --reason too-short"), @r#"
-    Run RUN is undone: 3,953 -> 10,012 tokens
-    "#);
+    assert_snapshot!(stage.say("undo work --reason too-short"), @"Run RUN is undone: 3,966 -> 10,012 tokens");
     assert_eq!(stage.say("redo work --loop ask").code, 1);
     let run = stage.json("history work")[0]["run_id"]
         .as_str()
@@ -241,18 +239,18 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
       "run_id": "RUN",
       "outcome": "redone",
       "tokens_before": 10012,
-      "tokens_after": 3953
+      "tokens_after": 3966
     }
     "#);
     assert_eq!(stage.json("context work"), before);
-    assert_snapshot!(stage.say("history"), @r#"
-    RUN                 SESSION  LOOP  STARTED              TRIGGER   STRATEGY  OUTCOME    STATE   BEFORE  AFTER
-    RUN  work     test  NOW  headroom  digest    committed  active  10,012  3,953
+    assert_snapshot!(stage.say("history"), @"
+    RUN                   SESSION  LOOP  STARTED              TRIGGER   STRATEGY  OUTCOME    STATE   BEFORE  AFTER
+    RUN  work     test  NOW  headroom  digest    committed  active  10,012  3,966
 
     RUN                                   WHAT  LOOP  TURNS  WHEN                 REASON
     RUN  redo  test     14  NOW
     RUN  undo  test     14  NOW  too-short
-    "#);
+    ");
 }
 
 #[test]

@@ -102,13 +102,13 @@ fn sections_of_a_block_have_headings() {
     stage.say("compact work --max-tokens 9000 --keep-recent 2");
     let said = stage.say("context work").out;
     let headings: Vec<&str> = said.lines().filter(|line| line.starts_with("──")).collect();
-    assert_snapshot!(headings.join("\n"), @r#"
-    ── loop ask, turns 0-2: summary (1 message, 56 tokens)
-    ── loop build, turns 0-5: summary (1 message, 62 tokens)
+    assert_snapshot!(headings.join("\n"), @"
+    ── loop ask, turns 0-2: summary (1 message, 53 tokens)
+    ── loop build, turns 0-5: summary (1 message, 81 tokens)
     ── loop test, turns 0-1: first turns, verbatim (5 messages, 874 tokens)
-    ── loop test, turns 2-11: summary (1 message, 92 tokens)
+    ── loop test, turns 2-11: summary (1 message, 91 tokens)
     ── loop test, turns 12-13: recent turns, long outputs cut (4 messages, 584 tokens)
-    "#);
+    ");
 }
 
 #[test]
@@ -237,11 +237,11 @@ fn a_moment_is_a_run_or_a_turn() {
     error: --as-of names a moment of loop `test`, but --loop is `ask`; omit --loop
     --- exit 2
     "#);
-    assert_snapshot!(stage.say("context work --as-of test:99"), @r#"
+    assert_snapshot!(stage.say("context work --as-of test:99"), @"
     --- stderr
-    error: loop `test` has 14 turns, no turn 99
+    error: loop `test` has 14 turns; there is no turn 99
     --- exit 1
-    "#);
+    ");
     assert_snapshot!(stage.say("context work --as-of nope"), @r#"
     --- stderr
     error: no run `nope`

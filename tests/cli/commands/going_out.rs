@@ -109,9 +109,9 @@ fn a_replay_shows_compactions_and_what_the_model_saw() {
     "ask" 0 [0,2] saw 1 messages of 9 tokens
     "ask" 1 [3,4] saw 3 messages of 446 tokens
     "ask" 2 [5,6] saw 5 messages of 883 tokens
-    compacted "ask" 347
-    "ask" 3 [7,8] saw 4 messages of 353 tokens
-    undone "ask" 347
+    compacted "ask" 344
+    "ask" 3 [7,8] saw 4 messages of 350 tokens
+    undone "ask" 344
     "ask" 4 [9,10] saw 10 messages of 1337 tokens
     "#);
     let said = stage.say("replay work --loop ask --contexts --instant");
@@ -460,7 +460,7 @@ fn a_backup_is_made_and_checked() {
     assert_eq!(stage.json("--db copy.db verify")["ok"], true);
     assert_snapshot!(stage.say("backup copy.db"), @"
     --- stderr
-    error: copy.db is there already
+    error: copy.db already exists
     hint: use another name, or --force to replace the file
     --- exit 1
     ");

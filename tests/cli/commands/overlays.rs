@@ -72,9 +72,9 @@ fn history_shows_every_attempt_with_its_error() {
 fn a_diff_tells_turn_by_turn() {
     let stage = Stage::new();
     stage.say(TIGHT);
-    assert_snapshot!(stage.say("diff work"), @r#"
+    assert_snapshot!(stage.say("diff work"), @"
     from  before RUN: 10,012 tokens, 49 messages (turns: 23 raw)
-    to    now: 3,953 tokens, 28 messages (turns: 2 kept, 11 summarised, 10 truncated)
+    to    now: 3,966 tokens, 28 messages (turns: 2 kept, 11 summarised, 10 truncated)
 
     ask
       0-2        raw -> summarised
@@ -84,9 +84,9 @@ fn a_diff_tells_turn_by_turn() {
       0-1        raw -> kept
       2-3        raw -> summarised
       4-13       raw -> truncated
-    "#);
+    ");
     let found = stage.json("diff work --from raw --to now");
-    assert_eq!(found["tokens"], json!([10012, 3953]));
+    assert_eq!(found["tokens"], json!([10012, 3966]));
     assert_eq!(
         found["changes"][0],
         json!({"loop_id": "ask", "from_turn": 0, "to_turn": 2, "before": "raw", "after": "summarised"})
@@ -106,7 +106,7 @@ fn a_diff_tells_turn_by_turn() {
         "{lines}"
     );
     assert!(
-        lines.contains("\n-── loop ask, turns 0-2: word for word"),
+        lines.contains("\n-── loop ask, turns 0-2: verbatim"),
         "{lines}"
     );
     assert!(
@@ -159,7 +159,7 @@ fn a_fork_becomes_the_current_loop() {
     );
     assert_eq!(stage.say("fork work --loop test --turn -1").code, 2);
     assert_snapshot!(stage.say("fork work --loop test --turn 13 --id last"), @"Loop last continues from turn 13 of test and is now the current loop.");
-    assert_eq!(stage.json("context work")["tokens"], 3953);
+    assert_eq!(stage.json("context work")["tokens"], 3966);
 }
 
 #[test]
@@ -167,10 +167,10 @@ fn a_recorded_context_leaves_a_manifest() {
     let stage = Stage::new();
     stage.say(TIGHT);
     let plain = stage.json("context work");
-    assert!(plain.get("manifest").is_none());
+    assert!(plain.get("manifest_id").is_none());
     let recorded = stage.json("context work --record");
     assert_eq!(recorded["messages"], plain["messages"]);
-    assert_eq!(recorded["manifest"], "RUN");
+    assert_eq!(recorded["manifest_id"], "RUN");
     let past = stage.say("context work --as-of ask:1 --record");
     assert_eq!((past.code, &*past.err), (0, "Manifest RUN recorded.\n"));
     let sql = [
@@ -180,7 +180,7 @@ fn a_recorded_context_leaves_a_manifest() {
     ];
     assert_eq!(
         stage.run(&sql).json(),
-        json!([{"loop_id": "test", "messages": 28, "tokens": 3953},
+        json!([{"loop_id": "test", "messages": 28, "tokens": 3966},
                {"loop_id": "ask", "messages": 5, "tokens": 883}])
     );
     stage.say("undo work");

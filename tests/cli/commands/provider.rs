@@ -81,7 +81,7 @@ fn openai_gets_text_calls_and_results() {
       ]
     }
     --- stderr
-    note: a call has no result: `[no result recorded]` stands for it (message 2)
+    note: a call has no result; `[no result recorded]` stands in for it (message 2)
     note: a tool result without its call was left out (message 4)
     note: the name of a tool was changed, as the provider refuses it (message 2)
     note: an empty message was left out (message 5)
@@ -190,7 +190,7 @@ fn anthropic_gets_alternating_roles_and_signed_thinking() {
       ]
     }
     --- stderr
-    note: a call has no result: `[no result recorded]` stands for it (message 2)
+    note: a call has no result; `[no result recorded]` stands in for it (message 2)
     note: a tool result without its call was left out (message 4)
     note: the id of a call was changed, as the provider refuses it (2 times, messages 2, 2)
     note: the name of a tool was changed, as the provider refuses it (message 2)

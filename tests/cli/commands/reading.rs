@@ -91,19 +91,19 @@ fn a_narrow_table_is_cut_and_then_turned() {
 fn show_draws_the_tree_with_blocks() {
     let stage = Stage::new();
     stage.say("compact work --max-tokens 9000");
-    assert_snapshot!(stage.say("show work"), @r#"
+    assert_snapshot!(stage.say("show work"), @"
     Session work: Repair the build
     agent agent, created 2026-01-05 09:00:00, last active 2026-01-05 09:01:00
     4 loops, 25 turns, 54 messages, 10,138 tokens
 
     ○ ask  Initial, Completed: 3 turns, 7 messages, 1,320 tokens
-        block 1 (earlier, active): compacted 0-2; 56 of 1,320 tokens; run RUN
+        block 1 (earlier, active): compacted 0-2; 53 of 1,320 tokens; run RUN
       │ ○ try  Branch:other, Completed: 2 turns, 5 messages, 126 tokens; after turn 0 of ask
     ○ build  Default, Completed: 6 turns, 13 messages, 2,610 tokens
-        block 1 (earlier, active): compacted 0-5; 62 of 2,610 tokens; run RUN
+        block 1 (earlier, active): compacted 0-5; 81 of 2,610 tokens; run RUN
     ● test  Default, Completed: 14 turns, 29 messages, 6,082 tokens
-        block 1 (current, active): first 0-1, compacted 2-3, recent 4-13; 3,835 of 6,082 tokens; run RUN
-    "#);
+        block 1 (current, active): first 0-1, compacted 2-3, recent 4-13; 3,832 of 6,082 tokens; run RUN
+    ");
     let shown = stage.json("show work");
     assert_eq!(shown["session_id"], "work");
     assert_eq!(shown["current_loop_id"], "test");
@@ -194,7 +194,7 @@ fn there_is_a_manual_page_for_each_command() {
         assert!(page.contains(".SH SYNOPSIS"), "{line}");
     }
     let page = std::fs::read_to_string(stage.path("pages/loopstore-undo.1")).unwrap();
-    assert!(page.contains("Take a compaction out of force"), "{page}");
+    assert!(page.contains("Undo a compaction"), "{page}");
     assert!(stage.say("man").out.contains(".TH loopstore 1"));
 }
 
@@ -287,7 +287,7 @@ fn expand_gives_back_what_a_compaction_hid() {
     }
     let text = stage.say("expand work --loop build --turns 0..5 --max-tokens 1");
     assert!(
-        text.to_string().contains("Go on with --turns 1..5."),
+        text.to_string().contains("Continue with --turns 1..5."),
         "{text}"
     );
 }

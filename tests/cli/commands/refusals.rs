@@ -162,13 +162,13 @@ fn usage_errors_exit_with_2() {
             "{line}: {said}"
         );
     }
-    assert_snapshot!(stage.say("compact work --scope some"), @r#"
+    assert_snapshot!(stage.say("compact work --scope some"), @"
     --- stderr
-    error: invalid value 'some' for '--scope <SCOPE>': `some` is none of fixed:N, token-budget
+    error: invalid value 'some' for '--scope <SCOPE>': `some` is not one of fixed:N, token-budget
 
     For more information, try '--help'.
     --- exit 2
-    "#);
+    ");
 }
 
 #[cfg(not(feature = "http"))]

@@ -131,7 +131,7 @@ fn times_are_days_or_moments() {
     assert_eq!(count("2025-01-01", "2026-01-05T09:00:59.999Z"), 0);
     assert_snapshot!(stage.say("search turn --since soon"), @"
     --- stderr
-    error: `soon` is no time; give 2026-01-31, or NOW
+    error: invalid time `soon`; expected 2026-01-31 or NOW
     --- exit 2
     ");
 }
@@ -262,9 +262,12 @@ fn expand_reads_what_a_block_replaced() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[0],
-        "── loop ask, turns 0-2: what the compacted section of block 1 stands for"
+        "── loop ask, turns 0-2: covered by the compacted section of block 1"
     );
-    assert_eq!(lines.last(), Some(&"Go on with --loop ask --turns 1..2."));
+    assert_eq!(
+        lines.last(),
+        Some(&"Continue with --loop ask --turns 1..2.")
+    );
 }
 
 #[test]
@@ -317,7 +320,8 @@ fn a_rollup_tells_of_the_loops_that_it_stands_for() {
         "compact work --max-tokens 9000 --scope fixed:0 --keep-recent 2 --recent-window loop";
     assert_eq!(stage.json(compact)["outcome"], "committed");
     let hit = &stage.run(&["search", "\"turn 1 of ask\"", "--json"]).json()["hits"][0];
-    let hidden = ["hidden", "disposition", "block_loop", "generation"].map(|key| hit[key].clone());
+    let hidden =
+        ["hidden", "disposition", "block_loop_id", "generation"].map(|key| hit[key].clone());
     assert_eq!(
         hidden,
         [json!(true), json!("rolled_up"), json!("build"), json!(1)]

@@ -142,9 +142,9 @@ fn a_model_that_refuses_is_replaced_and_named() {
     let part = Part::Answers(400, "", body.to_string().into_bytes());
     let (stage, server) = (Stage::new(), Server::start(vec![part]));
     let line = format!("{COMPACT} --base-url {} --model gpt-x", server.url);
-    assert_snapshot!(say(&stage, &line, &[("OPENAI_API_KEY", KEY)]), @r#"
+    assert_snapshot!(say(&stage, &line, &[("OPENAI_API_KEY", KEY)]), @"
     Run RUN: committed
-    tokens    10,012 -> 3,953 (39 %)
+    tokens    10,012 -> 3,966 (40 %)
     messages  49 -> 28
     strategy  summarize, N ms
     model     no answer, 3 calls
@@ -155,7 +155,7 @@ fn a_model_that_refuses_is_replaced_and_named() {
     ask        1  earlier  -      0-2        -          0          0           7        0          0
     build      1  earlier  -      0-5        -          0          0          13        0          0
     test       1  current  0-1    2-3        4-13      15         10           4        0          0
-    "#);
+    ");
 }
 
 #[test]
@@ -165,9 +165,9 @@ fn a_dry_run_asks_no_model() {
         "{COMPACT} --base-url {} --model gpt-x --dry-run",
         server.url
     );
-    assert_snapshot!(say(&stage, &line, &[("OPENAI_API_KEY", KEY)]), @r#"
+    assert_snapshot!(say(&stage, &line, &[("OPENAI_API_KEY", KEY)]), @"
     Dry run: would be committed
-    tokens    10,012 -> 3,953 (39 %)
+    tokens    10,012 -> 3,966 (40 %)
     messages  49 -> 28
     strategy  summarize, N ms
     fallback  digest
@@ -178,7 +178,7 @@ fn a_dry_run_asks_no_model() {
     test       -  current  0-1    2-3        4-13      15         10           4        0          0
     --- stderr
     note: a dry run does not call the model; the digest stands in for its summaries
-    "#);
+    ");
     assert!(server.requests().is_empty());
     assert_eq!(stage.json("history"), json!([]));
 }
@@ -241,7 +241,7 @@ fn what_is_missing_is_said() {
     ");
     assert_snapshot!(refused("compact work --model gpt-x", &[]), @"
     --- stderr
-    error: --model goes with `--strategy summarize` only
+    error: --model needs `--strategy summarize`
     --- exit 2
     ");
     for options in [

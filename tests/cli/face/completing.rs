@@ -106,5 +106,5 @@ fn bash_completes_an_id_at_tab() {
     terminal.wait_for("loopstore show worker");
     terminal.press("--js\t\nexit\n");
     let (text, _) = terminal.end();
-    assert!(text.contains("\"session\": \"worker\""), "{text}");
+    assert!(text.contains("\"session_id\": \"worker\""), "{text}");
 }

@@ -181,7 +181,7 @@ fn one_session_is_all_that_is_seen_unless_all_are_allowed() {
     assert_eq!(found["hits"], json!([]));
     let mut all = Client::new(&file, &["--all"]);
     let (why, is_error) = all.call("search_history", json!({"query": "theirs"}));
-    assert!(is_error && why.contains("give `session`"), "{why}");
+    assert!(is_error && why.contains("`session_id` is missing"), "{why}");
     let given = json!({"query": "theirs", "session_id": "theirs"});
     assert_eq!(
         all.json("search_history", given)["hits"][0]["session_id"],

@@ -386,7 +386,7 @@ fn a_sub_agent_stands_under_the_session_that_started_it() {
     let child = &tree["children"][0];
     for (name, said) in [
         ("title", "A helper"),
-        ("from_loop", "a"),
+        ("from_loop_id", "a"),
         ("tool", "task"),
         ("file", "helper.html"),
     ] {

@@ -165,5 +165,5 @@ fn what_cannot_be_ours_is_told_plainly() {
     let message = text
         .lines()
         .find(|line| line.contains("\"record\":\"message\""));
-    assert!(refused(&store, message.unwrap()).contains("belongs to no session"));
+    assert!(refused(&store, message.unwrap()).contains("does not belong to a session"));
 }
