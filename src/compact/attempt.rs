@@ -148,7 +148,8 @@ impl Attempt<'_> {
     fn draft(&self, depth: usize, layout: &Layout) -> Result<Draft, StrategyError> {
         let config = &self.step.config;
         if !self.step.texts {
-            let slice = self.planner.slice(depth, layout)?;
+            let through = self.planner.through(depth, layout)?;
+            let slice = self.planner.slice(depth, layout, through)?;
             return Ok(Draft {
                 first: layout.first,
                 compacted: layout.compacted.map(|turns| (turns, Summary::default())),
@@ -166,12 +167,13 @@ impl Attempt<'_> {
             tokens,
         };
         self.planner.texts.get_or_make(key, || {
-            let slice = self.planner.slice(depth, layout)?;
+            let through = self.planner.through(depth, layout)?;
+            let slice = self.planner.slice(depth, layout, through)?;
             let draft = match rollup {
                 Some(rollup) => self.leaf_draft(rollup, &slice)?,
                 None => self.strategy.compact(&slice, config)?,
             };
-            let (store, through) = (self.planner.store, self.planner.through(depth, layout)?);
+            let store = self.planner.store;
             check_draft(store, self.snapshot, depth, through, layout, &draft)?;
             Ok(draft)
         })
@@ -187,8 +189,8 @@ impl Attempt<'_> {
             true => Draft::default(),
             false => self.draft(depth, &layout)?,
         };
-        if let Some(recent) = &mut draft.recent {
-            self.prune(depth, recent)?;
+        if let Some(recent) = draft.recent.take() {
+            draft.recent = Some(self.pruned(depth, recent)?);
         }
         let shows_originals = draft.compacted.is_none()
             && draft.recent.as_ref().is_none_or(|r| r.replaced.is_empty());

@@ -12,7 +12,7 @@ use crate::context::{
 use crate::model::{AgentMessage, Content, Layout, Message};
 use crate::overlay::turn_seqs;
 use crate::store::active_blocks::{View, chain};
-use crate::store::{self, NewBlock, SessionStore, StoreRead, StoreResult};
+use crate::store::{self, NewBlock, SessionStore, StoreResult};
 
 /// Checks a draft of a loop against the plan: its sections, its summary by itself, and each replaced
 /// message against its original.
@@ -165,7 +165,14 @@ pub(super) fn introduced_fault(
         };
         let originals = originals_of(read, &chain(read, snapshot.leaf, raw)?)?;
         // What an overlay of another tool brought in already is not this run's.
-        let now = shown_now(read, snapshot)?;
+        let mut now = Vec::new();
+        for link in chain(read, snapshot.leaf, View::default())? {
+            now.extend(
+                shown_messages(read, &link)?
+                    .into_iter()
+                    .map(|(_, shown)| shown),
+            );
+        }
         let known = introduced(&originals, &now, in_flight);
         let is_known = |fault: &ContextFault| {
             let same =
@@ -176,13 +183,4 @@ pub(super) fn introduced_fault(
         let new = new.into_iter().find(|fault| !is_known(fault));
         Ok(new.map(|fault| format!("{:?} at message {}", fault.kind, fault.message)))
     })
-}
-
-fn shown_now(read: &dyn StoreRead, snapshot: &Snapshot) -> StoreResult<Vec<AgentMessage>> {
-    let mut shown = Vec::new();
-    for link in chain(read, snapshot.leaf, View::default())? {
-        let messages = shown_messages(read, &link)?.into_iter();
-        shown.extend(messages.map(|(_, message)| message));
-    }
-    Ok(shown)
 }

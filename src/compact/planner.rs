@@ -31,10 +31,15 @@ impl Planner<'_> {
         block.map(row).transpose()
     }
 
-    /// Returns a loop as a strategy sees it.
-    pub(super) fn slice(&self, depth: usize, layout: &Layout) -> StoreResult<LoopSlice<'_>> {
+    /// Returns a loop up to the sequence `through` as a strategy sees it.
+    pub(super) fn slice(
+        &self,
+        depth: usize,
+        layout: &Layout,
+        through: u32,
+    ) -> StoreResult<LoopSlice<'_>> {
         let link = &self.snapshot.chain.links[depth];
-        let (key, through) = (link.row.key, self.through(depth, layout)?);
+        let key = link.row.key;
         let before = self.block_before(depth)?;
         let before_key = before.as_ref().map(|row| row.key);
         Ok(LoopSlice {

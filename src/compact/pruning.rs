@@ -7,7 +7,7 @@ use super::candidate::Candidate;
 use super::planner::{Attempt, Planner};
 use crate::compaction::{Output, Pruned, Pruning, Recent, StrategyError, cut_recent};
 use crate::model::{AgentMessage, Layout, Role};
-use crate::overlay::{through, turn_seqs};
+use crate::overlay::turn_seqs;
 use crate::store;
 
 impl Planner<'_> {
@@ -19,7 +19,9 @@ impl Planner<'_> {
             let (false, Some(turns)) = (kept.raw, layout.recent) else {
                 continue;
             };
-            let cut = cut_recent(&self.slice(*depth, &layout)?, &candidate.step.config)?;
+            let through = self.through(*depth, &layout)?;
+            let slice = self.slice(*depth, &layout, through)?;
+            let cut = cut_recent(&slice, &candidate.step.config)?;
             let output = |message: &AgentMessage| Output {
                 tokens: counter.message_tokens(message),
                 bytes: serde_json::to_vec(message).map_or(0, |json| json.len() as u64),
@@ -29,11 +31,10 @@ impl Planner<'_> {
                 .flat_map(|recent| &recent.replaced)
                 .filter_map(|(seq, message)| Some((*seq, output(message.as_ref()?))))
                 .collect();
-            let link = &self.snapshot.chain.links[*depth];
+            let key = self.snapshot.chain.links[*depth].row.key;
             store::read(self.store, |read| {
-                let end = through(read, link, layout.end())?;
-                let seqs = turn_seqs(read, link.row.key, turns, end)?;
-                read.sizes(link.row.key, seqs, &mut |message| {
+                let seqs = turn_seqs(read, key, turns, through)?;
+                read.sizes(key, seqs, &mut |message| {
                     if message.role == Role::ToolResult {
                         let whole = Output {
                             tokens: message.size.tokens,
@@ -50,20 +51,22 @@ impl Planner<'_> {
 }
 
 impl Attempt<'_> {
-    /// Prunes the turns kept at the end of a loop as far as the step says.
-    pub(super) fn prune(&self, depth: usize, recent: &mut Recent) -> Result<(), StrategyError> {
+    /// Returns what the step leaves of the turns kept at the end of a loop.
+    pub(super) fn pruned(&self, depth: usize, recent: Recent) -> Result<Recent, StrategyError> {
         let Some(prune) = self.step.prune else {
-            return Ok(());
+            return Ok(recent);
         };
+        let Recent { turns, replaced } = recent;
         let layout = Layout {
-            recent: Some(recent.turns),
+            recent: Some(turns),
             ..Layout::default()
         };
-        let slice = self.planner.slice(depth, &layout)?;
+        let through = self.planner.through(depth, &layout)?;
+        let slice = self.planner.slice(depth, &layout, through)?;
         let is_leaf = depth + 1 == self.snapshot.chain.links.len();
-        let mut replaced: BTreeMap<u32, Option<AgentMessage>> = recent.replaced.drain(..).collect();
-        for placed in slice.messages(recent.turns)? {
-            let is_last = is_leaf && placed.turn == recent.turns.last;
+        let mut replaced: BTreeMap<u32, Option<AgentMessage>> = replaced.into_iter().collect();
+        for placed in slice.messages(turns)? {
+            let is_last = is_leaf && placed.turn == turns.last;
             let pruning = Pruning {
                 thinking: placed.seq < self.snapshot.current_cycle(depth),
                 images: !is_last || prune.last_images,
@@ -84,7 +87,7 @@ impl Attempt<'_> {
                 }
             }
         }
-        recent.replaced = replaced.into_iter().collect();
-        Ok(())
+        let replaced = replaced.into_iter().collect();
+        Ok(Recent { turns, replaced })
     }
 }

@@ -19,10 +19,10 @@ pub(super) struct TextKey {
 /// A plan settles again, and a step of the fallback follows another: what was made once is kept. All
 /// that it changes is how often a strategy is asked.
 #[derive(Default)]
-pub(super) struct Texts(RefCell<Made>);
+pub(super) struct Texts(RefCell<Memo>);
 
 #[derive(Default)]
-struct Made {
+struct Memo {
     drafts: HashMap<TextKey, Draft>,
     notes: SummaryNotes,
 }

@@ -14,6 +14,7 @@ use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 pub(super) struct MemoryTurns {
     messages: Vec<Placed>,
     earlier: Vec<AgentMessage>,
+    is_unreadable: bool,
 }
 
 impl MemoryTurns {
@@ -86,6 +87,9 @@ impl TurnReader for MemoryTurns {
     }
 
     fn messages(&self, turns: Turns) -> Result<Vec<Placed>, ReadError> {
+        if self.is_unreadable {
+            return Err(ReadError::new("no disk"));
+        }
         let messages = self.messages.iter();
         let messages = messages.filter(|placed| turns.contains(placed.turn));
         Ok(messages.cloned().collect())
@@ -97,31 +101,6 @@ impl TurnReader for MemoryTurns {
 
     fn earlier_messages(&self) -> Result<Vec<AgentMessage>, ReadError> {
         Ok(self.earlier.clone())
-    }
-}
-
-/// Turns that cannot be read.
-pub(super) struct Unreadable;
-
-impl TurnReader for Unreadable {
-    fn session_id(&self) -> Result<SessionId, ReadError> {
-        Err(ReadError::new("no disk"))
-    }
-
-    fn tokens(&self, _: Turns) -> Result<u64, ReadError> {
-        Err(ReadError::new("no disk"))
-    }
-
-    fn messages(&self, _: Turns) -> Result<Vec<Placed>, ReadError> {
-        Err(ReadError::new("no disk"))
-    }
-
-    fn first_prompt(&self) -> Result<Option<AgentMessage>, ReadError> {
-        Err(ReadError::new("no disk"))
-    }
-
-    fn earlier_messages(&self) -> Result<Vec<AgentMessage>, ReadError> {
-        Err(ReadError::new("no disk"))
     }
 }
 
@@ -183,13 +162,12 @@ pub(super) fn check_promises(strategy: &dyn BlockCompactionStrategy) {
         texts(&draft),
         "the same input gives the same text"
     );
-    let id = LoopId::new("monday").unwrap();
-    let broken = LoopSlice::new(
-        Unreadable,
-        &HeuristicTokenCounter,
-        id,
-        slice.layout().clone(),
-    );
-    let error = strategy.compact(&broken, &config).unwrap_err();
+    let unreadable = MemoryTurns {
+        is_unreadable: true,
+        ..work
+    };
+    let error = strategy
+        .compact(&unreadable.slice(1, 2), &config)
+        .unwrap_err();
     assert_eq!(error.to_string(), "no disk");
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::imported_compaction::{ImportedCompaction, summary_of};
+use super::imported_compaction::{ImportedCompaction, Replacement, summary_of};
 use crate::compaction::Recent;
 use crate::model::{
     AgentMessage, CompactedSection, CompactionBlock, Extra, Layout, Role, Time, TurnRange, Turns,
@@ -131,7 +131,7 @@ fn replacements(
     link: &ChainLink,
     turns: Turns,
     messages: &[AgentMessage],
-) -> StoreResult<Result<Vec<(u32, Option<AgentMessage>)>, Broken>> {
+) -> StoreResult<Result<Vec<Replacement>, Broken>> {
     let mut places = Vec::new();
     read.sizes(
         link.row.key,

@@ -25,7 +25,7 @@ pub(super) struct ImportedCompaction<'a> {
 type Spot = (usize, u32);
 
 /// A message that stands for an original, by the original's sequence; `None` drops it.
-type Replacement = (u32, Option<AgentMessage>);
+pub(super) type Replacement = (u32, Option<AgentMessage>);
 
 impl ImportedCompaction<'_> {
     fn kind(&self, at: usize) -> BlockKind {

@@ -1,6 +1,6 @@
 //! Each step of the ladder.
 
-use loopstore::compact::{BudgetUnit, CompactOutcome};
+use loopstore::compact::{BudgetUnit, CompactOutcome, NotNeeded};
 use loopstore::context::{BuildError, PartSection};
 use loopstore::model::*;
 use loopstore::store::Disposition;
@@ -234,6 +234,8 @@ fn a_budget_that_nothing_fits_is_told_once() {
     );
     let again = compact(&history, &request);
     assert_eq!(again.outcome, CompactOutcome::NotNeeded, "{again:?}");
+    let run = report.run.unwrap();
+    assert_eq!(again.not_needed, Some(NotNeeded::TriedBefore { run }));
     let runs = store
         .query("SELECT outcome FROM v_compaction_runs")
         .unwrap();

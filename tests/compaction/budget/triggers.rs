@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use loopstore::compact::CompactOutcome;
+use loopstore::compact::{CompactOutcome, NotNeeded};
 use loopstore::model::*;
 use loopstore::*;
 
@@ -75,6 +75,7 @@ fn the_last_messages_are_kept_and_so_few_never_compacted() {
     }
     let report = compact(&history, &request);
     assert_eq!(report.outcome, CompactOutcome::NotNeeded, "nine messages");
+    assert_eq!(report.not_needed, Some(NotNeeded::Trigger));
     work(&history, 3..4, 8_000);
     let report = compact(&history, &request);
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
@@ -100,6 +101,8 @@ fn a_provider_that_stops_for_length_skips_the_trigger() {
         CompactOutcome::NotNeeded,
         "nothing new: {again:?}"
     );
+    assert_eq!(again.not_needed, Some(NotNeeded::Unchanged));
+    assert_eq!(report.not_needed, None);
     let rows = store
         .query("SELECT trigger FROM v_compaction_runs")
         .unwrap();
