@@ -47,7 +47,7 @@ pub fn on(address: &str) -> Result<(), Box<dyn Error>> {
     recorder.record(AgentEvent::AgentStart(start))?;
     for number in 0..16 {
         for event in turn(&loop_key, number) {
-            // When the end of the turn is recorded, it would outlive the server's crash.
+            // A message that is complete would outlive the server's crash.
             recorder.record(event)?;
         }
     }

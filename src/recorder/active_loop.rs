@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::OpenTurnState;
 use super::error::{RecordError, RecordResult};
 use super::event::*;
 use super::notes::Known;
@@ -60,7 +61,15 @@ pub(super) struct StoredTurn {
 }
 
 impl StoredTurn {
-    pub fn iter(&self) -> impl Iterator<Item = &AgentMessage> {
+    /// Returns it for whoever resumes it.
+    pub fn state(&self) -> Option<OpenTurnState> {
+        Some(OpenTurnState {
+            turn_index: self.index?,
+            messages: self.iter().cloned().collect(),
+        })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &AgentMessage> {
         self.messages.iter().map(|(_, message)| message)
     }
 
@@ -182,18 +191,14 @@ impl ActiveLoop {
     }
 
     /// Goes on in the turn that another recorder left open.
-    pub fn resume_turn(&mut self, index: i64, messages: Vec<(u32, AgentMessage)>, known: Known) {
-        self.turn = Some(OpenTurn {
+    pub fn resume_turn(&mut self, turn: StoredTurn) {
+        self.turn = turn.index.map(|index| OpenTurn {
             index,
             started_at: None,
             triggered_by: None,
             is_resumed: true,
         });
-        self.current = StoredTurn {
-            index: Some(index),
-            messages,
-            known,
-        };
+        self.current = turn;
     }
 
     /// Leaves the messages of another turn behind.

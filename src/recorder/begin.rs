@@ -4,17 +4,15 @@ use std::ops::ControlFlow;
 
 use serde_json::json;
 
-use super::active_loop::ActiveLoop;
+use super::active_loop::{ActiveLoop, StoredTurn};
 use super::calls::{self, check_id};
 use super::error::{RecordError, RecordResult};
 use super::event::{AgentEvent, AgentStart};
 use super::notes::{Known, event_note, last_ended};
-use super::{
-    Formation, OpenTurnState, Recorded, RecorderOptions, Resumed, SessionRecorder, writing,
-};
+use super::{Formation, Recorded, RecorderOptions, Resumed, SessionRecorder, writing};
 use crate::model::{
-    AgentMessage, ContinuationKind, Extra, Json, LoopId, LoopRecord, LoopStatus, ParentSpawnRef,
-    Session, SessionId, Time,
+    ContinuationKind, Extra, Json, LoopId, LoopRecord, LoopStatus, ParentSpawnRef, Session,
+    SessionId, Time,
 };
 use crate::store::append::set_status_leased;
 use crate::store::codec::to_json;
@@ -179,14 +177,10 @@ fn go_on(
     let mut open = write.open_calls(Some(owner.key))?;
     open.retain(|call| call.loop_key == row.key);
     let turn = open_turn(write.as_read(), &row, &lease)?;
-    let of_turn = |(index, messages): &(i64, Vec<(u32, AgentMessage)>)| OpenTurnState {
-        turn_index: *index,
-        messages: messages.iter().map(|(_, one)| one.clone()).collect(),
-    };
     let resumed = Resumed {
         turns: row.totals.turns,
         last_turn_index: row.progress.last_turn_index,
-        open_turn: turn.as_ref().map(of_turn),
+        open_turn: turn.as_ref().and_then(StoredTurn::state),
         calls: calls::started(write.as_read(), open)?,
         taken_over_from: lease.taken_over_from().map(str::to_owned),
     };
@@ -194,21 +188,18 @@ fn go_on(
     let mut active = ActiveLoop::new(session, (row.key, row.core.loop_id), lease);
     active.has_messages = row.core.totals.next_seq > 0;
     match turn {
-        Some((index, messages)) => {
-            let known = Known::stored(&messages)?;
-            active.resume_turn(index, messages, known);
-        }
+        Some(turn) => active.resume_turn(turn),
         None => active.last_index = row.progress.last_turn_index,
     }
     Ok((active, resumed))
 }
 
-/// Returns the index of the last turn and its messages with their sequences, if it had not ended.
+/// Returns the last turn if it had not ended.
 fn open_turn(
     read: &dyn StoreRead,
     row: &LoopRow,
     lease: &Lease,
-) -> StoreResult<Option<(i64, Vec<(u32, AgentMessage)>)>> {
+) -> StoreResult<Option<StoredTurn>> {
     let totals = &row.totals;
     let last = totals.turns.checked_sub(1);
     let (Some(last), Some(index)) = (last, row.progress.last_turn_index) else {
@@ -228,7 +219,11 @@ fn open_turn(
         messages.push((message.seq, store::decode(read, message.body)?));
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok(Some((index, messages)))
+    Ok(Some(StoredTurn {
+        index: Some(index),
+        known: Known::stored(&messages)?,
+        messages,
+    }))
 }
 
 /// Returns the session of a loop, which is created if it is not there.
@@ -321,9 +316,11 @@ fn continued(
     start: &AgentStart,
     group: Option<&Vec<LoopId>>,
 ) -> StoreResult<AgentStart> {
-    use ContinuationKind::Default;
     let mut start = start.clone();
-    let asks = matches!(start.continuation_kind, None | Some(Default));
+    let asks = matches!(
+        start.continuation_kind,
+        None | Some(ContinuationKind::Default)
+    );
     if !asks || start.parent_loop_id.is_some() {
         return Ok(start);
     }

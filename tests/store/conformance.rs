@@ -93,6 +93,7 @@ promises! {
     a_cleared_index_is_empty,
     a_lease_is_as_it_was_last_written_and_its_token_never_goes_back,
     a_lease_is_taken_once_renewed_and_lost,
+    a_holder_is_gone_only_when_its_guard_is,
     loops_at_work_are_those_that_have_not_ended,
     a_started_call_is_open_until_it_is_finished,
     notes_come_in_order_and_go_together,
@@ -1307,6 +1308,37 @@ fn a_lease_is_taken_once_renewed_and_lost(store: &dyn SessionStore) {
         matches!(error, StoreError::LeaseLost { to: None, .. }),
         "{error}"
     );
+}
+
+fn a_holder_is_gone_only_when_its_guard_is(store: &dyn SessionStore) {
+    let key = told(store, "s", 1).row(0).key;
+    let take =
+        |owner: &str| write(store, |write| lease::acquire(write, key, owner, 10, 0)).unwrap();
+    let is_gone = || {
+        read(store, |read| {
+            let row = read.lease(key)?.unwrap();
+            Ok((read.is_holder_gone(&row)?, lease::held(read, key, 9)?))
+        })
+        .unwrap()
+    };
+    let lease::Acquire::Acquired(first) = take("first") else {
+        panic!("it is free");
+    };
+    assert_eq!(first.taken_over_from(), None);
+    let other = first.clone();
+    drop(first);
+    assert!(matches!(is_gone(), (false, Some(_))), "a clone is left");
+    drop(other);
+    // Whether the backend can know or not: a holder that is gone holds nothing.
+    let (gone, held) = is_gone();
+    assert_eq!(gone, held.is_none());
+    match take("second") {
+        lease::Acquire::Acquired(second) => {
+            assert!(gone);
+            assert_eq!(second.taken_over_from(), Some("first"));
+        }
+        lease::Acquire::Held(_) => assert!(!gone),
+    }
 }
 
 fn loops_at_work_are_those_that_have_not_ended(store: &dyn SessionStore) {
