@@ -63,7 +63,7 @@ fn prompt(mut fields: Fields<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
                 Block::Content(block) if !is_of_model(&block) => waiting.push(block),
                 Block::Result(message) => {
                     flush(&mut waiting, out);
-                    out.push(message);
+                    out.push(*message);
                 }
                 Block::Content(_) => return Err(misplaced(&node)),
             }
@@ -116,7 +116,7 @@ fn answer(mut fields: Fields<'_>) -> Result<AgentMessage> {
 /// What a block becomes.
 pub(super) enum Block {
     Content(Content),
-    Result(AgentMessage),
+    Result(Box<AgentMessage>),
 }
 
 /// Reads a block, whoever said it.
@@ -127,7 +127,7 @@ pub(super) fn block(node: &Node<'_>) -> Result<Block> {
         "image" => picture(fields)?,
         "thinking" => thinking(fields)?,
         "tool_use" => call(fields)?,
-        "tool_result" => return tool_result(fields).map(Block::Result),
+        "tool_result" => return Ok(Block::Result(Box::new(tool_result(fields)?))),
         "redacted_thinking" => return Err(node.sealed("redacted thinking")),
         "compaction" => return Err(node.sealed("a compaction block")),
         other => return Err(node.unsupported("block type", other)),

@@ -205,7 +205,7 @@ fn responses_gets_items() {
     let stage = Stage::new();
     let request = stage.json("context mess --format responses");
     let expected = serde_json::json!([
-        {"role": "user", "content": "one\rtwo"},
+        {"role": "user", "content": "one\r\u{202e}two"},
         {"role": "user", "content": "three"},
         {"role": "assistant", "content": "I look."},
         {"type": "function_call", "call_id": "c.1", "name": "ls__0_x_", "arguments": "{}"},

@@ -286,7 +286,7 @@ fn what_no_message_can_hold_is_refused() {
         assert!(
             matches!(error, ProviderError::Unsupported { .. }),
             "{error}"
-        )
+        );
     };
 
     let thinking =
