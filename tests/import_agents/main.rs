@@ -8,5 +8,6 @@ mod openhands;
 mod real;
 #[path = "../recording/mod.rs"]
 mod recording;
+mod reserved;
 mod stage;
 mod swe_agent;
