@@ -9,20 +9,22 @@
 //! transcripts in `tests/fixtures/` and a room in `tests/transcripts/`.
 
 mod adk;
-mod ahead;
-mod blocks;
 mod claude_code;
 mod codex;
 mod copilot;
+mod dedup;
+mod deferred;
 mod detect;
 mod effects;
+mod extension;
 pub(crate) mod fields;
 mod files;
 mod foreign;
 pub(crate) mod found;
 mod gemini;
-mod head;
 mod history;
+mod json_stream;
+mod key_outline;
 mod lines;
 mod matching;
 mod mini_swe_agent;
@@ -31,27 +33,24 @@ mod openai_agents;
 mod openai_chat;
 mod opencode;
 mod openhands;
-mod outline;
+mod pending;
 mod phi_core;
 mod pi;
-mod pieces;
-mod places;
+mod pipeline;
 mod queue;
 mod records;
 mod report;
 mod responses;
 mod revised;
 pub(crate) mod runs;
-mod said;
 mod secrets;
 pub(crate) mod session_jsonl;
+mod sniff;
 pub(crate) mod state;
 mod surrogates;
 mod swe_agent;
-mod telling;
-mod thread;
+mod transcript;
 mod values;
-mod waiting;
 mod watch;
 mod writer;
 
@@ -283,6 +282,14 @@ fn holds_conversation(does: bool) -> Result<(), ImportError> {
     match does {
         true => Ok(()),
         false => Err(ImportError::NoTranscript("it holds no conversation".into())),
+    }
+}
+
+/// Says of a file that it could not be read.
+fn unread(path: &Path) -> impl Fn(std::io::Error) -> ImportError + Copy {
+    move |source| ImportError::Read {
+        path: path.to_owned(),
+        source,
     }
 }
 

@@ -14,7 +14,9 @@ use super::error::{StoreError, StoreResult};
 use super::reading::StoredMessageRef;
 use super::rows::{Blob, StoredMessage};
 use crate::failpoints::{self, Failpoint};
-use crate::model::{AgentMessage, Content, Image, Json, Message, Role, fast_parse};
+use crate::model::{
+    AgentMessage, Content, Image, Json, Message, Role, extension_kinds, fast_parse,
+};
 use crate::tokens::TokenCounter;
 
 /// Texts shorter than this stay in the JSON: parsing them costs less than another column.
@@ -95,7 +97,10 @@ fn put_together(
     blob: &mut FindBlob<'_>,
 ) -> StoreResult<AgentMessage> {
     let Some(head) = head else {
-        return Ok(AgentMessage::extension("removed", Json::null()));
+        return Ok(AgentMessage::extension(
+            extension_kinds::REMOVED,
+            Json::null(),
+        ));
     };
     let mut message = match fast_parse::message(head) {
         Some(message) => message,
