@@ -18,7 +18,7 @@ use crate::store::SessionStore;
 
 /// How much is read at once, in bytes.
 pub(super) const BUFFER_BYTES: usize = 128 << 10;
-/// How many reasons an error tells.
+/// How many reasons an error lists.
 const MAX_REASONS: usize = 5;
 
 /// How files are imported.
@@ -41,7 +41,7 @@ impl ImportOptions {
     }
 }
 
-/// Told before each file.
+/// The state before each file.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// The file.

@@ -252,7 +252,7 @@ pub(super) fn documents(
     Ok(any)
 }
 
-/// Tells on which line of the file a part of a value stands.
+/// Finds the line of the file on which a part of a value stands.
 pub(super) struct LineCounter<'a> {
     text: &'a str,
     /// The line on which the value begins.

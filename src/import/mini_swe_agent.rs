@@ -20,7 +20,7 @@ use super::values::add_cost;
 use super::{ImportError, Importer, Sink, Source, holds_conversation};
 use crate::model::{Extra, LoopStatus, Role};
 
-/// How a run is told to end; its task says so.
+/// How a run ends itself; its task names one of these.
 const ENDS: [&str; 2] = [
     "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT",
     "MINI_SWE_AGENT_FINAL_OUTPUT",
@@ -204,7 +204,7 @@ fn status(exit: Option<String>) -> Option<LoopStatus> {
     }
 }
 
-/// Reads the messages of a run, and returns the exit status that they tell.
+/// Reads the messages of a run, and returns the exit status that they contain.
 fn read_messages(
     transcript: &mut TranscriptBuilder<'_>,
     messages: &[(u64, &RawValue)],

@@ -1,6 +1,6 @@
 //! Ways in: transcripts that other tools wrote.
 //!
-//! An [`Importer`] reads one format and tells a [`Sink`] what it finds, in the order of the
+//! An [`Importer`] reads one format and hands a [`Sink`] what it finds, in the order of the
 //! transcript: sessions, loops, messages and the compactions that the tool itself made. It holds
 //! one message at a time (and an index of where records stand, where the format needs one), never
 //! a database. The sink decides what is new.
@@ -254,7 +254,7 @@ pub trait Importer: Sync {
     /// format.
     fn detect(&self, path: &Path, head: &[u8]) -> bool;
 
-    /// Reads the transcript and tells `sink` what is there.
+    /// Reads the transcript into `sink`.
     ///
     /// # Errors
     /// Only if the source cannot be read or the sink refuses; a bad record is skipped.
@@ -277,7 +277,7 @@ pub trait Importer: Sync {
     }
 }
 
-/// Refuses a file in which nobody said anything.
+/// Refuses a file without a conversation.
 fn holds_conversation(does: bool) -> Result<(), ImportError> {
     match does {
         true => Ok(()),

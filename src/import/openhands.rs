@@ -8,16 +8,16 @@
 //!
 //! Events ([`events`]) are one session a file.
 
+mod canonical;
 mod condensed;
 mod events;
-mod said;
 
 use std::io::BufRead;
 use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use self::said::{canonical, fingerprint};
+use self::canonical::{canonical, fingerprint};
 use super::extension::extension;
 use super::fields::{Fields, list, some};
 use super::json_stream::{JsonStream, LineCounter};
@@ -275,7 +275,7 @@ impl Log<'_> {
         self.message(message, &raw)
     }
 
-    /// A call without an answer: what is there of it stays as a note, unless there is nothing.
+    /// A call without an answer: what is there of it becomes an extension, unless there is nothing.
     fn failed(&mut self, call: &Fields<'_>) -> Result<(), ImportError> {
         let mut call_alone = rest(call);
         for key in ["timestamp", "latency_sec", "cost"] {

@@ -254,10 +254,10 @@ mod tests {
     }
 
     impl EncodedSink for Notes {
-        fn said(
+        fn encoded(
             &mut self,
             _: LoopId,
-            said: PendingMessage,
+            message: PendingMessage,
             _: Digest,
             bytes: usize,
         ) -> Result<(), ImportError> {

@@ -93,7 +93,7 @@ impl<'scope, 'env> Queue<'scope, 'env> {
         let reading = ReaderThread::start(self.scope, encoder, |sink| read(file, sink));
         let stop = skip_encoding.clone();
         let keeps = self.options.keeps_files() && !self.options.redact;
-        // A file that cannot be opened is told of by who reads it.
+        // A file that cannot be opened is reported by whoever reads it.
         let pieces = keeps.then(|| Packing::start(self.scope, &file.path, move || stop.is_set()));
         Some(Opened {
             reading,

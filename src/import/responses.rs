@@ -103,7 +103,7 @@ fn blocks(content: Option<&RawValue>) -> Result<Vec<Content>, String> {
         return Ok(Vec::new());
     };
     if let Ok(text) = serde_json::from_str::<String>(content.get()) {
-        return Ok(said(text));
+        return Ok(nonempty_text(text));
     }
     match list(content) {
         Some(parts) => Ok(parts.into_iter().flat_map(part).collect()),
@@ -112,7 +112,7 @@ fn blocks(content: Option<&RawValue>) -> Result<Vec<Content>, String> {
 }
 
 /// An empty text is what providers refuse.
-fn said(text: String) -> Vec<Content> {
+fn nonempty_text(text: String) -> Vec<Content> {
     match text.is_empty() {
         true => Vec::new(),
         false => vec![Content::text(text)],
@@ -121,7 +121,7 @@ fn said(text: String) -> Vec<Content> {
 
 fn part(raw: &RawValue) -> Vec<Content> {
     if let Ok(text) = serde_json::from_str::<String>(raw.get()) {
-        return said(text);
+        return nonempty_text(text);
     }
     let fields = Fields::parse(raw.get()).unwrap_or_default();
     let kind = fields.text("type").unwrap_or_default();

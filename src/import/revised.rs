@@ -148,7 +148,7 @@ impl StoreSink<'_> {
     }
 }
 
-/// Whether an answer tells the tokens of its call.
+/// Whether an answer has the tokens of its call.
 fn is_counted_in(message: &AgentMessage) -> bool {
     matches!(message.message(), Some(Message::Assistant(answer)) if answer.usage.is_some())
 }

@@ -1,7 +1,7 @@
-//! How a file begins, as its format is told by.
+//! How a file begins: enough to recognise its format.
 //!
 //! A document may hold more than the head in its first fields. Then the keys of the later ones are
-//! put behind what was read, as `"key":0`, so that they can be told from each other all the same.
+//! put behind what was read, as `"key":0`, so that they can still be distinguished.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

@@ -150,7 +150,7 @@ impl LoopState {
         let row = write.loop_by_key(self.key)?;
         let mut new = row.clone();
         match &self.before {
-            // An earlier state of the transcript: what is stored tells more.
+            // An earlier state of the transcript: what is stored is newer.
             Some(status) if self.next < self.stored.places.len() => {
                 new.status.clone_from(status);
             }
@@ -267,7 +267,7 @@ impl SessionState {
         self.newest = self.newest.max(message.created_at());
     }
 
-    /// Tells equal compactions apart by their order.
+    /// Numbers equal compactions in their order.
     pub(super) fn numbered(&mut self, run_id: String) -> String {
         let number = self.found.entry(run_id.clone()).or_insert(0);
         *number += 1;

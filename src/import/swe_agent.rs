@@ -2,7 +2,7 @@
 //! `trajectory` (the steps) are two views of one run. Either may be missing.
 //!
 //! The messages come from `history`; what a step knows besides stays with its answer, and a step
-//! that history has not is kept as a note. The run is one loop. Where actions stand in the text, the
+//! that history has not is kept as an extension. The run is one loop. Where actions stand in the text, the
 //! observation is a message in the user's name and belongs to the turn of its action.
 
 mod steps;

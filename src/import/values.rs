@@ -14,7 +14,7 @@ pub(super) fn json(raw: &RawValue) -> Result<Json, String> {
     Json::parse(raw.get()).map_err(reason)
 }
 
-/// Returns the object that `extra` is; one that would nest too deep is told as a text.
+/// Returns the object that `extra` is; one that would nest too deep becomes a text.
 pub(super) fn object_of(extra: &Extra) -> Json {
     let field =
         |(key, value): (&str, &Json)| format!("{}:{}", Json::string(key).as_str(), value.as_str());
@@ -26,7 +26,7 @@ pub(super) fn object_of(extra: &Extra) -> Json {
 /// An object with more fields than this is kept as one value.
 const MAX_FIELDS: usize = 500;
 
-/// Returns the fields as they are, each as a value; one that nests too deep is told as a text.
+/// Returns the fields as they are, each as a value; one that nests too deep becomes a text.
 pub(super) fn rest(fields: &Fields<'_>) -> Extra {
     let mut rest = Extra::default();
     if fields.iter().nth(MAX_FIELDS).is_some() {
@@ -101,7 +101,7 @@ fn extra_besides(fields: &Fields<'_>, taken: &[&str]) -> Extra {
     extra
 }
 
-/// Reads the tokens of a call as OpenAI's APIs tell them, chat or Responses.
+/// Reads the tokens of a call as OpenAI's APIs write them, chat or Responses.
 pub(super) fn token_usage(mut fields: Fields<'_>) -> Option<Usage> {
     let [input, output] = match fields.get("prompt_tokens") {
         Some(_) => ["prompt_tokens", "completion_tokens"],

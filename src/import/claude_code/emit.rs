@@ -1,4 +1,4 @@
-//! The second pass: reads the records again, one message at a time, and tells the sink.
+//! The second pass: reads the records again, one message at a time, and emits them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -108,7 +108,7 @@ impl<'a> Emitter<'a> {
                 turn,
                 answer,
             } => self.answer(*loop_no, *turn, *answer, sink),
-            Step::Note { loop_no, place } => {
+            Step::Extension { loop_no, place } => {
                 let raw = self.records.bytes(*place)?;
                 sink.message(self.id(*loop_no), note(&raw), &raw)
             }

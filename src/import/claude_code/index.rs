@@ -130,7 +130,7 @@ impl Index {
         if let Some(line) = self.repeats(track, &head) {
             return Err(format!("repeats the record of line {line}"));
         }
-        if !matches!(head.kind, Kind::Note | Kind::Summary) {
+        if !matches!(head.kind, Kind::Extension | Kind::Summary) {
             self.tracks[track].give_up_boundary();
         }
         match head.kind {
@@ -138,7 +138,7 @@ impl Index {
             Kind::Assistant => return self.assistant(track, &head, place),
             Kind::Summary => self.summary(track, &head, place),
             Kind::Boundary => self.boundary(track, &head, place),
-            Kind::Microcompact | Kind::Note => self.note(track, &head, place),
+            Kind::Microcompact | Kind::Extension => self.note(track, &head, place),
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! Two passes, so that no more than one message is held in memory: the first keeps where each
 //! record stands and what it is to the tree ([`index`]), the second reads the records again and
-//! tells the sink ([`emit`]). A human prompt begins a loop; an answer is joined from the records
+//! emits them ([`emit`]). A human prompt begins a loop; an answer is joined from the records
 //! that share its `message.id`; sub-agents are sessions of their own.
 
 mod by_id;

@@ -43,7 +43,7 @@ pub(super) enum Kind {
     Microcompact,
     /// Nothing that a model sees.
     #[default]
-    Note,
+    Extension,
 }
 
 /// What a text in the user's name is.

@@ -11,7 +11,7 @@ use crate::model::{ContinuationKind, Time};
 /// The model of answers that Claude Code made up itself.
 const SYNTHETIC: &str = "<synthetic>";
 
-/// One thing to tell the sink, in the order of the file.
+/// One thing to emit, in the order of the file.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     /// A record in the user's name; its results belong to `turn`, its texts to `text_turn`.
@@ -28,7 +28,7 @@ pub(super) enum Step {
         answer: usize,
     },
     /// A record that no model sees.
-    Note {
+    Extension {
         loop_no: usize,
         place: SourceLocation,
     },
@@ -47,7 +47,7 @@ impl Step {
         match self {
             Self::User { loop_no, .. }
             | Self::Answer { loop_no, .. }
-            | Self::Note { loop_no, .. }
+            | Self::Extension { loop_no, .. }
             | Self::Summary { loop_no, .. }
             | Self::Cleared { loop_no, .. } => *loop_no,
         }
@@ -56,9 +56,9 @@ impl Step {
     /// The line of its record.
     pub(super) fn line(&self) -> u64 {
         match self {
-            Self::User { place, .. } | Self::Note { place, .. } | Self::Cleared { place, .. } => {
-                place.line
-            }
+            Self::User { place, .. }
+            | Self::Extension { place, .. }
+            | Self::Cleared { place, .. } => place.line,
             Self::Summary { found, .. } => found.summary.line,
             Self::Answer { .. } => 0,
         }
@@ -321,12 +321,12 @@ impl Track {
     /// Adds a record that no model sees.
     pub(super) fn note(&mut self, place: SourceLocation, cleared: bool) {
         let Some(loop_no) = self.current else {
-            return self.lead.push(Step::Note { loop_no: 0, place });
+            return self.lead.push(Step::Extension { loop_no: 0, place });
         };
         let step = if cleared {
             Step::Cleared { loop_no, place }
         } else {
-            Step::Note { loop_no, place }
+            Step::Extension { loop_no, place }
         };
         self.push(loop_no, step);
     }
@@ -347,7 +347,7 @@ impl Track {
         if let Some(boundary) = self.boundary.take() {
             self.push(
                 boundary.loop_no,
-                Step::Note {
+                Step::Extension {
                     loop_no: boundary.loop_no,
                     place: boundary.place,
                 },

@@ -1,4 +1,4 @@
-//! The second pass: reads the records again and tells the sink.
+//! The second pass: reads the records again and emits them.
 
 use super::TOOL;
 use super::index::{Index, Step};
@@ -46,7 +46,7 @@ impl Emitter<'_> {
                 self.transcript.extension(unreadable(&raw), &raw)
             }
             Step::Meta(place)
-            | Step::Note(place)
+            | Step::Extension(place)
             | Step::Aborted(place)
             | Step::System(place)
             | Step::Result(place)

@@ -42,13 +42,13 @@ pub(super) struct Meta {
     pub(super) parent: Option<String>,
 }
 
-/// One thing to tell the sink, in the order of the file.
+/// One thing to emit, in the order of the file.
 #[derive(Debug)]
 pub(super) enum Step {
     /// The first `session_meta`.
     Meta(SourceLocation),
     /// A record that no model sees.
-    Note(SourceLocation),
+    Extension(SourceLocation),
     /// A record that says that the run was stopped.
     Aborted(SourceLocation),
     Unreadable(SourceLocation),
@@ -102,7 +102,7 @@ pub(super) struct Index {
     candidates: Vec<Candidate>,
     /// Whether the last of them may still be called one.
     is_fresh: bool,
-    /// Whether an event told of a prompt whose item is still to come.
+    /// Whether an event announced a prompt whose item is still to come.
     is_announced: bool,
     has_prompts: bool,
     /// The step of an event that may be a copy of the item after it, its line and its text.
@@ -133,10 +133,10 @@ impl Index {
             (Some("turn_context"), Some(context)) => {
                 self.turn = context.text("turn_id").or(self.turn.take());
                 self.model = context.text("model").or(self.model.take());
-                Step::Note(place)
+                Step::Extension(place)
             }
             (Some("event_msg"), Some(event)) => self.event(event, place),
-            _ => Step::Note(place),
+            _ => Step::Extension(place),
         };
         self.steps.push(step);
     }
@@ -204,7 +204,7 @@ impl Index {
                 let has_item = self.prompt_told();
                 return match has_item && is_bare(event) {
                     true => Step::Copy,
-                    false => Step::Note(place),
+                    false => Step::Extension(place),
                 };
             }
             Some("agent_message") if is_bare(event) => {
@@ -223,10 +223,10 @@ impl Index {
             }
             _ => {}
         }
-        Step::Note(place)
+        Step::Extension(place)
     }
 
-    /// Takes the event that tells of a prompt. It comes after the prompt's item, in some versions
+    /// Takes the event that announces a prompt. It comes after the prompt's item, in some versions
     /// before it. Returns whether the item is there.
     fn prompt_told(&mut self) -> bool {
         self.has_prompts = true;
@@ -275,7 +275,7 @@ impl Index {
             ("message", "developer" | "system") => Step::System(place),
             _ if is_result(&kind) => Step::Result(place),
             _ => {
-                self.steps.push(Step::Note(place));
+                self.steps.push(Step::Extension(place));
                 return;
             }
         };

@@ -3,8 +3,8 @@
 //!
 //! `response_item`s are what the model sees and become messages; all other records are kept as they
 //! are. Two passes: which items of a user are prompts, which items make up one answer and what it
-//! cost is said by records that come later ([`index`]); the second pass reads the records again and
-//! tells the sink ([`emit`]).
+//! cost shows in records that come later ([`index`]); the second pass reads the records again and
+//! emits them ([`emit`]).
 
 mod emit;
 mod index;

@@ -1,4 +1,4 @@
-//! Tells the sink of the messages of a session.
+//! Emits the messages of a session.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub(super) struct Reader<'a> {
     path: &'a Path,
     header: Header,
     transcript: TranscriptBuilder<'a>,
-    /// Whether it is said which session it is.
+    /// Whether its header was read.
     is_begun: bool,
 }
 

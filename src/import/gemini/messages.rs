@@ -191,7 +191,7 @@ fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String> {
     let parts = list(given).unwrap_or_else(|| vec![given]);
     let (mut content, mut is_all) = (Vec::new(), true);
     for raw in parts {
-        let (block, whole) = match said(raw) {
+        let (block, whole) = match response_text(raw) {
             Some(found) => found,
             None => (part(raw)?, false),
         };
@@ -202,7 +202,7 @@ fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String> {
 }
 
 /// Returns the text of a function's response.
-fn said(raw: &RawValue) -> Option<(Content, bool)> {
+fn response_text(raw: &RawValue) -> Option<(Content, bool)> {
     let part = object_in(Some(raw))?;
     let function = part.child("functionResponse")?;
     let given = function.get("response")?;

@@ -121,8 +121,8 @@ fn whole(text: &str, line: u64, reader: &mut Reader<'_>) -> Result<(), ImportErr
 /// What is known of a line.
 struct Written {
     place: SourceLocation,
-    /// What it is to be told as: the last writing of its message.
-    told: SourceLocation,
+    /// The last writing of its message.
+    last: SourceLocation,
 }
 
 /// Reads the newer layout, twice: which writing of a message is the last shows at the end.
@@ -131,7 +131,7 @@ fn lines(source: &mut Source<'_>, reader: &mut Reader<'_>) -> Result<(), ImportE
     reader.begin();
     let mut records = Records::new(source.path, &mut *source.reader)?;
     for line in written {
-        let raw = records.bytes(line.told)?;
+        let raw = records.bytes(line.last)?;
         match std::str::from_utf8(&raw) {
             Ok(text) => reader.record(text, line.place.line)?,
             Err(_) => reader.unreadable(&raw)?,
@@ -157,14 +157,14 @@ fn last_writings(
                     written.get_mut(*at)
                 });
                 match earlier {
-                    Some(earlier) => earlier.told = place,
-                    None => written.push(Written { place, told: place }),
+                    Some(earlier) => earlier.last = place,
+                    None => written.push(Written { place, last: place }),
                 }
             }
             // The writer may not be done with the last line: kept now, it would come again whole.
             Found::Unreadable { bytes, reason, cut } => {
                 if !bytes.is_empty() && !cut {
-                    written.push(Written { place, told: place });
+                    written.push(Written { place, last: place });
                 }
                 reader.skip(place.line, reason);
             }

@@ -47,7 +47,7 @@ impl Shown {
         self.events.push(Event { id, site });
     }
 
-    /// Takes a condensation; one that forgets no event of the file is a note.
+    /// Takes a condensation; one that forgets no event of the file becomes an extension.
     pub(super) fn condensation(
         &mut self,
         fields: &Fields<'_>,

@@ -2,7 +2,7 @@
 //!
 //! A message of the user begins a loop. Actions of one response are one turn; an observation is the
 //! result of its action. A condensation ([`condensed`](super::condensed)) is a compaction. Everything
-//! else is a note.
+//! else is an extension.
 
 use std::io::BufRead;
 
@@ -68,7 +68,7 @@ struct Events<'a> {
     nth: u64,
     /// The response that the last action is of.
     response: Option<String>,
-    /// The last state that was told.
+    /// The last state of the run.
     status: Option<String>,
     shown: Shown,
 }

@@ -1,4 +1,4 @@
-//! The second pass: reads the entries again and tells the sink.
+//! The second pass: reads the entries again and emits them.
 
 use super::TOOL;
 use super::entries::{Entries, Entry};

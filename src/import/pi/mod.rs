@@ -3,7 +3,7 @@
 //! sees.
 //!
 //! Two passes: the first notes where each entry stands and what the session is called, the second
-//! reads them again and tells the sink ([`emit`]).
+//! reads them again and emits them ([`emit`]).
 
 mod emit;
 mod entries;

@@ -19,10 +19,12 @@ const MAX_NAME: usize = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::import) enum Style {
     /// A log that is written while the agent works: records have times, and loops name their session,
-    /// its agent and the turn that they go on from.
+    /// its agent and the turn that they go on from. A call that is open when the next answer comes is
+    /// given up.
     #[default]
     Log,
-    /// A document: its loops have no more than what stands in it. They end with their newest message.
+    /// A document: its loops have no more than what stands in it, and end with their newest message.
+    /// Results may come late, and instructions alone are a session.
     Document,
 }
 
@@ -59,11 +61,14 @@ pub(in crate::import) struct LoopBuilder {
     pub(in crate::import) last_child: Option<u32>,
     /// Whether it has no message that a model sees.
     pub(in crate::import) is_empty: bool,
+    style: Style,
     answered: bool,
-    /// Whether something was said that wants an answer.
+    /// Whether a prompt has no answer.
+    unanswered: bool,
+    /// Whether something was said that wants an answer: a prompt, or a result.
     pub(in crate::import) waiting: bool,
     pub(in crate::import) interrupted: bool,
-    /// Calls of the last answer without a result.
+    /// Calls without a result: of the last answer, in a document of all.
     open: Vec<OpenCall>,
     /// Loops of other sessions that it started.
     pub(in crate::import) children: Vec<ChildLoopRef>,
@@ -71,7 +76,7 @@ pub(in crate::import) struct LoopBuilder {
     pub(in crate::import) status: Option<LoopStatus>,
     /// Tokens of the loop as a whole.
     pub(in crate::import) usage: Option<Usage>,
-    /// Whether there is something that the sink was not told of.
+    /// Whether it changed since the sink got its record.
     pub(in crate::import) is_changed: bool,
 }
 
@@ -79,10 +84,15 @@ pub(in crate::import) struct LoopBuilder {
 struct OpenCall {
     id: String,
     tool: String,
+    turn: u32,
 }
 
 impl LoopBuilder {
-    fn new(id: LoopId, new: NewLoop, ended: Option<Time>) -> Self {
+    fn new(id: LoopId, new: NewLoop, style: Style) -> Self {
+        let ended = match style {
+            Style::Log => new.started.clone(),
+            Style::Document => None,
+        };
         Self {
             id,
             parent: new.parent,
@@ -96,7 +106,9 @@ impl LoopBuilder {
             last_turn: 0,
             last_child: None,
             is_empty: true,
+            style,
             answered: false,
+            unanswered: false,
             waiting: false,
             interrupted: false,
             open: Vec::new(),
@@ -111,8 +123,16 @@ impl LoopBuilder {
     pub(in crate::import) fn input(&mut self, wants_answer: bool) -> u32 {
         self.turn += u32::from(std::mem::take(&mut self.answered));
         self.last_turn = self.turn;
+        self.unanswered |= wants_answer;
         self.waiting |= wants_answer;
         self.turn
+    }
+
+    /// Gives up the calls that have no result when a text in the user's name follows the answer.
+    pub(in crate::import) fn give_up_calls(&mut self) {
+        if self.answered && self.style == Style::Log {
+            self.open.clear();
+        }
     }
 
     /// Takes an answer and returns its turn: one of its own, unless it is the first after what was
@@ -121,14 +141,18 @@ impl LoopBuilder {
         self.turn += u32::from(self.answered);
         self.last_turn = self.turn;
         self.answered = true;
+        self.unanswered = false;
         self.waiting = false;
-        self.open.clear();
+        if self.style == Style::Log {
+            self.open.clear();
+        }
         self.turn
     }
 
     /// Takes the message of an answer, or of a further part of the last one.
     pub(in crate::import) fn answer_message(&mut self, message: &Message) {
         self.answered = true;
+        self.unanswered = false;
         self.waiting = false;
         let Message::Assistant(answer) = message else {
             return;
@@ -153,6 +177,7 @@ impl LoopBuilder {
             self.open.push(OpenCall {
                 id: id.to_owned(),
                 tool: tool.to_owned(),
+                turn: self.turn,
             });
         }
     }
@@ -172,14 +197,26 @@ impl LoopBuilder {
         Some(&call.id)
     }
 
-    /// Whether a prompt has no answer, or a call no result.
+    /// Whether a prompt has no answer, or a call of the last turn no result.
     pub(in crate::import) fn is_unfinished(&self) -> bool {
-        self.waiting && !self.answered || !self.open.is_empty()
+        let is_last = |open: &OpenCall| open.turn == self.turn;
+        self.is_unanswered() || self.open.iter().any(is_last)
     }
 
     /// Whether what was said last was answered.
     pub(in crate::import) fn is_answered(&self) -> bool {
         self.answered
+    }
+
+    fn is_unanswered(&self) -> bool {
+        match self.style {
+            Style::Log => self.waiting && !self.answered,
+            Style::Document => self.unanswered,
+        }
+    }
+
+    fn is_void(&self) -> bool {
+        self.is_empty && self.style == Style::Log
     }
 
     /// Where the loop stands; `is_last` if the transcript ends in it.
@@ -190,7 +227,7 @@ impl LoopBuilder {
             LoopStatus::Aborted
         } else if is_last && (self.waiting || !self.open.is_empty()) {
             LoopStatus::Running
-        } else if self.is_unfinished() || self.is_empty {
+        } else if self.is_unanswered() || !self.open.is_empty() || self.is_void() {
             LoopStatus::Aborted
         } else {
             LoopStatus::Completed
@@ -248,11 +285,7 @@ impl Loops {
             *last = Some(last.map_or(turn, |last| last.max(turn)));
         }
         let id = self.unused(std::mem::take(&mut new.name));
-        let ended = match self.style {
-            Style::Log => new.started.clone(),
-            Style::Document => None,
-        };
-        self.all.push(LoopBuilder::new(id, new, ended));
+        self.all.push(LoopBuilder::new(id, new, self.style));
         self.all.len() - 1
     }
 

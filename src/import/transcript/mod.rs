@@ -1,4 +1,4 @@
-//! From the records of a transcript to what the sink is told: where a loop begins, which turn a message
+//! From the records of a transcript to the calls of a sink: where a loop begins, which turn a message
 //! belongs to, which call a result answers, and where each loop stands at the end.
 //!
 //! An importer reads one record after the other and says what it is. Everything is decided by what came
@@ -26,7 +26,7 @@ pub(super) struct TranscriptBuilder<'a> {
     sink: &'a mut dyn Sink,
     /// That of the file first, then those of its sub-agents.
     sessions: Vec<SessionBuilder>,
-    /// The one that the sink is told of.
+    /// The one that the sink is at.
     current: usize,
 }
 
@@ -114,7 +114,7 @@ impl<'a> TranscriptBuilder<'a> {
         self.sessions.len() - 1
     }
 
-    /// Describes the session of the file anew; what the sink was told of stays.
+    /// Describes the session of the file anew. Has no effect once its first loop began.
     pub(super) fn describe(&mut self, head: SessionHead) {
         self.sessions[0].head = head;
     }
@@ -255,7 +255,9 @@ impl<'a> TranscriptBuilder<'a> {
         let Some(loop_no) = self.session().open_loop() else {
             return self.wait(message, raw);
         };
-        self.session_mut().loops[loop_no].input(wants_answer);
+        let of = &mut self.session_mut().loops[loop_no];
+        of.give_up_calls();
+        of.input(wants_answer);
         self.push(loop_no, message, raw)
     }
 
@@ -302,8 +304,9 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Takes the result of a call. It stands with its call if that is in the last turn of its loop. One
-    /// that names no call answers the first open one of its tool.
+    /// Takes the result of a call. It stands with its call if that is in the last turn of its loop, in a
+    /// document also in an earlier one of the last loop. One that names no call answers the first open
+    /// one of its tool.
     pub(super) fn result(
         &mut self,
         name: impl FnOnce() -> String,
@@ -313,13 +316,16 @@ impl<'a> TranscriptBuilder<'a> {
         let last = self.any_loop(name)?;
         let session = self.session_mut();
         let call = session.pair(&mut message);
-        let loop_no = match session.calls.get(&call) {
-            Some((_, (loop_no, turn))) if session.loops[*loop_no].turn == *turn => *loop_no,
-            _ => last,
+        let known = session.calls.get(&call).map(|(_, at)| *at);
+        let is_with_call = |(loop_no, turn): &TurnRef| match session.loops.style() {
+            Style::Log => session.loops[*loop_no].turn == *turn,
+            Style::Document => *loop_no == last,
         };
+        let at = known.filter(is_with_call);
+        let (loop_no, turn) = at.unwrap_or((last, session.loops[last].turn));
         session.loops[loop_no].result(&call);
         session.loops[loop_no].waiting |= loop_no == last;
-        self.push(loop_no, message, raw)
+        self.push_to((loop_no, turn), message, raw)
     }
 
     /// Takes what a tool gave back as a message in the user's name.
@@ -421,11 +427,11 @@ impl<'a> TranscriptBuilder<'a> {
         let mut any = false;
         for session in (0..self.sessions.len()).rev() {
             self.select(session)?;
-            let loops = self.session().loops.len();
-            if loops > 0 && !self.session().lead.is_empty() {
+            let waits = !self.session().lead.is_empty();
+            if waits && self.session().loops.style() == Style::Document {
                 self.begin(self.next_loop(String::new()))?;
             }
-            let loops = loops.max(self.session().loops.len());
+            let loops = self.session().loops.len();
             for loop_no in 0..loops {
                 self.end(loop_no, loop_no + 1 == loops)?;
             }
@@ -458,6 +464,16 @@ impl<'a> TranscriptBuilder<'a> {
         message: AgentMessage,
         raw: &[u8],
     ) -> Result<(), ImportError> {
+        let turn = self.session().loops[loop_no].turn;
+        self.push_to((loop_no, turn), message, raw)
+    }
+
+    fn push_to(
+        &mut self,
+        (loop_no, turn): TurnRef,
+        message: AgentMessage,
+        raw: &[u8],
+    ) -> Result<(), ImportError> {
         let session = &mut self.sessions[self.current];
         let style = session.loops.style();
         let of = &mut session.loops[loop_no];
@@ -470,8 +486,8 @@ impl<'a> TranscriptBuilder<'a> {
             return self.sink.message(&of.id, message, raw);
         }
         of.is_empty = false;
-        session.last = Some((loop_no, of.turn));
-        let turn_id = TurnId::new(of.id.as_str(), of.turn);
+        session.last = Some((loop_no, turn));
+        let turn_id = TurnId::new(of.id.as_str(), turn);
         self.sink.message(&of.id, message.in_turn(turn_id), raw)
     }
 
