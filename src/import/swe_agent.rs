@@ -73,6 +73,7 @@ fn run(document: Document<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError>
     let mut run = Run {
         lines: LineCounter::new(json, line),
         answered: false,
+        begun: false,
         nth: 0,
         transcript: TranscriptBuilder::new(sink, head(nth.to_string(), extra)?, Style::Document),
     };
@@ -107,6 +108,8 @@ fn stats(info: &Fields<'_>) -> Option<Usage> {
 struct Run<'a> {
     lines: LineCounter<'a>,
     answered: bool,
+    /// Whether the user gave a task.
+    begun: bool,
     nth: usize,
     transcript: TranscriptBuilder<'a>,
 }
@@ -186,7 +189,7 @@ impl<'a> Run<'a> {
         let bytes = raw.get().as_bytes();
         match message.role() {
             Role::User if self.answered => return self.transcript.observation(message, bytes),
-            Role::User if self.transcript.here().is_some() => {
+            Role::User if std::mem::replace(&mut self.begun, true) => {
                 return self.transcript.input(message, bytes, true);
             }
             Role::Assistant => {
