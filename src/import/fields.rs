@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::model::Json;
@@ -46,6 +46,26 @@ impl<'a> Fields<'a> {
             .rev()
             .find(|(name, _)| name == key)
             .map(|(_, value)| *value)
+    }
+
+    /// Reads `key` as a `T`; `None` if it is absent, null or something else.
+    pub(super) fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        serde_json::from_str(some(self.get(key))?.get()).ok()
+    }
+
+    /// Reads `key` as a text that is not empty.
+    pub(super) fn text(&self, key: &str) -> Option<String> {
+        self.read(key).filter(|text: &String| !text.is_empty())
+    }
+
+    /// Reads `key` as an object.
+    pub(super) fn child(&self, key: &str) -> Option<Self> {
+        Self::parse(some(self.get(key))?.get()).ok()
+    }
+
+    /// Reads `key` as an object; anything else has no fields.
+    pub(super) fn object(&self, key: &str) -> Self {
+        self.child(key).unwrap_or_default()
     }
 
     /// Takes `key` out.

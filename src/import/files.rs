@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
-use super::head::head;
 use super::matching::Digests;
 use super::one_file::import_and_keep;
 use super::queue::{Opened, Queue};
 use super::report::ImportReport;
-use super::{ImportError, Importer, Source, importers};
+use super::sniff::sniff;
+use super::{ImportError, Importer, Source, importers, unread};
 use crate::model::SessionId;
 use crate::store::SessionStore;
 
 /// How much is read at once, in bytes.
 pub(super) const BUFFER_BYTES: usize = 128 << 10;
-/// How many reasons an error tells.
+/// How many reasons an error lists.
 const MAX_REASONS: usize = 5;
 
 /// How files are imported.
@@ -41,7 +41,7 @@ impl ImportOptions {
     }
 }
 
-/// Told before each file.
+/// The state before each file.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// The file.
@@ -133,7 +133,7 @@ pub fn import_paths_with(
                 }
                 Err(error @ ImportError::Store(_)) => return Err(error),
                 Err(error) => {
-                    report.skip(transcript.path.to_string_lossy(), None, told(&error));
+                    report.skip(transcript.path.to_string_lossy(), None, with_causes(&error));
                 }
             }
         }
@@ -171,8 +171,8 @@ fn names(importers: &[&dyn Importer]) -> String {
     names.join(", ")
 }
 
-/// Tells an error with its causes.
-fn told(error: &dyn std::error::Error) -> String {
+/// Returns the text of an error with its causes.
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -220,11 +220,7 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     /// Looks at a path that was named.
     fn given(&mut self, path: &Path) -> Result<(), ImportError> {
-        let unread = |source| ImportError::Read {
-            path: path.to_owned(),
-            source,
-        };
-        let data = std::fs::metadata(path).map_err(unread)?;
+        let data = std::fs::metadata(path).map_err(unread(path))?;
         if data.is_dir() {
             return self.given_folder(path);
         }
@@ -245,7 +241,7 @@ impl<'a> Search<'a> {
         let known = if self.is_forced {
             self.importers.first().copied()
         } else {
-            self.importer_of(path, &head(path).map_err(unread)?)
+            self.importer_of(path, &sniff(path).map_err(unread(path))?)
         };
         let Some(importer) = known else {
             return Err(ImportError::NoTranscript(format!(
@@ -314,7 +310,7 @@ impl<'a> Search<'a> {
                 .skip(path.to_string_lossy(), None, "the file is empty");
             return Ok(());
         }
-        match self.importer_of(path, &head(path)?) {
+        match self.importer_of(path, &sniff(path)?) {
             Some(importer) => self.take(path, data.len(), importer),
             None => self.report.unknown_files += 1,
         }
@@ -380,10 +376,7 @@ fn import_file(
     options: &ImportOptions,
 ) -> Result<ImportReport, ImportError> {
     let path = &transcript.path;
-    let file = File::open(path).map_err(|source| ImportError::Read {
-        path: path.clone(),
-        source,
-    })?;
+    let file = File::open(path).map_err(unread(path))?;
     let mut source = Source {
         path,
         reader: &mut BufReader::with_capacity(BUFFER_BYTES, file),

@@ -13,7 +13,7 @@ use crate::model::MAX_JSON_DEPTH;
 
 /// Where a record stands in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourceLocation {
     /// The line, from 1.
     pub(crate) line: u64,
     /// The first byte.
@@ -85,7 +85,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Returns the next value, `None` at the end of the file.
-    pub(crate) fn next(&mut self) -> io::Result<Option<(Place, Found<'_>)>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<(SourceLocation, Found<'_>)>> {
         Ok(match self.find()? {
             Read::Line => Some(self.value()),
             Read::TooLong => Some(self.too_long()),
@@ -99,7 +99,7 @@ impl<'a> Lines<'a> {
     pub(crate) fn next_as<T, E>(
         &mut self,
         read: impl FnOnce(&str) -> Result<T, E>,
-    ) -> io::Result<Option<(Place, Result<T, Found<'_>>)>> {
+    ) -> io::Result<Option<(SourceLocation, Result<T, Found<'_>>)>> {
         Ok(match self.find()? {
             Read::Line => Some(match self.whole(read) {
                 Some((place, made)) => (place, Ok(made)),
@@ -127,8 +127,8 @@ impl<'a> Lines<'a> {
         Ok(Read::Line)
     }
 
-    fn too_long(&self) -> (Place, Found<'_>) {
-        let place = Place {
+    fn too_long(&self) -> (SourceLocation, Found<'_>) {
+        let place = SourceLocation {
             line: self.number,
             offset: self.start,
             len: 0,
@@ -142,7 +142,10 @@ impl<'a> Lines<'a> {
     }
 
     /// Takes the rest of the line as one value, if `read` can.
-    fn whole<T, E>(&mut self, read: impl FnOnce(&str) -> Result<T, E>) -> Option<(Place, T)> {
+    fn whole<T, E>(
+        &mut self,
+        read: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<(SourceLocation, T)> {
         let rest = std::str::from_utf8(self.rest()).ok()?;
         let text = rest.trim_ascii();
         if depth(text.as_bytes()) > self.depth {
@@ -150,7 +153,7 @@ impl<'a> Lines<'a> {
         }
         let made = read(text).ok()?;
         let from = self.cursor + rest.len() - rest.trim_ascii_start().len();
-        let place = Place {
+        let place = SourceLocation {
             line: self.number,
             offset: self.start + from as u64,
             len: text.len(),
@@ -164,7 +167,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Takes the next value out of a line that is not blank.
-    fn value(&mut self) -> (Place, Found<'_>) {
+    fn value(&mut self) -> (SourceLocation, Found<'_>) {
         let blank = self
             .rest()
             .iter()
@@ -181,7 +184,7 @@ impl<'a> Lines<'a> {
         };
         self.cursor = to;
         let bytes = &self.line[from..to];
-        let place = Place {
+        let place = SourceLocation {
             line: self.number,
             offset: self.start + from as u64,
             len: bytes.len(),

@@ -11,17 +11,16 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use self::message::{Read, Reader};
 use super::fields::{Fields, list};
+use super::json_stream::{JsonStream, LineCounter, StreamItem};
+use super::key_outline::KeyOutline;
 use super::openai_chat::{head, run_extra};
-use super::outline::Outline;
-use super::pieces::{Lines, Piece, Pieces};
-use super::thread::{Start, Thread};
-use super::values::{add_cost, object, text};
+use super::transcript::{Style, TranscriptBuilder};
+use super::values::add_cost;
 use super::{ImportError, Importer, Sink, Source, holds_conversation};
 use crate::model::{Extra, LoopStatus, Role};
 
-/// How a run is told to end; its task says so.
+/// How a run ends itself; its task names one of these.
 const ENDS: [&str; 2] = [
     "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT",
     "MINI_SWE_AGENT_FINAL_OUTPUT",
@@ -37,7 +36,7 @@ impl Importer for MiniSweAgent {
     }
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
-        let outline = Outline::of(head);
+        let outline = KeyOutline::of(head);
         let has = |key: &str| outline.has(key);
         if has("history") || has("trajectory") || has("info.id") || has("traj") {
             return false;
@@ -53,14 +52,14 @@ impl Importer for MiniSweAgent {
             sink,
             loose: None,
             nth: 0,
-            told: false,
+            any: false,
         };
-        let mut pieces = Pieces::new(source)?;
+        let mut pieces = JsonStream::new(source)?;
         while let Some(piece) = pieces.next()? {
             runs.piece(piece)?;
         }
         runs.end_loose()?;
-        holds_conversation(runs.told)
+        holds_conversation(runs.any)
     }
 }
 
@@ -80,7 +79,7 @@ pub(super) fn is_bare_trajectory(head: &[u8]) -> bool {
             return false;
         };
         let fields = Fields::parse(value.get()).unwrap_or_default();
-        let (role, content) = (text(&fields, "role"), text(&fields, "content"));
+        let (role, content) = (fields.text("role"), fields.text("content"));
         let (Some(role), Some(content)) = (role, content) else {
             return false;
         };
@@ -105,11 +104,11 @@ struct Runs<'a> {
     sink: &'a mut dyn Sink,
     loose: Option<Loose>,
     nth: u64,
-    told: bool,
+    any: bool,
 }
 
 impl Runs<'_> {
-    fn piece(&mut self, piece: Piece) -> Result<(), ImportError> {
+    fn piece(&mut self, piece: StreamItem) -> Result<(), ImportError> {
         let text = match piece.text {
             Ok(text) => text,
             Err(reason) => return self.skip(piece.line, reason.into()),
@@ -129,7 +128,7 @@ impl Runs<'_> {
         let Some(messages) = list(messages) else {
             return self.skip(piece.line, "the messages of the run are not a list".into());
         };
-        let mut lines = Lines::new(&text, piece.line);
+        let mut lines = LineCounter::new(&text, piece.line);
         let messages: Vec<(u64, &RawValue)> = messages
             .into_iter()
             .map(|raw| (lines.of(raw.get()), raw))
@@ -176,25 +175,23 @@ impl Runs<'_> {
         extra: Extra,
         messages: &[(u64, &RawValue)],
     ) -> Result<(), ImportError> {
-        let id = document.and_then(|fields| text(fields, "instance_id"));
+        let id = document.and_then(|fields| fields.text("instance_id"));
         let key = id.unwrap_or_else(|| self.nth.to_string());
         self.nth += 1;
-        let mut thread = Thread::new(&mut *self.sink, head(key, extra)?);
-        let exit = tell(&mut thread, messages)?;
-        match document.map(|fields| object(fields, "info")) {
+        let head = head(key, extra)?;
+        let mut transcript = TranscriptBuilder::new(&mut *self.sink, head, Style::Document);
+        let exit = read_messages(&mut transcript, messages)?;
+        match document.map(|fields| fields.object("info")) {
             Some(info) => {
-                thread.ended_as(status(text(&info, "exit_status").or(exit)));
+                transcript.ended_as(status(info.text("exit_status").or(exit)));
                 let mut spent = None;
-                add_cost(
-                    &mut spent,
-                    object(&info, "model_stats").get("instance_cost"),
-                );
-                thread.usage = spent;
+                add_cost(&mut spent, info.object("model_stats").get("instance_cost"));
+                transcript.spent(spent);
             }
             // The list is written when the run is over.
-            None => thread.ended_as(Some(LoopStatus::Completed)),
+            None => transcript.ended_as(Some(LoopStatus::Completed)),
         }
-        self.told |= thread.end()?;
+        self.any |= transcript.finish()?;
         Ok(())
     }
 }
@@ -207,43 +204,35 @@ fn status(exit: Option<String>) -> Option<LoopStatus> {
     }
 }
 
-/// Tells the messages of a run, and returns the exit status that they tell.
-fn tell(
-    thread: &mut Thread<'_>,
+/// Reads the messages of a run, and returns the exit status that they contain.
+fn read_messages(
+    transcript: &mut TranscriptBuilder<'_>,
     messages: &[(u64, &RawValue)],
 ) -> Result<Option<String>, ImportError> {
-    let mut reader = Reader::default();
     let (mut answered, mut begun, mut exit) = (false, false, None);
     for (nth, (line, raw)) in messages.iter().enumerate() {
         let bytes = raw.get().as_bytes();
-        let Read {
-            message,
-            new_task,
-            exit_status,
-        } = match reader.read(raw, nth) {
+        let read = match message::read(raw, nth) {
             Ok(read) => read,
             Err(reason) => {
-                let reason = format!("message {}: {reason}", nth + 1);
-                thread.sink.skip(Some(*line), reason);
+                transcript.skip(*line, format!("message {}: {reason}", nth + 1));
                 continue;
             }
         };
-        exit = exit_status.or(exit);
-        match message.role() {
-            Role::User if new_task || !answered => {
-                if new_task || !std::mem::replace(&mut begun, true) {
-                    thread.begin(Start::default())?;
-                    answered = false;
-                }
-                thread.prompt(message, bytes)?;
+        exit = read.exit_status.or(exit);
+        match read.message.role() {
+            Role::User if answered && !read.new_task => {
+                transcript.observation(read.message, bytes)?;
             }
-            Role::User => thread.observation(message, bytes)?,
-            Role::Assistant => {
-                answered = true;
-                thread.answer(message, bytes, false)?;
+            Role::User if !begun || read.new_task => {
+                (begun, answered) = (true, false);
+                transcript.prompt("", read.message, bytes)?;
             }
-            Role::ToolResult => thread.result(message, bytes)?,
-            Role::Extension => thread.note(message, bytes)?,
+            Role::User => transcript.input(read.message, bytes, true)?,
+            role => {
+                answered |= role == Role::Assistant;
+                transcript.message(String::new, read.message, bytes)?;
+            }
         }
     }
     Ok(exit)

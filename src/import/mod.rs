@@ -1,6 +1,6 @@
 //! Ways in: transcripts that other tools wrote.
 //!
-//! An [`Importer`] reads one format and tells a [`Sink`] what it finds, in the order of the
+//! An [`Importer`] reads one format and hands a [`Sink`] what it finds, in the order of the
 //! transcript: sessions, loops, messages and the compactions that the tool itself made. It holds
 //! one message at a time (and an index of where records stand, where the format needs one), never
 //! a database. The sink decides what is new.
@@ -9,19 +9,21 @@
 //! transcripts in `tests/fixtures/` and a room in `tests/transcripts/`.
 
 mod adk;
-mod ahead;
-mod blocks;
 mod claude_code;
 mod codex;
 mod copilot;
+mod dedup;
+mod deferred;
 mod detect;
+mod extension;
 pub(crate) mod fields;
 mod files;
 mod foreign;
 mod gemini;
-mod head;
 mod history;
 mod imported_compaction;
+mod json_stream;
+mod key_outline;
 mod lines;
 mod matching;
 mod mini_swe_agent;
@@ -30,27 +32,24 @@ mod openai_agents;
 mod openai_chat;
 mod opencode;
 mod openhands;
-mod outline;
+mod pending;
 mod phi_core;
 mod pi;
-mod pieces;
-mod places;
+mod pipeline;
 mod queue;
 mod records;
 mod report;
 mod responses;
 mod revised;
 pub(crate) mod runs;
-mod said;
 mod secrets;
 pub(crate) mod session_jsonl;
+mod sniff;
 pub(crate) mod state;
 mod surrogates;
 mod swe_agent;
-mod telling;
-mod thread;
+mod transcript;
 mod values;
-mod waiting;
 mod watch;
 mod writer;
 
@@ -254,7 +253,7 @@ pub trait Importer: Sync {
     /// format.
     fn detect(&self, path: &Path, head: &[u8]) -> bool;
 
-    /// Reads the transcript and tells `sink` what is there.
+    /// Reads the transcript into `sink`.
     ///
     /// # Errors
     /// Only if the source cannot be read or the sink refuses; a bad record is skipped.
@@ -277,11 +276,19 @@ pub trait Importer: Sync {
     }
 }
 
-/// Refuses a file in which nobody said anything.
+/// Refuses a file without a conversation.
 fn holds_conversation(does: bool) -> Result<(), ImportError> {
     match does {
         true => Ok(()),
         false => Err(ImportError::NoTranscript("it holds no conversation".into())),
+    }
+}
+
+/// Says of a file that it could not be read.
+fn unread(path: &Path) -> impl Fn(std::io::Error) -> ImportError + Copy {
+    move |source| ImportError::Read {
+        path: path.to_owned(),
+        source,
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::thread;
 
-use super::ahead::Reading;
 use super::files::ImportOptions;
+use super::pipeline::ReaderThread;
 use super::queue::Opened;
 use super::report::ImportReport;
 use super::writer::{Origin, StoreSink};
-use super::{ImportError, Importer, Restore, Sink, Source};
+use super::{ImportError, Importer, Restore, Sink, Source, unread};
 use crate::model::SessionId;
 use crate::store::source::{self, Pieces, SourceError};
 use crate::store::{SessionStore, StoreError, StoreWrite};
@@ -74,8 +74,8 @@ pub(super) fn import_and_keep(
             let sink = sink.redacting(options.redact);
             let (report, mut pieces) = match ahead.take() {
                 Some(opened) => {
-                    let mut sink = sink.saying(opened.plain);
-                    opened.reading.tell(&mut sink)?;
+                    let mut sink = sink.skipping(opened.skip_encoding);
+                    opened.reading.run(&mut sink)?;
                     (sink.finish()?, opened.pieces)
                 }
                 None => (read_here(importer, source, sink)?, None),
@@ -113,7 +113,7 @@ fn read_here(
 ) -> Result<ImportReport, ImportError> {
     thread::scope(|scope| {
         let read = |ahead: &mut dyn Sink| importer.import(source, ahead);
-        Reading::start(scope, sink.forms(), read).tell(&mut sink)
+        ReaderThread::start(scope, sink.encoder(), read).run(&mut sink)
     })?;
     sink.finish()
 }
@@ -142,9 +142,6 @@ fn keep(
     let kept = source::keep_packed(write, &mut file, pieces, format, &whole, &sessions);
     kept.map_err(|error| match error {
         SourceError::Store(error) => error.into(),
-        SourceError::Io(error) => ImportError::Read {
-            path: source.path.to_owned(),
-            source: error,
-        },
+        SourceError::Io(error) => unread(source.path)(error),
     })
 }

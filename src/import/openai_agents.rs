@@ -12,12 +12,12 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use super::responses::{Item, answer, item};
-use super::thread::{Start, Thread};
+use super::transcript::{self, NewLoop, Style, TranscriptBuilder};
 use super::values::session_id;
 use super::{
     Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation, log_of,
 };
-use crate::model::{AgentMessage, Content, Extra, Json, Message, Session, Time};
+use crate::model::{AgentMessage, Content, Extra, Message, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::agents::{AgentFile, AgentItem, AgentSession};
 
@@ -44,11 +44,11 @@ impl Importer for OpenAiAgents {
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let file = AgentFile::open(source.path).map_err(ImportError::NoTranscript)?;
         let sessions = file.sessions().map_err(ImportError::NoTranscript)?;
-        let mut told = false;
+        let mut any = false;
         for session in sessions {
-            told |= self.session(&file, session, sink)?;
+            any |= self.session(&file, session, sink)?;
         }
-        holds_conversation(told)
+        holds_conversation(any)
     }
 }
 
@@ -75,17 +75,17 @@ impl OpenAiAgents {
         session: AgentSession,
         sink: &mut dyn Sink,
     ) -> Result<bool, ImportError> {
-        let mut telling = Telling {
-            thread: Thread::new(sink, head(&session)?),
+        let mut builder = SessionBuilder {
+            transcript: TranscriptBuilder::new(sink, head(&session)?, Style::Document),
             output: None,
         };
         let mut failed = None;
         let read = file.items(&session.id, &mut |item| {
-            match telling.item(&item) {
+            match builder.item(&item) {
                 Ok(Ok(())) => {}
                 Ok(Err(reason)) => {
                     let reason = format!("row {} of session `{}`: {reason}", item.row, session.id);
-                    telling.thread.sink.skip(None, reason);
+                    builder.transcript.skip(None, reason);
                 }
                 Err(error) => {
                     failed = Some(error);
@@ -99,9 +99,9 @@ impl OpenAiAgents {
         }
         if let Err(reason) = read.map_err(|error: StoreError| ImportError::from(error))? {
             let reason = format!("session `{}`: {reason}", session.id);
-            telling.thread.sink.skip(None, reason);
+            builder.transcript.skip(None, reason);
         }
-        telling.end()
+        builder.end()
     }
 }
 
@@ -111,11 +111,7 @@ fn head(session: &AgentSession) -> Result<SessionHead, ImportError> {
     let id = own.clone().or(placeholder);
     let id = id.ok_or_else(|| ImportError::NoTranscript("a session without an id".into()))?;
     let created = session.created_at.as_deref().map(time);
-    let mut head = Session::new(id, TOOL);
-    head.formation = created
-        .as_ref()
-        .and_then(|at| Json::of(&serde_json::json!({ "Explicit": { "timestamp": at } })).ok());
-    head.created_at = created;
+    let mut head = transcript::session(id, TOOL, created);
     head.last_active_at = session.updated_at.as_deref().map(time);
     Ok(SessionHead {
         identity: own.map_or_else(|| Identity::Key("0".into()), Identity::Own),
@@ -143,12 +139,12 @@ struct Output {
     millis: Option<i64>,
 }
 
-struct Telling<'a> {
-    thread: Thread<'a>,
+struct SessionBuilder<'a> {
+    transcript: TranscriptBuilder<'a>,
     output: Option<Output>,
 }
 
-impl Telling<'_> {
+impl SessionBuilder<'_> {
     fn item(&mut self, row: &AgentItem) -> Result<Result<(), String>, ImportError> {
         let raw: &RawValue = match serde_json::from_str(&row.data) {
             Ok(raw) => raw,
@@ -176,14 +172,18 @@ impl Telling<'_> {
                 output.raw.push_str(&row.data);
             }
             Item::Prompt(message) => {
-                self.thread.begin(Start {
-                    at,
-                    ..Start::default()
+                self.transcript.begin(NewLoop {
+                    started: at,
+                    ..self.transcript.next_loop("")
                 })?;
-                self.thread.prompt(at_time(message, millis), bytes)?;
+                self.transcript
+                    .input(at_time(message, millis), bytes, true)?;
             }
-            Item::Result(message) => self.thread.result(at_time(message, millis), bytes)?,
-            Item::Note(message) => self.thread.note(message, bytes)?,
+            Item::Result(message) => {
+                let message = at_time(message, millis);
+                self.transcript.result(String::new, message, bytes)?;
+            }
+            Item::Extension(message) => self.transcript.extension(message, bytes)?,
         }
         Ok(Ok(()))
     }
@@ -193,12 +193,13 @@ impl Telling<'_> {
             return Ok(());
         };
         let message = at_time(answer(output.content, output.sources), output.millis);
-        self.thread.answer(message, output.raw.as_bytes(), false)
+        self.transcript
+            .answer(String::new, message, output.raw.as_bytes())
     }
 
     fn end(mut self) -> Result<bool, ImportError> {
         self.settle()?;
-        self.thread.end()
+        self.transcript.finish()
     }
 }
 

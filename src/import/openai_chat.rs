@@ -6,22 +6,19 @@
 //! file. A loop is a user message and everything until the next. Fields of a message without a
 //! place in the model are kept in its extra field `source`.
 
-pub(super) mod calls;
 pub(super) mod message;
 
 use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use self::calls::Calls;
 use super::fields::{Fields, list, reason, shown};
+use super::json_stream::{JsonStream, LineCounter, StreamItem};
+use super::key_outline::KeyOutline;
 use super::mini_swe_agent::is_bare_trajectory;
-use super::outline::Outline;
-use super::pieces::{Lines, Piece, Pieces};
+use super::transcript::{Style, TranscriptBuilder};
 use super::{Identity, ImportError, Importer, MAX_RECORD_BYTES, SessionHead, Sink, Source};
-use crate::model::{
-    AgentMessage, Extra, Json, LoopId, LoopRecord, LoopStatus, Role, Session, SessionId, TurnId,
-};
+use crate::model::{Extra, Json, LoopStatus, Role, Session, SessionId};
 
 /// Reads OpenAI chats.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +30,7 @@ impl Importer for OpenAiChat {
     }
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
-        let outline = Outline::of(head);
+        let outline = KeyOutline::of(head);
         let known = ["", "[]."].iter().any(|at| is_chat(&outline, at)) || outline.has("[][].role");
         known && !is_bare_trajectory(head)
     }
@@ -46,7 +43,7 @@ impl Importer for OpenAiChat {
             runs: 0,
             sessions: 0,
         };
-        let mut pieces = Pieces::new(source)?;
+        let mut pieces = JsonStream::new(source)?;
         while let Some(piece) = pieces.next()? {
             reader.piece(piece)?;
         }
@@ -62,7 +59,7 @@ impl Importer for OpenAiChat {
 }
 
 /// Whether the object at `at` is a run, or a chat that no other format claims.
-fn is_chat(outline: &Outline, at: &str) -> bool {
+fn is_chat(outline: &KeyOutline, at: &str) -> bool {
     const OTHERS: [&str; 11] = [
         "agent",
         "history",
@@ -99,14 +96,18 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn piece(&mut self, piece: Piece) -> Result<(), ImportError> {
+    fn piece(&mut self, piece: StreamItem) -> Result<(), ImportError> {
         let text = match piece.text {
             Ok(text) => text,
             Err(reason) => return self.skip(piece.line, reason),
         };
         if text.starts_with('[') {
             return match serde_json::from_str(&text) {
-                Ok(messages) => self.run(Lines::new(&text, piece.line), Extra::default(), messages),
+                Ok(messages) => self.run(
+                    LineCounter::new(&text, piece.line),
+                    Extra::default(),
+                    messages,
+                ),
                 Err(error) => self.skip(piece.line, &reason(error)),
             };
         }
@@ -123,7 +124,7 @@ impl Reader<'_> {
                 let (extra, bad) = run_extra(&fields);
                 bad.into_iter()
                     .for_each(|reason| self.sink.skip(Some(piece.line), reason));
-                self.run(Lines::new(&text, piece.line), extra, messages)
+                self.run(LineCounter::new(&text, piece.line), extra, messages)
             }
             Some(None) => self.skip(piece.line, "the messages of the run are not a list"),
             None if fields.get("role").is_some() => self.loose(piece.list, piece.line, &text),
@@ -157,7 +158,7 @@ impl Reader<'_> {
 
     fn run(
         &mut self,
-        mut lines: Lines<'_>,
+        mut lines: LineCounter<'_>,
         extra: Extra,
         raw: Vec<&RawValue>,
     ) -> Result<(), ImportError> {
@@ -176,24 +177,26 @@ impl Reader<'_> {
     ) -> Result<(), ImportError> {
         let key = key_of(&extra).unwrap_or_else(|| self.runs.to_string());
         self.runs += 1;
-        let mut chat = Chat {
-            head: Some(head(key, extra)?),
-            ..Chat::default()
-        };
+        let mut chat = TranscriptBuilder::new(&mut *self.sink, head(key, extra)?, Style::Document);
         for (nth, (line, record)) in records.into_iter().enumerate() {
-            let mut read = |record: &Json| message::read(record, nth, &mut chat.calls);
-            match record.and_then(|record| Ok((read(&record)?, record))) {
-                Ok((message, record)) => chat.add(message, record, self.sink)?,
-                Err(reason) => {
-                    self.sink
-                        .skip(Some(line), format!("message {}: {reason}", nth + 1));
+            let read = record.and_then(|record| Ok((message::read(&record, nth)?, record)));
+            match read {
+                Ok((message, record)) => {
+                    if message.role() == Role::User {
+                        // What was recorded is over.
+                        chat.ended_as(Some(LoopStatus::Completed));
+                    }
+                    chat.message(String::new, message, record.as_str().as_bytes())?;
                 }
+                Err(reason) => chat.skip(line, format!("message {}: {reason}", nth + 1)),
             }
         }
-        chat.flush(true, self.sink)?;
-        match chat.head {
-            None => self.sessions += 1,
-            Some(_) => self.sink.skip(Some(line), "a run without messages".into()),
+        if !chat.is_unfinished() {
+            chat.ended_as(Some(LoopStatus::Completed));
+        }
+        match chat.finish()? {
+            true => self.sessions += 1,
+            false => self.sink.skip(Some(line), "a run without messages".into()),
         }
         Ok(())
     }
@@ -274,106 +277,4 @@ pub(super) fn head(key: String, extra: Extra) -> Result<SessionHead, ImportError
         session,
         title: None,
     })
-}
-
-/// One chat on its way to the sink, a loop at a time.
-#[derive(Default)]
-struct Chat {
-    /// Until the first loop is there.
-    head: Option<SessionHead>,
-    calls: Calls,
-    nth_loop: u32,
-    messages: Vec<(AgentMessage, Json)>,
-    turn: u32,
-    prompted: bool,
-    answered: bool,
-}
-
-impl Chat {
-    fn add(
-        &mut self,
-        message: AgentMessage,
-        record: Json,
-        sink: &mut dyn Sink,
-    ) -> Result<(), ImportError> {
-        let turn = match message.role() {
-            Role::User => {
-                self.begin_loop(sink)?;
-                self.prompted = true;
-                self.turn
-            }
-            Role::Assistant => {
-                self.turn += u32::from(self.answered);
-                self.answered = true;
-                self.calls.place((self.nth_loop, self.turn));
-                self.turn
-            }
-            Role::ToolResult => self.turn_of_result(),
-            Role::Extension => self.turn,
-        };
-        let turn_id = TurnId::new(loop_name(self.nth_loop), turn);
-        self.messages.push((message.in_turn(turn_id), record));
-        Ok(())
-    }
-
-    fn turn_of_result(&self) -> u32 {
-        match self.calls.answered_at() {
-            Some((nth_loop, turn)) if nth_loop == self.nth_loop => turn,
-            _ => self.turn,
-        }
-    }
-
-    /// Ends the loop before a prompt, unless there is nothing in it but system messages.
-    fn begin_loop(&mut self, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        if self
-            .messages
-            .iter()
-            .any(|(message, _)| message.role() != Role::Extension)
-        {
-            self.flush(false, sink)?;
-            self.nth_loop += 1;
-            (self.turn, self.prompted, self.answered) = (0, false, false);
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self, last: bool, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        if self.messages.is_empty() {
-            return Ok(());
-        }
-        if let Some(head) = self.head.take() {
-            sink.session(head)?;
-        }
-        let record = self.record(last)?;
-        let loop_id = record.loop_id.clone();
-        sink.begin_loop(record)?;
-        for (message, raw) in self.messages.drain(..) {
-            sink.message(&loop_id, message, raw.as_str().as_bytes())?;
-        }
-        Ok(())
-    }
-
-    fn record(&self, last: bool) -> Result<LoopRecord, ImportError> {
-        let parent = self.nth_loop.checked_sub(1).map(loop_id).transpose()?;
-        let waiting =
-            self.prompted && !self.answered || self.calls.open_at((self.nth_loop, self.turn));
-        let status = match last && waiting {
-            true => LoopStatus::Running,
-            false => LoopStatus::Completed,
-        };
-        let record = LoopRecord::new(loop_id(self.nth_loop)?, parent);
-        Ok(LoopRecord {
-            started_at: None,
-            status,
-            ..record
-        })
-    }
-}
-
-fn loop_name(nth: u32) -> String {
-    format!("loop-{nth}")
-}
-
-fn loop_id(nth: u32) -> Result<LoopId, ImportError> {
-    LoopId::new(loop_name(nth)).map_err(|error| ImportError::NoTranscript(error.to_string()))
 }

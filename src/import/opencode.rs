@@ -12,16 +12,16 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use self::parts::{Answer, Called, answer, steps, user};
+use super::extension::extension;
 use super::fields::{Fields, list};
-use super::outline::Outline;
-use super::pieces::{Lines, Pieces};
-use super::thread::{Start, Thread};
-use super::values::{self, json, millis, note, object, read, rest, session_id, text};
-use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
-use crate::model::{
-    AgentMessage, ChildLoopRef, Extra, Json, LoopStatus, Message, ParentSpawnRef, Session,
-    SessionId, Time,
+use super::json_stream::{Document, LineCounter, documents};
+use super::key_outline::KeyOutline;
+use super::transcript::{NewLoop, Style, TranscriptBuilder, session, started_by};
+use super::values::{self, json, millis, rest, session_id};
+use super::{
+    FoundEffect, Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation,
 };
+use crate::model::{AgentMessage, ChildLoopRef, Extra, Json, LoopStatus, Message, SessionId, Time};
 
 /// The name of the format, for compactions and agents too.
 const TOOL: &str = "opencode";
@@ -36,71 +36,68 @@ impl Importer for OpenCode {
     }
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
-        let outline = Outline::of(head);
+        let outline = KeyOutline::of(head);
         ["", "[]."].iter().any(|at| is_export(&outline, at))
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let mut told = 0;
-        let mut pieces = Pieces::new(source)?;
-        while let Some(piece) = pieces.next()? {
-            match piece.text {
-                Ok(text) => told += u64::from(document(&text, piece.line, told, sink)?),
-                Err(reason) => sink.skip(Some(piece.line), reason.into()),
-            }
-        }
-        holds_conversation(told > 0)
+        let mut nth = 0;
+        let any = documents(source, sink, &mut |document, sink| {
+            let any = export(document, nth, sink)?;
+            nth += u64::from(any);
+            Ok(any)
+        })?;
+        holds_conversation(any)
     }
 }
 
 /// Whether the object at `at` is an export.
-fn is_export(outline: &Outline, at: &str) -> bool {
+fn is_export(outline: &KeyOutline, at: &str) -> bool {
     let has = |key: &str| outline.has(&format!("{at}{key}"));
     let described = has("info.id") && (has("info.projectID") || has("info.directory"));
     let has_parts = has("messages[].parts") && (has("messages[].info") || has("info.id"));
     has_parts || described && !has("session_id")
 }
 
-/// Tells one document, and returns whether there was a conversation in it.
-fn document(text: &str, line: u64, nth: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> {
-    let mut fields = match Fields::parse(text) {
-        Ok(fields) => fields,
-        Err(reason) => {
-            sink.skip(Some(line), reason);
-            return Ok(false);
-        }
-    };
+/// Reads one document, and returns whether there was a conversation in it.
+fn export(document: Document<'_>, nth: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> {
+    let Document {
+        text: json,
+        mut fields,
+        line,
+        ..
+    } = document;
     let Some(messages) = fields.take("messages").and_then(list) else {
         sink.skip(Some(line), "a document without a list of messages".into());
         return Ok(false);
     };
     let head = head(&mut fields, &messages, nth)?;
-    let mut telling = Telling {
+    let mut export = Export {
         session: match &head.identity {
             Identity::Own(id) => Some(id.clone()),
             _ => None,
         },
         is_first: true,
         nth: 0,
-        thread: Thread::new(sink, head),
+        transcript: TranscriptBuilder::new(sink, head, Style::Document),
     };
-    let mut lines = Lines::new(text, line);
+    let mut lines = LineCounter::new(json, line);
     for raw in messages {
         let line = lines.of(raw.get());
-        telling.nth += 1;
-        if let Err(reason) = telling.message(raw)? {
-            let reason = format!("message {}: {reason}", telling.nth);
-            telling.thread.sink.skip(Some(line), reason);
+        export.nth += 1;
+        if let Err(reason) = export.message(raw)? {
+            let reason = format!("message {}: {reason}", export.nth);
+            export.transcript.skip(line, reason);
         }
     }
-    telling.thread.end()
+    export.transcript.finish()
 }
 
 /// The id that a document without one of its own has by its messages.
 fn id_of_messages(messages: &[&RawValue]) -> Option<String> {
     let id = |raw: &&RawValue| {
         let fields = Fields::parse(raw.get()).ok()?;
-        text(&object(&fields, "info"), "sessionID")
+        fields.object("info").text("sessionID")
     };
     messages.iter().find_map(id)
 }
@@ -110,28 +107,18 @@ fn head(
     messages: &[&RawValue],
     nth: u64,
 ) -> Result<SessionHead, ImportError> {
-    let mut info = object(fields, "info");
-    let named = text(&info, "id").or_else(|| id_of_messages(messages));
+    let mut info = fields.object("info");
+    let named = info.text("id").or_else(|| id_of_messages(messages));
     let own = session_id(named);
-    let time = object(&info, "time");
+    let time = info.object("time");
     let at = |key| millis(&time, key).and_then(Time::from_millis);
     let (created, updated) = (at("created"), at("updated"));
     let placeholder = SessionId::new(nth.to_string())
         .map_err(|error| ImportError::NoTranscript(error.to_string()))?;
-    let mut session = Session::new(own.clone().unwrap_or(placeholder), TOOL);
-    session.formation = created
-        .as_ref()
-        .and_then(|at| Json::of(&serde_json::json!({ "Explicit": { "timestamp": at } })).ok());
-    session.created_at = created;
+    let mut session = session(own.clone().unwrap_or(placeholder), TOOL, created);
     session.last_active_at = updated;
-    session.parent_spawn_ref = session_id(text(&info, "parentID")).map(|parent| ParentSpawnRef {
-        parent_session_id: parent,
-        parent_loop_id: None,
-        tool_call_id: None,
-        tool_name: None,
-        extra: Extra::default(),
-    });
-    let title = text(&info, "title");
+    session.parent_spawn_ref = info.text("parentID").as_deref().and_then(started_by);
+    let title = info.text("title");
     for (key, taken) in [
         ("id", own.is_some()),
         ("title", title.is_some()),
@@ -159,17 +146,17 @@ fn head(
 }
 
 /// One document on its way.
-struct Telling<'a> {
+struct Export<'a> {
     session: Option<SessionId>,
     is_first: bool,
     nth: u64,
-    thread: Thread<'a>,
+    transcript: TranscriptBuilder<'a>,
 }
 
 /// What came of a message: the reason why it could not be used, or nothing.
 type Used = Result<Result<(), String>, ImportError>;
 
-impl Telling<'_> {
+impl Export<'_> {
     fn message(&mut self, raw: &RawValue) -> Used {
         let record = match json(raw) {
             Ok(record) => record,
@@ -180,10 +167,10 @@ impl Telling<'_> {
             Err(reason) => return Ok(Err(reason)),
         };
         let info = match fields.get("info") {
-            Some(_) => object(&fields, "info"),
+            Some(_) => fields.object("info"),
             None => object_without_parts(raw),
         };
-        let Some(role) = text(&info, "role") else {
+        let Some(role) = info.text("role") else {
             return Ok(Err("its role is missing or no text".into()));
         };
         let parts = match fields.get("parts").map(list) {
@@ -195,7 +182,9 @@ impl Telling<'_> {
             "user" => self.user(info, &parts, record)?,
             "assistant" if is_summary(&info) => self.summary(info, &parts, record)?,
             "assistant" => self.assistant(info, &parts)?,
-            role => self.thread.note(note(role, record), raw.get().as_bytes())?,
+            role => self
+                .transcript
+                .extension(extension(Some(role), record), raw.get().as_bytes())?,
         }
         Ok(Ok(()))
     }
@@ -208,58 +197,72 @@ impl Telling<'_> {
     ) -> Result<(), ImportError> {
         let raw = raw_of(&info, parts, false);
         if parts.iter().any(|part| is_kind(part, "compaction")) {
-            return self
-                .thread
-                .note(note("compaction-request", record), raw.as_bytes());
+            return self.transcript.extension(
+                extension(Some("compaction-request"), record),
+                raw.as_bytes(),
+            );
         }
         let first = self.session.as_ref().filter(|_| self.is_first);
         let id = first.map(|id| id.as_str().to_owned());
         self.is_first = false;
-        let created = millis(&object(&info, "time"), "created");
+        let created = millis(&info.object("time"), "created");
         // It is written anew while the agent works: as the loop's it may follow the newest export.
         let summary = info.get("summary").and_then(|summary| json(summary).ok());
         let metadata = summary
             .and_then(|summary| Json::parse(&format!("{{\"summary\":{}}}", summary.as_str())).ok());
-        self.thread.begin(Start {
-            id: id.or_else(|| text(&info, "id")),
-            agent: text(&info, "agent"),
-            at: created.and_then(Time::from_millis),
+        let id = id.or_else(|| info.text("id")).unwrap_or_default();
+        self.transcript.begin(NewLoop {
+            started: created.and_then(Time::from_millis),
+            agent: info.text("agent"),
             metadata,
+            ..self.transcript.next_loop(id)
         })?;
-        self.thread.prompt(user(info, parts), raw.as_bytes())
+        self.transcript
+            .input(user(info, parts), raw.as_bytes(), true)
     }
 
     fn assistant(&mut self, info: Fields<'_>, parts: &[&RawValue]) -> Result<(), ImportError> {
-        let name = text(&info, "id").unwrap_or_else(|| format!("message-{}", self.nth));
+        let name = info
+            .text("id")
+            .unwrap_or_else(|| format!("message-{}", self.nth));
         let status = error_status(&info);
-        let unfinished = millis(&object(&info, "time"), "completed").is_none();
-        let goes_on = text(&info, "finish").map_or(unfinished, |word| word == "tool-calls");
+        let unfinished = millis(&info.object("time"), "completed").is_none();
+        let goes_on = info
+            .text("finish")
+            .map_or(unfinished, |word| word == "tool-calls");
         let steps = steps(parts);
         let alone = steps.len() == 1;
         for (at, step) in steps.iter().enumerate() {
             let raw = raw_of(&info, step, alone);
             let Answer { message, called } = answer(&info, step, alone, at == 0, &name);
-            self.thread.answer(message, raw.as_bytes(), goes_on)?;
+            self.transcript
+                .answer(String::new, message, raw.as_bytes())?;
+            if goes_on {
+                self.transcript.goes_on();
+            }
             for called in called {
                 self.called(called)?;
             }
         }
-        self.thread.ended_as(status);
+        self.transcript.ended_as(status);
         Ok(())
     }
 
     fn called(&mut self, called: Called) -> Result<(), ImportError> {
         if let Some(child) = called.child {
-            self.thread.child(ChildLoopRef {
+            let child = ChildLoopRef {
                 tool_call_id: Some(called.id.clone()),
                 tool_name: Some(called.tool.clone()),
                 child_loop_id: child.0,
                 child_session_id: Some(child.1),
                 extra: Extra::default(),
-            });
+            };
+            self.transcript.started(0, &called.id, child);
         }
         match called.result {
-            Some(result) => self.thread.result(result, called.raw.as_bytes()),
+            Some(result) => self
+                .transcript
+                .result(String::new, result, called.raw.as_bytes()),
             None => Ok(()),
         }
     }
@@ -270,7 +273,7 @@ impl Telling<'_> {
         parts: &[&RawValue],
         record: Json,
     ) -> Result<(), ImportError> {
-        let completed = millis(&object(&info, "time"), "completed");
+        let completed = millis(&info.object("time"), "completed");
         let answer = answer(&info, parts, true, true, "summary").message;
         let texts: Vec<&str> = answer
             .message()
@@ -279,11 +282,19 @@ impl Telling<'_> {
             .collect();
         if texts.is_empty() {
             let raw = raw_of(&info, parts, true);
-            return self.thread.note(note("compaction", record), raw.as_bytes());
+            return self
+                .transcript
+                .extension(extension(Some("compaction"), record), raw.as_bytes());
         }
         let summary = AgentMessage::from(Message::user(texts.join("\n\n")));
         let at = completed.and_then(Time::from_millis);
-        self.thread.compacted(TOOL, vec![summary], None, at, record)
+        self.transcript.at(at);
+        let effect = FoundEffect::Summary {
+            messages: vec![summary],
+            first_kept: None,
+        };
+        self.transcript.end_loop()?;
+        self.transcript.compaction(TOOL, effect, record)
     }
 }
 
@@ -295,17 +306,17 @@ fn object_without_parts(raw: &RawValue) -> Fields<'_> {
 }
 
 fn is_summary(info: &Fields<'_>) -> bool {
-    read(info, "summary") == Some(true)
+    info.read("summary") == Some(true)
 }
 
 fn is_kind(part: &RawValue, kind: &str) -> bool {
     let fields = Fields::parse(part.get()).unwrap_or_default();
-    text(&fields, "type").as_deref() == Some(kind)
+    fields.text("type").as_deref() == Some(kind)
 }
 
 /// How an answer with an error ended its loop.
 fn error_status(info: &Fields<'_>) -> Option<LoopStatus> {
-    let error = values::read::<Json>(info, "error");
+    let error = info.read::<Json>("error");
     error.map(|_| LoopStatus::Aborted)
 }
 

@@ -8,28 +8,27 @@
 //!
 //! Events ([`events`]) are one session a file.
 
+mod canonical;
 mod condensed;
 mod events;
-mod said;
 
 use std::io::BufRead;
 use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use self::said::{canonical, fingerprint};
+use self::canonical::{canonical, fingerprint};
+use super::extension::extension;
 use super::fields::{Fields, list, some};
-use super::openai_chat::calls::Calls;
+use super::json_stream::{JsonStream, LineCounter};
+use super::key_outline::KeyOutline;
 use super::openai_chat::{head, message, run_extra};
-use super::outline::Outline;
-use super::pieces::{Lines, Pieces};
 use super::responses::{Item, answer, item};
-use super::thread::{Start, Thread};
+use super::transcript::{Style, TranscriptBuilder};
 use super::values::{
-    add_cost, as_it_is, json, moment, note, object, rest, stop_reason, text, token_usage,
-    with_thinking,
+    add_cost, as_it_is, json, moment, rest, stop_reason, token_usage, with_thinking,
 };
-use super::{Identity, ImportError, Importer, Sink, Source, holds_conversation};
+use super::{Identity, ImportError, Importer, Sink, Source, holds_conversation, unread};
 use crate::model::{AgentMessage, Extra, Json, Message, Role, Time};
 
 /// What begins a tool's result that a model is shown as text.
@@ -45,26 +44,26 @@ impl Importer for OpenHands {
     }
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
-        let outline = Outline::of(head);
+        let outline = KeyOutline::of(head);
         // One line that cannot be read must not hide what the others are.
         let mut lines = head.split(|byte| *byte == b'\n').take(20);
         is_log(&outline)
             || is_event(&outline, "[].")
-            || lines.any(|line| line.starts_with(b"{") && is_event(&Outline::of(line), ""))
+            || lines.any(|line| line.starts_with(b"{") && is_event(&KeyOutline::of(line), ""))
             || is_event(&outline, "")
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let told = match begins(source)? {
+        let any = match begins(source)? {
             Begins::Events => events::import(source, sink)?,
             Begins::Log => logs(source, sink)?,
         };
-        holds_conversation(told)
+        holds_conversation(any)
     }
 }
 
 /// Whether a document is the log of a model call.
-fn is_log(outline: &Outline) -> bool {
+fn is_log(outline: &KeyOutline) -> bool {
     let has = |key: &str| outline.has(key);
     let called = has("latency_sec") || has("kwargs") || has("raw_messages") || has("raw_response");
     let said = has("messages") || has("input") && has("instructions");
@@ -72,7 +71,7 @@ fn is_log(outline: &Outline) -> bool {
 }
 
 /// Whether the object at `at` is an event.
-fn is_event(outline: &Outline, at: &str) -> bool {
+fn is_event(outline: &KeyOutline, at: &str) -> bool {
     let has = |key: &str| outline.has(&format!("{at}{key}"));
     has("kind")
         && has("source")
@@ -88,23 +87,20 @@ enum Begins {
 }
 
 fn begins(source: &mut Source<'_>) -> Result<Begins, ImportError> {
-    let failed = |error| ImportError::Read {
-        path: source.path.to_owned(),
-        source: error,
-    };
+    let failed = unread(source.path);
     source.reader.rewind().map_err(failed)?;
-    let outline = Outline::of(BufRead::fill_buf(&mut *source.reader).map_err(failed)?);
+    let outline = KeyOutline::of(BufRead::fill_buf(&mut *source.reader).map_err(failed)?);
     let is_log = ["messages", "input", "role", "[].messages", "[].role"]
         .iter()
         .any(|key| outline.has(key));
     Ok(if is_log { Begins::Log } else { Begins::Events })
 }
 
-/// Tells the logs of a file: one document, several, or bare messages.
+/// Reads the logs of a file: one document, several, or bare messages.
 fn logs(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
-    let mut told = false;
+    let mut any = false;
     let mut loose: Vec<(u64, Box<RawValue>)> = Vec::new();
-    let mut pieces = Pieces::new(source)?;
+    let mut pieces = JsonStream::new(source)?;
     while let Some(piece) = pieces.next()? {
         let fields = match &piece.text {
             Ok(text) => Fields::parse(text),
@@ -116,7 +112,7 @@ fn logs(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportErro
                     .iter()
                     .any(|key| fields.get(key).is_some()) =>
             {
-                told |= log(text, piece.line, sink)?;
+                any |= log(text, piece.line, sink)?;
             }
             (Ok(fields), Ok(text)) if fields.get("role").is_some() => {
                 loose.extend(serde_json::from_str(text).ok().map(|raw| (piece.line, raw)));
@@ -128,12 +124,12 @@ fn logs(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportErro
     if !loose.is_empty() {
         let messages: Vec<(u64, &RawValue)> =
             loose.iter().map(|(line, raw)| (*line, &**raw)).collect();
-        told |= session(Extra::default(), &messages, None, sink)?;
+        any |= session(Extra::default(), &messages, None, sink)?;
     }
-    Ok(told)
+    Ok(any)
 }
 
-/// Tells one model call with all that was said before, and returns whether there was anything.
+/// Reads one model call with all that was said before, and returns whether there was anything.
 fn log(text: &str, line: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let mut fields = match Fields::parse(text) {
         Ok(fields) => fields,
@@ -151,7 +147,7 @@ fn log(text: &str, line: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> 
         sink.skip(Some(line), "a log without a list of messages".into());
         return Ok(false);
     };
-    let mut lines = Lines::new(text, line);
+    let mut lines = LineCounter::new(text, line);
     let messages: Vec<(u64, &RawValue)> = messages
         .into_iter()
         .map(|raw| (lines.of(raw.get()), raw))
@@ -189,76 +185,60 @@ fn session(
 ) -> Result<bool, ImportError> {
     let mut head = head("0".into(), extra)?;
     head.identity = Identity::Series(fingerprint(messages.iter().map(|(_, raw)| *raw)));
-    let mut telling = Telling {
-        calls: Calls::default(),
+    let mut log = Log {
         nth: 0,
-        thread: Thread::new(sink, head),
+        transcript: TranscriptBuilder::new(sink, head, Style::Document),
     };
     for (line, raw) in messages {
-        telling.nth += 1;
-        if let Err(reason) = telling.message(raw)? {
-            let reason = format!("message {}: {reason}", telling.nth);
-            telling.thread.sink.skip(Some(*line), reason);
+        log.nth += 1;
+        match log.read(raw) {
+            Ok(message) => log.message(message, &canonical(raw))?,
+            Err(reason) => {
+                let reason = format!("message {}: {reason}", log.nth);
+                log.transcript.skip(*line, reason);
+            }
         }
     }
     if let Some(call) = call {
-        telling.response(call)?;
+        log.response(call)?;
     }
-    telling.thread.end()
+    log.transcript.finish()
 }
 
-struct Telling<'a> {
-    calls: Calls,
+struct Log<'a> {
     nth: usize,
-    thread: Thread<'a>,
+    transcript: TranscriptBuilder<'a>,
 }
 
-/// What came of a message: the reason why it could not be used, or nothing.
-type Used = Result<Result<(), String>, ImportError>;
-
-impl Telling<'_> {
-    fn message(&mut self, raw: &RawValue) -> Used {
-        let message = match self.read(raw) {
-            Ok(message) => message,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        self.tell(message, &canonical(raw)).map(Ok)
-    }
-
-    fn read(&mut self, raw: &RawValue) -> Result<AgentMessage, String> {
+impl Log<'_> {
+    fn read(&self, raw: &RawValue) -> Result<AgentMessage, String> {
         let record = json(raw)?;
         let fields = Fields::parse(raw.get())?;
-        match text(&fields, "role").as_deref() {
+        match fields.text("role").as_deref() {
             Some("system" | "developer" | "user" | "assistant" | "tool" | "function") => {
-                let message = message::read(&record, self.nth, &mut self.calls)?;
+                let message = message::read(&record, self.nth)?;
                 Ok(with_thinking(message, &fields))
             }
-            Some(role) => Ok(note(role, record)),
+            Some(role) => Ok(extension(Some(role), record)),
             // The Responses API has items.
             None => Ok(match item(raw)? {
-                Item::Prompt(message) | Item::Result(message) | Item::Note(message) => message,
+                Item::Prompt(message) | Item::Result(message) | Item::Extension(message) => message,
                 Item::Output(content, source) => answer(content, vec![source]),
             }),
         }
     }
 
-    fn tell(&mut self, message: AgentMessage, raw: &str) -> Result<(), ImportError> {
+    fn message(&mut self, message: AgentMessage, raw: &str) -> Result<(), ImportError> {
         let bytes = raw.as_bytes();
-        match message.role() {
-            Role::User if is_result(&message) => self.thread.observation(message, bytes),
-            Role::User => {
-                self.thread.begin(Start::default())?;
-                self.thread.prompt(message, bytes)
-            }
-            Role::Assistant => self.thread.answer(message, bytes, false),
-            Role::ToolResult => self.thread.result(message, bytes),
-            Role::Extension => self.thread.note(message, bytes),
+        match is_result(&message) {
+            true => self.transcript.observation(message, bytes),
+            false => self.transcript.message(String::new, message, bytes),
         }
     }
 
-    /// Tells the answer of the call.
+    /// Takes the answer of the call.
     fn response(&mut self, call: &Fields<'_>) -> Result<(), ImportError> {
-        let mut response = object(call, "response");
+        let mut response = call.object("response");
         let choice = response.get("choices").and_then(list);
         let choice = choice.and_then(|choices| Fields::parse(choices.first()?.get()).ok());
         let choice = choice.unwrap_or_default();
@@ -267,8 +247,7 @@ impl Telling<'_> {
             Some(raw) => match self.read(raw) {
                 Ok(message) => (message, canonical(raw)),
                 Err(reason) => {
-                    self.thread
-                        .sink
+                    self.transcript
                         .skip(None, format!("the response: {reason}"));
                     return Ok(());
                 }
@@ -280,10 +259,10 @@ impl Telling<'_> {
         };
         let time = moment(call, "timestamp").as_ref().and_then(Time::millis);
         if let Some(Message::Assistant(answer)) = message.message_mut() {
-            answer.model = text(&response, "model");
-            answer.usage = token_usage(object(&response, "usage"));
+            answer.model = response.text("model");
+            answer.usage = token_usage(response.object("usage"));
             add_cost(&mut answer.usage, call.get("cost"));
-            answer.stop_reason = text(&choice, "finish_reason").map(stop_reason);
+            answer.stop_reason = choice.text("finish_reason").map(stop_reason);
             answer.timestamp = time.map(Into::into);
         }
         response.retain(|key| !matches!(key, "choices" | "output" | "model" | "usage"));
@@ -293,10 +272,10 @@ impl Telling<'_> {
         }
         let noted = super::values::object_of(&noted);
         message.extra_mut().insert("response", noted);
-        self.tell(message, &raw)
+        self.message(message, &raw)
     }
 
-    /// A call without an answer: what is there of it stays as a note, unless there is nothing.
+    /// A call without an answer: what is there of it becomes an extension, unless there is nothing.
     fn failed(&mut self, call: &Fields<'_>) -> Result<(), ImportError> {
         let mut call_alone = rest(call);
         for key in ["timestamp", "latency_sec", "cost"] {
@@ -307,8 +286,8 @@ impl Telling<'_> {
         match said {
             true => {
                 let raw = record.as_str().to_owned();
-                self.thread
-                    .note(note("failed-call", record), raw.as_bytes())
+                self.transcript
+                    .extension(extension(Some("failed-call"), record), raw.as_bytes())
             }
             false => Ok(()),
         }
@@ -334,6 +313,7 @@ fn items(response: &Fields<'_>) -> Option<(AgentMessage, String)> {
 
 /// Whether a message in the user's name is a tool's result.
 fn is_result(message: &AgentMessage) -> bool {
-    let first = message.message().and_then(|message| message.texts().next());
+    let of_user = message.message().filter(|_| message.role() == Role::User);
+    let first = of_user.and_then(|message| message.texts().next());
     first.is_some_and(|text| text.trim_start().starts_with(RESULT_AS_TEXT))
 }

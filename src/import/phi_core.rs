@@ -13,8 +13,8 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use super::fields::{Fields, list, reason, shown, some};
-use super::outline::Outline;
-use super::pieces::{Lines, Piece, Pieces};
+use super::json_stream::{JsonStream, LineCounter, StreamItem};
+use super::key_outline::KeyOutline;
 use super::{
     FoundCompaction, FoundEffect, Identity, ImportError, Importer, MAX_RECORD_BYTES, SessionHead,
     Sink, Source,
@@ -31,14 +31,14 @@ impl Importer for PhiCore {
     }
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
-        let outline = Outline::of(head);
+        let outline = KeyOutline::of(head);
         ["", "[]."].iter().any(|at| is_session(&outline, at))
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let path = source.path;
         let mut sessions = 0;
-        let mut pieces = Pieces::new(source)?;
+        let mut pieces = JsonStream::new(source)?;
         while let Some(piece) = pieces.next()? {
             sessions += u64::from(import_piece(piece, sink)?);
         }
@@ -52,7 +52,7 @@ impl Importer for PhiCore {
     }
 }
 
-fn is_session(outline: &Outline, at: &str) -> bool {
+fn is_session(outline: &KeyOutline, at: &str) -> bool {
     const KEYS: [&str; 7] = [
         "agent_id",
         "created_at",
@@ -69,7 +69,7 @@ fn is_session(outline: &Outline, at: &str) -> bool {
 }
 
 /// Imports one document and says whether there was a session in it.
-fn import_piece(piece: Piece, sink: &mut dyn Sink) -> Result<bool, ImportError> {
+fn import_piece(piece: StreamItem, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let read = piece.text.map_err(str::to_owned);
     let text = match &read {
         Ok(text) => text,
@@ -79,7 +79,7 @@ fn import_piece(piece: Piece, sink: &mut dyn Sink) -> Result<bool, ImportError> 
         }
     };
     let mut document = Document {
-        lines: Lines::new(text, piece.line),
+        lines: LineCounter::new(text, piece.line),
         sink,
     };
     match document.session(text) {
@@ -104,7 +104,7 @@ struct Raw<'a> {
 }
 
 struct Document<'a, 'b> {
-    lines: Lines<'a>,
+    lines: LineCounter<'a>,
     sink: &'b mut dyn Sink,
 }
 

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::BufReader;
 use std::thread::Scope;
 
-use super::ahead::{Forms, Plain, Reading};
 use super::files::{BUFFER_BYTES, ImportOptions, Transcript};
 use super::matching::Digests;
-use super::{ImportError, Importer, Sink, Source};
+use super::pipeline::{Encoder, ReaderThread, SkipEncoding};
+use super::{ImportError, Importer, Sink, Source, unread};
 use crate::store::packing::Packing;
 use crate::tokens::TokenCounter;
 
@@ -19,8 +19,8 @@ const MAX_BYTES: u64 = 64 << 20;
 
 /// A file that is being read.
 pub(super) struct Opened<'scope> {
-    pub(super) reading: Reading<'scope>,
-    pub(super) plain: Plain,
+    pub(super) reading: ReaderThread<'scope>,
+    pub(super) skip_encoding: SkipEncoding,
     /// Its parts, packed ahead; `None` if it is not kept.
     pub(super) pieces: Option<Packing>,
     bytes: u64,
@@ -29,7 +29,7 @@ pub(super) struct Opened<'scope> {
 /// The files of an import in order, the first of which are being read.
 pub(super) struct Queue<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    forms: Forms<'scope>,
+    encoder: Encoder<'scope>,
     options: &'scope ImportOptions,
     waiting: std::slice::Iter<'scope, Transcript<'scope>>,
     /// `None`: a file that is not read ahead.
@@ -44,13 +44,13 @@ impl<'scope, 'env> Queue<'scope, 'env> {
         files: &'scope [Transcript<'scope>],
         options: &'scope ImportOptions,
     ) -> Self {
-        let plain = Plain::default();
+        let skip_encoding = SkipEncoding::default();
         Self {
             scope,
-            forms: Forms {
+            encoder: Encoder {
                 digests,
                 counter,
-                plain,
+                skip_encoding,
             },
             options,
             waiting: files.iter(),
@@ -82,22 +82,22 @@ impl<'scope, 'env> Queue<'scope, 'env> {
         if importer.holds_rows() {
             return None;
         }
-        let plain = match self.options.redact {
-            true => Plain::said(),
-            false => Plain::default(),
+        let skip_encoding = match self.options.redact {
+            true => SkipEncoding::always(),
+            false => SkipEncoding::default(),
         };
-        let forms = Forms {
-            plain: plain.clone(),
-            ..self.forms.clone()
+        let encoder = Encoder {
+            skip_encoding: skip_encoding.clone(),
+            ..self.encoder.clone()
         };
-        let reading = Reading::start(self.scope, forms, |sink| read(file, sink));
-        let stop = plain.clone();
+        let reading = ReaderThread::start(self.scope, encoder, |sink| read(file, sink));
+        let stop = skip_encoding.clone();
         let keeps = self.options.keeps_files() && !self.options.redact;
-        // A file that cannot be opened is told of by who reads it.
-        let pieces = keeps.then(|| Packing::start(self.scope, &file.path, move || stop.is_said()));
+        // A file that cannot be opened is reported by whoever reads it.
+        let pieces = keeps.then(|| Packing::start(self.scope, &file.path, move || stop.is_set()));
         Some(Opened {
             reading,
-            plain,
+            skip_encoding,
             pieces: pieces.and_then(Result::ok),
             bytes: file.bytes,
         })
@@ -106,10 +106,7 @@ impl<'scope, 'env> Queue<'scope, 'env> {
 
 fn read(file: &Transcript<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
     let path = &file.path;
-    let opened = File::open(path).map_err(|source| ImportError::Read {
-        path: path.clone(),
-        source,
-    })?;
+    let opened = File::open(path).map_err(unread(path))?;
     let mut source = Source {
         path,
         reader: &mut BufReader::with_capacity(BUFFER_BYTES, opened),

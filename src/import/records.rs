@@ -1,12 +1,62 @@
-//! The second pass of an importer that makes two: records are read again where the first found them.
+//! The records of a file of JSON Lines: one after the other, or again where an earlier pass found them.
 
 use std::io::SeekFrom;
 use std::path::Path;
 
-use super::lines::Place;
-use super::{ImportError, ReadSeek};
+use super::fields::Fields;
+use super::lines::{Found, Lines, SourceLocation};
+use super::{ImportError, ReadSeek, unread};
 
-/// Reads records where the first pass found them.
+/// What stands on a line.
+pub(super) enum Line<'a> {
+    /// An object, with its text.
+    Record(&'a str, Fields<'a>),
+    /// Something else.
+    Bad {
+        /// Why it is no record.
+        reason: String,
+        /// What there is of it, to be kept. Empty if it is too long, or if the file ends within it: the
+        /// writer may not be done with the last line, and kept now, it would come again whole.
+        kept: &'a [u8],
+    },
+}
+
+/// Reads a file record by record.
+pub(super) struct RecordStream<'a> {
+    path: &'a Path,
+    lines: Lines<'a>,
+}
+
+impl<'a> RecordStream<'a> {
+    /// Begins at the start of the file.
+    pub(super) fn new(path: &'a Path, reader: &'a mut dyn ReadSeek) -> Result<Self, ImportError> {
+        let lines = Lines::new(reader).map_err(unread(path))?;
+        Ok(Self { path, lines })
+    }
+
+    /// Returns the next line that is not blank.
+    pub(super) fn next(&mut self) -> Result<Option<(SourceLocation, Line<'_>)>, ImportError> {
+        let Some((location, found)) = self.lines.next().map_err(unread(self.path))? else {
+            return Ok(None);
+        };
+        let line = match found {
+            Found::Value(text) => match Fields::parse(text) {
+                Ok(fields) => Line::Record(text, fields),
+                Err(reason) => Line::Bad {
+                    reason,
+                    kept: text.as_bytes(),
+                },
+            },
+            Found::Unreadable { bytes, reason, cut } => Line::Bad {
+                reason,
+                kept: if cut { &[] } else { bytes },
+            },
+        };
+        Ok(Some((location, line)))
+    }
+}
+
+/// Reads records where an earlier pass found them.
 pub(super) struct Records<'a> {
     path: &'a Path,
     reader: &'a mut dyn ReadSeek,
@@ -17,41 +67,35 @@ pub(super) struct Records<'a> {
 impl<'a> Records<'a> {
     /// Begins at the start of the file.
     pub(super) fn new(path: &'a Path, reader: &'a mut dyn ReadSeek) -> Result<Self, ImportError> {
-        let records = Self {
+        reader.seek(SeekFrom::Start(0)).map_err(unread(path))?;
+        Ok(Self {
             path,
             reader,
             at: 0,
-        };
-        let start = records.reader.seek(SeekFrom::Start(0));
-        records.checked(start)?;
-        Ok(records)
-    }
-
-    fn checked<T>(&self, result: std::io::Result<T>) -> Result<T, ImportError> {
-        result.map_err(|source| ImportError::Read {
-            path: self.path.to_owned(),
-            source,
         })
     }
 
     /// Reads one record.
-    pub(super) fn bytes(&mut self, place: Place) -> Result<Vec<u8>, ImportError> {
+    pub(super) fn bytes(&mut self, location: SourceLocation) -> Result<Vec<u8>, ImportError> {
         let mut bytes = Vec::new();
-        self.read(place, &mut bytes)?;
+        self.read(location, &mut bytes)?;
         Ok(bytes)
     }
 
     /// Reads one record behind what is in `bytes`.
-    pub(super) fn read(&mut self, place: Place, bytes: &mut Vec<u8>) -> Result<(), ImportError> {
+    pub(super) fn read(
+        &mut self,
+        location: SourceLocation,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), ImportError> {
         // A relative seek keeps what a buffered reader has read ahead.
-        let distance = place.offset.wrapping_sub(self.at) as i64;
-        let moved = self.reader.seek_relative(distance);
-        self.checked(moved)?;
+        let distance = location.offset.wrapping_sub(self.at) as i64;
         let from = bytes.len();
-        bytes.resize(from + place.len, 0);
-        let read = self.reader.read_exact(&mut bytes[from..]);
-        self.checked(read)?;
-        self.at = place.offset + place.len as u64;
+        bytes.resize(from + location.len, 0);
+        let read = self.reader.seek_relative(distance);
+        let read = read.and_then(|()| self.reader.read_exact(&mut bytes[from..]));
+        read.map_err(unread(self.path))?;
+        self.at = location.offset + location.len as u64;
         Ok(())
     }
 }

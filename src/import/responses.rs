@@ -6,9 +6,9 @@
 
 use serde_json::value::RawValue;
 
+use super::extension::{extension, system_prompt};
 use super::fields::{Fields, list, some};
-use super::openai_chat::message::arguments;
-use super::values::{as_it_is, data_image, json, note, object_of, rest, text, with_source};
+use super::values::{arguments, as_it_is, data_image, json, object_of, rest, with_extra_source};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, Text, Thinking, ToolCall,
     ToolResultMessage, UserMessage,
@@ -23,7 +23,7 @@ pub(super) enum Item {
     /// What a tool gave back.
     Result(AgentMessage),
     /// What no model answers to: instructions, and items of types that are not known.
-    Note(AgentMessage),
+    Extension(AgentMessage),
 }
 
 /// Reads an item.
@@ -33,8 +33,8 @@ pub(super) enum Item {
 pub(super) fn item(raw: &RawValue) -> Result<Item, String> {
     let record = json(raw)?;
     let mut fields = Fields::parse(raw.get())?;
-    let kind = text(&fields, "type").unwrap_or_default();
-    let has_call = text(&fields, "call_id").is_some();
+    let kind = fields.text("type").unwrap_or_default();
+    let has_call = fields.text("call_id").is_some();
     match kind.as_str() {
         "" | "message" => message(fields, record),
         "reasoning" => Ok(Item::Output(vec![reasoning(fields)], Extra::default())),
@@ -46,7 +46,7 @@ pub(super) fn item(raw: &RawValue) -> Result<Item, String> {
             as_it_is(raw).into_iter().collect(),
             Extra::default(),
         )),
-        kind => Ok(Item::Note(note(kind, record))),
+        kind => Ok(Item::Extension(extension(Some(kind), record))),
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) fn answer(content: Vec<Content>, sources: Vec<Extra>) -> AgentMessage
 }
 
 fn message(mut fields: Fields<'_>, record: Json) -> Result<Item, String> {
-    let role = text(&fields, "role").ok_or("neither a type nor a role")?;
+    let role = fields.text("role").ok_or("neither a type nor a role")?;
     let content = fields.take("content");
     fields.retain(|key| key != "role" && key != "type");
     match role.as_str() {
@@ -82,22 +82,18 @@ fn message(mut fields: Fields<'_>, record: Json) -> Result<Item, String> {
                 timestamp: None,
             };
             let message = Message::User(message).into();
-            Ok(Item::Prompt(with_source(message, rest(&fields))))
+            Ok(Item::Prompt(with_extra_source(message, rest(&fields))))
         }
         "assistant" => Ok(Item::Output(blocks(content)?, rest(&fields))),
         "system" | "developer" => {
-            let mut data = Extra::default();
-            data.insert(
-                "content",
-                content.map(json).transpose()?.unwrap_or_default(),
-            );
-            let mut message = AgentMessage::extension("system", object_of(&data));
+            let content = content.map(json).transpose()?.unwrap_or_default();
+            let mut message = system_prompt(&content)?;
             if role != "system" {
                 message.extra_mut().insert("form", Json::string(&role));
             }
-            Ok(Item::Note(with_source(message, rest(&fields))))
+            Ok(Item::Extension(with_extra_source(message, rest(&fields))))
         }
-        role => Ok(Item::Note(note(role, record))),
+        role => Ok(Item::Extension(extension(Some(role), record))),
     }
 }
 
@@ -107,7 +103,7 @@ fn blocks(content: Option<&RawValue>) -> Result<Vec<Content>, String> {
         return Ok(Vec::new());
     };
     if let Ok(text) = serde_json::from_str::<String>(content.get()) {
-        return Ok(said(text));
+        return Ok(nonempty_text(text));
     }
     match list(content) {
         Some(parts) => Ok(parts.into_iter().flat_map(part).collect()),
@@ -116,7 +112,7 @@ fn blocks(content: Option<&RawValue>) -> Result<Vec<Content>, String> {
 }
 
 /// An empty text is what providers refuse.
-fn said(text: String) -> Vec<Content> {
+fn nonempty_text(text: String) -> Vec<Content> {
     match text.is_empty() {
         true => Vec::new(),
         false => vec![Content::text(text)],
@@ -125,21 +121,21 @@ fn said(text: String) -> Vec<Content> {
 
 fn part(raw: &RawValue) -> Vec<Content> {
     if let Ok(text) = serde_json::from_str::<String>(raw.get()) {
-        return said(text);
+        return nonempty_text(text);
     }
     let fields = Fields::parse(raw.get()).unwrap_or_default();
-    let kind = text(&fields, "type").unwrap_or_default();
+    let kind = fields.text("type").unwrap_or_default();
     let block = match kind.as_str() {
         "input_text" | "output_text" | "text" => text_block(fields, "text"),
         "refusal" => text_block(fields, "refusal"),
-        "input_image" => text(&fields, "image_url").and_then(|url| data_image(&url)),
+        "input_image" => fields.text("image_url").and_then(|url| data_image(&url)),
         _ => None,
     };
     block.or_else(|| as_it_is(raw)).into_iter().collect()
 }
 
 fn text_block(mut fields: Fields<'_>, key: &str) -> Option<Content> {
-    let text = text(&fields, key)?;
+    let text = fields.text(key)?;
     // The type tells a refusal from a text; `type` itself is taken.
     fields.retain(|name| name != "text" && name != "type");
     let mut extra = rest(&fields);
@@ -156,7 +152,7 @@ fn reasoning(mut fields: Fields<'_>) -> Content {
         let parts = fields.get(key).and_then(list).unwrap_or_default();
         let said = parts
             .iter()
-            .filter_map(|part| text(&Fields::parse(part.get()).ok()?, "text"));
+            .filter_map(|part| Fields::parse(part.get()).ok()?.text("text"));
         texts.extend(said);
     }
     fields.retain(|key| !matches!(key, "type" | "thinking" | "signature"));
@@ -168,8 +164,8 @@ fn reasoning(mut fields: Fields<'_>) -> Content {
 }
 
 fn call(kind: &str, mut fields: Fields<'_>) -> Content {
-    let id = text(&fields, "call_id").unwrap_or_default();
-    let named = text(&fields, "name");
+    let id = fields.text("call_id").unwrap_or_default();
+    let named = fields.text("name");
     let name = named.unwrap_or_else(|| kind.trim_end_matches("_call").to_owned());
     let mut call = ToolCall {
         id,
@@ -181,15 +177,8 @@ fn call(kind: &str, mut fields: Fields<'_>) -> Content {
         .into_iter()
         .find(|key| some(fields.get(key)).is_some());
     if let Some(value) = key.and_then(|key| fields.take(key)) {
-        match serde_json::from_str::<String>(value.get()) {
-            Ok(text) => {
-                call.arguments = arguments(&text);
-                if call.arguments.as_str() != text {
-                    call.extra.insert("argumentsText", Json::string(&text));
-                }
-            }
-            Err(_) => call.arguments = json(value).unwrap_or_default(),
-        }
+        // What nests too deeply is left out.
+        let _ = arguments(&mut call, Some(value));
     }
     fields.retain(|name| {
         name != "call_id" && name != "name" && !(name == "type" && kind == "function_call")
@@ -204,7 +193,7 @@ fn result(fields: &mut Fields<'_>) -> AgentMessage {
     let output = some(fields.take("output"));
     let screenshot = output
         .and_then(|output| Fields::parse(output.get()).ok())
-        .and_then(|output| data_image(&text(&output, "image_url")?));
+        .and_then(|output| data_image(&output.text("image_url")?));
     let content = match screenshot {
         Some(image) => vec![image],
         None => blocks(output).unwrap_or_else(|_| {
@@ -212,11 +201,11 @@ fn result(fields: &mut Fields<'_>) -> AgentMessage {
         }),
     };
     let result = ToolResultMessage {
-        tool_call_id: text(fields, "call_id").unwrap_or_default(),
+        tool_call_id: fields.text("call_id").unwrap_or_default(),
         content,
         ..ToolResultMessage::default()
     };
-    let kind = text(fields, "type").unwrap_or_default();
+    let kind = fields.text("type").unwrap_or_default();
     fields.retain(|key| key != "call_id" && !(key == "type" && kind == "function_call_output"));
-    with_source(Message::ToolResult(result).into(), rest(fields))
+    with_extra_source(Message::ToolResult(result).into(), rest(fields))
 }

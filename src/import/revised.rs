@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use super::matching::{Digest, is_revised};
 use super::writer::StoreSink;
-use crate::model::{AgentMessage, Json, LlmMessage, LoopId, Message, Role};
+use crate::model::{AgentMessage, Json, LlmMessage, LoopId, Message, Role, extension_kinds};
 use crate::store::append::{self, NewMessage};
 use crate::store::{LoopKey, StoreResult, decode};
 
@@ -42,7 +42,7 @@ impl StoreSink<'_> {
             return Ok(());
         };
         self.report.revised += 1;
-        let note = AgentMessage::extension("revised", data);
+        let note = AgentMessage::extension(extension_kinds::REVISED, data);
         self.queue(at, loop_key, note.into(), digest, 0)
     }
 
@@ -148,7 +148,7 @@ impl StoreSink<'_> {
     }
 }
 
-/// Whether an answer tells the tokens of its call.
+/// Whether an answer has the tokens of its call.
 fn is_counted_in(message: &AgentMessage) -> bool {
     matches!(message.message(), Some(Message::Assistant(answer)) if answer.usage.is_some())
 }

@@ -128,7 +128,7 @@ impl StoreSink<'_> {
             self.mark(key)?;
         }
         self.secrets.head(head)?;
-        self.told();
+        self.report_secrets();
         Ok(true)
     }
 
@@ -144,7 +144,7 @@ impl StoreSink<'_> {
         if let Some(new) = new {
             *record = new;
         }
-        self.told();
+        self.report_secrets();
         Ok(())
     }
 
@@ -159,7 +159,7 @@ impl StoreSink<'_> {
 
     pub(super) fn redact_compaction(&mut self, found: &mut FoundCompaction) -> StoreResult<()> {
         self.secrets.compaction(found)?;
-        self.told();
+        self.report_secrets();
         Ok(())
     }
 
@@ -183,12 +183,12 @@ impl StoreSink<'_> {
     /// Adds what was found in a message that is new.
     pub(super) fn count_secrets(&mut self, at: usize) {
         if self.redacts(at) {
-            self.told();
+            self.report_secrets();
         }
     }
 
     /// Adds what was replaced since the last time to the report.
-    pub(super) fn told(&mut self) {
+    pub(super) fn report_secrets(&mut self) {
         let all = self.report.secrets.get_or_insert_default();
         for (kind, count) in self.secrets.redactor.counts() {
             *all.entry(kind.clone()).or_default() += count;

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use super::deferred::RecordKey;
 use super::history::{history_fingerprint, shorten_history};
 use super::matching::Stored;
-use super::said::Said;
-use super::waiting::RecordKey;
+use super::pending::PendingMessage;
 use super::{Origin, SessionHead};
 use crate::model::{
     GroupCursor, Json, LoopId, LoopRecord, LoopStatus, Role, SessionId, Time, Turn,
@@ -125,8 +125,8 @@ impl LoopState {
     }
 
     /// Counts the turns of the transcript.
-    pub(super) fn follow(&mut self, said: &Said) {
-        if said.role() != Role::Extension && self.cursor.begins(said.turn_index()) {
+    pub(super) fn follow(&mut self, message: &PendingMessage) {
+        if message.role() != Role::Extension && self.cursor.begins(message.turn_index()) {
             self.turns += 1;
         }
     }
@@ -150,7 +150,7 @@ impl LoopState {
         let row = write.loop_by_key(self.key)?;
         let mut new = row.clone();
         match &self.before {
-            // An earlier state of the transcript: what is stored tells more.
+            // An earlier state of the transcript: what is stored is newer.
             Some(status) if self.next < self.stored.places.len() => {
                 new.status.clone_from(status);
             }
@@ -262,12 +262,12 @@ impl SessionState {
     }
 
     /// Notes that a message is to be appended.
-    pub(super) fn appended(&mut self, said: &Said) {
+    pub(super) fn appended(&mut self, message: &PendingMessage) {
         self.is_changed = true;
-        self.newest = self.newest.max(said.created_at());
+        self.newest = self.newest.max(message.created_at());
     }
 
-    /// Tells equal compactions apart by their order.
+    /// Numbers equal compactions in their order.
     pub(super) fn numbered(&mut self, run_id: String) -> String {
         let number = self.found.entry(run_id.clone()).or_insert(0);
         *number += 1;

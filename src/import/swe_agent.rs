@@ -2,7 +2,7 @@
 //! `trajectory` (the steps) are two views of one run. Either may be missing.
 //!
 //! The messages come from `history`; what a step knows besides stays with its answer, and a step
-//! that history has not is kept as a note. The run is one loop. Where actions stand in the text, the
+//! that history has not is kept as an extension. The run is one loop. Where actions stand in the text, the
 //! observation is a message in the user's name and belongs to the turn of its action.
 
 mod steps;
@@ -12,13 +12,13 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use self::steps::Steps;
+use super::extension::extension;
 use super::fields::{Fields, list};
-use super::openai_chat::calls::Calls;
+use super::json_stream::{Document, LineCounter, documents};
+use super::key_outline::KeyOutline;
 use super::openai_chat::{head, message, run_extra};
-use super::outline::Outline;
-use super::pieces::{Lines, Pieces};
-use super::thread::{Start, Thread};
-use super::values::{add_cost, json, note, object, read, text, usage, with_thinking};
+use super::transcript::{Style, TranscriptBuilder};
+use super::values::{add_cost, json, usage, with_thinking};
 use super::{ImportError, Importer, Sink, Source, holds_conversation};
 use crate::model::{AgentMessage, AssistantMessage, Content, LoopStatus, Message, Role, Usage};
 
@@ -32,7 +32,7 @@ impl Importer for SweAgent {
     }
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
-        let outline = Outline::of(head);
+        let outline = KeyOutline::of(head);
         let has = |key: &str| outline.has(key);
         let steps = has("trajectory[].action")
             || has("trajectory[].response")
@@ -45,28 +45,18 @@ impl Importer for SweAgent {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let (mut told, mut nth) = (false, 0);
-        let mut pieces = Pieces::new(source)?;
-        while let Some(piece) = pieces.next()? {
-            match piece.text {
-                Ok(text) => told |= run(&text, piece.line, nth, sink)?,
-                Err(reason) => sink.skip(Some(piece.line), reason.into()),
-            }
-            nth += 1;
-        }
-        holds_conversation(told)
+        holds_conversation(documents(source, sink, &mut run)?)
     }
 }
 
-/// Tells one run, and returns whether there was anything in it.
-fn run(text: &str, line: u64, nth: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> {
-    let mut fields = match Fields::parse(text) {
-        Ok(fields) => fields,
-        Err(reason) => {
-            sink.skip(Some(line), reason);
-            return Ok(false);
-        }
-    };
+/// Reads one run, and returns whether there was anything in it.
+fn run(document: Document<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
+    let Document {
+        text: json,
+        mut fields,
+        line,
+        nth,
+    } = document;
     let mut taken = |key: &str| {
         let found = list(fields.get(key)?)?;
         fields.take(key);
@@ -74,32 +64,31 @@ fn run(text: &str, line: u64, nth: u64, sink: &mut dyn Sink) -> Result<bool, Imp
     };
     let history = taken("history").unwrap_or_default();
     let trajectory = taken("trajectory").unwrap_or_default();
-    let info = object(&fields, "info");
+    let info = fields.object("info");
     let (extra, bad) = run_extra(&fields);
     for reason in bad {
         sink.skip(Some(line), reason);
     }
     let has_info = fields.get("info").is_some();
     let mut run = Run {
-        lines: Lines::new(text, line),
-        calls: Calls::default(),
+        lines: LineCounter::new(json, line),
         answered: false,
         begun: false,
         nth: 0,
-        thread: Thread::new(sink, head(nth.to_string(), extra)?),
+        transcript: TranscriptBuilder::new(sink, head(nth.to_string(), extra)?, Style::Document),
     };
     match history.is_empty() {
         false => run.history(&history, Steps::of(&trajectory))?,
         true => run.steps(&trajectory)?,
     }
-    run.thread.ended_as(status(&info, has_info));
-    run.thread.usage = stats(&info);
-    run.thread.end()
+    run.transcript.ended_as(status(&info, has_info));
+    run.transcript.spent(stats(&info));
+    run.transcript.finish()
 }
 
 /// How the run ended; `None`: it may go on.
 fn status(info: &Fields<'_>, has_info: bool) -> Option<LoopStatus> {
-    match text(info, "exit_status") {
+    match info.text("exit_status") {
         None if has_info => None,
         None => Some(LoopStatus::Completed),
         Some(word) if word == "submitted" => Some(LoopStatus::Completed),
@@ -108,7 +97,7 @@ fn status(info: &Fields<'_>, has_info: bool) -> Option<LoopStatus> {
 }
 
 fn stats(info: &Fields<'_>) -> Option<Usage> {
-    let stats = object(info, "model_stats");
+    let stats = info.object("model_stats");
     let cost = stats.get("instance_cost");
     let places = ["tokens_sent", "tokens_received", "", "", "", ""];
     let mut usage = usage(stats, places);
@@ -117,12 +106,12 @@ fn stats(info: &Fields<'_>) -> Option<Usage> {
 }
 
 struct Run<'a> {
-    lines: Lines<'a>,
-    calls: Calls,
+    lines: LineCounter<'a>,
     answered: bool,
+    /// Whether the user gave a task.
     begun: bool,
     nth: usize,
-    thread: Thread<'a>,
+    transcript: TranscriptBuilder<'a>,
 }
 
 impl<'a> Run<'a> {
@@ -149,10 +138,10 @@ impl<'a> Run<'a> {
         let line = self.lines.of(raw.get());
         self.nth += 1;
         match self.read(raw) {
-            Ok(message) => self.tell(message, raw, steps),
+            Ok(message) => self.emit(message, raw, steps),
             Err(reason) => {
                 let reason = format!("message {}: {reason}", self.nth);
-                self.thread.sink.skip(Some(line), reason);
+                self.transcript.skip(line, reason);
                 Ok(())
             }
         }
@@ -162,7 +151,9 @@ impl<'a> Run<'a> {
     fn read(&mut self, raw: &RawValue) -> Result<AgentMessage, String> {
         let record = json(raw)?;
         let mut fields = Fields::parse(raw.get())?;
-        let role = text(&fields, "role").ok_or("its role is missing or no text")?;
+        let role = fields
+            .text("role")
+            .ok_or("its role is missing or no text")?;
         if ![
             "system",
             "developer",
@@ -173,7 +164,7 @@ impl<'a> Run<'a> {
         ]
         .contains(&&*role)
         {
-            return Ok(note(&role, record));
+            return Ok(extension(Some(&role), record));
         }
         let ids = fields
             .get("tool_call_ids")
@@ -185,11 +176,11 @@ impl<'a> Run<'a> {
                 fields.take("tool_call_ids");
             }
         }
-        let message = message::read(&fields.to_json()?, self.nth, &mut self.calls)?;
+        let message = message::read(&fields.to_json()?, self.nth)?;
         Ok(with_thinking(message, &fields))
     }
 
-    fn tell(
+    fn emit(
         &mut self,
         mut message: AgentMessage,
         raw: &RawValue,
@@ -197,17 +188,14 @@ impl<'a> Run<'a> {
     ) -> Result<(), ImportError> {
         let bytes = raw.get().as_bytes();
         match message.role() {
-            Role::User if self.answered => self.thread.observation(message, bytes),
-            Role::User => {
-                if !std::mem::replace(&mut self.begun, true) {
-                    self.thread.begin(Start::default())?;
-                }
-                self.thread.prompt(message, bytes)
+            Role::User if self.answered => return self.transcript.observation(message, bytes),
+            Role::User if std::mem::replace(&mut self.begun, true) => {
+                return self.transcript.input(message, bytes, true);
             }
             Role::Assistant => {
                 self.answered = true;
                 let record = Fields::parse(raw.get()).unwrap_or_default();
-                let is_demo = read(&record, "is_demo") == Some(true);
+                let is_demo = record.read("is_demo") == Some(true);
                 if let Some(steps) = steps.filter(|_| !is_demo) {
                     let (missed, step) = steps.of_answer(&record);
                     for step in missed {
@@ -217,29 +205,28 @@ impl<'a> Run<'a> {
                         message.extra_mut().insert("step", step);
                     }
                 }
-                self.thread.answer(message, bytes, false)
             }
-            Role::ToolResult => self.thread.result(message, bytes),
-            Role::Extension => self.thread.note(message, bytes),
+            _ => {}
         }
+        self.transcript.message(String::new, message, bytes)
     }
 
     /// Keeps a step that history does not have.
     fn left(&mut self, step: &RawValue) -> Result<(), ImportError> {
         match steps::alone(step) {
             Ok(data) if data.is_null() => Ok(()),
-            Ok(data) => self.thread.note(note("step", data), step.get().as_bytes()),
+            Ok(data) => self
+                .transcript
+                .extension(extension(Some("step"), data), step.get().as_bytes()),
             Err(reason) => {
                 let line = self.lines.of(step.get());
-                self.thread
-                    .sink
-                    .skip(Some(line), format!("a step: {reason}"));
+                self.transcript.skip(line, format!("a step: {reason}"));
                 Ok(())
             }
         }
     }
 
-    /// Tells a run of which there are only steps: what was asked, then answers and observations.
+    /// Reads a run of which there are only steps: what was asked, then answers and observations.
     fn steps(&mut self, steps: &[&'a RawValue]) -> Result<(), ImportError> {
         for (nth, raw) in steps.iter().enumerate() {
             let line = self.lines.of(raw.get());
@@ -247,7 +234,7 @@ impl<'a> Run<'a> {
                 Ok(fields) => fields,
                 Err(reason) => {
                     let reason = format!("step {}: {reason}", nth + 1);
-                    self.thread.sink.skip(Some(line), reason);
+                    self.transcript.skip(line, reason);
                     continue;
                 }
             };
@@ -265,7 +252,7 @@ impl<'a> Run<'a> {
     fn step(&mut self, raw: &RawValue, fields: &Fields<'_>) -> Result<(), ImportError> {
         let said = ["response", "thought", "action"]
             .iter()
-            .find_map(|key| text(fields, key));
+            .find_map(|key| fields.text(key));
         let answer = Message::Assistant(AssistantMessage {
             content: said.iter().map(Content::text).collect(),
             ..AssistantMessage::default()
@@ -275,12 +262,12 @@ impl<'a> Run<'a> {
         message.extra_mut().insert("step", step);
         let key = |kind: &str| format!("{kind}\n{}", raw_of(fields, kind));
         self.answered = true;
-        self.thread
-            .answer(message, key("response").as_bytes(), false)?;
-        match text(fields, "observation") {
+        self.transcript
+            .answer(String::new, message, key("response").as_bytes())?;
+        match fields.text("observation") {
             Some(seen) => {
                 let message = AgentMessage::from(Message::user(seen));
-                self.thread
+                self.transcript
                     .observation(message, key("observation").as_bytes())
             }
             None => {
@@ -290,8 +277,8 @@ impl<'a> Run<'a> {
                     .filter(|seen| !["null", "\"\""].contains(&seen.get()));
                 match odd.and_then(|seen| json(seen).ok()) {
                     Some(seen) => self
-                        .thread
-                        .note(note("observation", seen), raw.get().as_bytes()),
+                        .transcript
+                        .extension(extension(Some("observation"), seen), raw.get().as_bytes()),
                     None => Ok(()),
                 }
             }
@@ -302,7 +289,7 @@ impl<'a> Run<'a> {
 /// What the model was shown of an observation.
 fn seen(next: &RawValue) -> Option<String> {
     let fields = Fields::parse(next.get()).ok()?;
-    text(&fields, "content")
+    fields.text("content")
 }
 
 /// What a later state of the file is compared by: of an answer also the action.

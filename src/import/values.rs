@@ -1,37 +1,20 @@
-//! Small readings of a record's fields, for the formats whose records are loose objects.
+//! Readings of a record's values that several formats have in common: texts, images, arguments,
+//! tokens, and what is kept besides.
 
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::fields::{Fields, list, reason, some};
 use crate::model::{
-    AgentMessage, Content, Extra, Int, Json, LoopId, Message, SessionId, Time, Usage,
+    AgentMessage, Content, Extra, Int, Json, LoopId, Message, SessionId, Time, ToolCall, Usage,
+    UserMessage,
 };
-
-/// Reads `key` as a `T`; `None` if it is absent, null or something else.
-pub(super) fn read<T: DeserializeOwned>(fields: &Fields<'_>, key: &str) -> Option<T> {
-    serde_json::from_str(some(fields.get(key))?.get()).ok()
-}
-
-/// Reads `key` as a text that is not empty.
-pub(super) fn text(fields: &Fields<'_>, key: &str) -> Option<String> {
-    read(fields, key).filter(|text: &String| !text.is_empty())
-}
-
-/// Reads `key` as an object; anything else has no fields.
-pub(super) fn object<'a>(fields: &Fields<'a>, key: &str) -> Fields<'a> {
-    let found = some(fields.get(key)).map(RawValue::get);
-    found
-        .and_then(|text| Fields::parse(text).ok())
-        .unwrap_or_default()
-}
 
 /// Reads a whole value.
 pub(super) fn json(raw: &RawValue) -> Result<Json, String> {
     Json::parse(raw.get()).map_err(reason)
 }
 
-/// Returns the object that `extra` is; one that would nest too deep is told as a text.
+/// Returns the object that `extra` is; one that would nest too deep becomes a text.
 pub(super) fn object_of(extra: &Extra) -> Json {
     let field =
         |(key, value): (&str, &Json)| format!("{}:{}", Json::string(key).as_str(), value.as_str());
@@ -43,7 +26,7 @@ pub(super) fn object_of(extra: &Extra) -> Json {
 /// An object with more fields than this is kept as one value.
 const MAX_FIELDS: usize = 500;
 
-/// Returns the fields as they are, each as a value; one that nests too deep is told as a text.
+/// Returns the fields as they are, each as a value; one that nests too deep becomes a text.
 pub(super) fn rest(fields: &Fields<'_>) -> Extra {
     let mut rest = Extra::default();
     if fields.iter().nth(MAX_FIELDS).is_some() {
@@ -59,36 +42,17 @@ pub(super) fn rest(fields: &Fields<'_>) -> Extra {
     rest
 }
 
-/// Keeps what a record says besides in the message's extra field `source`.
-pub(super) fn with_source(mut message: AgentMessage, source: Extra) -> AgentMessage {
-    if !source.is_empty() {
-        message.extra_mut().insert("source", object_of(&source));
-    }
-    message
-}
-
-/// Keeps a whole record as an extension of the kind `kind`.
-pub(super) fn note(kind: &str, record: Json) -> AgentMessage {
-    // The kind `system` stands for system prompts, `revised` for what came back changed.
-    let kind = match kind {
-        "" => "unknown".to_owned(),
-        "system" | "revised" => format!("{kind}-record"),
-        _ => kind.chars().take(100).collect(),
-    };
-    AgentMessage::extension(kind, record)
-}
-
 /// Reads a number of milliseconds since the epoch.
 pub(super) fn millis(fields: &Fields<'_>, key: &str) -> Option<i64> {
-    let wide: f64 = read(fields, key)?;
+    let wide: f64 = fields.read(key)?;
     Some(wide as i64)
 }
 
 /// Reads a number of seconds since the epoch, or a time as text.
 pub(super) fn moment(fields: &Fields<'_>, key: &str) -> Option<Time> {
-    match read::<f64>(fields, key) {
+    match fields.read::<f64>(key) {
         Some(seconds) => Time::from_millis((seconds * 1000.0) as i64),
-        None => text(fields, key).map(Time::from_text),
+        None => fields.text(key).map(Time::from_text),
     }
 }
 
@@ -96,7 +60,7 @@ pub(super) fn moment(fields: &Fields<'_>, key: &str) -> Option<Time> {
 /// `cache_write`, `total_tokens`); other fields stay with them.
 pub(super) fn usage(mut fields: Fields<'_>, places: [&str; 6]) -> Option<Usage> {
     let [input, output, reasoning, cache_read, cache_write, total] = places.map(|key| {
-        let count: Option<Int> = read(&fields, key);
+        let count: Option<Int> = fields.read(key);
         if count.is_some() {
             fields.take(key);
         }
@@ -137,13 +101,13 @@ fn extra_besides(fields: &Fields<'_>, taken: &[&str]) -> Extra {
     extra
 }
 
-/// Reads the tokens of a call as OpenAI's APIs tell them, chat or Responses.
+/// Reads the tokens of a call as OpenAI's APIs write them, chat or Responses.
 pub(super) fn token_usage(mut fields: Fields<'_>) -> Option<Usage> {
     let [input, output] = match fields.get("prompt_tokens") {
         Some(_) => ["prompt_tokens", "completion_tokens"],
         None => ["input_tokens", "output_tokens"],
     };
-    let within = |key: &str, detail: &str| object(&fields, &format!("{key}_details")).get(detail);
+    let within = |key: &str, detail: &str| fields.object(&format!("{key}_details")).get(detail);
     let cached = within(input, "cached_tokens");
     let reasoning = within(output, "reasoning_tokens");
     let written = fields.get("cache_creation_input_tokens");
@@ -184,7 +148,7 @@ pub(super) fn with_thinking(mut message: AgentMessage, fields: &Fields<'_>) -> A
     };
     let blocks = some(fields.get("thinking_blocks")).and_then(list);
     let mut thinking: Vec<Content> = blocks.into_iter().flatten().filter_map(as_it_is).collect();
-    if let (true, Some(text)) = (thinking.is_empty(), text(fields, "reasoning_content")) {
+    if let (true, Some(text)) = (thinking.is_empty(), fields.text("reasoning_content")) {
         thinking.push(Content::thinking(text, None));
     }
     answer.content.splice(..0, thinking);
@@ -236,4 +200,119 @@ pub(super) fn session_id(text: Option<String>) -> Option<SessionId> {
 /// Returns `text` as a loop's id, if it can be one.
 pub(super) fn loop_id(text: impl Into<String>) -> Option<LoopId> {
     LoopId::new(text).ok()
+}
+
+/// Returns a string that is not empty.
+pub(super) fn text_of(value: Option<&RawValue>) -> Option<String> {
+    let text: String = serde_json::from_str(value?.get()).ok()?;
+    (!text.is_empty()).then_some(text)
+}
+
+/// Reads an object.
+pub(super) fn object_in(value: Option<&RawValue>) -> Option<Fields<'_>> {
+    Fields::parse(value?.get()).ok()
+}
+
+/// Reads a count of tokens.
+pub(super) fn count(value: Option<&RawValue>) -> Option<Int> {
+    serde_json::from_str(value?.get()).ok()
+}
+
+/// Returns the milliseconds of a time written as ISO-8601 text.
+pub(super) fn millis_of(time: Option<&Time>) -> Option<Int> {
+    time.and_then(Time::millis).map(Int::from)
+}
+
+/// A message in the user's name.
+pub(super) fn user(content: Vec<Content>, timestamp: Option<Int>) -> AgentMessage {
+    Message::User(UserMessage { content, timestamp }).into()
+}
+
+/// Keeps what a message's record says besides.
+pub(super) fn with_source(mut message: AgentMessage, source: Option<Json>) -> AgentMessage {
+    if let Some(source) = source.filter(|source| !source.is_null()) {
+        message.extra_mut().insert("source", source);
+    }
+    message
+}
+
+/// Keeps what a message's record says besides, unless that is nothing.
+pub(super) fn with_extra_source(message: AgentMessage, source: Extra) -> AgentMessage {
+    let source = (!source.is_empty()).then(|| object_of(&source));
+    with_source(message, source)
+}
+
+/// What is left of a record: `outer` without `taken`, where `inner` is what is left of the value
+/// of that field. `None` if nothing is.
+pub(super) fn rest_within(outer: &Fields<'_>, taken: &str, inner: &Fields<'_>) -> Option<Json> {
+    let field =
+        |(key, value): (&str, &RawValue)| format!("{}:{}", Json::string(key).as_str(), value.get());
+    let fields = outer.iter().filter(|(key, _)| *key != taken);
+    let mut fields: Vec<String> = fields.map(field).collect();
+    if !inner.is_empty() {
+        let key = Json::string(taken);
+        fields.push(format!("{}:{}", key.as_str(), inner.to_text()));
+    }
+    match fields.is_empty() {
+        true => None,
+        false => Json::parse(&format!("{{{}}}", fields.join(","))).ok(),
+    }
+}
+
+/// Reads a call's arguments: the object that a text holds, else the text itself.
+pub(super) fn arguments(call: &mut ToolCall, value: Option<&RawValue>) -> Result<(), String> {
+    let Some(value) = value else { return Ok(()) };
+    let Ok(text) = serde_json::from_str::<String>(value.get()) else {
+        call.arguments = json(value)?;
+        return Ok(());
+    };
+    call.arguments = match Json::parse(&text) {
+        Ok(object) if object.as_str().starts_with('{') => object,
+        _ => Json::string(&text),
+    };
+    if call.arguments.as_str() != text {
+        call.extra.insert("argumentsText", Json::string(&text));
+    }
+    Ok(())
+}
+
+/// A call without arguments so far.
+pub(super) fn call(id: String, name: String) -> ToolCall {
+    ToolCall {
+        id,
+        name,
+        arguments: Json::null(),
+        extra: Extra::default(),
+    }
+}
+
+/// Reads the image that a `data:` URL holds.
+pub(super) fn data_url(url: &str) -> Option<Content> {
+    let (mime_type, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
+    Some(Content::image(data, mime_type))
+}
+
+/// Takes a block as it is.
+pub(super) fn other(raw: &RawValue) -> Result<Content, String> {
+    json(raw)?.read().map_err(reason)
+}
+
+/// Reads a content: a text, or a list of blocks that `block` reads. An empty text is no block.
+pub(super) fn contents(
+    value: Option<&RawValue>,
+    block: impl Fn(&RawValue) -> Result<Content, String>,
+) -> Result<Vec<Content>, String> {
+    let Some(value) = value.filter(|value| value.get() != "null") else {
+        return Ok(Vec::new());
+    };
+    if let Ok(text) = serde_json::from_str::<String>(value.get()) {
+        return Ok(match text.is_empty() {
+            true => Vec::new(),
+            false => vec![Content::text(text)],
+        });
+    }
+    match list(value) {
+        Some(blocks) => blocks.into_iter().map(block).collect(),
+        None => Ok(vec![block(value)?]),
+    }
 }

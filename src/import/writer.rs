@@ -8,14 +8,14 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::ahead::{Forms, Listener, Plain};
+use super::dedup::Dedup;
+use super::deferred::{DeferredSession, RecordKey};
 use super::matching::{Digest, Digests, Stored};
-use super::places::Place;
+use super::pending::PendingMessage;
+use super::pipeline::{EncodedSink, Encoder, SinkCall, SkipEncoding};
 use super::report::ImportReport;
-use super::said::Said;
 use super::secrets::Secrets;
 use super::state::{Described, History, LoopState, SessionState};
-use super::waiting::{Call, RecordKey, Waiting};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
 use crate::store::append;
@@ -78,10 +78,10 @@ pub struct StoreSink<'a> {
     /// The session that was begun last; `None`: it is not wanted.
     current: Option<usize>,
     has_begun: bool,
-    pub(super) waiting: Option<Waiting>,
+    pub(super) deferred: Option<DeferredSession>,
     pub(super) secrets: Secrets,
     batch: Option<Batch>,
-    plain: Plain,
+    skip_encoding: SkipEncoding,
 }
 
 impl<'a> StoreSink<'a> {
@@ -108,25 +108,25 @@ impl<'a> StoreSink<'a> {
             by_id: HashMap::new(),
             current: None,
             has_begun: false,
-            waiting: None,
+            deferred: None,
             secrets,
             batch: None,
-            plain: Plain::default(),
+            skip_encoding: SkipEncoding::default(),
         })
     }
 
-    /// Says on `plain` when stored forms are not worth making ahead.
-    pub(super) fn saying(mut self, plain: Plain) -> Self {
-        self.plain = plain;
+    /// Sets `skip_encoding` when stored forms are not worth making ahead.
+    pub(super) fn skipping(mut self, skip_encoding: SkipEncoding) -> Self {
+        self.skip_encoding = skip_encoding;
         self
     }
 
     /// Returns what a reader ahead of this sink needs.
-    pub(super) fn forms(&self) -> Forms<'a> {
-        Forms {
+    pub(super) fn encoder(&self) -> Encoder<'a> {
+        Encoder {
             digests: self.digests.clone(),
             counter: self.counter,
-            plain: self.plain.clone(),
+            skip_encoding: self.skip_encoding.clone(),
         }
     }
 
@@ -162,7 +162,7 @@ impl<'a> StoreSink<'a> {
     }
 
     fn waits(&mut self, head: SessionHead, file_name: String, key: String) {
-        self.waiting = Some(Waiting {
+        self.deferred = Some(DeferredSession {
             head,
             key: RecordKey { file_name, key },
             calls: Vec::new(),
@@ -193,7 +193,7 @@ impl<'a> StoreSink<'a> {
                 let stored = self.write.session(&id)?;
                 let redacts = self.redact_head(stored.as_ref().map(|row| row.key), &mut head)?;
                 if redacts || stored.is_some() {
-                    self.plain.say();
+                    self.skip_encoding.set();
                 }
                 let key = key.map(|mut key| {
                     if redacts {
@@ -329,38 +329,38 @@ impl<'a> StoreSink<'a> {
     pub(super) fn take_message(
         &mut self,
         loop_key: &LoopId,
-        said: Said,
+        message: PendingMessage,
         origin: Digest,
         bytes: usize,
     ) -> Result<(), ImportError> {
         let Some(at) = self.session_at()? else {
             return Ok(());
         };
-        let said = match self.redacts(at) {
-            true => self.redact_message(said.into_message()?)?.into(),
-            false => said,
+        let message = match self.redacts(at) {
+            true => self.redact_message(message.into_message()?)?.into(),
+            false => message,
         };
         let Some(state) = self.sessions[at].loops.get_mut(loop_key) else {
             let reason = format!("the importer found a message before its loop `{loop_key}`");
             return Err(ImportError::Refused(reason));
         };
-        let is_note = said.role() == Role::Extension;
-        state.follow(&said);
+        let is_note = message.role() == Role::Extension;
+        state.follow(&message);
         self.report.messages += u64::from(!is_note);
-        match self.place_of(at, loop_key, &origin)? {
-            Place::Known => {
+        match self.look_up(at, loop_key, &origin)? {
+            Dedup::Known => {
                 self.known_already();
                 return Ok(());
             }
-            Place::Changed(seq) => {
+            Dedup::Changed(seq) => {
                 self.count_secrets(at);
-                let message = said.into_message()?;
+                let message = message.into_message()?;
                 return Ok(self.changed(at, loop_key, seq, message, origin)?);
             }
-            Place::New => self.count_secrets(at),
+            Dedup::New => self.count_secrets(at),
         }
         self.report.added_messages += u64::from(!is_note);
-        Ok(self.queue(at, loop_key, said, origin, bytes)?)
+        Ok(self.queue(at, loop_key, message, origin, bytes)?)
     }
 
     pub(super) fn loop_key(&self, at: usize, loop_key: &LoopId) -> Option<LoopKey> {
@@ -371,14 +371,14 @@ impl<'a> StoreSink<'a> {
         &mut self,
         at: usize,
         loop_key: &LoopId,
-        said: Said,
+        message: PendingMessage,
         origin: Digest,
         bytes: usize,
     ) -> StoreResult<()> {
         let Some(key) = self.loop_key(at, loop_key) else {
             return Ok(());
         };
-        self.sessions[at].appended(&said);
+        self.sessions[at].appended(&message);
         if self
             .batch
             .as_ref()
@@ -391,7 +391,9 @@ impl<'a> StoreSink<'a> {
             messages: Vec::new(),
             bytes: 0,
         });
-        batch.messages.push(said.into_ready(origin, self.counter)?);
+        batch
+            .messages
+            .push(message.into_ready(origin, self.counter)?);
         batch.bytes += bytes;
         if batch.messages.len() >= MAX_BATCH_MESSAGES || batch.bytes >= MAX_BATCH_BYTES {
             self.flush()?;
@@ -471,21 +473,21 @@ impl<'a> StoreSink<'a> {
     }
 }
 
-impl Listener for StoreSink<'_> {
-    fn said(
+impl EncodedSink for StoreSink<'_> {
+    fn encoded(
         &mut self,
-        loop_key: LoopId,
-        said: Said,
+        loop_id: LoopId,
+        message: PendingMessage,
         origin: Digest,
         bytes: usize,
     ) -> Result<(), ImportError> {
-        match &mut self.waiting {
-            Some(waiting) => {
-                let call = Call::Message(loop_key, said, origin, bytes);
-                waiting.calls.push(call);
+        match &mut self.deferred {
+            Some(deferred) => {
+                let call = SinkCall::Message(loop_id, message, origin, bytes);
+                deferred.calls.push(call);
                 Ok(())
             }
-            None => self.take_message(&loop_key, said, origin, bytes),
+            None => self.take_message(&loop_id, message, origin, bytes),
         }
     }
 }
@@ -504,9 +506,9 @@ impl Sink for StoreSink<'_> {
     }
 
     fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError> {
-        match &mut self.waiting {
-            Some(waiting) => {
-                waiting.calls.push(Call::Loop(Box::new(record)));
+        match &mut self.deferred {
+            Some(deferred) => {
+                deferred.calls.push(SinkCall::Loop(Box::new(record)));
                 Ok(())
             }
             None => self.loop_begins(record),
@@ -520,13 +522,13 @@ impl Sink for StoreSink<'_> {
         raw: &[u8],
     ) -> Result<(), ImportError> {
         let origin = self.digests.of(raw);
-        self.said(loop_id.clone(), message.into(), origin, raw.len())
+        self.encoded(loop_id.clone(), message.into(), origin, raw.len())
     }
 
     fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError> {
-        match &mut self.waiting {
-            Some(waiting) => {
-                waiting.calls.push(Call::Compaction(Box::new(found)));
+        match &mut self.deferred {
+            Some(deferred) => {
+                deferred.calls.push(SinkCall::Compaction(Box::new(found)));
                 Ok(())
             }
             None => self.found(found),

@@ -4,6 +4,7 @@
 //! fields, the text of times and the text of numbers survive reading and writing.
 
 mod block;
+pub(crate) mod extension_kinds;
 pub(crate) mod fast_parse;
 mod ids;
 mod image;

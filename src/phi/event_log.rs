@@ -23,7 +23,7 @@ use crate::store::{
 /// What the session of a log has for its agent and its loop, and before the id of its session.
 const LOG: &str = "phi-core-events";
 /// The kind of the extensions; search leaves it out.
-const KIND: &str = "phi-core-event";
+const KIND: &str = crate::model::extension_kinds::PHI_CORE_EVENT;
 
 /// A durable log of events in a loopstore database.
 ///

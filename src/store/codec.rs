@@ -14,7 +14,9 @@ use super::error::{StoreError, StoreResult};
 use super::reading::StoredMessageRef;
 use super::rows::{Blob, StoredMessage};
 use crate::failpoints::{self, Failpoint};
-use crate::model::{AgentMessage, Content, Image, Json, Message, Role, fast_parse, image_data};
+use crate::model::{
+    AgentMessage, Content, Image, Json, Message, Role, extension_kinds, fast_parse, image_data,
+};
 use crate::tokens::TokenCounter;
 
 pub(crate) use crate::model::hex;
@@ -97,7 +99,10 @@ fn put_together(
     blob: &mut FindBlob<'_>,
 ) -> StoreResult<AgentMessage> {
     let Some(head) = head else {
-        return Ok(AgentMessage::extension("removed", Json::null()));
+        return Ok(AgentMessage::extension(
+            extension_kinds::REMOVED,
+            Json::null(),
+        ));
     };
     let mut message = match fast_parse::message(head) {
         Some(message) => message,

@@ -92,6 +92,13 @@ impl Sink for Recording {
 
     fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError> {
         assert!(record.messages.is_empty());
+        if let Some(at) = self.at.get(&record.loop_id).copied() {
+            // What is known only later.
+            let before = &mut self.current().loops[at].record;
+            assert_eq!(before.parent_loop_id, record.parent_loop_id);
+            *before = record;
+            return Ok(());
+        }
         let later: HashSet<&str> = self
             .current()
             .loops
@@ -103,7 +110,7 @@ impl Sink for Recording {
             "a parent after its child"
         );
         let nth = self.current().loops.len();
-        assert_eq!(self.at.insert(record.loop_id.clone(), nth), None);
+        self.at.insert(record.loop_id.clone(), nth);
         let found = FoundLoop {
             record,
             messages: Vec::new(),

@@ -2,23 +2,14 @@
 
 use serde_json::value::RawValue;
 
-use crate::import::blocks::{count, json, object, other, rest, text, user, with_source};
 use crate::import::fields::{Fields, list, some};
+use crate::import::values::{
+    count, json, object_in, other, rest_within, text_of, user, with_source,
+};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Text, Thinking, Time,
     ToolCall, ToolResultMessage, Usage,
 };
-
-/// A message of an event.
-pub(super) enum Said {
-    Prompt(AgentMessage),
-    Answer(AgentMessage),
-    /// A result; its call, if it names it.
-    Result {
-        call: Option<String>,
-        message: AgentMessage,
-    },
-}
 
 /// Fields that newer versions name in camel case.
 pub(super) trait Keys<'a> {
@@ -43,82 +34,54 @@ fn seconds(value: Option<&RawValue>) -> Option<i64> {
     (millis.abs() < 1e16).then_some(millis as i64)
 }
 
-/// Returns the tool that a result names.
-pub(super) fn tool(message: &AgentMessage) -> Option<String> {
-    match message.message()? {
-        Message::ToolResult(result) => Some(result.tool_name.clone()),
-        _ => None,
-    }
-}
-
-/// Says which call a result answers.
-pub(super) fn answering(mut message: AgentMessage, call: &str) -> AgentMessage {
-    if let Some(Message::ToolResult(result)) = message.message_mut() {
-        call.clone_into(&mut result.tool_call_id);
-    }
-    message
-}
-
 /// Reads an event: its results, then what else it says. Nothing if no model sees it. `id` names
 /// its calls that have no id.
 ///
 /// # Errors
 /// Says why its parts cannot be read.
-pub(super) fn read(mut event: Fields<'_>, id: &str) -> Result<Vec<Said>, String> {
+pub(super) fn read(mut event: Fields<'_>, id: &str) -> Result<Vec<AgentMessage>, String> {
     let is_partial = event
         .get("partial")
         .is_some_and(|value| value.get() == "true");
-    let Some(mut content) = object(event.get("content")).filter(|_| !is_partial) else {
+    let Some(mut content) = event.child("content").filter(|_| !is_partial) else {
         return Ok(Vec::new());
     };
     let Some(parts) = some(content.get("parts")).and_then(list) else {
         return Ok(Vec::new());
     };
     content.take("parts");
-    let is_user = text(event.get("author")).as_deref() == Some("user");
+    let is_user = event.text("author").as_deref() == Some("user");
     let timestamp = seconds(event.get("timestamp")).map(Int::from);
     let (mut results, mut blocks) = (Vec::new(), Vec::new());
     for (nth, raw) in parts.into_iter().enumerate() {
         match result(raw, timestamp.clone()) {
-            Some(said) => results.push(said),
+            Some(result) => results.push(result),
             None => blocks.push(part(raw, &format!("{id}/{nth}"))?),
         }
     }
     if !blocks.is_empty() {
         results.push(match is_user {
-            true => Said::Prompt(user(blocks, timestamp)),
-            false => Said::Answer(answer(blocks, timestamp, &mut event)),
+            true => user(blocks, timestamp),
+            false => answer(blocks, timestamp, &mut event),
         });
     }
-    let mut source = rest(&event, "content", &content);
+    let mut source = rest_within(&event, "content", &content);
     // Only the first message keeps it.
     Ok(results
         .into_iter()
-        .map(|said| said.with(source.take()))
+        .map(|message| with_event(message, source.take()))
         .collect())
 }
 
-impl Said {
-    fn with(self, source: Option<Json>) -> Self {
-        let add = |message: AgentMessage| {
-            let part = message_part(&message);
-            match (source, part) {
-                (Some(source), Some(part)) => {
-                    let mut message = with_source(message, Some(source));
-                    message.extra_mut().insert("part", part);
-                    message
-                }
-                (source, _) => with_source(message, source),
-            }
-        };
-        match self {
-            Self::Prompt(message) => Self::Prompt(add(message)),
-            Self::Answer(message) => Self::Answer(add(message)),
-            Self::Result { call, message } => Self::Result {
-                call,
-                message: add(message),
-            },
+/// Keeps what the event says besides; what a result's own part says goes below `part`.
+fn with_event(message: AgentMessage, source: Option<Json>) -> AgentMessage {
+    match (source, message_part(&message)) {
+        (Some(source), Some(part)) => {
+            let mut message = with_source(message, Some(source));
+            message.extra_mut().insert("part", part);
+            message
         }
+        (source, _) => with_source(message, source),
     }
 }
 
@@ -141,11 +104,11 @@ fn answer(content: Vec<Content>, timestamp: Option<Int>, event: &mut Fields<'_>)
     let message = Message::Assistant(AssistantMessage {
         content,
         stop_reason: Some(if calls { "toolUse" } else { "stop" }.into()),
-        model: text(event.either("model_version", "modelVersion")),
+        model: text_of(event.either("model_version", "modelVersion")),
         provider: None,
         usage,
         timestamp,
-        error_message: text(event.either("error_message", "errorMessage")),
+        error_message: text_of(event.either("error_message", "errorMessage")),
     });
     message.into()
 }
@@ -167,16 +130,16 @@ fn usage(value: &RawValue) -> Option<Usage> {
 }
 
 /// Reads a part that is a tool's response.
-fn result(raw: &RawValue, timestamp: Option<Int>) -> Option<Said> {
-    let mut part = object(Some(raw))?;
-    let response = object(some(part.either("function_response", "functionResponse")))?;
+fn result(raw: &RawValue, timestamp: Option<Int>) -> Option<AgentMessage> {
+    let mut part = object_in(Some(raw))?;
+    let response = object_in(some(part.either("function_response", "functionResponse")))?;
     let given = response.get("response").map_or("null", RawValue::get);
     let fields = Fields::parse(given).ok();
     let failed = |fields: &Fields<'_>| fields.get("error").is_some() && fields.iter().count() == 1;
     part.retain(|key| key != "function_response" && key != "functionResponse");
     let message = Message::ToolResult(ToolResultMessage {
-        tool_call_id: String::new(),
-        tool_name: text(response.get("name")).unwrap_or_default(),
+        tool_call_id: response.text("id").unwrap_or_default(),
+        tool_name: response.text("name").unwrap_or_default(),
         content: vec![Content::text(Json::parse(given).ok()?.as_str())],
         is_error: fields.as_ref().is_some_and(failed),
         timestamp,
@@ -189,12 +152,9 @@ fn result(raw: &RawValue, timestamp: Option<Int>) -> Option<Said> {
     }
     let source = match part.is_empty() && beside.is_empty() {
         true => None,
-        false => rest(&part, "function_response", &beside),
+        false => rest_within(&part, "function_response", &beside),
     };
-    Some(Said::Result {
-        call: text(response.get("id")),
-        message: with_source(message.into(), source),
-    })
+    Some(with_source(message.into(), source))
 }
 
 /// Reads a part; one that is not known stays as it is.
@@ -203,7 +163,7 @@ fn part(raw: &RawValue, spare_id: &str) -> Result<Content, String> {
 }
 
 fn known(raw: &RawValue, spare_id: &str) -> Option<Content> {
-    let mut part = object(Some(raw))?;
+    let mut part = object_in(Some(raw))?;
     part.retain_some();
     if let Some(function) = part.either("function_call", "functionCall") {
         let mut function = Fields::parse(function.get()).ok()?;
@@ -228,12 +188,12 @@ fn known(raw: &RawValue, spare_id: &str) -> Option<Content> {
             false => Content::Text(Text { text: said, extra }),
         });
     }
-    let data = object(part.either("inline_data", "inlineData"))?;
+    let data = object_in(part.either("inline_data", "inlineData"))?;
     if data.iter().count() != 2 || part.iter().count() != 1 {
         return None;
     }
-    let mime_type = text(data.either("mime_type", "mimeType"))?;
-    Some(Content::image(text(data.get("data"))?, mime_type))
+    let mime_type = text_of(data.either("mime_type", "mimeType"))?;
+    Some(Content::image(data.text("data")?, mime_type))
 }
 
 fn call(function: &mut Fields<'_>, part: &Fields<'_>, spare_id: &str) -> Option<Content> {
@@ -251,7 +211,7 @@ fn call(function: &mut Fields<'_>, part: &Fields<'_>, spare_id: &str) -> Option<
         extra: Extra::default(),
     };
     function.retain_some();
-    if let Some(source) = rest(part, "function_call", function) {
+    if let Some(source) = rest_within(part, "function_call", function) {
         call.extra.insert("source", source);
     }
     Some(Content::ToolCall(call))

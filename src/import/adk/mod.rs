@@ -5,12 +5,13 @@ mod messages;
 
 use std::path::Path;
 
-use self::messages::{Keys, Said};
-use super::blocks::{note, text, unreadable};
+use self::messages::Keys;
+
+use super::extension::{extension_of, unreadable};
 use super::fields::{Fields, list};
-use super::outline::Outline;
-use super::pieces::{Lines, Pieces};
-use super::telling::{Telling, session};
+use super::json_stream::{Document, LineCounter, documents};
+use super::key_outline::KeyOutline;
+use super::transcript::{Style, TranscriptBuilder, session};
 use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
 use crate::model::SessionId;
 
@@ -27,7 +28,7 @@ impl Importer for Adk {
     }
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
-        let keys = Outline::of(head);
+        let keys = KeyOutline::of(head);
         ["", "[]."].iter().any(|at| {
             let has = |key: &str| keys.has(&format!("{at}{key}"));
             let is_event = has("events[].author")
@@ -39,47 +40,35 @@ impl Importer for Adk {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let (mut nth, mut any) = (0_u64, false);
-        let mut pieces = Pieces::new(source)?;
-        while let Some(piece) = pieces.next()? {
-            match &piece.text {
-                Ok(text) => {
-                    any |= one(text, piece.line, nth, sink)?;
-                    nth += 1;
-                }
-                Err(reason) => sink.skip(Some(piece.line), (*reason).into()),
-            }
-        }
-        holds_conversation(any)
+        holds_conversation(documents(source, sink, &mut one)?)
     }
 }
 
 /// Reads one session. Returns whether it holds a conversation.
-fn one(json: &str, line: u64, nth: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> {
-    let mut fields = match Fields::parse(json) {
-        Ok(fields) => fields,
-        Err(reason) => {
-            sink.skip(Some(line), reason);
-            return Ok(false);
-        }
-    };
+fn one(document: Document<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
+    let Document {
+        text,
+        mut fields,
+        line,
+        nth,
+    } = document;
     let Some(events) = fields.take("events").and_then(list) else {
         sink.skip(Some(line), "a session without a list of events".into());
         return Ok(false);
     };
-    let mut telling = Telling::new(head(&fields, &events, nth));
-    let mut lines = Lines::new(json, line);
+    let mut transcript = TranscriptBuilder::new(sink, head(&fields, &events, nth), Style::Log);
+    let mut lines = LineCounter::new(text, line);
     for raw in events {
         let line = lines.of(raw.get());
-        event(raw.get(), line, &mut telling, sink)?;
+        event(raw.get(), line, &mut transcript)?;
     }
-    telling.finish(sink)
+    transcript.finish()
 }
 
 /// What a session says besides its events is kept with it, but for what would stand for something
 /// of the session's own.
 fn head(fields: &Fields<'_>, events: &[&serde_json::value::RawValue], nth: u64) -> SessionHead {
-    let own = text(fields.get("id")).and_then(|id| SessionId::new(id).ok());
+    let own = fields.text("id").and_then(|id| SessionId::new(id).ok());
     let (identity, id) = match own {
         Some(id) => (Identity::Own(id.clone()), id),
         None => (Identity::Key(nth.to_string()), SessionId::generate()),
@@ -107,45 +96,26 @@ fn head(fields: &Fields<'_>, events: &[&serde_json::value::RawValue], nth: u64) 
     }
 }
 
-fn event(
-    json: &str,
-    line: u64,
-    telling: &mut Telling,
-    sink: &mut dyn Sink,
-) -> Result<(), ImportError> {
+fn event(json: &str, line: u64, transcript: &mut TranscriptBuilder<'_>) -> Result<(), ImportError> {
     let raw = json.as_bytes();
     let event = match Fields::parse(json) {
         Ok(event) => event,
         Err(reason) => {
-            sink.skip(Some(line), reason);
-            return telling.note(unreadable(raw), raw, sink);
+            transcript.skip(line, reason);
+            return transcript.extension(unreadable(raw), raw);
         }
     };
-    telling.at(messages::time(event.get("timestamp")));
-    let id = text(event.get("id")).unwrap_or_else(|| format!("line-{line}"));
-    let kept = |reason: Option<String>, telling: &mut Telling, sink: &mut dyn Sink| {
-        if let Some(reason) = reason {
-            sink.skip(Some(line), reason);
-        }
-        telling.note(note(Some("event"), json), raw, sink)
-    };
-    let said = match messages::read(event, &id) {
-        Ok(said) if !said.is_empty() => said,
-        Ok(_) => return kept(None, telling, sink),
-        Err(reason) => return kept(Some(reason), telling, sink),
-    };
-    for one in said {
-        match one {
-            Said::Prompt(message) => telling.prompt(id.clone(), message, raw, sink)?,
-            Said::Answer(message) => telling.answer(|| id.clone(), message, raw, sink)?,
-            Said::Result { call, message } => {
-                let tool = messages::tool(&message);
-                let call = call.or_else(|| telling.open_call(tool.as_deref()));
-                let call = call.unwrap_or_default();
-                let message = messages::answering(message, &call);
-                telling.result(&call, || id.clone(), message, raw, sink)?;
-            }
-        }
+    transcript.at(messages::time(event.get("timestamp")));
+    let id = event.text("id").unwrap_or_else(|| format!("line-{line}"));
+    let messages = messages::read(event, &id).unwrap_or_else(|reason| {
+        transcript.skip(line, reason);
+        Vec::new()
+    });
+    if messages.is_empty() {
+        return transcript.extension(extension_of(Some("event"), json), raw);
+    }
+    for message in messages {
+        transcript.message(|| id.clone(), message, raw)?;
     }
     Ok(())
 }

@@ -1,26 +1,26 @@
 //! Compactions in the first pass: a boundary, the summary after it, and what was kept whole.
 
 use super::index::{Index, Known};
-use super::record::Glance;
+use super::record::RecordHead;
 use super::track::{Boundary, Step, Summary};
-use crate::import::lines::Place;
+use crate::import::lines::SourceLocation;
 
 impl Index {
     /// Takes the record that says where a compaction happened; its summary is still to come.
-    pub(super) fn boundary(&mut self, track: usize, glance: &Glance, place: Place) {
+    pub(super) fn boundary(&mut self, track: usize, head: &RecordHead, place: SourceLocation) {
         if self.tracks[track].loops.is_empty() {
-            return self.note(track, glance, place);
+            return self.note(track, head, place);
         }
-        let logical = glance.logical_parent.clone();
-        let asked = Glance {
-            uuid: glance.uuid.clone(),
+        let logical = head.logical_parent.clone();
+        let asked = RecordHead {
+            uuid: head.uuid.clone(),
             parent: logical,
-            time: glance.time.clone(),
-            ..Glance::default()
+            time: head.time.clone(),
+            ..RecordHead::default()
         };
         let loop_no = self.loop_for(track, &asked, place, true);
         let known = &self.known;
-        let first_kept = glance.preserved.uuids.iter().find_map(|uuid| {
+        let first_kept = head.preserved.uuids.iter().find_map(|uuid| {
             known
                 .get(uuid)
                 .filter(|known| known.track() == track)
@@ -34,20 +34,20 @@ impl Index {
             loop_no,
             first_kept,
         });
-        if let Some(tail) = &glance.preserved.tail
+        if let Some(tail) = &head.preserved.tail
             && let Some(known) = self.known.get_mut(tail)
             && known.track() == track
         {
             known.set_at(at);
         }
-        self.know(track, glance, place, at);
+        self.know(track, head, place, at);
     }
 
     /// Takes the summary that stands in place of everything before it.
-    pub(super) fn summary(&mut self, track: usize, glance: &Glance, place: Place) {
+    pub(super) fn summary(&mut self, track: usize, head: &RecordHead, place: SourceLocation) {
         let state = &mut self.tracks[track];
         if state.loops.is_empty() {
-            return self.added(track, glance, place);
+            return self.added(track, head, place);
         }
         let boundary = state.boundary.take();
         let loop_no = boundary
@@ -69,6 +69,6 @@ impl Index {
                 }),
             },
         );
-        self.know(track, glance, place, at);
+        self.know(track, head, place, at);
     }
 }

@@ -1,4 +1,4 @@
-//! The second pass: reads the records again, one message at a time, and tells the sink.
+//! The second pass: reads the records again, one message at a time, and emits them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,12 +7,13 @@ use super::content::{Fields, read};
 use super::index::Index;
 use super::messages::{answer, user_record};
 use super::track::{Step, Summary, Track};
-use crate::import::lines::Place;
+use crate::import::extension::{extension, unreadable};
+use crate::import::lines::SourceLocation;
 use crate::import::records::Records;
 use crate::import::surrogates::replace_lone;
-use crate::import::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink, Source};
+use crate::import::{FoundCompaction, FoundEffect, ImportError, Sink, Source};
 use crate::model::{
-    AgentMessage, ChildLoopRef, Json, LoopId, LoopRecord, LoopStatus, SessionId, Time, TurnId,
+    AgentMessage, ChildLoopRef, Json, LoopId, LoopRecord, Session, SessionId, Time, TurnId,
 };
 
 /// The name of the tool, for compactions and agents.
@@ -25,10 +26,9 @@ pub(super) struct Emitter<'a> {
     records: Records<'a>,
     index: &'a Index,
     track: &'a Track,
-    ids: Vec<LoopId>,
     /// References from loops to the sub-agents that they started.
     children: HashMap<usize, Vec<ChildLoopRef>>,
-    session: SessionId,
+    session: Session,
 }
 
 impl<'a> Emitter<'a> {
@@ -36,65 +36,49 @@ impl<'a> Emitter<'a> {
         source: &'a mut Source<'_>,
         index: &'a Index,
         track: &'a Track,
-        session: SessionId,
+        session: Session,
         children: HashMap<usize, Vec<ChildLoopRef>>,
     ) -> Result<Self, ImportError> {
-        let ids = track.loops.iter().map(|info| loop_id(&info.id)).collect();
         let records = Records::new(source.path, &mut *source.reader)?;
         Ok(Self {
             records,
             index,
             track,
-            ids,
             children,
             session,
         })
     }
 
-    pub(super) fn run(
-        &mut self,
-        head: SessionHead,
-        sink: &mut dyn Sink,
-    ) -> Result<(), ImportError> {
-        sink.session(head)?;
+    pub(super) fn run(&mut self, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let track = self.track;
         let mut begun = 0;
         for (at, step) in track.steps.iter().enumerate() {
             let loop_no = step.loop_no();
             while begun <= loop_no {
-                sink.begin_loop(self.loop_record(begun, false))?;
+                sink.begin_loop(track.loops.record(begun, &self.session, None))?;
                 begun += 1;
             }
             self.step(step, sink)?;
-            if track.loops[loop_no].end == at + 1 {
-                sink.begin_loop(self.loop_record(loop_no, true))?;
+            if track.ends(loop_no, at + 1) {
+                sink.begin_loop(self.ended_loop(loop_no))?;
             }
         }
         Ok(())
     }
 
-    fn loop_record(&self, loop_no: usize, done: bool) -> LoopRecord {
-        let info = &self.track.loops[loop_no];
-        let parent = info.parent.map(|(parent, _)| self.ids[parent].clone());
-        let mut record = LoopRecord::new(self.ids[loop_no].clone(), parent);
-        record.session_id = Some(self.session.clone());
-        record.agent_id = Some(self.track.agent.clone().unwrap_or_else(|| TOOL.into()));
-        record.parent_turn = info.parent.map(|(_, turn)| i64::from(turn).into());
-        record.continuation_kind = Some(info.kind.clone());
-        record.started_at = info.started.clone().map(Time::from_text);
-        record.status = LoopStatus::Running;
-        if let Some(model) = &info.model {
-            let config = serde_json::json!({ "model": model, "provider": "anthropic" });
-            record.config = Json::of(&config).ok();
-        }
-        if done {
-            record.status = info.status(self.track.current == Some(loop_no));
-            if record.status != LoopStatus::Running {
-                record.ended_at = info.ended.clone().map(Time::from_text);
-            }
-            record.child_loop_refs = self.children.get(&loop_no).cloned().unwrap_or_default();
-        }
+    fn ended_loop(&self, loop_no: usize) -> LoopRecord {
+        let is_last = self.track.current == Some(loop_no);
+        let status = self.track.loops[loop_no].status(is_last);
+        let mut record = self
+            .track
+            .loops
+            .record(loop_no, &self.session, Some(status));
+        record.child_loop_refs = self.children.get(&loop_no).cloned().unwrap_or_default();
         record
+    }
+
+    fn id(&self, loop_no: usize) -> &'a LoopId {
+        &self.track.loops[loop_no].id
     }
 
     fn step(&mut self, step: &Step, sink: &mut dyn Sink) -> Result<(), ImportError> {
@@ -108,7 +92,7 @@ impl<'a> Emitter<'a> {
                 let raw = self.records.bytes(*place)?;
                 let index = self.index;
                 let said = user_record(Fields::parse(&text(&raw)), |call| index.tool_name(call));
-                let loop_id = &self.ids[*loop_no];
+                let loop_id = self.id(*loop_no);
                 for result in said.results {
                     let turn_id = TurnId::new(loop_id.as_str(), *turn);
                     sink.message(loop_id, result.in_turn(turn_id), &raw)?;
@@ -124,9 +108,9 @@ impl<'a> Emitter<'a> {
                 turn,
                 answer,
             } => self.answer(*loop_no, *turn, *answer, sink),
-            Step::Note { loop_no, place } => {
+            Step::Extension { loop_no, place } => {
                 let raw = self.records.bytes(*place)?;
-                sink.message(&self.ids[*loop_no], note(&raw), &raw)
+                sink.message(self.id(*loop_no), note(&raw), &raw)
             }
             Step::Summary { loop_no, found } => self.summary(*loop_no, found, sink),
             Step::Cleared { loop_no, place } => self.cleared(*loop_no, *place, sink),
@@ -152,7 +136,7 @@ impl<'a> Emitter<'a> {
         }
         let texts: Vec<_> = ends.into_iter().map(|part| text(&raw[part])).collect();
         let records = texts.iter().map(|text| Fields::parse(text)).collect();
-        let loop_id = &self.ids[loop_no];
+        let loop_id = self.id(loop_no);
         sink.message(
             loop_id,
             answer(records).in_turn(TurnId::new(loop_id.as_str(), turn)),
@@ -176,7 +160,7 @@ impl<'a> Emitter<'a> {
             messages: said.results.into_iter().chain(said.text).collect(),
             first_kept: found
                 .first_kept
-                .map(|(kept, turn)| (self.ids[kept].clone(), turn)),
+                .map(|(kept, turn)| (self.id(kept).clone(), turn)),
         };
         sink.compaction(self.found(loop_no, effect, record, "compactMetadata"))
     }
@@ -184,7 +168,7 @@ impl<'a> Emitter<'a> {
     fn cleared(
         &mut self,
         loop_no: usize,
-        place: Place,
+        place: SourceLocation,
         sink: &mut dyn Sink,
     ) -> Result<(), ImportError> {
         let record = parse(&self.records.bytes(place)?);
@@ -211,7 +195,7 @@ impl<'a> Emitter<'a> {
         let trigger = metadata.and_then(|metadata| metadata.text("trigger"));
         let at = fields.text("timestamp").map(Time::from_text);
         FoundCompaction {
-            loop_id: self.ids[loop_no].clone(),
+            loop_id: self.id(loop_no).clone(),
             strategy: TOOL.into(),
             trigger,
             effect,
@@ -231,15 +215,10 @@ pub(super) fn child_ref(
     Some(ChildLoopRef {
         tool_call_id: Some(call.to_owned()),
         tool_name: Some(tool.to_owned()),
-        child_loop_id: loop_id(&child.loops.first()?.id),
+        child_loop_id: child.loops.get(0)?.id.clone(),
         child_session_id: Some(session),
         extra: Default::default(),
     })
-}
-
-pub(super) fn loop_id(id: &str) -> LoopId {
-    // The first pass gives no id that is empty or too long.
-    LoopId::new(id).unwrap_or_else(|_| LoopId::generate())
 }
 
 fn parse(raw: &[u8]) -> Json {
@@ -256,18 +235,8 @@ fn text(raw: &[u8]) -> Cow<'_, str> {
 fn note(raw: &[u8]) -> AgentMessage {
     let record = parse(raw);
     if !record.as_str().starts_with('{') {
-        let lossy = Json::string(&String::from_utf8_lossy(raw));
-        let data = if record.is_null() { lossy } else { record };
-        return AgentMessage::extension("unreadable", data);
+        return unreadable(raw);
     }
-    let kind = match Fields::parse(record.as_str())
-        .text("type")
-        .filter(|kind| !kind.is_empty())
-    {
-        // The kind `system` stands for system prompts.
-        Some(kind) if kind == "system" => "system-record".into(),
-        Some(kind) => kind,
-        None => "unknown".into(),
-    };
-    AgentMessage::extension(kind, record)
+    let kind = Fields::parse(record.as_str()).text("type");
+    extension(kind.as_deref(), record)
 }

@@ -9,9 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::by_id::ById;
-use super::record::{Glance, Kind, Speech};
-use super::track::{Answer, NewLoop, Step, Track};
-use crate::import::lines::Place;
+use super::record::{Kind, RecordHead, Speech};
+use super::track::{Answer, Step, Track, take_answer, take_part, take_result, take_speech};
+use crate::import::lines::SourceLocation;
 use crate::model::ContinuationKind;
 
 /// What is known of a record that others may name as their parent.
@@ -114,37 +114,37 @@ impl Index {
     }
 
     /// Takes the next record; an error says why it is not used.
-    pub(super) fn record(&mut self, glance: Glance, place: Place) -> Result<(), String> {
-        if let Some(session) = &glance.session
+    pub(super) fn record(&mut self, head: RecordHead, place: SourceLocation) -> Result<(), String> {
+        if let Some(session) = &head.session
             && self.session.as_deref() != Some(self.stem.as_str())
         {
             self.session = Some(session.clone());
         }
-        self.titles.extend(glance.title.clone());
-        if let Some((agent, call)) = &glance.spawned {
+        self.titles.extend(head.title.clone());
+        if let Some((agent, call)) = &head.spawned {
             let known = self.agents.entry(agent.clone()).or_default();
             *known = known.take().or_else(|| call.clone());
         }
-        let track = self.track_of(&glance, place);
-        self.tracks[track].saw(glance.time.as_deref());
-        if let Some(line) = self.repeats(track, &glance) {
+        let track = self.track_of(&head, place);
+        self.tracks[track].saw(head.time.as_deref());
+        if let Some(line) = self.repeats(track, &head) {
             return Err(format!("repeats the record of line {line}"));
         }
-        if !matches!(glance.kind, Kind::Note | Kind::Summary) {
+        if !matches!(head.kind, Kind::Extension | Kind::Summary) {
             self.tracks[track].give_up_boundary();
         }
-        match glance.kind {
-            Kind::User => self.user(track, &glance, place),
-            Kind::Assistant => return self.assistant(track, &glance, place),
-            Kind::Summary => self.summary(track, &glance, place),
-            Kind::Boundary => self.boundary(track, &glance, place),
-            Kind::Microcompact | Kind::Note => self.note(track, &glance, place),
+        match head.kind {
+            Kind::User => self.user(track, &head, place),
+            Kind::Assistant => return self.assistant(track, &head, place),
+            Kind::Summary => self.summary(track, &head, place),
+            Kind::Boundary => self.boundary(track, &head, place),
+            Kind::Microcompact | Kind::Extension => self.note(track, &head, place),
         }
         Ok(())
     }
 
     /// Takes what is no record, to be kept with the rest.
-    pub(super) fn unreadable(&mut self, place: Place) {
+    pub(super) fn unreadable(&mut self, place: SourceLocation) {
         let track = self.home();
         self.tracks[track].note(place, false);
     }
@@ -213,31 +213,31 @@ impl Index {
         }
     }
 
-    fn track_of(&mut self, glance: &Glance, place: Place) -> usize {
-        if glance.sidechain != Some(true) {
-            return if glance.uuid.is_some() || glance.sidechain.is_some() {
+    fn track_of(&mut self, head: &RecordHead, place: SourceLocation) -> usize {
+        if head.sidechain != Some(true) {
+            return if head.uuid.is_some() || head.sidechain.is_some() {
                 0
             } else {
                 self.home()
             };
         }
-        let found = match (&glance.agent, self.parent(glance)) {
+        let found = match (&head.agent, self.parent(head)) {
             (Some(agent), _) => self.agent_tracks.get(agent).copied(),
             (None, Some(known)) if known.track() > 0 => Some(known.track()),
-            (None, _) if glance.speech != Some(Speech::Prompt) && self.tracks.len() > 1 => {
+            (None, _) if head.speech != Some(Speech::Prompt) && self.tracks.len() > 1 => {
                 Some(self.tracks.len() - 1)
             }
             _ => None,
         };
         found.unwrap_or_else(|| {
-            let spawned_by = match glance.text {
-                Some(prompt) if glance.agent.is_none() => self.take_prompt(prompt),
+            let spawned_by = match head.text {
+                Some(prompt) if head.agent.is_none() => self.take_prompt(prompt),
                 _ => None,
             };
-            if let Some(agent) = &glance.agent {
+            if let Some(agent) = &head.agent {
                 self.agent_tracks.insert(agent.clone(), self.tracks.len());
             }
-            self.tracks.push(Track::of_agent(glance, place, spawned_by));
+            self.tracks.push(Track::of_agent(head, place, spawned_by));
             self.tracks.len() - 1
         })
     }
@@ -248,12 +248,12 @@ impl Index {
         (!calls.is_empty()).then(|| calls.remove(0))
     }
 
-    fn parent(&self, glance: &Glance) -> Option<&Known> {
-        self.known.get(glance.parent.as_ref()?)
+    fn parent(&self, head: &RecordHead) -> Option<&Known> {
+        self.known.get(head.parent.as_ref()?)
     }
 
-    fn place_of_parent(&self, track: usize, glance: &Glance) -> Parent {
-        match (&glance.parent, self.parent(glance)) {
+    fn place_of_parent(&self, track: usize, head: &RecordHead) -> Parent {
+        match (&head.parent, self.parent(head)) {
             (None, _) => Parent::None,
             (_, Some(known)) if known.track() == track => match known.at() {
                 Some((loop_no, turn)) => Parent::At(loop_no, turn),
@@ -265,14 +265,14 @@ impl Index {
 
     /// Returns the line that the record was on before, if it was. A record that comes again below
     /// the summary of a compaction was kept by it: what follows hangs there.
-    fn repeats(&mut self, track: usize, glance: &Glance) -> Option<u64> {
-        let uuid = glance.uuid.as_ref()?;
+    fn repeats(&mut self, track: usize, head: &RecordHead) -> Option<u64> {
+        let uuid = head.uuid.as_ref()?;
         let earlier = self.known.get(uuid)?;
-        if earlier.digest != glance.digest || earlier.track() != track {
+        if earlier.digest != head.digest || earlier.track() != track {
             return None;
         }
         let line = earlier.line;
-        let moved = match self.parent(glance) {
+        let moved = match self.parent(head) {
             Some(parent) if parent.track() == track && parent.line > line => parent.at(),
             _ => None,
         };
@@ -285,43 +285,43 @@ impl Index {
     pub(super) fn know(
         &mut self,
         track: usize,
-        glance: &Glance,
-        place: Place,
+        head: &RecordHead,
+        place: SourceLocation,
         at: Option<(usize, u32)>,
     ) {
-        if let Some(uuid) = &glance.uuid {
+        if let Some(uuid) = &head.uuid {
             let mut known = Known {
                 track: small(track),
                 loop_key: NO_LOOP,
                 turn: 0,
                 line: place.line,
-                digest: glance.digest,
+                digest: head.digest,
             };
             known.set_at(at);
             self.known.insert(uuid, known);
         }
     }
 
-    fn user(&mut self, track: usize, glance: &Glance, place: Place) {
-        if glance.speech != Some(Speech::Prompt) {
-            return self.added(track, glance, place);
+    fn user(&mut self, track: usize, head: &RecordHead, place: SourceLocation) {
+        if head.speech != Some(Speech::Prompt) {
+            return self.added(track, head, place);
         }
-        let parent = self.place_of_parent(track, glance);
+        let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
         state.linked |= matches!(parent, Parent::At(..) | Parent::Lead);
         let (parent, kind) = match parent {
             _ if state.loops.is_empty() => (None, ContinuationKind::Initial),
-            Parent::At(loop_no, turn) if state.is_tail(loop_no, turn) => {
+            Parent::At(loop_no, turn) if state.loops.is_tail((loop_no, turn)) => {
                 (Some((loop_no, turn)), ContinuationKind::Default)
             }
-            Parent::At(loop_no, turn) => (Some((loop_no, turn)), branch(glance)),
-            Parent::Lead => (None, branch(glance)),
+            Parent::At(loop_no, turn) => (Some((loop_no, turn)), branch(head)),
+            Parent::Lead => (None, branch(head)),
             // In a file that has links a prompt without a parent was typed at the very beginning.
-            Parent::None if state.linked => (None, branch(glance)),
+            Parent::None if state.linked => (None, branch(head)),
             Parent::None | Parent::Unknown => (state.end(), ContinuationKind::Default),
         };
-        let loop_no = state.begin(NewLoop::new(glance, place, parent, kind));
-        let turn = state.loops[loop_no].speech(Speech::Prompt);
+        let loop_no = state.begin(head, place, parent, kind);
+        let turn = take_speech(&mut state.loops[loop_no], Speech::Prompt);
         state.push(
             loop_no,
             Step::User {
@@ -331,26 +331,26 @@ impl Index {
                 place,
             },
         );
-        self.know(track, glance, place, Some((loop_no, turn)));
+        self.know(track, head, place, Some((loop_no, turn)));
     }
 
     /// Takes a record in the user's name that is no prompt.
-    pub(super) fn added(&mut self, track: usize, glance: &Glance, place: Place) {
-        if self.tracks[track].loops.is_empty() && glance.results.is_empty() {
-            let parent = self.place_of_parent(track, glance);
+    pub(super) fn added(&mut self, track: usize, head: &RecordHead, place: SourceLocation) {
+        if self.tracks[track].loops.is_empty() && head.results.is_empty() {
+            let parent = self.place_of_parent(track, head);
             let state = &mut self.tracks[track];
             state.linked |= matches!(parent, Parent::Lead);
-            state.lead_with(glance, place);
-            return self.know(track, glance, place, None);
+            state.lead_with(head, place);
+            return self.know(track, head, place, None);
         }
-        let loop_no = self.loop_for(track, glance, place, glance.speech.is_some());
+        let loop_no = self.loop_for(track, head, place, head.speech.is_some());
         let state = &mut self.tracks[track];
         let info = &mut state.loops[loop_no];
-        for id in &glance.results {
-            info.result(id);
+        for id in &head.results {
+            take_result(info, id);
         }
         let turn = info.turn;
-        let text_turn = glance.speech.map_or(turn, |speech| info.speech(speech));
+        let text_turn = head.speech.map_or(turn, |speech| take_speech(info, speech));
         state.push(
             loop_no,
             Step::User {
@@ -360,33 +360,38 @@ impl Index {
                 place,
             },
         );
-        if glance.speech.is_some() {
+        if head.speech.is_some() {
             state.current = Some(loop_no);
         }
-        self.know(track, glance, place, Some((loop_no, text_turn)));
+        self.know(track, head, place, Some((loop_no, text_turn)));
     }
 
-    fn assistant(&mut self, track: usize, glance: &Glance, place: Place) -> Result<(), String> {
-        let id = glance.message_id.clone().or_else(|| glance.uuid.clone());
+    fn assistant(
+        &mut self,
+        track: usize,
+        head: &RecordHead,
+        place: SourceLocation,
+    ) -> Result<(), String> {
+        let id = head.message_id.clone().or_else(|| head.uuid.clone());
         let known = id.as_ref().and_then(|id| self.messages.get(id)).copied();
         let known = known.map(|numbers| numbers.map(|number| number as usize));
         if let Some([in_track, loop_no, answer]) = known.filter(|known| known[0] == track) {
-            if let Some(line) = self.answers[answer].repeats(glance) {
+            if let Some(line) = self.answers[answer].repeats(head) {
                 let at = Some((loop_no, self.answers[answer].turn));
-                self.know(track, glance, place, at);
+                self.know(track, head, place, at);
                 return Err(format!("repeats the record of line {line}"));
             }
             if self.answers[answer].takes(place)
-                && self.loop_for(track, glance, place, false) == loop_no
+                && self.loop_for(track, head, place, false) == loop_no
             {
-                self.extend_answer(in_track, (loop_no, answer), glance, place);
+                self.extend_answer(in_track, (loop_no, answer), head, place);
                 return Ok(());
             }
         }
-        let loop_no = self.loop_for(track, glance, place, true);
+        let loop_no = self.loop_for(track, head, place, true);
         let answer = self.answers.len();
         let state = &mut self.tracks[track];
-        let turn = state.loops[loop_no].answer(glance.model.as_deref());
+        let turn = take_answer(&mut state.loops[loop_no], head.model.as_deref());
         self.answers.push(Answer::new(turn));
         state.push(
             loop_no,
@@ -401,7 +406,7 @@ impl Index {
             let numbers = [track, loop_no, answer].map(small);
             self.messages.insert(&id, numbers);
         }
-        self.extend_answer(track, (loop_no, answer), glance, place);
+        self.extend_answer(track, (loop_no, answer), head, place);
         Ok(())
     }
 
@@ -409,13 +414,13 @@ impl Index {
         &mut self,
         track: usize,
         (loop_no, answer): (usize, usize),
-        glance: &Glance,
-        place: Place,
+        head: &RecordHead,
+        place: SourceLocation,
     ) {
-        self.answers[answer].add(glance, place);
+        self.answers[answer].add(head, place);
         let turn = self.answers[answer].turn;
-        self.tracks[track].loops[loop_no].joined(glance, turn);
-        for call in &glance.calls {
+        take_part(&mut self.tracks[track].loops[loop_no], head, turn);
+        for call in &head.calls {
             let main_loop = (track == 0).then_some(loop_no);
             let name = self.tool(&call.name);
             let known = KnownCall { name, main_loop };
@@ -427,7 +432,7 @@ impl Index {
                     .push(call.id.clone());
             }
         }
-        self.know(track, glance, place, Some((loop_no, turn)));
+        self.know(track, head, place, Some((loop_no, turn)));
     }
 
     fn tool(&mut self, name: &str) -> Arc<str> {
@@ -447,19 +452,19 @@ impl Index {
     pub(super) fn loop_for(
         &mut self,
         track: usize,
-        glance: &Glance,
-        place: Place,
+        head: &RecordHead,
+        place: SourceLocation,
         goes_on: bool,
     ) -> usize {
-        let parent = self.place_of_parent(track, glance);
+        let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
         state.linked |= matches!(parent, Parent::At(..) | Parent::Lead);
         match (parent, state.current) {
-            (_, None) => state.begin(NewLoop::new(glance, place, None, ContinuationKind::Initial)),
+            (_, None) => state.begin(head, place, None, ContinuationKind::Initial),
             (Parent::At(loop_no, turn), Some(current)) if loop_no != current => {
                 if goes_on && state.loops[loop_no].last_child.is_some() {
                     let parent = Some((loop_no, turn));
-                    state.begin(NewLoop::new(glance, place, parent, branch(glance)))
+                    state.begin(head, place, parent, branch(head))
                 } else {
                     loop_no
                 }
@@ -470,21 +475,21 @@ impl Index {
 
     /// Takes a record that no model sees: it stands where the transcript stands, while records
     /// that name it as their parent hang where its own parent does.
-    pub(super) fn note(&mut self, track: usize, glance: &Glance, place: Place) {
-        let parent = self.place_of_parent(track, glance);
+    pub(super) fn note(&mut self, track: usize, head: &RecordHead, place: SourceLocation) {
+        let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
         let at = match parent {
             Parent::At(loop_no, turn) => Some((loop_no, turn)),
             Parent::Lead => None,
             Parent::None | Parent::Unknown => state.end(),
         };
-        state.note(place, glance.kind == Kind::Microcompact);
-        self.know(track, glance, place, at);
+        state.note(place, head.kind == Kind::Microcompact);
+        self.know(track, head, place, at);
     }
 }
 
-fn branch(glance: &Glance) -> ContinuationKind {
-    let uuid = glance.uuid.as_deref().unwrap_or("rewind");
+fn branch(head: &RecordHead) -> ContinuationKind {
+    let uuid = head.uuid.as_deref().unwrap_or("rewind");
     ContinuationKind::Branch {
         tag: uuid.chars().take(8).collect(),
     }

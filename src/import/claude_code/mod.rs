@@ -2,7 +2,7 @@
 //!
 //! Two passes, so that no more than one message is held in memory: the first keeps where each
 //! record stands and what it is to the tree ([`index`]), the second reads the records again and
-//! tells the sink ([`emit`]). A human prompt begins a loop; an answer is joined from the records
+//! emits them ([`emit`]). A human prompt begins a loop; an answer is joined from the records
 //! that share its `message.id`; sub-agents are sessions of their own.
 
 mod by_id;
@@ -22,11 +22,13 @@ use std::path::Path;
 use self::emit::{Emitter, TOOL, child_ref};
 use self::index::Index;
 use self::track::Track;
-use super::lines::{Found, Lines, Place};
+use super::lines::{Found, Lines, SourceLocation};
+use super::transcript::session;
 use super::{
     Identity, ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation,
+    unread,
 };
-use crate::model::{ChildLoopRef, Json, ParentSpawnRef, Session, SessionId, Time};
+use crate::model::{ChildLoopRef, ParentSpawnRef, SessionId, Time};
 
 /// Reads the transcripts of Claude Code.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,8 +62,9 @@ impl Importer for ClaudeCode {
                 0 => children(path, &index, &parents),
                 _ => HashMap::new(),
             };
-            let session = head.session.session_id.clone();
-            Emitter::new(source, &index, track, session, children)?.run(head, sink)?;
+            let session = head.session.clone();
+            sink.session(head)?;
+            Emitter::new(source, &index, track, session, children)?.run(sink)?;
         }
         Ok(())
     }
@@ -85,15 +88,12 @@ fn read_index(
     reader: &mut dyn ReadSeek,
     skip: &mut dyn FnMut(u64, String),
 ) -> Result<Index, ImportError> {
-    let failed = |source| ImportError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = unread(path);
     let mut index = Index::new(&stem(path));
     let mut lines = Lines::new(reader).map_err(failed)?;
-    while let Some((place, read)) = lines.next_as(record::glance).map_err(failed)? {
+    while let Some((place, read)) = lines.next_as(record::read_head).map_err(failed)? {
         let taken = match read {
-            Ok(glance) => index.record(glance, place),
+            Ok(head) => index.record(head, place),
             Err(found) => take(&mut index, place, found),
         };
         if let Err(reason) = taken {
@@ -107,10 +107,10 @@ fn read_index(
 }
 
 /// Takes what is no record on a line of its own.
-fn take(index: &mut Index, place: Place, found: Found<'_>) -> Result<(), String> {
+fn take(index: &mut Index, place: SourceLocation, found: Found<'_>) -> Result<(), String> {
     let (bytes_known, reason) = match found {
-        Found::Value(text) => match record::glance(text) {
-            Ok(glance) => return index.record(glance, place),
+        Found::Value(text) => match record::read_head(text) {
+            Ok(head) => return index.record(head, place),
             Err(reason) => (true, reason),
         },
         // The writer may not be done with the last line: kept now, it would come again whole.
@@ -163,11 +163,7 @@ fn session_head(
         _ => Identity::Own(id.clone()),
     };
     let created = track.started.clone().map(Time::from_text);
-    let formation = serde_json::json!({ "Explicit": { "timestamp": created } });
-    let agent = track.agent.clone().unwrap_or_else(|| TOOL.into());
-    let mut session = Session::new(id, agent);
-    session.formation = created.as_ref().and_then(|_| Json::of(&formation).ok());
-    session.created_at = created;
+    let mut session = session(id, track.agent.as_deref().unwrap_or(TOOL), created);
     session.last_active_at = track.ended.clone().map(Time::from_text);
     session.parent_spawn_ref = parent;
     SessionHead {

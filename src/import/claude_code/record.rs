@@ -43,7 +43,7 @@ pub(super) enum Kind {
     Microcompact,
     /// Nothing that a model sees.
     #[default]
-    Note,
+    Extension,
 }
 
 /// What a text in the user's name is.
@@ -68,9 +68,9 @@ pub(super) struct Call {
     pub(super) prompt: Option<u64>,
 }
 
-/// One record at a glance.
+/// One record at a record.
 #[derive(Debug, Default)]
-pub(super) struct Glance {
+pub(super) struct RecordHead {
     pub(super) kind: Kind,
     pub(super) uuid: Option<String>,
     pub(super) parent: Option<String>,
@@ -110,13 +110,13 @@ pub(super) struct Preserved {
 ///
 /// # Errors
 /// If `json` is no object, or names one field twice.
-pub(super) fn glance(json: &str) -> Result<Glance, String> {
+pub(super) fn read_head(json: &str) -> Result<RecordHead, String> {
     if !json.starts_with('{') {
         return Err("not a JSON object".into());
     }
     let json = replace_lone(json);
     let head: Head<'_> = serde_json::from_str(&json).map_err(|error| error.to_string())?;
-    let mut glance = Glance {
+    let mut record = RecordHead {
         uuid: head.uuid.text(),
         parent: head.parent_uuid.text(),
         logical_parent: head.logical_parent_uuid.text(),
@@ -124,26 +124,26 @@ pub(super) fn glance(json: &str) -> Result<Glance, String> {
         agent: head.agent_id.text(),
         time: head.timestamp.text(),
         sidechain: head.is_sidechain.read(),
-        ..Glance::default()
+        ..RecordHead::default()
     };
     match head.r#type.text().as_deref() {
-        Some("user") => glance.user(&head),
-        Some("assistant") => glance.assistant(&head),
-        Some("system") => glance.system(&head),
-        Some("attachment") => glance.attachment(&head),
-        Some("summary") => glance.title = head.leaf_uuid.text().zip(head.summary.text()),
+        Some("user") => record.user(&head),
+        Some("assistant") => record.assistant(&head),
+        Some("system") => record.system(&head),
+        Some("attachment") => record.attachment(&head),
+        Some("summary") => record.title = head.leaf_uuid.text().zip(head.summary.text()),
         Some("progress") if head.data.contains("agent_progress") => {
-            glance.spawned = head
+            record.spawned = head
                 .data
                 .field("agentId")
                 .map(|id| (id, head.parent_tool_use_id.text()));
         }
         _ => {}
     }
-    Ok(glance)
+    Ok(record)
 }
 
-impl Glance {
+impl RecordHead {
     fn user(&mut self, head: &Head<'_>) {
         // A bare string in place of the message has been seen in edited files.
         let content = match head.message.read::<Body<'_>>() {

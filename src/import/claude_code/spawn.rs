@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use super::emit::loop_id;
 use super::index::Index;
 use super::track::Track;
 use super::{main_session, read_index};
@@ -48,7 +47,7 @@ fn parent(path: &Path, index: &Index, main: &Index, track: &Track) -> ParentSpaw
     let tool = call.map_or("Task", |(_, call)| &*call.name);
     ParentSpawnRef {
         parent_session_id: main_session(path, index),
-        parent_loop_id: parent_loop.map(|info| loop_id(&info.id)),
+        parent_loop_id: parent_loop.map(|info| info.id.clone()),
         tool_call_id: call.map(|(id, _)| id.to_owned()),
         tool_name: (!compacting).then(|| tool.to_owned()),
         extra: Default::default(),

@@ -1,16 +1,17 @@
 //! What the first pass notes of one session: its loops and the steps that the second pass takes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::record::{Glance, Speech, digest_text};
+use super::record::{RecordHead, Speech, digest_text};
 use crate::import::MAX_RECORD_BYTES;
-use crate::import::lines::Place;
-use crate::model::{ContinuationKind, LoopStatus};
+use crate::import::lines::SourceLocation;
+use crate::import::transcript::{LoopBuilder, Loops, NewLoop, TurnRef};
+use crate::model::{ContinuationKind, Time};
 
 /// The model of answers that Claude Code made up itself.
 const SYNTHETIC: &str = "<synthetic>";
 
-/// One thing to tell the sink, in the order of the file.
+/// One thing to emit, in the order of the file.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     /// A record in the user's name; its results belong to `turn`, its texts to `text_turn`.
@@ -18,7 +19,7 @@ pub(super) enum Step {
         loop_no: usize,
         turn: u32,
         text_turn: u32,
-        place: Place,
+        place: SourceLocation,
     },
     /// An answer of the model, at the place of its first record.
     Answer {
@@ -27,11 +28,17 @@ pub(super) enum Step {
         answer: usize,
     },
     /// A record that no model sees.
-    Note { loop_no: usize, place: Place },
+    Extension {
+        loop_no: usize,
+        place: SourceLocation,
+    },
     /// A compaction that left a summary.
     Summary { loop_no: usize, found: Box<Summary> },
     /// A compaction that emptied tool results.
-    Cleared { loop_no: usize, place: Place },
+    Cleared {
+        loop_no: usize,
+        place: SourceLocation,
+    },
 }
 
 impl Step {
@@ -40,7 +47,7 @@ impl Step {
         match self {
             Self::User { loop_no, .. }
             | Self::Answer { loop_no, .. }
-            | Self::Note { loop_no, .. }
+            | Self::Extension { loop_no, .. }
             | Self::Summary { loop_no, .. }
             | Self::Cleared { loop_no, .. } => *loop_no,
         }
@@ -49,9 +56,9 @@ impl Step {
     /// The line of its record.
     pub(super) fn line(&self) -> u64 {
         match self {
-            Self::User { place, .. } | Self::Note { place, .. } | Self::Cleared { place, .. } => {
-                place.line
-            }
+            Self::User { place, .. }
+            | Self::Extension { place, .. }
+            | Self::Cleared { place, .. } => place.line,
             Self::Summary { found, .. } => found.summary.line,
             Self::Answer { .. } => 0,
         }
@@ -61,23 +68,23 @@ impl Step {
 /// Where a compaction and its summary stand. Rare, and kept apart so that a step is small.
 #[derive(Clone, Debug)]
 pub(super) struct Summary {
-    pub(super) boundary: Option<Place>,
-    pub(super) summary: Place,
-    pub(super) first_kept: Option<(usize, u32)>,
+    pub(super) boundary: Option<SourceLocation>,
+    pub(super) summary: SourceLocation,
+    pub(super) first_kept: Option<TurnRef>,
 }
 
 /// The records that one answer is joined from. Most have one.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) turn: u32,
-    first: Option<(Place, Part)>,
+    first: Option<(SourceLocation, Part)>,
     more: Option<Box<More>>,
 }
 
 /// The records of an answer after the first.
 #[derive(Debug, Default)]
 struct More {
-    places: Vec<Place>,
+    places: Vec<SourceLocation>,
     bytes: usize,
     /// The first record of each content that differs from that of the very first.
     parts: HashMap<u64, Part>,
@@ -102,23 +109,23 @@ impl Answer {
     }
 
     /// Returns where the records stand, in order.
-    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+    pub(super) fn places(&self) -> impl Iterator<Item = SourceLocation> {
         let more = self.more.iter().flat_map(|more| more.places.iter());
         let first = self.first.iter().map(|(place, _)| place);
         first.chain(more).copied()
     }
 
     /// Whether one more record can be joined: the answer is read as one.
-    pub(super) fn takes(&self, place: Place) -> bool {
+    pub(super) fn takes(&self, place: SourceLocation) -> bool {
         let first = self.first.map_or(0, |(first, _)| first.len);
         let more = self.more.as_ref().map_or(0, |more| more.bytes);
         first + more + place.len <= MAX_RECORD_BYTES
     }
 
-    pub(super) fn add(&mut self, glance: &Glance, place: Place) {
+    pub(super) fn add(&mut self, head: &RecordHead, place: SourceLocation) {
         let part = Part {
-            content: glance.digest,
-            parent: parent_of(glance),
+            content: head.digest,
+            parent: parent_of(head),
             line: place.line,
         };
         let Some((_, first)) = &self.first else {
@@ -135,181 +142,80 @@ impl Answer {
 
     /// Returns the line of the record that says the same in the same place. (Blocks of one answer
     /// hang one on the other; one that was recorded twice hangs where it did, or nowhere.)
-    pub(super) fn repeats(&self, glance: &Glance) -> Option<u64> {
+    pub(super) fn repeats(&self, head: &RecordHead) -> Option<u64> {
         let first = self.first.as_ref().map(|(_, part)| part);
-        let first = first.filter(|part| part.content == glance.digest);
-        let more = || self.more.as_ref()?.parts.get(&glance.digest);
+        let first = first.filter(|part| part.content == head.digest);
+        let more = || self.more.as_ref()?.parts.get(&head.digest);
         let part = first.or_else(more)?;
-        (glance.parent.is_none() || part.parent == parent_of(glance)).then_some(part.line)
+        (head.parent.is_none() || part.parent == parent_of(head)).then_some(part.line)
     }
 }
 
-fn parent_of(glance: &Glance) -> Option<u64> {
-    glance.parent.as_deref().map(digest_text)
+fn parent_of(head: &RecordHead) -> Option<u64> {
+    head.parent.as_deref().map(digest_text)
 }
 
 /// A compaction that waits for its summary.
 #[derive(Debug)]
 pub(super) struct Boundary {
-    pub(super) place: Place,
+    pub(super) place: SourceLocation,
     pub(super) loop_no: usize,
-    pub(super) first_kept: Option<(usize, u32)>,
-}
-
-/// One loop.
-#[derive(Debug)]
-pub(super) struct LoopInfo {
-    pub(super) id: String,
-    pub(super) parent: Option<(usize, u32)>,
-    pub(super) kind: ContinuationKind,
-    pub(super) started: Option<String>,
-    pub(super) ended: Option<String>,
-    /// The model of its first real answer.
-    pub(super) model: Option<String>,
-    /// The turn that is being written.
-    pub(super) turn: u32,
-    /// The last turn that holds more than commands and other markers.
-    real_turn: u32,
-    /// The largest turn that another loop goes on from.
-    pub(super) last_child: Option<u32>,
-    /// How many of the track's steps are told when the loop's last is.
-    pub(super) end: usize,
-    answered: bool,
-    open_calls: HashSet<String>,
-    waiting: bool,
-    interrupted: bool,
-}
-
-/// What begins a loop.
-pub(super) struct NewLoop {
-    pub(super) id: String,
-    pub(super) parent: Option<(usize, u32)>,
-    pub(super) kind: ContinuationKind,
-    pub(super) time: Option<String>,
-    pub(super) is_prompt: bool,
-}
-
-impl NewLoop {
-    pub(super) fn new(
-        glance: &Glance,
-        place: Place,
-        parent: Option<(usize, u32)>,
-        kind: ContinuationKind,
-    ) -> Self {
-        Self {
-            id: loop_id(glance, place),
-            parent,
-            kind,
-            time: glance.time.clone(),
-            is_prompt: glance.speech == Some(Speech::Prompt),
-        }
-    }
+    pub(super) first_kept: Option<TurnRef>,
 }
 
 /// Names a loop after the record that begins it.
-pub(super) fn loop_id(glance: &Glance, place: Place) -> String {
-    match &glance.uuid {
+pub(super) fn loop_name(head: &RecordHead, place: SourceLocation) -> String {
+    match &head.uuid {
         Some(uuid) if uuid.len() <= 256 => uuid.clone(),
         _ => format!("line-{}", place.line),
     }
 }
 
-impl LoopInfo {
-    pub(super) fn new(
-        id: String,
-        parent: Option<(usize, u32)>,
-        kind: ContinuationKind,
-        started: Option<String>,
-    ) -> Self {
-        Self {
-            id,
-            parent,
-            kind,
-            ended: started.clone(),
-            started,
-            model: None,
-            turn: 0,
-            real_turn: 0,
-            last_child: None,
-            end: 0,
-            answered: false,
-            open_calls: HashSet::new(),
-            waiting: false,
-            interrupted: false,
+/// Takes a text in the user's name and returns its turn.
+pub(super) fn take_speech(of: &mut LoopBuilder, speech: Speech) -> u32 {
+    let last_turn = of.last_turn;
+    let wants_answer = matches!(speech, Speech::Prompt | Speech::Added);
+    let turn = of.input(wants_answer);
+    if !wants_answer {
+        // A prompt after a command goes on from what was said before the command.
+        of.last_turn = last_turn;
+    }
+    if speech == Speech::Interrupt {
+        of.waiting = false;
+        of.interrupted = true;
+    }
+    turn
+}
+
+/// Takes an answer that begins, and returns its turn.
+pub(super) fn take_answer(of: &mut LoopBuilder, model: Option<&str>) -> u32 {
+    let turn = of.answer();
+    if model != Some(SYNTHETIC) {
+        of.answered_by(model, Some("anthropic"));
+    }
+    turn
+}
+
+/// Takes one more record of the answer of `turn`.
+pub(super) fn take_part(of: &mut LoopBuilder, head: &RecordHead, turn: u32) {
+    if turn == of.turn {
+        of.waiting = false;
+        for call in &head.calls {
+            of.called(&call.id, &call.name);
         }
     }
+    end_at(of, head.time.as_deref());
+}
 
-    /// Takes a text in the user's name and returns its turn.
-    pub(super) fn speech(&mut self, speech: Speech) -> u32 {
-        if self.answered {
-            self.turn += 1;
-            self.answered = false;
-        }
-        match speech {
-            Speech::Prompt | Speech::Added => {
-                self.waiting = true;
-                self.real_turn = self.turn;
-            }
-            Speech::Interrupt => {
-                self.waiting = false;
-                self.interrupted = true;
-            }
-            Speech::Marker => {}
-        }
-        self.turn
-    }
+/// Takes the result of a call.
+pub(super) fn take_result(of: &mut LoopBuilder, call: &str) {
+    of.result(call);
+    of.waiting = true;
+}
 
-    /// Takes an answer that begins, and returns its turn.
-    pub(super) fn answer(&mut self, model: Option<&str>) -> u32 {
-        if self.answered {
-            self.turn += 1;
-        }
-        self.answered = true;
-        self.waiting = false;
-        self.real_turn = self.turn;
-        self.open_calls.clear();
-        if model != Some(SYNTHETIC) {
-            self.interrupted = false;
-            self.model = self.model.take().or_else(|| model.map(str::to_owned));
-        }
-        self.turn
-    }
-
-    /// Takes one more record of the answer of `turn`.
-    pub(super) fn joined(&mut self, glance: &Glance, turn: u32) {
-        if turn == self.turn {
-            self.waiting = false;
-            self.open_calls
-                .extend(glance.calls.iter().map(|call| call.id.clone()));
-        }
-        self.end_at(glance.time.as_deref());
-    }
-
-    /// Takes the result of a call.
-    pub(super) fn result(&mut self, id: &str) {
-        self.open_calls.remove(id);
-        self.waiting = true;
-        self.real_turn = self.turn;
-    }
-
-    pub(super) fn end_at(&mut self, time: Option<&str>) {
-        if let Some(time) = time {
-            self.ended = Some(time.to_owned());
-        }
-    }
-
-    /// Where the loop stands; `last` if the transcript ends in it.
-    pub(super) fn status(&self, last: bool) -> LoopStatus {
-        let open = !self.open_calls.is_empty();
-        if self.interrupted {
-            LoopStatus::Aborted
-        } else if last && (open || self.waiting) {
-            LoopStatus::Running
-        } else if open || (self.waiting && !self.answered) {
-            LoopStatus::Aborted
-        } else {
-            LoopStatus::Completed
-        }
+fn end_at(of: &mut LoopBuilder, time: Option<&str>) {
+    if let Some(time) = time {
+        of.ended = Some(Time::from_text(time));
     }
 }
 
@@ -324,7 +230,9 @@ pub(super) struct Track {
     pub(super) first_parent: Option<String>,
     /// The call that started the sub-agent, found by its prompt.
     pub(super) spawned_by: Option<String>,
-    pub(super) loops: Vec<LoopInfo>,
+    pub(super) loops: Loops,
+    /// How many of the steps are taken when a loop's last is.
+    ends: Vec<usize>,
     pub(super) steps: Vec<Step>,
     /// What stands before the first loop.
     pub(super) lead: Vec<Step>,
@@ -336,42 +244,57 @@ pub(super) struct Track {
     pub(super) boundary: Option<Boundary>,
     pub(super) started: Option<String>,
     pub(super) ended: Option<String>,
-    /// The loops' ids, and the last number that was given to one of each.
-    ids: HashMap<String, u32>,
 }
 
 impl Track {
     /// The track of a sub-agent that begins with this record.
-    pub(super) fn of_agent(glance: &Glance, place: Place, spawned_by: Option<String>) -> Self {
+    pub(super) fn of_agent(
+        head: &RecordHead,
+        place: SourceLocation,
+        spawned_by: Option<String>,
+    ) -> Self {
         Self {
-            agent: glance.agent.clone(),
-            root: Some(loop_id(glance, place)),
-            first_prompt: glance.text,
-            first_parent: glance.parent.clone(),
+            agent: head.agent.clone(),
+            root: Some(loop_name(head, place)),
+            first_prompt: head.text,
+            first_parent: head.parent.clone(),
             spawned_by,
             ..Self::default()
         }
     }
 
-    /// Begins a loop and makes it the current one.
-    pub(super) fn begin(&mut self, new: NewLoop) -> usize {
-        let loop_no = self.loops.len();
-        let id = self
-            .lead_id()
-            .filter(|_| loop_no == 0 && !new.is_prompt)
-            .unwrap_or(new.id);
-        let id = self.unused(id);
-        if let Some((parent, turn)) = new.parent {
-            let last = &mut self.loops[parent].last_child;
-            *last = Some(last.map_or(turn, |last| last.max(turn)));
-        }
-        self.loops
-            .push(LoopInfo::new(id, new.parent, new.kind, new.time));
+    /// Begins a loop with a record and makes it the current one.
+    pub(super) fn begin(
+        &mut self,
+        record: &RecordHead,
+        location: SourceLocation,
+        parent: Option<TurnRef>,
+        kind: ContinuationKind,
+    ) -> usize {
+        let is_prompt = record.speech == Some(Speech::Prompt);
+        let lead = self.lead_loop.clone();
+        let lead = lead.filter(|_| self.loops.is_empty() && !is_prompt);
+        let loop_no = self.loops.begin(NewLoop {
+            name: lead.unwrap_or_else(|| loop_name(record, location)),
+            parent,
+            kind,
+            started: record.time.as_deref().map(Time::from_text),
+            ..NewLoop::default()
+        });
+        self.loops[loop_no].is_empty = false;
+        self.ends.push(0);
         self.current = Some(loop_no);
         if loop_no == 0 {
-            self.flush_lead();
+            for step in std::mem::take(&mut self.lead) {
+                self.push(0, step);
+            }
         }
         loop_no
+    }
+
+    /// Whether the step before `taken` is the last of its loop.
+    pub(super) fn ends(&self, loop_no: usize, taken: usize) -> bool {
+        self.ends[loop_no] == taken
     }
 
     /// Takes the time of a record.
@@ -385,40 +308,32 @@ impl Track {
     /// Adds a step to a loop.
     pub(super) fn push(&mut self, loop_no: usize, step: Step) {
         self.steps.push(step);
-        let (end, time) = (self.steps.len(), self.ended.clone());
-        let info = &mut self.loops[loop_no];
-        info.end = end;
-        info.end_at(time.as_deref());
+        self.ends[loop_no] = self.steps.len();
+        end_at(&mut self.loops[loop_no], self.ended.as_deref());
     }
 
     /// Where the transcript stands: its loop and the last real turn of that.
-    pub(super) fn end(&self) -> Option<(usize, u32)> {
+    pub(super) fn end(&self) -> Option<TurnRef> {
         let loop_no = self.current?;
         Some((loop_no, self.loops[loop_no].turn))
     }
 
-    /// Whether a prompt after this turn goes on from the loop's end, where none went on before.
-    pub(super) fn is_tail(&self, loop_no: usize, turn: u32) -> bool {
-        let info = &self.loops[loop_no];
-        turn >= info.real_turn && info.last_child.is_none_or(|child| child < turn)
-    }
-
     /// Adds a record that no model sees.
-    pub(super) fn note(&mut self, place: Place, cleared: bool) {
+    pub(super) fn note(&mut self, place: SourceLocation, cleared: bool) {
         let Some(loop_no) = self.current else {
-            return self.lead.push(Step::Note { loop_no: 0, place });
+            return self.lead.push(Step::Extension { loop_no: 0, place });
         };
         let step = if cleared {
             Step::Cleared { loop_no, place }
         } else {
-            Step::Note { loop_no, place }
+            Step::Extension { loop_no, place }
         };
         self.push(loop_no, step);
     }
 
     /// Keeps a text in the user's name for the first loop.
-    pub(super) fn lead_with(&mut self, glance: &Glance, place: Place) {
-        self.lead_loop.get_or_insert_with(|| loop_id(glance, place));
+    pub(super) fn lead_with(&mut self, head: &RecordHead, place: SourceLocation) {
+        self.lead_loop.get_or_insert_with(|| loop_name(head, place));
         self.lead.push(Step::User {
             loop_no: 0,
             turn: 0,
@@ -427,35 +342,12 @@ impl Track {
         });
     }
 
-    /// The id of a first loop that no prompt begins, if a text stands before it.
-    pub(super) fn lead_id(&self) -> Option<String> {
-        self.lead_loop.clone()
-    }
-
-    pub(super) fn flush_lead(&mut self) {
-        for step in std::mem::take(&mut self.lead) {
-            self.push(0, step);
-        }
-    }
-
-    /// Returns `id`, or `id` with a number if a loop has it.
-    pub(super) fn unused(&mut self, id: String) -> String {
-        let mut name = id.clone();
-        while self.ids.contains_key(&name) {
-            let number = self.ids.entry(id.clone()).or_insert(1);
-            *number += 1;
-            name = format!("{id}~{number}");
-        }
-        self.ids.insert(name.clone(), 1);
-        name
-    }
-
     /// Keeps a compaction's record that no summary followed as a note.
     pub(super) fn give_up_boundary(&mut self) {
         if let Some(boundary) = self.boundary.take() {
             self.push(
                 boundary.loop_no,
-                Step::Note {
+                Step::Extension {
                     loop_no: boundary.loop_no,
                     place: boundary.place,
                 },

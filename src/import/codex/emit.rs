@@ -1,18 +1,19 @@
-//! The second pass: reads the records again and tells the sink.
+//! The second pass: reads the records again and emits them.
 
 use super::TOOL;
 use super::index::{Index, Step};
 use super::items::{Record, answer, history};
-use crate::import::blocks::{note, system, text, unreadable, user};
+use crate::import::extension::{extension_of, system_prompt, unreadable};
 use crate::import::fields::Fields;
-use crate::import::lines::Place;
+use crate::import::lines::SourceLocation;
 use crate::import::records::Records;
-use crate::import::telling::Telling;
+use crate::import::transcript::{Style, TranscriptBuilder};
+use crate::import::values::{text_of, user, with_source};
 use crate::import::{FoundEffect, ImportError, SessionHead, Sink, Source};
 use crate::model::{AgentMessage, Content, Json, Time};
 
-/// Tells of the whole transcript. Returns whether there was a conversation.
-pub(super) fn tell(
+/// Emits the whole transcript. Returns whether there was a conversation.
+pub(super) fn emit(
     source: &mut Source<'_>,
     index: &Index,
     head: SessionHead,
@@ -21,31 +22,31 @@ pub(super) fn tell(
     let mut emitter = Emitter {
         records: Records::new(source.path, &mut *source.reader)?,
         index,
-        telling: Telling::new(head),
+        transcript: TranscriptBuilder::new(sink, head, Style::Log),
     };
     for step in &index.steps {
-        emitter.step(step, sink)?;
+        emitter.step(step)?;
     }
-    emitter.telling.finish(sink)
+    emitter.transcript.finish()
 }
 
 struct Emitter<'a> {
     records: Records<'a>,
     index: &'a Index,
-    telling: Telling,
+    transcript: TranscriptBuilder<'a>,
 }
 
 impl Emitter<'_> {
-    fn step(&mut self, step: &Step, sink: &mut dyn Sink) -> Result<(), ImportError> {
+    fn step(&mut self, step: &Step) -> Result<(), ImportError> {
         match step {
-            Step::Answer(number) => self.answer(*number, sink),
+            Step::Answer(number) => self.answer(*number),
             Step::Copy => Ok(()),
             Step::Unreadable(place) => {
                 let raw = self.records.bytes(*place)?;
-                self.telling.note(unreadable(&raw), &raw, sink)
+                self.transcript.extension(unreadable(&raw), &raw)
             }
             Step::Meta(place)
-            | Step::Note(place)
+            | Step::Extension(place)
             | Step::Aborted(place)
             | Step::System(place)
             | Step::Result(place)
@@ -53,105 +54,54 @@ impl Emitter<'_> {
             | Step::User { place, .. } => {
                 let raw = self.records.bytes(*place)?;
                 let json = String::from_utf8_lossy(&raw);
-                let told = match Fields::parse(&json) {
-                    Ok(record) => {
-                        let time = text(record.get("timestamp")).map(Time::from_text);
-                        self.telling.at(time);
-                        self.record(step, &json, &raw, sink)?
-                    }
-                    Err(reason) => Err(reason),
-                };
-                match told {
-                    Ok(()) => Ok(()),
+                let message = Fields::parse(&json).and_then(|record| {
+                    let time = record.text("timestamp").map(Time::from_text);
+                    self.transcript.at(time);
+                    message_of(step, &json)
+                });
+                match message {
+                    Ok(message) => self.record(step, message, &json, &raw, *place),
                     Err(reason) => {
-                        sink.skip(Some(place.line), reason);
-                        self.telling.note(unreadable(&raw), &raw, sink)
+                        self.transcript.skip(place.line, reason);
+                        self.transcript.extension(unreadable(&raw), &raw)
                     }
                 }
             }
         }
     }
 
-    /// Tells of one record. The inner error says why it cannot be used.
     fn record(
         &mut self,
         step: &Step,
+        message: AgentMessage,
         json: &str,
         raw: &[u8],
-        sink: &mut dyn Sink,
-    ) -> Result<Result<(), String>, ImportError> {
-        let message = match step {
-            Step::Meta(_) => return self.meta(json, raw, sink).map(Ok),
-            Step::Compacted(_) => return self.compacted(json, raw, sink).map(Ok),
-            Step::User { prompt, .. } => {
-                match Record::of(json).and_then(Record::user) {
-                    Ok(message) => self.user(message, raw, prompt.as_ref(), sink)?,
-                    Err(reason) => return Ok(Err(reason)),
-                }
-                return Ok(Ok(()));
-            }
-            Step::Result(place) => {
-                let telling = &self.telling;
-                let find = |id: Option<String>| {
-                    let id = id.or_else(|| telling.open_call(None)).unwrap_or_default();
-                    let name = telling.tool_name(&id).unwrap_or_default().to_owned();
-                    (id, name)
-                };
-                match Record::of(json).and_then(|record| record.result(find)) {
-                    Ok((call, message)) => {
-                        let id = || line_id(*place);
-                        self.telling.result(&call, id, message, raw, sink)?;
-                    }
-                    Err(reason) => return Ok(Err(reason)),
-                }
-                return Ok(Ok(()));
-            }
-            Step::System(_) => system_item(json),
-            _ => Ok(note_of(json)),
-        };
-        match message {
-            Ok(message) => self.telling.note(message, raw, sink)?,
-            Err(reason) => return Ok(Err(reason)),
-        }
-        if matches!(step, Step::Aborted(_)) {
-            self.telling.interrupted();
-        }
-        Ok(Ok(()))
-    }
-
-    fn user(
-        &mut self,
-        message: AgentMessage,
-        raw: &[u8],
-        prompt: Option<&String>,
-        sink: &mut dyn Sink,
+        place: SourceLocation,
     ) -> Result<(), ImportError> {
-        match prompt {
-            Some(name) => self.telling.prompt(name.clone(), message, raw, sink),
-            None => self.telling.said(message, raw, false, sink),
-        }
-    }
-
-    /// Keeps the record that describes the session; the system prompt in it counts as one.
-    fn meta(&mut self, json: &str, raw: &[u8], sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let instructions = || {
-            let record = Record::of(json).ok()?;
-            let given = record.item.get("base_instructions")?;
-            let said = Fields::parse(given.get()).ok();
-            let said = said.and_then(|given| text(given.get("text")));
-            said.or_else(|| text(Some(given)))
-        };
-        self.telling.note(note_of(json), raw, sink)?;
-        match instructions() {
-            Some(said) => {
-                let message = system(&Json::string(&said), None);
-                self.telling.note(message, raw, sink)
+        match step {
+            Step::Compacted(_) => self.compacted(message, json, raw),
+            Step::Result(_) => self.transcript.result(|| line_id(place), message, raw),
+            Step::User { prompt, .. } => match prompt {
+                Some(name) => self.transcript.prompt(name.as_str(), message, raw),
+                None => self.transcript.input(message, raw, false),
+            },
+            Step::Meta(_) => {
+                self.transcript.extension(message, raw)?;
+                match instructions(json) {
+                    Some(prompt) => self.transcript.extension(prompt, raw),
+                    None => Ok(()),
+                }
             }
-            None => Ok(()),
+            Step::Aborted(_) => {
+                self.transcript.extension(message, raw)?;
+                self.transcript.interrupted();
+                Ok(())
+            }
+            _ => self.transcript.extension(message, raw),
         }
     }
 
-    fn answer(&mut self, number: usize, sink: &mut dyn Sink) -> Result<(), ImportError> {
+    fn answer(&mut self, number: usize) -> Result<(), ImportError> {
         let found = &self.index.answers[number];
         let mut raws = Vec::new();
         for place in &found.places {
@@ -162,10 +112,10 @@ impl Emitter<'_> {
         for (line, json) in &raws {
             match Record::of(json) {
                 Ok(record) => records.push((*line, record)),
-                Err(reason) => sink.skip(Some(*line), reason),
+                Err(reason) => self.transcript.skip(*line, reason),
             }
         }
-        self.telling
+        self.transcript
             .at(records.first().and_then(|(_, record)| record.time.clone()));
         let provider = self.index.meta.as_ref().and_then(|m| m.provider.clone());
         let message = answer(
@@ -173,21 +123,16 @@ impl Emitter<'_> {
             found.model.clone(),
             provider,
             found.usage.clone(),
-            &mut |line, reason| sink.skip(Some(line), reason),
+            &mut |line, reason| self.transcript.skip(line, reason),
         );
         let raws: Vec<&str> = raws.iter().map(|(_, json)| json.as_str()).collect();
         let raw = raws.join("\n");
-        let id = || line_id(found.places[0]);
-        self.telling.answer(id, message, raw.as_bytes(), sink)
+        let name = || line_id(found.places[0]);
+        self.transcript.answer(name, message, raw.as_bytes())
     }
 
-    /// Tells of a compaction: what is left is its `replacement_history`, else its message.
-    fn compacted(
-        &mut self,
-        json: &str,
-        raw: &[u8],
-        sink: &mut dyn Sink,
-    ) -> Result<(), ImportError> {
+    /// Takes a compaction: what is left is its `replacement_history`, else its message.
+    fn compacted(&mut self, kept: AgentMessage, json: &str, raw: &[u8]) -> Result<(), ImportError> {
         let record = Record::of(json).ok();
         let left = record.as_ref().and_then(|record| {
             let items = record.item.get("replacement_history");
@@ -195,22 +140,42 @@ impl Emitter<'_> {
             if !messages.is_empty() {
                 return Some(messages);
             }
-            let said = text(record.item.get("message"))?;
+            let said = record.item.text("message")?;
             Some(vec![user(vec![Content::text(said)], None)])
         });
-        let (Some(messages), Some(_)) = (left, self.telling.here()) else {
-            return self.telling.note(note_of(json), raw, sink);
+        let (Some(messages), Some(_)) = (left, self.transcript.here()) else {
+            return self.transcript.extension(kept, raw);
         };
         let effect = FoundEffect::Summary {
             messages,
             first_kept: None,
         };
         let record = Json::parse(json).unwrap_or_default();
-        self.telling.compaction(TOOL, None, effect, record, sink)
+        self.transcript.compaction(TOOL, effect, record)
     }
 }
 
-fn line_id(place: Place) -> String {
+/// Reads the message of a record that is no part of an answer.
+fn message_of(step: &Step, json: &str) -> Result<AgentMessage, String> {
+    match step {
+        Step::User { .. } => Record::of(json)?.user(),
+        Step::Result(_) => Record::of(json)?.result(),
+        Step::System(_) => system_item(json),
+        _ => Ok(kept(json)),
+    }
+}
+
+/// Returns the system prompt in the record that describes the session.
+fn instructions(json: &str) -> Option<AgentMessage> {
+    let record = Record::of(json).ok()?;
+    let given = record.item.get("base_instructions")?;
+    let said = Fields::parse(given.get()).ok();
+    let said = said.and_then(|given| given.text("text"));
+    let said = said.or_else(|| text_of(Some(given)))?;
+    system_prompt(&Json::string(&said)).ok()
+}
+
+fn line_id(place: SourceLocation) -> String {
     format!("line-{}", place.line)
 }
 
@@ -219,16 +184,16 @@ fn system_item(json: &str) -> Result<AgentMessage, String> {
     record.item.take("type");
     let content = record.item.take("content").map(|content| content.get());
     let content = Json::parse(content.unwrap_or("null")).unwrap_or_default();
-    Ok(system(&content, record.rest()))
+    Ok(with_source(system_prompt(&content)?, record.rest()))
 }
 
 /// Keeps a record as it is, under the name of its payload.
-fn note_of(json: &str) -> AgentMessage {
+fn kept(json: &str) -> AgentMessage {
     let record = Fields::parse(json).ok();
     let kind = record.and_then(|record| {
         let inner = Fields::parse(record.get("payload")?.get()).ok();
-        let inner = inner.and_then(|payload| text(payload.get("type")));
-        inner.or_else(|| text(record.get("type")))
+        let inner = inner.and_then(|payload| payload.text("type"));
+        inner.or_else(|| record.text("type"))
     });
-    note(kind.as_deref(), json)
+    extension_of(kind.as_deref(), json)
 }

@@ -2,9 +2,9 @@
 
 use super::items::{is_answer, is_result, usage};
 use crate::import::MAX_RECORD_BYTES;
-use crate::import::blocks::{object, text};
 use crate::import::fields::{Fields, list};
-use crate::import::lines::Place;
+use crate::import::lines::SourceLocation;
+use crate::import::values::{object_in, text_of};
 use crate::model::Usage;
 
 /// What a user's item begins with that Codex wrote itself.
@@ -42,35 +42,35 @@ pub(super) struct Meta {
     pub(super) parent: Option<String>,
 }
 
-/// One thing to tell the sink, in the order of the file.
+/// One thing to emit, in the order of the file.
 #[derive(Debug)]
 pub(super) enum Step {
     /// The first `session_meta`.
-    Meta(Place),
+    Meta(SourceLocation),
     /// A record that no model sees.
-    Note(Place),
+    Extension(SourceLocation),
     /// A record that says that the run was stopped.
-    Aborted(Place),
-    Unreadable(Place),
+    Aborted(SourceLocation),
+    Unreadable(SourceLocation),
     /// An event that says what an item says, or a record that is not clear yet.
     Copy,
     /// A `developer` or `system` item.
-    System(Place),
+    System(SourceLocation),
     /// A user's item: a prompt, with the name of its loop, or one that Codex added.
     User {
-        place: Place,
+        place: SourceLocation,
         prompt: Option<String>,
     },
     /// An answer, by its number, at the place of its first item.
     Answer(usize),
-    Result(Place),
-    Compacted(Place),
+    Result(SourceLocation),
+    Compacted(SourceLocation),
 }
 
 /// The items that one call of the model gave.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<SourceLocation>,
     bytes: usize,
     pub(super) usage: Option<Usage>,
     pub(super) model: Option<String>,
@@ -102,7 +102,7 @@ pub(super) struct Index {
     candidates: Vec<Candidate>,
     /// Whether the last of them may still be called one.
     is_fresh: bool,
-    /// Whether an event told of a prompt whose item is still to come.
+    /// Whether an event announced a prompt whose item is still to come.
     is_announced: bool,
     has_prompts: bool,
     /// The step of an event that may be a copy of the item after it, its line and its text.
@@ -111,13 +111,13 @@ pub(super) struct Index {
 
 impl Index {
     /// Takes the next record.
-    pub(super) fn record(&mut self, record: &Fields<'_>, place: Place) {
-        if let Some(time) = text(record.get("timestamp")) {
+    pub(super) fn record(&mut self, record: &Fields<'_>, place: SourceLocation) {
+        if let Some(time) = record.text("timestamp") {
             self.started.get_or_insert_with(|| time.clone());
             self.ended = Some(time);
         }
-        let payload = object(record.get("payload"));
-        let kind = text(record.get("type"));
+        let payload = record.child("payload");
+        let kind = record.text("type");
         self.drop_copy(payload.as_ref());
         let step = match (kind.as_deref(), &payload) {
             (Some("session_meta"), Some(meta)) if self.meta.is_none() => {
@@ -131,18 +131,18 @@ impl Index {
                 Step::Compacted(place)
             }
             (Some("turn_context"), Some(context)) => {
-                self.turn = text(context.get("turn_id")).or(self.turn.take());
-                self.model = text(context.get("model")).or(self.model.take());
-                Step::Note(place)
+                self.turn = context.text("turn_id").or(self.turn.take());
+                self.model = context.text("model").or(self.model.take());
+                Step::Extension(place)
             }
             (Some("event_msg"), Some(event)) => self.event(event, place),
-            _ => Step::Note(place),
+            _ => Step::Extension(place),
         };
         self.steps.push(step);
     }
 
     /// Takes what is no record, to be kept with the rest.
-    pub(super) fn unreadable(&mut self, place: Place) {
+    pub(super) fn unreadable(&mut self, place: SourceLocation) {
         self.steps.push(Step::Unreadable(place));
     }
 
@@ -185,7 +185,7 @@ impl Index {
         let texts = item.and_then(|item| item.get("content")).and_then(list);
         let texts = texts.unwrap_or_default().into_iter();
         let texts: Vec<String> = texts
-            .filter_map(|part| text(object(Some(part))?.get("text")))
+            .filter_map(|part| text_of(object_in(Some(part))?.get("text")))
             .collect();
         if texts.join("\n") == said || texts.concat() == said {
             self.steps[step] = Step::Copy;
@@ -198,23 +198,23 @@ impl Index {
         }
     }
 
-    fn event(&mut self, event: &Fields<'_>, place: Place) -> Step {
-        match text(event.get("type")).as_deref() {
+    fn event(&mut self, event: &Fields<'_>, place: SourceLocation) -> Step {
+        match event.text("type").as_deref() {
             Some("user_message") => {
                 let has_item = self.prompt_told();
                 return match has_item && is_bare(event) {
                     true => Step::Copy,
-                    false => Step::Note(place),
+                    false => Step::Extension(place),
                 };
             }
             Some("agent_message") if is_bare(event) => {
-                let said = text(event.get("message"));
+                let said = event.text("message");
                 self.copied = said.map(|said| (self.steps.len(), place.line, said));
             }
             Some("token_count") => self.tokens(event),
             Some("task_started" | "turn_started") => {
                 self.is_open = false;
-                self.turn = text(event.get("turn_id")).or(self.turn.take());
+                self.turn = event.text("turn_id").or(self.turn.take());
             }
             Some("task_complete" | "turn_complete") => self.is_open = false,
             Some("turn_aborted") => {
@@ -223,10 +223,10 @@ impl Index {
             }
             _ => {}
         }
-        Step::Note(place)
+        Step::Extension(place)
     }
 
-    /// Takes the event that tells of a prompt. It comes after the prompt's item, in some versions
+    /// Takes the event that announces a prompt. It comes after the prompt's item, in some versions
     /// before it. Returns whether the item is there.
     fn prompt_told(&mut self) -> bool {
         self.has_prompts = true;
@@ -246,7 +246,7 @@ impl Index {
 
     /// Takes the tokens of a call. Counts that did not move are those of the call before.
     fn tokens(&mut self, event: &Fields<'_>) {
-        let Some(info) = object(event.get("info")) else {
+        let Some(info) = event.child("info") else {
             return;
         };
         let key = ["total_token_usage", "last_token_usage"];
@@ -264,9 +264,9 @@ impl Index {
         }
     }
 
-    fn item(&mut self, item: &Fields<'_>, place: Place) {
-        let kind = text(item.get("type")).unwrap_or_default();
-        let role = text(item.get("role")).unwrap_or_default();
+    fn item(&mut self, item: &Fields<'_>, place: SourceLocation) {
+        let kind = item.text("type").unwrap_or_default();
+        let role = item.text("role").unwrap_or_default();
         if is_answer(&kind, &role) {
             return self.answer(place);
         }
@@ -275,7 +275,7 @@ impl Index {
             ("message", "developer" | "system") => Step::System(place),
             _ if is_result(&kind) => Step::Result(place),
             _ => {
-                self.steps.push(Step::Note(place));
+                self.steps.push(Step::Extension(place));
                 return;
             }
         };
@@ -284,7 +284,7 @@ impl Index {
         self.steps.push(step);
     }
 
-    fn answer(&mut self, place: Place) {
+    fn answer(&mut self, place: SourceLocation) {
         self.is_fresh = false;
         if let Some(answer) = self.answers.last_mut().filter(|_| self.is_open)
             && answer.bytes + place.len <= MAX_RECORD_BYTES
@@ -303,7 +303,7 @@ impl Index {
         self.is_open = true;
     }
 
-    fn user(&mut self, item: &Fields<'_>, place: Place) {
+    fn user(&mut self, item: &Fields<'_>, place: SourceLocation) {
         self.is_open = false;
         let turn = turn_of(item).or_else(|| self.turn.clone());
         let candidate = Candidate {
@@ -325,27 +325,28 @@ impl Index {
 }
 
 fn read_meta(meta: &Fields<'_>) -> Meta {
-    let spawned =
-        |source| object(object(object(Some(source))?.get("subagent"))?.get("thread_spawn"));
+    let spawned = |source| {
+        object_in(object_in(object_in(Some(source))?.get("subagent"))?.get("thread_spawn"))
+    };
     let parent = meta.get("source").and_then(spawned);
     Meta {
-        id: text(meta.get("id")).or_else(|| text(meta.get("session_id"))),
-        provider: text(meta.get("model_provider")),
-        parent: parent.and_then(|parent| text(parent.get("parent_thread_id"))),
+        id: meta.text("id").or_else(|| meta.text("session_id")),
+        provider: meta.text("model_provider"),
+        parent: parent.and_then(|parent| parent.text("parent_thread_id")),
     }
 }
 
 fn turn_of(item: &Fields<'_>) -> Option<String> {
     let at = ["metadata", "internal_chat_message_metadata_passthrough"];
     at.iter()
-        .find_map(|key| text(object(item.get(key))?.get("turn_id")))
+        .find_map(|key| text_of(object_in(item.get(key))?.get("turn_id")))
 }
 
 fn author(item: &Fields<'_>) -> Author {
     let parts = item.get("content").and_then(list).unwrap_or_default();
     let mut said = parts.into_iter().filter_map(|part| {
-        let part = object(Some(part))?;
-        text(part.get("text"))
+        let part = object_in(Some(part))?;
+        part.text("text")
     });
     let said = said.next().unwrap_or_default();
     let said = said.trim_start();

@@ -2,11 +2,11 @@
 
 use serde_json::value::RawValue;
 
-use crate::import::blocks::{
-    arguments, call, contents, count, data_url, json, millis, object, other, rest, text, user,
-    with_source,
-};
 use crate::import::fields::{Fields, list};
+use crate::import::values::{
+    arguments, call, contents, count, data_url, json, millis_of, object_in, other, rest_within,
+    text_of, user, with_source,
+};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Role, Time, ToolCall,
     ToolResultMessage, Usage,
@@ -53,9 +53,11 @@ impl<'a> Record<'a> {
     /// Reads a record of an item, a message or anything with a payload.
     pub(super) fn of(json: &'a str) -> Result<Self, String> {
         let mut record = Fields::parse(json)?;
-        let item = object(record.get("payload")).ok_or("its payload is not an object")?;
+        let item = record
+            .child("payload")
+            .ok_or("its payload is not an object")?;
         record.take("type");
-        let time = text(record.get("timestamp")).map(Time::from_text);
+        let time = record.text("timestamp").map(Time::from_text);
         Ok(Self { record, item, time })
     }
 
@@ -70,11 +72,11 @@ impl<'a> Record<'a> {
 
     /// What was not taken out of the item, and the record around it.
     pub(super) fn rest(&self) -> Option<Json> {
-        rest(&self.record, "payload", &self.item)
+        rest_within(&self.record, "payload", &self.item)
     }
 
     fn millis(&self) -> Option<Int> {
-        millis(self.time.as_ref())
+        millis_of(self.time.as_ref())
     }
 
     /// Reads what a user's item says.
@@ -93,11 +95,8 @@ impl<'a> Record<'a> {
         Ok(blocks)
     }
 
-    /// Reads what a tool gave back; `find` names a call and its tool, given the call's id.
-    pub(super) fn result(
-        mut self,
-        find: impl FnOnce(Option<String>) -> (String, String),
-    ) -> Result<(String, AgentMessage), String> {
+    /// Reads what a tool gave back.
+    pub(super) fn result(mut self) -> Result<AgentMessage, String> {
         let output = ["output", "tools"]
             .iter()
             .find_map(|key| self.item.get(key).map(|value| (*key, value)));
@@ -109,21 +108,21 @@ impl<'a> Record<'a> {
             }
             None => (Vec::new(), false),
         };
-        let (tool_call_id, tool_name) = find(self.item.take_id("call_id"));
+        let tool_call_id = self.item.take_id("call_id").unwrap_or_default();
         self.item.take("type");
         let message = Message::ToolResult(ToolResultMessage {
-            tool_call_id: tool_call_id.clone(),
-            tool_name,
+            tool_call_id,
             content,
             is_error,
             timestamp: self.millis(),
+            ..ToolResultMessage::default()
         });
-        Ok((tool_call_id, with_source(message.into(), self.rest())))
+        Ok(with_source(message.into(), self.rest()))
     }
 
     /// Adds the blocks of an item of an answer to `blocks`; `id` names a call that has no id.
     fn answer(&mut self, blocks: &mut Vec<Content>, id: String) -> Result<(), String> {
-        let kind = text(self.item.get("type")).unwrap_or_default();
+        let kind = self.item.text("type").unwrap_or_default();
         match kind.as_str() {
             "message" => blocks.extend(self.content()?),
             "reasoning" => blocks.extend(self.reasoning()),
@@ -149,7 +148,7 @@ impl<'a> Record<'a> {
             let parts = self.item.get(key).and_then(list).unwrap_or_default();
             let texts: Vec<Option<String>> = parts
                 .into_iter()
-                .map(|part| text(object(Some(part))?.get("text")))
+                .map(|part| text_of(object_in(Some(part))?.get("text")))
                 .collect();
             if texts.iter().all(Option::is_some) {
                 said.extend(texts.into_iter().flatten());
@@ -166,13 +165,13 @@ impl<'a> Record<'a> {
         let input = ["arguments", "input", "action"]
             .into_iter()
             .find(|key| self.item.get(key).is_some());
-        let found = text(self.item.get("call_id"));
-        let named = text(self.item.get("name"));
+        let found = self.item.text("call_id");
+        let named = self.item.text("name");
         if found.is_none() && named.is_none() && input.is_none() {
             return Ok(None);
         }
         let name = named.unwrap_or_else(|| kind.trim_end_matches("_call").to_owned());
-        let id = found.or_else(|| text(self.item.get("id"))).unwrap_or(id);
+        let id = found.or_else(|| self.item.text("id")).unwrap_or(id);
         let mut call = call(id, name);
         if kind == "custom_tool_call" {
             call.extra.insert("form", Json::string("custom"));
@@ -250,8 +249,8 @@ fn one(
     fields: Fields<'_>,
     names: &mut Vec<(String, String)>,
 ) -> Option<AgentMessage> {
-    let kind = text(fields.get("type")).unwrap_or_default();
-    let role = text(fields.get("role")).unwrap_or_default();
+    let kind = fields.text("type").unwrap_or_default();
+    let role = fields.text("role").unwrap_or_default();
     let record = Record::bare(fields);
     match (kind.as_str(), role.as_str()) {
         ("message", "user") => record.user().ok(),
@@ -263,13 +262,15 @@ fn one(
             Some(answer)
         }
         _ if is_result(&kind) => {
-            let find = |id: Option<String>| {
-                let id = id.unwrap_or_default();
-                let call = names.iter().rev().find(|(known, _)| *known == id);
-                let name = call.map(|(_, name)| name.clone());
-                (id, name.unwrap_or_default())
-            };
-            record.result(find).ok().map(|(_, message)| message)
+            let mut message = record.result().ok()?;
+            if let Some(Message::ToolResult(result)) = message.message_mut() {
+                let call = names
+                    .iter()
+                    .rev()
+                    .find(|(id, _)| *id == result.tool_call_id);
+                result.tool_name = call.map(|(_, name)| name.clone()).unwrap_or_default();
+            }
+            Some(message)
         }
         _ => {
             let message = Message::Assistant(AssistantMessage {
@@ -296,13 +297,13 @@ fn join(messages: &mut Vec<AgentMessage>, message: AgentMessage) {
 
 fn part(raw: &RawValue) -> Result<Content, String> {
     let known = || {
-        let part = object(Some(raw))?;
-        match text(part.get("type"))?.as_str() {
+        let part = object_in(Some(raw))?;
+        match part.text("type")?.as_str() {
             "input_text" | "output_text" | "text" if part.iter().count() == 2 => {
                 let said: String = serde_json::from_str(part.get("text")?.get()).ok()?;
                 Some(Content::text(said))
             }
-            "input_image" if part.iter().count() == 2 => data_url(&text(part.get("image_url"))?),
+            "input_image" if part.iter().count() == 2 => data_url(&part.text("image_url")?),
             _ => None,
         }
     };
@@ -314,7 +315,7 @@ fn part(raw: &RawValue) -> Result<Content, String> {
 
 /// Reads a text or image with fields beside it, which stay with the block.
 fn annotated(raw: &RawValue) -> Option<Content> {
-    let mut part = object(Some(raw))?;
+    let mut part = object_in(Some(raw))?;
     let kind = part.take_string("type")?;
     let (mut block, key) = match kind.as_str() {
         "input_text" | "output_text" | "text" => {
@@ -340,10 +341,10 @@ fn annotated(raw: &RawValue) -> Option<Content> {
 
 /// Whether what a tool gave back says that it failed.
 fn failed(output: &RawValue) -> bool {
-    if let Some(fields) = object(Some(output)) {
+    if let Some(fields) = object_in(Some(output)) {
         return fields.get("success").is_some_and(|v| v.get() == "false") || exit_code(&fields);
     }
-    let Some(said) = text(Some(output)) else {
+    let Some(said) = text_of(Some(output)) else {
         return false;
     };
     if let Ok(fields) = Fields::parse(&said) {
@@ -359,7 +360,7 @@ fn failed(output: &RawValue) -> bool {
 }
 
 fn exit_code(fields: &Fields<'_>) -> bool {
-    let metadata = object(fields.get("metadata"));
+    let metadata = fields.child("metadata");
     let code = metadata.as_ref().and_then(|m| m.get("exit_code"));
     code.is_some_and(|code| !matches!(code.get(), "0" | "null"))
 }

@@ -3,8 +3,8 @@
 //!
 //! `response_item`s are what the model sees and become messages; all other records are kept as they
 //! are. Two passes: which items of a user are prompts, which items make up one answer and what it
-//! cost is said by records that come later ([`index`]); the second pass reads the records again and
-//! tells the sink ([`emit`]).
+//! cost shows in records that come later ([`index`]); the second pass reads the records again and
+//! emits them ([`emit`]).
 
 mod emit;
 mod index;
@@ -13,10 +13,9 @@ mod items;
 use std::path::Path;
 
 use self::index::{Index, Meta};
-use super::fields::Fields;
-use super::lines::{Found, Lines, Place};
-use super::outline::Outline;
-use super::telling::{identity, session, started_by};
+use super::key_outline::KeyOutline;
+use super::records::{Line, RecordStream};
+use super::transcript::{identity, session, started_by};
 use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
 use crate::model::Time;
 
@@ -35,7 +34,7 @@ impl Importer for Codex {
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
         let mut lines = head.split(|byte| *byte == b'\n').take(20);
         lines.any(|line| {
-            let keys = Outline::of(line);
+            let keys = KeyOutline::of(line);
             keys.has("type") && keys.has("payload") && keys.has("timestamp")
         })
     }
@@ -45,7 +44,7 @@ impl Importer for Codex {
         let mut skip = |line, reason| sink.skip(Some(line), reason);
         let index = read_index(path, source.reader, &mut skip)?;
         let head = head(path, &index);
-        holds_conversation(emit::tell(source, &index, head, sink)?)
+        holds_conversation(emit::emit(source, &index, head, sink)?)
     }
 }
 
@@ -55,15 +54,17 @@ fn read_index(
     reader: &mut dyn ReadSeek,
     skip: &mut dyn FnMut(u64, String),
 ) -> Result<Index, ImportError> {
-    let failed = |source| ImportError::Read {
-        path: path.to_owned(),
-        source,
-    };
     let mut index = Index::default();
-    let mut lines = Lines::new(reader).map_err(failed)?;
-    while let Some((place, found)) = lines.next().map_err(failed)? {
-        if let Err(reason) = take(&mut index, place, found) {
-            skip(place.line, reason);
+    let mut records = RecordStream::new(path, reader)?;
+    while let Some((location, line)) = records.next()? {
+        match line {
+            Line::Record(_, fields) => index.record(&fields, location),
+            Line::Bad { reason, kept } => {
+                if !kept.is_empty() {
+                    index.unreadable(location);
+                }
+                skip(location.line, reason);
+            }
         }
     }
     if let Some(line) = index.finish() {
@@ -73,24 +74,6 @@ fn read_index(
         );
     }
     Ok(index)
-}
-
-fn take(index: &mut Index, place: Place, found: Found<'_>) -> Result<(), String> {
-    let (is_kept, reason) = match found {
-        Found::Value(text) => match Fields::parse(text) {
-            Ok(fields) => {
-                index.record(&fields, place);
-                return Ok(());
-            }
-            Err(reason) => (true, reason),
-        },
-        // The writer may not be done with the last line: kept now, it would come again whole.
-        Found::Unreadable { bytes, reason, cut } => (!bytes.is_empty() && !cut, reason),
-    };
-    if is_kept {
-        index.unreadable(place);
-    }
-    Err(reason)
 }
 
 /// Describes the session by its first record, else by the id that its file is named after.

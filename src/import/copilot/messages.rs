@@ -2,29 +2,26 @@
 
 use serde_json::value::RawValue;
 
-use crate::import::blocks::{
-    arguments, call, contents, count, json, millis, object, other, rest, system, text, user,
-    with_source,
-};
+use crate::import::extension::system_prompt;
 use crate::import::fields::{Fields, list, some};
+use crate::import::values::{
+    arguments, call, contents, count, json, millis_of, object_in, other, rest_within, text_of,
+    user, with_source,
+};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Time, ToolResultMessage,
     Usage,
 };
 
 /// What an event is to the session.
-pub(super) enum Said {
-    System(AgentMessage),
-    Prompt(AgentMessage),
-    Answer(AgentMessage),
-    /// A result, with the id of its call.
-    Result(String, AgentMessage),
+pub(super) enum Record {
+    Message(AgentMessage),
     /// What a compaction left.
     Compaction(AgentMessage),
     /// The run was stopped.
     Abort,
     /// Nothing that a model sees.
-    Note,
+    Extension,
 }
 
 /// An event with its data.
@@ -38,10 +35,10 @@ struct Event<'a> {
 ///
 /// # Errors
 /// Says why it is not what it claims to be.
-pub(super) fn read(mut event: Fields<'_>, line: u64) -> Result<Said, String> {
-    let kind = text(event.get("type")).unwrap_or_default();
-    let Some(data) = object(event.get("data")) else {
-        return Ok(Said::Note);
+pub(super) fn read(mut event: Fields<'_>, line: u64) -> Result<Record, String> {
+    let kind = event.text("type").unwrap_or_default();
+    let Some(data) = event.child("data") else {
+        return Ok(Record::Extension);
     };
     event.take("type");
     let event = Event { event, data, line };
@@ -51,55 +48,45 @@ pub(super) fn read(mut event: Fields<'_>, line: u64) -> Result<Said, String> {
         "assistant.message" => event.answer(),
         "tool.execution_complete" => event.result(),
         "session.compaction_complete" => Ok(event.compaction()),
-        "abort" => Ok(Said::Abort),
-        _ => Ok(Said::Note),
+        "abort" => Ok(Record::Abort),
+        _ => Ok(Record::Extension),
     }
-}
-
-/// Gives a result the name of its tool.
-pub(super) fn named(mut message: AgentMessage, name: &str) -> AgentMessage {
-    if let Some(Message::ToolResult(result)) = message.message_mut()
-        && result.tool_name.is_empty()
-    {
-        name.clone_into(&mut result.tool_name);
-    }
-    message
 }
 
 impl Event<'_> {
     fn source(&self) -> Option<Json> {
-        rest(&self.event, "data", &self.data)
+        rest_within(&self.event, "data", &self.data)
     }
 
     fn millis(&self) -> Option<Int> {
-        let time = text(self.event.get("timestamp")).map(Time::from_text);
-        millis(time.as_ref())
+        let time = self.event.text("timestamp").map(Time::from_text);
+        millis_of(time.as_ref())
     }
 
-    fn system(mut self) -> Result<Said, String> {
+    fn system(mut self) -> Result<Record, String> {
         let content = self.data.take("content").map(json).transpose()?;
-        let message = system(&content.unwrap_or_default(), self.source());
-        Ok(Said::System(message))
+        let message = system_prompt(&content.unwrap_or_default())?;
+        Ok(Record::Message(with_source(message, self.source())))
     }
 
     /// Reads a prompt as it was sent; what was typed is kept beside it.
-    fn prompt(mut self) -> Result<Said, String> {
-        let sent = text(self.data.get("transformedContent"));
+    fn prompt(mut self) -> Result<Record, String> {
+        let sent = self.data.text("transformedContent");
         let key = match sent {
             Some(_) => "transformedContent",
             None => "content",
         };
         let content = contents(self.data.get(key), block)?;
         self.data.take(key);
-        let typed = text(self.data.get("content"));
+        let typed = self.data.text("content");
         if typed.is_some() && typed == sent {
             self.data.take("content");
         }
         let message = user(content, self.millis());
-        Ok(Said::Prompt(with_source(message, self.source())))
+        Ok(Record::Message(with_source(message, self.source())))
     }
 
-    fn answer(mut self) -> Result<Said, String> {
+    fn answer(mut self) -> Result<Record, String> {
         let mut content = Vec::new();
         if let Some(thought) = self
             .data
@@ -142,22 +129,21 @@ impl Event<'_> {
             timestamp: self.millis(),
             error_message: None,
         });
-        Ok(Said::Answer(with_source(message.into(), self.source())))
+        Ok(Record::Message(with_source(message.into(), self.source())))
     }
 
-    fn result(mut self) -> Result<Said, String> {
+    fn result(mut self) -> Result<Record, String> {
         let is_error = self.data.get("success").is_some_and(|v| v.get() == "false");
         self.data.take("success");
         let content = self.given()?;
-        let id = self.data.take_id("toolCallId").unwrap_or_default();
         let message = Message::ToolResult(ToolResultMessage {
-            tool_call_id: id.clone(),
+            tool_call_id: self.data.take_id("toolCallId").unwrap_or_default(),
             tool_name: self.data.take_string("toolName").unwrap_or_default(),
             content,
             is_error,
             timestamp: self.millis(),
         });
-        Ok(Said::Result(id, with_source(message.into(), self.source())))
+        Ok(Record::Message(with_source(message.into(), self.source())))
     }
 
     /// Takes what a tool gave back: its content, or why it failed.
@@ -165,13 +151,13 @@ impl Event<'_> {
         let Some(raw) = some(self.data.get("result")) else {
             let error = some(self.data.get("error"));
             let said = error.and_then(|error| {
-                let fields = object(Some(error));
-                let inner = fields.and_then(|fields| text(fields.get("message")));
-                inner.or_else(|| text(Some(error)))
+                let fields = object_in(Some(error));
+                let inner = fields.and_then(|fields| fields.text("message"));
+                inner.or_else(|| text_of(Some(error)))
             });
             return Ok(said.map(Content::text).into_iter().collect());
         };
-        let Some(result) = object(Some(raw)) else {
+        let Some(result) = object_in(Some(raw)) else {
             self.data.take("result");
             return contents(Some(raw), block);
         };
@@ -185,11 +171,11 @@ impl Event<'_> {
         Ok(content)
     }
 
-    fn compaction(self) -> Said {
+    fn compaction(self) -> Record {
         let failed = self.data.get("success").is_some_and(|v| v.get() == "false");
-        match text(self.data.get("summaryContent")).filter(|_| !failed) {
-            Some(summary) => Said::Compaction(user(vec![Content::text(summary)], None)),
-            None => Said::Note,
+        match self.data.text("summaryContent").filter(|_| !failed) {
+            Some(summary) => Record::Compaction(user(vec![Content::text(summary)], None)),
+            None => Record::Extension,
         }
     }
 }
@@ -202,7 +188,7 @@ fn request(raw: &RawValue, spare_id: String) -> Result<Content, String> {
     let id = fields.take_id("toolCallId").filter(|id| !id.is_empty());
     let mut call = call(id.unwrap_or(spare_id), name);
     arguments(&mut call, fields.take("arguments"))?;
-    if text(fields.get("type")).as_deref() == Some("function") {
+    if fields.text("type").as_deref() == Some("function") {
         fields.take("type");
     }
     if !fields.is_empty() {
@@ -213,8 +199,8 @@ fn request(raw: &RawValue, spare_id: String) -> Result<Content, String> {
 
 fn block(raw: &RawValue) -> Result<Content, String> {
     let plain = || {
-        let part = object(Some(raw))?;
-        let is_text = text(part.get("type"))? == "text" && part.iter().count() == 2;
+        let part = object_in(Some(raw))?;
+        let is_text = part.text("type")? == "text" && part.iter().count() == 2;
         let said: String = serde_json::from_str(part.get("text")?.get()).ok()?;
         is_text.then(|| Content::text(said))
     };

@@ -10,15 +10,16 @@ mod messages;
 use std::collections::HashMap;
 use std::path::Path;
 
-use self::messages::Said;
-use super::blocks::{note, object, text, unreadable};
+use self::messages::Record;
+use super::extension::{extension_of, unreadable};
 use super::fields::Fields;
-use super::lines::{Found, Lines, Place};
-use super::outline::Outline;
-use super::telling::{Telling, identity, session};
+use super::key_outline::KeyOutline;
+use super::records::{Line, RecordStream};
+use super::transcript::{Style, TranscriptBuilder, identity, session};
 use super::{
     FoundEffect, Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation,
 };
+use crate::import::values::text_of;
 use crate::model::{ChildLoopRef, Json, ParentSpawnRef, SessionId, Time};
 
 /// The name of the tool, for compactions and agents.
@@ -42,25 +43,14 @@ impl Importer for CopilotCli {
         let path = source.path;
         let head = read_head(source)?;
         let mut reader = Reader {
-            tracks: vec![Track {
-                call: None,
-                telling: Telling::new(head),
-            }],
+            transcript: TranscriptBuilder::new(sink, head, Style::Log),
             by_call: HashMap::new(),
-            current: 0,
         };
-        let mut lines = Lines::new(&mut *source.reader).map_err(|error| failed(path, error))?;
-        while let Some((place, found)) = lines.next().map_err(|error| failed(path, error))? {
-            reader.line(place, found, sink)?;
+        let mut records = RecordStream::new(path, &mut *source.reader)?;
+        while let Some((location, line)) = records.next()? {
+            reader.line(location.line, line)?;
         }
-        holds_conversation(reader.finish(sink)?)
-    }
-}
-
-fn failed(path: &Path, source: std::io::Error) -> ImportError {
-    ImportError::Read {
-        path: path.to_owned(),
-        source,
+        holds_conversation(reader.transcript.finish()?)
     }
 }
 
@@ -74,7 +64,7 @@ fn looks_like_an_event(line: &[u8]) -> bool {
         "source",
         "loops",
     ];
-    let keys = Outline::of(line);
+    let keys = KeyOutline::of(line);
     let is_event = keys.has("type") && keys.has("data");
     // A first line may be cut before the fields that come after `data`.
     let is_start = keys.has("data.sessionId") && keys.has("data.copilotVersion");
@@ -86,16 +76,15 @@ fn looks_like_an_event(line: &[u8]) -> bool {
 fn read_head(source: &mut Source<'_>) -> Result<SessionHead, ImportError> {
     let path = source.path;
     let (mut own, mut started, mut ended) = (None, None, None);
-    let mut lines = Lines::new(&mut *source.reader).map_err(|error| failed(path, error))?;
-    while let Some((_, found)) = lines.next().map_err(|error| failed(path, error))? {
-        let Found::Value(json) = found else { continue };
-        let Ok(event) = Fields::parse(json) else {
+    let mut records = RecordStream::new(path, &mut *source.reader)?;
+    while let Some((_, line)) = records.next()? {
+        let Line::Record(_, event) = line else {
             continue;
         };
         if own.is_none() {
             own = session_in(&event);
         }
-        if let Some(time) = text(event.get("timestamp")).filter(|t| is_time(t)) {
+        if let Some(time) = event.text("timestamp").filter(|t| is_time(t)) {
             started.get_or_insert_with(|| time.clone());
             ended = Some(time);
         }
@@ -117,9 +106,10 @@ fn is_time(text: &str) -> bool {
 
 /// Returns the session that an event names: its own, or that of a hook's input.
 fn session_in(event: &Fields<'_>) -> Option<String> {
-    let data = object(event.get("data"))?;
-    let input = || object(data.get("input"));
-    text(data.get("sessionId")).or_else(|| text(input()?.get("sessionId")))
+    let data = event.child("data")?;
+    let input = || data.child("input");
+    data.text("sessionId")
+        .or_else(|| text_of(input()?.get("sessionId")))
 }
 
 /// The events of a session lie in a folder with its id.
@@ -129,175 +119,115 @@ fn id_of_folder(path: &Path) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// The session of the file, or of a sub-agent.
-struct Track {
-    /// The call that started it.
-    call: Option<String>,
-    telling: Telling,
-}
-
-struct Reader {
-    /// That of the file first.
-    tracks: Vec<Track>,
+struct Reader<'a> {
+    transcript: TranscriptBuilder<'a>,
+    /// The sessions of sub-agents, by the calls that started them.
     by_call: HashMap<String, usize>,
-    /// The one told of last.
-    current: usize,
 }
 
-impl Reader {
-    fn line(
-        &mut self,
-        place: Place,
-        found: Found<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<(), ImportError> {
-        let (bytes, reason) = match found {
-            Found::Value(json) => match Fields::parse(json) {
-                Ok(event) => return self.event(json, event, place, sink),
-                Err(reason) => (json.as_bytes(), reason),
-            },
-            Found::Unreadable { bytes, reason, cut } => {
-                // The writer may not be done with the last line: kept now, it would come again.
-                (if cut { &[] } else { bytes }, reason)
-            }
+impl Reader<'_> {
+    fn line(&mut self, number: u64, line: Line<'_>) -> Result<(), ImportError> {
+        let (reason, kept) = match line {
+            Line::Record(json, event) => return self.event(json, event, number),
+            Line::Bad { reason, kept } => (reason, kept),
         };
-        sink.skip(Some(place.line), reason);
-        match bytes.is_empty() {
-            true => Ok(()),
-            false => {
-                self.turn_to(0, sink)?;
-                self.tracks[0].telling.note(unreadable(bytes), bytes, sink)
-            }
+        self.transcript.skip(number, reason);
+        if kept.is_empty() {
+            return Ok(());
         }
+        self.transcript.select(0)?;
+        self.transcript.extension(unreadable(kept), kept)
     }
 
-    fn event(
-        &mut self,
-        json: &str,
-        event: Fields<'_>,
-        place: Place,
-        sink: &mut dyn Sink,
-    ) -> Result<(), ImportError> {
-        let kind = text(event.get("type"));
-        let id = text(event.get("id")).unwrap_or_else(|| format!("line-{}", place.line));
-        let time = text(event.get("timestamp")).filter(|t| is_time(t));
-        let data = object(event.get("data"));
-        let call = data.and_then(|data| text(data.get("parentToolCallId")));
-        let said = messages::read(event, place.line).unwrap_or_else(|reason| {
-            sink.skip(Some(place.line), reason);
-            Said::Note
+    fn event(&mut self, json: &str, event: Fields<'_>, line: u64) -> Result<(), ImportError> {
+        let kind = event.text("type");
+        let id = event.text("id").unwrap_or_else(|| format!("line-{line}"));
+        let time = event.text("timestamp").filter(|t| is_time(t));
+        let data = event.child("data");
+        let call = data.and_then(|data| data.text("parentToolCallId"));
+        let record = messages::read(event, line).unwrap_or_else(|reason| {
+            self.transcript.skip(line, reason);
+            Record::Extension
         });
-        let track = match call {
-            Some(call) if !matches!(said, Said::Note) => self.track_of(call),
-            Some(call) => self.by_call.get(&call).copied().unwrap_or(0),
+        let session = match &call {
+            Some(call) if !matches!(record, Record::Extension) => self.session_of(call),
+            Some(call) => self.by_call.get(call).copied().unwrap_or(0),
             None => 0,
         };
-        self.turn_to(track, sink)?;
-        let telling = &mut self.tracks[track].telling;
-        telling.at(time.map(Time::from_text));
+        self.transcript.select(session)?;
+        self.transcript.at(time.map(Time::from_text));
         let raw = json.as_bytes();
-        let is_new = telling.here().is_none();
-        match said {
-            Said::Note => telling.note(note(kind.as_deref(), json), raw, sink)?,
-            Said::System(message) => telling.note(message, raw, sink)?,
-            Said::Prompt(message) => telling.prompt(id, message, raw, sink)?,
-            Said::Answer(message) => telling.answer(|| id, message, raw, sink)?,
-            Said::Result(call, message) => {
-                let name = telling.tool_name(&call).unwrap_or_default();
-                let message = messages::named(message, name);
-                telling.result(&call, || id, message, raw, sink)?;
+        let is_new = self.transcript.here().is_none();
+        let kept = || extension_of(kind.as_deref(), json);
+        match record {
+            Record::Message(message) => self.transcript.message(|| id, message, raw)?,
+            Record::Extension => self.transcript.extension(kept(), raw)?,
+            Record::Abort => {
+                self.transcript.extension(kept(), raw)?;
+                self.transcript.interrupted();
             }
-            Said::Abort => {
-                telling.note(note(kind.as_deref(), json), raw, sink)?;
-                telling.interrupted();
-            }
-            Said::Compaction(_) if is_new => {
-                telling.note(note(kind.as_deref(), json), raw, sink)?;
-            }
-            Said::Compaction(message) => {
+            Record::Compaction(_) if is_new => self.transcript.extension(kept(), raw)?,
+            Record::Compaction(message) => {
                 let effect = FoundEffect::Summary {
                     messages: vec![message],
                     first_kept: None,
                 };
                 let record = Json::parse(json).unwrap_or_default();
-                telling.compaction(TOOL, None, effect, record, sink)?;
+                self.transcript.compaction(TOOL, effect, record)?;
             }
         }
-        if is_new && track > 0 {
-            self.link(track);
+        if let Some(call) = call.filter(|_| is_new && session > 0) {
+            self.link(session, call);
         }
         Ok(())
     }
 
-    /// Makes the session of a track the one that is told of.
-    fn turn_to(&mut self, track: usize, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        if track == self.current {
-            return Ok(());
+    /// Returns the session of the sub-agent that a call started.
+    fn session_of(&mut self, call: &str) -> usize {
+        if let Some(session) = self.by_call.get(call) {
+            return *session;
         }
-        self.current = track;
-        self.tracks[track].telling.resume(sink)
-    }
-
-    /// Returns the track of the sub-agent that a call started.
-    fn track_of(&mut self, call: String) -> usize {
-        if let Some(track) = self.by_call.get(&call) {
-            return *track;
-        }
-        let main = &self.tracks[0].telling;
-        let parent = main.head().session.session_id.clone();
+        let main = self.transcript.head(0);
+        let parent = main.session.session_id.clone();
         let name = format!("{parent}/agent-{call}");
         let id = SessionId::new(name).unwrap_or_else(|_| SessionId::generate());
         let mut session = session(id.clone(), TOOL, None);
-        let site = main.site(&call);
+        let site = self.transcript.call(0, call);
         session.parent_spawn_ref = Some(ParentSpawnRef {
             parent_session_id: parent,
             parent_loop_id: site.map(|(_, loop_id)| loop_id.clone()),
-            tool_call_id: Some(call.clone()),
+            tool_call_id: Some(call.to_owned()),
             tool_name: site.map(|(name, _)| name.to_owned()),
             extra: Default::default(),
         });
-        let identity = match &main.head().identity {
+        let identity = match &main.identity {
             Identity::Own(_) => Identity::Own(id),
             Identity::Key(key) | Identity::Series(key) => {
                 Identity::Key(format!("{key}/agent-{call}"))
             }
         };
-        let telling = Telling::new(SessionHead {
+        let number = self.transcript.add_session(SessionHead {
             identity,
             session,
             title: None,
         });
-        self.tracks.push(Track {
-            call: Some(call.clone()),
-            telling,
-        });
-        self.by_call.insert(call, self.tracks.len() - 1);
-        self.tracks.len() - 1
+        self.by_call.insert(call.to_owned(), number);
+        number
     }
 
     /// Notes in the main session which loop a call started.
-    fn link(&mut self, track: usize) {
-        let child = &self.tracks[track];
-        let (Some(call), Some(loop_id)) = (child.call.clone(), child.telling.loop_id(0)) else {
+    fn link(&mut self, session: usize, call: String) {
+        let Some(first) = self.transcript.loop_at(0) else {
             return;
         };
-        let session = child.telling.head().session.session_id.clone();
-        let child_ref = ChildLoopRef {
-            tool_name: self.tracks[0].telling.tool_name(&call).map(str::to_owned),
+        let tool = self.transcript.call(0, &call).map(|(tool, _)| tool);
+        let child = ChildLoopRef {
+            tool_name: tool.map(str::to_owned),
             tool_call_id: Some(call.clone()),
-            child_loop_id: loop_id.clone(),
-            child_session_id: Some(session),
+            child_loop_id: first.id.clone(),
+            child_session_id: Some(self.transcript.head(session).session.session_id.clone()),
             extra: Default::default(),
         };
-        self.tracks[0].telling.started(&call, child_ref);
-    }
-
-    fn finish(&mut self, sink: &mut dyn Sink) -> Result<bool, ImportError> {
-        let mut any = false;
-        for track in (0..self.tracks.len()).rev() {
-            self.turn_to(track, sink)?;
-            any |= self.tracks[track].telling.finish(sink)?;
-        }
-        Ok(any)
+        self.transcript.started(0, &call, child);
     }
 }

@@ -2,21 +2,21 @@
 
 use serde_json::value::RawValue;
 
-use crate::import::blocks::{
-    arguments, call, contents, count, millis, object, other, text, user, with_source,
-};
 use crate::import::fields::{Fields, list, some};
+use crate::import::values::{
+    arguments, call, contents, count, millis_of, object_in, other, user, with_source,
+};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Thinking, Time,
     ToolResultMessage, Usage,
 };
 
 /// What a record is to the session.
-pub(super) enum Said {
+pub(super) enum Record {
     Prompt(Box<AgentMessage>),
     Answer(Box<Answer>),
     /// Nothing that a model sees.
-    Note,
+    Extension,
 }
 
 /// An answer with what its tools gave back.
@@ -24,34 +24,34 @@ pub(super) struct Answer {
     pub(super) message: AgentMessage,
     /// What it was made from, without what changes while its tools run.
     pub(super) raw: String,
-    /// The id of each call that has a result, the result and what it was made from.
-    pub(super) results: Vec<(String, AgentMessage, String)>,
+    /// The result of each call that has one, and what it was made from.
+    pub(super) results: Vec<(AgentMessage, String)>,
 }
 
 /// Reads a record.
 ///
 /// # Errors
 /// Says why it is not what it claims to be.
-pub(super) fn read(mut fields: Fields<'_>) -> Result<Said, String> {
-    let time = text(fields.get("timestamp")).map(Time::from_text);
-    let timestamp = millis(time.as_ref());
-    match text(fields.get("type")).as_deref() {
+pub(super) fn read(mut fields: Fields<'_>) -> Result<Record, String> {
+    let time = fields.text("timestamp").map(Time::from_text);
+    let timestamp = millis_of(time.as_ref());
+    match fields.text("type").as_deref() {
         Some("user") => {
             let content = contents(fields.get("content"), part)?;
             fields.take("content");
             fields.take("type");
             let source = fields.to_json().ok();
-            Ok(Said::Prompt(Box::new(with_source(
+            Ok(Record::Prompt(Box::new(with_source(
                 user(content, timestamp),
                 source,
             ))))
         }
         Some("gemini" | "model" | "assistant") => answer(fields, timestamp),
-        _ => Ok(Said::Note),
+        _ => Ok(Record::Extension),
     }
 }
 
-fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<Said, String> {
+fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<Record, String> {
     let mut content = Vec::new();
     if let Some(thoughts) = fields.get("thoughts").and_then(list) {
         for thought in thoughts {
@@ -65,7 +65,7 @@ fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<Said, String
         .iter()
         .filter_map(|block| Some(Json::of(block).ok()?.as_str().to_owned()))
         .collect();
-    let id = text(fields.get("id")).unwrap_or_default();
+    let id = fields.text("id").unwrap_or_default();
     let (mut results, mut odd) = (Vec::new(), Vec::new());
     let calls = some(fields.get("toolCalls")).and_then(list);
     for (nth, raw) in calls.iter().flatten().enumerate() {
@@ -101,7 +101,7 @@ fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<Said, String
         timestamp,
         error_message: None,
     });
-    Ok(Said::Answer(Box::new(Answer {
+    Ok(Record::Answer(Box::new(Answer {
         message: with_source(message.into(), fields.to_json().ok()),
         raw: format!("{id}\n{}", made_from.join("\n")),
         results,
@@ -110,7 +110,7 @@ fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<Said, String
 
 /// Reads what the model thought: a subject and a description.
 fn thinking(raw: &RawValue) -> Result<Content, String> {
-    let Some(mut fields) = object(Some(raw)) else {
+    let Some(mut fields) = object_in(Some(raw)) else {
         return other(raw);
     };
     let said = ["subject", "description"].map(|key| fields.take_string(key));
@@ -133,7 +133,7 @@ fn thinking(raw: &RawValue) -> Result<Content, String> {
     }))
 }
 
-type CallAndResult = (Content, Option<(String, AgentMessage, String)>);
+type CallAndResult = (Content, Option<(AgentMessage, String)>);
 
 fn tool_call(raw: &RawValue, spare_id: &str) -> Result<CallAndResult, String> {
     let mut fields = Fields::parse(raw.get())?;
@@ -148,14 +148,14 @@ fn tool_call(raw: &RawValue, spare_id: &str) -> Result<CallAndResult, String> {
         let content = message.message().map(Message::content).unwrap_or_default();
         let content = Json::of(content).unwrap_or_default();
         let raw = format!("{id}\n{}", content.as_str());
-        (id, message, raw)
+        (message, raw)
     });
     Ok((Content::ToolCall(call), result))
 }
 
 /// Reads what a tool gave back, `None` if it did not yet.
 fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMessage>, String> {
-    let status = text(fields.get("status"));
+    let status = fields.text("status");
     let ended = ["success", "error", "cancelled"];
     let is_over = status
         .as_deref()
@@ -174,13 +174,13 @@ fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMe
             content
         }
     };
-    let time = text(fields.get("timestamp")).map(Time::from_text);
+    let time = fields.text("timestamp").map(Time::from_text);
     let message = Message::ToolResult(ToolResultMessage {
         tool_call_id: id.to_owned(),
         tool_name: name.to_owned(),
         content,
         is_error: matches!(status.as_deref(), Some("error" | "cancelled")),
-        timestamp: millis(time.as_ref()),
+        timestamp: millis_of(time.as_ref()),
     });
     let source = fields.to_json().ok().filter(|_| !fields.is_empty());
     Ok(Some(with_source(message.into(), source)))
@@ -191,7 +191,7 @@ fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String> {
     let parts = list(given).unwrap_or_else(|| vec![given]);
     let (mut content, mut is_all) = (Vec::new(), true);
     for raw in parts {
-        let (block, whole) = match said(raw) {
+        let (block, whole) = match response_text(raw) {
             Some(found) => found,
             None => (part(raw)?, false),
         };
@@ -202,11 +202,11 @@ fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String> {
 }
 
 /// Returns the text of a function's response.
-fn said(raw: &RawValue) -> Option<(Content, bool)> {
-    let part = object(Some(raw))?;
-    let function = object(part.get("functionResponse"))?;
+fn response_text(raw: &RawValue) -> Option<(Content, bool)> {
+    let part = object_in(Some(raw))?;
+    let function = part.child("functionResponse")?;
     let given = function.get("response")?;
-    let response = object(Some(given));
+    let response = object_in(Some(given));
     let only = response
         .as_ref()
         .filter(|fields| fields.iter().count() == 1);
@@ -253,7 +253,7 @@ fn usage(value: &RawValue) -> Option<Usage> {
 /// Reads a part; one that is not known stays as it is.
 fn part(raw: &RawValue) -> Result<Content, String> {
     let known = || {
-        let part = object(Some(raw))?;
+        let part = object_in(Some(raw))?;
         if part.iter().count() != 1 {
             return None;
         }
@@ -262,14 +262,11 @@ fn part(raw: &RawValue) -> Result<Content, String> {
                 .ok()
                 .map(Content::text);
         }
-        let data = object(part.get("inlineData"))?;
+        let data = part.child("inlineData")?;
         if data.iter().count() != 2 {
             return None;
         }
-        Some(Content::image(
-            text(data.get("data"))?,
-            text(data.get("mimeType"))?,
-        ))
+        Some(Content::image(data.text("data")?, data.text("mimeType")?))
     };
     match serde_json::from_str::<String>(raw.get()) {
         Ok(text) => Ok(Content::text(text)),

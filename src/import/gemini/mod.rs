@@ -12,11 +12,11 @@ use std::path::Path;
 
 use self::emit::Reader;
 use super::fields::{Fields, list};
-use super::lines::{Found, Lines, Place};
-use super::outline::Outline;
-use super::pieces::{self, Pieces};
+use super::json_stream::{self, JsonStream};
+use super::key_outline::KeyOutline;
+use super::lines::{Found, Lines, SourceLocation};
 use super::records::Records;
-use super::{ImportError, Importer, Sink, Source, holds_conversation};
+use super::{ImportError, Importer, Sink, Source, holds_conversation, unread};
 
 /// The name of the tool, for agents.
 const TOOL: &str = "gemini-cli";
@@ -31,29 +31,30 @@ impl Importer for GeminiCli {
     }
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
-        let is_session = |keys: &Outline| {
+        let is_session = |keys: &KeyOutline| {
             keys.has("sessionId") && keys.has("projectHash")
                 || keys.has("messages[].type")
                     && keys.has("messages[].content")
                     && keys.has("messages[].timestamp")
         };
         let mut lines = head.split(|byte| *byte == b'\n').take(20);
-        is_session(&Outline::of(head)) || lines.any(|line| looks_like_a_record(&Outline::of(line)))
+        is_session(&KeyOutline::of(head))
+            || lines.any(|line| looks_like_a_record(&KeyOutline::of(line)))
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let path = source.path;
-        let mut reader = Reader::new(path);
+        let mut reader = Reader::new(path, sink);
         match is_document(source)? {
-            true => document(source, &mut reader, sink)?,
-            false => lines(source, &mut reader, sink)?,
+            true => document(source, &mut reader)?,
+            false => lines(source, &mut reader)?,
         }
-        holds_conversation(reader.finish(sink)?)
+        holds_conversation(reader.finish()?)
     }
 }
 
 /// Whether a line (maybe cut) can only be a message of the newer layout.
-fn looks_like_a_record(keys: &Outline) -> bool {
+fn looks_like_a_record(keys: &KeyOutline) -> bool {
     const OTHERS: [&str; 5] = ["uuid", "parentId", "message", "payload", "role"];
     let is_message = ["id", "timestamp", "type", "content"]
         .iter()
@@ -66,90 +67,74 @@ fn looks_like_a_record(keys: &Outline) -> bool {
 
 /// Whether the file is one value that goes over many lines.
 fn is_document(source: &mut Source<'_>) -> Result<bool, ImportError> {
-    let failed = |error| ImportError::Read {
-        path: source.path.to_owned(),
-        source: error,
-    };
+    let failed = unread(source.path);
     let mut lines = Lines::new(&mut *source.reader).map_err(failed)?;
     let first = lines.next().map_err(failed)?;
     Ok(match first {
         Some((_, Found::Unreadable { bytes, .. })) => {
             let begins = bytes.trim_ascii();
-            begins == b"{" || begins == b"[" || Outline::of(bytes).has("messages")
+            begins == b"{" || begins == b"[" || KeyOutline::of(bytes).has("messages")
         }
         _ => false,
     })
 }
 
 /// Reads a document; a list of documents is read as if they were one after the other.
-fn document(
-    source: &mut Source<'_>,
-    reader: &mut Reader<'_>,
-    sink: &mut dyn Sink,
-) -> Result<(), ImportError> {
-    let mut pieces = Pieces::new(source)?;
+fn document(source: &mut Source<'_>, reader: &mut Reader<'_>) -> Result<(), ImportError> {
+    let mut pieces = JsonStream::new(source)?;
     while let Some(piece) = pieces.next()? {
         match &piece.text {
-            Ok(text) => whole(text, piece.line, reader, sink)?,
-            Err(reason) => sink.skip(Some(piece.line), (*reason).into()),
+            Ok(text) => whole(text, piece.line, reader)?,
+            Err(reason) => reader.skip(piece.line, *reason),
         }
     }
     Ok(())
 }
 
 /// Reads a document in one piece.
-fn whole(
-    text: &str,
-    line: u64,
-    reader: &mut Reader<'_>,
-    sink: &mut dyn Sink,
-) -> Result<(), ImportError> {
+fn whole(text: &str, line: u64, reader: &mut Reader<'_>) -> Result<(), ImportError> {
     let mut fields = match Fields::parse(text) {
         Ok(fields) => fields,
         Err(reason) => {
-            sink.skip(Some(line), reason);
+            reader.skip(line, reason);
             return Ok(());
         }
     };
     let messages = fields.take("messages");
     reader.header(&fields);
-    let mut lines = pieces::Lines::new(text, line);
+    let mut lines = json_stream::LineCounter::new(text, line);
     let Some(messages) = messages else {
         return Ok(());
     };
     let Some(messages) = list(messages) else {
-        sink.skip(Some(line), "its messages are not a list".into());
+        reader.skip(line, "its messages are not a list");
         return Ok(());
     };
     reader.begin();
     for message in messages {
         let line = lines.of(message.get());
-        reader.message(message.get(), line, sink)?;
+        reader.message(message.get(), line)?;
     }
     Ok(())
 }
 
 /// What is known of a line.
 struct Written {
-    place: Place,
-    /// What it is to be told as: the last writing of its message.
-    told: Place,
+    place: SourceLocation,
+    /// The last writing of its message.
+    last: SourceLocation,
 }
 
 /// Reads the newer layout, twice: which writing of a message is the last shows at the end.
-fn lines(
-    source: &mut Source<'_>,
-    reader: &mut Reader<'_>,
-    sink: &mut dyn Sink,
-) -> Result<(), ImportError> {
-    let written = last_writings(source, reader, sink)?;
+fn lines(source: &mut Source<'_>, reader: &mut Reader<'_>) -> Result<(), ImportError> {
+    let written = last_writings(source, reader)?;
     reader.begin();
     let mut records = Records::new(source.path, &mut *source.reader)?;
     for line in written {
-        let raw = records.bytes(line.told)?;
+        let raw = records.bytes(line.last)?;
         match std::str::from_utf8(&raw) {
-            Ok(text) => reader.record(text, line.place.line, sink)?,
-            Err(_) => reader.unreadable(&raw, sink)?,
+            Ok(text) => reader.record(text, line.place.line)?,
+            Err(_) => reader.unreadable(&raw)?,
         }
     }
     Ok(())
@@ -158,35 +143,30 @@ fn lines(
 fn last_writings(
     source: &mut Source<'_>,
     reader: &mut Reader<'_>,
-    sink: &mut dyn Sink,
 ) -> Result<Vec<Written>, ImportError> {
-    let path = source.path;
-    let failed = |error| ImportError::Read {
-        path: path.to_owned(),
-        source: error,
-    };
+    let failed = unread(source.path);
     let mut written: Vec<Written> = Vec::new();
     let mut known = std::collections::HashMap::new();
     let mut lines = Lines::new(&mut *source.reader).map_err(failed)?;
     while let Some((place, found)) = lines.next().map_err(failed)? {
         match found {
             Found::Value(text) => {
-                let id = reader.glance(text);
+                let id = reader.peek(text);
                 let earlier = id.and_then(|id| {
                     let at = known.entry(id).or_insert(written.len());
                     written.get_mut(*at)
                 });
                 match earlier {
-                    Some(earlier) => earlier.told = place,
-                    None => written.push(Written { place, told: place }),
+                    Some(earlier) => earlier.last = place,
+                    None => written.push(Written { place, last: place }),
                 }
             }
             // The writer may not be done with the last line: kept now, it would come again whole.
             Found::Unreadable { bytes, reason, cut } => {
                 if !bytes.is_empty() && !cut {
-                    written.push(Written { place, told: place });
+                    written.push(Written { place, last: place });
                 }
-                sink.skip(Some(place.line), reason);
+                reader.skip(place.line, reason);
             }
         }
     }

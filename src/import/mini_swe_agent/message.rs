@@ -2,13 +2,11 @@
 
 use serde_json::value::RawValue;
 
+use super::super::extension::extension;
 use super::super::fields::{Fields, list, some};
-use super::super::openai_chat::calls::Calls;
-use super::super::openai_chat::message;
+use super::super::openai_chat::message as chat;
 use super::super::responses::{Item, answer, item};
-use super::super::values::{
-    add_cost, as_it_is, json, moment, note, object, rest, text, token_usage, with_thinking,
-};
+use super::super::values::{add_cost, as_it_is, json, moment, rest, token_usage, with_thinking};
 use crate::model::{AgentMessage, Content, Extra, Message, Time};
 
 /// A message with what it says of the run.
@@ -19,39 +17,31 @@ pub(super) struct Read {
     pub(super) exit_status: Option<String>,
 }
 
-/// Reads the messages of one run.
-#[derive(Default)]
-pub(super) struct Reader {
-    calls: Calls,
-}
-
-impl Reader {
-    /// Reads the `nth` message.
-    ///
-    /// # Errors
-    /// Says why it is none.
-    pub(super) fn read(&mut self, raw: &RawValue, nth: usize) -> Result<Read, String> {
-        let record = json(raw)?;
-        let fields = Fields::parse(raw.get())?;
-        let extra = object(&fields, "extra");
-        let mut message = match text(&fields, "role").as_deref() {
-            None if fields.get("output").is_some() || fields.get("type").is_some() => {
-                of_items(raw, &fields)?
-            }
-            None => return Err("its role is missing or no text".into()),
-            Some("system" | "developer" | "user" | "assistant" | "tool" | "function") => {
-                with_thinking(message::read(&record, nth, &mut self.calls)?, &fields)
-            }
-            // How the run ended: no model sees it.
-            Some(role) => note(role, record),
-        };
-        describe(&mut message, &fields, &extra);
-        Ok(Read {
-            message,
-            new_task: text(&extra, "interrupt_type").as_deref() == Some("UserNewTask"),
-            exit_status: text(&extra, "exit_status"),
-        })
-    }
+/// Reads the `nth` message of a run.
+///
+/// # Errors
+/// Says why it is none.
+pub(super) fn read(raw: &RawValue, nth: usize) -> Result<Read, String> {
+    let record = json(raw)?;
+    let fields = Fields::parse(raw.get())?;
+    let extra = fields.object("extra");
+    let mut message = match fields.text("role").as_deref() {
+        None if fields.get("output").is_some() || fields.get("type").is_some() => {
+            of_items(raw, &fields)?
+        }
+        None => return Err("its role is missing or no text".into()),
+        Some("system" | "developer" | "user" | "assistant" | "tool" | "function") => {
+            with_thinking(chat::read(&record, nth)?, &fields)
+        }
+        // How the run ended: no model sees it.
+        Some(role) => extension(Some(role), record),
+    };
+    describe(&mut message, &fields, &extra);
+    Ok(Read {
+        message,
+        new_task: extra.text("interrupt_type").as_deref() == Some("UserNewTask"),
+        exit_status: extra.text("exit_status"),
+    })
 }
 
 /// Reads an answer that is a list of items, or an item by itself.
@@ -59,7 +49,7 @@ fn of_items(raw: &RawValue, fields: &Fields<'_>) -> Result<AgentMessage, String>
     let is_response = fields.get("type").is_none();
     let Some(items) = fields.get("output").and_then(list).filter(|_| is_response) else {
         return Ok(match item(raw)? {
-            Item::Prompt(message) | Item::Result(message) | Item::Note(message) => message,
+            Item::Prompt(message) | Item::Result(message) | Item::Extension(message) => message,
             Item::Output(content, source) => answer(content, vec![source]),
         });
     };
@@ -89,19 +79,19 @@ fn describe(message: &mut AgentMessage, fields: &Fields<'_>, extra: &Fields<'_>)
         Some(Message::User(user)) => user.timestamp = millis.map(Into::into),
         Some(Message::ToolResult(result)) => result.timestamp = millis.map(Into::into),
         Some(Message::Assistant(answer)) => {
-            let noted = object(extra, "response");
+            let noted = extra.object("response");
             let response = if some(fields.get("output")).is_some() {
                 fields
             } else {
                 &noted
             };
             answer.timestamp = millis.map(Into::into);
-            answer.model = text(response, "model");
-            answer.usage = token_usage(object(response, "usage"));
+            answer.model = response.text("model");
+            answer.usage = token_usage(response.object("usage"));
             add_cost(&mut answer.usage, extra.get("cost"));
             let choice = response.get("choices").and_then(list);
             let choice = choice.and_then(|choices| Fields::parse(choices.first()?.get()).ok());
-            let word = choice.and_then(|choice| text(&choice, "finish_reason"));
+            let word = choice.and_then(|choice| choice.text("finish_reason"));
             answer.stop_reason = word.map(super::super::values::stop_reason);
         }
         None => {}

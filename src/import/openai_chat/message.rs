@@ -2,8 +2,9 @@
 
 use serde_json::value::RawValue;
 
+use super::super::extension::system_prompt;
 use super::super::fields::{Fields, list, reason, shown, some};
-use super::calls::Calls;
+use super::super::values::{arguments, call, data_url, json, other};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, ToolCall, ToolResultMessage,
     UserMessage,
@@ -16,11 +17,7 @@ use crate::model::{
 ///
 /// # Errors
 /// Says why it is no message.
-pub(in crate::import) fn read(
-    record: &Json,
-    nth: usize,
-    calls: &mut Calls,
-) -> Result<AgentMessage, String> {
+pub(in crate::import) fn read(record: &Json, nth: usize) -> Result<AgentMessage, String> {
     let mut fields = Fields::parse(record.as_str())?;
     let role = fields
         .take_string("role")
@@ -35,10 +32,10 @@ pub(in crate::import) fn read(
             })
             .into()
         }
-        "assistant" => assistant(nth, &mut fields, calls)?,
-        "tool" => result(&mut fields, calls)?,
+        "assistant" => assistant(nth, &mut fields)?,
+        "tool" => result(&mut fields)?,
         "function" => {
-            let mut message = result(&mut fields, calls)?;
+            let mut message = result(&mut fields)?;
             message.extra_mut().insert("form", Json::string("function"));
             message
         }
@@ -70,29 +67,22 @@ fn system(role: &str, fields: &mut Fields<'_>) -> Result<AgentMessage, String> {
         .map(json)
         .transpose()?
         .unwrap_or_default();
-    let mut data = Extra::default();
-    data.insert("content", content);
-    let mut message = AgentMessage::extension("system", object(&data)?);
+    let mut message = system_prompt(&content)?;
     if role != "system" {
         message.extra_mut().insert("form", Json::string(role));
     }
     Ok(message)
 }
 
-fn assistant(
-    nth: usize,
-    fields: &mut Fields<'_>,
-    calls: &mut Calls,
-) -> Result<AgentMessage, String> {
+fn assistant(nth: usize, fields: &mut Fields<'_>) -> Result<AgentMessage, String> {
     let mut blocks = content(fields)?;
-    let mut found = Vec::new();
     if let Some(value) = some(fields.take("tool_calls")) {
         for (place, raw) in list(value)
             .ok_or("tool_calls is not a list")?
             .into_iter()
             .enumerate()
         {
-            found.push(tool_call(raw, || format!("call-{nth}-{place}"))?);
+            blocks.push(tool_call(raw, || format!("call-{nth}-{place}"))?);
         }
     }
     if let Some(value) = some(fields.take("function_call")) {
@@ -100,14 +90,8 @@ fn assistant(
         let mut call = function_call(&mut function, format!("function-{nth}"))?;
         call.extra.insert("form", Json::string("function_call"));
         keep_rest(&mut call, &function)?;
-        found.push(Content::ToolCall(call));
+        blocks.push(Content::ToolCall(call));
     }
-    for block in &found {
-        if let Content::ToolCall(call) = block {
-            calls.add(&call.id, &call.name);
-        }
-    }
-    blocks.extend(found);
     Ok(Message::Assistant(AssistantMessage {
         content: blocks,
         ..Default::default()
@@ -166,19 +150,9 @@ fn keep_rest(call: &mut ToolCall, function: &Fields<'_>) -> Result<(), String> {
 
 fn function_call(fields: &mut Fields<'_>, id: String) -> Result<ToolCall, String> {
     let name = fields.take_string("name").ok_or("a call without a name")?;
-    let mut call = ToolCall {
-        id,
-        name,
-        arguments: Json::null(),
-        extra: Extra::default(),
-    };
-    if let Some(text) = fields.take_string("arguments") {
-        call.arguments = arguments(&text);
-        if call.arguments.as_str() != text {
-            call.extra.insert("argumentsText", Json::string(&text));
-        }
-    } else if let Some(value) = fields.take("arguments") {
-        call.arguments = json(value)?;
+    let mut call = call(id, name);
+    if let Some(value) = fields.take("arguments") {
+        arguments(&mut call, Some(value))?;
     } else if let Some(text) = fields.take_string("input") {
         call.arguments = Json::string(&text);
         call.extra.insert("argumentsText", Json::string(&text));
@@ -186,23 +160,12 @@ fn function_call(fields: &mut Fields<'_>, id: String) -> Result<ToolCall, String
     Ok(call)
 }
 
-/// The object that `text` is, or `text` itself.
-pub(in crate::import) fn arguments(text: &str) -> Json {
-    match Json::parse(text) {
-        Ok(value) if value.as_str().starts_with('{') => value,
-        _ => Json::string(text),
-    }
-}
-
-fn result(fields: &mut Fields<'_>, calls: &mut Calls) -> Result<AgentMessage, String> {
-    let content = content(fields)?;
-    let id = fields.take_id("tool_call_id");
-    let (tool_call_id, tool_name) = calls.answer(id, fields.take_string("name"));
+fn result(fields: &mut Fields<'_>) -> Result<AgentMessage, String> {
     let message = ToolResultMessage {
-        tool_call_id,
-        tool_name,
-        content,
-        ..Default::default()
+        content: content(fields)?,
+        tool_call_id: fields.take_id("tool_call_id").unwrap_or_default(),
+        tool_name: fields.take_string("name").unwrap_or_default(),
+        ..ToolResultMessage::default()
     };
     Ok(Message::ToolResult(message).into())
 }
@@ -243,8 +206,7 @@ fn image(mut fields: Fields<'_>) -> Option<Content> {
         .filter(|kind| kind.get() == "\"image_url\"")?;
     let mut inner = Fields::parse(fields.take("image_url")?.get()).ok()?;
     let url = inner.take_string("url")?;
-    let (mime_type, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
-    let mut image = Content::image(data, mime_type);
+    let mut image = data_url(&url)?;
     if let Content::Image(image) = &mut image {
         for (key, value) in fields.iter().chain(inner.iter()) {
             if !["data", "mimeType", "type"].contains(&key) {
@@ -255,15 +217,6 @@ fn image(mut fields: Fields<'_>) -> Option<Content> {
     Some(image)
 }
 
-/// Takes a block as it is.
-fn other(raw: &RawValue) -> Result<Content, String> {
-    json(raw)?.read().map_err(reason)
-}
-
 fn text(raw: &RawValue) -> Result<String, String> {
     serde_json::from_str(raw.get()).map_err(reason)
-}
-
-fn json(raw: &RawValue) -> Result<Json, String> {
-    Json::parse(raw.get()).map_err(reason)
 }

@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 
 use super::super::fields::{Fields, list, some};
 use super::super::values::{
-    add_cost, as_it_is, data_image, json, loop_id, millis, object, object_of, read, rest,
-    session_id, text, usage, with_source,
+    add_cost, as_it_is, data_image, json, loop_id, millis, object_of, rest, session_id, usage,
+    with_extra_source,
 };
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, LoopId, Message, SessionId, Text,
@@ -51,7 +51,7 @@ pub(super) fn steps<'a>(parts: &[&'a RawValue]) -> Vec<Vec<&'a RawValue>> {
 
 fn kind(part: &RawValue) -> String {
     let fields = Fields::parse(part.get()).unwrap_or_default();
-    text(&fields, "type").unwrap_or_default()
+    fields.text("type").unwrap_or_default()
 }
 
 /// What the parts of a message are.
@@ -73,7 +73,7 @@ impl Blocks {
                 blocks.keep(part);
                 continue;
             };
-            let block = match text(&fields, "type").as_deref() {
+            let block = match fields.text("type").as_deref() {
                 Some("text") => text_block(fields),
                 Some("reasoning") => thinking(fields),
                 Some("file") => file(part, fields),
@@ -97,15 +97,15 @@ impl Blocks {
     }
 
     fn tool(&mut self, mut fields: Fields<'_>, part: &RawValue, name: &str) -> Option<Content> {
-        let tool = text(&fields, "tool")?;
-        let id = text(&fields, "callID").unwrap_or_else(|| name.to_owned());
-        let mut state = object(&fields, "state");
+        let tool = fields.text("tool")?;
+        let id = fields.text("callID").unwrap_or_else(|| name.to_owned());
+        let mut state = fields.object("state");
         let is_object = some(fields.get("state")).is_some_and(|s| s.get().starts_with('{'));
         if is_object {
             fields.take("state");
         }
         let arguments = state.take("input").and_then(|input| json(input).ok());
-        let child = text(&object(&state, "metadata"), "sessionId");
+        let child = state.object("metadata").text("sessionId");
         let child =
             child.and_then(|child| Some((loop_id(child.clone())?, session_id(Some(child))?)));
         let result = result(&id, &tool, &mut state);
@@ -147,18 +147,18 @@ fn besides(mut fields: Fields<'_>, taken: &[&str]) -> Extra {
 
 fn text_block(fields: Fields<'_>) -> Option<Content> {
     // What is ignored is for people; an empty text is what providers refuse.
-    if read(&fields, "ignored") == Some(true) {
+    if fields.read("ignored") == Some(true) {
         return None;
     }
-    let text = text(&fields, "text")?;
+    let text = fields.text("text")?;
     let extra = besides(fields, &["type", "text"]);
     Some(Content::Text(Text { text, extra }))
 }
 
 fn thinking(fields: Fields<'_>) -> Option<Content> {
-    let thinking = read(&fields, "text")?;
-    let metadata = object(&fields, "metadata");
-    let signature = text(&object(&metadata, "anthropic"), "signature");
+    let thinking = fields.read("text")?;
+    let metadata = fields.object("metadata");
+    let signature = metadata.object("anthropic").text("signature");
     let mut extra = besides(fields, &["type", "text"]);
     for key in ["thinking", "signature"] {
         extra.remove(key);
@@ -172,7 +172,7 @@ fn thinking(fields: Fields<'_>) -> Option<Content> {
 
 /// Reads a file: an image if it is here, else as it is.
 fn file(part: &RawValue, fields: Fields<'_>) -> Option<Content> {
-    let image = text(&fields, "url").and_then(|url| data_image(&url));
+    let image = fields.text("url").and_then(|url| data_image(&url));
     match image {
         Some(Content::Image(mut image)) => {
             image.extra = besides(fields, &["type", "url", "data", "mimeType"]);
@@ -184,7 +184,7 @@ fn file(part: &RawValue, fields: Fields<'_>) -> Option<Content> {
 
 /// Reads what a tool gave back, if it did.
 fn result(id: &str, tool: &str, state: &mut Fields<'_>) -> Option<AgentMessage> {
-    let status = text(state, "status").unwrap_or_default();
+    let status = state.text("status").unwrap_or_default();
     let is_error = status == "error";
     let key = ["output", "error"][usize::from(is_error)];
     if !is_error && status != "completed" && state.get("output").is_none() {
@@ -203,7 +203,7 @@ fn result(id: &str, tool: &str, state: &mut Fields<'_>) -> Option<AgentMessage> 
         state.take("attachments");
     }
     state.take(key);
-    let times = object(state, "time");
+    let times = state.object("time");
     let timestamp = millis(&times, "end").or_else(|| millis(&times, "start"));
     let result = ToolResultMessage {
         tool_call_id: id.to_owned(),
@@ -212,7 +212,10 @@ fn result(id: &str, tool: &str, state: &mut Fields<'_>) -> Option<AgentMessage> 
         is_error,
         timestamp: timestamp.map(Into::into),
     };
-    Some(with_source(Message::ToolResult(result).into(), rest(state)))
+    Some(with_extra_source(
+        Message::ToolResult(result).into(),
+        rest(state),
+    ))
 }
 
 fn output(raw: &RawValue) -> Option<Content> {
@@ -226,13 +229,13 @@ fn output(raw: &RawValue) -> Option<Content> {
 /// Reads a message of the user.
 pub(super) fn user(mut info: Fields<'_>, parts: &[&RawValue]) -> AgentMessage {
     let blocks = Blocks::of(parts, "user");
-    let timestamp = millis(&object(&info, "time"), "created");
+    let timestamp = millis(&info.object("time"), "created");
     info.retain(|key| !matches!(key, "role" | "sessionID" | "summary"));
     let message = UserMessage {
         content: blocks.content,
         timestamp: timestamp.map(Into::into),
     };
-    with_source(
+    with_extra_source(
         Message::User(message).into(),
         with_parts(rest(&info), blocks.rest),
     )
@@ -255,20 +258,23 @@ pub(super) fn answer(
     name: &str,
 ) -> Answer {
     let blocks = Blocks::of(parts, name);
-    let times = object(info, "time");
-    let error = object(info, "error");
-    let said = text(&object(&error, "data"), "message").or_else(|| text(&error, "message"));
-    let error_message = said.or_else(|| text(&error, "name"));
-    let stop = match (&error_message, text(&error, "name").as_deref()) {
+    let times = info.object("time");
+    let error = info.object("error");
+    let said = error
+        .object("data")
+        .text("message")
+        .or_else(|| error.text("message"));
+    let error_message = said.or_else(|| error.text("name"));
+    let stop = match (&error_message, error.text("name").as_deref()) {
         (Some(_), Some("MessageAbortedError")) => Some("aborted".to_owned()),
         (Some(_), _) => Some("error".to_owned()),
-        (None, _) => text(info, "finish").map(stop_reason),
+        (None, _) => info.text("finish").map(stop_reason),
     };
     let message = AssistantMessage {
         content: blocks.content,
         stop_reason: stop,
-        model: text(info, "modelID"),
-        provider: text(info, "providerID"),
+        model: info.text("modelID"),
+        provider: info.text("providerID"),
         usage: if alone { usage_of(info) } else { blocks.usage },
         timestamp: millis(&times, "created").map(Into::into),
         error_message,
@@ -285,7 +291,7 @@ pub(super) fn answer(
         source.remove("cost");
     }
     Answer {
-        message: with_source(
+        message: with_extra_source(
             Message::Assistant(message).into(),
             with_parts(source, blocks.rest),
         ),
@@ -295,8 +301,8 @@ pub(super) fn answer(
 
 /// Reads `{tokens: {input, output, reasoning, cache: {read, write}, total}, cost}`.
 fn usage_of(fields: &Fields<'_>) -> Option<Usage> {
-    let mut tokens = object(fields, "tokens");
-    let cache = object(&tokens, "cache");
+    let mut tokens = fields.object("tokens");
+    let cache = tokens.object("cache");
     for (key, place) in [("cache_read", "read"), ("cache_write", "write")] {
         if let Some(count) = some(cache.get(place)) {
             tokens.set(key, count);

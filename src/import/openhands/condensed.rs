@@ -3,12 +3,13 @@
 
 use std::collections::HashSet;
 
+use super::super::extension::extension;
 use super::super::fields::Fields;
-use super::super::thread::Thread;
-use super::super::values::{moment, note, read, text};
-use super::super::{ImportError, Importer as _};
+use super::super::transcript::{TranscriptBuilder, TurnRef};
+use super::super::values::moment;
+use super::super::{FoundEffect, ImportError, Importer as _};
 use super::OpenHands;
-use crate::model::{AgentMessage, Json, LoopId, Message};
+use crate::model::{AgentMessage, Json, Message};
 
 /// Of the first events so many are held: they stay before the summary …
 const MAX_HEAD: usize = 8;
@@ -17,7 +18,7 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// The events that a model was shown, in their order.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Shown {
     events: Vec<Event>,
     /// What the first of them say.
     head: Vec<AgentMessage>,
@@ -28,10 +29,10 @@ pub(super) struct Told {
 
 struct Event {
     id: String,
-    site: (LoopId, u32),
+    site: TurnRef,
 }
 
-impl Told {
+impl Shown {
     /// Holds what an event says if it is one of the first; `bytes` is its length.
     pub(super) fn says(&mut self, message: &AgentMessage, bytes: usize) {
         self.head_bytes = self.head_bytes.saturating_add(bytes);
@@ -41,34 +42,42 @@ impl Told {
     }
 
     /// Notes where an event stands.
-    pub(super) fn stands(&mut self, id: Option<String>, site: (LoopId, u32)) {
+    pub(super) fn stands(&mut self, id: Option<String>, site: TurnRef) {
         let id = id.unwrap_or_default();
         self.events.push(Event { id, site });
     }
 
-    /// Tells a condensation; one that forgets no event of the file is a note.
+    /// Takes a condensation; one that forgets no event of the file becomes an extension.
     pub(super) fn condensation(
         &mut self,
         fields: &Fields<'_>,
         raw: &str,
         record: Json,
-        thread: &mut Thread<'_>,
+        transcript: &mut TranscriptBuilder<'_>,
     ) -> Result<(), ImportError> {
-        let ids: Option<Vec<String>> = read(fields, "forgotten_event_ids");
+        let ids: Option<Vec<String>> = fields.read("forgotten_event_ids");
         self.forgotten.extend(ids.unwrap_or_default());
         let is_forgotten = |event: &Event| self.forgotten.contains(&event.id);
         let first = self.events.iter().position(is_forgotten);
         let last = self.events.iter().rposition(is_forgotten);
         let (Some(first), Some(last)) = (first, last) else {
-            return thread.note(note("Condensation", record), raw.as_bytes());
+            return transcript.extension(extension(Some("Condensation"), record), raw.as_bytes());
         };
-        let summary = text(fields, "summary").filter(|summary| !summary.is_empty());
+        let summary = fields.text("summary").filter(|summary| !summary.is_empty());
         let before = self.head.iter().take(first).cloned();
         let messages = before
             .chain(summary.map(|summary| Message::user(summary).into()))
             .collect();
-        let kept = self.events.get(last + 1).map(|event| event.site.clone());
-        let at = moment(fields, "timestamp");
-        thread.condensed(OpenHands.format(), messages, kept, at, record)
+        let kept = self.events.get(last + 1).map(|event| event.site);
+        let first_kept = kept.and_then(|(loop_no, turn)| {
+            let of = transcript.loop_at(loop_no)?;
+            Some((of.id.clone(), turn))
+        });
+        let effect = FoundEffect::Summary {
+            messages,
+            first_kept,
+        };
+        transcript.at(moment(fields, "timestamp"));
+        transcript.compaction(OpenHands.format(), effect, record)
     }
 }

@@ -2,51 +2,51 @@
 //!
 //! A message of the user begins a loop. Actions of one response are one turn; an observation is the
 //! result of its action. A condensation ([`condensed`](super::condensed)) is a compaction. Everything
-//! else is a note.
+//! else is an extension.
 
 use std::io::BufRead;
 
 use serde_json::value::RawValue;
 
+use super::super::extension::{extension, system_prompt};
 use super::super::fields::{Fields, list, some};
+use super::super::json_stream::JsonStream;
 use super::super::lines::{Found, Lines};
 use super::super::openai_chat::head;
-use super::super::openai_chat::message::arguments;
-use super::super::pieces::Pieces;
-use super::super::thread::{Start, Thread};
+use super::super::transcript::{NewLoop, Style, TranscriptBuilder};
 use super::super::values::{
-    as_it_is, data_image, json, moment, note, object, object_of, rest, text, with_source,
+    arguments, as_it_is, call, data_image, json, moment, object_of, rest, with_extra_source,
     with_thinking,
 };
-use super::super::{ImportError, Sink, Source};
-use super::condensed::Told;
+use super::super::{ImportError, Sink, Source, unread};
+use super::condensed::Shown;
 use crate::model::{
-    AgentMessage, AssistantMessage, Content, Extra, Json, LoopStatus, Message, Time, ToolCall,
+    AgentMessage, AssistantMessage, Content, Extra, Json, LoopStatus, Message, Time,
     ToolResultMessage, UserMessage,
 };
 
-/// Tells the events of a file, and returns whether there were any.
+/// Reads the events of a file, and returns whether there were any.
 pub(super) fn import(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let mut events = Events {
-        thread: Thread::new(sink, head("0".into(), Extra::default())?),
+        transcript: TranscriptBuilder::new(
+            sink,
+            head("0".into(), Extra::default())?,
+            Style::Document,
+        ),
         nth: 0,
         response: None,
         status: None,
-        told: Told::default(),
+        shown: Shown::default(),
     };
-    let path = source.path;
-    let failed = |source| ImportError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = unread(source.path);
     source.reader.rewind().map_err(failed)?;
     let start = BufRead::fill_buf(&mut *source.reader).map_err(failed)?;
     if start.trim_ascii_start().starts_with(b"[") {
-        let mut pieces = Pieces::new(source)?;
+        let mut pieces = JsonStream::new(source)?;
         while let Some(piece) = pieces.next()? {
             match piece.text {
                 Ok(text) => events.event(&text, piece.line)?,
-                Err(reason) => events.thread.sink.skip(Some(piece.line), reason.into()),
+                Err(reason) => events.transcript.skip(piece.line, reason),
             }
         }
     } else {
@@ -55,7 +55,7 @@ pub(super) fn import(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<boo
             match found {
                 Found::Value(text) => events.event(text, place.line)?,
                 Found::Unreadable { reason, .. } => {
-                    events.thread.sink.skip(Some(place.line), reason);
+                    events.transcript.skip(place.line, reason);
                 }
             }
         }
@@ -64,22 +64,21 @@ pub(super) fn import(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<boo
 }
 
 struct Events<'a> {
-    thread: Thread<'a>,
+    transcript: TranscriptBuilder<'a>,
     nth: u64,
     /// The response that the last action is of.
     response: Option<String>,
-    /// The last state that was told.
+    /// The last state of the run.
     status: Option<String>,
-    told: Told,
+    shown: Shown,
 }
 
 impl Events<'_> {
     fn event(&mut self, raw: &str, line: u64) -> Result<(), ImportError> {
         self.nth += 1;
         if let Err(reason) = self.take(raw)? {
-            self.thread
-                .sink
-                .skip(Some(line), format!("event {}: {reason}", self.nth));
+            self.transcript
+                .skip(line, format!("event {}: {reason}", self.nth));
         }
         Ok(())
     }
@@ -93,36 +92,41 @@ impl Events<'_> {
             Ok(fields) => fields,
             Err(reason) => return Ok(Err(reason)),
         };
-        let Some(kind) = text(&fields, "kind") else {
+        let Some(kind) = fields.text("kind") else {
             return Ok(Err("its kind is missing or no text".into()));
         };
         let before = self.response.take();
-        let id = text(&fields, "id");
+        let id = fields.text("id");
         match kind.as_str() {
             "ActionEvent" => self.action(fields, raw, before)?,
             "MessageEvent" => self.message(fields, raw, record)?,
             "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent" => {
                 let message = observation(&kind, fields);
-                self.told.says(&message, raw.len());
-                self.thread.result(message, raw.as_bytes())?;
-                self.told.stands(id, self.thread.last_site()?);
+                self.shown.says(&message, raw.len());
+                self.transcript
+                    .result(String::new, message, raw.as_bytes())?;
+                self.stands(id);
             }
             "Condensation" => {
-                self.told
-                    .condensation(&fields, raw, record, &mut self.thread)?;
+                self.shown
+                    .condensation(&fields, raw, record, &mut self.transcript)?;
             }
-            "SystemPromptEvent" => self.thread.note(system(fields), raw.as_bytes())?,
+            "SystemPromptEvent" => match system(fields) {
+                Ok(prompt) => self.transcript.extension(prompt, raw.as_bytes())?,
+                Err(reason) => return Ok(Err(reason)),
+            },
             kind => {
-                if text(&fields, "key").as_deref() == Some("execution_status") {
-                    self.status = text(&fields, "value");
+                if fields.text("key").as_deref() == Some("execution_status") {
+                    self.status = fields.text("value");
                 }
-                self.thread.note(note(kind, record), raw.as_bytes())?;
+                self.transcript
+                    .extension(extension(Some(kind), record), raw.as_bytes())?;
             }
         }
         Ok(Ok(()))
     }
 
-    /// Tells an action. One of the same response as the action before goes on with its answer, as a
+    /// Takes an action. One of the same response as the action before goes on with its answer, as a
     /// message of its own: what is in the file already never changes.
     fn action(
         &mut self,
@@ -130,9 +134,9 @@ impl Events<'_> {
         raw: &str,
         before: Option<String>,
     ) -> Result<(), ImportError> {
-        let (id, response) = (text(&fields, "id"), text(&fields, "llm_response_id"));
+        let (id, response) = (fields.text("id"), fields.text("llm_response_id"));
         let mut content: Vec<Content> = parts(fields.take("thought"));
-        content.extend(call(&mut fields, self.nth));
+        content.extend(tool_call(&mut fields, self.nth));
         let message = AssistantMessage {
             content,
             timestamp: millis(&fields).map(Into::into),
@@ -140,15 +144,19 @@ impl Events<'_> {
         };
         let message = with_thinking(Message::Assistant(message).into(), &fields);
         fields.retain(|key| !matches!(key, "kind" | "timestamp"));
-        let message = with_source(message, rest(&fields));
+        let message = with_extra_source(message, rest(&fields));
         let goes_on = response.is_some() && response == before;
         self.response = response;
-        self.told.says(&message, raw.len());
+        self.shown.says(&message, raw.len());
         match goes_on {
-            true => self.thread.more(message, raw.as_bytes())?,
-            false => self.thread.answer(message, raw.as_bytes(), true)?,
+            true => self.transcript.more_of_answer(message, raw.as_bytes())?,
+            false => {
+                let name = String::new;
+                self.transcript.answer(name, message, raw.as_bytes())?;
+            }
         }
-        self.told.stands(id, self.thread.last_site()?);
+        self.transcript.goes_on();
+        self.stands(id);
         Ok(())
     }
 
@@ -158,17 +166,19 @@ impl Events<'_> {
         raw: &str,
         record: Json,
     ) -> Result<(), ImportError> {
-        let id = text(&fields, "id");
-        let mut said = object(&fields, "llm_message");
+        let id = fields.text("id");
+        let mut said = fields.object("llm_message");
         let at = moment(&fields, "timestamp");
         let millis = millis(&fields);
         let mut content = parts(said.take("content"));
         content.extend(parts(fields.take("extended_content")));
-        let role = text(&said, "role").unwrap_or_default();
+        let role = said.text("role").unwrap_or_default();
         if !matches!(role.as_str(), "user" | "assistant") {
-            return self.thread.note(note("message", record), raw.as_bytes());
+            return self
+                .transcript
+                .extension(extension(Some("message"), record), raw.as_bytes());
         }
-        let is_prompt = text(&fields, "source").as_deref() == Some("user");
+        let is_prompt = fields.text("source").as_deref() == Some("user");
         fields.retain(|key| !matches!(key, "kind" | "timestamp" | "llm_message"));
         let mut source = rest(&fields);
         let besides = rest(&said);
@@ -183,16 +193,16 @@ impl Events<'_> {
                 content,
                 timestamp: millis.map(Into::into),
             };
-            if is_prompt {
-                self.thread.begin(Start {
-                    at,
-                    ..Start::default()
+            if is_prompt || self.transcript.here().is_none() {
+                self.transcript.begin(NewLoop {
+                    started: at.filter(|_| is_prompt),
+                    ..self.transcript.next_loop("")
                 })?;
             }
-            let message = with_source(Message::User(message).into(), source);
-            self.told.says(&message, raw.len());
-            self.thread.prompt(message, raw.as_bytes())?;
-            self.told.stands(id, self.thread.last_site()?);
+            let message = with_extra_source(Message::User(message).into(), source);
+            self.shown.says(&message, raw.len());
+            self.transcript.input(message, raw.as_bytes(), true)?;
+            self.stands(id);
             return Ok(());
         }
         let message = AssistantMessage {
@@ -201,10 +211,11 @@ impl Events<'_> {
             ..AssistantMessage::default()
         };
         let message = with_thinking(Message::Assistant(message).into(), &said);
-        let message = with_source(message, source);
-        self.told.says(&message, raw.len());
-        self.thread.answer(message, raw.as_bytes(), false)?;
-        self.told.stands(id, self.thread.last_site()?);
+        let message = with_extra_source(message, source);
+        self.shown.says(&message, raw.len());
+        self.transcript
+            .answer(String::new, message, raw.as_bytes())?;
+        self.stands(id);
         Ok(())
     }
 
@@ -214,8 +225,15 @@ impl Events<'_> {
             Some("error" | "stuck") => Some(LoopStatus::Aborted),
             _ => None,
         };
-        self.thread.ended_as(ended);
-        self.thread.end()
+        self.transcript.ended_as(ended);
+        self.transcript.finish()
+    }
+
+    /// Notes where the message of an event stands.
+    fn stands(&mut self, id: Option<String>) {
+        if let Some(at) = self.transcript.last_turn() {
+            self.shown.stands(id, at);
+        }
     }
 }
 
@@ -224,52 +242,39 @@ fn millis(fields: &Fields<'_>) -> Option<i64> {
 }
 
 /// Reads the call of an action.
-fn call(fields: &mut Fields<'_>, nth: u64) -> Option<Content> {
-    let call = object(fields, "tool_call");
-    let id = text(&call, "id").or_else(|| text(fields, "tool_call_id"));
-    let name = text(&call, "name").or_else(|| text(fields, "tool_name"))?;
-    let (arguments, as_text) = match text(&call, "arguments") {
-        Some(text) => (arguments(&text), Some(text)),
-        None => {
-            let given = some(call.get("arguments")).or_else(|| some(fields.get("action")));
-            (
-                given.and_then(|given| json(given).ok()).unwrap_or_default(),
-                None,
-            )
-        }
-    };
-    let mut extra = Extra::default();
-    if let Some(text) = as_text.filter(|text| arguments.as_str() != text) {
-        extra.insert("argumentsText", Json::string(&text));
-    }
+fn tool_call(fields: &mut Fields<'_>, nth: u64) -> Option<Content> {
+    let of = fields.object("tool_call");
+    let id = of.text("id").or_else(|| fields.text("tool_call_id"));
+    let name = of.text("name").or_else(|| fields.text("tool_name"))?;
+    let given = some(of.get("arguments")).or_else(|| some(fields.get("action")));
+    let mut call = call(id.unwrap_or_else(|| format!("call-{nth}")), name);
+    // What nests too deeply is left out.
+    let _ = arguments(&mut call, given);
     fields.retain(|key| !matches!(key, "tool_call" | "tool_call_id" | "tool_name"));
-    Some(Content::ToolCall(ToolCall {
-        id: id.unwrap_or_else(|| format!("call-{nth}")),
-        name,
-        arguments,
-        extra,
-    }))
+    Some(Content::ToolCall(call))
 }
 
 fn observation(kind: &str, mut fields: Fields<'_>) -> AgentMessage {
-    let mut seen = object(&fields, "observation");
+    let mut seen = fields.object("observation");
     let mut content = parts(seen.take("content"));
-    let told = match kind {
-        "AgentErrorEvent" => text(&fields, "error"),
+    let text_of = match kind {
+        "AgentErrorEvent" => fields.text("error"),
         "UserRejectObservation" => {
-            let reason = text(&fields, "rejection_reason").or_else(|| text(&fields, "reason"));
+            let reason = fields
+                .text("rejection_reason")
+                .or_else(|| fields.text("reason"));
             Some(format!("Action rejected: {}", reason.unwrap_or_default()))
         }
-        _ => text(&seen, "output").filter(|_| content.is_empty()),
+        _ => seen.text("output").filter(|_| content.is_empty()),
     };
-    content.extend(told.map(Content::text));
+    content.extend(text_of.map(Content::text));
     content.extend(parts(fields.take("extended_content")));
     let failed = seen
         .get("is_error")
         .is_some_and(|value| value.get() == "true");
     let result = ToolResultMessage {
-        tool_call_id: text(&fields, "tool_call_id").unwrap_or_default(),
-        tool_name: text(&fields, "tool_name").unwrap_or_default(),
+        tool_call_id: fields.text("tool_call_id").unwrap_or_default(),
+        tool_name: fields.text("tool_name").unwrap_or_default(),
         content,
         is_error: failed || kind != "ObservationEvent",
         timestamp: millis(&fields).map(Into::into),
@@ -286,21 +291,17 @@ fn observation(kind: &str, mut fields: Fields<'_>) -> AgentMessage {
     if !seen.is_empty() {
         source.insert("observation", object_of(&rest(&seen)));
     }
-    with_source(Message::ToolResult(result).into(), source)
+    with_extra_source(Message::ToolResult(result).into(), source)
 }
 
-fn system(mut fields: Fields<'_>) -> AgentMessage {
+fn system(mut fields: Fields<'_>) -> Result<AgentMessage, String> {
     let mut said = Vec::new();
     for key in ["system_prompt", "dynamic_context"] {
         said.extend(some(fields.take(key)).and_then(|part| json(part).ok()));
     }
-    let mut data = Extra::default();
-    data.insert("content", Json::of(&said).unwrap_or_default());
     fields.take("kind");
-    with_source(
-        AgentMessage::extension("system", object_of(&data)),
-        rest(&fields),
-    )
+    let prompt = system_prompt(&Json::of(&said).unwrap_or_default())?;
+    Ok(with_extra_source(prompt, rest(&fields)))
 }
 
 /// Reads parts of a message: texts, and images whose URLs hold them.
@@ -323,14 +324,14 @@ fn part(raw: &RawValue) -> Vec<Content> {
             .collect();
     }
     let fields = Fields::parse(raw.get()).unwrap_or_default();
-    let urls: Option<Vec<String>> = super::super::values::read(&fields, "image_urls");
+    let urls: Option<Vec<String>> = fields.read("image_urls");
     let images: Option<Vec<Content>> = urls
         .filter(|urls| !urls.is_empty())
         .and_then(|urls| urls.iter().map(|url| data_image(url)).collect());
     if let Some(images) = images {
         return images;
     }
-    match (text(&fields, "text"), fields.get("text")) {
+    match (fields.text("text"), fields.get("text")) {
         (Some(text), _) => vec![Content::text(text)],
         (None, Some(empty)) if empty.get() == "\"\"" => Vec::new(),
         _ => as_it_is(raw).into_iter().collect(),

@@ -1,18 +1,19 @@
-//! The second pass: reads the entries again and tells the sink.
+//! The second pass: reads the entries again and emits them.
 
 use super::TOOL;
 use super::entries::{Entries, Entry};
-use super::messages::{Said, read, summary};
-use super::tree::{Told, Tree, Way};
-use crate::import::blocks::{note, text, unreadable};
+use super::messages::{Record, read, summary};
+use super::tree::{Emitted, Tree, Way};
+use crate::import::extension::{extension_of, unreadable};
 use crate::import::fields::Fields;
 use crate::import::records::Records;
-use crate::import::telling::{NewLoop, Spot, Telling};
+use crate::import::transcript::{NewLoop, Style, TranscriptBuilder, TurnRef};
+use crate::import::values::text_of;
 use crate::import::{FoundEffect, ImportError, SessionHead, Sink, Source};
-use crate::model::{ContinuationKind, Json, Time};
+use crate::model::{AgentMessage, ContinuationKind, Json, Message, Role, Time};
 
-/// Tells of the whole session. Returns whether there was a conversation.
-pub(super) fn tell(
+/// Emits the whole session. Returns whether there was a conversation.
+pub(super) fn emit(
     source: &mut Source<'_>,
     entries: &Entries,
     head: SessionHead,
@@ -21,20 +22,20 @@ pub(super) fn tell(
     let mut emitter = Emitter {
         records: Records::new(source.path, &mut *source.reader)?,
         entries,
-        telling: Telling::new(head),
+        transcript: TranscriptBuilder::new(sink, head, Style::Log),
         tree: Tree::default(),
         places: Vec::new(),
     };
     for (at, entry) in entries.all.iter().enumerate() {
-        emitter.entry(at, entry, sink)?;
+        emitter.entry(at, entry)?;
     }
-    emitter.telling.finish(sink)
+    emitter.transcript.finish()
 }
 
 struct Emitter<'a> {
     records: Records<'a>,
     entries: &'a Entries,
-    telling: Telling,
+    transcript: TranscriptBuilder<'a>,
     tree: Tree,
     /// Where each readable entry is among all.
     places: Vec<usize>,
@@ -62,136 +63,130 @@ impl Head {
 }
 
 impl Emitter<'_> {
-    fn entry(&mut self, at: usize, entry: &Entry, sink: &mut dyn Sink) -> Result<(), ImportError> {
+    fn entry(&mut self, at: usize, entry: &Entry) -> Result<(), ImportError> {
         let raw = self.records.bytes(entry.place)?;
         let json = String::from_utf8_lossy(&raw).into_owned();
         let (Some(_), Ok(fields)) = (entry.number, Fields::parse(&json)) else {
-            return self.telling.note(unreadable(&raw), &raw, sink);
+            return self.transcript.extension(unreadable(&raw), &raw);
         };
         self.places.push(at);
-        self.telling
-            .at(text(fields.get("timestamp")).map(Time::from_text));
+        self.transcript
+            .at(fields.text("timestamp").map(Time::from_text));
         let parent = fields.get("parentId");
         let head = Head {
-            id: text(fields.get("id")),
-            parent: parent.map(|parent| text(Some(parent))),
-            kind: text(fields.get("type")),
+            id: fields.text("id"),
+            parent: parent.map(|parent| text_of(Some(parent))),
+            kind: fields.text("type"),
             line: entry.place.line,
         };
-        let said = read(&json).unwrap_or_else(|reason| {
-            sink.skip(Some(entry.place.line), reason);
-            Said::Note
+        let record = read(&json).unwrap_or_else(|reason| {
+            self.transcript.skip(entry.place.line, reason);
+            Record::Extension
         });
-        let spot = match said {
-            Said::Note => {
-                let message = note(head.kind.as_deref(), &json);
-                self.telling.note(message, &raw, sink)?;
+        let at = match record {
+            Record::Extension => {
+                let message = extension_of(head.kind.as_deref(), &json);
+                self.transcript.extension(message, &raw)?;
                 None
             }
-            Said::Compaction => {
-                self.compaction(&head, &fields, &json, &raw, sink)?;
+            Record::Compaction => {
+                self.compaction(&head, &fields, &json, &raw)?;
                 None
             }
-            said => {
-                let is_prompt = matches!(said, Said::Prompt(_));
-                let is_begun = self.branch(&head, is_prompt, sink)?;
-                Some(self.say(&head, said, is_begun, &raw, sink)?)
+            record => {
+                let is_begun = self.branch(&head, is_prompt(&record))?;
+                Some(self.message(&head, record, is_begun, &raw)?)
             }
         };
-        self.tree.add(head.id.clone(), head.parent(), spot);
+        self.tree.add(head.id.clone(), head.parent(), at);
         Ok(())
     }
 
-    /// Tells of a message, and returns where it stands.
-    fn say(
+    /// Emits a message, and returns where it stands.
+    fn message(
         &mut self,
         head: &Head,
-        said: Said,
+        record: Record,
         is_begun: bool,
         raw: &[u8],
-        sink: &mut dyn Sink,
-    ) -> Result<Spot, ImportError> {
-        let telling = &mut self.telling;
-        match said {
-            Said::Prompt(message) if is_begun => telling.said(message, raw, true, sink)?,
-            Said::Prompt(message) => telling.prompt(head.name(), message, raw, sink)?,
-            Said::Added(message) => telling.said(message, raw, false, sink)?,
-            Said::Answer(message, stopped) => {
-                telling.answer(|| head.name(), message, raw, sink)?;
-                if stopped {
-                    telling.interrupted();
+    ) -> Result<TurnRef, ImportError> {
+        let continues = is_begun && is_prompt(&record);
+        match record {
+            Record::Message(message) if continues => self.transcript.input(message, raw, true)?,
+            Record::Message(message) => {
+                let is_stopped = is_stopped(&message);
+                self.transcript.message(|| head.name(), message, raw)?;
+                if is_stopped {
+                    self.transcript.interrupted();
                 }
             }
-            Said::Result(message, call) => {
-                telling.result(&call, || head.name(), message, raw, sink)?;
-            }
-            Said::Compaction | Said::Note => {}
+            Record::Added(message) => self.transcript.input(message, raw, false)?,
+            Record::Compaction | Record::Extension => {}
         }
         // What comes before the first loop will stand at its beginning.
-        Ok(self.telling.last_spot().unwrap_or((0, 0)))
+        Ok(self.transcript.last_turn().unwrap_or((0, 0)))
     }
 
     /// Begins a loop if the next message does not hang where the transcript stands. Returns
     /// whether it did.
-    fn branch(
-        &mut self,
-        head: &Head,
-        is_prompt: bool,
-        sink: &mut dyn Sink,
-    ) -> Result<bool, ImportError> {
+    fn branch(&mut self, head: &Head, is_prompt: bool) -> Result<bool, ImportError> {
         let Way::From(after) = self.tree.way(head.parent()) else {
             return Ok(false);
         };
-        if self.telling.here().is_none() {
+        if self.transcript.here().is_none() {
             return Ok(false);
         }
-        let after = after.map(|number| self.tree.told[number]);
-        let kind = match after {
-            Some(told)
-                if is_prompt && self.tree.ends_turn(told) && self.telling.is_tail(told.spot) =>
-            {
-                ContinuationKind::Default
-            }
-            _ => ContinuationKind::Branch {
+        let after = after.map(|number| self.tree.emitted[number]);
+        let ends_turn = |after: &Emitted| self.tree.ends_turn(*after);
+        let is_tail = |after: &Emitted| ends_turn(after) && self.transcript.is_tail(after.at);
+        let kind = match is_prompt && after.as_ref().is_some_and(is_tail) {
+            true => ContinuationKind::Default,
+            false => ContinuationKind::Branch {
                 tag: head.name().chars().take(8).collect(),
             },
         };
         let (parent, again) = match after {
-            Some(told) if self.tree.ends_turn(told) => (Some(told.spot), Vec::new()),
-            Some(told) => (self.before(told.spot), self.tree.turn_so_far(told)),
+            Some(after) if ends_turn(&after) => (Some(after.at), Vec::new()),
+            Some(after) => (self.before(after.at), self.tree.turn_so_far(after)),
             None => (None, Vec::new()),
         };
-        let id = head.name();
-        self.telling.begin(NewLoop { id, parent, kind }, sink)?;
-        for told in again {
-            self.repeat(told, sink)?;
+        let next = self.transcript.next_loop(head.name());
+        self.transcript.begin(NewLoop {
+            parent,
+            kind,
+            ..next
+        })?;
+        for emitted in again {
+            self.repeat(emitted)?;
         }
         Ok(true)
     }
 
     /// Returns the turn before a turn on its path.
-    fn before(&self, (loop_no, turn): Spot) -> Option<Spot> {
+    fn before(&self, (loop_no, turn): TurnRef) -> Option<TurnRef> {
         match turn.checked_sub(1) {
             Some(turn) => Some((loop_no, turn)),
-            None => self.telling.parent(loop_no),
+            None => self.transcript.loop_at(loop_no)?.parent,
         }
     }
 
-    /// Tells of a message once more: a path left its turn in the middle, and a loop goes on only
+    /// Emits a message once more: a path left its turn in the middle, and a loop goes on only
     /// from a whole turn.
-    fn repeat(&mut self, told: Told, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let place = self.entries.all[self.places[told.entry]].place;
+    fn repeat(&mut self, emitted: Emitted) -> Result<(), ImportError> {
+        let place = self.entries.all[self.places[emitted.entry]].place;
         let raw = self.records.bytes(place)?;
         let json = String::from_utf8_lossy(&raw).into_owned();
-        let Ok(said) = read(&json) else { return Ok(()) };
+        let Ok(record) = read(&json) else {
+            return Ok(());
+        };
         let head = Head {
             id: None,
             parent: None,
             kind: None,
             line: place.line,
         };
-        let spot = self.say(&head, said, true, &raw, sink)?;
-        self.tree.tell(spot, told.entry);
+        let at = self.message(&head, record, true, &raw)?;
+        self.tree.emit(at, emitted.entry);
         Ok(())
     }
 
@@ -201,32 +196,42 @@ impl Emitter<'_> {
         entry: &Fields<'_>,
         json: &str,
         raw: &[u8],
-        sink: &mut dyn Sink,
     ) -> Result<(), ImportError> {
-        if self.telling.here().is_none() {
+        if self.transcript.here().is_none() {
             // Nothing is known of what it stands for.
-            return self.telling.said(summary(entry), raw, false, sink);
+            return self.transcript.input(summary(entry), raw, false);
         }
         let index = entry.get("firstKeptEntryIndex");
         let by_index = || serde_json::from_str::<usize>(index?.get()).ok();
-        let by_id = text(entry.get("firstKeptEntryId"));
+        let by_id = entry.text("firstKeptEntryId");
         let first = by_id.and_then(|id| self.tree.entry(&id)).or_else(by_index);
         let kept = first.and_then(|first| self.tree.first_kept(first, head.parent()));
+        let kept = kept.and_then(|kept| Some((kept, self.transcript.loop_at(kept.at.0)?)));
         let message = summary(entry);
-        let effect = match kept.and_then(|told| Some((told, self.telling.loop_id(told.spot.0)?))) {
-            Some((told, loop_id)) if told.nth > 0 || told.spot == (0, 0) => {
-                FoundEffect::SummaryWithin {
-                    message: Box::new(message),
-                    first_kept: (loop_id.clone(), told.spot.1),
-                    dropped: told.nth,
-                }
-            }
+        let effect = match kept {
+            Some((kept, of)) if kept.nth > 0 || kept.at == (0, 0) => FoundEffect::SummaryWithin {
+                message: Box::new(message),
+                first_kept: (of.id.clone(), kept.at.1),
+                dropped: kept.nth,
+            },
             kept => FoundEffect::Summary {
                 messages: vec![message],
-                first_kept: kept.map(|(told, loop_id)| (loop_id.clone(), told.spot.1)),
+                first_kept: kept.map(|(kept, of)| (of.id.clone(), kept.at.1)),
             },
         };
         let record = Json::parse(json).unwrap_or_default();
-        self.telling.compaction(TOOL, None, effect, record, sink)
+        self.transcript.compaction(TOOL, effect, record)
     }
+}
+
+fn is_prompt(record: &Record) -> bool {
+    matches!(record, Record::Message(message) if message.role() == Role::User)
+}
+
+/// Whether the agent was stopped in the middle of an answer.
+fn is_stopped(message: &AgentMessage) -> bool {
+    let Some(Message::Assistant(answer)) = message.message() else {
+        return false;
+    };
+    answer.stop_reason.as_deref() == Some("aborted")
 }

@@ -1,14 +1,14 @@
 //! The first pass: where the entries stand.
 
-use crate::import::blocks::{json, text};
 use crate::import::fields::Fields;
-use crate::import::lines::Place;
+use crate::import::lines::SourceLocation;
+use crate::import::values::json;
 use crate::model::Json;
 
 /// One entry.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) place: Place,
+    pub(super) place: SourceLocation,
     /// Its number among the entries that could be read; `None` if it could not.
     pub(super) number: Option<usize>,
 }
@@ -28,15 +28,15 @@ pub(super) struct Entries {
 
 impl Entries {
     /// Takes the next entry.
-    pub(super) fn add(&mut self, entry: &Fields<'_>, place: Place) {
-        if let Some(time) = text(entry.get("timestamp")) {
+    pub(super) fn add(&mut self, entry: &Fields<'_>, place: SourceLocation) {
+        if let Some(time) = entry.text("timestamp") {
             self.started.get_or_insert_with(|| time.clone());
             self.ended = Some(time);
         }
-        match text(entry.get("type")).as_deref() {
+        match entry.text("type").as_deref() {
             Some("session") if self.session.is_none() => self.header(entry),
             Some("session_info") => {
-                self.title = text(entry.get("name")).or(self.title.take());
+                self.title = entry.text("name").or(self.title.take());
             }
             _ => {}
         }
@@ -48,7 +48,7 @@ impl Entries {
     }
 
     /// Takes what is no entry.
-    pub(super) fn add_unreadable(&mut self, place: Place) {
+    pub(super) fn add_unreadable(&mut self, place: SourceLocation) {
         self.all.push(Entry {
             place,
             number: None,
@@ -56,7 +56,7 @@ impl Entries {
     }
 
     fn header(&mut self, entry: &Fields<'_>) {
-        self.session = text(entry.get("id"));
+        self.session = entry.text("id");
         for key in ["parentSession", "branchedFrom", "cwd"] {
             if let Some(value) = entry.get(key).and_then(|value| json(value).ok()) {
                 self.origin.push((key, value));

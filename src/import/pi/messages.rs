@@ -2,25 +2,24 @@
 
 use serde_json::value::RawValue;
 
-use crate::import::blocks::{contents, count, json, object, other, rest, text, user, with_source};
 use crate::import::fields::{Fields, some};
+use crate::import::values::{
+    contents, count, json, object_in, other, rest_within, user, with_source,
+};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Image, Int, Message, Text, Thinking, ToolCall,
     ToolResultMessage, Usage,
 };
 
 /// What an entry is to the session.
-pub(super) enum Said {
-    Prompt(AgentMessage),
+pub(super) enum Record {
+    /// A prompt, an answer or a result.
+    Message(AgentMessage),
     /// Something in the user's name that is no prompt.
     Added(AgentMessage),
-    /// An answer, and whether it was stopped.
-    Answer(AgentMessage, bool),
-    /// A result, with the id of its call.
-    Result(AgentMessage, String),
     Compaction,
     /// Nothing that a model sees.
-    Note,
+    Extension,
 }
 
 /// What pi puts before and after a summary.
@@ -37,30 +36,30 @@ const BRANCH: (&str, &str) = (
 ///
 /// # Errors
 /// Says why it is not what it claims to be.
-pub(super) fn read(entry: &str) -> Result<Said, String> {
+pub(super) fn read(entry: &str) -> Result<Record, String> {
     let mut fields = Fields::parse(entry)?;
-    match text(fields.get("type")).as_deref() {
+    match fields.text("type").as_deref() {
         Some("message") => message(fields),
         Some("custom_message") => {
             let content = contents(fields.take("content"), block)?;
             let source = fields.to_json().ok();
-            Ok(Said::Added(with_source(user(content, None), source)))
+            Ok(Record::Added(with_source(user(content, None), source)))
         }
         Some("branch_summary") => {
             let Some(summary) = fields.take_string("summary") else {
-                return Ok(Said::Note);
+                return Ok(Record::Extension);
             };
             let message = user(vec![wrapped(BRANCH, &summary)], None);
-            Ok(Said::Added(with_source(message, fields.to_json().ok())))
+            Ok(Record::Added(with_source(message, fields.to_json().ok())))
         }
-        Some("compaction") if text(fields.get("summary")).is_some() => Ok(Said::Compaction),
-        _ => Ok(Said::Note),
+        Some("compaction") if fields.text("summary").is_some() => Ok(Record::Compaction),
+        _ => Ok(Record::Extension),
     }
 }
 
 /// The message that stands for everything before a compaction.
 pub(super) fn summary(entry: &Fields<'_>) -> AgentMessage {
-    let summary = text(entry.get("summary")).unwrap_or_default();
+    let summary = entry.text("summary").unwrap_or_default();
     user(vec![wrapped(SUMMARY, &summary)], None)
 }
 
@@ -68,31 +67,28 @@ fn wrapped((before, after): (&str, &str), text: &str) -> Content {
     Content::text(format!("{before}{text}{after}"))
 }
 
-fn message(mut entry: Fields<'_>) -> Result<Said, String> {
-    let mut message = object(entry.get("message")).ok_or("its message is not an object")?;
+fn message(mut entry: Fields<'_>) -> Result<Record, String> {
+    let mut message = entry
+        .child("message")
+        .ok_or("its message is not an object")?;
     entry.take("type");
-    let role = text(message.get("role")).unwrap_or_default();
+    let role = message.text("role").unwrap_or_default();
     let timestamp = count(message.get("timestamp"));
     if !["user", "assistant", "toolResult"].contains(&role.as_str()) {
         return added(entry, &role, message, timestamp);
     }
     message.take("role");
-    let said = match role.as_str() {
+    let read = match role.as_str() {
         "user" => {
             let content = contents(message.take("content"), block)?;
             message.take("timestamp");
-            Said::Prompt(user(content, timestamp))
+            user(content, timestamp)
         }
         "assistant" => answer(&mut message, timestamp)?,
         _ => result(&mut message, timestamp)?,
     };
-    let source = rest(&entry, "message", &message);
-    Ok(match said {
-        Said::Prompt(message) => Said::Prompt(with_source(message, source)),
-        Said::Answer(message, stopped) => Said::Answer(with_source(message, source), stopped),
-        Said::Result(message, call) => Said::Result(with_source(message, source), call),
-        other => other,
-    })
+    let source = rest_within(&entry, "message", &message);
+    Ok(Record::Message(with_source(read, source)))
 }
 
 /// Reads what pi shows the model in the user's name.
@@ -101,7 +97,7 @@ fn added(
     role: &str,
     mut message: Fields<'_>,
     timestamp: Option<Int>,
-) -> Result<Said, String> {
+) -> Result<Record, String> {
     let is_hidden = message
         .get("excludeFromContext")
         .is_some_and(|value| value.get() == "true");
@@ -113,15 +109,15 @@ fn added(
             let around = [SUMMARY, BRANCH][usize::from(role == "branchSummary")];
             vec![wrapped(around, &summary)]
         }
-        _ => return Ok(Said::Note),
+        _ => return Ok(Record::Extension),
     };
-    let source = rest(&entry, "message", &message);
-    Ok(Said::Added(with_source(user(content, timestamp), source)))
+    let source = rest_within(&entry, "message", &message);
+    Ok(Record::Added(with_source(user(content, timestamp), source)))
 }
 
 /// Writes a command that the user ran as pi writes it for the model.
 fn bash(message: &mut Fields<'_>) -> Content {
-    let command = text(message.get("command")).unwrap_or_default();
+    let command = message.text("command").unwrap_or_default();
     let output = message.take_string("output").unwrap_or_default();
     let is = |key: &str| message.get(key).is_some_and(|value| value.get() == "true");
     let mut said = format!("Ran `{command}`\n");
@@ -135,13 +131,13 @@ fn bash(message: &mut Fields<'_>) -> Content {
     } else if let Some(code) = code.filter(|code| *code != "0") {
         said.push_str(&format!("\n\nCommand exited with code {code}"));
     }
-    if let (true, Some(path)) = (is("truncated"), text(message.get("fullOutputPath"))) {
+    if let (true, Some(path)) = (is("truncated"), message.text("fullOutputPath")) {
         said.push_str(&format!("\n\n[Output truncated. Full output: {path}]"));
     }
     Content::text(said)
 }
 
-fn answer(message: &mut Fields<'_>, timestamp: Option<Int>) -> Result<Said, String> {
+fn answer(message: &mut Fields<'_>, timestamp: Option<Int>) -> Result<AgentMessage, String> {
     let provider = message.take_string("provider");
     let is_signed = provider.as_deref() == Some("anthropic");
     let content = contents(message.get("content"), |raw| match signed(raw) {
@@ -163,26 +159,24 @@ fn answer(message: &mut Fields<'_>, timestamp: Option<Int>) -> Result<Said, Stri
         timestamp,
         error_message: message.take_string("errorMessage"),
     };
-    let stopped = answer.stop_reason.as_deref() == Some("aborted");
-    Ok(Said::Answer(Message::Assistant(answer).into(), stopped))
+    Ok(Message::Assistant(answer).into())
 }
 
-fn result(message: &mut Fields<'_>, timestamp: Option<Int>) -> Result<Said, String> {
+fn result(message: &mut Fields<'_>, timestamp: Option<Int>) -> Result<AgentMessage, String> {
     let content = contents(message.get("content"), block)?;
     message.take("content");
     let is_error = message
         .take("isError")
         .is_some_and(|value| value.get() == "true");
-    let call = message.take_id("toolCallId").unwrap_or_default();
     message.take("timestamp");
     let result = ToolResultMessage {
-        tool_call_id: call.clone(),
+        tool_call_id: message.take_id("toolCallId").unwrap_or_default(),
         tool_name: message.take_string("toolName").unwrap_or_default(),
         content,
         is_error,
         timestamp,
     };
-    Ok(Said::Result(Message::ToolResult(result).into(), call))
+    Ok(Message::ToolResult(result).into())
 }
 
 fn usage(value: &RawValue) -> Option<Usage> {
@@ -223,7 +217,7 @@ fn block(raw: &RawValue) -> Result<Content, String> {
 }
 
 fn known(raw: &RawValue) -> Option<Content> {
-    let mut fields = object(Some(raw))?;
+    let mut fields = object_in(Some(raw))?;
     let kind = fields.take_string("type")?;
     Some(match kind.as_str() {
         "text" => Content::Text(Text {

@@ -3,7 +3,7 @@
 //! sees.
 //!
 //! Two passes: the first notes where each entry stands and what the session is called, the second
-//! reads them again and tells the sink ([`emit`]).
+//! reads them again and emits them ([`emit`]).
 
 mod emit;
 mod entries;
@@ -13,10 +13,9 @@ mod tree;
 use std::path::Path;
 
 use self::entries::Entries;
-use super::fields::Fields;
-use super::lines::{Found, Lines, Place};
-use super::outline::Outline;
-use super::telling::{identity, session};
+use super::key_outline::KeyOutline;
+use super::records::{Line, RecordStream};
+use super::transcript::{identity, session};
 use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
 use crate::model::Time;
 
@@ -42,14 +41,14 @@ impl Importer for Pi {
         let mut skip = |line, reason| sink.skip(Some(line), reason);
         let entries = read_entries(path, source.reader, &mut skip)?;
         let head = head(path, &entries);
-        holds_conversation(emit::tell(source, &entries, head, sink)?)
+        holds_conversation(emit::emit(source, &entries, head, sink)?)
     }
 }
 
 /// Whether a line (maybe cut) can only be pi's.
 fn looks_like_an_entry(line: &[u8]) -> bool {
     const OTHERS: [&str; 6] = ["payload", "uuid", "sessionId", "data", "messages", "loops"];
-    let keys = Outline::of(line);
+    let keys = KeyOutline::of(line);
     if !keys.has("type") || OTHERS.iter().any(|key| keys.has(key)) {
         return false;
     }
@@ -66,36 +65,20 @@ fn read_entries(
     reader: &mut dyn ReadSeek,
     skip: &mut dyn FnMut(u64, String),
 ) -> Result<Entries, ImportError> {
-    let failed = |source| ImportError::Read {
-        path: path.to_owned(),
-        source,
-    };
     let mut entries = Entries::default();
-    let mut lines = Lines::new(reader).map_err(failed)?;
-    while let Some((place, found)) = lines.next().map_err(failed)? {
-        if let Err(reason) = take(&mut entries, place, found) {
-            skip(place.line, reason);
+    let mut records = RecordStream::new(path, reader)?;
+    while let Some((location, line)) = records.next()? {
+        match line {
+            Line::Record(_, fields) => entries.add(&fields, location),
+            Line::Bad { reason, kept } => {
+                if !kept.is_empty() {
+                    entries.add_unreadable(location);
+                }
+                skip(location.line, reason);
+            }
         }
     }
     Ok(entries)
-}
-
-fn take(entries: &mut Entries, place: Place, found: Found<'_>) -> Result<(), String> {
-    let (is_kept, reason) = match found {
-        Found::Value(text) => match Fields::parse(text) {
-            Ok(fields) => {
-                entries.add(&fields, place);
-                return Ok(());
-            }
-            Err(reason) => (true, reason),
-        },
-        // The writer may not be done with the last line: kept now, it would come again whole.
-        Found::Unreadable { bytes, reason, cut } => (!bytes.is_empty() && !cut, reason),
-    };
-    if is_kept {
-        entries.add_unreadable(place);
-    }
-    Err(reason)
 }
 
 fn head(path: &Path, entries: &Entries) -> SessionHead {

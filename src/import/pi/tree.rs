@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::import::telling::Spot;
+use crate::import::transcript::TurnRef;
 
-/// A message that was told.
+/// A message that was emitted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
-    pub(super) spot: Spot,
+pub(super) struct Emitted {
+    pub(super) at: TurnRef,
     /// How many messages of its turn stand before it.
     pub(super) nth: u32,
     /// The number of the entry.
@@ -19,7 +19,7 @@ pub(super) struct Told {
 struct Known {
     /// The entry before it on its path.
     parent: Option<usize>,
-    /// The last message at or before it on its path, by its number among those told.
+    /// The last message at or before it on its path, by its number among those emitted.
     last: Option<usize>,
     /// The message that it is itself.
     own: Option<usize>,
@@ -39,15 +39,15 @@ pub(super) enum Way {
 pub(super) struct Tree {
     known: Vec<Known>,
     ids: HashMap<String, usize>,
-    pub(super) told: Vec<Told>,
+    pub(super) emitted: Vec<Emitted>,
     /// How many messages each turn has.
-    sizes: HashMap<Spot, u32>,
+    sizes: HashMap<TurnRef, u32>,
 }
 
 impl Tree {
     /// Returns where an entry hangs that names its parent (`null`: none), or names none.
     pub(super) fn way(&self, parent: Option<Option<&str>>) -> Way {
-        let last = self.told.len().checked_sub(1);
+        let last = self.emitted.len().checked_sub(1);
         let hangs = match self.parent(parent) {
             Parent::Entry(entry) => self.known[entry].last,
             Parent::Root => None,
@@ -71,12 +71,12 @@ impl Tree {
         }
     }
 
-    /// Notes the next entry; `spot` is where its message stands, if it is one.
+    /// Notes the next entry; `at` is where its message stands, if it is one.
     pub(super) fn add(
         &mut self,
         id: Option<String>,
         parent: Option<Option<&str>>,
-        spot: Option<Spot>,
+        at: Option<TurnRef>,
     ) {
         let number = self.known.len();
         let parent = match self.parent(parent) {
@@ -84,7 +84,7 @@ impl Tree {
             Parent::Root => None,
             Parent::Before => number.checked_sub(1),
         };
-        let own = spot.map(|spot| self.tell(spot, number));
+        let own = at.map(|at| self.emit(at, number));
         let last = own.or_else(|| self.known[parent?].last);
         self.known.push(Known { parent, last, own });
         if let Some(id) = id {
@@ -92,28 +92,28 @@ impl Tree {
         }
     }
 
-    /// Notes a message of entry `entry` that is told.
-    pub(super) fn tell(&mut self, spot: Spot, entry: usize) -> usize {
-        let size = self.sizes.entry(spot).or_insert(0);
-        self.told.push(Told {
-            spot,
+    /// Notes a message of entry `entry` that is emitted.
+    pub(super) fn emit(&mut self, at: TurnRef, entry: usize) -> usize {
+        let size = self.sizes.entry(at).or_insert(0);
+        self.emitted.push(Emitted {
+            at,
             nth: *size,
             entry,
         });
         *size += 1;
-        self.told.len() - 1
+        self.emitted.len() - 1
     }
 
     /// Whether a message is the last of its turn.
-    pub(super) fn ends_turn(&self, told: Told) -> bool {
-        self.sizes.get(&told.spot) == Some(&(told.nth + 1))
+    pub(super) fn ends_turn(&self, emitted: Emitted) -> bool {
+        self.sizes.get(&emitted.at) == Some(&(emitted.nth + 1))
     }
 
-    /// Returns the messages of the turn of `told` up to it.
-    pub(super) fn turn_so_far(&self, told: Told) -> Vec<Told> {
-        let of_turn = self.told.iter().filter(|other| other.spot == told.spot);
+    /// Returns the messages of the turn of `emitted` up to it.
+    pub(super) fn turn_so_far(&self, emitted: Emitted) -> Vec<Emitted> {
+        let of_turn = self.emitted.iter().filter(|other| other.at == emitted.at);
         of_turn
-            .filter(|other| other.nth <= told.nth)
+            .filter(|other| other.nth <= emitted.nth)
             .copied()
             .collect()
     }
@@ -125,7 +125,7 @@ impl Tree {
 
     /// Returns the first message at or after entry `first`, on the path of the next entry, whose
     /// parent is named as in [`Tree::way`].
-    pub(super) fn first_kept(&self, first: usize, parent: Option<Option<&str>>) -> Option<Told> {
+    pub(super) fn first_kept(&self, first: usize, parent: Option<Option<&str>>) -> Option<Emitted> {
         let mut at = match self.parent(parent) {
             Parent::Entry(entry) => Some(entry),
             Parent::Root => None,
@@ -135,7 +135,7 @@ impl Tree {
         while let Some(entry) = at.filter(|entry| *entry >= first) {
             kept = self.known[entry].own.or(kept);
             if entry == first {
-                return Some(self.told[kept?]);
+                return Some(self.emitted[kept?]);
             }
             at = self.known[entry].parent;
         }

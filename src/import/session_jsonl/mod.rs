@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 use self::form::{AnyLine, Record};
 pub use self::restore::Restore;
 use super::fields::reason;
+use super::key_outline::KeyOutline;
 use super::lines::{Found, Lines};
-use super::outline::Outline;
 use super::{ImportError, Importer, Sink, Source};
 use crate::model::MAX_JSON_DEPTH;
 
@@ -38,7 +38,7 @@ impl Importer for StoredLines {
     }
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
-        let outline = Outline::of(head);
+        let outline = KeyOutline::of(head);
         outline.has("record") && outline.has("loopstore")
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde_json::value::RawValue;
 
 use super::super::fields::Fields;
-use super::super::values::{json, object_of, rest, text};
+use super::super::values::{json, object_of, rest};
 use crate::model::Json;
 
 /// What a step repeats of all that the model saw.
@@ -24,9 +24,9 @@ impl<'a> Step<'a> {
         let fields = Fields::parse(raw.get()).unwrap_or_default();
         Self {
             raw,
-            action: text(&fields, "action"),
-            thought: text(&fields, "thought"),
-            response: text(&fields, "response"),
+            action: fields.text("action"),
+            thought: fields.text("thought"),
+            response: fields.text("response"),
         }
     }
 
@@ -69,9 +69,9 @@ impl<'a> Steps<'a> {
     /// answer.
     pub(super) fn of_answer(&mut self, answer: &Fields<'_>) -> (Vec<&'a RawValue>, Option<Json>) {
         let known = Answer {
-            action: text(answer, "action"),
-            thought: text(answer, "thought"),
-            content: text(answer, "content"),
+            action: answer.text("action"),
+            thought: answer.text("thought"),
+            content: answer.text("content"),
         };
         let Some(at) = self.steps.iter().position(|step| step.belongs(&known)) else {
             return (Vec::new(), None);
@@ -89,7 +89,7 @@ impl<'a> Steps<'a> {
         if raw(step, "response") == raw(answer, "content") {
             known.push("response");
         }
-        let told = text(step, "observation").zip(self.seen.as_deref());
+        let told = step.text("observation").zip(self.seen.as_deref());
         // The terminal's line ends are gone in what the model is shown.
         if told.is_some_and(|(text, seen)| seen.contains(&text.replace("\r\n", "\n"))) {
             known.push("observation");

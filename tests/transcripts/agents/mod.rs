@@ -6,5 +6,6 @@ mod openai_agents;
 mod opencode;
 mod openhands;
 mod real;
+mod reserved;
 mod stage;
 mod swe_agent;

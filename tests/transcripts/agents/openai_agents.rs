@@ -25,9 +25,9 @@ const TABLES: &str = "CREATE TABLE agent_sessions (
     );
     CREATE INDEX idx_agent_messages_session_id ON agent_messages (session_id, id);";
 
-struct File {
+pub struct File {
     _folder: tempfile::TempDir,
-    path: PathBuf,
+    pub path: PathBuf,
     connection: Connection,
 }
 
@@ -67,6 +67,13 @@ impl File {
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
             .unwrap();
     }
+}
+
+/// A file of one session with these items.
+pub fn file_of(items: &[Value]) -> File {
+    let file = File::new();
+    file.add("s", items);
+    file
 }
 
 fn items() -> Vec<Value> {

@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use std::io::{self, SeekFrom};
 use std::path::Path;
 
-use super::{ImportError, MAX_RECORD_BYTES, ReadSeek, Source};
+use super::fields::Fields;
+use super::{ImportError, MAX_RECORD_BYTES, ReadSeek, Sink, Source, unread};
 
 /// One value, or why it cannot be used.
-pub(super) struct Piece {
+pub(super) struct StreamItem {
     /// The line on which it begins, from 1.
     pub(super) line: u64,
     /// Which of the file's outermost lists it is an element of.
@@ -20,13 +21,13 @@ pub(super) struct Piece {
 }
 
 /// Reads a file value by value.
-pub(super) struct Pieces<'a> {
+pub(super) struct JsonStream<'a> {
     path: &'a Path,
     reader: &'a mut dyn ReadSeek,
     line: u64,
     list: Option<u64>,
     lists: u64,
-    queue: VecDeque<Piece>,
+    queue: VecDeque<StreamItem>,
 }
 
 /// Follows brackets and quotes.
@@ -60,14 +61,11 @@ impl Scan {
     }
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> JsonStream<'a> {
     /// Begins at the start of the file.
     pub(super) fn new(source: &'a mut Source<'_>) -> Result<Self, ImportError> {
         let Source { path, reader } = source;
-        let failed = |source| ImportError::Read {
-            path: path.to_path_buf(),
-            source,
-        };
+        let failed = unread(path);
         reader.seek(SeekFrom::Start(0)).map_err(failed)?;
         let head = reader.fill_buf().map_err(failed)?;
         if matches!(
@@ -93,18 +91,11 @@ impl<'a> Pieces<'a> {
     }
 
     /// Returns the next value.
-    pub(super) fn next(&mut self) -> Result<Option<Piece>, ImportError> {
+    pub(super) fn next(&mut self) -> Result<Option<StreamItem>, ImportError> {
         if let Some(piece) = self.queue.pop_front() {
             return Ok(Some(piece));
         }
-        self.read_next().map_err(|error| self.failed(error))
-    }
-
-    fn failed(&self, source: io::Error) -> ImportError {
-        ImportError::Read {
-            path: self.path.to_path_buf(),
-            source,
-        }
+        self.read_next().map_err(unread(self.path))
     }
 
     fn fill(&mut self) -> io::Result<&[u8]> {
@@ -121,7 +112,7 @@ impl<'a> Pieces<'a> {
         self.reader.consume(1);
     }
 
-    fn read_next(&mut self) -> io::Result<Option<Piece>> {
+    fn read_next(&mut self) -> io::Result<Option<StreamItem>> {
         while let Some(byte) = self.fill()?.first().copied() {
             match byte {
                 b' ' | b'\t' | b'\r' | b'\n' | b',' => self.skip_byte(byte),
@@ -142,11 +133,16 @@ impl<'a> Pieces<'a> {
         Ok(unclosed.map(|list| self.piece(self.line, Some(list), Err("the list is cut off"))))
     }
 
-    fn piece(&self, line: u64, list: Option<u64>, text: Result<String, &'static str>) -> Piece {
-        Piece { line, list, text }
+    fn piece(
+        &self,
+        line: u64,
+        list: Option<u64>,
+        text: Result<String, &'static str>,
+    ) -> StreamItem {
+        StreamItem { line, list, text }
     }
 
-    fn value(&mut self) -> io::Result<Piece> {
+    fn value(&mut self) -> io::Result<StreamItem> {
         // A document is no record: its messages are held to the limit one by one.
         let limit = if self.list.is_some() {
             MAX_RECORD_BYTES
@@ -182,13 +178,13 @@ impl<'a> Pieces<'a> {
     }
 
     /// The file ended within a value. If it is one of JSON lines, the lines after it are whole.
-    fn cut_off(&mut self, line: u64, bytes: &[u8]) -> Piece {
+    fn cut_off(&mut self, line: u64, bytes: &[u8]) -> StreamItem {
         let list = self.list.take();
         let lines = bytes.split(|byte| *byte == b'\n').zip(line..).skip(1);
         for (bytes, line) in lines.filter(|(bytes, _)| list.is_none() && bytes.starts_with(b"{")) {
             let whole = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
             if let (true, Ok(text)) = (whole, String::from_utf8(bytes.to_vec())) {
-                self.queue.push_back(Piece {
+                self.queue.push_back(StreamItem {
                     line,
                     list: None,
                     text: Ok(text),
@@ -199,7 +195,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Takes what is neither an object nor a list nor a string.
-    fn word(&mut self) -> io::Result<Piece> {
+    fn word(&mut self) -> io::Result<StreamItem> {
         let (line, list, mut bytes) = (self.line, self.list, Vec::new());
         while let Some(byte) = self.fill()?.first().copied() {
             let ends = byte.is_ascii_whitespace() || b",[]{}\"".contains(&byte);
@@ -216,8 +212,48 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Tells on which line of the file a part of a value stands.
-pub(super) struct Lines<'a> {
+/// An object of a file.
+pub(super) struct Document<'a> {
+    pub(super) text: &'a str,
+    pub(super) fields: Fields<'a>,
+    /// The line on which it begins, from 1.
+    pub(super) line: u64,
+    /// Its number among the values of the file, from 0.
+    pub(super) nth: u64,
+}
+
+/// Hands the objects of a file to `read`, and reports all else. Returns whether `read` found a
+/// conversation in any.
+pub(super) fn documents(
+    source: &mut Source<'_>,
+    sink: &mut dyn Sink,
+    read: &mut dyn FnMut(Document<'_>, &mut dyn Sink) -> Result<bool, ImportError>,
+) -> Result<bool, ImportError> {
+    let (mut any, mut nth) = (false, 0);
+    let mut stream = JsonStream::new(source)?;
+    while let Some(item) = stream.next()? {
+        let line = item.line;
+        let text = item.text.map_err(str::to_owned);
+        let document = text.as_ref().map_err(String::clone).and_then(|text| {
+            let fields = Fields::parse(text)?;
+            Ok(Document {
+                text,
+                fields,
+                line,
+                nth,
+            })
+        });
+        match document {
+            Ok(document) => any |= read(document, sink)?,
+            Err(reason) => sink.skip(Some(line), reason),
+        }
+        nth += 1;
+    }
+    Ok(any)
+}
+
+/// Finds the line of the file on which a part of a value stands.
+pub(super) struct LineCounter<'a> {
     text: &'a str,
     /// The line on which the value begins.
     pub(super) first: u64,
@@ -226,7 +262,7 @@ pub(super) struct Lines<'a> {
     line: u64,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineCounter<'a> {
     /// Counts the lines of `text`, which begins on line `first`.
     pub(super) fn new(text: &'a str, first: u64) -> Self {
         Self {
@@ -263,7 +299,7 @@ mod tests {
             path: Path::new("x"),
             reader: &mut reader,
         };
-        let mut pieces = Pieces::new(&mut source).unwrap();
+        let mut pieces = JsonStream::new(&mut source).unwrap();
         let mut found = Vec::new();
         while let Some(piece) = pieces.next().unwrap() {
             found.push((piece.line, piece.list, piece.text));
@@ -322,7 +358,7 @@ mod tests {
                 reader: &mut reader,
             };
             assert!(matches!(
-                Pieces::new(&mut source),
+                JsonStream::new(&mut source),
                 Err(ImportError::NoTranscript(_))
             ));
         }

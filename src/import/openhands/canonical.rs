@@ -5,13 +5,12 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::super::fields::{Fields, list, some};
-use super::super::values::{object, text};
 
 /// Returns what a message says, as text to compare.
 pub(super) fn canonical(raw: &RawValue) -> String {
     let fields = Fields::parse(raw.get()).unwrap_or_default();
-    let mut parts = vec![text(&fields, "role").unwrap_or_default()];
-    parts.push(text(&fields, "tool_call_id").unwrap_or_default());
+    let mut parts = vec![fields.text("role").unwrap_or_default()];
+    parts.push(fields.text("tool_call_id").unwrap_or_default());
     let calls = some(fields.get("tool_calls")).and_then(list);
     match calls.filter(|calls| !calls.is_empty()) {
         // Ids tell an answer; its text and arguments may come back trimmed or written anew.
@@ -27,9 +26,9 @@ pub(super) fn canonical(raw: &RawValue) -> String {
 
 fn one_call(raw: &RawValue) -> String {
     let fields = Fields::parse(raw.get()).unwrap_or_default();
-    let function = object(&fields, "function");
-    let name = text(&function, "name").unwrap_or_default();
-    match text(&fields, "id") {
+    let function = fields.object("function");
+    let name = function.text("name").unwrap_or_default();
+    match fields.text("id") {
         Some(id) => format!("{id} {name}"),
         None => raw.get().to_owned(),
     }
@@ -48,7 +47,9 @@ fn texts(content: Option<&RawValue>) -> String {
     };
     let part = |raw: &RawValue| {
         let fields = Fields::parse(raw.get()).unwrap_or_default();
-        let said = text(&fields, "text").or_else(|| serde_json::from_str(raw.get()).ok());
+        let said = fields
+            .text("text")
+            .or_else(|| serde_json::from_str(raw.get()).ok());
         let empty = fields.get("text").is_some_and(|text| text.get() == "\"\"");
         match said {
             Some(text) => text,
@@ -65,7 +66,7 @@ fn texts(content: Option<&RawValue>) -> String {
 pub(super) fn fingerprint<'a>(messages: impl Iterator<Item = &'a RawValue>) -> String {
     let is_user = |raw: &&RawValue| {
         let fields = Fields::parse(raw.get()).unwrap_or_default();
-        text(&fields, "role").as_deref() == Some("user")
+        fields.text("role").as_deref() == Some("user")
     };
     let mut messages = messages;
     let first = messages.find(is_user).map(canonical).unwrap_or_default();

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 const MAX_DEPTH: usize = 4;
 
 /// The keys of the first JSON value of a file, as paths such as `loops[].loop_id`.
-pub(super) struct Outline(BTreeSet<String>);
+pub(super) struct KeyOutline(BTreeSet<String>);
 
 enum Level {
     List,
     Object(String),
 }
 
-impl Outline {
+impl KeyOutline {
     /// Reads as much of `head` as there is of its first JSON value. A head that is no JSON, or in
     /// another encoding than UTF-8, has no keys.
     pub(super) fn of(head: &[u8]) -> Self {
@@ -82,15 +82,15 @@ mod tests {
     #[test]
     fn keys_are_paths_whatever_the_layout() {
         let outline =
-            Outline::of(b"\xEF\xBB\xBF \n{ \"a\" : {\"b\":[ {\"c\":\"d, {\"} ] }\n,\"e\" :[1");
+            KeyOutline::of(b"\xEF\xBB\xBF \n{ \"a\" : {\"b\":[ {\"c\":\"d, {\"} ] }\n,\"e\" :[1");
         let paths: Vec<&str> = outline.0.iter().map(String::as_str).collect();
         assert_eq!(paths, ["a", "a.b", "a.b[].c", "e"]);
-        assert!(Outline::of(b"[{\"role\":1}]").has("[].role"));
+        assert!(KeyOutline::of(b"[{\"role\":1}]").has("[].role"));
     }
 
     #[test]
     fn only_the_first_value_counts_and_junk_has_no_keys() {
-        assert!(!Outline::of(b"{\"a\":1}\n{\"b\":1}").has("b"));
+        assert!(!KeyOutline::of(b"{\"a\":1}\n{\"b\":1}").has("b"));
         for junk in [
             &b"x{\"a\":1}"[..],
             b"\xFF\xFE{\0\"\0",
@@ -99,8 +99,8 @@ mod tests {
             b"}{\"a\":1}",
             b"\"\\",
         ] {
-            assert!(!Outline::of(junk).has("a"));
+            assert!(!KeyOutline::of(junk).has("a"));
         }
-        Outline::of(&b"[".repeat(65_536));
+        KeyOutline::of(&b"[".repeat(65_536));
     }
 }

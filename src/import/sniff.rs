@@ -1,7 +1,7 @@
-//! How a file begins, as its format is told by.
+//! How a file begins: enough to recognise its format.
 //!
 //! A document may hold more than the head in its first fields. Then the keys of the later ones are
-//! put behind what was read, as `"key":0`, so that they can be told from each other all the same.
+//! put behind what was read, as `"key":0`, so that they can still be distinguished.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -15,7 +15,7 @@ const MAX_KEYS: usize = 100;
 const MAX_KEY_BYTES: usize = 100;
 
 /// Reads the head of a file.
-pub(super) fn head(path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn sniff(path: &Path) -> io::Result<Vec<u8>> {
     let mut reader = BufReader::with_capacity(HEAD_BYTES as usize, File::open(path)?);
     let mut head = Vec::new();
     reader.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
@@ -126,13 +126,13 @@ impl Scan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::outline::Outline;
+    use super::super::key_outline::KeyOutline;
     use super::*;
 
     fn head_of(text: &str) -> Vec<u8> {
         let path = std::env::temp_dir().join(format!("loopstore-head-{}", uuid::Uuid::now_v7()));
         std::fs::write(&path, text).unwrap();
-        let head = head(&path).unwrap();
+        let head = sniff(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         head
     }
@@ -152,7 +152,7 @@ mod tests {
                 let text = format!(
                     "{{\"messages\":[{{\"role\":\"{long}\"}}],\"tools\":{{\"x\":1}},\"cost\":2}}"
                 );
-                let outline = Outline::of(&head_of(&text));
+                let outline = KeyOutline::of(&head_of(&text));
                 for key in ["messages[].role", "tools", "cost"] {
                     assert!(outline.has(key), "{filler} {more} {key}");
                 }

@@ -11,7 +11,7 @@ use crate::model::LoopId;
 use crate::store::{LoopKey, StoreResult, codec, decode};
 
 /// What is stored in the place of a message.
-pub(super) enum Place {
+pub(super) enum Dedup {
     /// That message.
     Known,
     /// Another one, with this sequence.
@@ -27,27 +27,27 @@ impl StoreSink<'_> {
     }
 
     /// Finds what is stored in the place of the next message.
-    pub(super) fn place_of(
+    pub(super) fn look_up(
         &mut self,
         at: usize,
         loop_key: &LoopId,
         origin: &Digest,
-    ) -> StoreResult<Place> {
+    ) -> StoreResult<Dedup> {
         loop {
             let Some(state) = self.sessions[at].loops.get_mut(loop_key) else {
-                return Ok(Place::New);
+                return Ok(Dedup::New);
             };
             let place = state.stored.places.get(state.next).copied();
             state.next += 1;
             let (key, own_form) = (state.key, self.is_own_form());
             let Some((seq, stored)) = place else {
-                return Ok(Place::New);
+                return Ok(Dedup::New);
             };
             if stored == Some(*origin) || own_form && self.says(key, seq)? == Some(*origin) {
-                return Ok(Place::Known);
+                return Ok(Dedup::Known);
             }
             if stored.is_some() {
-                return Ok(Place::Changed(seq));
+                return Ok(Dedup::Changed(seq));
             }
             // Recorded here and not in this transcript, which may be older than that.
         }

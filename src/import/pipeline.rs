@@ -1,6 +1,6 @@
-//! Reading ahead of the writer: a transcript is parsed on a thread of its own, which also makes the
-//! stored form of its messages, so that the writer is left with the rows. What is told, and in which
-//! order, does not depend on how far ahead the reader is.
+//! ReaderThread ahead of the writer: a transcript is parsed on a thread of its own, which also makes the
+//! stored form of its messages, so that the writer is left with the rows. What the writer gets, and in
+//! which order, does not depend on how far ahead the reader is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::{mem, panic};
 
 use super::matching::{Digest, Digests};
-use super::said::Said;
+use super::pending::PendingMessage;
 use super::{FoundCompaction, ImportError, SessionHead, Sink};
 use crate::model::{AgentMessage, LoopId, LoopRecord};
 use crate::tokens::TokenCounter;
@@ -23,101 +23,101 @@ const BATCH_CALLS: usize = 64;
 const WAITING: usize = 16;
 
 /// One call of a sink.
-enum Call {
+pub(super) enum SinkCall {
     Session(Box<SessionHead>),
     Loop(Box<LoopRecord>),
-    Message(LoopId, Said, Digest, usize),
+    Message(LoopId, PendingMessage, Digest, usize),
     Compaction(Box<FoundCompaction>),
     Skip(Option<u64>, String),
 }
 
-/// A sink that is told of messages whose digests are made.
-pub(super) trait Listener: Sink {
+/// A sink that takes messages whose digests are made.
+pub(super) trait EncodedSink: Sink {
     /// Takes a message whose record has this digest and so many bytes.
-    fn said(
+    fn encoded(
         &mut self,
-        loop_key: LoopId,
-        said: Said,
+        loop_id: LoopId,
+        message: PendingMessage,
         origin: Digest,
         bytes: usize,
     ) -> Result<(), ImportError>;
 }
 
-impl Call {
-    fn tell(self, listener: &mut dyn Listener) -> Result<(), ImportError> {
+impl SinkCall {
+    pub(super) fn send_to(self, sink: &mut dyn EncodedSink) -> Result<(), ImportError> {
         match self {
-            Self::Session(head) => listener.session(*head),
-            Self::Loop(record) => listener.begin_loop(*record),
-            Self::Message(loop_key, said, origin, bytes) => {
-                listener.said(loop_key, said, origin, bytes)
+            Self::Session(head) => sink.session(*head),
+            Self::Loop(record) => sink.begin_loop(*record),
+            Self::Message(loop_id, message, origin, bytes) => {
+                sink.encoded(loop_id, message, origin, bytes)
             }
-            Self::Compaction(found) => listener.compaction(*found),
+            Self::Compaction(found) => sink.compaction(*found),
             Self::Skip(line, reason) => {
-                listener.skip(line, reason);
+                sink.skip(line, reason);
                 Ok(())
             }
         }
     }
 }
 
-/// Said by the writer when stored forms are not worth making: the session is known, or redacted.
+/// PendingMessage by the writer when stored encoder are not worth making: the session is known, or redacted.
 #[derive(Clone, Default)]
-pub(super) struct Plain(Arc<AtomicBool>);
+pub(super) struct SkipEncoding(Arc<AtomicBool>);
 
-impl Plain {
-    /// One that was said already.
-    pub(super) fn said() -> Self {
-        let plain = Self::default();
-        plain.say();
-        plain
+impl SkipEncoding {
+    /// One that is set from the beginning.
+    pub(super) fn always() -> Self {
+        let skip = Self::default();
+        skip.set();
+        skip
     }
 
-    pub(super) fn say(&self) {
+    pub(super) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_said(&self) -> bool {
+    pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What a reader needs to make digests and stored forms.
+/// What a reader needs to make digests and stored encoder.
 #[derive(Clone)]
-pub(super) struct Forms<'a> {
+pub(super) struct Encoder<'a> {
     pub(super) digests: Digests,
     pub(super) counter: &'a dyn TokenCounter,
-    pub(super) plain: Plain,
+    pub(super) skip_encoding: SkipEncoding,
 }
 
 /// A transcript that is being read on another thread.
-pub(super) struct Reading<'scope> {
-    calls: Receiver<Vec<Call>>,
+pub(super) struct ReaderThread<'scope> {
+    calls: Receiver<Vec<SinkCall>>,
     reader: ScopedJoinHandle<'scope, Result<(), ImportError>>,
 }
 
-impl<'scope> Reading<'scope> {
+impl<'scope> ReaderThread<'scope> {
     /// Begins to run `read`.
     pub(super) fn start(
         scope: &'scope Scope<'scope, '_>,
-        forms: Forms<'scope>,
+        encoder: Encoder<'scope>,
         read: impl FnOnce(&mut dyn Sink) -> Result<(), ImportError> + Send + 'scope,
     ) -> Self {
         let (send, calls) = sync_channel(WAITING);
         let reader = scope.spawn(move || {
-            let mut ahead = Ahead::new(send, forms);
-            let done = read(&mut ahead);
-            ahead.hand_over().and(done)
+            let mut queue = QueueSink::new(send, encoder);
+            let done = read(&mut queue);
+            queue.hand_over().and(done)
         });
         Self { calls, reader }
     }
 
-    /// Tells `listener` on this thread what is read, in order.
+    /// Hands what is read to `sink` on this thread, in order.
     ///
     /// # Errors
-    /// What the listener or the importer returns.
-    pub(super) fn tell(self, listener: &mut dyn Listener) -> Result<(), ImportError> {
+    /// What the sink or the importer returns.
+    pub(super) fn run(self, sink: &mut dyn EncodedSink) -> Result<(), ImportError> {
         let mut calls = self.calls.iter().flatten();
-        let told = calls.try_for_each(|call| call.tell(listener));
+        let written = calls.try_for_each(|call| call.send_to(sink));
         drop(calls);
         // Without this a reader that is ahead would wait for a writer that has given up.
         drop(self.calls);
@@ -125,29 +125,29 @@ impl<'scope> Reading<'scope> {
             Ok(read) => read,
             Err(panicked) => panic::resume_unwind(panicked),
         };
-        told.and(read)
+        written.and(read)
     }
 }
 
 /// The sink on the reader's side.
-struct Ahead<'a> {
-    send: SyncSender<Vec<Call>>,
-    forms: Forms<'a>,
-    batch: Vec<Call>,
+struct QueueSink<'a> {
+    send: SyncSender<Vec<SinkCall>>,
+    encoder: Encoder<'a>,
+    batch: Vec<SinkCall>,
     bytes: usize,
 }
 
-impl<'a> Ahead<'a> {
-    fn new(send: SyncSender<Vec<Call>>, forms: Forms<'a>) -> Self {
+impl<'a> QueueSink<'a> {
+    fn new(send: SyncSender<Vec<SinkCall>>, encoder: Encoder<'a>) -> Self {
         Self {
             send,
-            forms,
+            encoder,
             batch: Vec::new(),
             bytes: 0,
         }
     }
 
-    fn push(&mut self, call: Call, bytes: usize) -> Result<(), ImportError> {
+    fn push(&mut self, call: SinkCall, bytes: usize) -> Result<(), ImportError> {
         self.batch.push(call);
         self.bytes += bytes;
         if self.bytes >= BATCH_BYTES || self.batch.len() >= BATCH_CALLS {
@@ -159,19 +159,19 @@ impl<'a> Ahead<'a> {
     fn hand_over(&mut self) -> Result<(), ImportError> {
         self.bytes = 0;
         let batch = mem::take(&mut self.batch);
-        // The writer's own error is the one that is told.
+        // The writer's own error is the one that is reported.
         let stopped = |_| ImportError::Refused("the writer has stopped".into());
         self.send.send(batch).map_err(stopped)
     }
 }
 
-impl Sink for Ahead<'_> {
+impl Sink for QueueSink<'_> {
     fn session(&mut self, head: SessionHead) -> Result<(), ImportError> {
-        self.push(Call::Session(Box::new(head)), 0)
+        self.push(SinkCall::Session(Box::new(head)), 0)
     }
 
     fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError> {
-        self.push(Call::Loop(Box::new(record)), 0)
+        self.push(SinkCall::Loop(Box::new(record)), 0)
     }
 
     fn message(
@@ -180,22 +180,22 @@ impl Sink for Ahead<'_> {
         message: AgentMessage,
         raw: &[u8],
     ) -> Result<(), ImportError> {
-        let origin = self.forms.digests.of(raw);
-        let said = match self.forms.plain.is_said() {
+        let origin = self.encoder.digests.of(raw);
+        let message = match self.encoder.skip_encoding.is_set() {
             true => message.into(),
-            false => Said::ready(message, origin, self.forms.counter)?,
+            false => PendingMessage::encoded(message, origin, self.encoder.counter)?,
         };
-        let call = Call::Message(loop_id.clone(), said, origin, raw.len());
+        let call = SinkCall::Message(loop_id.clone(), message, origin, raw.len());
         self.push(call, raw.len())
     }
 
     fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError> {
-        self.push(Call::Compaction(Box::new(found)), 0)
+        self.push(SinkCall::Compaction(Box::new(found)), 0)
     }
 
     fn skip(&mut self, line: Option<u64>, reason: String) {
         // A writer that has stopped is met again at the next call.
-        self.push(Call::Skip(line, reason), 0).ok();
+        self.push(SinkCall::Skip(line, reason), 0).ok();
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
 
     const MESSAGES: usize = 5_000;
 
-    /// Tells so many messages, and fails or panics at the end if it is to.
+    /// Emits so many messages, and fails or panics at the end if it is to.
     fn read(end: &str, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let id = LoopId::new("l").unwrap();
         sink.begin_loop(LoopRecord::new(id.clone(), None))?;
@@ -223,11 +223,11 @@ mod tests {
         }
     }
 
-    /// Notes what it is told, and refuses after so many messages.
+    /// Notes what it gets, and refuses after so many messages.
     struct Notes {
-        told: Vec<String>,
+        seen: Vec<String>,
         most: usize,
-        plain: Plain,
+        skip_encoding: SkipEncoding,
     }
 
     impl Sink for Notes {
@@ -236,7 +236,7 @@ mod tests {
         }
 
         fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError> {
-            self.told.push(record.loop_id.to_string());
+            self.seen.push(record.loop_id.to_string());
             Ok(())
         }
 
@@ -249,65 +249,65 @@ mod tests {
         }
 
         fn skip(&mut self, line: Option<u64>, reason: String) {
-            self.told.push(format!("{reason} {}", line.unwrap()));
+            self.seen.push(format!("{reason} {}", line.unwrap()));
         }
     }
 
-    impl Listener for Notes {
-        fn said(
+    impl EncodedSink for Notes {
+        fn encoded(
             &mut self,
             _: LoopId,
-            said: Said,
+            message: PendingMessage,
             _: Digest,
             bytes: usize,
         ) -> Result<(), ImportError> {
-            if self.told.len() > self.most {
+            if self.seen.len() > self.most {
                 return Err(ImportError::Refused("full".into()));
             }
-            if self.told.len() > MESSAGES {
-                self.plain.say();
+            if self.seen.len() > MESSAGES {
+                self.skip_encoding.set();
             }
-            let message = said.into_message()?;
+            let message = message.into_message()?;
             let texts = message.message().unwrap().texts().collect::<String>();
-            self.told.push(format!("{texts} {bytes}"));
+            self.seen.push(format!("{texts} {bytes}"));
             Ok(())
         }
     }
 
     fn run(end: &str, most: usize) -> (Vec<String>, Result<(), ImportError>) {
-        let plain = Plain::default();
+        let skip_encoding = SkipEncoding::default();
         let mut notes = Notes {
-            told: Vec::new(),
+            seen: Vec::new(),
             most,
-            plain: plain.clone(),
+            skip_encoding: skip_encoding.clone(),
         };
-        let forms = Forms {
+        let encoder = Encoder {
             digests: Digests::default(),
             counter: &HeuristicTokenCounter,
-            plain,
+            skip_encoding,
         };
         let done = std::thread::scope(|scope| {
-            Reading::start(scope, forms, |sink| read(end, sink)).tell(&mut notes)
+            ReaderThread::start(scope, encoder, |sink| read(end, sink)).run(&mut notes)
         });
-        (notes.told, done)
+        (notes.seen, done)
     }
 
     #[test]
-    fn everything_is_told_in_order() {
+    fn everything_comes_in_order() {
         let each = |n: usize| [format!("{n} {n}"), format!("odd {n}")];
         let all = std::iter::once("l".to_owned()).chain((0..MESSAGES).flat_map(each));
-        let (told, done) = run("a", usize::MAX);
-        assert!(done.is_ok() && told.into_iter().eq(all.clone()));
-        let (told, done) = run("fails", usize::MAX);
+        let (seen, done) = run("a", usize::MAX);
+        assert!(done.is_ok() && seen.into_iter().eq(all.clone()));
+        let (seen, done) = run("fails", usize::MAX);
         assert_eq!(done.unwrap_err().to_string(), "it ends here");
-        assert!(told.into_iter().eq(all), "what was told before");
+        assert!(seen.into_iter().eq(all), "what came before");
     }
 
     #[test]
     fn a_writer_that_gives_up_stops_the_reader() {
-        let (told, done) = run("a", 3);
+        let (seen, done) = run("a", 3);
         assert_eq!(done.unwrap_err().to_string(), "full");
-        assert_eq!(told.len(), 5);
+        assert_eq!(seen.len(), 5);
     }
 
     #[test]

@@ -8,27 +8,27 @@ use crate::store::ready::Ready;
 use crate::tokens::TokenCounter;
 
 /// A message, in its stored form if the reader had no reason to think that it is known already.
-pub(super) enum Said {
+pub(super) enum PendingMessage {
     Plain(Box<AgentMessage>),
-    Ready(Box<Ready>),
+    Encoded(Box<Ready>),
 }
 
-impl Said {
+impl PendingMessage {
     /// Makes the stored form.
-    pub(super) fn ready(
+    pub(super) fn encoded(
         message: AgentMessage,
         origin: Digest,
         counter: &dyn TokenCounter,
     ) -> StoreResult<Self> {
         let origin = Some(origin);
         let new = NewMessage { message, origin };
-        Ok(Self::Ready(Box::new(Ready::of(new, counter)?)))
+        Ok(Self::Encoded(Box::new(Ready::of(new, counter)?)))
     }
 
     pub(super) fn role(&self) -> Role {
         match self {
             Self::Plain(message) => message.role(),
-            Self::Ready(ready) => ready.role(),
+            Self::Encoded(ready) => ready.role(),
         }
     }
 
@@ -36,7 +36,7 @@ impl Said {
     pub(super) fn turn_index(&self) -> Option<i64> {
         match self {
             Self::Plain(message) => message.turn_index(),
-            Self::Ready(ready) => ready.turn_index(),
+            Self::Encoded(ready) => ready.turn_index(),
         }
     }
 
@@ -44,14 +44,14 @@ impl Said {
     pub(super) fn created_at(&self) -> Option<i64> {
         match self {
             Self::Plain(message) => message.message().and_then(Message::timestamp),
-            Self::Ready(ready) => ready.created_at(),
+            Self::Encoded(ready) => ready.created_at(),
         }
     }
 
     pub(super) fn into_message(self) -> StoreResult<AgentMessage> {
         match self {
             Self::Plain(message) => Ok(*message),
-            Self::Ready(ready) => ready.into_message(),
+            Self::Encoded(ready) => ready.into_message(),
         }
     }
 
@@ -62,7 +62,7 @@ impl Said {
         counter: &dyn TokenCounter,
     ) -> StoreResult<Ready> {
         match self {
-            Self::Ready(ready) => Ok(*ready),
+            Self::Encoded(ready) => Ok(*ready),
             Self::Plain(message) => {
                 let new = NewMessage {
                     message: *message,
@@ -74,7 +74,7 @@ impl Said {
     }
 }
 
-impl From<AgentMessage> for Said {
+impl From<AgentMessage> for PendingMessage {
     fn from(message: AgentMessage) -> Self {
         Self::Plain(Box::new(message))
     }

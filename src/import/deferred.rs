@@ -4,17 +4,17 @@
 use std::collections::HashMap;
 
 use super::matching::{Digest, common_prefix, made_id};
-use super::said::Said;
+use super::pipeline::SinkCall;
 use super::writer::{Origin, StoreSink};
-use super::{FoundCompaction, ImportError, SessionHead};
-use crate::model::{LoopId, LoopRecord, SessionId};
+use super::{ImportError, SessionHead};
+use crate::model::{LoopId, SessionId};
 use crate::store::StoreResult;
 
 /// A session without an id: what it is shows only when all of it is there.
-pub(super) struct Waiting {
+pub(super) struct DeferredSession {
     pub(super) head: SessionHead,
     pub(super) key: RecordKey,
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<SinkCall>,
 }
 
 /// What a session without an id is known by, besides its format.
@@ -25,20 +25,13 @@ pub(super) struct RecordKey {
     pub(super) key: String,
 }
 
-/// One call of the sink, kept until its session is complete.
-pub(super) enum Call {
-    Loop(Box<LoopRecord>),
-    Message(LoopId, Said, Digest, usize),
-    Compaction(Box<FoundCompaction>),
-}
-
 impl StoreSink<'_> {
-    /// Finds out which session the waiting one is, and writes it.
+    /// Finds out which session the deferred one is, and writes it.
     pub(super) fn settle(&mut self) -> Result<(), ImportError> {
-        let Some(waiting) = self.waiting.take() else {
+        let Some(deferred) = self.deferred.take() else {
             return Ok(());
         };
-        let Waiting { head, key, calls } = waiting;
+        let DeferredSession { head, key, calls } = deferred;
         let id = match self.known(&key, &calls)? {
             Some(id) => id,
             None => {
@@ -54,19 +47,13 @@ impl StoreSink<'_> {
             }
         };
         self.begin(id.clone(), Some(key), head)?;
-        for call in calls {
-            match call {
-                Call::Loop(mut record) => {
-                    if record.session_id.is_some() {
-                        record.session_id = Some(id.clone());
-                    }
-                    self.loop_begins(*record)?;
-                }
-                Call::Message(loop_key, said, origin, bytes) => {
-                    self.take_message(&loop_key, said, origin, bytes)?;
-                }
-                Call::Compaction(found) => self.found(*found)?,
+        for mut call in calls {
+            if let SinkCall::Loop(record) = &mut call
+                && record.session_id.is_some()
+            {
+                record.session_id = Some(id.clone());
             }
+            call.send_to(self)?;
         }
         Ok(())
     }
@@ -80,7 +67,7 @@ impl StoreSink<'_> {
     }
 
     /// Returns the stored session with the same key that shares the longest beginning.
-    fn known(&self, key: &RecordKey, calls: &[Call]) -> StoreResult<Option<SessionId>> {
+    fn known(&self, key: &RecordKey, calls: &[SinkCall]) -> StoreResult<Option<SessionId>> {
         let new = in_order_of_loops(calls);
         let from = &self.from;
         let mut best: Option<(usize, SessionId)> = None;
@@ -110,16 +97,16 @@ impl StoreSink<'_> {
 
 /// Returns the digests of all messages, loop by loop in the order in which the loops begin: the
 /// order in which a stored session is read.
-fn in_order_of_loops(calls: &[Call]) -> Vec<Digest> {
+fn in_order_of_loops(calls: &[SinkCall]) -> Vec<Digest> {
     let mut order: Vec<&LoopId> = Vec::new();
     let mut of_loop: HashMap<&LoopId, Vec<Digest>> = HashMap::new();
     for call in calls {
         match call {
-            Call::Loop(record) if !of_loop.contains_key(&record.loop_id) => {
+            SinkCall::Loop(record) if !of_loop.contains_key(&record.loop_id) => {
                 order.push(&record.loop_id);
                 of_loop.insert(&record.loop_id, Vec::new());
             }
-            Call::Message(loop_key, _, digest, _) => {
+            SinkCall::Message(loop_key, _, digest, _) => {
                 of_loop.entry(loop_key).or_default().push(*digest);
             }
             _ => {}

@@ -1,0 +1,131 @@
+//! Kinds of extensions that loopstore itself writes: a record of a transcript that calls itself so is
+//! kept under another name.
+
+use loopstore::SqliteStore;
+use loopstore::import::{Importer, importers};
+
+use super::stage::{import_bytes, import_into};
+
+/// The kinds that something is read out of: changed messages, removed ones, events of phi-core.
+const KINDS: [&str; 3] = ["revised", "removed", "phi-core-event"];
+
+/// A prompt and a record that calls itself `KIND`, in each format whose records are foreign.
+fn transcript(format: &str) -> Option<&'static str> {
+    Some(match format {
+        "adk" => {
+            r#"{"id":"s","events":[
+                {"author":"user","timestamp":1.0,"content":{"parts":[{"text":"Hi"}]}},
+                {"author":"KIND","timestamp":2.0,"content":null}]}"#
+        }
+        "claude-code" => {
+            r#"{"type":"user","uuid":"a","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"Hi"}}
+{"type":"KIND","uuid":"b","parentUuid":"a","sessionId":"s","seq":0}"#
+        }
+        "codex" => {
+            r#"{"timestamp":"2026-01-01T00:00:00Z","type":"session_meta","payload":{"id":"s"}}
+{"timestamp":"2026-01-01T00:00:01Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"Hi"}]}}
+{"timestamp":"2026-01-01T00:00:02Z","type":"event_msg","payload":{"type":"KIND"}}"#
+        }
+        "copilot-cli" => {
+            r#"{"type":"session.start","data":{"sessionId":"s","copilotVersion":"1"},"id":"a","timestamp":"2026-01-01T00:00:00Z","parentId":null}
+{"type":"user.message","data":{"content":"Hi"},"id":"b","timestamp":"2026-01-01T00:00:01Z","parentId":"a"}
+{"type":"KIND","data":{},"id":"c","timestamp":"2026-01-01T00:00:02Z","parentId":"b"}"#
+        }
+        "gemini-cli" => {
+            r#"{"sessionId":"s","projectHash":"h","messages":[
+                {"id":"a","type":"user","content":"Hi","timestamp":"2026-01-01T00:00:00Z"},
+                {"id":"b","type":"KIND","content":"x","timestamp":"2026-01-01T00:00:01Z"}]}"#
+        }
+        "mini-swe-agent" => {
+            r#"{"info":{"mini_version":"1"},"trajectory_format":"mini-swe-agent-1","messages":[
+                {"role":"user","content":"Hi"},{"role":"KIND","content":"x"}]}"#
+        }
+        "openai-chat" => r#"[{"role":"user","content":"Hi"},{"role":"KIND","content":"x"}]"#,
+        "opencode" => {
+            r#"{"info":{"id":"s","projectID":"p"},"messages":[
+                {"info":{"id":"a","role":"user"},"parts":[{"type":"text","text":"Hi"}]},
+                {"info":{"id":"b","role":"KIND"},"parts":[]}]}"#
+        }
+        "openhands" => {
+            r#"{"id":"a","timestamp":"2026-01-01T00:00:00","source":"user","kind":"MessageEvent","llm_message":{"role":"user","content":[{"type":"text","text":"Hi"}]}}
+{"id":"b","timestamp":"2026-01-01T00:00:01","source":"environment","kind":"KIND"}"#
+        }
+        "pi" => {
+            r#"{"type":"session","id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}
+{"type":"message","id":"a","parentId":null,"timestamp":"2026-01-01T00:00:01Z","message":{"role":"user","content":"Hi"}}
+{"type":"KIND","id":"b","parentId":"a","timestamp":"2026-01-01T00:00:02Z"}"#
+        }
+        "swe-agent" => {
+            r#"{"history":[{"role":"user","content":"Hi","message_type":"observation"},
+                {"role":"KIND","content":"x"}],"trajectory":[],"info":{}}"#
+        }
+        _ => return None,
+    })
+}
+
+/// The kinds of the extensions in a store.
+fn kinds(store: &SqliteStore) -> Vec<String> {
+    let sql = "SELECT payload ->> 'kind' FROM v_messages WHERE role = 'extension'";
+    let rows = store.query(sql).unwrap().rows;
+    rows.iter().map(|row| row[0].read().unwrap()).collect()
+}
+
+/// Whether a format may skip such a record, or names all of them alike.
+fn names_none(format: &str) -> bool {
+    matches!(format, "adk" | "openai-chat")
+}
+
+fn check(format: &str, kind: &str, found: &[String]) {
+    assert!(!found.iter().any(|own| own == kind), "{format}: {found:?}");
+    let renamed = format!("{kind}-record");
+    let is_kept = found.contains(&renamed);
+    assert!(is_kept || names_none(format), "{format}: {found:?}");
+}
+
+#[test]
+fn a_foreign_record_never_passes_for_one_of_loopstore() {
+    for format in importers().iter().filter(|format| !is_own(**format)) {
+        let format = format.format();
+        for kind in KINDS {
+            let store = SqliteStore::in_memory().unwrap();
+            if format == "openai-agents" {
+                let file = super::openai_agents::file_of(&[
+                    serde_json::json!({ "role": "user", "content": "Hi" }),
+                    serde_json::json!({ "type": kind }),
+                ]);
+                import_into(&store, &file.path);
+            } else {
+                let text = transcript(format).unwrap_or_else(|| panic!("no sample of {format}"));
+                let text = text.replace("KIND", kind);
+                let name = "some.json";
+                let report = import_bytes(&store, name, text.as_bytes()).unwrap();
+                assert_eq!(report.sessions.len(), 1, "{format}");
+                let again = import_bytes(&store, name, text.as_bytes()).unwrap();
+                assert_eq!((again.added_messages, again.revised), (0, 0), "{format}");
+            }
+            check(format, kind, &kinds(&store));
+        }
+    }
+}
+
+#[test]
+fn a_record_whose_type_is_system_is_no_system_prompt() {
+    for format in [
+        "claude-code",
+        "codex",
+        "copilot-cli",
+        "gemini-cli",
+        "openhands",
+        "pi",
+    ] {
+        let text = transcript(format).unwrap().replace("KIND", "system");
+        let store = SqliteStore::in_memory().unwrap();
+        import_bytes(&store, "some.json", text.as_bytes()).unwrap();
+        check(format, "system", &kinds(&store));
+    }
+}
+
+/// Whether a format is a form of loopstore's own, whose extensions are its own.
+fn is_own(importer: &dyn Importer) -> bool {
+    importer.holds_rows() || importer.format() == "phi-core"
+}
