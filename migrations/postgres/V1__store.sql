@@ -8,7 +8,9 @@
 -- positions of turn groups, from 0. Every row that holds something of a session names its tenant.
 --
 -- What makes and alters a table stands together, without an empty line: where tables are distributed,
--- that comes behind it.
+-- that comes behind it. Statements here are in forms that such a server takes too: functions that read
+-- tables in PL/pgSQL, joins instead of subqueries in the list of columns, nothing that asks for rows of
+-- another session in a trigger.
 
 CREATE TABLE store_meta (
     -- token_counter, import_key, created_at; while they are needed recount and scrub.
@@ -42,6 +44,9 @@ CREATE INDEX sessions_active ON sessions (last_active_at COLLATE "C" DESC NULLS 
 CREATE TABLE session_names (
     session_id TEXT NOT NULL,
     session    BIGINT NOT NULL,
+    -- Whether the session is being erased: then its name may go. The receipt lies with the session, which
+    -- may be on another node.
+    leaves     BOOLEAN NOT NULL DEFAULT FALSE,
     tenant     TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session_id, tenant)
 );
@@ -611,8 +616,10 @@ CREATE TABLE index_state (
 -- table of a caller must not stand in for `maintenance`.
 
 CREATE FUNCTION loopstore_is_open(which BIGINT) RETURNS BOOLEAN
-LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT EXISTS (SELECT 1 FROM maintenance WHERE session = which AND closed_at IS NULL)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN EXISTS (SELECT 1 FROM maintenance WHERE session = which AND closed_at IS NULL);
+END
 $$;
 
 -- Lets a row go or change only while a receipt of its session is open.
@@ -638,9 +645,12 @@ $$;
 
 -- Whether what stands at a sequence of a loop may go: it is not sealed, or a receipt is open.
 CREATE FUNCTION loopstore_may_go(which BIGINT, loop_key BIGINT, seq BIGINT) RETURNS BOOLEAN
-LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT EXISTS (SELECT 1 FROM loops WHERE session = which AND key = loop_key AND sealed_seq <= seq)
-        OR loopstore_is_open(which)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT 1 FROM loops l WHERE l.session = which AND l.key = loop_key AND l.sealed_seq <= seq
+    ) OR loopstore_is_open(which);
+END
 $$;
 
 -- LOOP is a word of PL/pgSQL, so that the column stands in quotes.
@@ -700,9 +710,12 @@ CREATE TRIGGER sessions_no_delete BEFORE DELETE ON sessions FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('a session is never deleted');
 
 CREATE TRIGGER session_names_no_update BEFORE UPDATE ON session_names FOR EACH ROW
+WHEN ((NEW.session_id, NEW.session, NEW.tenant) IS DISTINCT FROM (OLD.session_id, OLD.session, OLD.tenant)
+    OR NOT NEW.leaves)
 EXECUTE FUNCTION loopstore_never('the id of a session is never given to another one');
 CREATE TRIGGER session_names_no_delete BEFORE DELETE ON session_names FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a session is never deleted');
+WHEN (NOT OLD.leaves)
+EXECUTE FUNCTION loopstore_never('a session is never deleted');
 
 CREATE TRIGGER loops_stay_sealed BEFORE UPDATE ON loops FOR EACH ROW
 WHEN ((NEW.session, NEW.key, NEW.loop_id, NEW.parent, NEW.parent_turn, NEW.tick)
@@ -922,6 +935,11 @@ BEGIN
         RAISE EXCEPTION 'tenants need PostgreSQL 15 or later'
             USING HINT = 'Views of earlier versions ask with the rights of their owner.';
     END IF;
+    IF NOT EXISTS (
+        SELECT 1 FROM pg_policy WHERE polrelid = 'sessions'::REGCLASS AND polname = 'tenant'
+    ) THEN
+        RAISE EXCEPTION 'tenants cannot be kept apart here: the tables were made without policies';
+    END IF;
     FOR one IN
         SELECT c.oid::REGCLASS AS name, p.polname IS NOT NULL AS has_policy
         FROM pg_class c
@@ -1123,41 +1141,37 @@ SELECT
         THEN loopstore_texts(h.json, m.body_block, loopstore_body(m.body, m.escaped))
         ELSE loopstore_body(m.body, m.escaped)
     END AS text
-FROM messages m CROSS JOIN LATERAL (
-    SELECT loopstore_json(coalesce(m.head, (
-        SELECT p.head FROM packed_heads p
-        WHERE p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
-    ))) AS json OFFSET 0
-) h;
+FROM messages m
+    LEFT JOIN packed_heads p ON p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
+    CROSS JOIN LATERAL loopstore_json(coalesce(m.head, p.head)) h (json);
 
 -- Internal. Turns with the sequences of the messages that they hold: first_seq <= seq < end_seq.
 CREATE VIEW turn_bounds AS
 SELECT
     t.session, t.loop, t.turn, t.turn_index, t.started_at, t.ended_at, t.messages, t.tokens, t.answers,
-    t.first_seq,
-    coalesce(
-        (SELECT n.first_seq FROM turns n
-         WHERE n.session = t.session AND n.loop = t.loop AND n.turn = t.turn + 1),
-        4294967296
-    ) AS end_seq
-FROM turns t;
+    t.first_seq, coalesce(n.first_seq, 4294967296) AS end_seq
+FROM turns t
+    LEFT JOIN turns n ON n.session = t.session AND n.loop = t.loop AND n.turn = t.turn + 1;
 
 -- Internal. Loops that no child continues from their last turn, and each session's current loop.
 CREATE VIEW leaves AS
 SELECT l.session, l.key, l.loop_id
 FROM loops l
-WHERE l.key = (SELECT s.current_loop FROM sessions s WHERE s.session = l.session)
-    OR NOT EXISTS (
-        SELECT 1 FROM loops c
-        WHERE c.session = l.session AND c.parent = l.key
-            AND coalesce(c.parent_turn, -1) >= l.turns - 1
-    );
+    JOIN sessions s ON s.session = l.session
+    LEFT JOIN LATERAL (
+        SELECT max(coalesce(c.parent_turn, -1)) AS turn
+        FROM loops c WHERE c.session = l.session AND c.parent = l.key
+    ) last_child ON TRUE
+WHERE l.key = s.current_loop OR last_child.turn IS NULL OR last_child.turn < l.turns - 1;
 
 -- Internal. The chain of a leaf. `cut` is how many of a loop's turns belong to the chain, `depth`
 -- counts from 0 at the root. A parent's key is smaller than its child's, so that the walk ends
 -- whatever is stored.
 CREATE FUNCTION loopstore_chain(of_session BIGINT, leaf BIGINT)
-RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT) LANGUAGE sql STABLE AS $$
+RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT) LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH RECURSIVE up (loop, parent, parent_turn, cut, distance) AS (
         SELECT l.key, l.parent, l.parent_turn, 4294967296, 0::BIGINT
         FROM loops l WHERE l.session = of_session AND l.key = leaf
@@ -1165,7 +1179,8 @@ RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT) LANGUAGE sql STABLE AS $$
         SELECT p.key, p.parent, p.parent_turn, coalesce(up.parent_turn + 1, 0), up.distance + 1
         FROM up JOIN loops p ON p.session = of_session AND p.key = up.parent AND p.key < up.loop
     )
-    SELECT up.loop, count(*) OVER () - 1 - up.distance, up.cut FROM up
+    SELECT up.loop, count(*) OVER () - 1 - up.distance, up.cut FROM up;
+END
 $$;
 
 -- Internal. What is in force on each loop of a chain: `block`, and `plain` if rollups do not count;
@@ -1174,7 +1189,10 @@ $$;
 -- undo; in force is the newest generation of such a run.
 CREATE FUNCTION loopstore_in_force(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, block BIGINT, plain BIGINT, run BIGINT)
-LANGUAGE sql STABLE AS $$
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH
     chain AS (SELECT * FROM loopstore_chain(of_session, leaf)),
     -- Every run that counts, and every flip.
@@ -1209,7 +1227,25 @@ LANGUAGE sql STABLE AS $$
         (SELECT b.key FROM blocks b
          WHERE b.session = of_session AND b.loop = c.loop AND b.generation = best.plain),
         (SELECT max(live.newest) FROM live)
-    FROM chain c LEFT JOIN best ON best.loop = c.loop
+    FROM chain c LEFT JOIN best ON best.loop = c.loop;
+END
+$$;
+
+-- Internal. The blocks in force as seen from a leaf, from the anchor of the rollup in force on.
+CREATE FUNCTION loopstore_active_blocks(of_session BIGINT, leaf BIGINT) RETURNS TABLE (block BIGINT)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT f.block
+    FROM (
+        SELECT f.block, f.depth,
+            max(CASE WHEN o.kind = 'rollup' THEN f.depth ELSE 0 END) OVER () AS anchor
+        FROM loopstore_in_force(of_session, leaf) f
+            JOIN blocks o ON o.session = of_session AND o.key = f.block
+    ) f
+    WHERE f.depth >= f.anchor;
+END
 $$;
 
 -- Internal. A field of a configuration as text.
@@ -1223,7 +1259,10 @@ $$;
 -- scope. `turns` and `end_seq` are where a loop's cut is.
 CREATE FUNCTION loopstore_context_loops(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (loop BIGINT, depth BIGINT, turns BIGINT, end_seq BIGINT, block BIGINT)
-LANGUAGE sql STABLE AS $$
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH
     link AS (
         SELECT f.loop, f.depth, least(f.cut, l.turns) AS turns,
@@ -1285,14 +1324,18 @@ LANGUAGE sql STABLE AS $$
         WHEN placed.scope ~ '^fixed:[0-9]{1,9}$'
         THEN placed.distance <= substr(placed.scope, 7)::BIGINT
         ELSE placed.tokens_from_here <= placed.budget
-    END
+    END;
+END
 $$;
 
 -- Internal. The parts of the context of a leaf.
 CREATE FUNCTION loopstore_parts(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (ordinal BIGINT, loop BIGINT, section TEXT, from_turn BIGINT, to_turn BIGINT,
     messages BIGINT, tokens BIGINT)
-LANGUAGE sql STABLE AS $$
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH
     slot AS (
         SELECT k.loop, k.depth, k.turns, k.end_seq, b.key AS block, b.through, name.place, name.section,
@@ -1378,21 +1421,24 @@ LANGUAGE sql STABLE AS $$
     SELECT row_number() OVER (ORDER BY measured.depth, measured.place) - 1, measured.loop,
         measured.section, coalesce(measured.from_turn, measured.low),
         coalesce(measured.to_turn, measured.high), measured.n, measured.tokens
-    FROM measured
+    FROM measured;
+END
 $$;
 
 -- Sessions with the totals of their loops. Extension messages are in no total.
 CREATE VIEW v_sessions AS
 SELECT
     s.session_id, s.agent_id, s.title, s.created_at, s.last_active_at,
-    (SELECT l.loop_id FROM loops l WHERE l.session = s.session AND l.key = s.current_loop)
-        AS current_loop_id,
+    c.loop_id AS current_loop_id,
     t.loops, t.turns, t.messages, t.tokens, s.source
-FROM sessions s CROSS JOIN LATERAL (
-    SELECT count(*) AS loops, coalesce(sum(l.turns), 0)::BIGINT AS turns,
-        coalesce(sum(l.messages), 0)::BIGINT AS messages, coalesce(sum(l.tokens), 0)::BIGINT AS tokens
-    FROM loops l WHERE l.session = s.session
-) t;
+FROM sessions s
+    LEFT JOIN loops c ON c.session = s.session AND c.key = s.current_loop
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS loops, coalesce(sum(l.turns), 0)::BIGINT AS turns,
+            coalesce(sum(l.messages), 0)::BIGINT AS messages,
+            coalesce(sum(l.tokens), 0)::BIGINT AS tokens
+        FROM loops l WHERE l.session = s.session
+    ) t;
 
 -- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain.
 -- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind
@@ -1409,13 +1455,14 @@ SELECT
         ELSE l.kind
     END AS continuation_kind,
     l.status, l.started_at, l.ended_at, l.turns, l.messages, l.tokens,
-    (l.next_seq > 0 AND NOT EXISTS (
-        SELECT 1 FROM messages m
-        WHERE m.session = l.session AND m.loop = l.key AND m.head IS NOT NULL
-    ))::INT AS archived
+    (l.next_seq > 0 AND kept.is_there IS NULL)::INT AS archived
 FROM sessions s
     JOIN loops l ON l.session = s.session
-    CROSS JOIN LATERAL (SELECT loopstore_json(l.kind) AS kind OFFSET 0) k;
+    CROSS JOIN LATERAL loopstore_json(l.kind) k (kind)
+    LEFT JOIN LATERAL (
+        SELECT TRUE AS is_there FROM messages m
+        WHERE m.session = l.session AND m.loop = l.key AND m.head IS NOT NULL LIMIT 1
+    ) kept ON TRUE;
 
 -- Turns. triggered_by is User if a user message begins the turn, Branch for the first turn of a
 -- branch that none begins, else Continuation. input_tokens and output_tokens are what providers
@@ -1443,12 +1490,9 @@ FROM sessions s
         SELECT
             sum(loopstore_number(loopstore_value(loopstore_value(j.json, 'usage'), 'input'))) AS input,
             sum(loopstore_number(loopstore_value(loopstore_value(j.json, 'usage'), 'output'))) AS output
-        FROM messages m CROSS JOIN LATERAL (
-            SELECT loopstore_json(coalesce(m.head, (
-                SELECT p.head FROM packed_heads p
-                WHERE p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
-            ))) AS json OFFSET 0
-        ) j
+        FROM messages m
+            LEFT JOIN packed_heads h ON h.session = m.session AND h.loop = m.loop AND h.seq = m.seq
+            CROSS JOIN LATERAL loopstore_json(coalesce(m.head, h.head)) j (json)
         WHERE m.session = t.session AND m.loop = t.loop AND m.seq >= t.first_seq
             AND m.seq < t.end_seq AND m.role = 1
     ) u;
@@ -1481,16 +1525,12 @@ SELECT
     r.seq AS result_seq,
     r.text AS result_text,
     CASE (loopstore_value(r.json, 'isError'))::TEXT WHEN 'true' THEN 1 WHEN 'false' THEN 0 END AS is_error,
-    (SELECT n.loop_id FROM loops n WHERE n.session = r.session AND n.key = r.loop) AS result_loop_id
+    n.loop_id AS result_loop_id
 FROM sessions s
     JOIN loops l ON l.session = s.session
     JOIN messages m ON m.session = l.session AND m.loop = l.key AND m.role = 1
-    CROSS JOIN LATERAL (
-        SELECT loopstore_json(coalesce(m.head, (
-            SELECT p.head FROM packed_heads p
-            WHERE p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
-        ))) AS json OFFSET 0
-    ) h
+    LEFT JOIN packed_heads p ON p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
+    CROSS JOIN LATERAL loopstore_json(coalesce(m.head, p.head)) h (json)
     CROSS JOIN LATERAL (
         SELECT item.value, item.place, loopstore_text(loopstore_value(item.value, 'id')) AS id
         FROM json_array_elements(
@@ -1504,29 +1544,26 @@ FROM sessions s
             SELECT 1 AS rank, x.loop, t.turn, x.seq
             FROM turn_bounds t JOIN messages x ON x.session = t.session AND x.loop = t.loop
                 AND x.seq > m.seq AND x.seq < t.end_seq
+                LEFT JOIN packed_heads h ON h.session = x.session AND h.loop = x.loop AND h.seq = x.seq
             WHERE t.session = l.session AND t.loop = l.key AND t.turn = m.turn AND x.role = 2
-                AND loopstore_text(loopstore_value(loopstore_json(coalesce(x.head, (
-                    SELECT p.head FROM packed_heads p
-                    WHERE p.session = x.session AND p.loop = x.loop AND p.seq = x.seq
-                ))), 'toolCallId')) = call.id
+                AND loopstore_text(loopstore_value(loopstore_json(coalesce(x.head, h.head)), 'toolCallId')) = call.id
             UNION ALL
             -- A turn that answers another one's call names it: [loop,turn]. Only few do.
             SELECT 2, x.loop, t.turn, x.seq
             FROM turn_bounds t JOIN messages x ON x.session = t.session AND x.loop = t.loop
                 AND x.seq >= t.first_seq AND x.seq < t.end_seq
+                LEFT JOIN packed_heads h ON h.session = x.session AND h.loop = x.loop AND h.seq = x.seq
             WHERE t.session = l.session AND t.answers IS NOT NULL
                 AND (t.loop = l.key AND t.turn > m.turn
                     OR l.open_calls IS NOT NULL AND t.loop > l.key)
                 AND strpos(t.answers, '[' || l.key || ',' || m.turn || ']') > 0 AND x.role = 2
-                AND loopstore_text(loopstore_value(loopstore_json(coalesce(x.head, (
-                    SELECT p.head FROM packed_heads p
-                    WHERE p.session = x.session AND p.loop = x.loop AND p.seq = x.seq
-                ))), 'toolCallId')) = call.id
+                AND loopstore_text(loopstore_value(loopstore_json(coalesce(x.head, h.head)), 'toolCallId')) = call.id
         ) found
         JOIN message_content x
             ON x.session = l.session AND x.loop = found.loop AND x.seq = found.seq
         ORDER BY found.rank, found.loop, found.turn, found.seq LIMIT 1
-    ) r ON TRUE;
+    ) r ON TRUE
+    LEFT JOIN loops n ON n.session = r.session AND n.key = r.loop;
 
 -- The chain of each leaf, from the root (depth 0). A leaf is a loop that no child continues from
 -- its last turn, or the session's current loop.
@@ -1542,47 +1579,39 @@ FROM sessions s
 CREATE VIEW v_compaction_runs AS
 SELECT
     s.session_id, r.run_id, l.loop_id, r.trigger, r.strategy, r.round, r.outcome,
-    (r.outcome = 'committed' AND coalesce(
-        (SELECT f.kind <> 'undo' FROM flips f
-         WHERE f.session = r.session AND f.run = r.key AND f.loop = r.loop
-         ORDER BY f.tick DESC, f.key DESC LIMIT 1),
-        TRUE
-    ))::INT AS is_live,
+    (r.outcome = 'committed' AND coalesce(f.kind <> 'undo', TRUE))::INT AS is_live,
     r.fallback, r.error, r.tokens_before, r.tokens_after, r.bytes_before, r.bytes_after,
     r.messages_before, r.messages_after, r.started_at, r.duration_ms, r.config,
     r.turns, r.scope, r.older_loops, r.counter, r.usage
 FROM sessions s
     JOIN runs r ON r.session = s.session
-    JOIN loops l ON l.session = r.session AND l.key = r.loop;
+    JOIN loops l ON l.session = r.session AND l.key = r.loop
+    LEFT JOIN LATERAL (
+        SELECT f.kind FROM flips f
+        WHERE f.session = r.session AND f.run = r.key AND f.loop = r.loop
+        ORDER BY f.tick DESC, f.key DESC LIMIT 1
+    ) f ON TRUE;
 
 -- Blocks. extends is LOOP#GENERATION of the rollup that a rollup goes on from; ratio is tokens_block
 -- by tokens_covered. is_active tells whether the block is in force as seen from its run's own loop.
 CREATE VIEW v_compaction_blocks AS
 SELECT
     s.session_id, l.loop_id, b.generation, r.run_id, b.kind,
-    (SELECT n.loop_id || '#' || o.generation
-     FROM blocks o JOIN loops n ON n.session = o.session AND n.key = o.loop
-     WHERE o.session = b.session AND o.key = b.extends) AS extends,
+    base_loop.loop_id || '#' || base.generation AS extends,
     b.first_start AS keep_first_start, b.first_end AS keep_first_end,
     b.compacted_start AS keep_compacted_start, b.compacted_end AS keep_compacted_end,
     b.recent_start AS keep_recent_start, b.recent_end AS keep_recent_end,
     b.tokens_covered, b.tokens_block,
     b.tokens_block::DOUBLE PRECISION / nullif(b.tokens_covered, 0) AS ratio,
-    EXISTS (
-        SELECT 1
-        FROM (
-            SELECT f.block, f.depth,
-                max(CASE WHEN o.kind = 'rollup' THEN f.depth ELSE 0 END) OVER () AS anchor
-            FROM loopstore_in_force(r.session, r.loop) f
-                JOIN blocks o ON o.session = r.session AND o.key = f.block
-        ) f
-        WHERE f.block = b.key AND f.depth >= f.anchor
-    )::INT AS is_active,
+    (active.block IS NOT NULL)::INT AS is_active,
     b.created_at
 FROM sessions s
     JOIN runs r ON r.session = s.session
     JOIN blocks b ON b.session = r.session AND b.run = r.key
-    JOIN loops l ON l.session = b.session AND l.key = b.loop;
+    JOIN loops l ON l.session = b.session AND l.key = b.loop
+    LEFT JOIN blocks base ON base.session = b.session AND base.key = b.extends
+    LEFT JOIN loops base_loop ON base_loop.session = base.session AND base_loop.key = base.loop
+    LEFT JOIN LATERAL loopstore_active_blocks(r.session, r.loop) active ON active.block = b.key;
 
 -- What blocks did to what they cover. The block stands on block_loop_id; loop_id is what it covers.
 CREATE VIEW v_coverage AS
@@ -1611,32 +1640,28 @@ FROM sessions s
 CREATE VIEW reported_usage AS
 SELECT
     m.session, m.loop, m.seq,
-    loopstore_text(loopstore_value(u.json, 'model')) AS model,
-    loopstore_number(loopstore_value(u.usage, 'input')) AS input,
-    loopstore_number(loopstore_value(u.usage, 'output')) AS output,
-    loopstore_number(loopstore_value(u.usage, 'cache_read')) AS cache_read,
-    loopstore_number(loopstore_value(u.usage, 'cache_write')) AS cache_write,
-    loopstore_number(loopstore_value(u.usage, 'reasoning')) AS reasoning,
-    CASE json_typeof(loopstore_value(u.usage, 'total_tokens'))
-        WHEN 'number' THEN loopstore_number(loopstore_value(u.usage, 'total_tokens'))
-        ELSE loopstore_number(loopstore_value(u.usage, 'input'))
-            + loopstore_number(loopstore_value(u.usage, 'output'))
-            + loopstore_number(loopstore_value(u.usage, 'cache_read'))
-            + loopstore_number(loopstore_value(u.usage, 'cache_write'))
+    loopstore_text(loopstore_value(j.json, 'model')) AS model,
+    loopstore_number(loopstore_value(v.usage, 'input')) AS input,
+    loopstore_number(loopstore_value(v.usage, 'output')) AS output,
+    loopstore_number(loopstore_value(v.usage, 'cache_read')) AS cache_read,
+    loopstore_number(loopstore_value(v.usage, 'cache_write')) AS cache_write,
+    loopstore_number(loopstore_value(v.usage, 'reasoning')) AS reasoning,
+    CASE json_typeof(loopstore_value(v.usage, 'total_tokens'))
+        WHEN 'number' THEN loopstore_number(loopstore_value(v.usage, 'total_tokens'))
+        ELSE loopstore_number(loopstore_value(v.usage, 'input'))
+            + loopstore_number(loopstore_value(v.usage, 'output'))
+            + loopstore_number(loopstore_value(v.usage, 'cache_read'))
+            + loopstore_number(loopstore_value(v.usage, 'cache_write'))
     END AS total,
-    CASE json_typeof(loopstore_value(u.usage, 'cost'))
-        WHEN 'object' THEN loopstore_number(loopstore_value(u.usage -> 'cost', 'total'))
-        ELSE loopstore_number(loopstore_value(u.usage, 'cost'))
+    CASE json_typeof(loopstore_value(v.usage, 'cost'))
+        WHEN 'object' THEN loopstore_number(loopstore_value(v.usage -> 'cost', 'total'))
+        ELSE loopstore_number(loopstore_value(v.usage, 'cost'))
     END AS cost
 FROM messages m
-    CROSS JOIN LATERAL (
-        SELECT loopstore_json(coalesce(m.head, (
-            SELECT p.head FROM packed_heads p
-            WHERE p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
-        ))) AS json OFFSET 0
-    ) j
-    CROSS JOIN LATERAL (SELECT j.json, loopstore_value(j.json, 'usage') AS usage OFFSET 0) u
-WHERE m.role = 1 AND json_typeof(u.usage) = 'object';
+    LEFT JOIN packed_heads p ON p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
+    CROSS JOIN LATERAL loopstore_json(coalesce(m.head, p.head)) j (json)
+    CROSS JOIN LATERAL loopstore_value(j.json, 'usage') v (usage)
+WHERE m.role = 1 AND json_typeof(v.usage) = 'object';
 
 -- Tokens that providers reported, by loop and model. total is the provider's own, or else the sum
 -- of input, output and both caches.
@@ -1673,9 +1698,7 @@ SELECT
     loopstore_whole(tree.total) AS tree_total,
     coalesce(tree.cost, 0) AS tree_cost
 FROM sessions s
-    CROSS JOIN LATERAL (
-        SELECT loopstore_value(loopstore_json(s.meta), 'parent_spawn_ref') AS ref OFFSET 0
-    ) spawn
+    CROSS JOIN LATERAL loopstore_value(loopstore_json(s.meta), 'parent_spawn_ref') spawn (ref)
     CROSS JOIN LATERAL (
         SELECT sum(u.input) AS input, sum(u.output) AS output, sum(u.total) AS total, sum(u.cost) AS cost
         FROM reported_usage u WHERE u.session = s.session
@@ -1702,27 +1725,22 @@ FROM sessions s
 CREATE VIEW v_manifests AS
 SELECT
     s.session_id, m.manifest_id, l.loop_id, m.recorded_at, m.older_loops, m.messages, m.tokens,
-    m.bytes, m.counter, encode(m.sha256, 'hex') AS sha256,
-    (
+    m.bytes, m.counter, encode(m.sha256, 'hex') AS sha256, shown.parts
+FROM sessions s
+    JOIN manifests m ON m.session = s.session
+    JOIN loops l ON l.session = m.session AND l.key = m.loop
+    CROSS JOIN LATERAL (
         SELECT '[' || coalesce(string_agg(
-            '{"loop":' || coalesce(to_json(
-                (SELECT n.loop_id FROM loops n
-                 WHERE n.session = m.session AND n.key = (part.value ->> 0)::BIGINT)
-            )::TEXT, 'null')
+            '{"loop":' || coalesce(to_json(n.loop_id)::TEXT, 'null')
             || ',"section":' || (part.value -> 1)::TEXT
-            || ',"generation":' || coalesce(
-                (SELECT b.generation FROM blocks b
-                 WHERE b.session = m.session AND b.key = (part.value ->> 2)::BIGINT)::TEXT,
-                'null'
-            )
+            || ',"generation":' || coalesce(b.generation::TEXT, 'null')
             || ',"from_seq":' || (part.value -> 3)::TEXT
             || ',"to_seq":' || (part.value -> 4)::TEXT
             || ',"messages":' || (part.value -> 5)::TEXT || '}',
             ',' ORDER BY part.place
-        ), '') || ']'
+        ), '') || ']' AS parts
         FROM json_array_elements(loopstore_json(m.parts)) WITH ORDINALITY AS part (value, place)
+            LEFT JOIN loops n ON n.session = m.session AND n.key = (part.value ->> 0)::BIGINT
+            LEFT JOIN blocks b ON b.session = m.session AND b.key = (part.value ->> 2)::BIGINT
         WHERE json_typeof(part.value) = 'array'
-    ) AS parts
-FROM sessions s
-    JOIN manifests m ON m.session = s.session
-    JOIN loops l ON l.session = m.session AND l.key = m.loop;
+    ) shown;

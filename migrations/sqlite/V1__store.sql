@@ -1838,6 +1838,27 @@ FROM sessions s
 WHERE m.role = 1 AND json_type(m.json, '$.usage') = 'object'
 GROUP BY s.session_id, l.loop_id, model;
 
+-- Manifests: what a model was given. sha256 is over the digests of the messages in order. parts is a
+-- JSON array in order: {loop, section, generation, from_seq, to_seq, messages}; without sequences the
+-- messages are those of the block of that generation.
+CREATE VIEW v_manifests AS
+SELECT
+    s.session_id, m.manifest_id, l.loop_id, m.recorded_at, m.older_loops, m.messages, m.tokens,
+    m.bytes, m.counter, lower(hex(m.sha256)) AS sha256,
+    (
+        SELECT json_group_array(json_object(
+            'loop', (SELECT n.loop_id FROM loops n WHERE n.key = part.value ->> 0),
+            'section', part.value ->> 1,
+            'generation', (SELECT b.generation FROM blocks b WHERE b.key = part.value ->> 2),
+            'from_seq', part.value ->> 3,
+            'to_seq', part.value ->> 4,
+            'messages', part.value ->> 5
+        ))
+        FROM json_each(CASE WHEN json_valid(m.parts) THEN m.parts ELSE '[]' END) part
+        WHERE part.type = 'array'
+    ) AS parts
+FROM sessions s JOIN manifests m ON m.session = s.key CROSS JOIN loops l ON l.key = m.loop;
+
 -- Internal. Sessions with where they were started and what providers reported for them.
 CREATE VIEW session_spend AS
 SELECT
@@ -1908,24 +1929,3 @@ CROSS JOIN json_each((
         CROSS JOIN session_spend x ON x.session_id = b.session_id
         CROSS JOIN json_each(json_array(json(x.spend))) sum
 )) tree;
-
--- Manifests: what a model was given. sha256 is over the digests of the messages in order. parts is a
--- JSON array in order: {loop, section, generation, from_seq, to_seq, messages}; without sequences the
--- messages are those of the block of that generation.
-CREATE VIEW v_manifests AS
-SELECT
-    s.session_id, m.manifest_id, l.loop_id, m.recorded_at, m.older_loops, m.messages, m.tokens,
-    m.bytes, m.counter, lower(hex(m.sha256)) AS sha256,
-    (
-        SELECT json_group_array(json_object(
-            'loop', (SELECT n.loop_id FROM loops n WHERE n.key = part.value ->> 0),
-            'section', part.value ->> 1,
-            'generation', (SELECT b.generation FROM blocks b WHERE b.key = part.value ->> 2),
-            'from_seq', part.value ->> 3,
-            'to_seq', part.value ->> 4,
-            'messages', part.value ->> 5
-        ))
-        FROM json_each(CASE WHEN json_valid(m.parts) THEN m.parts ELSE '[]' END) part
-        WHERE part.type = 'array'
-    ) AS parts
-FROM sessions s JOIN manifests m ON m.session = s.key CROSS JOIN loops l ON l.key = m.loop;

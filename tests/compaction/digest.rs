@@ -210,15 +210,6 @@ fn a_pasted_document_does_not_crowd_out_what_calls_used() {
 }
 
 #[test]
-fn a_digest_of_an_earlier_version_is_read() {
-    let before = "[Digest]\nThe task: Open the gate. (t0)\ngate: G117 (t1)\n\
-                  Seen, not used yet:\nlock: L4402 (t1)";
-    let now = again(before, 100);
-    let expected = "The task: Open the gate. (t0)\ngate: G117 (t1)\nSeen:\nlock: L4402 (t1)";
-    assert!(now.text.ends_with(expected), "{}", now.text);
-}
-
-#[test]
 fn nothing_fits_in_no_budget() {
     for budget in 0..=5 {
         let digest = digest(story(), budget);

@@ -12,9 +12,6 @@ use super::fact::{NoteKind, Place};
 /// The line that parts values used from values only seen.
 pub(super) const SEEN: &str = "Seen:";
 
-/// The same in digests of earlier versions.
-const SEEN_BEFORE: &str = "Seen, not used yet:";
-
 /// Begins the first line of every digest.
 pub(super) const OPENING: &str = "[Digest";
 
@@ -125,7 +122,7 @@ pub(super) fn read(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut used = true;
     for line in text.lines().skip(1) {
-        if line == SEEN || line == SEEN_BEFORE {
+        if line == SEEN {
             used = false;
         } else if let Some(line) = read_line(line, used) {
             lines.push(line);

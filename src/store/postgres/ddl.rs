@@ -70,19 +70,18 @@ pub fn schema(engine: Engine) -> String {
 -- The functions keep this path: temporary tables cannot stand in for those of the store.
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', TRUE);\n\n",
     );
-    for (number, migration) in (0..).zip(migrations().scripts()) {
+    if engine == Engine::Citus {
+        script.push_str(BEFORE_CITUS);
+    }
+    for migration in migrations().scripts() {
         let sql = migration.sql().unwrap_or_default();
         let sql = match engine {
             Engine::Plain { partitions } if partitions > 1 => partitioned(sql, partitions),
-            Engine::Citus if number == 0 => distributed(sql),
-            Engine::Citus => by_session(sql),
+            Engine::Citus => distributed(sql),
             Engine::Plain { .. } => sql.to_owned(),
         };
         script.push_str(sql.trim_end());
         script.push_str("\n\n");
-    }
-    if engine == Engine::Citus {
-        script.push_str("SELECT create_reference_table('tenant_roles');\n\n");
     }
     script.push_str(&history());
     script.push_str("\nCOMMIT;\n");
@@ -185,18 +184,18 @@ INSERT INTO refinery_schema_history (version, name, applied_on, checksum) VALUES
     sql
 }
 
-/// Ends the statement that makes each table by session otherwise, and puts something behind what makes and
-/// alters that table: up to the next empty line.
-fn after_tables(sql: &str, end: &str, mut then: impl FnMut(&str) -> String) -> String {
+/// Puts something behind what makes and alters each table, up to the next empty line, where `then` has
+/// something for it; the statement that makes the table ends with `end` there.
+fn after_tables(sql: &str, end: &str, then: impl Fn(&str) -> Option<String>) -> String {
     let paragraphs = sql.trim_end().split("\n\n").map(|paragraph| {
         let made = paragraph
             .find("CREATE TABLE ")
             .map(|at| &paragraph[at + 13..]);
         let name = made.and_then(|rest| rest.split(' ').next());
-        match name.filter(|name| BY_SESSION.contains(name)) {
-            Some(name) => {
+        match name.and_then(&then) {
+            Some(then) => {
                 let made = paragraph.replacen("\n);", &format!("\n{end}"), 1);
-                format!("{made}\n{}", then(name).trim_end())
+                format!("{made}\n{then}")
             }
             None => paragraph.to_owned(),
         }
@@ -209,41 +208,50 @@ fn partitioned(sql: &str, partitions: u32) -> String {
         let part = |number| {
             format!(
                 "CREATE TABLE {name}_p{number} PARTITION OF {name}
-    FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number});\n"
+    FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number});"
             )
         };
-        (0..partitions).map(part).collect()
+        let parts: Vec<String> = (0..partitions).map(part).collect();
+        BY_SESSION.contains(&name).then(|| parts.join("\n"))
     })
 }
 
-/// Distributes each table when it is made, before references and triggers come to it.
+/// What a cluster is told before the tables are made.
+const BEFORE_CITUS: &str = "\
+-- The triggers look at rows of their own session only, which lie on the same node.
+SET LOCAL citus.enable_unsafe_triggers = on;
+-- Functions are made on all nodes, in the same transaction as tables.
+SET LOCAL citus.multi_shard_modify_mode = 'sequential';
+
+";
+
+/// Distributes each table when it is made, before references and triggers come to it. The policies that keep
+/// tenants apart ask other tables, which none may on a table that is distributed: there are no tenants.
 fn distributed(sql: &str) -> String {
-    let made = by_session(sql);
-    let mut out = String::from(
-        "-- The triggers look at rows of their own session only, which lie on the same node.
-SET citus.enable_unsafe_triggers = on;\n\n",
-    );
-    out.push_str(&made);
-    out.push_str("\nSELECT create_reference_table('store_meta');\n");
-    out.push_str("SELECT create_reference_table('index_state');\n");
-    out.push_str("SELECT create_distributed_table('session_names', 'session_id', colocate_with => 'none');\n");
-    for (name, column) in BY_SOURCE {
-        let beside = if name == "sources" { "none" } else { "sources" };
-        out.push_str(&format!(
-            "SELECT create_distributed_table('{name}', '{column}', colocate_with => '{beside}');\n"
-        ));
-    }
-    out
+    let whole = after_tables(sql, ");", |name| {
+        Some(format!("SELECT {};", placement(name)))
+    });
+    let has_no_policy = |paragraph: &&str| {
+        ["CREATE POLICY tenant ", "CREATE POLICY of_own_session "]
+            .iter()
+            .all(|policy| !paragraph.contains(policy))
+    };
+    let kept: Vec<&str> = whole.split("\n\n").filter(has_no_policy).collect();
+    kept.join("\n\n")
 }
 
-fn by_session(sql: &str) -> String {
-    after_tables(sql, ");", |name| {
-        let beside = match name {
-            "sessions" => "",
-            _ => ", colocate_with => 'sessions'",
-        };
-        format!("SELECT create_distributed_table('{name}', 'session'{beside});\n")
-    })
+/// Returns the call that says where the rows of a table lie.
+fn placement(name: &str) -> String {
+    let by_source = BY_SOURCE.iter().find(|(table, _)| *table == name);
+    let (column, beside) = match (name, by_source) {
+        ("sessions", _) => return format!("create_distributed_table('{name}', 'session')"),
+        ("session_names", _) => ("session_id", "none"),
+        ("sources", Some((_, column))) => (*column, "none"),
+        (_, Some((_, column))) => (*column, "sources"),
+        _ if BY_SESSION.contains(&name) => ("session", "sessions"),
+        _ => return format!("create_reference_table('{name}')"),
+    };
+    format!("create_distributed_table('{name}', '{column}', colocate_with => '{beside}')")
 }
 
 #[cfg(test)]
@@ -280,5 +288,19 @@ mod tests {
         let script = schema(Engine::Citus);
         let count = script.matches("create_distributed_table(").count();
         assert_eq!(count, BY_SESSION.len() + 1 + BY_SOURCE.len());
+        assert_eq!(script.matches("create_reference_table(").count(), 3);
+        // Not on a table that is distributed already.
+        for (table, column) in [
+            ("blobs", "data"),
+            ("packs", "content"),
+            ("source_pieces", "data"),
+        ] {
+            let at = |text: &str| script.find(text).unwrap_or_else(|| panic!("{text}"));
+            let stored = at(&format!(
+                "ALTER TABLE {table} ALTER COLUMN {column} SET STORAGE"
+            ));
+            assert!(stored < at(&format!("create_distributed_table('{table}'")));
+        }
+        assert!(!script.contains("CREATE POLICY tenant"));
     }
 }

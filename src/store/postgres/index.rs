@@ -12,6 +12,7 @@ use super::connection::Param;
 use super::keys::session_of;
 use super::row::Fields;
 use super::transaction::Transaction;
+use super::write::rows_of_values;
 use crate::store::codec::role_number;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::{
@@ -165,10 +166,14 @@ fn found(row: &Fields<'_>) -> StoreResult<Match> {
 impl Transaction<'_> {
     pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
         let state = self.first_of_any(
-            "SELECT (SELECT version FROM index_state) AS version,
-                 coalesce(sum(l.next_seq), 0)::BIGINT AS total,
-                 coalesce(sum(least(coalesce(i.indexed_seq, 0), l.next_seq)), 0)::BIGINT AS indexed
-             FROM loops l LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key",
+            "SELECT s.version, n.total, n.indexed
+             FROM (
+                 SELECT coalesce(sum(l.next_seq), 0)::BIGINT AS total,
+                     coalesce(sum(least(coalesce(i.indexed_seq, 0), l.next_seq)), 0)::BIGINT
+                         AS indexed
+                 FROM loops l
+                     LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key
+             ) n LEFT JOIN index_state s ON TRUE",
             &[],
             |row| {
                 Ok(IndexState {
@@ -314,19 +319,28 @@ impl Transaction<'_> {
     }
 
     pub(super) fn write_settled(&self) -> StoreResult<()> {
-        self.tell_at_length(
-            "INSERT INTO indexed_sessions (session, tick)
-             SELECT s.session, s.tick FROM sessions s
+        const MOST_ROWS: usize = 256;
+        let settled = self.all_of_any(
+            "SELECT s.session, s.tick FROM sessions s
                  LEFT JOIN indexed_sessions n ON n.session = s.session
              WHERE n.tick IS DISTINCT FROM s.tick AND NOT EXISTS (
                  SELECT 1 FROM loops l
                      LEFT JOIN indexed_loops i ON i.session = l.session AND i.loop = l.key
                  WHERE l.session = s.session AND l.next_seq > coalesce(i.indexed_seq, 0)
              )
-             ORDER BY s.session
-             ON CONFLICT (session) DO UPDATE SET tick = excluded.tick",
+             ORDER BY s.session",
             &[],
+            |row| Ok([row.get::<i64>("session")?, row.get("tick")?]),
         )?;
+        for rows in settled.chunks(MOST_ROWS) {
+            let params: Vec<Param<'_>> = rows.iter().flatten().map(|n| n as Param<'_>).collect();
+            let sql = format!(
+                "INSERT INTO indexed_sessions (session, tick) VALUES {}
+                 ON CONFLICT (session) DO UPDATE SET tick = excluded.tick",
+                rows_of_values(0, 2, rows.len())
+            );
+            self.tell(&sql, &params)?;
+        }
         Ok(())
     }
 

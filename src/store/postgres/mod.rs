@@ -166,7 +166,16 @@ impl PostgresStore {
 
     fn begin_write(&self) -> String {
         let counter = literal(self.options.counter.name());
-        format!("{BEGIN_WRITE}; SELECT loopstore_counts_with({counter})")
+        let begin = self.begin_any_write();
+        format!("{begin}; SELECT loopstore_counts_with({counter})")
+    }
+
+    /// The limit of a connection does not reach the nodes behind it, that of a transaction does.
+    fn begin_any_write(&self) -> String {
+        format!(
+            "{BEGIN_WRITE}; SET LOCAL lock_timeout = {}",
+            self.options.lock_timeout()
+        )
     }
 
     fn transaction_from<T>(

@@ -97,6 +97,11 @@ impl PostgresOptions {
         self
     }
 
+    /// Returns the patience with another writer, in milliseconds as the server takes it.
+    pub(super) fn lock_timeout(&self) -> u128 {
+        self.patience.as_millis().clamp(1, i32::MAX as u128)
+    }
+
     /// Sets how long a statement may take until its connection is given up with
     /// [`StoreError::StatementTimeout`](crate::StoreError::StatementTimeout), by the clock of this machine: a minute if
     /// nothing is set, `None`: for ever. That the server stops a statement itself, as `statement_timeout`

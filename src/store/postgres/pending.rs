@@ -5,7 +5,7 @@ use super::connection::Param;
 use super::keys::session_of;
 use super::row::escaped;
 use super::transaction::Transaction;
-use super::write::{signed, wide};
+use super::write::{rows_of_values, signed, wide};
 use crate::store::codec::role_number;
 use crate::store::error::StoreResult;
 use crate::store::{LoopKey, MessageRow};
@@ -14,70 +14,98 @@ use crate::store::{LoopKey, MessageRow};
 const MOST_MESSAGES: usize = 256;
 const MOST_BYTES: usize = 1 << 20;
 
-/// Messages of one loop, a list for each column.
+/// How many rows a statement writes at once, so that few statements are prepared: the largest of these that
+/// there are, and what is left then by itself.
+const ROWS_AT_ONCE: [usize; 3] = [MOST_MESSAGES, 64, 16];
+
+/// Messages of one loop.
 #[derive(Default)]
 pub(super) struct Pending {
     loop_key: i64,
     text_bytes: usize,
-    seq: Vec<i64>,
-    turn: Vec<Option<i64>>,
-    role: Vec<i64>,
-    tick: Vec<i64>,
-    tokens: Vec<i64>,
-    bytes: Vec<i64>,
-    lines: Vec<Option<i64>>,
-    created_at: Vec<Option<i64>>,
-    body_block: Vec<Option<i64>>,
-    origin: Vec<Option<Vec<u8>>>,
-    salt: Vec<Option<Vec<u8>>>,
-    digest: Vec<Vec<u8>>,
-    chain: Vec<Vec<u8>>,
-    head: Vec<Option<String>>,
-    body: Vec<Option<String>>,
-    escaped: Vec<bool>,
+    rows: Vec<PendingRow>,
+}
+
+struct PendingRow {
+    seq: i64,
+    turn: Option<i64>,
+    role: i64,
+    tick: i64,
+    tokens: i64,
+    bytes: i64,
+    lines: Option<i64>,
+    created_at: Option<i64>,
+    body_block: Option<i64>,
+    origin: Option<Vec<u8>>,
+    salt: Option<Vec<u8>>,
+    digest: Vec<u8>,
+    chain: Vec<u8>,
+    head: Option<String>,
+    body: Option<String>,
+    escaped: bool,
+}
+
+const COLUMNS: &str =
+    "session, loop, seq, turn, role, tick, tokens, bytes, lines, created_at, body_block,
+    origin, salt, digest, chain, head, body, escaped";
+
+impl PendingRow {
+    /// Its columns behind session and loop.
+    fn params(&self) -> [Param<'_>; 16] {
+        [
+            &self.seq,
+            &self.turn,
+            &self.role,
+            &self.tick,
+            &self.tokens,
+            &self.bytes,
+            &self.lines,
+            &self.created_at,
+            &self.body_block,
+            &self.origin,
+            &self.salt,
+            &self.digest,
+            &self.chain,
+            &self.head,
+            &self.body,
+            &self.escaped,
+        ]
+    }
 }
 
 impl Pending {
     fn push(&mut self, row: &MessageRow) -> StoreResult<()> {
         let body = &row.body;
-        let (tokens, bytes) = (signed(body.tokens)?, signed(body.bytes)?);
         let safe = escaped(body.text.as_deref());
-        self.escaped.push(safe.is_some());
+        let escaped = safe.is_some();
         let text = safe.or_else(|| body.text.clone());
         self.text_bytes += body.head.as_ref().map_or(0, String::len);
         self.text_bytes += text.as_ref().map_or(0, String::len);
-        self.seq.push(row.seq.into());
-        self.turn.push(wide(row.turn));
-        self.role.push(role_number(body.role).into());
-        self.tick.push(row.tick);
-        self.tokens.push(tokens);
-        self.bytes.push(bytes);
-        self.lines.push(wide(body.lines));
-        self.created_at.push(row.created_at);
-        self.body_block.push(wide(body.text_block));
-        self.origin.push(row.origin.map(Vec::from));
-        self.salt.push(body.salt.map(Vec::from));
-        self.digest.push(body.digest.into());
-        self.chain.push(row.chain.into());
-        self.head.push(body.head.clone());
-        self.body.push(text);
+        self.rows.push(PendingRow {
+            seq: row.seq.into(),
+            turn: wide(row.turn),
+            role: role_number(body.role).into(),
+            tick: row.tick,
+            tokens: signed(body.tokens)?,
+            bytes: signed(body.bytes)?,
+            lines: wide(body.lines),
+            created_at: row.created_at,
+            body_block: wide(body.text_block),
+            origin: row.origin.map(Vec::from),
+            salt: body.salt.map(Vec::from),
+            digest: body.digest.into(),
+            chain: row.chain.into(),
+            head: body.head.clone(),
+            body: text,
+            escaped,
+        });
         Ok(())
     }
 
     fn is_full(&self) -> bool {
-        self.seq.len() >= MOST_MESSAGES || self.text_bytes >= MOST_BYTES
+        self.rows.len() >= MOST_MESSAGES || self.text_bytes >= MOST_BYTES
     }
 }
-
-const INSERT: &str = "INSERT INTO messages (session, loop, seq, turn, role, tick, tokens, bytes,
-         lines, created_at, body_block, origin, salt, digest, chain, head, body, escaped)
-     SELECT $1, $2, r.seq, r.turn, r.role, r.tick, r.tokens, r.bytes, r.lines, r.created_at,
-         r.body_block, r.origin, r.salt, r.digest, r.chain, r.head, r.body, r.escaped
-     FROM unnest($3::BIGINT[], $4::BIGINT[], $5::BIGINT[], $6::BIGINT[], $7::BIGINT[],
-             $8::BIGINT[], $9::BIGINT[], $10::BIGINT[], $11::BIGINT[], $12::BYTEA[], $13::BYTEA[],
-             $14::BYTEA[], $15::BYTEA[], $16::TEXT[], $17::TEXT[], $18::BOOLEAN[])
-         AS r (seq, turn, role, tick, tokens, bytes, lines, created_at, body_block, origin, salt,
-             digest, chain, head, body, escaped)";
 
 impl Transaction<'_> {
     /// Adds a message to those that wait; the session is locked already.
@@ -96,31 +124,23 @@ impl Transaction<'_> {
 
     /// Sends the messages that wait.
     pub(super) fn flush(&self) -> StoreResult<()> {
-        if self.pending.borrow().seq.is_empty() {
+        if self.pending.borrow().rows.is_empty() {
             return Ok(());
         }
-        let rows = self.pending.take();
-        let session = session_of(rows.loop_key);
-        let params: [Param<'_>; 18] = [
-            &session,
-            &rows.loop_key,
-            &rows.seq,
-            &rows.turn,
-            &rows.role,
-            &rows.tick,
-            &rows.tokens,
-            &rows.bytes,
-            &rows.lines,
-            &rows.created_at,
-            &rows.body_block,
-            &rows.origin,
-            &rows.salt,
-            &rows.digest,
-            &rows.chain,
-            &rows.head,
-            &rows.body,
-            &rows.escaped,
-        ];
-        self.tell(INSERT, &params).map(drop)
+        let pending = self.pending.take();
+        let session = session_of(pending.loop_key);
+        let mut left = &pending.rows[..];
+        while !left.is_empty() {
+            let mut sizes = ROWS_AT_ONCE.into_iter();
+            let at_once = sizes.find(|rows| *rows <= left.len());
+            let (rows, others) = left.split_at(at_once.unwrap_or(left.len()));
+            let mut params: Vec<Param<'_>> = vec![&session, &pending.loop_key];
+            params.extend(rows.iter().flat_map(PendingRow::params));
+            let values = rows_of_values(2, 16, rows.len());
+            let sql = format!("INSERT INTO messages ({COLUMNS}) VALUES {values}");
+            self.tell(&sql, &params)?;
+            left = others;
+        }
+        Ok(())
     }
 }

@@ -53,18 +53,24 @@ impl PostgresStore {
     /// # Errors
     /// If the database cannot be read.
     pub fn stats(&self) -> StoreResult<Stats> {
-        let sql = "SELECT (SELECT count(*) FROM sessions) AS sessions, count(*) AS loops,
-                 coalesce(sum(turns), 0)::BIGINT AS turns,
-                 coalesce(sum(messages), 0)::BIGINT AS messages,
-                 coalesce(sum(next_seq - messages), 0)::BIGINT AS extensions,
-                 coalesce(sum(tokens), 0)::BIGINT AS tokens,
-                 coalesce(sum(bytes), 0)::BIGINT AS bytes,
-                 (SELECT count(*) FROM runs) AS runs, (SELECT count(*) FROM blocks) AS blocks,
-                 (SELECT count(DISTINCT sha256) FROM blobs) AS blobs,
-                 (SELECT coalesce(sum(b.bytes), 0)::BIGINT
-                  FROM (SELECT DISTINCT sha256, bytes FROM blobs) b) AS blob_bytes,
+        // Each count by itself: where tables are distributed none may stand in the list of columns.
+        let sql = "SELECT s.sessions, l.*, r.runs, b.blocks, d.blobs, d.blob_bytes,
                  pg_database_size(current_database()) AS file_bytes
-             FROM loops";
+             FROM (SELECT count(*) AS sessions FROM sessions) s
+                 CROSS JOIN (
+                     SELECT count(*) AS loops, coalesce(sum(turns), 0)::BIGINT AS turns,
+                         coalesce(sum(messages), 0)::BIGINT AS messages,
+                         coalesce(sum(next_seq - messages), 0)::BIGINT AS extensions,
+                         coalesce(sum(tokens), 0)::BIGINT AS tokens,
+                         coalesce(sum(bytes), 0)::BIGINT AS bytes
+                     FROM loops
+                 ) l
+                 CROSS JOIN (SELECT count(*) AS runs FROM runs) r
+                 CROSS JOIN (SELECT count(*) AS blocks FROM blocks) b
+                 CROSS JOIN (
+                     SELECT count(*) AS blobs, coalesce(sum(o.bytes), 0)::BIGINT AS blob_bytes
+                     FROM (SELECT DISTINCT sha256, bytes FROM blobs) o
+                 ) d";
         let stats = self.long_snapshot(|door| {
             door.first_of_any(sql, &[], |row| {
                 Ok(Stats {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 
-use super::keys::{before_first, session_of};
+use super::keys::session_of;
 use super::row::Fields;
 use super::transaction::Transaction;
 use crate::model::Role;
@@ -182,8 +182,9 @@ impl Transaction<'_> {
     }
 
     pub(super) fn read_started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
-        let sql = "SELECT c.session FROM sessions p JOIN sessions c ON c.started_by = p.session_id
-             WHERE p.session = $1 ORDER BY c.session";
+        let sql = "SELECT session FROM sessions
+             WHERE started_by IN (SELECT p.session_id FROM sessions p WHERE p.session = $1)
+             ORDER BY session";
         self.all(session.0, sql, &[&session.0], |row| {
             Ok(SessionKey(row.get("session")?))
         })
@@ -214,16 +215,16 @@ impl Transaction<'_> {
 
     pub(super) fn write_call(&self, row: &CallRow) -> StoreResult<()> {
         let session = session_of(row.loop_key.0);
+        let key = self.next_key("started_calls", session)?;
         self.run(
             session,
             "INSERT INTO started_calls (session, key, loop, call_id, nth, tool_name, arguments,
                  idempotency_key, turn_index, started_at, attempts, finished_at)
-             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM started_calls
-                     WHERE session = $1::BIGINT),
+             VALUES ($1, $2,
                  $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
             &[
                 &session,
-                &before_first(session),
+                &key,
                 &row.loop_key.0,
                 &row.call_id,
                 &i64::from(row.nth),
@@ -266,13 +267,15 @@ impl Transaction<'_> {
             Note::Event(text) => (0, text),
             Note::Turn(text) => (1, text),
         };
+        let sql = "SELECT coalesce(max(ordinal), -1) + 1 AS next FROM notes
+             WHERE session = $1 AND loop = $2";
+        let next = self.first(session, sql, &[&session, &loop_key.0], |row| {
+            row.get::<i64>("next")
+        })?;
         self.run(
             session,
-            "INSERT INTO notes (session, loop, ordinal, kind, note)
-             VALUES ($1, $2, (SELECT coalesce(max(ordinal), -1) + 1 FROM notes
-                     WHERE session = $1::BIGINT AND loop = $2::BIGINT),
-                 $3, $4)",
-            &[&session, &loop_key.0, &kind, text],
+            "INSERT INTO notes (session, loop, ordinal, kind, note) VALUES ($1, $2, $3, $4, $5)",
+            &[&session, &loop_key.0, &next, &kind, text],
         )?;
         Ok(())
     }

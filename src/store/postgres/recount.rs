@@ -3,13 +3,13 @@
 //! Each transaction of it holds a lock of which every write takes a share before it looks whether the
 //! database still counts as it does: so no write goes on with a counter that is out of force.
 
+use super::PostgresStore;
 use super::keys::session_of;
 use super::options::PostgresOptions;
 use super::read::missing;
 use super::row::{BLOCK_COLUMNS, block_row};
 use super::transaction::Transaction;
 use super::write::signed;
-use super::{BEGIN_WRITE, PostgresStore};
 use crate::store::error::StoreResult;
 use crate::store::recount::{RecountError, RecountProgress, RecountReport, StoreRecount, run};
 use crate::store::{BlockKey, BlockRow, LoopKey};
@@ -54,7 +54,7 @@ impl PostgresStore {
         &self,
         work: impl FnOnce(&mut dyn StoreRecount) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        self.long_transaction(BEGIN_WRITE, |door| {
+        self.long_transaction(&self.begin_any_write(), |door| {
             door.ask(ALONE, &[])?;
             work(door)
         })

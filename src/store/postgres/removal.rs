@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::connection::Param;
-use super::keys::{before_first, session_of};
+use super::keys::session_of;
 use super::row::escaped;
 use super::scan::owner_of;
 use super::transaction::Transaction;
@@ -123,8 +123,8 @@ impl Transaction<'_> {
     /// Removes the blobs of a session; returns how many no other session has, and how many another
     /// one has too.
     fn remove_blobs(&self, session: SessionKey) -> StoreResult<(u64, u64)> {
-        let sql = "SELECT count(*) AS n FROM blobs b WHERE b.session = $1 AND EXISTS (
-                 SELECT 1 FROM blobs o WHERE o.sha256 = b.sha256 AND o.session <> $1
+        let sql = "SELECT count(*) AS n FROM blobs WHERE session = $1 AND sha256 IN (
+                 SELECT o.sha256 FROM blobs o WHERE o.session <> $1
              )";
         let shared = self.first(session.0, sql, &[&session.0], |row| row.unsigned("n"))?;
         let gone = self.remove_rows_of("blobs", session)?;
@@ -134,8 +134,8 @@ impl Transaction<'_> {
 
     /// Counts the parts of a kept file that another one has too.
     fn shared_parts(&self, source: SourceKey) -> StoreResult<u64> {
-        let sql = "SELECT count(*) AS n FROM source_parts p WHERE p.source = $1 AND EXISTS (
-                 SELECT 1 FROM source_pieces o WHERE o.sha256 = p.sha256 AND o.source <> $1
+        let sql = "SELECT count(*) AS n FROM source_parts WHERE source = $1 AND sha256 IN (
+                 SELECT o.sha256 FROM source_pieces o WHERE o.source <> $1
              )";
         let count = self.first_of_any(sql, &[&source.0], |row| row.unsigned("n"))?;
         Ok(count.unwrap_or(0))
@@ -186,14 +186,14 @@ impl StoreRemove for Transaction<'_> {
         kind: &str,
         opened_at: &str,
     ) -> StoreResult<i64> {
-        self.key(
+        let key = self.next_key("maintenance", session.0)?;
+        self.run(
             session.0,
             "INSERT INTO maintenance (session, key, kind, opened_at, detail)
-             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM maintenance
-                     WHERE session = $1::BIGINT), $3, $4, '{}')
-             RETURNING key",
-            &[&session.0, &before_first(session.0), &kind, &opened_at],
-        )
+             VALUES ($1, $2, $3, $4, '{}')",
+            &[&session.0, &key, &kind, &opened_at],
+        )?;
+        Ok(key)
     }
 
     fn close_receipt(&mut self, key: i64, detail: &str) -> StoreResult<()> {
@@ -221,6 +221,8 @@ impl StoreRemove for Transaction<'_> {
                 if gone > 0 {
                     removed.rows.insert("blobs", gone);
                 }
+                let sql = "UPDATE session_names SET leaves = TRUE WHERE session = $1";
+                self.run(session.0, sql, &[&session.0])?;
                 self.remove_rows_of("session_names", session)?;
             }
             let gone = self.remove_rows_of(table, session)?;

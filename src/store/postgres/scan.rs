@@ -1,5 +1,6 @@
 //! Reading everything, row by row, for `verify`.
 
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::connection::Param;
@@ -13,11 +14,11 @@ use crate::store::packs::PackRow;
 use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
 use crate::store::*;
 
-/// Rows that belong to nothing, which no foreign key finds: a table, how its row `t` is named, the
-/// condition.
+/// Rows that belong to nothing, which no foreign key finds: a table with its row `t`, how that is named, the
+/// condition. What lies elsewhere where tables are distributed is joined as a whole (OFFSET 0).
 const STRAYS: [(&str, &str, &str); 8] = [
     (
-        "blob_refs",
+        "blob_refs t",
         "t.owner || '/' || t.number",
         "CASE WHEN t.in_block
              THEN NOT EXISTS (SELECT 1 FROM blocks WHERE session = t.session AND key = t.owner)
@@ -25,7 +26,7 @@ const STRAYS: [(&str, &str, &str); 8] = [
                  WHERE session = t.session AND loop = t.owner AND seq = t.number) END",
     ),
     (
-        "redactions",
+        "redactions t",
         "t.owner || '/' || t.number",
         "CASE WHEN t.in_block
              THEN NOT EXISTS (SELECT 1 FROM block_messages
@@ -34,37 +35,38 @@ const STRAYS: [(&str, &str, &str); 8] = [
                  WHERE session = t.session AND loop = t.owner AND seq = t.number) END",
     ),
     (
-        "packs",
+        "packs t",
         "t.loop || '/' || t.seq",
         "NOT EXISTS (SELECT 1 FROM messages
              WHERE session = t.session AND loop = t.loop AND seq = t.seq)",
     ),
     (
-        "packed_heads",
+        "packed_heads t",
         "t.loop || '/' || t.seq",
         "NOT EXISTS (SELECT 1 FROM messages
              WHERE session = t.session AND loop = t.loop AND seq = t.seq)",
     ),
     (
-        "session_names",
+        "session_names t LEFT JOIN (SELECT session, session_id FROM sessions OFFSET 0) s
+             ON s.session = t.session AND s.session_id = t.session_id",
         "t.session_id",
-        "NOT EXISTS (SELECT 1 FROM sessions
-             WHERE session = t.session AND session_id = t.session_id)",
+        "s.session IS NULL",
     ),
     (
-        "source_sessions",
+        "source_sessions t LEFT JOIN (SELECT session FROM sessions OFFSET 0) s
+                 ON s.session = t.session
+             LEFT JOIN (SELECT key FROM sources OFFSET 0) f ON f.key = t.source",
         "t.session || '/' || t.source",
-        "NOT EXISTS (SELECT 1 FROM sessions WHERE session = t.session)
-         OR NOT EXISTS (SELECT 1 FROM sources WHERE key = t.source)",
+        "s.session IS NULL OR f.key IS NULL",
     ),
     (
-        "source_pieces",
+        "source_pieces t",
         "encode(t.sha256, 'hex')",
         "NOT EXISTS (SELECT 1 FROM source_parts
              WHERE source = t.source AND sha256 = t.sha256)",
     ),
     (
-        "block_messages",
+        "block_messages t",
         "t.block || '/' || t.ordinal",
         "role IS NULL AND (tokens <> 0 OR bytes <> 0 OR body_block IS NOT NULL
              OR salt IS NOT NULL OR digest <> decode(repeat('00', 32), 'hex')
@@ -243,15 +245,29 @@ impl StoreScan for Transaction<'_> {
     }
 
     fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>> {
-        let sql = "SELECT DISTINCT c.session AS child, p.session AS parent
-             FROM loops c JOIN loops p ON p.loop_id = c.parent_loop_id
-             WHERE c.parent IS NULL AND c.parent_loop_id IS NOT NULL AND p.session <> c.session";
-        self.all_of_any(sql, &[], |row| {
-            Ok((
-                SessionKey(row.get("child")?),
-                SessionKey(row.get("parent")?),
-            ))
-        })
+        // Both sides by themselves: a join of loops by their names is one of all shards with all.
+        type Named = (String, SessionKey);
+        let named = |row: &Fields<'_>| Ok((row.get("name")?, SessionKey(row.get("session")?)));
+        let sql = "SELECT DISTINCT parent_loop_id AS name, session FROM loops
+             WHERE parent IS NULL AND parent_loop_id IS NOT NULL";
+        let children: Vec<Named> = self.all_of_any(sql, &[], named)?;
+        let sql = "SELECT loop_id AS name, session FROM loops WHERE loop_id IN (
+                 SELECT c.parent_loop_id FROM loops c
+                 WHERE c.parent IS NULL AND c.parent_loop_id IS NOT NULL
+             )";
+        let mut parents: HashMap<String, Vec<SessionKey>> = HashMap::new();
+        for (name, session) in self.all_of_any(sql, &[], named)? {
+            parents.entry(name).or_default().push(session);
+        }
+        let links: BTreeSet<(SessionKey, SessionKey)> = children
+            .iter()
+            .flat_map(|(name, child)| {
+                let of_name = parents.get(name).into_iter().flatten();
+                of_name.map(|parent| (*child, *parent))
+            })
+            .filter(|(child, parent)| child != parent)
+            .collect();
+        Ok(links.into_iter().collect())
     }
 
     fn receipts(&self) -> StoreResult<Vec<ReceiptRow>> {
@@ -292,7 +308,8 @@ impl StoreScan for Transaction<'_> {
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>> {
         let mut found = Vec::new();
         for (table, name, condition) in STRAYS {
-            let sql = format!("SELECT {name} AS name FROM {table} t WHERE {condition} LIMIT $1");
+            let sql = format!("SELECT {name} AS name FROM {table} WHERE {condition} LIMIT $1");
+            let table = table.split(' ').next().unwrap_or_default();
             let names =
                 self.all_of_any(&sql, &[&i64::from(limit)], |row| row.get::<String>("name"))?;
             found.extend(names.iter().map(|name| format!("{table}, row {name}")));

@@ -69,12 +69,14 @@ pub(super) fn connect(
     options: &PostgresOptions,
 ) -> Result<Connection, OpenError> {
     let mut link = address.connect(options.limit)?;
-    let patience = options.patience.as_millis().clamp(1, i32::MAX as u128);
+    // What a transaction sets reaches the nodes of a Citus cluster with this; others let it stand.
     // A commit that was acknowledged is on disk: a server may be told to forget that, a session not.
     let settings = format!(
-        "SET lock_timeout = {patience};
+        "SET lock_timeout = {};
+         SET citus.propagate_set_commands = 'local';
          SELECT set_config('synchronous_commit', 'on', FALSE)
-         WHERE current_setting('synchronous_commit') = 'off'"
+         WHERE current_setting('synchronous_commit') = 'off'",
+        options.lock_timeout()
     );
     link.batch(&settings)
         .map_err(|error| from_connecting(&address.place, error))?;

@@ -23,8 +23,9 @@ fn source_row(row: &Fields<'_>) -> StoreResult<SourceRow> {
 impl Transaction<'_> {
     pub(super) fn sources_of(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
         let sql = format!(
-            "{SOURCE} JOIN source_sessions l ON l.source = s.key
-             WHERE l.session = $1 ORDER BY s.key"
+            "{SOURCE} WHERE s.key IN (
+                 SELECT l.source FROM source_sessions l WHERE l.session = $1
+             ) ORDER BY s.key"
         );
         self.all(session.0, &sql, &[&session.0], source_row)
     }

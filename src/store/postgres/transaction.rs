@@ -16,7 +16,7 @@ use tokio_postgres::Row;
 use super::ahead::Ahead;
 use super::connection::{Connection, Param};
 use super::errors::{Trouble, from_postgres};
-use super::keys::Locked;
+use super::keys::{Locked, before_first};
 use super::pending::Pending;
 use super::row::Fields;
 use crate::store::Visit;
@@ -154,11 +154,15 @@ impl<'a> Transaction<'a> {
         self.tell(sql, params)
     }
 
-    /// Runs a statement about a session that returns a key.
-    pub(super) fn key(&self, session: i64, sql: &str, params: &[Param<'_>]) -> StoreResult<i64> {
-        let key = self.first(session, sql, params, |row| row.get("key"))?;
-        self.ahead.take();
-        key.ok_or_else(|| StoreError::Damaged("a row was stored without a key".into()))
+    /// Returns the next key of a table in a session, which no other write takes: it locks the session. An
+    /// insert that looks for its key itself is refused where the tables are distributed.
+    pub(super) fn next_key(&self, table: &str, session: i64) -> StoreResult<i64> {
+        let sql = format!(
+            "SELECT coalesce(max(key), $2::BIGINT) + 1 AS next FROM {table} WHERE session = $1"
+        );
+        let params: [Param<'_>; 2] = [&session, &before_first(session)];
+        let next = self.first(session, &sql, &params, |row| row.get("next"))?;
+        next.ok_or_else(|| StoreError::Damaged(format!("{table} gave no key")))
     }
 
     /// Returns the rows of a session.

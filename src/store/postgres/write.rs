@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::connection::Param;
-use super::keys::{BIRTH, before_first, session_of};
+use super::keys::{BIRTH, session_of};
 use super::row::{StoredPart, escaped};
 use super::transaction::Transaction;
 use crate::model::{LoopStatus, Time};
@@ -53,6 +53,23 @@ fn stored_part(part: &ManifestPart) -> StoredPart {
     )
 }
 
+/// Returns so many rows of VALUES: each begins with the `shared` first parameters and goes on with `own` ones
+/// of its own. Rows from an array would do on one server; where tables are distributed they are copied in,
+/// which takes a commit in two phases and is refused under row-level security.
+pub(super) fn rows_of_values(shared: usize, own: usize, rows: usize) -> String {
+    let mut sql = String::new();
+    for row in 0..rows {
+        sql.push_str(if row == 0 { "(" } else { ", (" });
+        let first = 1 + shared + row * own;
+        for (place, number) in (1..=shared).chain(first..first + own).enumerate() {
+            sql.push_str(if place == 0 { "$" } else { ", $" });
+            sql.push_str(&number.to_string());
+        }
+        sql.push(')');
+    }
+    sql
+}
+
 /// Returns the session that started this one, as its `meta` tells.
 fn started_by(meta: &str) -> Option<String> {
     let meta: serde_json::Value = serde_json::from_str(meta).ok()?;
@@ -99,20 +116,26 @@ impl Transaction<'_> {
         for blob in blobs {
             let name = &blob.sha256[..];
             let bytes = signed(blob.data.len() as u64)?;
-            self.run(
-                session,
-                "INSERT INTO blobs (session, key, sha256, bytes, data)
-                 VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM blobs
-                     WHERE session = $1::BIGINT), $3, $4, $5)
-                 ON CONFLICT (session, sha256) DO NOTHING",
-                &[&session, &before_first(session), &name, &bytes, &blob.data],
-            )?;
+            let sql = "SELECT key FROM blobs WHERE session = $1 AND sha256 = $2";
+            let known = self.first(session, sql, &[&session, &name], |row| row.get("key"))?;
+            let key: i64 = match known {
+                Some(key) => key,
+                None => {
+                    let key = self.next_key("blobs", session)?;
+                    self.run(
+                        session,
+                        "INSERT INTO blobs (session, key, sha256, bytes, data)
+                         VALUES ($1, $2, $3, $4, $5)",
+                        &[&session, &key, &name, &bytes, &blob.data],
+                    )?;
+                    key
+                }
+            };
             self.run(
                 session,
                 "INSERT INTO blob_refs (session, owner, number, in_block, blob)
-                 SELECT session, $3, $4, $5, key FROM blobs WHERE session = $1 AND sha256 = $2
-                 ON CONFLICT DO NOTHING",
-                &[&session, &name, &owner.key, &owner.number, &owner.in_block],
+                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+                &[&session, &owner.key, &owner.number, &owner.in_block, &key],
             )?;
         }
         Ok(())
@@ -123,12 +146,14 @@ impl Transaction<'_> {
         let birth = self.birth()?;
         for key in birth..birth + MAX_TRIES {
             // A receipt names its session by the key, which is never given again.
+            let sql = "SELECT 1 FROM maintenance WHERE session = $1 LIMIT 1";
+            if !self.ask(sql, &[&key])?.is_empty() {
+                continue;
+            }
             let stored = self.tell(
                 "INSERT INTO sessions (session, session_id, agent_id, title, created_at,
                      last_active_at, current_loop, tick, source, started_by, meta)
-                 SELECT $1::BIGINT, $2::TEXT, $3::TEXT, $4::TEXT, $5::TEXT, $6::TEXT, $7::BIGINT,
-                     $8::BIGINT, $9::TEXT, $10::TEXT, $11::TEXT
-                 WHERE NOT EXISTS (SELECT 1 FROM maintenance WHERE session = $1::BIGINT)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
                  ON CONFLICT (session) DO NOTHING",
                 &[
                     &key,
@@ -217,17 +242,16 @@ impl StoreWrite for Transaction<'_> {
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
         let session = row.session.0;
         let parent = row.parent.map(|key| key.0);
-        let key = self.key(
+        let key = self.next_key("loops", session)?;
+        self.run(
             session,
             "INSERT INTO loops (session, key, loop_id, parent, parent_loop_id, parent_turn, kind,
                  status, started_at, ended_at, tick, chain, meta, history)
-             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM loops
-                     WHERE session = $1::BIGINT),
-                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-             RETURNING key",
+             VALUES ($1, $2,
+                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
             &[
                 &session,
-                &before_first(session),
+                &key,
                 &row.loop_id.as_str(),
                 // A parent in another session is only named.
                 &parent.filter(|key| session_of(*key) == session),
@@ -367,20 +391,19 @@ impl StoreWrite for Transaction<'_> {
 
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         let session = row.session.0;
-        let key = self.key(
+        let key = self.next_key("runs", session)?;
+        self.run(
             session,
             "INSERT INTO runs (session, key, run_id, loop, turns, tick, trigger, strategy, round,
                  outcome, fallback, error, scope, older_loops, counter, tokens_before,
                  tokens_after, bytes_before, bytes_after, messages_before, messages_after,
                  started_at, duration_ms, config, usage, plan, record, events, digest)
-             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM runs
-                     WHERE session = $1::BIGINT),
+             VALUES ($1, $2,
                  $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                 $21, $22, $23, $24, $25, $26, $27, $28, $29)
-             RETURNING key",
+                 $21, $22, $23, $24, $25, $26, $27, $28, $29)",
             &[
                 &session,
-                &before_first(session),
+                &key,
                 &row.run_id,
                 &row.point.loop_key.0,
                 &i64::from(row.point.turns),
@@ -416,20 +439,19 @@ impl StoreWrite for Transaction<'_> {
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
         let row = &block.row;
         let (layout, session) = (&row.layout, session_of(row.loop_key.0));
-        let key = self.key(
+        let key = self.next_key("blocks", session)?;
+        self.run(
             session,
             "INSERT INTO blocks (session, key, loop, generation, run, kind, extends, first_start,
                  first_end, compacted_start, compacted_end, recent_start, recent_end, through,
                  tokens_covered, tokens_block, bytes_block, messages_block, strategy, shaping,
                  created_at, extra, digest)
-             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM blocks
-                     WHERE session = $1::BIGINT),
+             VALUES ($1, $2,
                  $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                 $21, $22, $23)
-             RETURNING key",
+                 $21, $22, $23)",
             &[
                 &session,
-                &before_first(session),
+                &key,
                 &row.loop_key.0,
                 &i64::from(row.generation),
                 &row.run.0,
@@ -462,15 +484,15 @@ impl StoreWrite for Transaction<'_> {
     }
 
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
+        let key = self.next_key("flips", session.0)?;
         self.run(
             session.0,
             "INSERT INTO flips (session, key, run, kind, loop, turns, tick, at, reason, digest)
-             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM flips
-                     WHERE session = $1::BIGINT),
+             VALUES ($1, $2,
                  $3, $4, $5, $6, $7, $8, $9, $10)",
             &[
                 &session.0,
-                &before_first(session.0),
+                &key,
                 &row.run.0,
                 &if row.redo { "redo" } else { "undo" },
                 &row.point.loop_key.0,
@@ -487,17 +509,16 @@ impl StoreWrite for Transaction<'_> {
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
         let parts: Vec<StoredPart> = row.parts.iter().map(stored_part).collect();
         let session = row.session.0;
-        let key = self.key(
+        let key = self.next_key("manifests", session)?;
+        self.run(
             session,
             "INSERT INTO manifests (session, key, manifest_id, loop, tick, recorded_at, older_loops,
                  parts, messages, tokens, bytes, counter, sha256, digest)
-             VALUES ($1, (SELECT coalesce(max(key), $2::BIGINT) + 1 FROM manifests
-                     WHERE session = $1::BIGINT),
-                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-             RETURNING key",
+             VALUES ($1, $2,
+                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
             &[
                 &session,
-                &before_first(session),
+                &key,
                 &row.manifest_id,
                 &row.leaf.0,
                 &row.tick,
@@ -516,14 +537,15 @@ impl StoreWrite for Transaction<'_> {
     }
 
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
+        let sql = "SELECT coalesce(max(number), 0) + 1 AS next FROM imports WHERE session = $1";
+        let number = self.first(session.0, sql, &[&session.0], |row| row.get::<i64>("next"))?;
         self.run(
             session.0,
             "INSERT INTO imports (session, number, format, path, file_name, record_key, imported_at)
-             VALUES ($1, (SELECT coalesce(max(number), 0) + 1 FROM imports
-                     WHERE session = $1::BIGINT),
-                 $2, $3, $4, $5, $6)",
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
             &[
                 &session.0,
+                &number,
                 &from.format,
                 &from.path,
                 &from.file_name,
@@ -651,36 +673,42 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Adds the coverage of a block in one statement.
+    /// Adds the coverage of a block.
     fn insert_coverage(&self, block: i64, rows: &[CoverageRow]) -> StoreResult<()> {
+        const MOST_ROWS: usize = 32;
         let session = session_of(block);
-        let column = |value: fn(&CoverageRow) -> Option<u32>| -> Vec<Option<i64>> {
-            rows.iter().map(|row| wide(value(row))).collect()
-        };
-        let loops: Vec<i64> = rows.iter().map(|row| row.loop_key.0).collect();
-        let words: Vec<&str> = rows.iter().map(|row| row.disposition.as_str()).collect();
-        let params: [Param<'_>; 8] = [
-            &session,
-            &block,
-            &loops,
-            &column(|row| row.seqs.map(|(from, _)| from)),
-            &column(|row| row.seqs.map(|(_, to)| to)),
-            &column(|row| row.turns.map(|(from, _)| from)),
-            &column(|row| row.turns.map(|(_, to)| to)),
-            &words,
-        ];
-        self.run(
-            session,
-            "INSERT INTO coverage (session, block, ordinal, loop, from_seq, to_seq, from_turn,
-                 to_turn, disposition)
-             SELECT $1, $2, r.ordinal - 1, r.loop, r.from_seq, r.to_seq, r.from_turn, r.to_turn,
-                 r.disposition
-             FROM unnest($3::BIGINT[], $4::BIGINT[], $5::BIGINT[], $6::BIGINT[], $7::BIGINT[],
-                     $8::TEXT[])
-                 WITH ORDINALITY
-                 AS r (loop, from_seq, to_seq, from_turn, to_turn, disposition, ordinal)",
-            &params,
-        )?;
+        let (from, to) = (|range: (u32, u32)| range.0, |range: (u32, u32)| range.1);
+        let rows: Vec<_> = (0i64..)
+            .zip(rows)
+            .map(|(ordinal, row)| {
+                (
+                    ordinal,
+                    row.loop_key.0,
+                    [
+                        wide(row.seqs.map(from)),
+                        wide(row.seqs.map(to)),
+                        wide(row.turns.map(from)),
+                        wide(row.turns.map(to)),
+                    ],
+                    row.disposition.as_str(),
+                )
+            })
+            .collect();
+        for rows in rows.chunks(MOST_ROWS) {
+            let mut params: Vec<Param<'_>> = vec![&session, &block];
+            for (ordinal, loop_key, ranges, disposition) in rows {
+                params.extend::<[Param<'_>; 2]>([ordinal, loop_key]);
+                params.extend(ranges.iter().map(|end| end as Param<'_>));
+                params.push(disposition);
+            }
+            let sql = format!(
+                "INSERT INTO coverage (session, block, ordinal, loop, from_seq, to_seq, from_turn,
+                     to_turn, disposition)
+                 VALUES {}",
+                rows_of_values(2, 7, rows.len())
+            );
+            self.run(session, &sql, &params)?;
+        }
         Ok(())
     }
 }
