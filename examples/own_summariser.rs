@@ -66,6 +66,6 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     // One loop of this session is shorter than any summary of five sections.
     let why = report.error.unwrap_or_default();
     println!("{why}");
-    assert!(why.ends_with("not less than its input of 18"));
+    assert!(why.ends_with("no fewer than its input of 18"));
     Ok(())
 }

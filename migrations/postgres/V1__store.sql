@@ -508,6 +508,24 @@ CREATE TABLE started_calls (
 );
 CREATE INDEX started_calls_open ON started_calls (session, key) WHERE finished_at IS NULL;
 
+-- The names that callers gave their appends, each with where its messages are: an append that comes again
+-- under its name appends nothing.
+CREATE TABLE append_keys (
+    session    BIGINT NOT NULL REFERENCES sessions,
+    name       TEXT NOT NULL CHECK (name <> ''),
+    -- The loop of the last message, and the sequences and turns of this append in it; the ends are
+    -- exclusive.
+    loop       BIGINT NOT NULL,
+    first_seq  BIGINT NOT NULL,
+    end_seq    BIGINT NOT NULL,
+    first_turn BIGINT NOT NULL,
+    end_turn   BIGINT NOT NULL,
+    -- Tokens of all messages of the append.
+    tokens     BIGINT NOT NULL,
+    tenant     TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (session, name)
+);
+
 -- Turns and events of a loop that runs, in which a stored message stands as its sequence. When the
 -- loop ends they go into loops.history.
 CREATE TABLE notes (
@@ -798,6 +816,8 @@ WHEN ((NEW.session, NEW.key, NEW.loop, NEW.call_id, NEW.nth, NEW.tool_name, NEW.
 EXECUTE FUNCTION loopstore_only_with_receipt('a started call is never changed but to finish it');
 CREATE TRIGGER started_calls_no_delete BEFORE DELETE ON started_calls FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('a started call is never deleted');
+CREATE TRIGGER append_keys_stay BEFORE UPDATE OR DELETE ON append_keys FOR EACH ROW
+EXECUTE FUNCTION loopstore_only_with_receipt('the key of an append is never changed');
 CREATE TRIGGER notes_no_update BEFORE UPDATE ON notes FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('a note is never changed');
 
@@ -843,7 +863,7 @@ DECLARE
 BEGIN
     FOREACH name IN ARRAY ARRAY['store_meta', 'sessions', 'session_names', 'loops', 'turns', 'messages',
         'blobs', 'blob_refs', 'runs', 'flips', 'blocks', 'block_messages', 'coverage', 'manifests',
-        'imports', 'maintenance', 'redactions', 'leases', 'started_calls', 'source_pieces',
+        'imports', 'maintenance', 'redactions', 'leases', 'started_calls', 'append_keys', 'source_pieces',
         'packs', 'packed_heads']
     LOOP
         EXECUTE format(
@@ -906,7 +926,8 @@ BEGIN
         ('runs', of_session), ('flips', of_session), ('blocks', of_session),
         ('block_messages', of_session), ('coverage', of_session), ('manifests', of_session),
         ('imports', of_session), ('redactions', of_session), ('session_flags', of_session),
-        ('leases', of_session), ('started_calls', of_session), ('notes', of_session),
+        ('leases', of_session), ('started_calls', of_session), ('append_keys', of_session),
+        ('notes', of_session),
         ('message_words', of_session), ('indexed_loops', of_session),
         ('indexed_sessions', of_session), ('packs', of_session), ('packed_heads', of_session),
         ('source_sessions', of_session || ' AND ' || of_source),

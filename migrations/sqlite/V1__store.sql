@@ -1161,6 +1161,51 @@ BEGIN
     SELECT RAISE(ABORT, 'a started call is never replaced');
 END;
 
+-- append keys -------------------------------------------------------------------------------------
+
+CREATE TABLE append_keys (
+    -- The names that callers gave their appends, each with where its messages are: an append that comes
+    -- again under its name appends nothing.
+
+    key        INTEGER PRIMARY KEY,
+    session    INTEGER NOT NULL REFERENCES sessions (key),
+    name       TEXT NOT NULL CHECK (length(name) > 0),
+    -- The loop of the last message, and the sequences and turns of this append in it; the ends are
+    -- exclusive.
+    loop       INTEGER NOT NULL,
+    first_seq  INTEGER NOT NULL,
+    end_seq    INTEGER NOT NULL,
+    first_turn INTEGER NOT NULL,
+    end_turn   INTEGER NOT NULL,
+    -- Tokens of all messages of the append.
+    tokens     INTEGER NOT NULL,
+    UNIQUE (session, name)
+) STRICT;
+
+CREATE TRIGGER append_keys_no_update
+BEFORE UPDATE ON append_keys
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'the key of an append is never changed');
+END;
+
+CREATE TRIGGER append_keys_no_delete
+BEFORE DELETE ON append_keys
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'the key of an append is never deleted');
+END;
+
+CREATE TRIGGER append_keys_no_replace
+BEFORE INSERT ON append_keys
+WHEN EXISTS (
+    SELECT 1 FROM append_keys
+    WHERE key = NEW.key OR (session = NEW.session AND name = NEW.name)
+)
+BEGIN
+    SELECT RAISE(ABORT, 'the key of an append is never replaced');
+END;
+
 -- notes -------------------------------------------------------------------------------------------
 
 CREATE TABLE notes (

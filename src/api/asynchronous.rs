@@ -124,6 +124,21 @@ impl AsyncSession {
         self.call(|session| session.append(messages)).await
     }
 
+    /// As [`SessionHandle::append_once`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::append_once`].
+    pub async fn append_once<I>(&self, key: &str, messages: I) -> Result<Appended>
+    where
+        I: IntoIterator,
+        I::Item: Into<AgentMessage>,
+    {
+        let messages: Vec<AgentMessage> = messages.into_iter().map(Into::into).collect();
+        let key = key.to_owned();
+        self.call(move |session| session.append_once(&key, messages))
+            .await
+    }
+
     /// As [`SessionHandle::begin_loop`].
     ///
     /// # Errors

@@ -21,7 +21,10 @@ use crate::model::{
 };
 use crate::store::append::{append_in_turns, free_loop_id, set_status};
 use crate::store::session::{self, Fork};
-use crate::store::{self, SessionKey, SessionStore, StoreError, StoreResult, StoreWrite};
+use crate::store::{
+    self, AppendKey, LoopKey, SessionKey, SessionStore, StoreError, StoreRead, StoreResult,
+    StoreWrite,
+};
 
 /// A session: one agent's history. Clones are the same handle.
 ///
@@ -68,6 +71,8 @@ pub struct Appended {
     pub tokens: u64,
     /// The loops that they began, in order.
     pub begun: Vec<LoopId>,
+    /// Whether the session had an append of this key before, and nothing was appended now.
+    pub duplicate: bool,
 }
 
 /// A turn of a loop, by position from 0.
@@ -200,26 +205,75 @@ impl SessionHandle {
         I: IntoIterator,
         I::Item: Into<AgentMessage>,
     {
-        let messages: Vec<AgentMessage> = messages.into_iter().map(Into::into).collect();
+        self.append_named(None, messages.into_iter().map(Into::into).collect())
+    }
+
+    /// Appends messages once: if the session has an append of this key, nothing is appended, whatever the
+    /// messages are, and what is returned says where they are. For callers who cannot tell whether an
+    /// append that was cut off had been kept.
+    ///
+    /// ```
+    /// use loopstore::{Message, Store};
+    ///
+    /// let chat = Store::in_memory()?.session("weather")?;
+    /// let once = chat.append_once("request 17", [Message::user("Will it rain?")])?;
+    /// let again = chat.append_once("request 17", [Message::user("Will it rain?")])?;
+    /// assert_eq!((again.duplicate, &again.seqs), (true, &once.seqs));
+    /// assert_eq!(chat.context()?.messages.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`SessionHandle::append`]; and if the key is empty or longer than 512 bytes.
+    pub fn append_once<I>(&self, key: &str, messages: I) -> Result<Appended>
+    where
+        I: IntoIterator,
+        I::Item: Into<AgentMessage>,
+    {
+        // Keys have the bounds of ids.
+        LoopId::new(key)?;
+        self.append_named(Some(key), messages.into_iter().map(Into::into).collect())
+    }
+
+    fn append_named(&self, key: Option<&str>, messages: Vec<AgentMessage>) -> Result<Appended> {
         let backend = self.backend();
         let (counter, answered) = (backend.counter(), calls::answered(&messages));
-        let done = store::write(backend, |write| {
+        let (loop_key, done) = store::write(backend, |write| {
             let Position { session, leaf } = match self.line.find(write.as_read(), &self.id)? {
                 Some(position) => position,
                 None => begin_session(write, &self.id)?,
             };
+            if let Some(key) = key
+                && let Some(known) = write.append_key(session, key)?
+            {
+                return appended_before(write.as_read(), known);
+            }
             let done = append_in_turns(write, session, leaf, messages, counter)?;
             calls::finish(write, session, done.loop_key, &answered)?;
-            Ok(done)
+            if let Some(key) = key {
+                let row = AppendKey {
+                    name: key.to_owned(),
+                    loop_key: done.loop_key,
+                    seqs: done.seqs.clone(),
+                    turns: done.turns.clone(),
+                    tokens: done.tokens,
+                };
+                write.insert_append_key(session, &row)?;
+            }
+            let appended = Appended {
+                loop_id: done.loop_id,
+                turns: done.turns,
+                seqs: done.seqs,
+                tokens: done.tokens,
+                begun: done.begun,
+                duplicate: false,
+            };
+            Ok((done.loop_key, appended))
         })?;
-        self.line.reached(done.loop_key, done.loop_id.clone());
-        Ok(Appended {
-            loop_id: done.loop_id,
-            turns: done.turns,
-            seqs: done.seqs,
-            tokens: done.tokens,
-            begun: done.begun,
-        })
+        if !done.duplicate {
+            self.line.reached(loop_key, done.loop_id.clone());
+        }
+        Ok(done)
     }
 
     /// Begins a loop on purpose; the one that ran is completed. Appends begin loops by themselves.
@@ -483,4 +537,17 @@ fn begin_session(write: &mut dyn StoreWrite, id: &SessionId) -> StoreResult<Posi
         session: session::create_session(write, &session, None, None)?,
         leaf: None,
     })
+}
+
+/// Says where the messages of an earlier append are.
+fn appended_before(read: &dyn StoreRead, known: AppendKey) -> StoreResult<(LoopKey, Appended)> {
+    let appended = Appended {
+        loop_id: read.loop_by_key(known.loop_key)?.core.loop_id,
+        turns: known.turns,
+        seqs: known.seqs,
+        tokens: known.tokens,
+        begun: Vec::new(),
+        duplicate: true,
+    };
+    Ok((known.loop_key, appended))
 }

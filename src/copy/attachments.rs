@@ -1,19 +1,23 @@
-//! What a session has beside its lines: the files that were kept of imports, and what was decided
-//! about it. Both are read first, and written only where they are not the same.
+//! What a session has beside its lines: the files that were kept of imports, the keys of its appends, and
+//! what was decided about it. They are read first, and written only where they are not the same.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::sink;
 
 use super::spool::{Digested, Way};
 use super::{Copy, CopyError};
 use crate::export::{ExportError, export_source};
-use crate::model::SessionId;
+use crate::model::{LoopId, SessionId};
 use crate::store::{
-    self, SessionFlags, SessionStore, SourceRow, StoreError, StoreRead, StoreResult, source,
+    self, AppendKey, LoopKey, SessionFlags, SessionKey, SessionStore, SourceRow, StoreError,
+    StoreRead, StoreResult, source,
 };
 
 /// What stands beside the lines of a session.
 struct Beside {
     files: Vec<SourceRow>,
+    append_keys: Vec<(LoopId, AppendKey)>,
     flags: SessionFlags,
 }
 
@@ -26,6 +30,7 @@ impl Beside {
             };
             Ok(Some(Self {
                 files: read.sources(row.key)?,
+                append_keys: append_keys(read, row.key)?,
                 flags: read.flags(row.key)?,
             }))
         })
@@ -45,6 +50,7 @@ pub(super) fn bring(copy: &Copy<'_>, id: &SessionId) -> Result<(), CopyError> {
             }
         }
     }
+    bring_append_keys(copy, id, &here.append_keys, &there.append_keys)?;
     let flags = SessionFlags {
         redacts: here.flags.redacts || there.flags.redacts,
         ..here.flags
@@ -56,6 +62,58 @@ pub(super) fn bring(copy: &Copy<'_>, id: &SessionId) -> Result<(), CopyError> {
         let key = key_of(write.as_read(), id)?;
         write.put_flags(key, &flags)
     })?)
+}
+
+/// Returns the keys of a session's appends with the loops where these are.
+fn append_keys(read: &dyn StoreRead, session: SessionKey) -> StoreResult<Vec<(LoopId, AppendKey)>> {
+    let mut loops: BTreeMap<LoopKey, LoopId> = BTreeMap::new();
+    let keys = read.append_keys(session)?.into_iter().map(|row| {
+        let id = match loops.entry(row.loop_key) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(new) => {
+                let row = read.loop_by_key(row.loop_key)?;
+                new.insert(row.core.loop_id).clone()
+            }
+        };
+        Ok((id, row))
+    });
+    keys.collect()
+}
+
+/// Brings the keys that are not there, of appends whose loops are.
+fn bring_append_keys(
+    copy: &Copy<'_>,
+    id: &SessionId,
+    here: &[(LoopId, AppendKey)],
+    there: &[(LoopId, AppendKey)],
+) -> StoreResult<()> {
+    let known: BTreeSet<&str> = there.iter().map(|(_, row)| row.name.as_str()).collect();
+    let mut new = here
+        .iter()
+        .filter(|(_, row)| !known.contains(&*row.name))
+        .peekable();
+    if new.peek().is_none() {
+        return Ok(());
+    }
+    store::write(copy.to, |write| {
+        let session = key_of(write.as_read(), id)?;
+        for (loop_id, row) in new {
+            let Some(owner) = write.loop_by_id(session, loop_id)? else {
+                continue;
+            };
+            let loop_key = owner.core.key;
+            if write.append_key(session, &row.name)?.is_none() {
+                write.insert_append_key(
+                    session,
+                    &AppendKey {
+                        loop_key,
+                        ..row.clone()
+                    },
+                )?;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Whether one of these files has the same bytes; how they lie in parts may differ.
@@ -94,7 +152,7 @@ fn bring_file(copy: &Copy<'_>, id: &SessionId, file: &SourceRow) -> Result<(), C
     Ok(kept?)
 }
 
-fn key_of(read: &dyn StoreRead, id: &SessionId) -> StoreResult<store::SessionKey> {
+fn key_of(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionKey> {
     let row = read.session(id)?;
     let row = row.ok_or_else(|| StoreError::NoSession(id.to_string()))?;
     Ok(row.key)

@@ -40,7 +40,7 @@ pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseGuard, LeaseRow};
 pub use reading::*;
-pub use recording::{CallRow, Note, UsageRow};
+pub use recording::{AppendKey, CallRow, Note, UsageRow};
 pub use rows::*;
 
 use crate::model::{AgentMessage, LoopId, SessionId};
@@ -285,6 +285,10 @@ pub trait StoreRead {
     fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>>;
     /// Returns all started calls of a loop, oldest first.
     fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>>;
+    /// Returns the append of a session with this name.
+    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>>;
+    /// Returns the named appends of a session, by name.
+    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>>;
     /// Returns the notes of a loop in order.
     fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>>;
     /// Returns what providers reported for a session, by loop and model.
@@ -387,6 +391,8 @@ pub trait StoreWrite: StoreRead {
     /// Writes what changes in a started call: arguments, turn, attempts, and that it is finished.
     /// Refused for a finished one, and for other arguments unless it is finished now.
     fn update_call(&mut self, row: &CallRow) -> StoreResult<()>;
+    /// Names an append. Refused if the session has one of this name.
+    fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()>;
     /// Adds a note behind the others of its loop.
     fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()>;
     /// Removes the notes of a loop.

@@ -1,5 +1,7 @@
 //! What a recorder stores besides messages, as plain values.
 
+use std::ops::Range;
+
 use super::LoopKey;
 
 /// A row of `started_calls`: a tool call, written before the tool runs.
@@ -25,6 +27,21 @@ pub struct CallRow {
     pub attempts: u32,
     /// ISO-8601 text; `None`: there is no result.
     pub finished_at: Option<String>,
+}
+
+/// A row of `append_keys`: the name that a caller gave an append, and where its messages are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppendKey {
+    /// The name; unique in its session.
+    pub name: String,
+    /// The loop of the last message.
+    pub loop_key: LoopKey,
+    /// The sequences in that loop.
+    pub seqs: Range<u32>,
+    /// The turns in that loop.
+    pub turns: Range<u32>,
+    /// The tokens of all messages.
+    pub tokens: u64,
 }
 
 /// A row of `notes`: what was told of a loop while it runs.

@@ -254,7 +254,7 @@ fn undo_and_redo_name_what_cannot_be_done() {
     let error = undo(&store, &id(), &nothing).unwrap_err().to_string();
     assert!(error.contains("no compaction is in force"), "{error}");
     let error = redo(&store, &id(), &nothing).unwrap_err().to_string();
-    assert!(error.contains("nothing is undone"), "{error}");
+    assert!(error.contains("nothing to redo"), "{error}");
     let named = FlipRequest {
         run: Some("'; DROP TABLE runs".into()),
         ..FlipRequest::default()

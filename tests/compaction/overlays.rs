@@ -223,7 +223,7 @@ fn a_fork_needs_a_complete_turn_and_a_new_id() {
     history.append(0, vec![user("and now", 2), answer("I look", &["open"], 2)]);
     let in_flight = fork(&history, 0, 2, "f").map_err(said).unwrap_err();
     assert!(
-        in_flight.starts_with("turn 2 of loop `loop-0` is in flight"),
+        in_flight.starts_with("turn 2 of loop `loop-0` is still open"),
         "{in_flight}"
     );
     let taken = fork(&history, 0, 1, "loop-0");

@@ -75,6 +75,9 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
          INSERT INTO started_calls (loop, call_id, nth, tool_name, arguments, idempotency_key,
              started_at, attempts)
          VALUES (1, 'c', 0, 't', '{}', 'k', 'then', 1), (2, 'c', 0, 't', '{}', 'k', 'then', 1);
+         INSERT INTO append_keys
+             (session, name, loop, first_seq, end_seq, first_turn, end_turn, tokens)
+         VALUES (1, 'k', 1, 0, 1, 0, 1, 1), (2, 'k', 1, 0, 1, 0, 1, 1);
          INSERT INTO redactions (owner, receipt, salt, digest)
          VALUES ((1 << 32) | 1, 1, x'01', x'02'), (-(1 << 32), 1, x'01', x'02');",
     )
@@ -142,6 +145,8 @@ const TARGETS: &[Target] = &[
     target("manifests", "key", "manifest_id = 'x'", "key = 1"),
     target("imports", "key", "session = 2", "key = 1"), target("imports", "key", "rowid = 9", "key = 1"),
     target("imports", "key", "record_key = 'x'", "key = 1"),
+    target("append_keys", "key", "session = 2", "key = 1"), target("append_keys", "key", "rowid = 9", "key = 1"),
+    target("append_keys", "key", "name = 'x'", "key = 1"),
     target("redactions", "owner", "digest = x'00'", "owner = (1 << 32) | 1"), target("redactions", "owner", "rowid = 9", "owner = -(1 << 32)"),
     target("redactions", "owner", "salt = x'00'", "owner = -(1 << 32)"),
     target("started_calls", "key", "arguments = '[]'", "key = 1"), target("started_calls", "key", "rowid = 9", "key = 1"),

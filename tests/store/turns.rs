@@ -130,7 +130,9 @@ impl Reference {
 fn stored(store: &Store, session: &str) -> Vec<Vec<Vec<String>>> {
     let mut loops: Vec<Vec<Vec<String>>> = Vec::new();
     store::read(store.database(), |read| {
-        let owner = read.session(&SessionId::new(session).unwrap())?.unwrap();
+        let Some(owner) = read.session(&SessionId::new(session).unwrap())? else {
+            return Ok(());
+        };
         for row in read.loops(owner.key)? {
             let mut turns: Vec<Vec<String>> = vec![Vec::new(); row.totals.turns as usize];
             read.messages(row.key, 0..row.totals.next_seq, &mut |message| {
@@ -174,7 +176,9 @@ fn play(steps: &[Step], batch: usize) -> (Store, Reference) {
             session.append(std::mem::take(&mut waiting)).unwrap();
         }
     }
-    session.append(waiting).unwrap();
+    if !waiting.is_empty() {
+        session.append(waiting).unwrap();
+    }
     (store, reference)
 }
 

@@ -438,7 +438,7 @@ fn a_thousand_problems_are_listed_and_the_rest_counted() {
     assert_eq!(report.problems.len(), 1001);
     let last = report.problems.last().unwrap();
     assert_eq!(last.kind, Kind::More);
-    assert!(last.detail.ends_with("problems more"), "{last:?}");
+    assert!(last.detail.ends_with("more problems"), "{last:?}");
 }
 
 #[test]

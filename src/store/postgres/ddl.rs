@@ -21,7 +21,7 @@ pub enum Engine {
 }
 
 /// The tables that are partitioned or distributed by their session, those that others refer to first.
-pub const BY_SESSION: [&str; 25] = [
+pub const BY_SESSION: [&str; 26] = [
     "sessions",
     "loops",
     "turns",
@@ -40,6 +40,7 @@ pub const BY_SESSION: [&str; 25] = [
     "session_flags",
     "leases",
     "started_calls",
+    "append_keys",
     "notes",
     "source_sessions",
     "packs",

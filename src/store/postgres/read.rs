@@ -523,6 +523,14 @@ impl StoreRead for Transaction<'_> {
         self.read_calls_of_loop(loop_key)
     }
 
+    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
+        self.read_append_key(session, name)
+    }
+
+    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
+        self.read_append_keys(session)
+    }
+
     fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
         self.read_notes(loop_key)
     }

@@ -27,6 +27,17 @@ pub(super) fn lease_row(row: &Fields<'_>) -> StoreResult<LeaseRow> {
     })
 }
 
+fn append_key(row: &Fields<'_>) -> StoreResult<AppendKey> {
+    let tokens: i64 = row.get("tokens")?;
+    Ok(AppendKey {
+        name: row.get("name")?,
+        loop_key: LoopKey(row.get("loop")?),
+        seqs: row.small("first_seq")?..row.small("end_seq")?,
+        turns: row.small("first_turn")?..row.small("end_turn")?,
+        tokens: u64::try_from(tokens).unwrap_or_default(),
+    })
+}
+
 fn call_row(row: &Fields<'_>) -> StoreResult<CallRow> {
     Ok(CallRow {
         loop_key: LoopKey(row.get("loop")?),
@@ -155,6 +166,22 @@ impl Transaction<'_> {
         self.all(session, &sql, &[&session, &loop_key.0], call_row)
     }
 
+    pub(super) fn read_append_key(
+        &self,
+        session: SessionKey,
+        name: &str,
+    ) -> StoreResult<Option<AppendKey>> {
+        let sql = "SELECT name, loop, first_seq, end_seq, first_turn, end_turn, tokens
+            FROM append_keys WHERE session = $1 AND name = $2";
+        self.first(session.0, sql, &[&session.0, &name], append_key)
+    }
+
+    pub(super) fn read_append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
+        let sql = "SELECT name, loop, first_seq, end_seq, first_turn, end_turn, tokens
+            FROM append_keys WHERE session = $1 ORDER BY name COLLATE \"C\"";
+        self.all(session.0, sql, &[&session.0], append_key)
+    }
+
     pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
         let session = session_of(loop_key.0);
         let sql = "SELECT kind, note FROM notes WHERE session = $1 AND loop = $2 ORDER BY ordinal";
@@ -208,6 +235,26 @@ impl Transaction<'_> {
                 &row.renewed_at,
                 &row.expires_at,
                 &row.released,
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn write_append_key(&self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
+        self.run(
+            session.0,
+            "INSERT INTO append_keys
+                 (session, name, loop, first_seq, end_seq, first_turn, end_turn, tokens)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+            &[
+                &session.0,
+                &row.name,
+                &row.loop_key.0,
+                &i64::from(row.seqs.start),
+                &i64::from(row.seqs.end),
+                &i64::from(row.turns.start),
+                &i64::from(row.turns.end),
+                &i64::try_from(row.tokens).unwrap_or(i64::MAX),
             ],
         )?;
         Ok(())

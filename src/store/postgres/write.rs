@@ -614,6 +614,10 @@ impl StoreWrite for Transaction<'_> {
         self.write_call_again(row)
     }
 
+    fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
+        self.write_append_key(session, row)
+    }
+
     fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
         self.write_note(loop_key, note)
     }

@@ -27,6 +27,17 @@ fn call_row(row: &Fields<'_, '_>) -> StoreResult<CallRow> {
     })
 }
 
+fn append_key(row: &Fields<'_, '_>) -> StoreResult<AppendKey> {
+    let tokens: i64 = row.get("tokens")?;
+    Ok(AppendKey {
+        name: row.get("name")?,
+        loop_key: LoopKey(row.get("loop")?),
+        seqs: row.small("first_seq")?..row.small("end_seq")?,
+        turns: row.small("first_turn")?..row.small("end_turn")?,
+        tokens: u64::try_from(tokens).unwrap_or_default(),
+    })
+}
+
 fn note(row: &Fields<'_, '_>) -> StoreResult<Note> {
     let text = row.get("note")?;
     Ok(match row.get::<i64>("kind")? {
@@ -88,6 +99,22 @@ impl Reader<'_> {
     pub(super) fn read_calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
         let sql = format!("{CALL} FROM started_calls c WHERE c.loop = ?1 ORDER BY c.key");
         self.all(&sql, [loop_key.0], call_row)
+    }
+
+    pub(super) fn read_append_key(
+        &self,
+        session: SessionKey,
+        name: &str,
+    ) -> StoreResult<Option<AppendKey>> {
+        let sql = "SELECT name, loop, first_seq, end_seq, first_turn, end_turn, tokens
+            FROM append_keys WHERE session = ?1 AND name = ?2";
+        self.one(sql, params![session.0, name], append_key)
+    }
+
+    pub(super) fn read_append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
+        let sql = "SELECT name, loop, first_seq, end_seq, first_turn, end_turn, tokens
+            FROM append_keys WHERE session = ?1 ORDER BY name";
+        self.all(sql, [session.0], append_key)
     }
 
     pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
@@ -163,6 +190,25 @@ impl Reader<'_> {
                 params,
             )?;
         }
+        Ok(())
+    }
+
+    pub(super) fn write_append_key(&self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO append_keys
+                 (session, name, loop, first_seq, end_seq, first_turn, end_turn, tokens)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                session.0,
+                row.name,
+                row.loop_key.0,
+                row.seqs.start,
+                row.seqs.end,
+                row.turns.start,
+                row.turns.end,
+                i64::try_from(row.tokens).unwrap_or(i64::MAX),
+            ],
+        )?;
         Ok(())
     }
 

@@ -214,7 +214,7 @@ fn an_agent_whose_loop_ids_are_taken_is_refused() {
         let told = prompt(&mut agent(1), "Again").await;
         let refused = stage.recorder.record(&told[0]).await.unwrap_err();
         assert!(
-            refused.to_string().contains("has begun before"),
+            refused.to_string().contains("has already begun"),
             "{refused}"
         );
     });

@@ -220,7 +220,7 @@ fn an_answer_not_smaller_than_its_input_is_not_taken() {
     let report = stage.compact(by(&Player::says(long)));
     assert_eq!(report.fallback.as_deref(), Some("digest"));
     let reason = report.error.unwrap();
-    assert!(reason.contains("not less than its input of 2"), "{reason}");
+    assert!(reason.contains("no fewer than its input of 2"), "{reason}");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn all_of_a_sound_database_comes_over() {
 
     let (code, _, err) = told(&loopstore(folder.path(), "verify --salvage new.db"));
     assert_eq!(code, Some(1));
-    assert!(err.contains("new.db is there already"), "{err}");
+    assert!(err.contains("new.db already exists"), "{err}");
     let (code, ..) = told(&loopstore(folder.path(), "verify --salvage new.db --force"));
     assert_eq!(code, Some(0));
     let (code, _, err) = told(&loopstore(

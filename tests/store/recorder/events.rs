@@ -164,7 +164,7 @@ fn events_out_of_order_are_errors() {
     `toolExecutionStart` for loop `a` outside a turn
     call `c` of loop `a` has already started in this turn
     `toolExecutionEnd` for call `c` of loop `a`, which is not running
-    loop `a`: the answer of `turnEnd` differs from the one that ended
+    loop `a`: the answer in `turnEnd` differs from the one that ended
     loop `a`: `turnEnd` is for turn 7, but turn 0 is open
     ");
 }

@@ -51,6 +51,7 @@ fn no_byte_of_an_erased_session_is_left() {
         "sources",
         "source_pieces",
         "started_calls",
+        "append_keys",
         "notes",
         "manifests",
     ] {

@@ -246,7 +246,7 @@ fn other_tables_and_damage_are_told() {
     assert!(
         try_path(&path, None)
             .unwrap_err()
-            .contains("no known format")
+            .contains("not in a known format")
     );
     let forced = try_path(&path, Some("openai-agents")).unwrap_err();
     assert!(

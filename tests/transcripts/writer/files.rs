@@ -178,7 +178,7 @@ fn bad_paths_are_errors_that_say_what_is_wrong() {
     let store = store();
     for (name, part) in [
         ("missing", "cannot read"),
-        ("none/readme.md", "known are lines"),
+        ("none/readme.md", "known formats are lines"),
         ("none", "holds no transcript"),
     ] {
         let error = all(&store, &[&at("good.x"), &at(name)])

@@ -424,8 +424,14 @@ fn a_block_that_breaks_the_rules_is_a_failed_run_that_says_which() {
         (json!({}), "end before turn 0"),
         (json!({"keep_first": range(0, 2)}), "end before turn 3"),
         (json!({"keep_first": range(0, 4)}), "reach beyond the loop"),
-        (json!({"keep_first": range(2, 1)}), "2 to 1 is no range"),
-        (json!({"keep_first": range(-1, 3)}), "-1 to 3 is no range"),
+        (
+            json!({"keep_first": range(2, 1)}),
+            "2 to 1 is not a range of turns",
+        ),
+        (
+            json!({"keep_first": range(-1, 3)}),
+            "-1 to 3 is not a range of turns",
+        ),
         (
             json!({"keep_compacted": section(1, 3)}),
             "begin at turn 1, not at turn 0",

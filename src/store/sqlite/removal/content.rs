@@ -89,7 +89,7 @@ const fn table(name: &'static str, key: &'static str, of_session: &'static str) 
 }
 
 /// The tables with rows of sessions, those that others refer to last.
-pub(super) const TABLES: [Table; 20] = [
+pub(super) const TABLES: [Table; 21] = [
     table(
         "manifests",
         "key",
@@ -102,6 +102,11 @@ pub(super) const TABLES: [Table; 20] = [
         "started_calls",
         "key",
         "SELECT c.key FROM loops l JOIN started_calls c ON c.loop = l.key WHERE l.session = ?1",
+    ),
+    table(
+        "append_keys",
+        "key",
+        "SELECT key FROM append_keys WHERE session = ?1",
     ),
     table(
         "leases",
@@ -153,7 +158,7 @@ const OTHERS: [&str; 10] = [
 ];
 
 /// Every column of text or bytes, and what it holds.
-pub(super) const COLUMNS: [(&str, &str, Holds); 101] = [
+pub(super) const COLUMNS: [(&str, &str, Holds); 102] = [
     ("store_meta", "name", Word),
     ("store_meta", "value", Digest),
     ("sessions", "session_id", Id),
@@ -245,6 +250,7 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 101] = [
     ("started_calls", "idempotency_key", Id),
     ("started_calls", "started_at", Word),
     ("started_calls", "finished_at", Word),
+    ("append_keys", "name", Id),
     ("notes", "note", META),
     ("redactions", "salt", Digest),
     ("redactions", "digest", Digest),
