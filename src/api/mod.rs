@@ -119,6 +119,16 @@ impl<D: Database + 'static> From<D> for Store {
     }
 }
 
+impl From<Arc<dyn Database>> for Store {
+    /// Takes a backend whose kind is known only when the program runs.
+    fn from(database: Arc<dyn Database>) -> Self {
+        Self {
+            database,
+            policy: Arc::default(),
+        }
+    }
+}
+
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Store")

@@ -4,6 +4,7 @@
 //! Results go to stdout, all else to stderr. A new command is one file, its variant in [`Command`]
 //! and its line in [`run`].
 
+mod append;
 mod archive;
 mod backup;
 mod begin;
@@ -108,6 +109,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Args),
+    Append(append::Args),
     Import(import::Args),
     Sessions(sessions::Args),
     Show(show::Args),
@@ -351,6 +353,7 @@ fn wants_pager(cli: &Cli) -> bool {
 fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
     match command {
         Command::Demo(args) => demo::run(app, args),
+        Command::Append(args) => append::run(app, args),
         Command::Import(args) => import::run(app, args),
         Command::Sessions(args) => sessions::run(app, args),
         Command::Show(args) => show::run(app, args),

@@ -3,6 +3,7 @@
 //! Run ids, current times, durations and sizes of files differ from run to run; the stage replaces
 //! them, so that a test is a transcript.
 
+mod appending;
 mod blobs;
 mod coming_in;
 mod compacting;

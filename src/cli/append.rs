@@ -1,0 +1,164 @@
+//! `loopstore append`
+
+use std::io::{BufRead as _, Read as _};
+use std::ops::Range;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use loopstore::provider::{self, Form};
+use loopstore::{
+    AgentMessage, Appended, COUNTERS, Database, LoopId, SessionHandle, SessionId, Store,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::error::{CliError, with_causes};
+use super::server::Access;
+use super::{App, Done};
+
+/// The longest line in bytes.
+const MAX_LINE: u64 = 64 << 20;
+
+/// Append messages from stdin to a session
+///
+/// A line is a message, an array of messages, or {"key": "…", "messages": […]}; each line is one
+/// transaction. The session begins with its first line; messages are put into turns and loops by what
+/// they are. A key is unique in its session: a line that comes again under its key appends nothing, so
+/// a program that was cut off can send its last lines again.
+///
+/// For each line one line of JSON is printed at once, when its messages are durable:
+/// {"line", "session_id", "loop_id", "turns", "seqs", "tokens", "duplicate"}. The first bad line prints
+/// {"line", "error"} and ends the command; the lines before it are kept.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The session: its whole id.
+    session: String,
+    /// The form of the messages.
+    #[arg(long, value_name = "FORMAT", default_value = "loopstore")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// As `context --format json` prints them.
+    Loopstore,
+    /// Messages of chat completions, or whole answers.
+    Openai,
+    /// Items of Responses, or whole answers.
+    Responses,
+    /// Anthropic messages, or whole answers.
+    Anthropic,
+}
+
+/// A line that names its messages.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keyed {
+    key: Option<String>,
+    messages: Value,
+}
+
+#[derive(Serialize)]
+struct Receipt<'a> {
+    line: u64,
+    session_id: &'a SessionId,
+    loop_id: &'a LoopId,
+    turns: Option<[u32; 2]>,
+    seqs: Option<[u32; 2]>,
+    tokens: u64,
+    duplicate: bool,
+}
+
+#[derive(Serialize)]
+struct Refused<'a> {
+    line: u64,
+    error: &'a str,
+}
+
+/// Appends what comes in on stdin.
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let usage = |error| CliError::Usage(format!("SESSION: {error}"));
+    SessionId::new(args.session.as_str()).map_err(usage)?;
+    let database: Arc<dyn Database> = app.open(Access::Create(COUNTERS[0]))?.into();
+    let session = Store::from(database)
+        .session(&args.session)
+        .map_err(usage)?;
+    let mut input = std::io::stdin().lock();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let read = (&mut input).take(MAX_LINE + 1).read_until(b'\n', &mut line);
+        let appended = match read {
+            Ok(0) => break,
+            Ok(_) if line.trim_ascii().is_empty() => continue,
+            Ok(bytes) if bytes as u64 > MAX_LINE => {
+                Err(format!("the line has more than {} MiB", MAX_LINE >> 20))
+            }
+            Ok(_) => append(&session, args.format, &line),
+            Err(error) => Err(error.to_string()),
+        };
+        match appended {
+            Ok(appended) => app.out.json_line(&receipt(number, &session, &appended))?,
+            Err(error) => {
+                let line = number;
+                app.out.json_line(&Refused {
+                    line,
+                    error: &error,
+                })?;
+                return Ok(Done::Badly);
+            }
+        }
+        app.out.flush()?;
+    }
+    Ok(Done::Well)
+}
+
+/// Appends the messages of a line.
+fn append(session: &SessionHandle, format: Format, line: &[u8]) -> Result<Appended, String> {
+    let value: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let Keyed { key, messages } = match value.get("messages") {
+        Some(_) => serde_json::from_value(value).map_err(|error| error.to_string())?,
+        None => Keyed {
+            key: None,
+            messages: value,
+        },
+    };
+    let messages = messages_of(format, messages)?;
+    let appended = match key {
+        Some(key) => session.append_once(&key, messages),
+        None => session.append(messages),
+    };
+    appended.map_err(|error| with_causes(&error))
+}
+
+fn messages_of(format: Format, value: Value) -> Result<Vec<AgentMessage>, String> {
+    let form = match format {
+        Format::Loopstore => {
+            let list = match value {
+                Value::Array(list) => list,
+                one => vec![one],
+            };
+            let messages = list.into_iter().enumerate().map(|(at, message)| {
+                serde_json::from_value(message).map_err(|error| format!("message {at}: {error}"))
+            });
+            return messages.collect();
+        }
+        Format::Openai => Form::OpenAiChat,
+        Format::Responses => Form::OpenAiResponses,
+        Format::Anthropic => Form::Anthropic,
+    };
+    provider::read(form, &value).map_err(|error| with_causes(&error))
+}
+
+fn receipt<'a>(line: u64, session: &'a SessionHandle, appended: &'a Appended) -> Receipt<'a> {
+    let range = |of: &Range<u32>| (!of.is_empty()).then(|| [of.start, of.end - 1]);
+    Receipt {
+        line,
+        session_id: session.id(),
+        loop_id: &appended.loop_id,
+        turns: range(&appended.turns),
+        seqs: range(&appended.seqs),
+        tokens: appended.tokens,
+        duplicate: appended.duplicate,
+    }
+}

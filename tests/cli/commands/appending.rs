@@ -1,0 +1,205 @@
+//! Messages that come in on stdin, from programs in any language.
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+use loopstore::{AgentMessage, Message, Store};
+use serde_json::{Value, json};
+
+use super::stage::Stage;
+use crate::support::needs;
+
+/// Runs `append` on these bytes.
+fn append(stage: &Stage, args: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("loopstore"))
+        .arg("append")
+        .args(args)
+        .current_dir(stage.path(""))
+        .env_remove("LOOPSTORE_DB")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It ends at the first bad line, and reads no further.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+/// Returns the lines that it printed, and its exit code.
+fn receipts(stage: &Stage, args: &[&str], input: &[u8]) -> (Vec<Value>, i32) {
+    let output = append(stage, args, input);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    (lines.collect(), output.status.code().unwrap())
+}
+
+fn texts(stage: &Stage, session: &str) -> Vec<String> {
+    let context = Store::from(stage.store())
+        .session(session)
+        .unwrap()
+        .context()
+        .unwrap();
+    let messages = context.messages.iter().filter_map(AgentMessage::message);
+    messages.map(|message| message.texts().collect()).collect()
+}
+
+#[test]
+fn a_line_is_one_transaction_and_one_receipt() {
+    let stage = Stage::new();
+    let input = "{\"role\":\"user\",\"content\":\"hi\"}\n\n\
+        [{\"role\":\"assistant\",\"content\":\"hello\"},{\"role\":\"user\",\"content\":\"more\"}]\n";
+    let (lines, code) = receipts(&stage, &["new", "--format", "openai"], input.as_bytes());
+    assert_eq!(code, 0);
+    assert_eq!(
+        lines,
+        [
+            json!({"line": 1, "session_id": "new", "loop_id": "loop-1", "turns": [0, 0],
+                "seqs": [0, 0], "tokens": 5, "duplicate": false}),
+            json!({"line": 3, "session_id": "new", "loop_id": "loop-2", "turns": [0, 0],
+                "seqs": [0, 0], "tokens": 11, "duplicate": false}),
+        ]
+    );
+    assert_eq!(texts(&stage, "new"), ["hi", "hello", "more"]);
+}
+
+#[test]
+fn every_format_comes_in_and_context_is_the_way_back() {
+    let stage = Stage::new();
+    let call = json!([
+        {"role": "user", "content": "look"},
+        {"role": "assistant", "content": [
+            {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": 1}}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "c1", "content": "seen"}]},
+    ]);
+    let line = format!("{call}\n");
+    let (_, code) = receipts(&stage, &["a", "--format", "anthropic"], line.as_bytes());
+    assert_eq!(code, 0);
+    let own = stage.json("context a --format json")["messages"].clone();
+    let bare: Vec<Value> = own.as_array().unwrap().clone();
+    let line = format!("{}\n", Value::Array(bare));
+    let (_, code) = receipts(&stage, &["b"], line.as_bytes());
+    assert_eq!(code, 0);
+    assert_eq!(
+        stage.say("context a --format anthropic").out,
+        stage.say("context b --format anthropic").out
+    );
+    let items = json!([{"type": "message", "role": "user", "content": "hi"}]);
+    let (_, code) = receipts(
+        &stage,
+        &["c", "--format", "responses"],
+        format!("{items}\n").as_bytes(),
+    );
+    assert_eq!((code, texts(&stage, "c")), (0, vec!["hi".to_owned()]));
+}
+
+#[test]
+fn a_key_that_comes_again_appends_nothing() {
+    let stage = Stage::new();
+    let line = "{\"key\":\"k\",\"messages\":[{\"role\":\"user\",\"content\":\"once\"}]}\n";
+    let (first, _) = receipts(&stage, &["s", "--format", "openai"], line.as_bytes());
+    let (again, code) = receipts(&stage, &["s", "--format", "openai"], line.as_bytes());
+    assert_eq!(code, 0);
+    assert_eq!(
+        (&first[0]["duplicate"], &again[0]["duplicate"]),
+        (&json!(false), &json!(true))
+    );
+    assert_eq!(first[0]["seqs"], again[0]["seqs"]);
+    assert_eq!(texts(&stage, "s"), ["once"]);
+    // Another session may use the key, and a copy of this one knows it.
+    receipts(&stage, &["t", "--format", "openai"], line.as_bytes());
+    assert_eq!(texts(&stage, "t"), ["once"]);
+    stage.say("copy --to copy.db");
+    let (copied, _) = receipts(
+        &stage,
+        &["s", "--format", "openai", "--db", "copy.db"],
+        line.as_bytes(),
+    );
+    assert_eq!(copied[0]["duplicate"], true);
+}
+
+#[test]
+fn the_first_bad_line_ends_it_and_the_lines_before_are_kept() {
+    let stage = Stage::new();
+    let long = format!("{{\"role\":\"user\",\"content\":\"{}", "x".repeat(1 << 20));
+    for (at, bad) in [
+        &b"{\"role\":\"user\",\"content\":"[..],
+        b"not json",
+        b"17",
+        b"\"text\"",
+        b"{\"role\":\"emperor\",\"content\":\"hi\"}",
+        b"{\"role\":\"user\",\"content\":{\"deep\":[]}}",
+        b"{\"role\":\"user\",\"content\":\"\xff\xfe\"}",
+        b"{\"key\":\"\",\"messages\":[]}",
+        b"{\"key\":7,\"messages\":[]}",
+        b"{\"key\":\"k\",\"messages\":[],\"more\":1}",
+        b"{\"key\":\"k\",\"messages\":[[[]]]}",
+        long.as_bytes(),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let session = format!("bad-{at}'; DROP TABLE messages; --/../");
+        let good = b"{\"role\":\"user\",\"content\":\"good\"}\n";
+        let input = [&good[..], bad, b"\n", good].concat();
+        let (lines, code) = receipts(&stage, &[&session, "--format", "openai"], &input);
+        let shown = String::from_utf8_lossy(&bad[..bad.len().min(60)]).into_owned();
+        assert_eq!((code, lines.len()), (1, 2), "{shown}");
+        assert_eq!(lines[1]["line"], 2, "{shown}");
+        assert!(lines[1]["error"].is_string(), "{shown}");
+        assert_eq!(texts(&stage, &session), ["good"], "{shown}");
+    }
+    let (lines, code) = receipts(&stage, &["own"], b"{\"role\":\"user\"}\n");
+    assert_eq!((code, lines.len()), (1, 1));
+    assert_eq!(append(&stage, &[""], b"").status.code(), Some(2));
+    // A session is named by its whole id: the beginning of another one's is a new session.
+    receipts(
+        &stage,
+        &["wor", "--format", "openai"],
+        b"{\"role\":\"user\",\"content\":\"hi\"}\n",
+    );
+    assert_eq!(texts(&stage, "wor"), ["hi"]);
+}
+
+#[test]
+fn a_python_program_whose_appends_are_killed_loses_nothing_and_appends_nothing_twice() {
+    if needs::missing(&needs::PYTHON) {
+        return;
+    }
+    let stage = Stage::new();
+    let done = Command::new("python3")
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/cli/commands/append.py"
+        ))
+        .arg(assert_cmd::cargo::cargo_bin("loopstore"))
+        .arg(stage.path("python.db"))
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    let store = crate::support::keyed::open(stage.path("python.db")).unwrap();
+    let session = Store::from(store).session("python").unwrap();
+    let context = session.context().unwrap();
+    let said = context.messages.iter().filter_map(AgentMessage::message);
+    let said: Vec<String> = said
+        .map(|message: &Message| message.texts().collect())
+        .collect();
+    let wanted: Vec<String> = (0..1000)
+        .map(|number| format!("message {number}"))
+        .collect();
+    assert_eq!(said, wanted);
+    let store = crate::support::keyed::open(stage.path("python.db")).unwrap();
+    assert!(
+        loopstore::inspect::verify(&store)
+            .unwrap()
+            .problems
+            .is_empty()
+    );
+}
