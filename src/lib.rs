@@ -13,21 +13,23 @@
 //! - Every database of a released version opens.
 //!
 //! ```
-//! use loopstore::store::{self, append, session};
-//! use loopstore::*;
+//! # fn model(_: serde_json::Value) -> Result<serde_json::Value, loopstore::Error> {
+//! #     Ok(serde_json::json!({"role": "assistant", "content": [{"type": "text", "text": "No."}]}))
+//! # }
+//! # let folder = tempfile::tempdir()?;
+//! # std::env::set_current_dir(folder.path())?;
+//! use loopstore::provider::{self, Form};
+//! use loopstore::{AsOf, Message, Policy, Store, TurnRef};
 //!
-//! let store = SqliteStore::in_memory()?;
-//! let id = SessionId::new("weather")?;
-//! store::write(&store, |write| {
-//!     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
-//!     let first = LoopRecord::new(LoopId::generate(), None);
-//!     let loop_key = session::create_loop(write, key, &first)?;
-//!     let prompt = AgentMessage::from(Message::user("Will it rain?"));
-//!     append::append(write, loop_key, vec![prompt.into()], &HeuristicTokenCounter)
-//! })?;
-//! compact_session_loops(&store, &id, &CompactRequest::default())?;
-//! let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
-//! assert_eq!(context.messages.len(), 1);
+//! let store = Store::open("agent.db")?;
+//! let chat = store.session("weather")?.with_policy(Policy::new(128_000));
+//! chat.append([Message::user("Will it rain?")])?; // The session begins, and its first loop.
+//! let ready = chat.prepare()?; // Compacted if the policy says so; it fits, or is an error.
+//! let answer = model(ready.to(Form::Anthropic)?)?; // JSON of the provider, out and in.
+//! chat.append(provider::read(Form::Anthropic, &answer)?)?; // Turns make themselves.
+//! let then = chat.context_as_of(AsOf::turn("loop-1", 0))?; // As it was after any turn.
+//! let side = chat.fork_at(TurnRef::new("loop-1", 0))?; // A branch: one row, nothing copied.
+//! # assert_eq!((then.messages.len(), side.context()?.messages.len()), (2, 2));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
