@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use loopstore::extend::{self as store, append, session};
 use loopstore::search::{SearchQuery, index, search};
-use loopstore::store::{self, append, session};
 use loopstore::*;
 use workload::{Random, judge, median};
 

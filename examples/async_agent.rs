@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use loopstore::store::{StoreError, session};
+use loopstore::extend::{StoreError, session};
 use loopstore::*;
 
 /// What a provider would answer.
@@ -21,7 +21,7 @@ async fn talk() -> Result<(), Box<dyn Error>> {
     let id = SessionId::new("watch")?;
     let new = Session::new(id.clone(), "agent");
     let begin = move |store: &dyn SessionStore| -> Result<(), StoreError> {
-        loopstore::store::write(store, |write| {
+        loopstore::extend::write(store, |write| {
             let key = session::create_session(write, &new, None, None)?;
             let first = LoopRecord::new(LoopId::generate(), None);
             session::create_loop(write, key, &first).map(drop)

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use loopstore::store::{self, append::append, session};
+use loopstore::extend::{self as store, append::append, session};
 use loopstore::*;
 
 /// Adds a turn to a loop: what the user says and the answer, in one transaction.

@@ -48,7 +48,7 @@ pub enum AsyncError<E> {
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::{self, session};
+/// use loopstore::extend::{self as store, session};
 /// use loopstore::*;
 ///
 /// let store = AsyncDatabase::new(SqliteStore::in_memory()?);
@@ -153,7 +153,7 @@ impl AsyncDatabase {
     /// ```
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
@@ -258,10 +258,10 @@ impl AsyncDatabase {
     ///
     /// # Examples
     /// ```
-    /// use loopstore::store::session::Fork;
+    /// use loopstore::extend::session::Fork;
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);

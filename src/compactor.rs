@@ -16,7 +16,7 @@ use crate::store::{SessionStore, StoreError};
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::{self, append, session};
+/// use loopstore::extend::{self as store, append, session};
 /// use loopstore::*;
 ///
 /// let store = SqliteStore::in_memory()?;
@@ -108,7 +108,7 @@ impl<'a> Compactor<'a> {
     /// use loopstore::provider::Form;
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut first = LoopRecord::new(LoopId::generate(), None);
@@ -156,7 +156,7 @@ impl<'a> Compactor<'a> {
     /// ```
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
@@ -203,7 +203,7 @@ impl<'a> Compactor<'a> {
     /// ```
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut first = LoopRecord::new(LoopId::generate(), None);

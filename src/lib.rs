@@ -33,17 +33,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The rooms, each using only those before it: [`model`] plain types, [`tokens`] counting,
-//! [`store`] the contract and its backends (the only home of SQL), [`compaction`] the plan and the
-//! strategies, [`compact`] joins them to a store, [`context`] what the next model call sees,
-//! [`provider`] reads and writes what
-//! providers take and give, [`import`], [`recorder`], [`export`] and [`replay`] ways in and out, [`inspect`] and
-//! [`search`](mod@search) ways to look, [`report`] a session as one page, [`redact`] and
-//! [`retention`] what is not kept, [`backup`](mod@backup) copies all of it,
-//! [`copy`](mod@copy) brings it to another backend, [`salvage`](mod@salvage)
-//! what a damage left. `ARCHITECTURE.md` draws
-//! the map. With the feature `tokio`, `AsyncDatabase` is the same from async code; with `phi-core`,
-//! `phi` holds adapters for that crate; with `postgres`, `PostgresStore` keeps sessions on a server.
+//! The page below begins with the front door: [`Store`], [`SessionHandle`], [`Policy`], [`Prepared`] and
+//! [`Error`]; [`provider`] reads and writes what providers take and give, and the messages are in
+//! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
+//! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
+//! model call sees, [`import`], [`recorder`], [`export`] and [`replay`] are ways in and out, [`inspect`] and
+//! [`search`](mod@search) ways to look, [`report`] a session as one page, [`redact`] and [`retention`] what
+//! is not kept, [`backup`](mod@backup) copies all of it, [`copy`](mod@copy) brings it to another backend,
+//! [`salvage`](mod@salvage) what a damage left. Behind [`extend`] stands the store itself: its contract for
+//! backends, rows, keys and transactions. With the feature `phi-core`, `phi` holds adapters for that crate.
+//! `ARCHITECTURE.md` draws the map.
 
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -63,6 +62,7 @@ pub mod context;
 pub mod copy;
 pub mod eval;
 pub mod export;
+pub mod extend;
 #[doc(hidden)]
 pub mod failpoints;
 pub mod import;
@@ -79,34 +79,65 @@ pub mod report;
 pub mod retention;
 pub mod salvage;
 pub mod search;
-pub mod store;
+mod store;
 pub mod tokens;
 
+// The front door.
 pub use api::{
     Appended, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle, Store,
     StoreOptions, TurnRef,
 };
 #[cfg(feature = "tokio")]
 pub use api::{AsyncSession, AsyncStore};
-#[cfg(feature = "tokio")]
-pub use async_store::{AsyncDatabase, AsyncError, AsyncRecorder};
+pub use context::{AsOf, Context};
+pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
+pub use store::sqlite::Durability;
+pub use store::{Key, KeyError, OpenError, StoreError};
+
+// Messages, loops and sessions.
+pub use model::{
+    AgentMessage, AssistantMessage, ChildLoopRef, CompactedSection, CompactionBlock, Content,
+    ContinuationKind, ExtensionMessage, Extra, Image, Int, InvalidId, Json, LlmMessage, LoopId,
+    LoopRecord, LoopStatus, MAX_JSON_DEPTH, Message, ParentSpawnRef, Role, Session, SessionId,
+    Text, Thinking, Time, ToolCall, ToolResultMessage, Turn, TurnId, TurnMap, TurnRange, Turns,
+    Usage, UserMessage,
+};
+
+// Tokens.
+#[cfg(feature = "tiktoken")]
+pub use tokens::TiktokenCounter;
+pub use tokens::{
+    COUNTERS, ContextTracker, HeuristicTokenCounter, TokenCounter, content_tokens, counter_named,
+    estimate_tokens, message_tokens, total_tokens,
+};
+
+// When and how to compact, and what becomes of it.
 pub use compact::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
     CompactionStarted, Decision, FlipReport, FlipRequest, Hooks, compact_session_loops, redo, undo,
 };
-pub use compaction::*;
-pub use compactor::{Compactor, CompactorError, NextCall};
-pub use context::{
-    AsOf, BuildOptions, Context, LiveContext, build_context_as_of, build_context_from_session,
-    resolve_scope,
+#[cfg(feature = "tokio")]
+pub use compaction::FutureSummarizer;
+pub use compaction::{
+    BlockCompactionStrategy, CancelFlag, CompactionConfig, CompactionPolicy, CompactionScope,
+    CompactionStrategy, ContextConfig, DefaultBlockCompaction, DefaultCompaction, DigestCompaction,
+    Draft, KeepRecent, LoopSlice, ModelWindows, OlderLoops, Placed, Recent, RecentWindow,
+    RollupSlice, Shown, StrategyError, SummarizeCompaction, SummarizeOptions, Summarizer,
+    SummarizerError, Summary, SummaryAnswer, SummaryRequest, SummaryRole, UnknownWord,
+    compact_messages, one_liner, truncate_head_tail,
 };
-pub use model::*;
+pub use context::{
+    BuildOptions, LiveContext, build_context_as_of, build_context_from_session, resolve_scope,
+};
+
+// Agents that tell events, and backends with options of their own.
+#[cfg(feature = "tokio")]
+pub use async_store::{AsyncDatabase, AsyncError, AsyncRecorder};
+pub use compactor::{Compactor, CompactorError, NextCall};
 pub use recorder::{
     AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
 };
-pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
 #[cfg(feature = "postgres")]
 pub use store::postgres::{PostgresOptions, PostgresStore};
-pub use store::sqlite::{Durability, SqliteOptions, SqliteStore};
-pub use store::{Database, Key, KeyError, OpenError, SessionStore, StoreError};
-pub use tokens::*;
+pub use store::sqlite::{SqliteOptions, SqliteStore};
+pub use store::{Database, SessionStore};

@@ -94,7 +94,7 @@ struct Stretch {
 /// # Examples
 /// ```
 /// use loopstore::replay::{Replay, Step};
-/// # use loopstore::store::{self, append, session};
+/// # use loopstore::extend::{self as store, append, session};
 /// # use loopstore::*;
 /// # let store = SqliteStore::in_memory()?;
 /// # let id = SessionId::new("weather")?;

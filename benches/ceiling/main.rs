@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bare::{Bare, Form, Reader};
+use loopstore::extend::{self as store, StoreRead, StoreResult, StoreWrite};
 use loopstore::retention::{ArchiveRequest, archive};
-use loopstore::store::{self, StoreRead, StoreResult, StoreWrite};
 use loopstore::*;
 use plain::{Plain, timed};
 use workload::growth::{self, Aged};

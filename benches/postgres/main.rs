@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bare::{Reader, Turn, Writer, turns_of};
-use loopstore::store::{self, LoopKey, append, session};
+use loopstore::extend::{self as store, LoopKey, append, session};
 use loopstore::*;
 use postgres::Client;
 use support::server::Server;

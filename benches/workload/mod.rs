@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopstore::store::{append, session};
+use loopstore::extend::{append, session};
 use loopstore::*;
 
 /// What a benchmark does, or why it could not.
@@ -114,7 +114,7 @@ impl Agent {
     /// One of the agents of a store.
     pub fn on(store: Arc<SqliteStore>, name: &str) -> Result<Self, Box<dyn std::error::Error>> {
         let id = SessionId::new(name)?;
-        loopstore::store::write(&*store, |write| {
+        loopstore::extend::write(&*store, |write| {
             session::create_session(write, &Session::new(id.clone(), "agent"), None, None)
         })?;
         Ok(Self {
@@ -129,7 +129,7 @@ impl Agent {
         let id = |at: usize| LoopId::new(format!("loop-{at}"));
         let parent = at.checked_sub(1).map(id).transpose()?;
         let record = LoopRecord::new(id(at)?, parent);
-        loopstore::store::write(&*self.store, |write| {
+        loopstore::extend::write(&*self.store, |write| {
             let Some(row) = write.session(&self.session)? else {
                 return Err(StoreError::NoSession(self.session.to_string()));
             };
@@ -145,7 +145,7 @@ impl Agent {
             .borrow_mut()
             .extend(messages.iter().map(message_tokens));
         let messages = messages.into_iter().map(Into::into);
-        loopstore::store::write(&*self.store, |write| {
+        loopstore::extend::write(&*self.store, |write| {
             let Some(row) = write.session(&self.session)? else {
                 return Err(StoreError::NoSession(self.session.to_string()));
             };

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use loopstore::store::{self, LoopKey, append, session};
+use loopstore::extend::{self as store, LoopKey, append, session};
 use loopstore::*;
 
 use super::Outcome;

@@ -5,7 +5,7 @@ mod summarize;
 use clap::ValueEnum;
 use loopstore::compact::{BlockReport, CompactOutcome};
 use loopstore::context::system_tokens;
-use loopstore::store::{Disposition, Turns};
+use loopstore::extend::{Disposition, Turns};
 use loopstore::{
     CompactReport, CompactRequest, CompactTrigger, CompactionConfig, CompactionScope,
     ContextConfig, Database, KeepRecent, OlderLoops, RecentWindow, compact_session_loops,
@@ -145,7 +145,7 @@ impl Args {
     fn request(
         &self,
         store: &dyn Database,
-        session: &loopstore::store::SessionRow,
+        session: &loopstore::extend::SessionRow,
     ) -> Result<CompactRequest, CliError> {
         let leaf = select::loop_id(store, session, self.loop_id.as_deref())?;
         let system_prompt_tokens = match self.system_tokens {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::CompleteEnv;
-use loopstore::store::{self, SessionRow, StoreError, StoreRead, StoreResult, lookup};
+use loopstore::extend::{self as store, SessionRow, StoreError, StoreRead, StoreResult, lookup};
 use loopstore::{Database, SqliteStore};
 
 use super::key::KeyArgs;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use loopstore::compact::{FlipReport, FlipRequest};
 use loopstore::context::Part;
-use loopstore::store::sqlite::{Record, Stats};
+use loopstore::extend::sqlite::{Record, Stats};
 use loopstore::{
     BuildOptions, CompactReport, CompactRequest, Context, ContextConfig, SessionId, SqliteStore,
     build_context_from_session, compact_session_loops, redo, undo,

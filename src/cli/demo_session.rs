@@ -1,8 +1,8 @@
 //! A session for the demonstration: an agent that repairs a web shop, always the same.
 
-use loopstore::store::append::append;
-use loopstore::store::session::{create_loop, create_session};
-use loopstore::store::{self, StoreResult};
+use loopstore::extend::append::append;
+use loopstore::extend::session::{create_loop, create_session};
+use loopstore::extend::{self as store, StoreResult};
 use loopstore::{
     AgentMessage, AssistantMessage, Content, Json, LoopId, LoopRecord, LoopStatus, Message,
     Session, SessionId, SessionStore, Time, ToolResultMessage, TurnId, UserMessage,

@@ -2,8 +2,8 @@
 
 use anstyle::AnsiColor;
 use loopstore::context::TurnState;
+use loopstore::extend::{Disposition, SessionRow};
 use loopstore::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts};
-use loopstore::store::{Disposition, SessionRow};
 use loopstore::{Context, Database};
 use similar::{ChangeTag, TextDiff};
 

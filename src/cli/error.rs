@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use loopstore::backup::BackupError;
 use loopstore::context::BuildError;
 use loopstore::export::ExportError;
+use loopstore::extend::sqlite::RecountError;
 use loopstore::import::ImportError;
-use loopstore::store::sqlite::RecountError;
 use loopstore::{OpenError, StoreError, StrategyError};
 
 use super::output;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use loopstore::extend::StoreError;
 use loopstore::inspect::{self, Expanded, Replaced};
-use loopstore::store::StoreError;
 use serde::Serialize;
 use serde_json::json;
 

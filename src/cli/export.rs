@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use loopstore::backup::is_part_of;
 use loopstore::export::{ExportError, ExportForm, WholeFile, export, export_source, sources};
+use loopstore::extend::{SessionRow, SourceRow};
 use loopstore::provider::{Form, Mending};
-use loopstore::store::{SessionRow, SourceRow};
 use loopstore::{Database, LoopId};
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! `loopstore fork`
 
-use loopstore::store::session::{self, Fork};
-use loopstore::{LoopId, SessionId, store};
+use loopstore::extend::session::{self, Fork};
+use loopstore::{LoopId, SessionId, extend as store};
 use serde::Serialize;
 
 use super::error::CliError;

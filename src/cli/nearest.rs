@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use loopstore::Database;
-use loopstore::store::{self, SessionRow, StoreResult, lookup};
+use loopstore::extend::{self as store, SessionRow, StoreResult, lookup};
 
 /// How many ids are compared, and how many of each kind are read for it.
 const COMPARED: u32 = 5_000;

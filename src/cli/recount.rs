@@ -1,6 +1,6 @@
 //! `loopstore recount`
 
-use loopstore::store::sqlite::{RecountProgress, RecountReport, recount};
+use loopstore::extend::sqlite::{RecountProgress, RecountReport, recount};
 use loopstore::{COUNTERS, OpenError, counter_named};
 
 use super::error::CliError;

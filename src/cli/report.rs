@@ -10,7 +10,7 @@ use loopstore::export::{ExportError, WholeFile};
 use loopstore::report::{
     Prices, ReportLine, ReportOptions, file_name, write_overview, write_report,
 };
-use loopstore::{Database, SessionId, store};
+use loopstore::{Database, SessionId, extend as store};
 use serde_json::json;
 
 use super::error::CliError;

@@ -1,6 +1,6 @@
 //! `loopstore schema`
 
-use loopstore::store::postgres::{Engine, grants, schema, tenant};
+use loopstore::extend::postgres::{Engine, grants, schema, tenant};
 
 use super::error::CliError;
 use super::{App, Done};

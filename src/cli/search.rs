@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal;
 
+use loopstore::extend::Disposition;
 use loopstore::search::{QueryError, SearchError, SearchHit, SearchQuery, SearchResults, Snippet};
-use loopstore::store::Disposition;
 use loopstore::{Database, Role, Time};
 
 use super::error::CliError;

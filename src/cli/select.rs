@@ -3,8 +3,8 @@
 use std::fmt;
 
 use loopstore::context::AsOf;
-use loopstore::store::{
-    self, LoopRow, RunRow, SessionRow, StoreError, StoreRead, StoreResult, lookup,
+use loopstore::extend::{
+    self as store, LoopRow, RunRow, SessionRow, StoreError, StoreRead, StoreResult, lookup,
 };
 use loopstore::{Database, LoopId, SessionId};
 

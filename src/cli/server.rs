@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loopstore::store::sqlite::{RecountError, RecountProgress, RecountReport};
+use loopstore::extend::sqlite::{RecountError, RecountProgress, RecountReport};
 use loopstore::{Database, OpenError, TokenCounter};
 
 /// What a command does with the database.
@@ -67,7 +67,7 @@ pub fn recount(
     show: &mut dyn FnMut(RecountProgress),
 ) -> Result<RecountReport, RecountError> {
     let options = loopstore::PostgresOptions::new().counter(counter);
-    loopstore::store::postgres::recount(address, options, show)
+    loopstore::extend::postgres::recount(address, options, show)
 }
 
 /// Refuses: this program was built without PostgreSQL.

@@ -1,6 +1,6 @@
 //! `loopstore sessions`
 
-use loopstore::store::sqlite::Record;
+use loopstore::extend::sqlite::Record;
 
 use super::error::CliError;
 use super::table::{Column, Table};

@@ -1,6 +1,6 @@
 //! `loopstore show`
 
-use loopstore::store::sqlite::{Record, SessionView};
+use loopstore::extend::sqlite::{Record, SessionView};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use loopstore::store::sqlite::{Record, SessionView};
+use loopstore::extend::sqlite::{Record, SessionView};
 
 use super::text;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use loopstore::Json;
-use loopstore::store::sqlite::{QueryLimits, QueryRows};
+use loopstore::extend::sqlite::{QueryLimits, QueryRows};
 
 use super::error::{CliError, with_causes};
 use super::nearest;

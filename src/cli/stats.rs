@@ -1,6 +1,6 @@
 //! `loopstore stats`
 
-use loopstore::store::sqlite::Stats;
+use loopstore::extend::sqlite::Stats;
 use serde::Serialize;
 
 use super::error::CliError;

@@ -92,7 +92,7 @@ pub(super) fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> Result<Summ
 /// use loopstore::*;
 /// use std::sync::Arc;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);

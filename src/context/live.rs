@@ -20,7 +20,7 @@ use crate::store::{BlockKey, LoopKey, SessionStore, StoreError, StoreRead, Store
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::{self, append, session};
+/// use loopstore::extend::{self as store, append, session};
 /// use loopstore::*;
 ///
 /// let store = SqliteStore::in_memory()?;

@@ -230,7 +230,7 @@ pub enum BuildError {
 /// ```
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
@@ -309,7 +309,7 @@ pub fn build_context_from_session(
 /// use loopstore::context::context_parts;
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
@@ -353,7 +353,7 @@ pub fn context_parts(
 /// ```
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
@@ -411,7 +411,7 @@ fn too_large(shown: Size, options: &BuildOptions) -> Option<BuildError> {
 /// ```
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let store = SqliteStore::in_memory()?;
 /// # let id = SessionId::new("chat")?;
 /// # store::write(&store, |write| {
@@ -663,7 +663,7 @@ pub(crate) fn leaf_of(
 /// use loopstore::context::system_tokens;
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let store = SqliteStore::in_memory()?;
 /// # let id = SessionId::new("weather")?;
 /// # let new = Session::new(id.clone(), "agent");

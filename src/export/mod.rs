@@ -96,7 +96,7 @@ impl From<SourceError> for ExportError {
 /// use loopstore::export::{ExportForm, export};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut first = LoopRecord::new(LoopId::generate(), None);

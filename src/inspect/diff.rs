@@ -100,7 +100,7 @@ pub struct ContextDiff {
 /// use loopstore::inspect::{DiffRequest, diff};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
@@ -160,7 +160,7 @@ pub fn diff(
 /// use loopstore::inspect::{DiffRequest, DiffSide, diff_contexts};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);

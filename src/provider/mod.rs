@@ -1,7 +1,7 @@
 //! What providers take and give, and the messages of this library: one mapping for each form.
 //!
 //! [`read`] turns what a provider answered, or what a program is about to send, into messages;
-//! [`write`] turns a context into what the next request holds. `read` is strict: what it cannot
+//! [`write()`] turns a context into what the next request holds. `read` is strict: what it cannot
 //! keep it refuses with a [`ProviderError`] that names the place, and never guesses.
 //!
 //! A new form is a variant of [`Form`] and one file each in `read` and `write`.
@@ -76,7 +76,7 @@ impl FromStr for Form {
 }
 
 /// Reads messages from the JSON of a provider: a whole answer, one message or item, a list of
-/// them, or a request as [`write`] makes it.
+/// them, or a request as [`write()`] makes it.
 ///
 /// # Errors
 /// If something has another type than it must, is missing, or cannot be kept as a message. Nothing
@@ -123,7 +123,7 @@ pub fn read(form: Form, items: &Value) -> Result<Vec<AgentMessage>, ProviderErro
 /// use loopstore::provider::{self, Form};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # store::write(&store, |write| {

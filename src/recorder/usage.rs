@@ -84,7 +84,7 @@ impl Spent {
 /// use loopstore::report::Prices;
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let store = SqliteStore::in_memory()?;
 /// # let id = SessionId::new("weather")?;
 /// # let answer: AgentMessage = serde_json::from_str(

@@ -34,7 +34,7 @@ struct Row<'a> {
 /// use loopstore::report::{ReportOptions, file_name, write_overview, write_report};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut first = LoopRecord::new(LoopId::generate(), None);

@@ -88,7 +88,7 @@ pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
 /// use loopstore::retention::{KeptWhy, PruneRequest, prune, set_pinned};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut first = LoopRecord::new(LoopId::generate(), None);

@@ -106,7 +106,7 @@ pub struct PruneReport {
 /// use loopstore::retention::{PruneRequest, prune};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut first = LoopRecord::new(LoopId::generate(), None);

@@ -39,7 +39,7 @@ pub struct Indexed {
 /// use loopstore::search::index;
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut first = LoopRecord::new(LoopId::generate(), None);
@@ -73,7 +73,7 @@ pub fn index(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Sto
 /// use loopstore::search::rebuild_index;
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut first = LoopRecord::new(LoopId::generate(), None);

@@ -339,10 +339,10 @@ impl<'a> ActiveBlocks<'a> {
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::active_blocks::{self, View};
+/// use loopstore::extend::active_blocks::{self, View};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);

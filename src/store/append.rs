@@ -57,7 +57,7 @@ pub struct Appended {
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::{self, append, session};
+/// use loopstore::extend::{self as store, append, session};
 /// use loopstore::*;
 ///
 /// let store = SqliteStore::in_memory()?;
@@ -139,8 +139,8 @@ fn append_all(
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::append::{append, replace_last_turn};
-/// use loopstore::store::{self, session};
+/// use loopstore::extend::append::{append, replace_last_turn};
+/// use loopstore::extend::{self as store, session};
 /// use loopstore::*;
 ///
 /// # let store = SqliteStore::in_memory()?;
@@ -282,10 +282,10 @@ fn missing_turn(turn: u32) -> StoreError {
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::append::set_status;
+/// use loopstore::extend::append::set_status;
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);

@@ -14,7 +14,7 @@ use crate::model::SessionId;
 /// A database of sessions that can be asked in SQL.
 ///
 /// ```
-/// use loopstore::store::sqlite::QueryLimits;
+/// use loopstore::extend::sqlite::QueryLimits;
 /// use loopstore::{Database, SqliteStore};
 ///
 /// /// How many messages there are, wherever they lie.

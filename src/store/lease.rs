@@ -114,10 +114,10 @@ pub(crate) fn now() -> i64 {
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::lease::{self, Acquire};
+/// use loopstore::extend::lease::{self, Acquire};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut first = LoopRecord::new(LoopId::generate(), None);
@@ -180,10 +180,10 @@ pub fn acquire(
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::lease::{self, Acquire};
+/// use loopstore::extend::lease::{self, Acquire};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);

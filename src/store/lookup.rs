@@ -20,10 +20,10 @@ const PAGE: u32 = 1_000;
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::lookup;
+/// use loopstore::extend::lookup;
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut first = LoopRecord::new(LoopId::generate(), None);

@@ -421,7 +421,7 @@ pub struct ImportRow {
 ///
 /// # Examples
 /// ```
-/// use loopstore::{SessionId, SqliteStore, store};
+/// use loopstore::{SessionId, SqliteStore, extend as store};
 ///
 /// let store = SqliteStore::in_memory()?;
 /// let id = SessionId::new("weather")?;
@@ -450,7 +450,7 @@ pub fn read<T>(
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::{self, session};
+/// use loopstore::extend::{self as store, session};
 /// use loopstore::*;
 ///
 /// let store = SqliteStore::in_memory()?;

@@ -172,7 +172,7 @@ impl Receipt {
     /// use loopstore::retention::{EraseRequest, Receipt, erase, is_genuine};
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut first = LoopRecord::new(LoopId::generate(), None);

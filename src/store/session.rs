@@ -15,7 +15,7 @@ pub const NO_TURN: i64 = -1;
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::{self, session};
+/// use loopstore::extend::{self as store, session};
 /// use loopstore::*;
 ///
 /// let store = SqliteStore::in_memory()?;
@@ -74,7 +74,7 @@ pub fn describe_session(row: &mut SessionRow, session: &Session) -> StoreResult<
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::{self, session};
+/// use loopstore::extend::{self as store, session};
 /// use loopstore::*;
 ///
 /// let store = SqliteStore::in_memory()?;
@@ -161,10 +161,10 @@ pub struct Fork {
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::session::Fork;
+/// use loopstore::extend::session::Fork;
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);

@@ -8,8 +8,8 @@ use crate::support::{keyed, process};
 use loopstore::compact::{CompactOutcome, CompactTrigger, FlipRequest};
 use loopstore::compaction::*;
 use loopstore::context::AsOf;
+use loopstore::extend::{self as store, append, session};
 use loopstore::model::*;
-use loopstore::store::{self, append, session};
 use loopstore::*;
 
 fn id() -> SessionId {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use loopstore::compaction::{Digest, DigestInput, digest_of};
 use loopstore::{
-    AgentMessage, AssistantMessage, Content, Digest, DigestInput, HeuristicTokenCounter, Json,
-    Message, Placed, Role, TokenCounter, ToolResultMessage, digest_of, message_tokens,
+    AgentMessage, AssistantMessage, Content, HeuristicTokenCounter, Json, Message, Placed, Role,
+    TokenCounter, ToolResultMessage, message_tokens,
 };
 use proptest::prelude::*;
 

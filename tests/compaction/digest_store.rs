@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use loopstore::compact::{CompactOutcome, FlipRequest};
+use loopstore::extend::append::NewMessage;
+use loopstore::extend::{self as store, Turns, append, session};
 use loopstore::model::{LoopRecord, Session, TurnId};
-use loopstore::store::append::NewMessage;
-use loopstore::store::{self, Turns, append, session};
 use loopstore::{
     AgentMessage, BlockCompactionStrategy, BuildOptions, CompactRequest, CompactionConfig,
     DigestCompaction, HeuristicTokenCounter, LoopId, LoopSlice, Message, SessionId, SqliteStore,

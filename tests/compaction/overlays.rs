@@ -4,10 +4,10 @@
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
 use loopstore::compact::FlipRequest;
 use loopstore::context::BuildError;
+use loopstore::extend::session::{self, Fork};
+use loopstore::extend::{self as store, StoreError};
 use loopstore::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts, verify};
 use loopstore::model::{AgentMessage, Content, Json, LoopId};
-use loopstore::store::session::{self, Fork};
-use loopstore::store::{self, StoreError};
 use loopstore::*;
 
 fn turn(number: u32) -> Vec<AgentMessage> {

@@ -2,7 +2,7 @@
 //! before stays good, byte for byte.
 
 use loopstore::compact::CompactOutcome;
-use loopstore::store::{self, append, session};
+use loopstore::extend::{self as store, append, session};
 use loopstore::*;
 use proptest::prelude::*;
 

@@ -149,8 +149,8 @@ fn play(seed: u64) -> usize {
 fn forget_replaced(
     live: &mut Live,
     at: usize,
-    before: &loopstore::store::LoopRow,
-    now: &loopstore::store::LoopRow,
+    before: &loopstore::extend::LoopRow,
+    now: &loopstore::extend::LoopRow,
 ) {
     let (was, is) = (&before.totals, &now.totals);
     if before.progress.chain == now.progress.chain || is.turns > was.turns {

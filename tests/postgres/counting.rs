@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use loopstore::extend::postgres::{recount, tenant};
+use loopstore::extend::{self as store, sqlite};
 use loopstore::inspect::verify;
-use loopstore::store::postgres::{recount, tenant};
-use loopstore::store::{self, sqlite};
 use loopstore::*;
 
 use super::views;

@@ -5,8 +5,8 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use loopstore::store::append::append;
-use loopstore::store::{self};
+use loopstore::extend as store;
+use loopstore::extend::append::append;
 use loopstore::*;
 
 use crate::support::hang;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use loopstore::store;
-use loopstore::store::sqlite::QueryLimits;
+use loopstore::extend as store;
+use loopstore::extend::sqlite::QueryLimits;
 use loopstore::*;
 
 use crate::support::histories::{History, user};
@@ -106,5 +106,5 @@ fn a_query_of_ones_own_has_the_limit_that_it_brings() {
         ..QueryLimits::default()
     };
     let stopped = store.query_within(slow, limits).unwrap_err();
-    assert!(stopped.to_string().contains("took too long"), "{stopped}");
+    assert!(stopped.to_string().contains("timed out"), "{stopped}");
 }

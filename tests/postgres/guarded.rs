@@ -1,10 +1,10 @@
 //! What the database itself refuses, whoever asks.
 
+use loopstore::extend::append::append;
+use loopstore::extend::postgres::grants;
+use loopstore::extend::{self as store, StoreRead};
 use loopstore::model::*;
 use loopstore::retention::{ArchiveRequest, archive};
-use loopstore::store::append::append;
-use loopstore::store::postgres::grants;
-use loopstore::store::{self, StoreRead};
 use loopstore::*;
 use postgres::Client;
 
@@ -238,7 +238,7 @@ fn texts_with_zeros_and_odd_json_are_kept_word_for_word_and_break_no_view() {
         "v_tool_calls",
         "v_context",
     ] {
-        let limits = loopstore::store::sqlite::QueryLimits::default();
+        let limits = loopstore::extend::sqlite::QueryLimits::default();
         store
             .query_within(&format!("SELECT * FROM {view}"), limits)
             .unwrap();

@@ -1,8 +1,8 @@
 //! Errors with which a database asks for a transaction once more: where nothing was promised yet it
 //! gets one.
 
-use loopstore::store;
-use loopstore::store::sqlite::QueryLimits;
+use loopstore::extend as store;
+use loopstore::extend::sqlite::QueryLimits;
 use loopstore::*;
 
 use crate::support::histories::{History, user};

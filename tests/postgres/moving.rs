@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use loopstore::copy::{CopyReport, copy, copy_at_rest};
 use loopstore::export::{ExportForm, export};
+use loopstore::extend::{self as store, SessionFlags, lease, source};
 use loopstore::inspect::verify;
-use loopstore::store::{self, SessionFlags, lease, source};
 use loopstore::*;
 
 use super::views;

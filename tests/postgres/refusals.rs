@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loopstore::store;
+use loopstore::extend as store;
 use loopstore::*;
 
 use super::commands::{command, transcript};

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use loopstore::store::postgres::{BY_SESSION, Engine, schema};
-use loopstore::store::{self, lease};
+use loopstore::extend::postgres::{BY_SESSION, Engine, schema};
+use loopstore::extend::{self as store, lease};
 use loopstore::*;
 
 use crate::support::histories::{History, answer, result, user};

@@ -1,6 +1,6 @@
 //! Every view on both backends.
 
-use loopstore::store::sqlite::QueryLimits;
+use loopstore::extend::sqlite::QueryLimits;
 use loopstore::*;
 
 /// The views, and what of them differs from run to run.

@@ -8,14 +8,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::histories::{History, answer, loop_id, open, result, user};
-use loopstore::model::*;
-use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
-use loopstore::store::append::{self, NewMessage};
-use loopstore::store::index::{
+use loopstore::extend::append::{self, NewMessage};
+use loopstore::extend::index::{
     IndexEntry, IndexFilter, IndexQuery, Phrase, remove_loop, remove_session,
 };
-use loopstore::store::session;
-use loopstore::store::*;
+use loopstore::extend::session;
+use loopstore::extend::*;
+use loopstore::model::*;
+use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::{HeuristicTokenCounter, SqliteStore};
 
 /// Stamps each promise onto each backend.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::support::histories::{History, answer, open, result, user};
 use crate::support::keyed;
+use loopstore::extend as store;
 use loopstore::inspect::verify;
 use loopstore::model::Content;
-use loopstore::store;
 use loopstore::{OpenError, SqliteStore};
 
 mod embedded {
@@ -57,7 +57,7 @@ fn refuses(file: &Path, case: &str, is_expected: impl Fn(&OpenError) -> bool) {
 
 #[test]
 fn a_file_of_a_format_that_was_never_released_is_refused_and_left_alone() {
-    let newest = loopstore::store::sqlite::format_version();
+    let newest = loopstore::extend::sqlite::format_version();
     for format in (-1..newest).filter(|format| *format != 0) {
         let (_folder, file) = folder();
         tell(&file);
@@ -124,7 +124,7 @@ fn a_history_that_lost_its_rows_is_refused() {
 fn a_newer_file_is_refused_and_left_alone() {
     let (_folder, file) = folder();
     tell(&file);
-    let newer = loopstore::store::sqlite::format_version() + 1;
+    let newer = loopstore::extend::sqlite::format_version() + 1;
     let connection = keyed::raw(&file).unwrap();
     connection
         .pragma_update(None, "user_version", newer)

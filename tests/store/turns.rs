@@ -1,6 +1,7 @@
 //! Turns and loops that make themselves, against a slow and obvious rule; and what a handle keeps.
 
-use loopstore::store::session::NO_TURN;
+use loopstore::extend as store;
+use loopstore::extend::session::NO_TURN;
 use loopstore::*;
 use proptest::prelude::*;
 use serde_json::json;
@@ -71,8 +72,16 @@ impl Reference {
 
     /// Returns the message of a step, if there is one, and puts it where it belongs.
     fn take(&mut self, step: &Step) -> Option<AgentMessage> {
-        if self.loops.is_empty() {
-            self.begin_loop();
+        match step {
+            Step::End => {
+                self.has_ended = !self.loops.is_empty();
+                return None;
+            }
+            Step::Result(back) => {
+                self.open().iter().rev().nth(usize::from(*back))?;
+            }
+            _ if self.loops.is_empty() => self.begin_loop(),
+            _ => {}
         }
         let text = self.text();
         let message = match step {
@@ -116,10 +125,7 @@ impl Reference {
                 Message::tool_result(id, &text)
             }
             Step::Note => return Some(AgentMessage::extension("note", Json::string(&text))),
-            Step::End => {
-                self.has_ended = true;
-                return None;
-            }
+            Step::End => return None,
         };
         self.last().unwrap().texts.push(text);
         Some(message.into())
@@ -167,8 +173,6 @@ fn play(steps: &[Step], batch: usize) -> (Store, Reference) {
             }
             if session.leaf().unwrap().is_some() {
                 session.end_loop(LoopStatus::Completed).unwrap();
-            } else {
-                reference.has_ended = false;
             }
         }
         waiting.extend(message);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use loopstore::extend::{self as store, LoopRow};
 use loopstore::recorder::OpenTurnState;
 use loopstore::recorder::event::*;
-use loopstore::store::{self, LoopRow};
 use loopstore::*;
 
 pub fn session() -> SessionId {

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use loopstore::compact::FlipRequest;
 use loopstore::compaction::{CompactionConfig, CompactionScope};
+use loopstore::extend::append::{self, NewMessage};
+use loopstore::extend::{self as store, session};
 use loopstore::model::*;
-use loopstore::store::append::{self, NewMessage};
-use loopstore::store::{self, session};
 use loopstore::{
     CompactRequest, Durability, HeuristicTokenCounter, SessionStore, SqliteStore,
     compact_session_loops,

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use loopstore::extend::{read, source};
 use loopstore::import::{ImportOptions, ImportReport, import_paths};
-use loopstore::store::{read, source};
 use loopstore::{SessionId, SqliteStore};
 use rusqlite::types::Value;
 use serde_json::json;

@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use loopstore::context::TurnState;
-use loopstore::inspect::{DiffRequest, DiffSide, diff};
-use loopstore::store::active_blocks::{View, chain};
-use loopstore::store::{
-    self, BlockCore, BlockKind, Disposition, LoopKey, LoopRow, SessionRow, StoreError, StoreRead,
-    StoreResult,
+use loopstore::extend::active_blocks::{View, chain};
+use loopstore::extend::{
+    self as store, BlockCore, BlockKind, Disposition, LoopKey, LoopRow, SessionRow, StoreError,
+    StoreRead, StoreResult,
 };
+use loopstore::inspect::{DiffRequest, DiffSide, diff};
 use loopstore::{ContinuationKind, Database, LoopId, SessionId};
 
 use super::cursor::Tone;

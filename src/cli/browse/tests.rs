@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use loopstore::store::append::append;
-use loopstore::store::session::{create_loop, create_session};
-use loopstore::store::write;
+use loopstore::extend::append::append;
+use loopstore::extend::session::{create_loop, create_session};
+use loopstore::extend::write;
 use loopstore::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

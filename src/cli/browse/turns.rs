@@ -3,10 +3,10 @@
 use std::ops::{ControlFlow, Range};
 
 use loopstore::context::TurnState;
-use loopstore::store::active_blocks::{View, chain};
-use loopstore::store::{
-    self, BlockCore, Disposition, LoopKey, LoopRow, MessageRow, Section, StoreRead, StoreResult,
-    TurnRow,
+use loopstore::extend::active_blocks::{View, chain};
+use loopstore::extend::{
+    self as store, BlockCore, Disposition, LoopKey, LoopRow, MessageRow, Section, StoreRead,
+    StoreResult, TurnRow,
 };
 use loopstore::{AgentMessage, Content, Database, LoopId, Message, Role, SessionId};
 

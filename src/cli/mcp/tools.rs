@@ -1,8 +1,8 @@
 //! The tools: what they are called with, and their answers.
 
 use loopstore::context::context_parts;
+use loopstore::extend::sqlite::Record;
 use loopstore::search::{SearchQuery, search};
-use loopstore::store::sqlite::Record;
 use loopstore::{BuildOptions, Database, LoopId, Role, SessionId, inspect};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

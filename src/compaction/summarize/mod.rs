@@ -67,7 +67,7 @@ const NOT_ASKED: &str = "the summariser was not asked";
 ///     }
 /// }
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);

@@ -140,7 +140,7 @@ impl ArchiveReport {
 /// use loopstore::retention::{ArchiveRequest, archive};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
@@ -190,7 +190,7 @@ pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<Ar
 /// use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 /// use loopstore::*;
 ///
-/// # use loopstore::store::{append, session};
+/// # use loopstore::extend::{append, session};
 /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
 /// # let new = Session::new(id.clone(), "agent");
 /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);

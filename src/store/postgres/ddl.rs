@@ -60,7 +60,7 @@ const BY_SOURCE: [(&str, &str); 3] = [
 /// Returns the script that makes the tables.
 ///
 /// ```
-/// use loopstore::store::postgres::{Engine, schema};
+/// use loopstore::extend::postgres::{Engine, schema};
 ///
 /// let script = schema(Engine::Plain { partitions: 16 });
 /// assert!(script.contains("PARTITION BY HASH"));
@@ -101,7 +101,7 @@ const EMPTIED: &str = "messages, turns, blob_refs, redactions, notes, source_par
 /// block or run, and not open the receipt without which nothing may be removed.
 ///
 /// ```
-/// let script = loopstore::store::postgres::grants("recorder");
+/// let script = loopstore::extend::postgres::grants("recorder");
 /// assert!(script.contains("REVOKE INSERT ON maintenance FROM \"recorder\""));
 /// ```
 pub fn grants(role: &str) -> String {
@@ -128,7 +128,7 @@ const LONGEST_TENANT: usize = 200;
 ///
 /// # Examples
 /// ```
-/// let script = loopstore::store::postgres::tenant("acme", "acme_agents")?;
+/// let script = loopstore::extend::postgres::tenant("acme", "acme_agents")?;
 /// assert!(script.contains("'acme'"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -30,7 +30,7 @@ const ALONE: &str = "SELECT pg_advisory_xact_lock(loopstore_count_lock())";
 /// # Examples
 /// ```no_run
 /// use loopstore::PostgresOptions;
-/// use loopstore::store::postgres::recount;
+/// use loopstore::extend::postgres::recount;
 ///
 /// let address = "postgres://owner@localhost/agents";
 /// let report = recount(address, PostgresOptions::new(), &mut |progress| {

@@ -28,7 +28,7 @@ pub(super) struct Address {
 /// Whether a text is the address of a PostgreSQL database.
 ///
 /// ```
-/// use loopstore::store::postgres::is_address;
+/// use loopstore::extend::postgres::is_address;
 ///
 /// assert!(is_address("postgres://localhost/agents"));
 /// assert!(!is_address("agents.db"));

@@ -28,7 +28,7 @@ impl SqliteStore {
     /// ```
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut first = LoopRecord::new(LoopId::generate(), None);
@@ -61,7 +61,7 @@ impl SqliteStore {
     /// ```
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
@@ -108,7 +108,7 @@ impl SqliteStore {
     /// ```
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut first = LoopRecord::new(LoopId::generate(), None);

@@ -133,7 +133,7 @@ impl SqliteStore {
     /// ```
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut first = LoopRecord::new(LoopId::generate(), None);
@@ -165,7 +165,7 @@ impl SqliteStore {
     /// ```
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut first = LoopRecord::new(LoopId::generate(), None);
@@ -193,7 +193,7 @@ impl SqliteStore {
     /// # Examples
     /// ```
     /// use loopstore::SqliteStore;
-    /// use loopstore::store::sqlite::QueryLimits;
+    /// use loopstore::extend::sqlite::QueryLimits;
     ///
     /// let store = SqliteStore::in_memory()?;
     /// let limits = QueryLimits { rows: Some(2), ..QueryLimits::default() };
@@ -225,7 +225,7 @@ impl SqliteStore {
     /// ```
     /// use loopstore::*;
     ///
-    /// # use loopstore::store::{append, session};
+    /// # use loopstore::extend::{append, session};
     /// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
     /// # let new = Session::new(id.clone(), "agent");
     /// # let mut first = LoopRecord::new(LoopId::generate(), None);

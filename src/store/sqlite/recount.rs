@@ -22,7 +22,7 @@ use crate::store::{BlockKey, BlockRow, LoopKey};
 ///
 /// # Examples
 /// ```
-/// use loopstore::store::sqlite::recount;
+/// use loopstore::extend::sqlite::recount;
 /// use loopstore::{SqliteOptions, SqliteStore, TokenCounter};
 /// use std::sync::Arc;
 ///

@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use insta::assert_snapshot;
-use loopstore::store::append::append;
-use loopstore::store::write;
+use loopstore::extend::append::append;
+use loopstore::extend::write;
 use loopstore::{AgentMessage, Content, LoopId, Message, SessionId, SessionStore, TurnId};
 use serde_json::Value;
 

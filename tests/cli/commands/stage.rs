@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use assert_cmd::Command;
-use loopstore::store::append::append;
-use loopstore::store::session::{create_loop, create_session};
-use loopstore::store::write;
+use loopstore::extend as store;
+use loopstore::extend::append::append;
+use loopstore::extend::session::{create_loop, create_session};
+use loopstore::extend::write;
 use loopstore::*;
 
 /// What the program said.

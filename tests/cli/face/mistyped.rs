@@ -1,6 +1,6 @@
 //! What is said to somebody who mistyped.
 
-use loopstore::{Session, SessionId, StoreError, store};
+use loopstore::{Session, SessionId, StoreError, extend as store};
 
 use super::{Stage, keyed};
 use crate::support::amount::is_long;

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::support::keyed;
-use loopstore::store::append::append;
-use loopstore::store::session::{create_loop, create_session};
-use loopstore::store::write;
+use loopstore::extend::append::append;
+use loopstore::extend::session::{create_loop, create_session};
+use loopstore::extend::write;
 use loopstore::*;
 
 /// A folder with a database.

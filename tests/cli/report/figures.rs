@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use loopstore::extend as store;
+use loopstore::extend::append::append;
+use loopstore::extend::sqlite::Record;
+use loopstore::extend::write;
 use loopstore::report::{Prices, ReportOptions};
-use loopstore::store::append::append;
-use loopstore::store::sqlite::Record;
-use loopstore::store::write;
 use loopstore::*;
 use serde_json::{Value, json};
 

@@ -53,7 +53,7 @@ impl BlockCompactionStrategy for Bad {
     fn keep_compacted(
         &self,
         slice: &LoopSlice<'_>,
-        turns: loopstore::store::Turns,
+        turns: loopstore::extend::Turns,
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
         let first = self.calls.fetch_add(1, Ordering::Relaxed) == 0;

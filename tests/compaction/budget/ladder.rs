@@ -2,8 +2,9 @@
 
 use loopstore::compact::{BudgetUnit, CompactOutcome, NotNeeded};
 use loopstore::context::{BuildError, PartSection};
+use loopstore::extend as store;
+use loopstore::extend::Disposition;
 use loopstore::model::*;
-use loopstore::store::Disposition;
 use loopstore::*;
 
 use crate::budget::stage::*;

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use loopstore::compact::CompactOutcome;
 use loopstore::compaction::*;
-use loopstore::store::active_blocks::{self, View};
+use loopstore::extend as store;
+use loopstore::extend::active_blocks::{self, View};
 use loopstore::*;
 
 use crate::support::amount::{amount, given};

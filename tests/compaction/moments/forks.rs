@@ -1,7 +1,7 @@
 //! Forks: one row, however long the loop.
 
-use loopstore::store::session::{Fork, fork};
-use loopstore::store::{self, append};
+use loopstore::extend::session::{Fork, fork};
+use loopstore::extend::{self as store, append};
 use loopstore::{
     AsOf, BuildOptions, HeuristicTokenCounter, LoopId, SqliteStore, build_context_from_session,
 };

@@ -209,7 +209,7 @@ fn random_moments_are_shown_again() {
 }
 
 fn now(history: &History<'_>) -> (i64, usize) {
-    loopstore::store::read(history.store, |read| {
+    loopstore::extend::read(history.store, |read| {
         let session = read.session(&history.session)?.unwrap();
         let row = read.loop_by_key(session.current_loop.unwrap())?;
         let number = row.loop_id.as_str().rsplit('-').next().unwrap();
@@ -220,7 +220,7 @@ fn now(history: &History<'_>) -> (i64, usize) {
 
 fn turn_tick(history: &History<'_>, at: usize, turn: u32) -> i64 {
     let key = history.row(at).key;
-    loopstore::store::read(history.store, |read| {
+    loopstore::extend::read(history.store, |read| {
         Ok(read.turn(key, turn)?.unwrap().tick)
     })
     .unwrap()

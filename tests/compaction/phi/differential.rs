@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use loopstore::compact::CompactOutcome;
+use loopstore::extend::active_blocks::{ActiveBlocks, View};
+use loopstore::extend::{self as store, append, session};
 use loopstore::phi::recorded_message;
-use loopstore::store::active_blocks::{ActiveBlocks, View};
-use loopstore::store::{self, append, session};
 use loopstore::*;
 use phi_core::context as theirs;
 

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use loopstore::export::{ExportForm, export};
+use loopstore::extend as store;
+use loopstore::extend::append;
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::phi::PhiSessionStore;
-use loopstore::store::append;
 use loopstore::*;
 use phi_core::context::{DefaultBlockCompaction, compact_session_loops};
 use phi_core::session::{SessionError, SessionStore, load_session, save_session};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopstore::compact::CompactOutcome;
+use loopstore::extend as store;
+use loopstore::extend::Turns;
 use loopstore::phi::{FromPhi, IntoPhi, PhiSessionStore};
-use loopstore::store::Turns;
 use loopstore::*;
 use phi_core::context as theirs;
 use phi_core::session::{LoopRecord as TheirRecord, SessionStore};
@@ -211,7 +212,7 @@ fn our_strategies_make_blocks_for_phi_core() {
                 let bridge = IntoPhi::new(Arc::clone(own));
                 let found = their_context(&mut world, &bridge).await;
                 assert_eq!(found.len(), expected.len(), "seed {seed} {}", own.name());
-                if own.name() != DIGEST {
+                if own.name() != loopstore::compaction::DIGEST {
                     assert_eq!(found, expected, "seed {seed}");
                 }
             }

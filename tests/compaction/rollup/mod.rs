@@ -4,8 +4,8 @@ mod leaf;
 
 use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::compaction::*;
+use loopstore::extend::{self as store, BlockKind, append, session};
 use loopstore::model::*;
-use loopstore::store::{self, BlockKind, append, session};
 use loopstore::*;
 
 fn id() -> SessionId {

@@ -334,7 +334,7 @@ impl BlockCompactionStrategy for Same {
     fn keep_compacted(
         &self,
         slice: &LoopSlice<'_>,
-        turns: loopstore::store::Turns,
+        turns: loopstore::extend::Turns,
         _: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
         let messages = slice.messages(turns)?;

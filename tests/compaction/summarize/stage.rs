@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use loopstore::compact::CompactReport;
-use loopstore::store::{LoopKey, append, read, session, write};
+use loopstore::extend::{LoopKey, append, read, session, write};
 use loopstore::*;
 
 pub const ANSWER: &str = "## Session Summary (Compaction Round 1)\n\n### Original Task\n\

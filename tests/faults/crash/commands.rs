@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use loopstore::extend::sqlite::format_version;
 use loopstore::retention::{ArchiveRequest, archive};
 use loopstore::search::{SearchQuery, search};
-use loopstore::store::sqlite::format_version;
 
 use crate::crash::shim::{Act, Shim, calls};
 use crate::crash::stage::*;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use loopstore::extend as store;
 use loopstore::import::{ImportError, ImportOptions, Watch, import_paths};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use loopstore::extend as store;
 use loopstore::inspect::verify;
 use loopstore::model::Content;
 use loopstore::*;

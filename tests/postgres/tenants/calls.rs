@@ -3,11 +3,11 @@
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
+use loopstore::extend as store;
+use loopstore::extend::index::{IndexFilter, IndexQuery, Phrase};
+use loopstore::extend::scan::{BlobOwner, MessagePlace, StoreScan};
+use loopstore::extend::*;
 use loopstore::model::{LoopId, SessionId};
-use loopstore::store::index::{IndexFilter, IndexQuery, Phrase};
-use loopstore::store::scan::{BlobOwner, MessagePlace, StoreScan};
-use loopstore::store::*;
-use loopstore::*;
 
 use super::Tenants;
 use super::writes::{Rows, rows, write_all};
@@ -151,6 +151,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.current(&k.id)),
         said(read.parent_of(k.busy)),
         said(read.loops(k.session)),
+        said(read.default_child(k.busy)),
         said(read.loop_meta(k.loop_key)),
         visited(|visit| read.walk(k.loop_key, visit)),
         visited(|visit| read.loops_with_blocks(k.loop_key, visit)),
@@ -184,6 +185,8 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.open_calls(Some(k.session))),
         said(read.calls(k.busy, "c")),
         said(read.calls_of_loop(k.busy)),
+        said(read.append_key(k.session, "key")),
+        said(read.append_keys(k.session)),
         said(read.notes(k.busy)),
         said(read.usage(k.session)),
         said(read.started_by(k.session)),

@@ -11,8 +11,8 @@ mod writes;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use loopstore::store::postgres::{Engine, schema, tenant};
-use loopstore::store::{self, CallRow, Note, SessionFlags, lease};
+use loopstore::extend::postgres::{Engine, schema, tenant};
+use loopstore::extend::{self as store, AppendKey, CallRow, Note, SessionFlags, lease};
 use loopstore::*;
 use postgres::{Client, NoTls};
 
@@ -164,6 +164,7 @@ impl Tenants {
         store::write(&store, |write| {
             let _held = lease::acquire(write, row.key, word, 600_000, 0)?;
             write.insert_call(&call_row(row.key, word))?;
+            write.insert_append_key(row.session, &append_key(row.key, "key"))?;
             write.insert_note(row.key, &Note::Event(format!("\"{word}\"")))?;
             let flags = SessionFlags {
                 pinned_at: Some("2026-01-01T00:00:00Z".into()),
@@ -196,6 +197,16 @@ impl Tenants {
             let done = command(folder, &self.address(which), args);
             assert_eq!(done.0, Some(0), "{args:?}: {done:?}");
         }
+    }
+}
+
+pub fn append_key(loop_key: store::LoopKey, name: &str) -> AppendKey {
+    AppendKey {
+        name: name.into(),
+        loop_key,
+        seqs: 0..1,
+        turns: 0..1,
+        tokens: 1,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use loopstore::store::postgres::tenant;
+use loopstore::extend as store;
+use loopstore::extend::postgres::tenant;
 use loopstore::*;
 use postgres::{Client, NoTls};
 

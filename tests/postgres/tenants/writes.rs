@@ -2,15 +2,15 @@
 
 use std::ops::ControlFlow;
 
+use loopstore::extend::index::IndexEntry;
+use loopstore::extend::removal::StoreRemove;
+use loopstore::extend::scan::MessagePlace;
+use loopstore::extend::*;
 use loopstore::model::LoopId;
-use loopstore::store::index::IndexEntry;
-use loopstore::store::removal::StoreRemove;
-use loopstore::store::scan::MessagePlace;
-use loopstore::store::*;
 use loopstore::*;
 
-use super::call_row;
 use super::calls::Keys;
+use super::{append_key, call_row};
 
 pub type Attempt = (
     &'static str,
@@ -134,6 +134,7 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, _k, r| w.put_lease(&LeaseRow { owner: "mine".into(), token: r.lease.token + 1, ..r.lease.clone() });
         |w, k, _r| w.insert_call(&CallRow { nth: 900, ..call_row(k.loop_key, "mine") });
         |w, k, _r| w.update_call(&call_row(k.loop_key, "mine"));
+        |w, k, _r| w.insert_append_key(k.session, &append_key(k.loop_key, "mine"));
         |w, k, _r| w.insert_note(k.loop_key, &Note::Event("\"mine\"".into()));
         |w, k, _r| w.remove_notes(k.loop_key);
         |w, k, _r| w.put_flags(k.session, &SessionFlags::default());

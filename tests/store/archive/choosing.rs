@@ -127,9 +127,9 @@ fn a_driven_loop_stays() {
     let store = SqliteStore::in_memory().unwrap();
     let history = line(&store, "s", 1, 3);
     let key = history.row(0).key;
-    let _held = loopstore::store::write(&store, |write| {
+    let _held = loopstore::extend::write(&store, |write| {
         let now = Time::now().millis().unwrap();
-        loopstore::store::lease::acquire(write, key, "somebody", 60_000, now)
+        loopstore::extend::lease::acquire(write, key, "somebody", 60_000, now)
     })
     .unwrap();
     let request = ArchiveRequest {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use loopstore::extend as store;
 use loopstore::inspect::{ProblemKind, verify};
 use loopstore::salvage::salvage;
-use loopstore::store;
 use loopstore::*;
 
 use crate::archive::stage::*;

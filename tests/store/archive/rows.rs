@@ -1,9 +1,9 @@
 //! What stands in the tables: receipts, packs, what SQL still tells, and what the triggers refuse.
 
+use loopstore::extend::packs::PackRow;
+use loopstore::extend::sqlite::recount;
+use loopstore::extend::{self as store, append};
 use loopstore::retention::{ArchiveRequest, archive};
-use loopstore::store::packs::PackRow;
-use loopstore::store::sqlite::recount;
-use loopstore::store::{self, append};
 use loopstore::*;
 
 use crate::archive::stage::*;

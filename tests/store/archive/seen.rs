@@ -6,12 +6,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use loopstore::context::{AsOf, build_context_from_session};
 use loopstore::export::{ExportForm, export};
+use loopstore::extend as store;
+use loopstore::extend::sqlite::QueryLimits;
 use loopstore::inspect::{DiffRequest, DiffSide, diff, expand};
 use loopstore::provider::Form;
 use loopstore::replay::Replay;
 use loopstore::report::{ReportOptions, write_report};
-use loopstore::store;
-use loopstore::store::sqlite::QueryLimits;
 use loopstore::*;
 
 use crate::support::histories::{History, loop_id};

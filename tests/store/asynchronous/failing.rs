@@ -1,7 +1,7 @@
 //! Errors and panics come back to the caller, and leave the store usable.
 
+use loopstore::extend as store;
 use loopstore::recorder::event::*;
-use loopstore::store;
 use loopstore::*;
 
 use super::stage::*;

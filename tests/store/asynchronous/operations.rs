@@ -1,7 +1,7 @@
 //! Each named operation does what its synchronous one does.
 
 use loopstore::compact::{CompactOutcome, FlipRequest};
-use loopstore::store::session::Fork;
+use loopstore::extend::session::Fork;
 use loopstore::*;
 
 use super::stage::*;

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use loopstore::store::{self, session};
+use loopstore::extend::{self as store, session};
 use loopstore::*;
 use tokio::runtime::{Builder, Runtime};
 

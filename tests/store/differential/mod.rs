@@ -12,8 +12,8 @@ use crate::support::histories::Random;
 use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig};
 use loopstore::context::AsOf as StoreAsOf;
+use loopstore::extend::{self as store, append, session};
 use loopstore::model::*;
-use loopstore::store::{self, append, session};
 use loopstore::{
     BuildOptions, CompactRequest, SqliteStore, build_context_from_session, compact_session_loops,
 };

@@ -2,9 +2,9 @@
 
 use std::process::Stdio;
 
+use loopstore::extend::{self as store, append};
 use loopstore::recorder::event::AgentStart;
 use loopstore::recorder::{RecoverRequest, recover};
-use loopstore::store::{self, append};
 use loopstore::*;
 
 use crate::support::events::*;

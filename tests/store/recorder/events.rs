@@ -1,8 +1,8 @@
 //! Events in their order, and those that cannot be at their place.
 
+use loopstore::extend as store;
 use loopstore::recorder::event::*;
 use loopstore::recorder::{self, RecoverRequest, idempotency_key, recover};
-use loopstore::store;
 use loopstore::*;
 
 use crate::support::events::*;

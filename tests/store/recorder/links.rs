@@ -1,8 +1,8 @@
 //! Sub-agents, parallel loops, and what they cost.
 
+use loopstore::extend as store;
 use loopstore::recorder::event::*;
 use loopstore::recorder::{Formation, usage_tree};
-use loopstore::store;
 use loopstore::*;
 
 use crate::support::events::*;

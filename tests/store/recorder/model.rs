@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use loopstore::extend as store;
 use loopstore::recorder::event::AgentStart;
 use loopstore::*;
 use proptest::prelude::*;

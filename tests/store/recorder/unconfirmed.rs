@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use loopstore::store::{StoreRead, StoreResult, StoreWrite};
+use loopstore::extend::{StoreRead, StoreResult, StoreWrite};
 use loopstore::*;
 
 use crate::support::events::*;
@@ -113,7 +113,7 @@ fn a_message_costs_one_transaction_and_writes_no_lease() {
     record_all(&mut recorder, vec![start("a"), turn_start("a", 0)]);
     let key = row(&store, "a").key;
     let renewed = || {
-        let lease = loopstore::store::read(&store, |read| read.lease(key));
+        let lease = loopstore::extend::read(&store, |read| read.lease(key));
         lease.unwrap().unwrap().renewed_at
     };
     let begun = counted.writes.load(Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use assert_cmd::Command;
 use loopstore::LoopStatus;
-use loopstore::store::{self, append};
+use loopstore::extend::{self as store, append};
 use serde_json::Value;
 
 use crate::removal::stage::*;

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use loopstore::extend::{self as store, StoreError, lease, session::create_session};
 use loopstore::inspect::verify;
 use loopstore::retention::{EraseRequest, Leftover, erase};
-use loopstore::store::{self, StoreError, lease, session::create_session};
 use loopstore::*;
 
 use crate::removal::stage::*;

@@ -1,7 +1,7 @@
 //! Which sessions go and which stay.
 
+use loopstore::extend::{self as store, lease};
 use loopstore::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_pinned};
-use loopstore::store::{self, lease};
 use loopstore::*;
 
 use crate::removal::stage::*;

@@ -4,10 +4,10 @@ use std::io::Cursor;
 use std::path::Path;
 
 use loopstore::export::{ExportForm, export};
+use loopstore::extend::{self as store, append};
 use loopstore::import::{ImportError, ImportReport, Source, StoredLines, import_source};
 use loopstore::retention::{Leftover, redact_session};
 use loopstore::search::{SearchQuery, search};
-use loopstore::store::{self, append};
 use loopstore::*;
 
 use crate::removal::stage::*;

@@ -1,8 +1,8 @@
 //! What is found, how it is ranked and shown.
 
+use loopstore::extend::SessionStore;
 use loopstore::model::*;
 use loopstore::search::{QueryError, SearchError, SearchQuery, search};
-use loopstore::store::SessionStore;
 use loopstore::{SqliteStore, StoreError};
 
 use crate::search::{found, places};

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use loopstore::extend::append::{self, NewMessage};
+use loopstore::extend::index::{remove_loop, remove_session};
+use loopstore::extend::{self as store, SessionStore};
 use loopstore::inspect::verify;
 use loopstore::model::*;
 use loopstore::search::{SearchError, SearchQuery, index, rebuild_index, search};
-use loopstore::store::append::{self, NewMessage};
-use loopstore::store::index::{remove_loop, remove_session};
-use loopstore::store::{self, SessionStore};
 use loopstore::{Durability, HeuristicTokenCounter, SqliteStore, StoreError};
 
 use crate::search::found;

@@ -5,8 +5,8 @@ mod index;
 mod random;
 mod reference;
 
+use loopstore::extend::SessionStore;
 use loopstore::search::{SearchQuery, SearchResults, search};
-use loopstore::store::SessionStore;
 
 /// Returns the hits for `text` as `loop:seq`, the best first.
 fn found(store: &dyn SessionStore, text: &str) -> Vec<String> {

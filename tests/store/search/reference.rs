@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use loopstore::extend::{self as store, LoopRow, SessionStore};
 use loopstore::model::*;
-use loopstore::store::{self, LoopRow, SessionStore};
 use loopstore::{BuildOptions, build_context_from_session};
 
 /// A term of a query: words that follow each other, the last perhaps only begun.

@@ -10,7 +10,7 @@ use loopstore::context::{AsOf, introduced};
 use loopstore::model::AgentMessage;
 use loopstore::{
     BlockCompactionStrategy, BuildOptions, CompactRequest, CompactTrigger, DefaultBlockCompaction,
-    KeepRecent, SqliteStore, build_context_from_session, compact_session_loops, store,
+    KeepRecent, SqliteStore, build_context_from_session, compact_session_loops, extend as store,
 };
 
 use crate::support::histories::{History, Random, loop_id};

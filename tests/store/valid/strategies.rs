@@ -6,8 +6,8 @@ use loopstore::BlockCompactionStrategy;
 use loopstore::compaction::{
     CompactionConfig, Draft, LoopSlice, Recent, RollupSlice, StrategyError, Summary,
 };
+use loopstore::extend::Turns;
 use loopstore::model::{AgentMessage, Content};
-use loopstore::store::Turns;
 
 use crate::support::histories::Random;
 use crate::valid::messages::Maker;

@@ -2,7 +2,7 @@
 
 use rusqlite::StatementStatus;
 
-use loopstore::store::BlockKind;
+use loopstore::extend::BlockKind;
 
 use crate::support::needs;
 use crate::views::stage::{BlockOf, Stage};
@@ -74,8 +74,8 @@ fn other_sessions_cost_nothing() {
     let views: Vec<&str> = crate::views::all_views().collect();
     let before: Vec<_> = views.iter().map(|view| steps(&stage, &sql(view))).collect();
     let other = loopstore::Session::new(loopstore::SessionId::new("other").unwrap(), "agent");
-    let key = loopstore::store::write(&stage.store, |w| {
-        loopstore::store::session::create_session(w, &other, None, None)
+    let key = loopstore::extend::write(&stage.store, |w| {
+        loopstore::extend::session::create_session(w, &other, None, None)
     });
     stage.session = key.unwrap();
     let mut parent: Option<String> = None;

@@ -1,6 +1,6 @@
 //! Views of compaction: chains, runs, blocks, coverage and the context.
 
-use loopstore::store::{BlockKind, CoverageRow, Disposition, LoopKey, Outcome, Section};
+use loopstore::extend::{BlockKind, CoverageRow, Disposition, LoopKey, Outcome, Section};
 use serde_json::json;
 
 use crate::views::stage::{BlockOf, Stage, assistant, result, user};
@@ -200,7 +200,7 @@ fn undo_and_redo_flip_what_is_live_and_active() {
 }
 
 /// Five loops of two turns; a rollup on the third covers the first three.
-fn rolled_up(change: impl FnOnce(&mut loopstore::store::RunRow)) -> Stage {
+fn rolled_up(change: impl FnOnce(&mut loopstore::extend::RunRow)) -> Stage {
     let stage = Stage::new("s");
     let keys = line(&stage, 5);
     let old = BlockOf::new(keys[1], BlockKind::Rollup, 4).compacted(0, 1, &["older"]);
@@ -255,7 +255,7 @@ fn a_rollup_stands_for_every_loop_up_to_its_anchor() {
     );
 }
 
-fn config(text: serde_json::Value) -> impl FnOnce(&mut loopstore::store::RunRow) {
+fn config(text: serde_json::Value) -> impl FnOnce(&mut loopstore::extend::RunRow) {
     move |row| {
         row.older_loops = "skip".into();
         row.scope = text["scope"].as_str().unwrap().to_owned();
@@ -324,8 +324,8 @@ fn only_the_newest_live_run_decides_how_older_loops_are_shown() {
 }
 
 impl Stage {
-    fn chain_of(&self, loop_id: &str) -> Vec<loopstore::store::active_blocks::ChainLink> {
-        use loopstore::store::read;
+    fn chain_of(&self, loop_id: &str) -> Vec<loopstore::extend::active_blocks::ChainLink> {
+        use loopstore::extend::read;
         let id = loopstore::LoopId::new(loop_id).unwrap();
         let row = read(&self.store, |r| r.loop_by_id(self.session, &id)).unwrap();
         self.chain(row.unwrap().key, Default::default())

@@ -1,8 +1,8 @@
 //! Random trees of loops with random runs, undos and redos: the views must say what the walk over
 //! them in the library says, and count what the messages themselves add up to.
 
-use loopstore::store::active_blocks::{ActiveBlocks, ChainLink, View};
-use loopstore::store::{BlockKind, LoopKey, Outcome, RunKey, Section, read};
+use loopstore::extend::active_blocks::{ActiveBlocks, ChainLink, View};
+use loopstore::extend::{BlockKind, LoopKey, Outcome, RunKey, Section, read};
 use serde_json::{Value, json};
 
 use crate::views::stage::{BlockOf, Stage, call, result, user};
@@ -181,7 +181,7 @@ impl Story {
     }
 }
 
-fn sizes(stage: &Stage, link: &ChainLink) -> Vec<loopstore::store::MessageSize> {
+fn sizes(stage: &Stage, link: &ChainLink) -> Vec<loopstore::extend::MessageSize> {
     let mut rows = Vec::new();
     read(&stage.store, |r| {
         r.sizes(link.row.key, 0..link.end_seq, &mut |row| {

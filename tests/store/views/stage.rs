@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::support::needs;
-use loopstore::store::{
+use loopstore::extend::{
     BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, FlipRow, Layout, LoopKey,
     NewBlock, Outcome, Point, RunKey, RunRow, Section, SessionKey, Size, StoreWrite, StoredMessage,
     Turns, active_blocks, append, codec, read, session, write,
@@ -87,7 +87,7 @@ impl Stage {
         }
     }
 
-    pub fn loop_row(&self, key: LoopKey) -> loopstore::store::LoopRow {
+    pub fn loop_row(&self, key: LoopKey) -> loopstore::extend::LoopRow {
         read(&self.store, |r| r.loop_by_key(key)).unwrap()
     }
 
@@ -229,7 +229,7 @@ impl Stage {
     }
 }
 
-fn next_tick(w: &mut dyn StoreWrite, session: SessionKey) -> loopstore::store::StoreResult<i64> {
+fn next_tick(w: &mut dyn StoreWrite, session: SessionKey) -> loopstore::extend::StoreResult<i64> {
     let mut row = w.session_by_key(session)?;
     row.tick += 1;
     w.update_session(&row)?;

@@ -65,7 +65,7 @@ fn a_session_that_went_on_otherwise_is_refused() {
 
 /// Goes on with the session in another database.
 fn grown_there(store: &SqliteStore) -> String {
-    use loopstore::store::{self, append};
+    use loopstore::extend::{self as store, append};
     let id = loopstore::SessionId::new("s").unwrap();
     store::write(store, |write| {
         let session = write.session(&id)?.unwrap();

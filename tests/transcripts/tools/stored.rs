@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use loopstore::extend::source::write_out;
+use loopstore::extend::{SessionStore, read};
 use loopstore::import::{
     ImportOptions, ImportReport, Importer, Source, import_paths, import_source,
 };
-use loopstore::store::source::write_out;
-use loopstore::store::{SessionStore, read};
 use loopstore::{
     AgentMessage, BuildOptions, Json, SessionId, SqliteStore, build_context_from_session,
 };

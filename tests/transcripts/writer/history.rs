@@ -1,7 +1,7 @@
 //! Recorded turns and events: stored without second copies, given back whole.
 
+use loopstore::extend::{StoreError, read};
 use loopstore::import::{restore_history, shorten_history};
-use loopstore::store::{StoreError, read};
 use loopstore::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use loopstore::extend::active_blocks::{self, ChainLink, View};
+use loopstore::extend::{Section, StoreRead, StoreResult, decode, read};
 use loopstore::import::{
     FoundCompaction, FoundEffect, Identity, ImportError, ImportReport, Importer, SessionHead, Sink,
     Source, import_source,
 };
-use loopstore::store::active_blocks::{self, ChainLink, View};
-use loopstore::store::{Section, StoreRead, StoreResult, decode, read};
 use loopstore::*;
 
 /// One call of the sink.

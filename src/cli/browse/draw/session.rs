@@ -1,7 +1,7 @@
 //! Draws a session, and a turn in both forms.
 
 use loopstore::context::TurnState;
-use loopstore::store::Disposition;
+use loopstore::extend::Disposition;
 
 use super::super::super::text;
 use super::super::cursor::Tone;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopstore::summarize::http::{AnthropicSummarizer, ApiKey, HttpOptions, OpenAiSummarizer};
+use loopstore::compaction::summarize::http::{
+    AnthropicSummarizer, ApiKey, HttpOptions, OpenAiSummarizer,
+};
 use loopstore::{
     BlockCompactionStrategy, CancelFlag, SummarizeCompaction, SummarizeOptions, Summarizer,
 };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::support::hang::{self, HUNG};
 use crate::support::http_server::{Part, Server};
 use loopstore::compact::CompactOutcome;
-use loopstore::summarize::http::{
+use loopstore::compaction::summarize::http::{
     AnthropicSummarizer, ApiKey, HttpOptions, OpenAiSummarizer, RetryOptions,
 };
 use loopstore::*;
