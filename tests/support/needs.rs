@@ -58,6 +58,7 @@ pub const POSTGRES: Need = Need {
         bins.filter(has_server).max()
     },
 };
+pub const PYTHON: Need = program!("python3", "Debian: python3");
 pub const SCRIPT: Need = program!("script", "Debian: bsdutils");
 pub const SETPRIV: Need = program!("setpriv", "Debian: util-linux");
 pub const SQLITE3: Need = program!("sqlite3", "Debian: sqlite3");

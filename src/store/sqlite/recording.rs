@@ -28,13 +28,12 @@ fn call_row(row: &Fields<'_, '_>) -> StoreResult<CallRow> {
 }
 
 fn append_key(row: &Fields<'_, '_>) -> StoreResult<AppendKey> {
-    let tokens: i64 = row.get("tokens")?;
     Ok(AppendKey {
         name: row.get("name")?,
         loop_key: LoopKey(row.get("loop")?),
         seqs: row.small("first_seq")?..row.small("end_seq")?,
         turns: row.small("first_turn")?..row.small("end_turn")?,
-        tokens: u64::try_from(tokens).unwrap_or_default(),
+        tokens: u64::try_from(row.get::<i64>("tokens")?).unwrap_or_default(),
     })
 }
 

@@ -3,10 +3,11 @@
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
-use loopstore::{AgentMessage, Store};
+use loopstore::{AgentMessage, Message, Store};
 use serde_json::{Value, json};
 
 use super::stage::Stage;
+use crate::support::needs;
 
 /// Runs `append` on these bytes.
 fn append(stage: &Stage, args: &[&str], input: &[u8]) -> Output {
@@ -161,4 +162,44 @@ fn the_first_bad_line_ends_it_and_the_lines_before_are_kept() {
         b"{\"role\":\"user\",\"content\":\"hi\"}\n",
     );
     assert_eq!(texts(&stage, "wor"), ["hi"]);
+}
+
+#[test]
+fn a_python_program_whose_appends_are_killed_loses_nothing_and_appends_nothing_twice() {
+    if needs::missing(&needs::PYTHON) {
+        return;
+    }
+    let stage = Stage::new();
+    let done = Command::new("python3")
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/cli/commands/append.py"
+        ))
+        .arg(assert_cmd::cargo::cargo_bin("loopstore"))
+        .arg(stage.path("python.db"))
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    let store = crate::support::keyed::open(stage.path("python.db")).unwrap();
+    let session = Store::from(store).session("python").unwrap();
+    let context = session.context().unwrap();
+    let said = context.messages.iter().filter_map(AgentMessage::message);
+    let said: Vec<String> = said
+        .map(|message: &Message| message.texts().collect())
+        .collect();
+    let wanted: Vec<String> = (0..1000)
+        .map(|number| format!("message {number}"))
+        .collect();
+    assert_eq!(said, wanted);
+    let store = crate::support::keyed::open(stage.path("python.db")).unwrap();
+    assert!(
+        loopstore::inspect::verify(&store)
+            .unwrap()
+            .problems
+            .is_empty()
+    );
 }

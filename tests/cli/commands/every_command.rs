@@ -122,8 +122,9 @@ const KEYS: &[(&str, &str, &str)] = &[
 /// Keys under which no id stands: an id has one name, whatever the command.
 const NOT_FOR_IDS: [&str; 5] = ["session", "loop", "run", "parent_loop", "manifest"];
 
-/// What writes no JSON, and why that is right.
+/// What writes no JSON document, and why that is right.
 const WITHOUT: &[(&str, &str)] = &[
+    ("append", "it prints a line of JSON for each of its lines, always"),
     ("browse", "people look at it; feature `browse`"),
     ("completions", "a shell reads it"),
     ("help", "people read it"),
