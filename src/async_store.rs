@@ -151,6 +151,7 @@ impl AsyncDatabase {
     ///
     /// # Examples
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};
@@ -258,6 +259,7 @@ impl AsyncDatabase {
     ///
     /// # Examples
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::extend::session::Fork;
     /// use loopstore::*;
     ///

@@ -105,6 +105,7 @@ impl<'a> Compactor<'a> {
     /// Returns contexts also in the form of this provider.
     ///
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::provider::Form;
     /// use loopstore::*;
     ///
@@ -154,6 +155,7 @@ impl<'a> Compactor<'a> {
     ///
     /// # Examples
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};
@@ -201,6 +203,7 @@ impl<'a> Compactor<'a> {
     ///
     /// # Examples
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};

@@ -58,6 +58,7 @@ pub struct RetentionResult {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::eval::{retention, strategy};
 /// use loopstore::*;
 ///

@@ -64,6 +64,7 @@ pub enum Decision {
 /// Is called around a compaction, with no transaction open.
 ///
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::compact::CompactOutcome;
 /// use loopstore::*;
 /// use std::sync::Arc;

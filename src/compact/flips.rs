@@ -44,6 +44,7 @@ pub struct FlipReport {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};
@@ -85,6 +86,7 @@ pub fn undo(
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};
@@ -105,7 +107,7 @@ pub fn undo(
 /// compact_session_loops(&store, &id, &request)?;
 /// let undone = undo(&store, &id, &FlipRequest::default())?;
 /// let redone = redo(&store, &id, &FlipRequest::default())?;
-/// assert_eq!(redone.run, undone.run);
+/// assert_eq!(redone.run_id, undone.run_id);
 /// assert_eq!(redone.tokens_after, undone.tokens_before);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -54,6 +54,7 @@ use texts::Texts;
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};

@@ -200,6 +200,7 @@ impl FromStr for RecentWindow {
 /// When to compact, and how.
 ///
 /// ```
+/// use loopstore::extend as store;
 /// use loopstore::*;
 ///
 /// let config = CompactionConfig {

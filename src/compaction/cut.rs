@@ -29,6 +29,7 @@ pub fn truncate_head_tail(text: &str, max_lines: usize) -> Option<String> {
 /// tool result or no block is longer.
 ///
 /// ```
+/// use loopstore::compaction::cut_tool_result;
 /// use loopstore::*;
 ///
 /// let result = Message::ToolResult(ToolResultMessage {

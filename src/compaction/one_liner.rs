@@ -89,6 +89,7 @@ pub(super) fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> Result<Summ
 /// Prompts and tool results leave no message. A line costs the estimate of its whole text.
 ///
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::*;
 /// use std::sync::Arc;
 ///

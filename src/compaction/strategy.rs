@@ -78,6 +78,7 @@ impl Draft {
 /// result, fail the run before anything is written.
 ///
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::*;
 /// use std::sync::Arc;
 ///

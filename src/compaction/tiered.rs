@@ -98,6 +98,7 @@ pub fn compact_messages(
 /// empty if not even a marker fits.
 ///
 /// ```
+/// use loopstore::compaction::keep_within_budget;
 /// use loopstore::*;
 ///
 /// let said = [Message::user("old ".repeat(500)), Message::user("new")];

@@ -228,6 +228,7 @@ pub enum BuildError {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};
@@ -306,6 +307,7 @@ pub fn build_context_from_session(
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::context::context_parts;
 /// use loopstore::*;
 ///
@@ -351,6 +353,7 @@ pub fn context_parts(
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};
@@ -409,6 +412,7 @@ fn too_large(shown: Size, options: &BuildOptions) -> Option<BuildError> {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};
@@ -660,6 +664,7 @@ pub(crate) fn leaf_of(
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::context::system_tokens;
 /// use loopstore::*;
 ///

@@ -133,6 +133,7 @@ pub type Told<'a> = dyn FnMut(u64, u64) + 'a;
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::copy::copy;
 /// use loopstore::*;
 ///
@@ -179,6 +180,7 @@ pub fn copy(
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::copy::copy_at_rest;
 /// use loopstore::*;
 /// use std::time::Duration;

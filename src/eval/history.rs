@@ -12,6 +12,7 @@ use crate::store::{self, SessionStore, StoreResult};
 /// The messages of a chain, oldest first; turns are numbered through all its loops.
 ///
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::eval::History;
 /// use loopstore::*;
 ///

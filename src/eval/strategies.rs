@@ -12,6 +12,7 @@ use crate::tokens::{TokenCounter, estimate_tokens};
 /// Compacts a whole history to a budget. It sees nothing of what came after.
 ///
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::eval::{EvalStrategy, retention};
 /// use loopstore::*;
 ///

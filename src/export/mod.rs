@@ -93,6 +93,7 @@ impl From<SourceError> for ExportError {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::export::{ExportForm, export};
 /// use loopstore::*;
 ///

@@ -97,6 +97,7 @@ pub struct ContextDiff {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::inspect::{DiffRequest, diff};
 /// use loopstore::*;
 ///
@@ -157,6 +158,7 @@ pub fn diff(
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::inspect::{DiffRequest, DiffSide, diff_contexts};
 /// use loopstore::*;
 ///

@@ -28,6 +28,7 @@ pub struct Expanded {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::inspect::expand;
 /// use loopstore::*;
 ///

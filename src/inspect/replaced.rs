@@ -75,6 +75,7 @@ pub struct Covered {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::inspect::{BlockName, BlockSection, replaced};
 /// use loopstore::*;
 ///

@@ -120,6 +120,7 @@ pub fn read(form: Form, items: &Value) -> Result<Vec<AgentMessage>, ProviderErro
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::provider::{self, Form};
 /// use loopstore::*;
 ///

@@ -80,6 +80,7 @@ impl Spent {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::recorder::{Spent, usage_tree};
 /// use loopstore::report::Prices;
 /// use loopstore::*;

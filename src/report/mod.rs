@@ -83,6 +83,7 @@ pub struct ReportLine {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::report::{ReportOptions, write_report};
 /// use loopstore::*;
 ///

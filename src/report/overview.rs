@@ -31,6 +31,7 @@ struct Row<'a> {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::report::{ReportOptions, file_name, write_overview, write_report};
 /// use loopstore::*;
 ///

@@ -57,6 +57,7 @@ pub struct EraseReport {
 ///
 /// # Examples
 /// ```
+/// use loopstore::extend as store;
 /// use loopstore::retention::{EraseRequest, Leftover, erase};
 /// use loopstore::*;
 ///

@@ -85,6 +85,7 @@ pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::retention::{KeptWhy, PruneRequest, prune, set_pinned};
 /// use loopstore::*;
 ///

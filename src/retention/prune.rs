@@ -103,6 +103,7 @@ pub struct PruneReport {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::retention::{PruneRequest, prune};
 /// use loopstore::*;
 ///
@@ -123,7 +124,7 @@ pub struct PruneReport {
 /// // What would go if none were to be kept?
 /// let (keep_last, dry_run) = (Some(0), true);
 /// let request = PruneRequest { keep_last, dry_run, ..PruneRequest::default() };
-/// assert_eq!(prune(&store, &request)?.pruned[0].session, id);
+/// assert_eq!(prune(&store, &request)?.pruned[0].session_id, id);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneReport> {

@@ -51,6 +51,7 @@ pub struct RedactReport {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::retention::redact_session;
 /// use loopstore::*;
 ///

@@ -36,6 +36,7 @@ pub struct Indexed {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::search::index;
 /// use loopstore::*;
 ///
@@ -70,6 +71,7 @@ pub fn index(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Sto
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::search::rebuild_index;
 /// use loopstore::*;
 ///

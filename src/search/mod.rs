@@ -34,6 +34,7 @@ use crate::store::{
 /// What to look for, and where.
 ///
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::search::{SearchQuery, search};
 /// use loopstore::*;
 ///

@@ -339,6 +339,7 @@ impl<'a> ActiveBlocks<'a> {
 ///
 /// # Examples
 /// ```
+/// use loopstore::extend as store;
 /// use loopstore::extend::active_blocks::{self, View};
 /// use loopstore::*;
 ///

@@ -282,6 +282,7 @@ fn missing_turn(turn: u32) -> StoreError {
 ///
 /// # Examples
 /// ```
+/// use loopstore::extend as store;
 /// use loopstore::extend::append::set_status;
 /// use loopstore::*;
 ///

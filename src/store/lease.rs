@@ -114,6 +114,7 @@ pub(crate) fn now() -> i64 {
 ///
 /// # Examples
 /// ```
+/// use loopstore::extend as store;
 /// use loopstore::extend::lease::{self, Acquire};
 /// use loopstore::*;
 ///
@@ -180,6 +181,7 @@ pub fn acquire(
 ///
 /// # Examples
 /// ```
+/// use loopstore::extend as store;
 /// use loopstore::extend::lease::{self, Acquire};
 /// use loopstore::*;
 ///

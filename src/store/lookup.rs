@@ -20,6 +20,7 @@ const PAGE: u32 = 1_000;
 ///
 /// # Examples
 /// ```
+/// use loopstore::extend as store;
 /// use loopstore::extend::lookup;
 /// use loopstore::*;
 ///

@@ -169,6 +169,7 @@ impl Receipt {
     /// Reads a stored receipt; `None` if it is open or of another form.
     ///
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::retention::{EraseRequest, Receipt, erase, is_genuine};
     /// use loopstore::*;
     ///

@@ -161,6 +161,7 @@ pub struct Fork {
 ///
 /// # Examples
 /// ```
+/// use loopstore::extend as store;
 /// use loopstore::extend::session::Fork;
 /// use loopstore::*;
 ///

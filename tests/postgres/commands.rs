@@ -49,12 +49,22 @@ pub fn transcript() -> String {
 
 /// Runs a command on a database; returns its exit code and what it said on both channels.
 pub fn command(folder: &Path, database: &str, args: &[&str]) -> (Option<i32>, String, String) {
+    command_reading(folder, database, args, "")
+}
+
+fn command_reading(
+    folder: &Path,
+    database: &str,
+    args: &[&str],
+    stdin: &'static str,
+) -> (Option<i32>, String, String) {
     let output = Command::cargo_bin("loopstore")
         .unwrap()
         .current_dir(folder)
         .args(args)
         .env("LOOPSTORE_DB", database)
         .env("COLUMNS", "110")
+        .write_stdin(stdin)
         .output()
         .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -204,6 +214,15 @@ impl Both<'_> {
         one.1
     }
 
+    /// Runs a command on both that reads lines.
+    fn lines(&mut self, args: &[&str], stdin: &'static str) {
+        self.compared.insert(args[0].to_owned());
+        let [one, two] =
+            [0, 1].map(|which| command_reading(self.folder, &self.databases[which], args, stdin));
+        assert_eq!(one.0, Some(0), "{args:?} {one:?}");
+        assert_eq!(one, two, "{args:?}");
+    }
+
     /// Runs a command on both that says text.
     fn text(&mut self, args: &[&str]) {
         self.compared.insert(args[0].to_owned());
@@ -288,6 +307,15 @@ fn every_command_says_the_same_on_both_backends() {
     ] {
         both.json(args);
     }
+    both.lines(
+        &["append", "told", "--format", "openai"],
+        r#"{"role":"user","content":"Who mends it?"}
+{"key":"k","messages":[{"role":"assistant","content":"I do."},{"role":"user","content":"When?"}]}
+{"key":"k","messages":[{"role":"user","content":"It comes again."}]}
+"#,
+    );
+    both.json(&["context", "told"]);
+    both.json(&["erase", "told", "--yes"]);
     for format in ["openai", "anthropic", "markdown"] {
         both.text(&["export", "pair", "--format", format]);
     }

@@ -92,7 +92,9 @@ fn message(text: &str, role: Role, timestamp: Option<Int>) -> AgentMessage {
 /// Makes a digest of loops or parts of them, oldest first.
 ///
 /// ```
-/// use loopstore::{DigestInput, Digester, HeuristicTokenCounter};
+/// use loopstore::HeuristicTokenCounter;
+/// use loopstore::compaction::{DigestInput, Digester};
+///
 /// let mut digester = Digester::new();
 /// digester.add(DigestInput::Summary { of: None, turn: 3, text: "Ticket A17B is open.".into() });
 /// let digest = digester.finish(200, &HeuristicTokenCounter);
@@ -169,6 +171,7 @@ fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
 /// Makes a digest of `parts`, oldest first, whose message has at most `budget` tokens.
 ///
 /// ```
+/// use loopstore::compaction::{DigestInput, digest_of};
 /// use loopstore::*;
 ///
 /// let placed = |turn, text: &str| Placed { turn, seq: turn, message: Message::user(text).into() };

@@ -42,6 +42,7 @@ const NOT_ASKED: &str = "the summariser was not asked";
 /// The strategy `summarize`: a [`Summarizer`] writes one message for each block.
 ///
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::*;
 /// use std::sync::Arc;
 ///

@@ -137,6 +137,7 @@ impl ArchiveReport {
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::retention::{ArchiveRequest, archive};
 /// use loopstore::*;
 ///
@@ -187,6 +188,7 @@ pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<Ar
 ///
 /// # Examples
 /// ```
+/// # use loopstore::extend as store;
 /// use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 /// use loopstore::*;
 ///

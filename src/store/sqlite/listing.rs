@@ -26,6 +26,7 @@ impl SqliteStore {
     ///
     /// # Examples
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};
@@ -59,6 +60,7 @@ impl SqliteStore {
     ///
     /// # Examples
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};
@@ -106,6 +108,7 @@ impl SqliteStore {
     ///
     /// # Examples
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};

@@ -131,6 +131,7 @@ impl SqliteStore {
     ///
     /// # Examples
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};
@@ -163,6 +164,7 @@ impl SqliteStore {
     ///
     /// # Examples
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};
@@ -223,6 +225,7 @@ impl SqliteStore {
     ///
     /// # Examples
     /// ```
+    /// # use loopstore::extend as store;
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};

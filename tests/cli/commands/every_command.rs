@@ -124,7 +124,10 @@ const NOT_FOR_IDS: [&str; 5] = ["session", "loop", "run", "parent_loop", "manife
 
 /// What writes no JSON document, and why that is right.
 const WITHOUT: &[(&str, &str)] = &[
-    ("append", "it prints a line of JSON for each of its lines, always"),
+    (
+        "append",
+        "it prints a line of JSON for each of its lines, always",
+    ),
     ("browse", "people look at it; feature `browse`"),
     ("completions", "a shell reads it"),
     ("help", "people read it"),
