@@ -5,7 +5,7 @@ use std::error::Error;
 use std::path::Path;
 
 use loopstore::import::{ImportOptions, import_paths};
-use loopstore::replay::{Replay, Step};
+use loopstore::replay::{Replay, ReplayStep};
 use loopstore::*;
 
 pub fn main() -> Result<(), Box<dyn Error>> {
@@ -22,14 +22,14 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         println!("session {id}");
         for step in Replay::new(&store, id, None)?.with_contexts(true) {
             match step? {
-                Step::Turn(turn) => {
+                ReplayStep::Turn(turn) => {
                     let seen = turn.context.map_or(0, |context| context.tokens);
                     println!(
                         "  {}:{}  the model saw {seen} tokens",
                         turn.loop_id, turn.turn
                     );
                 }
-                Step::Change(change) => println!(
+                ReplayStep::Change(change) => println!(
                     "  {}: {} -> {} tokens",
                     change.strategy, change.tokens_before, change.tokens_after
                 ),

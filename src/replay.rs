@@ -15,16 +15,16 @@ use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult, Tick};
 
 /// What a replay tells next.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum ReplayStep {
     /// A compaction took effect, or was undone or redone.
-    Change(Change),
+    Change(ReplayChange),
     /// A turn happened.
     Turn(Box<ReplayedTurn>),
 }
 
 /// A compaction took effect, or was undone or redone.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Change {
+pub struct ReplayChange {
     /// What happened: `compacted`, `undone` or `redone`.
     pub change: ChangeKind,
     /// The run.
@@ -78,7 +78,7 @@ pub struct ReplayedTurn {
 
 /// The turns of one loop that belong to the branch.
 #[derive(Clone, Debug)]
-struct Stretch {
+struct BranchTurns {
     key: LoopKey,
     loop_id: LoopId,
     turns: u32,
@@ -116,10 +116,10 @@ pub struct Replay<'a> {
     store: &'a dyn SessionStore,
     session: SessionId,
     with_contexts: bool,
-    stretches: VecDeque<Stretch>,
+    stretches: VecDeque<BranchTurns>,
     /// The next turn of the first stretch.
     turn: u32,
-    changes: VecDeque<Change>,
+    changes: VecDeque<ReplayChange>,
     /// A turn that waits for the changes before it.
     waiting: Option<(Tick, Box<ReplayedTurn>)>,
     failed: bool,
@@ -159,14 +159,14 @@ impl<'a> Replay<'a> {
         self
     }
 
-    fn step(&mut self) -> Result<Option<Step>, BuildError> {
+    fn step(&mut self) -> Result<Option<ReplayStep>, BuildError> {
         if self.waiting.is_none() {
             self.waiting = self.read_turn()?;
         }
         let until = self.waiting.as_ref().map(|(tick, _)| *tick);
-        let is_due = |change: &Change| until.is_none_or(|tick| change.tick < tick);
+        let is_due = |change: &ReplayChange| until.is_none_or(|tick| change.tick < tick);
         if self.changes.front().is_some_and(is_due) {
-            return Ok(self.changes.pop_front().map(Step::Change));
+            return Ok(self.changes.pop_front().map(ReplayStep::Change));
         }
         let Some((_, mut turn)) = self.waiting.take() else {
             return Ok(None);
@@ -174,7 +174,7 @@ impl<'a> Replay<'a> {
         if let Some(seq) = turn.answer_seq.filter(|_| self.with_contexts) {
             turn.context = Some(self.context(&turn.loop_id, seq)?);
         }
-        Ok(Some(Step::Turn(turn)))
+        Ok(Some(ReplayStep::Turn(turn)))
     }
 
     fn context(&self, loop_id: &LoopId, seq: u32) -> Result<Context, BuildError> {
@@ -202,7 +202,7 @@ impl<'a> Replay<'a> {
 }
 
 impl Iterator for Replay<'_> {
-    type Item = Result<Step, BuildError>;
+    type Item = Result<ReplayStep, BuildError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed {
@@ -215,12 +215,12 @@ impl Iterator for Replay<'_> {
 }
 
 /// Returns the loops of the branch, root first.
-fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Stretch>> {
+fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<BranchTurns>> {
     let (mut found, mut cut) = (VecDeque::new(), u32::MAX);
     read.walk(leaf, &mut |row| {
         let turns = cut.min(row.totals.turns);
         cut = row.parent_turns();
-        found.push_front(Stretch {
+        found.push_front(BranchTurns {
             key: row.key,
             loop_id: row.core.loop_id,
             turns,
@@ -231,10 +231,10 @@ fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Stretc
 }
 
 /// Returns the compactions that count from the leaf and their flips, in order.
-pub(crate) fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Change>> {
+pub(crate) fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<ReplayChange>> {
     let mut found = Vec::new();
     ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
-        let compacted = Change {
+        let compacted = ReplayChange {
             change: ChangeKind::Compacted,
             run_id: run.run_id,
             loop_id: read.loop_by_key(run.point.loop_key)?.core.loop_id,
@@ -246,7 +246,7 @@ pub(crate) fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeq
         };
         for flip in read.flips(run.key)? {
             if walk.counts(flip.point)? {
-                found.push(Change {
+                found.push(ReplayChange {
                     change: match flip.redo {
                         true => ChangeKind::Redone,
                         false => ChangeKind::Undone,
@@ -267,7 +267,7 @@ pub(crate) fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeq
 
 fn turn_of(
     read: &dyn StoreRead,
-    stretch: &Stretch,
+    stretch: &BranchTurns,
     turn: u32,
 ) -> StoreResult<(Tick, Box<ReplayedTurn>)> {
     let missing = || store::StoreError::Damaged(format!("turn {turn} is missing"));

@@ -190,11 +190,11 @@ fn base64_bytes(data: &str) -> u64 {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextTracker {
-    reported: Option<Reported>,
+    reported: Option<ReportedUsage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reported {
+struct ReportedUsage {
     tokens: u64,
     messages: usize,
 }
@@ -218,7 +218,7 @@ impl ContextTracker {
         if let Ok(tokens) = u64::try_from(tokens)
             && tokens > 0
         {
-            self.reported = Some(Reported { tokens, messages });
+            self.reported = Some(ReportedUsage { tokens, messages });
         }
     }
 
@@ -236,7 +236,7 @@ impl ContextTracker {
                 .sum()
         };
         match self.reported {
-            Some(Reported {
+            Some(ReportedUsage {
                 tokens,
                 messages: known,
             }) if known <= messages.len() => tokens + estimate(&messages[known..]),

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use loopstore::provider::{Form, Mending, ProviderRequest};
-use loopstore::replay::{Change, ChangeKind, Replay, ReplayedTurn, Step};
+use loopstore::replay::{ChangeKind, Replay, ReplayChange, ReplayStep, ReplayedTurn};
 use loopstore::{AgentMessage, LoopId};
 use serde::Serialize;
 
@@ -130,13 +130,13 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    fn step(&mut self, step: Step) -> Result<(), CliError> {
+    fn step(&mut self, step: ReplayStep) -> Result<(), CliError> {
         match (step, self.form) {
-            (Step::Turn(turn), Some(form)) => self.request(&turn, form),
-            (Step::Change(_), Some(_)) => Ok(()),
-            (Step::Turn(turn), None) => self.turn(&turn),
-            (Step::Change(change), None) if self.app.json => self.element(&change),
-            (Step::Change(change), None) => self.app.out.text(&change_line(&change)),
+            (ReplayStep::Turn(turn), Some(form)) => self.request(&turn, form),
+            (ReplayStep::Change(_), Some(_)) => Ok(()),
+            (ReplayStep::Turn(turn), None) => self.turn(&turn),
+            (ReplayStep::Change(change), None) if self.app.json => self.element(&change),
+            (ReplayStep::Change(change), None) => self.app.out.text(&change_line(&change)),
         }
     }
 
@@ -252,7 +252,7 @@ fn render(message: &AgentMessage) -> String {
     }
 }
 
-fn change_line(change: &Change) -> String {
+fn change_line(change: &ReplayChange) -> String {
     let (run, at) = (text::line(&change.run_id), text::time(&change.at));
     let of = text::line(change.loop_id.as_str());
     match change.change {

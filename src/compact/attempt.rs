@@ -9,7 +9,7 @@ use super::check::check_draft;
 use super::planner::{Attempt, Planner};
 use super::request::CompactTrigger;
 use super::texts::TextKey;
-use crate::compaction::plan::{Costs, Kept, Plan};
+use crate::compaction::plan::{Costs, KeptTurns, Plan};
 use crate::compaction::{CompactionConfig, Draft, OlderLoops, StrategyError, Summary, cut_recent};
 use crate::context::{Chain, Purpose};
 use crate::model::{Layout, Turns};
@@ -108,7 +108,7 @@ impl Attempt<'_> {
     }
 
     /// Whether the text of a loop's middle is smaller than the middle.
-    fn shrinks(&self, depth: usize, kept: &Kept) -> Result<bool, StrategyError> {
+    fn shrinks(&self, depth: usize, kept: &KeptTurns) -> Result<bool, StrategyError> {
         let layout = kept.layout();
         if kept.middle().is_none() || self.is_left_alone(depth, &layout)? {
             return Ok(true);
@@ -180,7 +180,11 @@ impl Attempt<'_> {
     }
 
     /// Returns the block that a planned loop needs, if it needs one.
-    fn block_for(&self, depth: usize, kept: &Kept) -> Result<Option<PlacedBlock>, StrategyError> {
+    fn block_for(
+        &self,
+        depth: usize,
+        kept: &KeptTurns,
+    ) -> Result<Option<PlacedBlock>, StrategyError> {
         let layout = kept.layout();
         if self.is_left_alone(depth, &layout)? {
             return Ok(None);
@@ -230,7 +234,7 @@ struct ChainCosts<'a> {
 impl Costs for ChainCosts<'_> {
     type Error = StoreError;
 
-    fn planned(&mut self, depth: usize, kept: &Kept) -> StoreResult<u64> {
+    fn planned(&mut self, depth: usize, kept: &KeptTurns) -> StoreResult<u64> {
         let link = &self.chain.links[self.base + depth];
         let key = link.row.key;
         let through = |turns| Ok::<_, StoreError>(size_through(self.read, key, turns)?.tokens);

@@ -1,7 +1,7 @@
 //! What a step of the fallback asks for, and what it comes to.
 
 use crate::compaction::CompactionConfig;
-use crate::compaction::plan::Kept;
+use crate::compaction::plan::KeptTurns;
 use crate::context::Chain;
 use crate::model::Size;
 use crate::store::NewBlock;
@@ -51,7 +51,7 @@ pub(super) struct Prune {
 }
 
 /// A loop of the chain, and what is kept of it.
-pub(super) type PlannedLoop = (usize, Kept);
+pub(super) type PlannedLoop = (usize, KeptTurns);
 
 /// A block that is to be written, and the place of its loop.
 pub(super) struct PlacedBlock {

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use super::candidate::{Candidate, FallbackStep, LAST_TURNS, Prune};
 use super::planner::Planner;
 use crate::compaction::{
-    Budget, CompactionConfig, CompactionScope, KeepRecent, Output, RecentWindow, StrategyError,
+    Budget, CompactionConfig, CompactionScope, KeepRecent, OutputSize, RecentWindow, StrategyError,
     output_cap,
 };
 use crate::model::{Role, Size, Turns};
@@ -264,7 +264,7 @@ fn add_pruned(
     read.sizes(link.row.key, seqs, &mut |message| {
         let mut size = message.size;
         if message.role == Role::ToolResult {
-            let output = Output {
+            let output = OutputSize {
                 tokens: size.tokens,
                 bytes: size.bytes,
             };

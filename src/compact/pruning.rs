@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 
 use super::candidate::Candidate;
 use super::planner::{Attempt, Planner};
-use crate::compaction::{Output, Pruned, Pruning, Recent, StrategyError, cut_recent};
+use crate::compaction::{OutputSize, Pruned, Pruning, Recent, StrategyError, cut_recent};
 use crate::model::{AgentMessage, Layout, Role};
 use crate::overlay::turn_seqs;
 use crate::store;
 
 impl Planner<'_> {
     /// Returns each tool output among the turns that a candidate keeps at the end, not pruned.
-    pub(super) fn outputs(&self, candidate: &Candidate) -> Result<Vec<Output>, StrategyError> {
+    pub(super) fn outputs(&self, candidate: &Candidate) -> Result<Vec<OutputSize>, StrategyError> {
         let (mut outputs, counter) = (Vec::new(), self.store.counter());
         for (depth, kept) in &candidate.planned {
             let layout = kept.layout();
@@ -22,11 +22,11 @@ impl Planner<'_> {
             let through = self.through(*depth, &layout)?;
             let slice = self.slice(*depth, &layout, through)?;
             let cut = cut_recent(&slice, &candidate.step.config)?;
-            let output = |message: &AgentMessage| Output {
+            let output = |message: &AgentMessage| OutputSize {
                 tokens: counter.message_tokens(message),
                 bytes: serde_json::to_vec(message).map_or(0, |json| json.len() as u64),
             };
-            let cut: HashMap<u32, Output> = cut
+            let cut: HashMap<u32, OutputSize> = cut
                 .iter()
                 .flat_map(|recent| &recent.replaced)
                 .filter_map(|(seq, message)| Some((*seq, output(message.as_ref()?))))
@@ -36,7 +36,7 @@ impl Planner<'_> {
                 let seqs = turn_seqs(read, key, turns, through)?;
                 read.sizes(key, seqs, &mut |message| {
                     if message.role == Role::ToolResult {
-                        let whole = Output {
+                        let whole = OutputSize {
                             tokens: message.size.tokens,
                             bytes: message.size.bytes,
                         };

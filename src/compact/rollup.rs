@@ -286,13 +286,13 @@ fn whole_pairs(facts: &LoopFacts, mut recent: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::plan::{Answer, Spot};
+    use crate::compaction::plan::{ChainTurn, ForeignAnswer};
 
     #[test]
     fn a_boundary_moves_back_over_every_pair() {
-        let answer = |turn, call| Answer {
+        let answer = |turn, call| ForeignAnswer {
             turn,
-            call: Spot {
+            call: ChainTurn {
                 depth: 0,
                 turn: call,
             },

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::request::{CompactRequest, CompactTrigger};
-use crate::compaction::plan::{Answer, LoopFacts, Spot};
+use crate::compaction::plan::{ChainTurn, ForeignAnswer, LoopFacts};
 use crate::compaction::says_nothing;
 use crate::context::{BuildOptions, Chain, Purpose, keys_of, settings};
 use crate::model::{Role, SessionId, Turns};
@@ -183,13 +183,13 @@ fn size_in_force(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> St
 
 /// Returns the facts of the loops from `base` on, counted from there.
 fn facts_from(facts: &[LoopFacts], base: usize) -> Vec<LoopFacts> {
-    let shifted = |answer: &Answer| {
+    let shifted = |answer: &ForeignAnswer| {
         let depth = answer.call.depth.checked_sub(base)?;
-        let call = Spot {
+        let call = ChainTurn {
             depth,
             ..answer.call
         };
-        Some(Answer { call, ..*answer })
+        Some(ForeignAnswer { call, ..*answer })
     };
     let of_loop = |facts: &LoopFacts| {
         let before = facts
@@ -243,13 +243,13 @@ mod tests {
     #[test]
     fn facts_are_counted_from_the_base() {
         let mut facts = vec![LoopFacts::default(), LoopFacts::default()];
-        let call = |depth| Spot { depth, turn: 0 };
+        let call = |depth| ChainTurn { depth, turn: 0 };
         facts[1].answers = vec![
-            Answer {
+            ForeignAnswer {
                 turn: 1,
                 call: call(0),
             },
-            Answer {
+            ForeignAnswer {
                 turn: 1,
                 call: call(1),
             },
@@ -257,7 +257,7 @@ mod tests {
         let shifted = facts_from(&facts, 1);
         assert_eq!(
             shifted[0].answers,
-            [Answer {
+            [ForeignAnswer {
                 turn: 1,
                 call: call(0)
             }]

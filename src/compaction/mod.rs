@@ -29,7 +29,7 @@ pub use digest::{DIGEST, Digest, DigestCompaction, DigestInput, Digester, Place,
 pub use notes::SummaryNotes;
 pub use one_liner::{DefaultBlockCompaction, one_liner};
 pub use policy::{Budget, CompactionPolicy, ModelWindows};
-pub use prune::{Output, Pruned, Pruning, image_reference, output_cap};
+pub use prune::{OutputSize, Pruned, Pruning, image_reference, output_cap};
 pub(crate) use prune::{image_facts, says_nothing};
 pub use recent::KeepRecent;
 pub use slice::{EarlierBlock, LoopSlice, Placed, ReadError, RollupSlice, Shown, TurnReader};

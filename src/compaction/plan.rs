@@ -15,23 +15,23 @@ pub struct LoopFacts {
     /// Turns that the block in force hides.
     pub hidden: Option<Turns>,
     /// Results that answer a call of another turn.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<ForeignAnswer>,
     /// Turns with a result whose call lies before what is planned: a rollup stands for it.
     pub orphans: Vec<u32>,
 }
 
 /// A result in `turn` that answers a call elsewhere on the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ForeignAnswer {
     /// The turn with the result.
     pub turn: u32,
     /// The turn with the call.
-    pub call: Spot,
+    pub call: ChainTurn,
 }
 
 /// A turn of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct ChainTurn {
     /// Its loop, counted from the root.
     pub depth: usize,
     /// The turn.
@@ -41,7 +41,7 @@ pub struct Spot {
 /// What is kept of one loop: turns before `first` word for word, from `recent` on with long tool
 /// outputs cut, those between are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptTurns {
     /// Turns that can be planned.
     pub turns: u32,
     /// The first turn that is not kept at the start.
@@ -52,7 +52,7 @@ pub struct Kept {
     pub raw: bool,
 }
 
-impl Kept {
+impl KeptTurns {
     /// Returns the turns that are replaced.
     pub fn middle(&self) -> Option<Turns> {
         if self.raw {
@@ -91,7 +91,7 @@ pub trait Costs {
     ///
     /// # Errors
     /// If it cannot be found out.
-    fn planned(&mut self, depth: usize, kept: &Kept) -> Result<u64, Self::Error>;
+    fn planned(&mut self, depth: usize, kept: &KeptTurns) -> Result<u64, Self::Error>;
     /// Returns the tokens that a loop shows now.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ pub struct Plan<'a> {
     config: &'a CompactionConfig,
     /// Tokens for messages: the window without the system prompt.
     budget: u64,
-    kept: Vec<Kept>,
+    kept: Vec<KeptTurns>,
     scope: usize,
 }
 
@@ -158,7 +158,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the loops in scope with what is kept of each.
-    pub fn in_scope(&self) -> impl Iterator<Item = (usize, Kept)> + '_ {
+    pub fn in_scope(&self) -> impl Iterator<Item = (usize, KeptTurns)> + '_ {
         self.kept.iter().copied().enumerate().skip(self.scope)
     }
 
@@ -185,7 +185,7 @@ impl<'a> Plan<'a> {
         let facts = self.facts;
         for (depth, loop_facts) in facts.iter().enumerate() {
             for answer in &loop_facts.answers {
-                let result = Spot {
+                let result = ChainTurn {
                     depth,
                     turn: answer.turn,
                 };
@@ -198,7 +198,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Moves a boundary that parts this call from this result; returns whether one did.
-    fn grow(&mut self, call: Spot, result: Spot) -> bool {
+    fn grow(&mut self, call: ChainTurn, result: ChainTurn) -> bool {
         if call.depth == result.depth {
             return call.depth >= self.scope
                 && grow_within(&mut self.kept[call.depth], call, result);
@@ -223,7 +223,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Whether a turn would be read as it is, or only cut.
-    fn stays(&self, spot: Spot) -> bool {
+    fn stays(&self, spot: ChainTurn) -> bool {
         if spot.depth >= self.scope {
             return self.kept[spot.depth].keeps(spot.turn);
         }
@@ -243,10 +243,14 @@ pub(crate) fn is_hidden(facts: &LoopFacts, turn: u32) -> bool {
 }
 
 /// Returns what a window of `recent` turns alone keeps of each loop.
-pub(crate) fn window(facts: &[LoopFacts], config: &CompactionConfig, recent: u32) -> Vec<Kept> {
-    let mut kept: Vec<Kept> = facts
+pub(crate) fn window(
+    facts: &[LoopFacts],
+    config: &CompactionConfig,
+    recent: u32,
+) -> Vec<KeptTurns> {
+    let mut kept: Vec<KeptTurns> = facts
         .iter()
-        .map(|facts| Kept {
+        .map(|facts| KeptTurns {
             turns: facts.turns,
             first: 0,
             recent: facts.turns,
@@ -277,7 +281,7 @@ pub(crate) fn window(facts: &[LoopFacts], config: &CompactionConfig, recent: u32
 }
 
 /// Returns the oldest loop of which the window keeps turns, or the leaf.
-pub(crate) fn reached(kept: &[Kept]) -> usize {
+pub(crate) fn reached(kept: &[KeptTurns]) -> usize {
     let leaf = kept.len().saturating_sub(1);
     kept.iter()
         .position(|kept| kept.recent < kept.turns)
@@ -308,7 +312,7 @@ pub(crate) fn fit<E>(
 
 /// Moves a boundary inside a loop: `keep_first` on to the result, or `keep_recent` back to the
 /// call. A result after the planned turns is kept, as the tail is.
-fn grow_within(kept: &mut Kept, call: Spot, result: Spot) -> bool {
+fn grow_within(kept: &mut KeptTurns, call: ChainTurn, result: ChainTurn) -> bool {
     if kept.raw {
         return false;
     }
@@ -333,7 +337,7 @@ mod tests {
     struct Free;
     impl Costs for Free {
         type Error = Infallible;
-        fn planned(&mut self, _: usize, _: &Kept) -> Result<u64, Infallible> {
+        fn planned(&mut self, _: usize, _: &KeptTurns) -> Result<u64, Infallible> {
             Ok(0)
         }
         fn in_force(&mut self, _: usize) -> Result<u64, Infallible> {
@@ -394,20 +398,20 @@ mod tests {
     #[test]
     fn boundaries_move_for_pairs_within_and_between_loops() {
         let mut chain = facts(&[10]);
-        chain[0].answers = vec![Answer {
+        chain[0].answers = vec![ForeignAnswer {
             turn: 7,
-            call: Spot { depth: 0, turn: 4 },
+            call: ChainTurn { depth: 0, turn: 4 },
         }];
         assert_eq!(layouts(&chain, &config()), [(0, 2, 4)]);
-        chain[0].answers = vec![Answer {
+        chain[0].answers = vec![ForeignAnswer {
             turn: 3,
-            call: Spot { depth: 0, turn: 1 },
+            call: ChainTurn { depth: 0, turn: 1 },
         }];
         assert_eq!(layouts(&chain, &config()), [(0, 4, 6)]);
         let mut chain = facts(&[8, 3, 10]);
-        chain[2].answers = vec![Answer {
+        chain[2].answers = vec![ForeignAnswer {
             turn: 0,
-            call: Spot { depth: 0, turn: 5 },
+            call: ChainTurn { depth: 0, turn: 5 },
         }];
         let skip = CompactionConfig {
             older_loops: OlderLoops::Skip,

@@ -100,14 +100,14 @@ pub(crate) fn says_nothing(message: &Message) -> bool {
 
 /// A tool output: its tokens, and its bytes of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Output {
+pub struct OutputSize {
     /// Tokens.
     pub tokens: u64,
     /// Bytes.
     pub bytes: u64,
 }
 
-impl Output {
+impl OutputSize {
     /// Returns what is left of it with at most `cap` tokens; its bytes shrink as its tokens do.
     pub fn capped(self, cap: Option<u64>) -> Self {
         let tokens = cap.map_or(self.tokens, |cap| self.tokens.min(cap));
@@ -122,7 +122,7 @@ impl Output {
 /// Returns how many tokens each of some outputs may have so that all of them together fit `room`,
 /// but not less than `least`: the longest are cut first, all to the same size. `None` if none has
 /// to be cut.
-pub fn output_cap(outputs: &[Output], room: Budget, least: u64) -> Option<u64> {
+pub fn output_cap(outputs: &[OutputSize], room: Budget, least: u64) -> Option<u64> {
     let fits = |cap: Option<u64>| {
         let all = outputs.iter().map(|output| output.capped(cap));
         let (tokens, bytes) = all.fold((0u64, 0u64), |(tokens, bytes), output| {
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn the_longest_outputs_are_cut_first() {
-        let outputs = |sizes: &[u64]| -> Vec<Output> {
-            let output = |tokens: &u64| Output {
+        let outputs = |sizes: &[u64]| -> Vec<OutputSize> {
+            let output = |tokens: &u64| OutputSize {
                 tokens: *tokens,
                 bytes: tokens * 4,
             };

@@ -125,9 +125,9 @@ pub(super) struct Builder<'a> {
 }
 
 /// What stands in the place of originals, by their sequence; `None`: nothing.
-type Replaced = HashMap<u32, Option<StoredMessage>, RandomState>;
+type Replacements = HashMap<u32, Option<StoredMessage>, RandomState>;
 
-fn not_its_digest(link: &ChainLink, place: Place) -> StoreError {
+fn not_its_digest(link: &ChainLink, place: MessageOrigin) -> StoreError {
     let of = match place.seq {
         Some(seq) => format!("message {seq}"),
         None => "a summary".to_owned(),
@@ -140,7 +140,7 @@ fn not_its_digest(link: &ChainLink, place: Place) -> StoreError {
 
 /// Where a message comes from.
 #[derive(Clone, Copy)]
-struct Place {
+struct MessageOrigin {
     block: Option<BlockKey>,
     /// The sequence of the original, `None` for one of a summary.
     seq: Option<u32>,
@@ -236,7 +236,7 @@ impl Builder<'_> {
         // The summary of another tool may hold extensions, which never enter a context.
         let said = messages.into_iter().filter_map(|message| message.body);
         for stored in said.filter(|stored| stored.role != Role::Extension) {
-            let place = Place {
+            let place = MessageOrigin {
                 block: Some(block.key),
                 seq: None,
                 turn: None,
@@ -255,7 +255,7 @@ impl Builder<'_> {
         seqs: Range<u32>,
         replaced: Option<Vec<BlockMessage>>,
     ) -> StoreResult<()> {
-        let mut replaced: Replaced = replaced
+        let mut replaced: Replacements = replaced
             .into_iter()
             .flatten()
             .filter_map(|message| Some((message.replaces?, message.body)))
@@ -277,7 +277,7 @@ impl Builder<'_> {
             }
             let part = part.get_or_insert_with(|| self.part(link, section, turn));
             part.to_turn = turn;
-            let place = Place {
+            let place = MessageOrigin {
                 block: block.filter(|_| section != PartSection::Tail),
                 seq: Some(row.seq),
                 turn: Some(turn),
@@ -298,7 +298,7 @@ impl Builder<'_> {
         link: &ChainLink,
         section: PartSection,
         seqs: Range<u32>,
-        replaced: &Replaced,
+        replaced: &Replacements,
     ) -> StoreResult<()> {
         let mut part: Option<Part> = None;
         let read = self.read;
@@ -337,7 +337,7 @@ impl Builder<'_> {
         link: &ChainLink,
         part: &mut Part,
         said: &StoredMessageRef<'_>,
-        place: Place,
+        place: MessageOrigin,
     ) -> StoreResult<()> {
         if self.note(link, part, said, place)? {
             let message = store::decode_ref(self.read, said)?;
@@ -352,7 +352,7 @@ impl Builder<'_> {
         link: &ChainLink,
         part: &mut Part,
         stored: StoredMessage,
-        place: Place,
+        place: MessageOrigin,
     ) -> StoreResult<()> {
         if self.note(link, part, &stored.said(), place)? {
             let message = store::decode(self.read, stored)?;
@@ -367,9 +367,9 @@ impl Builder<'_> {
         link: &ChainLink,
         part: &mut Part,
         said: &StoredMessageRef<'_>,
-        place: Place,
+        place: MessageOrigin,
     ) -> StoreResult<bool> {
-        let Place { block, seq, turn } = place;
+        let MessageOrigin { block, seq, turn } = place;
         if self.with_outline {
             let section = part.section;
             self.outline.add(link.row.key, section, block, seq, said)?;

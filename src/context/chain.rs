@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use super::recent_window::Reach;
-use crate::compaction::plan::{Answer, LoopFacts, Spot, fit, is_hidden, reached, window};
+use crate::compaction::plan::{
+    ChainTurn, ForeignAnswer, LoopFacts, fit, is_hidden, reached, window,
+};
 use crate::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
 use crate::model::Role;
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
@@ -162,7 +164,7 @@ impl Chain {
     fn call_left_behind(&self, first: usize) -> Option<usize> {
         let shows = |depth: usize, turn: u32| !is_hidden(&self.facts[depth], turn);
         for (depth, facts) in self.facts.iter().enumerate().skip(first) {
-            for Answer { turn, call } in &facts.answers {
+            for ForeignAnswer { turn, call } in &facts.answers {
                 let parted = call.depth < first;
                 if parted && shows(depth, *turn) && shows(call.depth, call.turn) {
                     return Some(call.depth);
@@ -277,11 +279,11 @@ impl Load<'_> {
                     match depth_of(site.loop_key) {
                         None => orphans.push(*turn),
                         Some(depth) => {
-                            let call = Spot {
+                            let call = ChainTurn {
                                 depth,
                                 turn: site.turn,
                             };
-                            answers.push(Answer { turn: *turn, call });
+                            answers.push(ForeignAnswer { turn: *turn, call });
                         }
                     }
                 }

@@ -46,15 +46,15 @@ pub struct LiveContext<'a> {
     store: &'a dyn SessionStore,
     session: SessionId,
     options: BuildOptions,
-    kept: Option<Kept>,
+    kept: Option<KeptContext>,
 }
 
 /// A context with what it stands on.
 #[derive(Clone, Debug)]
-struct Kept {
+struct KeptContext {
     context: Context,
     stands: Vec<Stand>,
-    sealed: Sealed,
+    sealed: SealedPart,
     last_receipt: i64,
 }
 
@@ -68,7 +68,7 @@ struct Stand {
 
 /// How much of a context can only change by removal.
 #[derive(Clone, Debug, Default)]
-struct Sealed {
+struct SealedPart {
     /// The sequence after the last such message of the leaf.
     end_seq: u32,
     messages: usize,
@@ -164,7 +164,7 @@ impl<'a> LiveContext<'a> {
 }
 
 /// Whether a chain begins with loops that show what they showed; the last of them may have gone on.
-fn begins_with(links: &[ChainLink], stands: &[Stand], sealed: &Sealed) -> bool {
+fn begins_with(links: &[ChainLink], stands: &[Stand], sealed: &SealedPart) -> bool {
     let Some((last, before)) = stands.split_last() else {
         return false;
     };
@@ -192,8 +192,8 @@ fn go_on(
     read: &dyn StoreRead,
     session: &SessionId,
     chain: &Chain,
-    kept: Option<Kept>,
-) -> StoreResult<Kept> {
+    kept: Option<KeptContext>,
+) -> StoreResult<KeptContext> {
     let leaf = chain.leaf()?;
     let links = &chain.links[chain.start..];
     let mut builder = Builder::new(read, session.clone(), leaf.row.loop_id.clone());
@@ -234,7 +234,7 @@ fn close(
     links: &[ChainLink],
     chain: &Chain,
     from: u32,
-) -> StoreResult<Kept> {
+) -> StoreResult<KeptContext> {
     let leaf = chain.leaf()?;
     let sealed_seq = leaf
         .row
@@ -242,7 +242,7 @@ fn close(
         .sealed_seq
         .clamp(from, leaf.end_seq.max(from));
     builder.add_tail(leaf, from..sealed_seq)?;
-    let sealed = Sealed {
+    let sealed = SealedPart {
         end_seq: sealed_seq,
         messages: builder.context.messages.len(),
         tokens: builder.context.tokens,
@@ -252,7 +252,7 @@ fn close(
     builder.add_tail(leaf, sealed_seq..leaf.end_seq)?;
     let mut context = builder.context;
     context.faults = faults_of(&context.messages, in_flight(leaf));
-    Ok(Kept {
+    Ok(KeptContext {
         context,
         stands: links.iter().map(stand).collect(),
         sealed,

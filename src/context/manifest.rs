@@ -67,7 +67,7 @@ impl Outline {
 }
 
 /// The moment of a context.
-pub(super) struct Moment<'a> {
+pub(super) struct BuiltAt<'a> {
     pub(super) session: SessionKey,
     pub(super) leaf: LoopKey,
     pub(super) tick: Tick,
@@ -76,7 +76,7 @@ pub(super) struct Moment<'a> {
 }
 
 /// Makes the row of a context that was just built.
-pub(super) fn row_of(moment: &Moment<'_>, outline: Outline) -> ManifestRow {
+pub(super) fn row_of(moment: &BuiltAt<'_>, outline: Outline) -> ManifestRow {
     ManifestRow {
         key: ManifestKey::default(),
         manifest_id: uuid::Uuid::now_v7().to_string(),

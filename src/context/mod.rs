@@ -22,7 +22,7 @@ use crate::store::{
     StoreResult, Tick,
 };
 
-use manifest::{Moment, row_of};
+use manifest::{BuiltAt, row_of};
 
 pub(crate) use build::{build, messages_with, originals_of, shown_messages};
 pub(crate) use chain::{Chain, Purpose, size_with};
@@ -271,7 +271,7 @@ pub fn build_context_from_session(
             let (context, outline) = build(read, session, &chain, options)?;
             let mut manifest = None;
             if options.record {
-                let moment = Moment {
+                let moment = BuiltAt {
                     session: owner,
                     leaf,
                     tick: match view.at {

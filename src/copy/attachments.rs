@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::sink;
 
-use super::spool::{Digested, Way};
+use super::spool::{Digested, Spool};
 use super::{Copy, CopyError};
 use crate::export::{ExportError, export_source};
 use crate::model::{LoopId, SessionId};
@@ -137,7 +137,7 @@ fn digest_of(store: &dyn SessionStore, file: &SourceRow) -> Result<[u8; 32], Cop
 }
 
 fn bring_file(copy: &Copy<'_>, id: &SessionId, file: &SourceRow) -> Result<(), CopyError> {
-    let mut way = Way::new(copy.folder)?;
+    let mut way = Spool::new(copy.folder)?;
     export_source(copy.from, file, &mut way.file)?;
     let kept = store::write(copy.to, |write| {
         let key = key_of(write.as_read(), id)?;

@@ -7,7 +7,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{AtWork, Copy, CopyError, Told};
+use super::{AtWork, Copy, CopyError, Progress};
 use crate::model::SessionId;
 use crate::store::lease::{self, Acquire, Lease};
 use crate::store::{
@@ -21,7 +21,7 @@ const TERM: i64 = 30 * 1_000;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What came of taking the leases of a session.
-enum Held {
+enum LeaseOutcome {
     /// It was removed.
     Gone,
     /// Somebody drives it.
@@ -43,7 +43,7 @@ impl Copy<'_> {
     pub(super) fn settle(
         &mut self,
         patience: Duration,
-        progress: &mut Told<'_>,
+        progress: &mut Progress<'_>,
     ) -> Result<(), CopyError> {
         let until = Instant::now() + patience;
         let owner = format!("copy/{}", uuid::Uuid::now_v7());
@@ -79,9 +79,9 @@ impl Copy<'_> {
         owner: &str,
     ) -> Result<Option<AtWork>, CopyError> {
         let rest = match store::write(self.from, |write| hold(write, id, owner))? {
-            Held::Gone => return Ok(None),
-            Held::By(at_work) => return Ok(Some(at_work)),
-            Held::Mine(rest) => rest,
+            LeaseOutcome::Gone => return Ok(None),
+            LeaseOutcome::By(at_work) => return Ok(Some(at_work)),
+            LeaseOutcome::Mine(rest) => rest,
         };
         let brought = self.one(key, id);
         let is_undisturbed = store::write(self.from, |write| release(write, id, &rest))?;
@@ -96,16 +96,16 @@ impl Copy<'_> {
 }
 
 /// Takes the leases of the loops that somebody may drive, or of none.
-fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<Held> {
+fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<LeaseOutcome> {
     let Some(row) = write.session(id)? else {
-        return Ok(Held::Gone);
+        return Ok(LeaseOutcome::Gone);
     };
     let (loops, now) = (drivable(write.as_read(), &row)?, lease::now());
     for loop_key in &loops {
         if lease::held(write.as_read(), *loop_key, now)?.is_some() {
             // To ask for it counts it anew if a clock went back.
             return match lease::acquire(write, *loop_key, owner, TERM, now)? {
-                Acquire::Held(error) => Ok(Held::By(at_work(id, error)?)),
+                Acquire::Held(error) => Ok(LeaseOutcome::By(at_work(id, error)?)),
                 Acquire::Acquired(lease) => {
                     lease::release(write, &lease, now)?;
                     hold(write, id, owner)
@@ -120,7 +120,7 @@ fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<
             Acquire::Held(error) => return Err(error),
         }
     }
-    Ok(Held::Mine(Rest { leases, row }))
+    Ok(LeaseOutcome::Mine(Rest { leases, row }))
 }
 
 /// Returns the current loop and those at work. A loop at work that never had a driver is left out: its

@@ -31,7 +31,7 @@ use crate::export::ExportError;
 use crate::import::{ImportError, Source, StoredLines, import_source};
 use crate::model::{LoopId, SessionId};
 use crate::store::{Database, SessionKey, StoreError, StoreResult, database};
-use spool::{Lines, Way, digest_in};
+use spool::{Spool, SpooledLines, digest_in};
 
 /// Why a copy ended before it was done. What was copied stays, and the next one goes on.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +123,7 @@ impl CopyReport {
 }
 
 /// Told how many of how many sessions are done.
-pub type Told<'a> = dyn FnMut(u64, u64) + 'a;
+pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
 /// Copies all sessions of `from` to `to`, by way of unnamed files in `folder`, and compares them there.
 /// `progress` is told how many of how many are done.
@@ -162,7 +162,7 @@ pub fn copy(
     from: &dyn Database,
     to: &dyn Database,
     folder: &Path,
-    progress: &mut Told<'_>,
+    progress: &mut Progress<'_>,
 ) -> Result<CopyReport, CopyError> {
     let mut copy = Copy::new(from, to, folder);
     copy.all(progress)?;
@@ -210,7 +210,7 @@ pub fn copy_at_rest(
     to: &dyn Database,
     folder: &Path,
     patience: Duration,
-    progress: &mut Told<'_>,
+    progress: &mut Progress<'_>,
 ) -> Result<CopyReport, CopyError> {
     let mut copy = Copy::new(from, to, folder);
     copy.all(progress)?;
@@ -231,7 +231,7 @@ struct Copy<'a> {
 }
 
 /// What became of a session.
-enum Outcome {
+enum SessionOutcome {
     /// It was removed since the list was made.
     Gone,
     /// It was there, byte for byte.
@@ -256,7 +256,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Brings each session as one snapshot shows it.
-    fn all(&mut self, progress: &mut Told<'_>) -> Result<(), CopyError> {
+    fn all(&mut self, progress: &mut Progress<'_>) -> Result<(), CopyError> {
         let sessions = self.sessions()?;
         for (done, (key, id)) in (1..).zip(&sessions) {
             self.one(*key, id)?;
@@ -278,20 +278,23 @@ impl<'a> Copy<'a> {
 
     fn one(&mut self, key: SessionKey, id: &SessionId) -> Result<(), CopyError> {
         let outcome = self.brought(id)?;
-        if !matches!(outcome, Outcome::Gone | Outcome::Differs(Some(_))) {
+        if !matches!(
+            outcome,
+            SessionOutcome::Gone | SessionOutcome::Differs(Some(_))
+        ) {
             attachments::bring(self, id)?;
         }
         self.differ.remove(&key);
         match outcome {
-            Outcome::Gone => {
+            SessionOutcome::Gone => {
                 self.copied.remove(&key);
                 self.report.sessions -= 1;
             }
-            Outcome::Same => {}
-            Outcome::Copied => {
+            SessionOutcome::Same => {}
+            SessionOutcome::Copied => {
                 self.copied.insert(key);
             }
-            Outcome::Differs(reason) => {
+            SessionOutcome::Differs(reason) => {
                 let session = id.clone();
                 self.differ.insert(
                     key,
@@ -305,24 +308,24 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    fn brought(&mut self, id: &SessionId) -> Result<Outcome, CopyError> {
-        let mut way = Way::new(self.folder)?;
-        let Some(lines) = Lines::of(self.from, id, &mut way.file)? else {
-            return Ok(Outcome::Gone);
+    fn brought(&mut self, id: &SessionId) -> Result<SessionOutcome, CopyError> {
+        let mut way = Spool::new(self.folder)?;
+        let Some(lines) = SpooledLines::of(self.from, id, &mut way.file)? else {
+            return Ok(SessionOutcome::Gone);
         };
         self.report.bytes += lines.bytes;
         if digest_in(self.to, id)? == Some(lines.digest) {
-            return Ok(Outcome::Same);
+            return Ok(SessionOutcome::Same);
         }
         let source = &mut Source {
             path: Path::new("the lines of the session"),
             reader: &mut way.reader()?,
         };
         match import_source(self.to, &StoredLines, source, Some(id.clone())) {
-            Ok(_) if digest_in(self.to, id)? == Some(lines.digest) => Ok(Outcome::Copied),
-            Ok(_) => Ok(Outcome::Differs(None)),
+            Ok(_) if digest_in(self.to, id)? == Some(lines.digest) => Ok(SessionOutcome::Copied),
+            Ok(_) => Ok(SessionOutcome::Differs(None)),
             Err(error @ (ImportError::NoTranscript(_) | ImportError::Refused(_))) => {
-                Ok(Outcome::Differs(Some(error.to_string())))
+                Ok(SessionOutcome::Differs(Some(error.to_string())))
             }
             Err(error) => Err(error.into()),
         }

@@ -13,11 +13,11 @@ use crate::model::SessionId;
 use crate::store::{SessionStore, StoreError};
 
 /// A file that nobody else can read, and that is gone when it is closed, also by a kill.
-pub(super) struct Way {
+pub(super) struct Spool {
     pub(super) file: File,
 }
 
-impl Way {
+impl Spool {
     pub(super) fn new(folder: &Path) -> Result<Self, CopyError> {
         let name = format!("loopstore-copy-{}.jsonl", uuid::Uuid::now_v7());
         let path = folder.join(name);
@@ -43,12 +43,12 @@ impl Way {
 }
 
 /// The lines of a session, as they were written.
-pub(super) struct Lines {
+pub(super) struct SpooledLines {
     pub(super) digest: [u8; 32],
     pub(super) bytes: u64,
 }
 
-impl Lines {
+impl SpooledLines {
     /// Writes the lines of a session; `None` if it is not there.
     pub(super) fn of(
         store: &dyn SessionStore,
@@ -69,7 +69,7 @@ pub(super) fn digest_in(
     store: &dyn SessionStore,
     id: &SessionId,
 ) -> Result<Option<[u8; 32]>, CopyError> {
-    let lines = Lines::of(store, id, &mut io::sink())?;
+    let lines = SpooledLines::of(store, id, &mut io::sink())?;
     Ok(lines.map(|lines| lines.digest))
 }
 
@@ -89,9 +89,9 @@ impl<W: Write> Digested<W> {
         }
     }
 
-    pub(super) fn finish(mut self) -> io::Result<Lines> {
+    pub(super) fn finish(mut self) -> io::Result<SpooledLines> {
         self.out.flush()?;
-        Ok(Lines {
+        Ok(SpooledLines {
             digest: self.hash.finalize().into(),
             bytes: self.bytes,
         })

@@ -9,7 +9,7 @@ use std::io::Write;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{ExportError, Stretch, each_message};
+use super::{ExportError, ExportRange, each_message};
 use crate::model::{AgentMessage, Content, Message, Time};
 use crate::store::{self, LoopRow, SessionRow, StoreRead};
 
@@ -17,7 +17,7 @@ use crate::store::{self, LoopRow, SessionRow, StoreRead};
 pub(super) fn write(
     read: &dyn StoreRead,
     session: &SessionRow,
-    stretches: &[Stretch],
+    stretches: &[ExportRange],
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
     let title = session.title.as_deref().filter(|title| !title.is_empty());
@@ -43,7 +43,7 @@ pub(super) fn write(
 
 fn one_loop(
     read: &dyn StoreRead,
-    stretch: &Stretch,
+    stretch: &ExportRange,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
     writeln!(out, "\n## Loop {}\n", span(stretch.row.loop_id.as_str()))?;

@@ -164,7 +164,7 @@ fn export_from(
 }
 
 /// The messages of one loop that are written.
-struct Stretch {
+struct ExportRange {
     row: LoopRow,
     end_seq: u32,
 }
@@ -175,9 +175,9 @@ fn stretches(
     session: &SessionRow,
     leaf: Option<&LoopId>,
     is_chain: bool,
-) -> StoreResult<Vec<Stretch>> {
+) -> StoreResult<Vec<ExportRange>> {
     if leaf.is_none() && !is_chain {
-        let whole = |row: LoopRow| Stretch {
+        let whole = |row: LoopRow| ExportRange {
             end_seq: row.totals.next_seq,
             row,
         };
@@ -189,7 +189,7 @@ fn stretches(
     };
     let links = active_blocks::chain(read, leaf_of(read, session, leaf)?.key, raw)?;
     let cut = |link: active_blocks::ChainLink| {
-        Ok(Stretch {
+        Ok(ExportRange {
             row: read.loop_by_key(link.row.key)?,
             end_seq: link.end_seq,
         })
@@ -200,7 +200,7 @@ fn stretches(
 /// Visits the messages of a loop; what `visit` returns as an error ends it.
 fn each_message(
     read: &dyn StoreRead,
-    stretch: &Stretch,
+    stretch: &ExportRange,
     visit: &mut dyn FnMut(MessageRow) -> Result<(), ExportError>,
 ) -> Result<(), ExportError> {
     let mut failed = None;
@@ -219,7 +219,7 @@ fn each_message(
 
 fn request(
     read: &dyn StoreRead,
-    stretches: &[Stretch],
+    stretches: &[ExportRange],
     form: Form,
     out: &mut dyn Write,
 ) -> Result<Vec<Mending>, ExportError> {

@@ -33,7 +33,7 @@ pub(super) fn write(
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
     let loops = ordered(read.loops(session.key)?, session.current_loop);
-    let mut document = Document {
+    let mut document = PhiDocument {
         read,
         out,
         overlays: overlays(read, session, &loops)?,
@@ -126,7 +126,7 @@ fn broken(
     Ok(found)
 }
 
-struct Document<'a> {
+struct PhiDocument<'a> {
     read: &'a dyn StoreRead,
     out: &'a mut dyn Write,
     overlays: HashMap<LoopKey, Overlay>,
@@ -135,7 +135,7 @@ struct Document<'a> {
 
 /// What a source recorded of a loop besides its messages.
 #[derive(serde::Deserialize)]
-struct History {
+struct SourceHistory {
     turns: Vec<Turn>,
     events: Vec<Json>,
 }
@@ -145,7 +145,7 @@ fn placeholder() -> AgentMessage {
     AgentMessage::extension("placeholder", Json::null())
 }
 
-impl Document<'_> {
+impl PhiDocument<'_> {
     fn session(&mut self, row: &SessionRow, loops: &[LoopRow]) -> Result<(), ExportError> {
         let mut session: Session = noted(&row.meta)?;
         // A document of this form said itself when it was last active.
@@ -199,7 +199,7 @@ impl Document<'_> {
             record.parent_turn = Some(cut.into());
         }
         if let Some(history) = &meta.history {
-            let History { turns, events } = noted(&self.history(row.key, history)?)?;
+            let SourceHistory { turns, events } = noted(&self.history(row.key, history)?)?;
             (record.turns, record.events) = (turns, events);
         }
         record.compaction_block = self.block(row)?;

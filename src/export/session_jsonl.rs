@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::{ExportError, Stretch, each_message};
+use super::{ExportError, ExportRange, each_message};
 use crate::import::session_jsonl::form::*;
 use crate::model::{AgentMessage, LoopId};
 use crate::store::codec::{hex, to_json};
@@ -25,10 +25,10 @@ const TURNS_AT_ONCE: u32 = 1024;
 pub(super) fn write_chain(
     read: &dyn StoreRead,
     session: &SessionRow,
-    stretches: &[Stretch],
+    stretches: &[ExportRange],
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
-    let mut lines = Lines::new(read, session, out)?;
+    let mut lines = LineWriter::new(read, session, out)?;
     stretches
         .iter()
         .try_for_each(|stretch| lines.messages(stretch))
@@ -41,7 +41,7 @@ pub(super) fn write(
     counter: &str,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
-    let mut lines = Lines::new(read, session, out)?;
+    let mut lines = LineWriter::new(read, session, out)?;
     lines.session(counter)?;
     for row in read.loops(session.key)? {
         lines.one_loop(row)?;
@@ -81,7 +81,7 @@ fn manifests(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<Vec<Mani
     Ok(rows)
 }
 
-struct Lines<'a> {
+struct LineWriter<'a> {
     read: &'a dyn StoreRead,
     session: &'a SessionRow,
     ids: HashMap<LoopKey, LoopId>,
@@ -89,7 +89,7 @@ struct Lines<'a> {
     written: u64,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineWriter<'a> {
     fn new(
         read: &'a dyn StoreRead,
         session: &'a SessionRow,
@@ -144,7 +144,7 @@ impl<'a> Lines<'a> {
         self.line(&line)?;
         self.turns(&row)?;
         let end_seq = row.totals.next_seq;
-        let stretch = Stretch { row, end_seq };
+        let stretch = ExportRange { row, end_seq };
         self.messages(&stretch)?;
         self.notes(&stretch.row)?;
         self.calls(&stretch.row)
@@ -216,7 +216,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    fn messages(&mut self, stretch: &Stretch) -> Result<(), ExportError> {
+    fn messages(&mut self, stretch: &ExportRange) -> Result<(), ExportError> {
         let read = self.read;
         each_message(read, stretch, &mut |row| {
             let line = message_line(read, self.session, &stretch.row, row)?;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::matching::Digests;
 use super::one_file::import_and_keep;
-use super::queue::{Opened, Queue};
+use super::queue::{FileQueue, Opened};
 use super::report::ImportReport;
 use super::sniff::sniff;
 use super::{ImportError, Importer, Source, importers, unread};
@@ -101,7 +101,7 @@ pub fn import_paths_with(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<ImportReport, ImportError> {
     let begun = Instant::now();
-    let mut search = Search {
+    let mut search = FileSearch {
         importers: chosen(importers, options)?,
         is_forced: options.format.is_some(),
         own: own_files(store),
@@ -111,13 +111,13 @@ pub fn import_paths_with(
     for path in paths {
         search.given(path)?;
     }
-    let Search {
+    let FileSearch {
         mut report, found, ..
     } = search;
     let files = found.len() as u64;
     let digests = digests_of(store)?;
     thread::scope(|scope| -> Result<(), ImportError> {
-        let mut queue = Queue::new(scope, store.counter(), digests, &found, options);
+        let mut queue = FileQueue::new(scope, store.counter(), digests, &found, options);
         for (file, transcript) in (1..).zip(&found) {
             progress(Progress {
                 path: &transcript.path,
@@ -208,7 +208,7 @@ pub(super) struct Transcript<'a> {
 }
 
 /// The search for transcripts.
-struct Search<'a> {
+struct FileSearch<'a> {
     importers: Vec<&'a dyn Importer>,
     is_forced: bool,
     /// Device and inode of the files of the store itself, which must not be opened here.
@@ -217,7 +217,7 @@ struct Search<'a> {
     found: Vec<Transcript<'a>>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> FileSearch<'a> {
     /// Looks at a path that was named.
     fn given(&mut self, path: &Path) -> Result<(), ImportError> {
         let data = std::fs::metadata(path).map_err(unread(path))?;

@@ -21,7 +21,7 @@ pub fn shorten_history(
 ) -> serde_json::Result<String> {
     let json = Json::parse(history)?;
     let mut out = String::with_capacity(json.as_str().len());
-    shorten(&Node::parse(json.as_str()), find, &mut out);
+    shorten(&JsonNode::parse(json.as_str()), find, &mut out);
     Ok(out)
 }
 
@@ -36,23 +36,23 @@ pub fn restore_history(
     let json = Json::parse(history)
         .map_err(|error| StoreError::Damaged(format!("recorded turns are not JSON: {error}")))?;
     let mut out = String::with_capacity(json.as_str().len());
-    restore(&Node::parse(json.as_str()), message, &mut out)?;
+    restore(&JsonNode::parse(json.as_str()), message, &mut out)?;
     Ok(out)
 }
 
 /// Returns the digest of a JSON value that ignores the order of keys.
 pub fn history_fingerprint(json: &Json) -> [u8; 32] {
-    Node::parse(json.as_str()).fingerprint()
+    JsonNode::parse(json.as_str()).fingerprint()
 }
 
 /// A value within compact JSON; keys keep their quotes.
-enum Node<'a> {
+enum JsonNode<'a> {
     Scalar(&'a str),
-    Array(Vec<Node<'a>>),
-    Object(Vec<(&'a str, Node<'a>)>),
+    Array(Vec<JsonNode<'a>>),
+    Object(Vec<(&'a str, JsonNode<'a>)>),
 }
 
-impl<'a> Node<'a> {
+impl<'a> JsonNode<'a> {
     /// Reads compact, valid JSON as [`Json`] holds it.
     fn parse(text: &'a str) -> Self {
         Parser { text, at: 0 }.value()
@@ -82,25 +82,25 @@ impl<'a> Node<'a> {
 }
 
 /// Whether an object can be a message: it has a role, and no key twice.
-fn may_be_message(fields: &[(&str, Node<'_>)]) -> bool {
+fn may_be_message(fields: &[(&str, JsonNode<'_>)]) -> bool {
     let mut keys: Vec<&str> = fields.iter().map(|(key, _)| *key).collect();
     keys.sort_unstable();
     keys.binary_search(&"\"role\"").is_ok() && keys.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 /// Returns how many `$` stand before `seq` if the object has just this key.
-fn marks(fields: &[(&str, Node<'_>)]) -> Option<usize> {
+fn marks(fields: &[(&str, JsonNode<'_>)]) -> Option<usize> {
     let [(key, _)] = fields else { return None };
     let dollars = key.strip_prefix('"')?.strip_suffix("seq\"")?;
     let only = !dollars.is_empty() && dollars.bytes().all(|byte| byte == b'$');
     only.then_some(dollars.len())
 }
 
-fn shorten(node: &Node<'_>, find: &dyn Fn(&[u8; 32]) -> Option<u32>, out: &mut String) {
+fn shorten(node: &JsonNode<'_>, find: &dyn Fn(&[u8; 32]) -> Option<u32>, out: &mut String) {
     match node {
-        Node::Scalar(text) => out.push_str(text),
-        Node::Array(values) => write_list(out, values, |value, out| shorten(value, find, out)),
-        Node::Object(fields) => {
+        JsonNode::Scalar(text) => out.push_str(text),
+        JsonNode::Array(values) => write_list(out, values, |value, out| shorten(value, find, out)),
+        JsonNode::Object(fields) => {
             let seq = may_be_message(fields)
                 .then(|| find(&node.fingerprint()))
                 .flatten();
@@ -118,20 +118,20 @@ fn shorten(node: &Node<'_>, find: &dyn Fn(&[u8; 32]) -> Option<u32>, out: &mut S
 }
 
 fn restore(
-    node: &Node<'_>,
+    node: &JsonNode<'_>,
     message: &mut dyn FnMut(u32) -> StoreResult<Json>,
     out: &mut String,
 ) -> StoreResult<()> {
     let mut result = Ok(());
-    let mut inner = |value: &Node<'_>, out: &mut String| {
+    let mut inner = |value: &JsonNode<'_>, out: &mut String| {
         if result.is_ok() {
             result = restore(value, message, out);
         }
     };
     match node {
-        Node::Scalar(text) => out.push_str(text),
-        Node::Array(values) => write_list(out, values, inner),
-        Node::Object(fields) => match marks(fields) {
+        JsonNode::Scalar(text) => out.push_str(text),
+        JsonNode::Array(values) => write_list(out, values, inner),
+        JsonNode::Object(fields) => match marks(fields) {
             Some(1) => {
                 out.push_str(message(reference(&fields[0].1)?)?.as_str());
             }
@@ -142,9 +142,9 @@ fn restore(
     result
 }
 
-fn reference(node: &Node<'_>) -> StoreResult<u32> {
+fn reference(node: &JsonNode<'_>) -> StoreResult<u32> {
     let seq = match node {
-        Node::Scalar(text) => text.parse().ok(),
+        JsonNode::Scalar(text) => text.parse().ok(),
         _ => None,
     };
     seq.ok_or_else(|| StoreError::Damaged("recorded turns refer to no message".into()))
@@ -160,8 +160,8 @@ fn write_marked(out: &mut String, dollars: usize, value: impl FnOnce(&mut String
 
 fn write_list(
     out: &mut String,
-    values: &[Node<'_>],
-    mut write: impl FnMut(&Node<'_>, &mut String),
+    values: &[JsonNode<'_>],
+    mut write: impl FnMut(&JsonNode<'_>, &mut String),
 ) {
     out.push('[');
     for (at, value) in values.iter().enumerate() {
@@ -175,8 +175,8 @@ fn write_list(
 
 fn write_fields<'n, 'a: 'n>(
     out: &mut String,
-    fields: impl Iterator<Item = &'n (&'a str, Node<'a>)>,
-    mut write: impl FnMut(&Node<'_>, &mut String),
+    fields: impl Iterator<Item = &'n (&'a str, JsonNode<'a>)>,
+    mut write: impl FnMut(&JsonNode<'_>, &mut String),
 ) {
     out.push('{');
     for (at, (key, value)) in fields.enumerate() {
@@ -200,16 +200,16 @@ impl<'a> Parser<'a> {
         self.text.as_bytes().get(self.at).copied().unwrap_or(b']')
     }
 
-    fn value(&mut self) -> Node<'a> {
+    fn value(&mut self) -> JsonNode<'a> {
         match self.peek() {
-            b'[' => Node::Array(self.items(b']', Self::value)),
-            b'{' => Node::Object(self.items(b'}', |parser| {
+            b'[' => JsonNode::Array(self.items(b']', Self::value)),
+            b'{' => JsonNode::Object(self.items(b'}', |parser| {
                 let key = parser.scalar();
                 // The colon.
                 parser.at += 1;
                 (key, parser.value())
             })),
-            _ => Node::Scalar(self.scalar()),
+            _ => JsonNode::Scalar(self.scalar()),
         }
     }
 

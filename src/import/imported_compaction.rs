@@ -22,7 +22,7 @@ pub(super) struct ImportedCompaction<'a> {
 }
 
 /// A turn on the chain: the loop's place, and the turn.
-type Spot = (usize, u32);
+type ChainTurnAt = (usize, u32);
 
 /// A message that stands for an original, by the original's sequence; `None` drops it.
 pub(super) type Replacement = (u32, Option<AgentMessage>);
@@ -51,7 +51,7 @@ impl ImportedCompaction<'_> {
     pub(super) fn summary(
         &self,
         messages: &[AgentMessage],
-        first_kept: Option<Spot>,
+        first_kept: Option<ChainTurnAt>,
     ) -> StoreResult<Vec<NewBlock>> {
         let (mut at, mut kept) = self.boundary(first_kept)?;
         // A summary needs turns to stand for: without any here it stands on the loop before.
@@ -95,7 +95,7 @@ impl ImportedCompaction<'_> {
     pub(super) fn summary_within(
         &self,
         message: &AgentMessage,
-        kept: Spot,
+        kept: ChainTurnAt,
         dropped: u32,
     ) -> StoreResult<Vec<NewBlock>> {
         let whole = || self.summary(std::slice::from_ref(message), Some(kept));
@@ -158,7 +158,7 @@ impl ImportedCompaction<'_> {
     }
 
     /// Returns the first kept turn, moved back so far that no kept result loses its call.
-    fn boundary(&self, first_kept: Option<Spot>) -> StoreResult<Spot> {
+    fn boundary(&self, first_kept: Option<ChainTurnAt>) -> StoreResult<ChainTurnAt> {
         let links = &self.chain.links;
         let leaf = self.chain.leaf();
         let mut first = match first_kept {
@@ -172,8 +172,8 @@ impl ImportedCompaction<'_> {
     }
 
     /// Returns the earliest turn before `first` that holds a call answered from there on.
-    fn earliest_call(&self, first: Spot) -> StoreResult<Option<Spot>> {
-        let mut earliest: Option<Spot> = None;
+    fn earliest_call(&self, first: ChainTurnAt) -> StoreResult<Option<ChainTurnAt>> {
+        let mut earliest: Option<ChainTurnAt> = None;
         for (at, link) in self.chain.links.iter().enumerate().skip(first.0) {
             let from = if at == first.0 { first.1 } else { 0 };
             let answers = self.read.answers(link.row.key, from..link.turns)?;

@@ -32,13 +32,13 @@ pub(super) struct JsonStream<'a> {
 
 /// Follows brackets and quotes.
 #[derive(Default)]
-struct Scan {
+struct BracketScan {
     depth: u64,
     in_string: bool,
     escaped: bool,
 }
 
-impl Scan {
+impl BracketScan {
     /// Returns where in `bytes` the value ends, if it does.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         for (at, byte) in bytes.iter().enumerate() {
@@ -150,7 +150,7 @@ impl<'a> JsonStream<'a> {
             usize::MAX
         };
         let (line, list) = (self.line, self.list);
-        let (mut scan, mut bytes, mut too_long) = (Scan::default(), Vec::new(), false);
+        let (mut scan, mut bytes, mut too_long) = (BracketScan::default(), Vec::new(), false);
         loop {
             let chunk = self.fill()?;
             if chunk.is_empty() {
@@ -213,7 +213,7 @@ impl<'a> JsonStream<'a> {
 }
 
 /// An object of a file.
-pub(super) struct Document<'a> {
+pub(super) struct JsonDocument<'a> {
     pub(super) text: &'a str,
     pub(super) fields: Fields<'a>,
     /// The line on which it begins, from 1.
@@ -227,7 +227,7 @@ pub(super) struct Document<'a> {
 pub(super) fn documents(
     source: &mut Source<'_>,
     sink: &mut dyn Sink,
-    read: &mut dyn FnMut(Document<'_>, &mut dyn Sink) -> Result<bool, ImportError>,
+    read: &mut dyn FnMut(JsonDocument<'_>, &mut dyn Sink) -> Result<bool, ImportError>,
 ) -> Result<bool, ImportError> {
     let (mut any, mut nth) = (false, 0);
     let mut stream = JsonStream::new(source)?;
@@ -236,7 +236,7 @@ pub(super) fn documents(
         let text = item.text.map_err(str::to_owned);
         let document = text.as_ref().map_err(String::clone).and_then(|text| {
             let fields = Fields::parse(text)?;
-            Ok(Document {
+            Ok(JsonDocument {
                 text,
                 fields,
                 line,
@@ -291,9 +291,9 @@ mod tests {
     use super::*;
     use std::io::{BufReader, Cursor};
 
-    type Found = (u64, Option<u64>, Result<String, &'static str>);
+    type LinePart = (u64, Option<u64>, Result<String, &'static str>);
 
-    fn pieces(bytes: &[u8], buffer: usize) -> Vec<Found> {
+    fn pieces(bytes: &[u8], buffer: usize) -> Vec<LinePart> {
         let mut reader = BufReader::with_capacity(buffer, Cursor::new(bytes));
         let mut source = Source {
             path: Path::new("x"),
@@ -307,7 +307,7 @@ mod tests {
         found
     }
 
-    fn ok(line: u64, list: Option<u64>, text: &str) -> Found {
+    fn ok(line: u64, list: Option<u64>, text: &str) -> LinePart {
         (line, list, Ok(text.into()))
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct SourceLocation {
 
 /// What a stretch of a line is.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found<'a> {
+pub(crate) enum LinePart<'a> {
     /// One JSON value that is valid and not nested too deep.
     Value(&'a str),
     /// The rest of the line (or a value nested too deep) cannot be used.
@@ -39,7 +39,7 @@ pub(crate) enum Found<'a> {
 }
 
 /// Gives the values of a file one by one.
-pub(crate) struct Lines<'a> {
+pub(crate) struct ValueReader<'a> {
     reader: &'a mut dyn ReadSeek,
     line: Vec<u8>,
     number: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Lines<'a> {
     depth: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> ValueReader<'a> {
     /// Reads from the beginning of `reader`.
     pub(crate) fn new(reader: &'a mut dyn ReadSeek) -> io::Result<Self> {
         reader.rewind()?;
@@ -85,55 +85,55 @@ impl<'a> Lines<'a> {
     }
 
     /// Returns the next value, `None` at the end of the file.
-    pub(crate) fn next(&mut self) -> io::Result<Option<(SourceLocation, Found<'_>)>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<(SourceLocation, LinePart<'_>)>> {
         Ok(match self.find()? {
-            Read::Line => Some(self.value()),
-            Read::TooLong => Some(self.too_long()),
-            Read::End => None,
+            ReadLine::Line => Some(self.value()),
+            ReadLine::TooLong => Some(self.too_long()),
+            ReadLine::End => None,
         })
     }
 
     /// Returns what `read` makes of the next line, `None` at the end of the file. It must fail on what
-    /// is not one JSON value; then the line is given as [`Lines::next`] does. So a line that is fine is
+    /// is not one JSON value; then the line is given as [`ValueReader::next`] does. So a line that is fine is
     /// not looked through twice.
     pub(crate) fn next_as<T, E>(
         &mut self,
         read: impl FnOnce(&str) -> Result<T, E>,
-    ) -> io::Result<Option<(SourceLocation, Result<T, Found<'_>>)>> {
+    ) -> io::Result<Option<(SourceLocation, Result<T, LinePart<'_>>)>> {
         Ok(match self.find()? {
-            Read::Line => Some(match self.whole(read) {
+            ReadLine::Line => Some(match self.whole(read) {
                 Some((place, made)) => (place, Ok(made)),
                 None => {
                     let (place, found) = self.value();
                     (place, Err(found))
                 }
             }),
-            Read::TooLong => {
+            ReadLine::TooLong => {
                 let (place, found) = self.too_long();
                 Some((place, Err(found)))
             }
-            Read::End => None,
+            ReadLine::End => None,
         })
     }
 
     /// Goes to where something stands.
-    fn find(&mut self) -> io::Result<Read> {
+    fn find(&mut self) -> io::Result<ReadLine> {
         while self.rest().iter().all(u8::is_ascii_whitespace) {
             match self.read_line()? {
-                Read::Line => {}
+                ReadLine::Line => {}
                 other => return Ok(other),
             }
         }
-        Ok(Read::Line)
+        Ok(ReadLine::Line)
     }
 
-    fn too_long(&self) -> (SourceLocation, Found<'_>) {
+    fn too_long(&self) -> (SourceLocation, LinePart<'_>) {
         let place = SourceLocation {
             line: self.number,
             offset: self.start,
             len: 0,
         };
-        let found = Found::Unreadable {
+        let found = LinePart::Unreadable {
             bytes: &[],
             reason: format!("longer than {} bytes", self.limit),
             cut: self.ended,
@@ -167,7 +167,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Takes the next value out of a line that is not blank.
-    fn value(&mut self) -> (SourceLocation, Found<'_>) {
+    fn value(&mut self) -> (SourceLocation, LinePart<'_>) {
         let blank = self
             .rest()
             .iter()
@@ -190,10 +190,10 @@ impl<'a> Lines<'a> {
             len: bytes.len(),
         };
         let found = match (problem, std::str::from_utf8(bytes)) {
-            (None, Ok(text)) => Found::Value(text),
+            (None, Ok(text)) => LinePart::Value(text),
             (problem, _) => {
                 let reason = problem.unwrap_or_else(|| "not UTF-8".into());
-                Found::Unreadable {
+                LinePart::Unreadable {
                     bytes,
                     reason,
                     cut: self.ended && to == self.line.len(),
@@ -204,7 +204,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Reads the next line without its end.
-    fn read_line(&mut self) -> io::Result<Read> {
+    fn read_line(&mut self) -> io::Result<ReadLine> {
         self.line.clear();
         self.cursor = 0;
         self.start = self.next;
@@ -235,17 +235,21 @@ impl<'a> Lines<'a> {
             }
         }
         if self.next == self.start {
-            return Ok(Read::End);
+            return Ok(ReadLine::End);
         }
         self.number += 1;
         if self.number == 1 && self.line.starts_with(b"\xef\xbb\xbf") {
             self.cursor = 3;
         }
-        Ok(if too_long { Read::TooLong } else { Read::Line })
+        Ok(if too_long {
+            ReadLine::TooLong
+        } else {
+            ReadLine::Line
+        })
     }
 }
 
-enum Read {
+enum ReadLine {
     Line,
     TooLong,
     End,
@@ -300,16 +304,16 @@ mod tests {
 
     fn all(bytes: &[u8], limit: usize) -> Vec<(u64, u64, String)> {
         let mut cursor = Cursor::new(bytes.to_vec());
-        let mut lines = Lines::new(&mut cursor).unwrap().with_limit(limit);
+        let mut lines = ValueReader::new(&mut cursor).unwrap().with_limit(limit);
         let mut out = Vec::new();
         while let Some((place, found)) = lines.next().unwrap() {
             let text = match found {
-                Found::Value(text) => {
+                LinePart::Value(text) => {
                     let from = place.offset as usize;
                     assert_eq!(&bytes[from..from + place.len], text.as_bytes());
                     text.to_owned()
                 }
-                Found::Unreadable { reason, cut, .. } => {
+                LinePart::Unreadable { reason, cut, .. } => {
                     format!("!{reason}{}", if cut { " (cut)" } else { "" })
                 }
             };
@@ -362,8 +366,8 @@ mod tests {
         let bytes = b"\xef\xbb\xbf[1]\n  [2, 3] \r\n[4][5]\n{}\n[[]]\n[6\n[\xff]\n\n[7]";
         for limit in [100, 7] {
             let (mut plain, mut made) = (Cursor::new(bytes), Cursor::new(bytes));
-            let mut plain = Lines::new(&mut plain).unwrap().with_limits(limit, 1);
-            let mut made = Lines::new(&mut made).unwrap().with_limits(limit, 1);
+            let mut plain = ValueReader::new(&mut plain).unwrap().with_limits(limit, 1);
+            let mut made = ValueReader::new(&mut made).unwrap().with_limits(limit, 1);
             let mut all = Vec::new();
             while let Some((place, found)) = plain.next().unwrap() {
                 let (made_place, made) = made.next_as(read).unwrap().unwrap();
@@ -371,8 +375,8 @@ mod tests {
                 match made {
                     Ok(numbers) => {
                         let text = match found {
-                            Found::Value(text) => text,
-                            Found::Unreadable { reason, .. } => panic!("{reason}"),
+                            LinePart::Value(text) => text,
+                            LinePart::Unreadable { reason, .. } => panic!("{reason}"),
                         };
                         assert_eq!(read(text).unwrap(), numbers);
                         all.extend(numbers);

@@ -48,7 +48,7 @@ impl Importer for MiniSweAgent {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let mut runs = Runs {
+        let mut runs = RunsReader {
             sink,
             loose: None,
             nth: 0,
@@ -95,19 +95,19 @@ pub(super) fn is_bare_trajectory(head: &[u8]) -> bool {
 }
 
 /// Messages that stand in the file without a document around them.
-struct Loose {
+struct LooseTrajectory {
     list: Option<u64>,
     messages: Vec<(u64, String)>,
 }
 
-struct Runs<'a> {
+struct RunsReader<'a> {
     sink: &'a mut dyn Sink,
-    loose: Option<Loose>,
+    loose: Option<LooseTrajectory>,
     nth: u64,
     any: bool,
 }
 
-impl Runs<'_> {
+impl RunsReader<'_> {
     fn piece(&mut self, piece: StreamItem) -> Result<(), ImportError> {
         let text = match piece.text {
             Ok(text) => text,
@@ -148,7 +148,7 @@ impl Runs<'_> {
         if self.loose.as_ref().is_some_and(|loose| loose.list != list) {
             self.end_loose()?;
         }
-        let loose = self.loose.get_or_insert_with(|| Loose {
+        let loose = self.loose.get_or_insert_with(|| LooseTrajectory {
             list,
             messages: Vec::new(),
         });

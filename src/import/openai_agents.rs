@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use super::responses::{Item, answer, item};
+use super::responses::{ResponseItem, answer, item};
 use super::transcript::{self, NewLoop, Style, TranscriptBuilder};
 use super::values::session_id;
 use super::{
@@ -75,7 +75,7 @@ impl OpenAiAgents {
         session: AgentSession,
         sink: &mut dyn Sink,
     ) -> Result<bool, ImportError> {
-        let mut builder = SessionBuilder {
+        let mut builder = AgentsSession {
             transcript: TranscriptBuilder::new(sink, head(&session)?, Style::Document),
             output: None,
         };
@@ -132,19 +132,19 @@ fn time(text: &str) -> Time {
 
 /// What the model put out so far of an answer.
 #[derive(Default)]
-struct Output {
+struct ModelOutput {
     content: Vec<Content>,
     sources: Vec<Extra>,
     raw: String,
     millis: Option<i64>,
 }
 
-struct SessionBuilder<'a> {
+struct AgentsSession<'a> {
     transcript: TranscriptBuilder<'a>,
-    output: Option<Output>,
+    output: Option<ModelOutput>,
 }
 
-impl SessionBuilder<'_> {
+impl AgentsSession<'_> {
     fn item(&mut self, row: &AgentItem) -> Result<Result<(), String>, ImportError> {
         let raw: &RawValue = match serde_json::from_str(&row.data) {
             Ok(raw) => raw,
@@ -156,12 +156,12 @@ impl SessionBuilder<'_> {
         };
         let at = row.created_at.as_deref().map(time);
         let millis = at.as_ref().and_then(Time::millis);
-        if !matches!(item, Item::Output(..)) {
+        if !matches!(item, ResponseItem::Output(..)) {
             self.settle()?;
         }
         let bytes = row.data.as_bytes();
         match item {
-            Item::Output(content, source) => {
+            ResponseItem::Output(content, source) => {
                 let output = self.output.get_or_insert_default();
                 output.content.extend(content);
                 output.sources.push(source);
@@ -171,7 +171,7 @@ impl SessionBuilder<'_> {
                 }
                 output.raw.push_str(&row.data);
             }
-            Item::Prompt(message) => {
+            ResponseItem::Prompt(message) => {
                 self.transcript.begin(NewLoop {
                     started: at,
                     ..self.transcript.next_loop("")
@@ -179,11 +179,11 @@ impl SessionBuilder<'_> {
                 self.transcript
                     .input(at_time(message, millis), bytes, true)?;
             }
-            Item::Result(message) => {
+            ResponseItem::Result(message) => {
                 let message = at_time(message, millis);
                 self.transcript.result(String::new, message, bytes)?;
             }
-            Item::Extension(message) => self.transcript.extension(message, bytes)?,
+            ResponseItem::Extension(message) => self.transcript.extension(message, bytes)?,
         }
         Ok(Ok(()))
     }

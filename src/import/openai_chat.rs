@@ -37,7 +37,7 @@ impl Importer for OpenAiChat {
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let path = source.path;
-        let mut reader = Reader {
+        let mut reader = ChatReader {
             sink,
             loose: None,
             runs: 0,
@@ -80,22 +80,22 @@ fn is_chat(outline: &KeyOutline, at: &str) -> bool {
 }
 
 /// A message as it stands in the file, with its line.
-type Record = (u64, Result<Json, String>);
+type ChatRecord = (u64, Result<Json, String>);
 
 /// Messages that stand in the file without a run around them.
-struct Loose {
+struct LooseMessages {
     list: Option<u64>,
-    messages: Vec<Record>,
+    messages: Vec<ChatRecord>,
 }
 
-struct Reader<'a> {
+struct ChatReader<'a> {
     sink: &'a mut dyn Sink,
-    loose: Option<Loose>,
+    loose: Option<LooseMessages>,
     runs: u64,
     sessions: u64,
 }
 
-impl Reader<'_> {
+impl ChatReader<'_> {
     fn piece(&mut self, piece: StreamItem) -> Result<(), ImportError> {
         let text = match piece.text {
             Ok(text) => text,
@@ -141,7 +141,7 @@ impl Reader<'_> {
         if self.loose.as_ref().is_some_and(|loose| loose.list != list) {
             self.end_loose()?;
         }
-        let loose = self.loose.get_or_insert_with(|| Loose {
+        let loose = self.loose.get_or_insert_with(|| LooseMessages {
             list,
             messages: Vec::new(),
         });
@@ -173,7 +173,7 @@ impl Reader<'_> {
         &mut self,
         line: u64,
         extra: Extra,
-        records: Vec<Record>,
+        records: Vec<ChatRecord>,
     ) -> Result<(), ImportError> {
         let key = key_of(&extra).unwrap_or_else(|| self.runs.to_string());
         self.runs += 1;

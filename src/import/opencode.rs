@@ -11,10 +11,10 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use self::parts::{Answer, Called, answer, steps, user};
+use self::parts::{Called, OpencodeAnswer, answer, steps, user};
 use super::extension::extension;
 use super::fields::{Fields, list};
-use super::json_stream::{Document, LineCounter, documents};
+use super::json_stream::{JsonDocument, LineCounter, documents};
 use super::key_outline::KeyOutline;
 use super::transcript::{NewLoop, Style, TranscriptBuilder, session, started_by};
 use super::values::{self, json, millis, rest, session_id};
@@ -60,8 +60,8 @@ fn is_export(outline: &KeyOutline, at: &str) -> bool {
 }
 
 /// Reads one document, and returns whether there was a conversation in it.
-fn export(document: Document<'_>, nth: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> {
-    let Document {
+fn export(document: JsonDocument<'_>, nth: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> {
+    let JsonDocument {
         text: json,
         mut fields,
         line,
@@ -234,7 +234,7 @@ impl Export<'_> {
         let alone = steps.len() == 1;
         for (at, step) in steps.iter().enumerate() {
             let raw = raw_of(&info, step, alone);
-            let Answer { message, called } = answer(&info, step, alone, at == 0, &name);
+            let OpencodeAnswer { message, called } = answer(&info, step, alone, at == 0, &name);
             self.transcript
                 .answer(String::new, message, raw.as_bytes())?;
             if goes_on {

@@ -23,7 +23,7 @@ use super::fields::{Fields, list, some};
 use super::json_stream::{JsonStream, LineCounter};
 use super::key_outline::KeyOutline;
 use super::openai_chat::{head, message, run_extra};
-use super::responses::{Item, answer, item};
+use super::responses::{ResponseItem, answer, item};
 use super::transcript::{Style, TranscriptBuilder};
 use super::values::{
     add_cost, as_it_is, json, moment, rest, stop_reason, token_usage, with_thinking,
@@ -185,7 +185,7 @@ fn session(
 ) -> Result<bool, ImportError> {
     let mut head = head("0".into(), extra)?;
     head.identity = Identity::Series(fingerprint(messages.iter().map(|(_, raw)| *raw)));
-    let mut log = Log {
+    let mut log = EventImport {
         nth: 0,
         transcript: TranscriptBuilder::new(sink, head, Style::Document),
     };
@@ -205,12 +205,12 @@ fn session(
     log.transcript.finish()
 }
 
-struct Log<'a> {
+struct EventImport<'a> {
     nth: usize,
     transcript: TranscriptBuilder<'a>,
 }
 
-impl Log<'_> {
+impl EventImport<'_> {
     fn read(&self, raw: &RawValue) -> Result<AgentMessage, String> {
         let record = json(raw)?;
         let fields = Fields::parse(raw.get())?;
@@ -222,8 +222,10 @@ impl Log<'_> {
             Some(role) => Ok(extension(Some(role), record)),
             // The Responses API has items.
             None => Ok(match item(raw)? {
-                Item::Prompt(message) | Item::Result(message) | Item::Extension(message) => message,
-                Item::Output(content, source) => answer(content, vec![source]),
+                ResponseItem::Prompt(message)
+                | ResponseItem::Result(message)
+                | ResponseItem::Extension(message) => message,
+                ResponseItem::Output(content, source) => answer(content, vec![source]),
             }),
         }
     }
@@ -301,7 +303,7 @@ fn items(response: &Fields<'_>) -> Option<(AgentMessage, String)> {
     for raw in output {
         raws.push(canonical(raw));
         match item(raw) {
-            Ok(Item::Output(blocks, source)) => {
+            Ok(ResponseItem::Output(blocks, source)) => {
                 content.extend(blocks);
                 sources.push(source);
             }

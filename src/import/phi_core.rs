@@ -78,7 +78,7 @@ fn import_piece(piece: StreamItem, sink: &mut dyn Sink) -> Result<bool, ImportEr
             return Ok(false);
         }
     };
-    let mut document = Document {
+    let mut document = PhiTranscript {
         lines: LineCounter::new(text, piece.line),
         sink,
     };
@@ -96,19 +96,19 @@ fn import_piece(piece: StreamItem, sink: &mut dyn Sink) -> Result<bool, ImportEr
 }
 
 /// A loop as it stands in the document.
-struct Raw<'a> {
+struct RawLoop<'a> {
     text: &'a str,
     loop_id: LoopId,
     fields: Fields<'a>,
     messages: Vec<&'a RawValue>,
 }
 
-struct Document<'a, 'b> {
+struct PhiTranscript<'a, 'b> {
     lines: LineCounter<'a>,
     sink: &'b mut dyn Sink,
 }
 
-impl<'a> Document<'a, '_> {
+impl<'a> PhiTranscript<'a, '_> {
     fn skip(&mut self, part: &str, reason: String) {
         let line = self.lines.of(part);
         self.sink.skip(Some(line), reason);
@@ -159,8 +159,8 @@ impl<'a> Document<'a, '_> {
     }
 
     /// Reads which loops there are; of two with one id the one with more messages.
-    fn distinct(&mut self, raw: Vec<&'a RawValue>) -> Vec<Raw<'a>> {
-        let mut loops: Vec<Raw<'a>> = Vec::new();
+    fn distinct(&mut self, raw: Vec<&'a RawValue>) -> Vec<RawLoop<'a>> {
+        let mut loops: Vec<RawLoop<'a>> = Vec::new();
         let mut known: HashMap<LoopId, usize> = HashMap::new();
         for (nth, raw) in raw.into_iter().enumerate() {
             let mut found = match self.read_loop(raw) {
@@ -188,7 +188,7 @@ impl<'a> Document<'a, '_> {
         loops
     }
 
-    fn read_loop(&mut self, raw: &'a RawValue) -> Result<Raw<'a>, String> {
+    fn read_loop(&mut self, raw: &'a RawValue) -> Result<RawLoop<'a>, String> {
         let mut fields = Fields::parse(raw.get())?;
         let id = fields.get("loop_id").ok_or("it has no loop_id")?;
         let loop_id: LoopId = serde_json::from_str(id.get())
@@ -209,7 +209,7 @@ impl<'a> Document<'a, '_> {
                 Vec::new()
             }
         };
-        Ok(Raw {
+        Ok(RawLoop {
             text: raw.get(),
             loop_id,
             fields,
@@ -217,7 +217,7 @@ impl<'a> Document<'a, '_> {
         })
     }
 
-    fn one_loop(&mut self, raw: &mut Raw<'a>, cut: bool) -> Result<(), ImportError> {
+    fn one_loop(&mut self, raw: &mut RawLoop<'a>, cut: bool) -> Result<(), ImportError> {
         let id = shown(raw.loop_id.as_str());
         let own = raw.fields.get("compaction_block").map(RawValue::get);
         let (mut record, bad) = match lenient::read::<LoopRecord>(&mut raw.fields, "loop_id") {
@@ -253,7 +253,7 @@ impl<'a> Document<'a, '_> {
         })
     }
 
-    fn messages(&mut self, raw: &Raw<'a>) -> Result<(), ImportError> {
+    fn messages(&mut self, raw: &RawLoop<'a>) -> Result<(), ImportError> {
         for (nth, text) in raw.messages.iter().map(|raw| raw.get()).enumerate() {
             match read_message(text) {
                 Ok((message, json)) => {

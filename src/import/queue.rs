@@ -27,7 +27,7 @@ pub(super) struct Opened<'scope> {
 }
 
 /// The files of an import in order, the first of which are being read.
-pub(super) struct Queue<'scope, 'env> {
+pub(super) struct FileQueue<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     encoder: Encoder<'scope>,
     options: &'scope ImportOptions,
@@ -36,7 +36,7 @@ pub(super) struct Queue<'scope, 'env> {
     open: VecDeque<Option<Opened<'scope>>>,
 }
 
-impl<'scope, 'env> Queue<'scope, 'env> {
+impl<'scope, 'env> FileQueue<'scope, 'env> {
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
         counter: &'scope dyn TokenCounter,

@@ -4,11 +4,11 @@ use std::io::SeekFrom;
 use std::path::Path;
 
 use super::fields::Fields;
-use super::lines::{Found, Lines, SourceLocation};
+use super::lines::{LinePart, SourceLocation, ValueReader};
 use super::{ImportError, ReadSeek, unread};
 
 /// What stands on a line.
-pub(super) enum Line<'a> {
+pub(super) enum RecordLine<'a> {
     /// An object, with its text.
     Record(&'a str, Fields<'a>),
     /// Something else.
@@ -24,30 +24,30 @@ pub(super) enum Line<'a> {
 /// Reads a file record by record.
 pub(super) struct RecordStream<'a> {
     path: &'a Path,
-    lines: Lines<'a>,
+    lines: ValueReader<'a>,
 }
 
 impl<'a> RecordStream<'a> {
     /// Begins at the start of the file.
     pub(super) fn new(path: &'a Path, reader: &'a mut dyn ReadSeek) -> Result<Self, ImportError> {
-        let lines = Lines::new(reader).map_err(unread(path))?;
+        let lines = ValueReader::new(reader).map_err(unread(path))?;
         Ok(Self { path, lines })
     }
 
     /// Returns the next line that is not blank.
-    pub(super) fn next(&mut self) -> Result<Option<(SourceLocation, Line<'_>)>, ImportError> {
+    pub(super) fn next(&mut self) -> Result<Option<(SourceLocation, RecordLine<'_>)>, ImportError> {
         let Some((location, found)) = self.lines.next().map_err(unread(self.path))? else {
             return Ok(None);
         };
         let line = match found {
-            Found::Value(text) => match Fields::parse(text) {
-                Ok(fields) => Line::Record(text, fields),
-                Err(reason) => Line::Bad {
+            LinePart::Value(text) => match Fields::parse(text) {
+                Ok(fields) => RecordLine::Record(text, fields),
+                Err(reason) => RecordLine::Bad {
                     reason,
                     kept: text.as_bytes(),
                 },
             },
-            Found::Unreadable { bytes, reason, cut } => Line::Bad {
+            LinePart::Unreadable { bytes, reason, cut } => RecordLine::Bad {
                 reason,
                 kept: if cut { &[] } else { bytes },
             },

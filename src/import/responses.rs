@@ -15,7 +15,7 @@ use crate::model::{
 };
 
 /// What an item is.
-pub(super) enum Item {
+pub(super) enum ResponseItem {
     /// A message of the user.
     Prompt(AgentMessage),
     /// Part of an answer, with what the item says besides.
@@ -30,23 +30,29 @@ pub(super) enum Item {
 ///
 /// # Errors
 /// Says why it is none.
-pub(super) fn item(raw: &RawValue) -> Result<Item, String> {
+pub(super) fn item(raw: &RawValue) -> Result<ResponseItem, String> {
     let record = json(raw)?;
     let mut fields = Fields::parse(raw.get())?;
     let kind = fields.text("type").unwrap_or_default();
     let has_call = fields.text("call_id").is_some();
     match kind.as_str() {
         "" | "message" => message(fields, record),
-        "reasoning" => Ok(Item::Output(vec![reasoning(fields)], Extra::default())),
-        kind if has_call && kind.ends_with("_output") => Ok(Item::Result(result(&mut fields))),
-        kind if has_call && kind.ends_with("_call") => {
-            Ok(Item::Output(vec![call(kind, fields)], Extra::default()))
+        "reasoning" => Ok(ResponseItem::Output(
+            vec![reasoning(fields)],
+            Extra::default(),
+        )),
+        kind if has_call && kind.ends_with("_output") => {
+            Ok(ResponseItem::Result(result(&mut fields)))
         }
-        kind if kind.ends_with("_call") => Ok(Item::Output(
+        kind if has_call && kind.ends_with("_call") => Ok(ResponseItem::Output(
+            vec![call(kind, fields)],
+            Extra::default(),
+        )),
+        kind if kind.ends_with("_call") => Ok(ResponseItem::Output(
             as_it_is(raw).into_iter().collect(),
             Extra::default(),
         )),
-        kind => Ok(Item::Extension(extension(Some(kind), record))),
+        kind => Ok(ResponseItem::Extension(extension(Some(kind), record))),
     }
 }
 
@@ -71,7 +77,7 @@ pub(super) fn answer(content: Vec<Content>, sources: Vec<Extra>) -> AgentMessage
     message
 }
 
-fn message(mut fields: Fields<'_>, record: Json) -> Result<Item, String> {
+fn message(mut fields: Fields<'_>, record: Json) -> Result<ResponseItem, String> {
     let role = fields.text("role").ok_or("neither a type nor a role")?;
     let content = fields.take("content");
     fields.retain(|key| key != "role" && key != "type");
@@ -82,18 +88,24 @@ fn message(mut fields: Fields<'_>, record: Json) -> Result<Item, String> {
                 timestamp: None,
             };
             let message = Message::User(message).into();
-            Ok(Item::Prompt(with_extra_source(message, rest(&fields))))
+            Ok(ResponseItem::Prompt(with_extra_source(
+                message,
+                rest(&fields),
+            )))
         }
-        "assistant" => Ok(Item::Output(blocks(content)?, rest(&fields))),
+        "assistant" => Ok(ResponseItem::Output(blocks(content)?, rest(&fields))),
         "system" | "developer" => {
             let content = content.map(json).transpose()?.unwrap_or_default();
             let mut message = system_prompt(&content)?;
             if role != "system" {
                 message.extra_mut().insert("form", Json::string(&role));
             }
-            Ok(Item::Extension(with_extra_source(message, rest(&fields))))
+            Ok(ResponseItem::Extension(with_extra_source(
+                message,
+                rest(&fields),
+            )))
         }
-        role => Ok(Item::Extension(extension(Some(role), record))),
+        role => Ok(ResponseItem::Extension(extension(Some(role), record))),
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) fn sniff(path: &Path) -> io::Result<Vec<u8>> {
     let mut reader = BufReader::with_capacity(HEAD_BYTES as usize, File::open(path)?);
     let mut head = Vec::new();
     reader.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
-    let mut scan = Scan::default();
+    let mut scan = FirstValueScan::default();
     scan.take(&head);
     if !scan.is_cut_object() {
         return Ok(head);
@@ -46,7 +46,7 @@ pub(super) fn sniff(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Follows brackets and strings of the first value.
 #[derive(Default)]
-struct Scan {
+struct FirstValueScan {
     levels: Vec<u8>,
     began: bool,
     in_string: bool,
@@ -58,7 +58,7 @@ struct Scan {
     keys: Vec<Vec<u8>>,
 }
 
-impl Scan {
+impl FirstValueScan {
     fn take(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if self.began && self.levels.is_empty() {

@@ -64,14 +64,14 @@ impl Described {
 
 /// Recorded turns and events until the messages are known.
 #[derive(Clone, Debug)]
-pub(super) enum History {
+pub(super) enum PendingHistory {
     /// Here, as JSON.
     Held(String),
     /// In the row of the loop, which is new, as JSON with its messages.
     Spilled,
 }
 
-impl History {
+impl PendingHistory {
     /// Returns `None` if there is nothing to keep.
     pub(super) fn of(turns: &[Turn], events: &[Json]) -> StoreResult<Option<Self>> {
         #[derive(serde::Serialize)]
@@ -95,7 +95,7 @@ pub(super) struct LoopState {
     /// How the loop stood before this import; `None`: it was not there.
     before: Option<LoopStatus>,
     pub(super) described: Described,
-    pub(super) history: Option<History>,
+    pub(super) history: Option<PendingHistory>,
     cursor: GroupCursor,
     turns: u64,
 }
@@ -134,11 +134,13 @@ impl LoopState {
     /// Writes the long history of a new loop as it is, to be shortened at the end.
     pub(super) fn spill(&mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
         match &self.history {
-            Some(History::Held(text)) if text.len() > MAX_HELD_BYTES && self.before.is_none() => {
+            Some(PendingHistory::Held(text))
+                if text.len() > MAX_HELD_BYTES && self.before.is_none() =>
+            {
                 let mut meta = write.loop_meta(self.key)?;
                 meta.history = Some(text.clone());
                 write.update_loop_meta(self.key, &meta)?;
-                self.history = Some(History::Spilled);
+                self.history = Some(PendingHistory::Spilled);
                 Ok(())
             }
             _ => Ok(()),
@@ -175,8 +177,8 @@ impl LoopState {
         let old = write.loop_meta(self.key)?;
         let history = match self.history {
             None => old.history.clone(),
-            Some(History::Held(text)) => Some(shortened(write, self.key, &text)?),
-            Some(History::Spilled) => match &old.history {
+            Some(PendingHistory::Held(text)) => Some(shortened(write, self.key, &text)?),
+            Some(PendingHistory::Spilled) => match &old.history {
                 Some(text) => Some(shortened(write, self.key, text)?),
                 None => None,
             },

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use self::steps::Steps;
 use super::extension::extension;
 use super::fields::{Fields, list};
-use super::json_stream::{Document, LineCounter, documents};
+use super::json_stream::{JsonDocument, LineCounter, documents};
 use super::key_outline::KeyOutline;
 use super::openai_chat::{head, message, run_extra};
 use super::transcript::{Style, TranscriptBuilder};
@@ -50,8 +50,8 @@ impl Importer for SweAgent {
 }
 
 /// Reads one run, and returns whether there was anything in it.
-fn run(document: Document<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
-    let Document {
+fn run(document: JsonDocument<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
+    let JsonDocument {
         text: json,
         mut fields,
         line,
@@ -70,7 +70,7 @@ fn run(document: Document<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError>
         sink.skip(Some(line), reason);
     }
     let has_info = fields.get("info").is_some();
-    let mut run = Run {
+    let mut run = RunReader {
         lines: LineCounter::new(json, line),
         answered: false,
         begun: false,
@@ -105,7 +105,7 @@ fn stats(info: &Fields<'_>) -> Option<Usage> {
     usage
 }
 
-struct Run<'a> {
+struct RunReader<'a> {
     lines: LineCounter<'a>,
     answered: bool,
     /// Whether the user gave a task.
@@ -114,7 +114,7 @@ struct Run<'a> {
     transcript: TranscriptBuilder<'a>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> RunReader<'a> {
     fn history(
         &mut self,
         history: &[&'a RawValue],

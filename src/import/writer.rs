@@ -15,7 +15,7 @@ use super::pending::PendingMessage;
 use super::pipeline::{EncodedSink, Encoder, SinkCall, SkipEncoding};
 use super::report::ImportReport;
 use super::secrets::Secrets;
-use super::state::{Described, History, LoopState, SessionState};
+use super::state::{Described, LoopState, PendingHistory, SessionState};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
 use crate::store::append;
@@ -58,7 +58,7 @@ impl Origin {
 }
 
 /// Messages of one loop that are not written yet.
-struct Batch {
+struct LoopBatch {
     loop_key: LoopKey,
     messages: Vec<Ready>,
     bytes: usize,
@@ -80,7 +80,7 @@ pub struct StoreSink<'a> {
     has_begun: bool,
     pub(super) deferred: Option<DeferredSession>,
     pub(super) secrets: Secrets,
-    batch: Option<Batch>,
+    batch: Option<LoopBatch>,
     skip_encoding: SkipEncoding,
 }
 
@@ -232,7 +232,7 @@ impl<'a> StoreSink<'a> {
         }
         let turns = std::mem::take(&mut record.turns);
         let events = std::mem::take(&mut record.events);
-        let history = History::of(&turns, &events)?;
+        let history = PendingHistory::of(&turns, &events)?;
         if !self.sessions[at].loops.contains_key(&record.loop_id) {
             let state = self.open_loop(at, &mut record)?;
             let session = &mut self.sessions[at];
@@ -386,7 +386,7 @@ impl<'a> StoreSink<'a> {
         {
             self.flush()?;
         }
-        let batch = self.batch.get_or_insert_with(|| Batch {
+        let batch = self.batch.get_or_insert_with(|| LoopBatch {
             loop_key: key,
             messages: Vec::new(),
             bytes: 0,

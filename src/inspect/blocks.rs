@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::coverage::{self, Replaced};
+use super::coverage::{self, HiddenMessages};
 use super::pairs;
 use super::report::{ProblemKind, Subject, short};
 use super::sessions::Scope;
@@ -32,7 +32,7 @@ impl Whole {
     }
 
     /// Returns the recent messages that are not shown as they are.
-    pub(super) fn replaced(&self) -> Replaced {
+    pub(super) fn replaced(&self) -> HiddenMessages {
         let recent = |message: &&BlockMessage| message.section == Section::Recent;
         self.messages
             .iter()

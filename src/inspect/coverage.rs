@@ -12,7 +12,7 @@ use crate::store::{
 };
 
 /// Recent messages that are not shown as they are: by sequence, whether something is shown.
-pub(super) type Replaced = BTreeMap<u32, bool>;
+pub(super) type HiddenMessages = BTreeMap<u32, bool>;
 
 /// Checks the coverage of a block.
 pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
@@ -47,7 +47,7 @@ pub(super) fn check(verify: &mut Verify<'_>, block: &Whole) -> StoreResult<()> {
 struct Sweep<'a> {
     block: &'a Whole,
     rows: &'a [CoverageRow],
-    replaced: Replaced,
+    replaced: HiddenMessages,
     at: usize,
     /// The first and the last turn of the messages met in each range.
     met: Vec<Option<(u32, u32)>>,

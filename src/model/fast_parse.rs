@@ -16,26 +16,26 @@ use super::message::{
 
 /// Returns the message, if it is a usual one.
 pub(crate) fn message(json: &str) -> Option<AgentMessage> {
-    let mut scan = Scan { text: json, at: 0 };
-    let mut line = Line::default();
+    let mut scan = JsonCursor { text: json, at: 0 };
+    let mut line = MessageFields::default();
     scan.object(|scan, key| line.take(scan, key))?;
     scan.is_at_end().then(|| line.into_message()).flatten()
 }
 
 /// Returns the block, if it is a usual one.
 pub(super) fn block(json: &str) -> Option<Content> {
-    let mut scan = Scan { text: json, at: 0 };
+    let mut scan = JsonCursor { text: json, at: 0 };
     let content = scan.block()?;
     scan.is_at_end().then_some(content)
 }
 
 /// A place in JSON without white space. What is not as expected ends the reading.
-struct Scan<'a> {
+struct JsonCursor<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> JsonCursor<'a> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -168,7 +168,7 @@ impl<'a> Scan<'a> {
     }
 
     fn block(&mut self) -> Option<Content> {
-        let mut block = Block::default();
+        let mut block = BlockFields::default();
         self.object(|scan, key| block.take(scan, key))?;
         block.into_content()
     }
@@ -209,7 +209,7 @@ fn set<T>(field: &mut Option<T>, value: Option<T>) -> Option<()> {
 }
 
 #[derive(Default)]
-struct Block<'a> {
+struct BlockFields<'a> {
     kind: Option<&'a str>,
     text: Option<String>,
     thinking: Option<String>,
@@ -219,8 +219,8 @@ struct Block<'a> {
     arguments: Option<Json>,
 }
 
-impl<'a> Block<'a> {
-    fn take(&mut self, scan: &mut Scan<'a>, key: &str) -> Option<()> {
+impl<'a> BlockFields<'a> {
+    fn take(&mut self, scan: &mut JsonCursor<'a>, key: &str) -> Option<()> {
         match key {
             "type" => set(&mut self.kind, scan.plain()),
             "text" => set(&mut self.text, scan.string()),
@@ -259,7 +259,7 @@ impl<'a> Block<'a> {
 }
 
 #[derive(Default)]
-struct Line<'a> {
+struct MessageFields<'a> {
     role: Option<&'a str>,
     content: Option<Vec<Content>>,
     stop_reason: Option<String>,
@@ -273,8 +273,8 @@ struct Line<'a> {
     turn_id: Option<TurnId>,
 }
 
-impl<'a> Line<'a> {
-    fn take(&mut self, scan: &mut Scan<'a>, key: &str) -> Option<()> {
+impl<'a> MessageFields<'a> {
+    fn take(&mut self, scan: &mut JsonCursor<'a>, key: &str) -> Option<()> {
         match key {
             "role" => set(&mut self.role, scan.plain()),
             "content" => set(&mut self.content, scan.content()),

@@ -10,7 +10,7 @@ use std::path::Path;
 use phi_core::context as theirs;
 use serde_json::{Map, Value, json};
 
-use super::error::Refused;
+use super::error::Refusal;
 use crate::compaction::CompactionConfig;
 use crate::export::{ExportForm, export};
 use crate::import::{ImportReport, Importer, Origin, PhiCore, Source, StoreSink};
@@ -87,7 +87,7 @@ pub(super) fn take_in(
     write: &mut dyn StoreWrite,
     store: &dyn SessionStore,
     session: &phi_core::Session,
-) -> Result<ImportReport, Refused> {
+) -> Result<ImportReport, Refusal> {
     // As loopstore writes it, so that a message has one text, whichever way it came.
     let session: Session = serde_json::from_slice(&serde_json::to_vec(session)?)?;
     let path = format!("{}.json", session.session_id);
@@ -106,7 +106,7 @@ pub(super) fn take_in(
 pub(super) fn give_out(
     store: &dyn SessionStore,
     session: &SessionId,
-) -> Result<phi_core::Session, Refused> {
+) -> Result<phi_core::Session, Refusal> {
     let mut text = Vec::new();
     export(store, session, None, ExportForm::PhiCore, &mut text)?;
     let mut json = serde_json::from_slice(&text)?;

@@ -13,7 +13,7 @@ use crate::store::StoreError;
 
 /// Why an adapter could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refused {
+pub(super) enum Refusal {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -29,22 +29,22 @@ pub(super) enum Refused {
 }
 
 /// Returns the error that phi-core has for this one; `session` is what was asked for.
-pub(super) fn told(error: AsyncError<Refused>, session: &str) -> SessionError {
+pub(super) fn told(error: AsyncError<Refusal>, session: &str) -> SessionError {
     match error {
         AsyncError::Failed(refused) => of_refused(refused, session),
         other => SessionError::Task(other.to_string()),
     }
 }
 
-fn of_refused(refused: Refused, session: &str) -> SessionError {
+fn of_refused(refused: Refusal, session: &str) -> SessionError {
     let session_id = session.to_owned();
     match refused {
-        Refused::Json(error) => SessionError::Serialize(error),
-        Refused::Store(StoreError::NoSession(_))
-        | Refused::Export(ExportError::Store(StoreError::NoSession(_))) => {
+        Refusal::Json(error) => SessionError::Serialize(error),
+        Refusal::Store(StoreError::NoSession(_))
+        | Refusal::Export(ExportError::Store(StoreError::NoSession(_))) => {
             SessionError::NotFound { session_id }
         }
-        Refused::Store(error) | Refused::Record(RecordError::Store(error)) if is_held(&error) => {
+        Refusal::Store(error) | Refusal::Record(RecordError::Store(error)) if is_held(&error) => {
             SessionError::Locked { session_id }
         }
         other => SessionError::Io(io::Error::other(Box::<dyn Error + Send + Sync>::from(

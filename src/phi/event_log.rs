@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use phi_core::session::{EventLog, SessionError};
 
-use super::error::{Refused, told};
+use super::error::{Refusal, told};
 use crate::async_store::{AsyncDatabase, AsyncError};
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId};
 use crate::store::append::append;
@@ -34,27 +34,27 @@ const KIND: &str = crate::model::extension_kinds::PHI_CORE_EVENT;
 /// The log of session `s` is the session `phi-core-events/s` of the database.
 #[derive(Clone)]
 pub struct PhiEventLog {
-    log: Arc<Log>,
+    log: Arc<EventWriter>,
 }
 
-struct Log {
+struct EventWriter {
     store: AsyncDatabase,
-    queue: Mutex<Queue>,
+    queue: Mutex<EventQueue>,
     /// Held while a batch is written.
     writing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Queue {
+struct EventQueue {
     /// The last ordinal that was given, by session.
     last: HashMap<String, u64>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingEvent>,
     /// The store did not say whether it has the first of those that wait.
     is_unsure: bool,
 }
 
 #[derive(Clone)]
-struct Waiting {
+struct WaitingEvent {
     session: String,
     ordinal: u64,
     event: Json,
@@ -63,7 +63,7 @@ struct Waiting {
 impl PhiEventLog {
     /// Logs in this database.
     pub fn new(store: AsyncDatabase) -> Self {
-        let log = Log {
+        let log = EventWriter {
             store,
             queue: Mutex::default(),
             writing: tokio::sync::Mutex::default(),
@@ -118,8 +118,8 @@ impl EventLog for PhiEventLog {
     }
 }
 
-impl Log {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+impl EventWriter {
+    fn queue(&self) -> MutexGuard<'_, EventQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,14 +130,14 @@ impl Log {
     async fn call<T: Send + 'static>(
         &self,
         session: &str,
-        work: impl FnOnce(&dyn SessionStore) -> Result<T, Refused> + Send + 'static,
+        work: impl FnOnce(&dyn SessionStore) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, SessionError> {
         let done = self.store.call(work).await;
-        done.map_err(|error: AsyncError<Refused>| told(error, session))
+        done.map_err(|error: AsyncError<Refusal>| told(error, session))
     }
 
     /// Writes all that waits; what cannot be written waits on.
-    async fn write(&self) -> Result<(), AsyncError<Refused>> {
+    async fn write(&self) -> Result<(), AsyncError<Refusal>> {
         let _one_at_a_time = self.writing.lock().await;
         let (batch, is_unsure) = {
             let mut queue = self.queue();
@@ -154,7 +154,7 @@ impl Log {
             queue.waiting.splice(0..0, batch);
             queue.is_unsure |= matches!(
                 error,
-                AsyncError::Failed(Refused::Store(StoreError::Unconfirmed(_)))
+                AsyncError::Failed(Refusal::Store(StoreError::Unconfirmed(_)))
             );
         } else {
             queue.is_unsure = false;
@@ -164,12 +164,12 @@ impl Log {
     }
 }
 
-impl Queue {
+impl EventQueue {
     fn push(&mut self, session: &str, event: Json) -> u64 {
         let last = self.last.entry(session.to_owned()).or_default();
         *last += 1;
         let ordinal = *last;
-        self.waiting.push(Waiting {
+        self.waiting.push(WaitingEvent {
             session: session.to_owned(),
             ordinal,
             event,
@@ -199,7 +199,7 @@ fn log_loop(read: &dyn StoreRead, session: &str) -> StoreResult<Option<LoopRow>>
 }
 
 /// Returns how many events a session has.
-fn length(store: &dyn SessionStore, session: &str) -> Result<u64, Refused> {
+fn length(store: &dyn SessionStore, session: &str) -> Result<u64, Refusal> {
     let row = store::read(store, |read| log_loop(read, session))?;
     Ok(row.map_or(0, |row| u64::from(row.totals.next_seq)))
 }
@@ -208,7 +208,7 @@ fn events(
     store: &dyn SessionStore,
     session: &str,
     since: u64,
-) -> Result<Vec<(u64, phi_core::AgentEvent)>, Refused> {
+) -> Result<Vec<(u64, phi_core::AgentEvent)>, Refusal> {
     let mut texts = Vec::new();
     let first = u32::try_from(since).unwrap_or(u32::MAX);
     store::read(store, |read| {
@@ -230,11 +230,11 @@ fn events(
 /// Writes events; where that is unsure, those that are there already are left out.
 fn write_batch(
     store: &dyn SessionStore,
-    batch: Vec<Waiting>,
+    batch: Vec<WaitingEvent>,
     is_unsure: bool,
-) -> Result<(), Refused> {
+) -> Result<(), Refusal> {
     store::write(store, |write| {
-        let mut by_session: Vec<(String, Vec<Waiting>)> = Vec::new();
+        let mut by_session: Vec<(String, Vec<WaitingEvent>)> = Vec::new();
         for waiting in batch {
             match by_session.iter_mut().find(|(id, _)| *id == waiting.session) {
                 Some((_, events)) => events.push(waiting),
@@ -252,7 +252,7 @@ fn write_events(
     write: &mut dyn StoreWrite,
     store: &dyn SessionStore,
     session: &str,
-    mut events: Vec<Waiting>,
+    mut events: Vec<WaitingEvent>,
     is_unsure: bool,
 ) -> StoreResult<()> {
     let row = match log_loop(write.as_read(), session)? {

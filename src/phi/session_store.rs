@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use phi_core::session::{SessionError, SessionStore as TheirStore};
 
 use super::convert;
-use super::error::{Refused, told};
+use super::error::{Refusal, told};
 use super::event_log::is_log;
 use crate::async_store::{AsyncDatabase, AsyncError};
 use crate::import::ImportReport;
@@ -31,10 +31,10 @@ impl PhiSessionStore {
     async fn call<T: Send + 'static>(
         &self,
         session: &str,
-        work: impl FnOnce(&dyn SessionStore) -> Result<T, Refused> + Send + 'static,
+        work: impl FnOnce(&dyn SessionStore) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, SessionError> {
         let done = self.store.call(work).await;
-        done.map_err(|error: AsyncError<Refused>| told(error, session))
+        done.map_err(|error: AsyncError<Refusal>| told(error, session))
     }
 }
 
@@ -95,7 +95,7 @@ fn id_of(given: &str) -> Result<SessionId, StoreError> {
     SessionId::new(given).map_err(|_| StoreError::NoSession(given.to_owned()))
 }
 
-fn list(store: &dyn SessionStore, agent: Option<&str>) -> Result<Vec<String>, Refused> {
+fn list(store: &dyn SessionStore, agent: Option<&str>) -> Result<Vec<String>, Refusal> {
     let mut rows = store::read(store, |read| read.sessions())?;
     rows.retain(|row| !is_log(row) && agent.is_none_or(|id| row.agent_id.as_deref() == Some(id)));
     Ok(rows
@@ -104,7 +104,7 @@ fn list(store: &dyn SessionStore, agent: Option<&str>) -> Result<Vec<String>, Re
         .collect())
 }
 
-fn save(store: &dyn SessionStore, session: &phi_core::Session) -> Result<(), Refused> {
+fn save(store: &dyn SessionStore, session: &phi_core::Session) -> Result<(), Refusal> {
     let mut result = None;
     let written = store.write(&mut |write| {
         let refused = match result.insert(taken_in(write, store, session)) {
@@ -123,12 +123,12 @@ fn taken_in(
     write: &mut dyn StoreWrite,
     store: &dyn SessionStore,
     session: &phi_core::Session,
-) -> Result<(), Refused> {
+) -> Result<(), Refusal> {
     let id = SessionId::new(session.session_id.as_str())
-        .map_err(|error| Refused::Other(format!("the session's id: {error}")))?;
+        .map_err(|error| Refusal::Other(format!("the session's id: {error}")))?;
     let known = write.session(&id)?;
     if known.is_some_and(|row| row.source.as_deref() != Some("phi-core")) {
-        return Err(Refused::Other(format!(
+        return Err(Refusal::Other(format!(
             "session `{id}` was recorded by other means; it cannot be saved over"
         )));
     }
@@ -136,15 +136,15 @@ fn taken_in(
 }
 
 /// Refuses what could not be stored as it is.
-fn complete(report: &ImportReport) -> Result<(), Refused> {
+fn complete(report: &ImportReport) -> Result<(), Refusal> {
     if report.revised > 0 {
-        return Err(Refused::Other(format!(
+        return Err(Refusal::Other(format!(
             "{} messages have changed since they were saved; what is stored is never rewritten",
             report.revised
         )));
     }
     match report.skipped.first() {
-        Some(skipped) => Err(Refused::Other(skipped.reason.clone())),
+        Some(skipped) => Err(Refusal::Other(skipped.reason.clone())),
         None => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use phi_core::context as theirs;
 use phi_core::session::{LoopRecord, SessionFormation, SessionScope};
 
 use super::convert;
-use super::error::Refused;
+use super::error::Refusal;
 use crate::async_store::AsyncDatabase;
 use crate::compact::{CompactRequest, CompactTrigger, compact_session_loops};
 use crate::compaction::{
@@ -261,7 +261,7 @@ fn compacted(
     store: &dyn SessionStore,
     session: &phi_core::Session,
     request: &CompactRequest,
-) -> Result<Option<theirs::CompactionBlock>, Refused> {
+) -> Result<Option<theirs::CompactionBlock>, Refusal> {
     let taken = store::write(store, |write| Ok(convert::take_in(write, store, session)))?;
     let report = taken?;
     let Some(id) = report.sessions.first() else {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::OpenTurnState;
 use super::error::{RecordError, RecordResult};
 use super::event::*;
-use super::notes::Known;
+use super::notes::StoredMessages;
 use crate::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopId, Message, Role, SessionId, Time, Turn, TurnId,
 };
@@ -57,7 +57,7 @@ pub(super) struct StoredTurn {
     /// Each with its sequence.
     pub messages: Vec<(u32, AgentMessage)>,
     /// They as events have them.
-    pub known: Known,
+    pub known: StoredMessages,
 }
 
 impl StoredTurn {
@@ -428,7 +428,7 @@ impl ActiveLoop {
     }
 
     /// Takes in that a message which ended was written, and the events until then.
-    pub fn message_written(&mut self, written: Vec<(u32, AgentMessage)>, known: Known) {
+    pub fn message_written(&mut self, written: Vec<(u32, AgentMessage)>, known: StoredMessages) {
         for (seq, message) in written {
             let slot = MessageSlot::of(&message);
             self.open.retain(|open| *open != slot);

@@ -8,7 +8,7 @@ use super::active_loop::{ActiveLoop, StoredTurn};
 use super::calls::{self, check_id};
 use super::error::{RecordError, RecordResult};
 use super::event::{AgentEvent, AgentStart};
-use super::notes::{Known, event_note, last_ended};
+use super::notes::{StoredMessages, event_note, last_ended};
 use super::{Formation, Recorded, RecorderOptions, Resumed, SessionRecorder, writing};
 use crate::model::{
     ContinuationKind, Extra, Json, LoopId, LoopRecord, LoopStatus, ParentSpawnRef, Session,
@@ -221,7 +221,7 @@ fn open_turn(
     })?;
     Ok(Some(StoredTurn {
         index: Some(index),
-        known: Known::stored(&messages)?,
+        known: StoredMessages::stored(&messages)?,
         messages,
     }))
 }

@@ -13,9 +13,9 @@ use crate::store::{LoopKey, LoopMeta, Note, StoreError, StoreRead, StoreResult, 
 
 /// The digests of messages with their sequences.
 #[derive(Default)]
-pub(super) struct Known(Vec<([u8; 32], u32)>);
+pub(super) struct StoredMessages(Vec<([u8; 32], u32)>);
 
-impl Known {
+impl StoredMessages {
     /// Messages as they are stored, each with its sequence.
     pub fn stored(messages: &[(u32, AgentMessage)]) -> StoreResult<Self> {
         let known = messages.iter();
@@ -59,7 +59,7 @@ fn invalid(error: serde_json::Error) -> StoreError {
 }
 
 /// Returns an event as a note, with messages that are `known` as their sequences.
-pub(super) fn event_note(event: &AgentEvent, known: &[&Known]) -> StoreResult<Note> {
+pub(super) fn event_note(event: &AgentEvent, known: &[&StoredMessages]) -> StoreResult<Note> {
     let json = Json::of(event).map_err(invalid)?;
     let find = |digest: &_| known.iter().find_map(|known| known.find(digest));
     let short = shorten_history(json.as_str(), &find).map_err(invalid)?;
@@ -89,7 +89,7 @@ struct EndedTurn {
 
 /// Recorded turns and events of a loop.
 #[derive(Default, Serialize, Deserialize)]
-struct History {
+struct LoopHistory {
     #[serde(default)]
     turns: Vec<Json>,
     #[serde(default)]
@@ -106,10 +106,10 @@ fn damaged(error: serde_json::Error) -> StoreError {
     StoreError::Damaged(format!("a note: {error}"))
 }
 
-fn history(meta: &LoopMeta) -> StoreResult<History> {
+fn history(meta: &LoopMeta) -> StoreResult<LoopHistory> {
     match &meta.history {
         Some(text) => serde_json::from_str(text).map_err(damaged),
-        None => Ok(History::default()),
+        None => Ok(LoopHistory::default()),
     }
 }
 

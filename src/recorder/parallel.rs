@@ -14,7 +14,7 @@ use crate::store::{LoopRow, StoreError, StoreRead, StoreResult, StoreWrite, leas
 
 /// What a loop says of its group.
 #[derive(Deserialize)]
-struct Group {
+struct GroupSpec {
     all_loop_ids: Vec<LoopId>,
     selected_loop_id: Option<LoopId>,
 }
@@ -153,7 +153,7 @@ fn group_of(
         return Err(contradiction(id, "it is selected, but never began"));
     }
     let group = loop_record(read, selected.key)?.parallel_group;
-    let group = group.and_then(|group| group.read::<Group>().ok());
+    let group = group.and_then(|group| group.read::<GroupSpec>().ok());
     let group = group.ok_or_else(|| contradiction(id, "it was not announced with others"))?;
     check_selection(end, &group)?;
     let mut rows = Vec::new();
@@ -163,7 +163,7 @@ fn group_of(
     Ok((rows, group.all_loop_ids))
 }
 
-fn check_selection(end: &ParallelLoopEnd, group: &Group) -> RecordResult<()> {
+fn check_selection(end: &ParallelLoopEnd, group: &GroupSpec) -> RecordResult<()> {
     let id = &end.selected_loop_id;
     if group
         .selected_loop_id

@@ -67,7 +67,7 @@ pub struct RecoverReport {
 }
 
 /// What is to be done with a loop at work.
-enum Found {
+enum Recovery {
     Gone,
     Left(HeldLoop),
     Aborted(AbortedLoop),
@@ -110,9 +110,9 @@ pub fn recover(store: &dyn SessionStore, request: &RecoverRequest) -> StoreResul
             false => store::write(store, |write| abort(write, key, request.all))?,
         };
         match found {
-            Found::Gone => {}
-            Found::Left(held) => report.left.push(held),
-            Found::Aborted(aborted) => report.aborted.push(aborted),
+            Recovery::Gone => {}
+            Recovery::Left(held) => report.left.push(held),
+            Recovery::Aborted(aborted) => report.aborted.push(aborted),
         }
     }
     report.calls = store::read(store, |read| {
@@ -140,10 +140,10 @@ fn session_key(read: &dyn StoreRead, request: &RecoverRequest) -> StoreResult<Op
     }
 }
 
-fn look(read: &dyn StoreRead, key: LoopKey, all: bool, now: i64) -> StoreResult<Found> {
+fn look(read: &dyn StoreRead, key: LoopKey, all: bool, now: i64) -> StoreResult<Recovery> {
     let row = read.loop_by_key(key)?;
     if row.status.is_ended() {
-        return Ok(Found::Gone);
+        return Ok(Recovery::Gone);
     }
     let session = read.session_by_key(row.session)?.session_id;
     let held = read.lease(key)?;
@@ -151,13 +151,13 @@ fn look(read: &dyn StoreRead, key: LoopKey, all: bool, now: i64) -> StoreResult<
     let owner = held.as_ref().map(|held| held.owner.clone());
     let lease_until = held.as_ref().map(|held| time_text(held.expires_at));
     Ok(match is_driven && !all {
-        true => Found::Left(HeldLoop {
+        true => Recovery::Left(HeldLoop {
             session_id: session,
             loop_id: row.core.loop_id,
             owner,
             lease_until,
         }),
-        false => Found::Aborted(AbortedLoop {
+        false => Recovery::Aborted(AbortedLoop {
             session_id: session,
             was: row.status.as_str().to_owned(),
             turns: row.totals.turns,
@@ -168,11 +168,11 @@ fn look(read: &dyn StoreRead, key: LoopKey, all: bool, now: i64) -> StoreResult<
     })
 }
 
-fn abort(write: &mut dyn StoreWrite, key: LoopKey, all: bool) -> StoreResult<Found> {
+fn abort(write: &mut dyn StoreWrite, key: LoopKey, all: bool) -> StoreResult<Recovery> {
     let now = lease::now();
     lease::recount(write, key, now)?;
     let found = look(write.as_read(), key, all, now)?;
-    if matches!(found, Found::Aborted(_)) {
+    if matches!(found, Recovery::Aborted(_)) {
         // From here on the driver, should it live, is refused.
         lease::revoke(write, key)?;
         let ended_at = Time::now();

@@ -8,7 +8,7 @@ use super::error::{RecordError, RecordResult};
 use super::event::{
     AgentEnd, AgentEvent, LoopConfigSnapshot, MessageEnd, ToolExecutionStart, TurnEnd,
 };
-use super::notes::{Known, event_note, fold};
+use super::notes::{StoredMessages, event_note, fold};
 use super::{Recorded, SessionRecorder, writing};
 use crate::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopId, LoopRecord, LoopStatus, Message,
@@ -28,7 +28,7 @@ impl SessionRecorder<'_> {
         let active = self.active_loop(event.name(), &end.loop_id)?;
         let message = active.end_message(&end.message)?;
         let written = writing(&*store, |write| {
-            let batch = Batch {
+            let batch = TurnWrite {
                 messages: vec![message],
                 told: vec![&end.message],
                 event,
@@ -58,7 +58,7 @@ impl SessionRecorder<'_> {
         let row = writing(&*store, |write| {
             lease::keep(write, &active.lease, now)?;
             let row = calls::start(write, active, start, turn)?;
-            put_events(write, active, event, &Known::default())?;
+            put_events(write, active, event, &StoredMessages::default())?;
             Ok(row)
         });
         let row = match row {
@@ -78,7 +78,7 @@ impl SessionRecorder<'_> {
         let active = self.active_loop(event.name(), &end.loop_id)?;
         let messages = active.rest_of_turn(end)?;
         let written = writing(&*store, |write| {
-            let batch = Batch {
+            let batch = TurnWrite {
                 messages,
                 told: end.message.iter().chain(&end.tool_results).collect(),
                 event,
@@ -107,7 +107,7 @@ impl SessionRecorder<'_> {
             ..end.clone()
         });
         let ended = writing(&*store, |write| {
-            let batch = Batch {
+            let batch = TurnWrite {
                 messages: active.last_messages(end),
                 told: Vec::new(),
                 event: &event,
@@ -172,7 +172,7 @@ impl ActiveLoop {
 }
 
 /// What one transaction adds to a loop.
-struct Batch<'a> {
+struct TurnWrite<'a> {
     /// Messages as they are to be stored.
     messages: Vec<AgentMessage>,
     /// Messages as the event has them, also some that are stored.
@@ -181,14 +181,14 @@ struct Batch<'a> {
 }
 
 /// What was added.
-struct Written {
+struct RecordedWrite {
     appended: Appended,
     /// Each message with its sequence.
     messages: Vec<(u32, AgentMessage)>,
-    known: Known,
+    known: StoredMessages,
 }
 
-impl Batch<'_> {
+impl TurnWrite<'_> {
     /// Appends the messages, finishes the calls that they answer, and notes the events until now.
     fn write(
         self,
@@ -196,17 +196,17 @@ impl Batch<'_> {
         active: &ActiveLoop,
         now: i64,
         counter: &dyn TokenCounter,
-    ) -> StoreResult<Written> {
+    ) -> StoreResult<RecordedWrite> {
         let new = self.messages.iter().cloned().map(Into::into).collect();
         let appended = append_leased(write, (&active.lease, now), new, counter)?;
         let messages: Vec<_> = appended.seqs.clone().zip(self.messages).collect();
         calls::finish(write, active, &messages)?;
         let stored: Vec<_> = active.current.messages.iter().chain(&messages).collect();
-        let mut known = Known::stored(&messages)?;
-        known.extend(Known::told(self.told.into_iter(), &stored)?);
+        let mut known = StoredMessages::stored(&messages)?;
+        known.extend(StoredMessages::told(self.told.into_iter(), &stored)?);
         put_events(write, active, self.event, &known)?;
         put_config(write, active, &messages)?;
-        Ok(Written {
+        Ok(RecordedWrite {
             appended,
             messages,
             known,
@@ -219,7 +219,7 @@ fn put_events(
     write: &mut dyn StoreWrite,
     active: &ActiveLoop,
     last: &AgentEvent,
-    known: &Known,
+    known: &StoredMessages,
 ) -> StoreResult<()> {
     let known = [&active.current.known, known];
     for event in active.events.iter().chain([last]) {

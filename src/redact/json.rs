@@ -34,7 +34,7 @@ const CONTENT: [&str; 9] = [
 const NO_NAMES: [&str; 3] = ["idempotency_key", "idempotencyKey", "cacheKey"];
 
 /// Where in the JSON the walk is.
-struct Place<'a> {
+struct JsonPath<'a> {
     /// The object or array that is open here begins at this byte.
     start: usize,
     is_object: bool,
@@ -53,7 +53,7 @@ impl Redactor {
     /// worth nothing.
     pub(super) fn in_json(&mut self, text: &str, keep_ids: bool) -> Option<String> {
         let bytes = text.as_bytes();
-        let mut open: Vec<Place<'_>> = Vec::new();
+        let mut open: Vec<JsonPath<'_>> = Vec::new();
         let mut out: Option<String> = None;
         let (mut at, mut copied) = (0, 0);
         while at < bytes.len() {
@@ -73,7 +73,7 @@ impl Redactor {
                 start @ (b'{' | b'[') => {
                     let is_object = start == b'{';
                     let key = open.last().and_then(|place| place.key.clone());
-                    open.push(Place {
+                    open.push(JsonPath {
                         start: at,
                         is_object,
                         key: key.filter(|_| !is_object),
@@ -102,7 +102,7 @@ impl Redactor {
     fn in_string(
         &mut self,
         quoted: &str,
-        open: &mut [Place<'_>],
+        open: &mut [JsonPath<'_>],
         keep_ids: bool,
     ) -> Option<String> {
         let plain: String = serde_json::from_str(quoted).ok()?;
@@ -142,7 +142,7 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
 }
 
 /// Whether the value of a field is left as it is.
-fn stays(key: &str, value: &str, open: &[Place<'_>], keep_ids: bool) -> bool {
+fn stays(key: &str, value: &str, open: &[JsonPath<'_>], keep_ids: bool) -> bool {
     match key {
         "signature" => true,
         "data" => open.last().is_some_and(is_binary),
@@ -160,7 +160,7 @@ fn stays(key: &str, value: &str, open: &[Place<'_>], keep_ids: bool) -> bool {
 }
 
 /// Whether an object's `data` is an image or a sealed block.
-fn is_binary(place: &Place<'_>) -> bool {
+fn is_binary(place: &JsonPath<'_>) -> bool {
     #[derive(Deserialize)]
     struct Tag {
         r#type: Option<String>,

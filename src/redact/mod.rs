@@ -19,8 +19,8 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use crate::model::{AgentMessage, Content, Json, Message};
-use rules::{Hit, rules};
-use views::{View, plain, views};
+use rules::{SecretMatch, rules};
+use views::{MappedText, plain, views};
 
 /// How a marker begins.
 const MARKER: &str = "[REDACTED:";
@@ -48,20 +48,20 @@ pub struct Redactor {
     key: Vec<u8>,
     counts: BTreeMap<String, u64>,
     /// Secrets that were found, by what is written for them; `None`: they are not remembered.
-    known: Option<BTreeMap<String, Known>>,
+    known: Option<BTreeMap<String, KnownSecret>>,
     /// Finds those; `None` after another one was added.
     finder: Option<AhoCorasick>,
 }
 
 /// A secret that was found.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownSecret {
     rule: String,
     marker: String,
 }
 
 /// What is to be replaced.
-struct Found {
+struct Redactions {
     range: Range<usize>,
     rule: String,
     marker: String,
@@ -171,7 +171,7 @@ impl Redactor {
         Some(out)
     }
 
-    fn find(&mut self, name: Option<&str>, text: &str) -> Vec<Found> {
+    fn find(&mut self, name: Option<&str>, text: &str) -> Vec<Redactions> {
         let mut hits = Vec::new();
         for view in views(text) {
             hits.extend(placed(&view, rules().find(&view.text)));
@@ -179,7 +179,7 @@ impl Redactor {
         }
         let markers = markers(text);
         hits.retain(|hit| is_new(&text[hit.range.clone()], &hit.range, &markers));
-        let mut found: Vec<Found> = merged(hits)
+        let mut found: Vec<Redactions> = merged(hits)
             .into_iter()
             .map(|hit| self.marked(text, hit))
             .collect();
@@ -187,12 +187,12 @@ impl Redactor {
         found
     }
 
-    fn marked(&mut self, text: &str, hit: Hit) -> Found {
+    fn marked(&mut self, text: &str, hit: SecretMatch) -> Redactions {
         let rule = rules().name(hit.rule).to_owned();
         let secret = plain(&text[hit.range.clone()]);
         let marker = format!("{MARKER}{rule}:{}]", self.digest(secret.trim()));
         self.remember(&rule, &marker, &text[hit.range.clone()], &secret);
-        Found {
+        Redactions {
             range: hit.range,
             rule,
             marker,
@@ -220,14 +220,14 @@ impl Redactor {
         for text in [written, secret].into_iter().chain(lines) {
             if can_be_told_apart(text) && !text.starts_with("-----") && !known.contains_key(text) {
                 let (rule, marker) = (rule.to_owned(), marker.to_owned());
-                known.insert(text.to_owned(), Known { rule, marker });
+                known.insert(text.to_owned(), KnownSecret { rule, marker });
                 self.finder = None;
             }
         }
     }
 
     /// Adds secrets that were found before and that no rule finds here.
-    fn add_known(&mut self, text: &str, markers: &[Range<usize>], found: &mut Vec<Found>) {
+    fn add_known(&mut self, text: &str, markers: &[Range<usize>], found: &mut Vec<Redactions>) {
         let Some(known) = self.known.as_ref().filter(|known| !known.is_empty()) else {
             return;
         };
@@ -243,7 +243,7 @@ impl Redactor {
             let taken = found.iter().map(|one| &one.range).chain(markers);
             let is_free = !taken.into_iter().any(|other| meet(other, &range));
             if let (true, Some(known)) = (is_free, known.get(&text[range.clone()])) {
-                more.push(Found {
+                more.push(Redactions {
                     range,
                     rule: known.rule.clone(),
                     marker: known.marker.clone(),
@@ -282,8 +282,8 @@ fn is_new(secret: &str, range: &Range<usize>, markers: &[Range<usize>]) -> bool 
     secret.contains("-----BEGIN") || !markers.iter().any(|marker| meet(marker, range))
 }
 
-fn placed(view: &View<'_>, hits: Vec<Hit>) -> Vec<Hit> {
-    let place = |hit: Hit| Hit {
+fn placed(view: &MappedText<'_>, hits: Vec<SecretMatch>) -> Vec<SecretMatch> {
+    let place = |hit: SecretMatch| SecretMatch {
         range: view.place(hit.range),
         ..hit
     };
@@ -291,7 +291,7 @@ fn placed(view: &View<'_>, hits: Vec<Hit>) -> Vec<Hit> {
 }
 
 /// Finds what only the name of the field tells.
-fn with_name(name: &str, view: &View<'_>) -> Vec<Hit> {
+fn with_name(name: &str, view: &MappedText<'_>) -> Vec<SecretMatch> {
     if name.len() > MAX_NAME || view.text.is_empty() {
         return Vec::new();
     }
@@ -308,9 +308,9 @@ fn with_name(name: &str, view: &View<'_>) -> Vec<Hit> {
 }
 
 /// Makes one of finds that touch the same bytes; the rule that knows most gives its name.
-fn merged(mut hits: Vec<Hit>) -> Vec<Hit> {
+fn merged(mut hits: Vec<SecretMatch>) -> Vec<SecretMatch> {
     hits.sort_by_key(|hit| (hit.range.start, hit.range.end));
-    let mut merged: Vec<Hit> = Vec::new();
+    let mut merged: Vec<SecretMatch> = Vec::new();
     for hit in hits {
         match merged
             .last_mut()

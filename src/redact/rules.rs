@@ -31,12 +31,12 @@ const MAX_COMPILED: usize = 64 << 20;
 #[derive(Deserialize)]
 struct File {
     allowlist: Option<Allow>,
-    rules: Vec<Form>,
+    rules: Vec<RuleText>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Form {
+struct RuleText {
     id: String,
     regex: Option<String>,
     path: Option<String>,
@@ -65,7 +65,7 @@ struct Allow {
 
 /// One rule.
 struct Rule {
-    form: Form,
+    form: RuleText,
     compiled: OnceLock<Option<Regex>>,
     /// Whether it knows a secret by what stands before it.
     is_loose: bool,
@@ -85,7 +85,7 @@ pub(super) struct Rules {
 
 /// Where a rule found a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Hit {
+pub(super) struct SecretMatch {
     pub(super) range: Range<usize>,
     /// The place of its rule: a smaller one knows more.
     pub(super) rule: usize,
@@ -195,7 +195,7 @@ impl Rules {
     }
 
     /// Finds secrets; several rules may find one.
-    pub(super) fn find(&self, text: &str) -> Vec<Hit> {
+    pub(super) fn find(&self, text: &str) -> Vec<SecretMatch> {
         let mut hits = Vec::new();
         for rule in self.awake(text) {
             self.run(rule, text, &mut hits);
@@ -218,7 +218,7 @@ impl Rules {
         awake
     }
 
-    fn run(&self, at: usize, text: &str, hits: &mut Vec<Hit>) {
+    fn run(&self, at: usize, text: &str, hits: &mut Vec<SecretMatch>) {
         let rule = &self.rules[at];
         let Some(regex) = rule.regex() else { return };
         let bytes = text.as_bytes();
@@ -231,7 +231,7 @@ impl Rules {
             let secret = rule.secret_of(&captures).unwrap_or_else(|| whole.clone());
             if self.is_secret(rule, &bytes[whole.clone()], &bytes[secret.clone()]) {
                 let range = whole_characters(text, secret.clone());
-                hits.push(Hit { range, rule: at });
+                hits.push(SecretMatch { range, rule: at });
             }
             // What ends one match may begin the next.
             from = secret.end.max(whole.start + 1);
@@ -252,7 +252,7 @@ impl Rules {
 }
 
 impl Rule {
-    fn new(form: Form) -> Self {
+    fn new(form: RuleText) -> Self {
         let is_loose = form
             .regex
             .as_ref()

@@ -10,13 +10,13 @@ use std::ops::Range;
 const MAX_LEVELS: usize = 3;
 
 /// A text, and the place of each of its bytes in the original.
-pub(super) struct View<'a> {
+pub(super) struct MappedText<'a> {
     pub(super) text: Cow<'a, str>,
     /// One more than there are bytes; `None`: each stands where it stands.
     places: Option<Vec<usize>>,
 }
 
-impl View<'_> {
+impl MappedText<'_> {
     /// Returns where a range stands in the original.
     pub(super) fn place(&self, range: Range<usize>) -> Range<usize> {
         match &self.places {
@@ -30,14 +30,14 @@ impl View<'_> {
 }
 
 /// Returns the text, and what it reads without one, two and three levels of escapes.
-pub(super) fn views(text: &str) -> Vec<View<'_>> {
-    let mut views = vec![View {
+pub(super) fn views(text: &str) -> Vec<MappedText<'_>> {
+    let mut views = vec![MappedText {
         text: Cow::Borrowed(text),
         places: None,
     }];
     while views.len() <= MAX_LEVELS {
         match views.last().and_then(without_escapes) {
-            Some((text, places)) => views.push(View {
+            Some((text, places)) => views.push(MappedText {
                 text: Cow::Owned(text),
                 places: Some(places),
             }),
@@ -55,7 +55,7 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 /// Takes one level of escapes away; `None` if there is none.
-fn without_escapes(view: &View<'_>) -> Option<(String, Vec<usize>)> {
+fn without_escapes(view: &MappedText<'_>) -> Option<(String, Vec<usize>)> {
     let text: &str = &view.text;
     let first = text.find('\\')?;
     let origin = |at: usize| view.place(at..at).start;

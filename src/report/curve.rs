@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::BuildOptions;
 use crate::compaction::OlderLoops;
 use crate::context::{AsOf, Chain, Purpose, moment_of, settings};
-use crate::replay::{Change, changes};
+use crate::replay::{ReplayChange, changes};
 use crate::store::active_blocks::{ChainLink, View};
 use crate::store::{LoopCore, Outcome, SessionRow, StoreRead, StoreResult, Tick};
 
@@ -181,7 +181,7 @@ fn size_of(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult<(u6
 fn drop_of(
     read: &dyn StoreRead,
     owner: &SessionRow,
-    change: Change,
+    change: ReplayChange,
     moments: &[Moment],
 ) -> StoreResult<Drop> {
     let (leaf, view) = moment_of(read, owner, &AsOf::Run(change.run_id.clone()))?;

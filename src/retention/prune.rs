@@ -132,7 +132,7 @@ pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneR
         let why = "pruning needs an age, or how many sessions to keep";
         return Err(StoreError::Invalid(why.into()));
     }
-    let plan = database::scan(store, |scan| Plan::of(scan, request))?;
+    let plan = database::scan(store, |scan| PrunePlan::of(scan, request))?;
     let mut report = PruneReport {
         dry_run: request.dry_run,
         pruned: Vec::new(),
@@ -158,14 +158,14 @@ pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneR
     Ok(report)
 }
 
-type Group = Vec<(SessionRow, Pruned)>;
+type SessionFamily = Vec<(SessionRow, Pruned)>;
 
-struct Plan {
-    groups: Vec<Group>,
+struct PrunePlan {
+    groups: Vec<SessionFamily>,
     kept: Vec<Kept>,
 }
 
-impl Plan {
+impl PrunePlan {
     fn of(scan: &dyn StoreScan, request: &PruneRequest) -> StoreResult<Self> {
         let rows: Vec<SessionRow> = scan.sessions()?;
         let each = rows
@@ -186,7 +186,7 @@ impl Plan {
             }
         }
         let at = |(row, _): &(SessionRow, Pruned)| active.get(&row.key).copied();
-        let age = |group: &Group| group.iter().map(at).max();
+        let age = |group: &SessionFamily| group.iter().map(at).max();
         plan.groups.sort_by_key(age);
         Ok(plan)
     }
@@ -338,7 +338,7 @@ fn tell(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Pruned> {
 /// Removes sessions that hang together, in one transaction, unless something happened to one of them.
 fn prune_group(
     store: &dyn Database,
-    group: Group,
+    group: SessionFamily,
     request: &PruneRequest,
     report: &mut PruneReport,
 ) -> StoreResult<()> {

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::sizes::{Change, Changes};
+use super::sizes::{Changes, SizeChange};
 use super::{Leftover, scrub};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::redact::Redactor;
@@ -82,7 +82,7 @@ pub fn redact_session(
             .session(session)?
             .ok_or_else(|| StoreError::NoSession(session.to_string()))?;
         let redactor = Redactor::new(&write.import_key()?).remembering();
-        let mut work = Work {
+        let mut work = RedactWork {
             session: row.key,
             redactor,
             counter: store.counter(),
@@ -115,7 +115,7 @@ impl RedactReport {
     }
 }
 
-struct Work<'a> {
+struct RedactWork<'a> {
     session: SessionKey,
     redactor: Redactor,
     counter: &'a dyn TokenCounter,
@@ -124,13 +124,13 @@ struct Work<'a> {
 }
 
 /// A message and what it says.
-struct Said {
+struct MessageText {
     place: MessagePlace,
     stored: StoredMessage,
     message: AgentMessage,
 }
 
-impl Work<'_> {
+impl RedactWork<'_> {
     /// Finds all secrets, and returns whether there are any.
     fn learn(&mut self, read: &dyn StoreRemove) -> StoreResult<bool> {
         for row in read.loops(self.session)? {
@@ -230,7 +230,7 @@ impl Work<'_> {
         &mut self,
         write: &mut dyn StoreRemove,
         loop_id: &LoopId,
-        said: Said,
+        said: MessageText,
         new: AgentMessage,
         receipt: i64,
     ) -> StoreResult<()> {
@@ -239,7 +239,7 @@ impl Work<'_> {
         let (stored, _) = codec::encode(new, self.counter)?;
         write.redact_message(said.place, &stored, receipt)?;
         let old = &said.stored;
-        let change = Change::between((old.tokens, old.bytes), (stored.tokens, stored.bytes));
+        let change = SizeChange::between((old.tokens, old.bytes), (stored.tokens, stored.bytes));
         let (generation, seq) = match said.place {
             MessagePlace::InLoop(_, seq) => (None, seq),
             MessagePlace::InBlock(block, ordinal) => {
@@ -257,7 +257,13 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn note_change(&mut self, place: MessagePlace, role: Role, is_system: bool, change: Change) {
+    fn note_change(
+        &mut self,
+        place: MessagePlace,
+        role: Role,
+        is_system: bool,
+        change: SizeChange,
+    ) {
         let changes = &mut self.changes;
         match place {
             MessagePlace::InLoop(key, _) if role == Role::Extension => {
@@ -277,7 +283,7 @@ impl Work<'_> {
 }
 
 /// Refuses to redact what is not what was stored: the damage would not be found any more.
-fn check(read: &dyn StoreRemove, said: &Said) -> StoreResult<()> {
+fn check(read: &dyn StoreRemove, said: &MessageText) -> StoreResult<()> {
     let stored = &said.stored;
     let (salt, digest) = match (stored.salt, read.redaction(said.place)?) {
         (Some(salt), _) => (salt, stored.digest),
@@ -299,7 +305,7 @@ fn check(read: &dyn StoreRemove, said: &Said) -> StoreResult<()> {
 fn for_each_message(
     read: &dyn StoreRemove,
     row: &LoopRow,
-    visit: &mut dyn FnMut(Said) -> StoreResult<()>,
+    visit: &mut dyn FnMut(MessageText) -> StoreResult<()>,
 ) -> StoreResult<()> {
     read.messages(row.key, 0..row.totals.next_seq, &mut |found| {
         let place = MessagePlace::InLoop(row.key, found.seq);
@@ -321,13 +327,13 @@ fn say(
     read: &dyn StoreRemove,
     place: MessagePlace,
     stored: StoredMessage,
-    visit: &mut dyn FnMut(Said) -> StoreResult<()>,
+    visit: &mut dyn FnMut(MessageText) -> StoreResult<()>,
 ) -> StoreResult<()> {
     if stored.head.is_none() {
         return Ok(());
     }
     let message = decode(read, stored.clone())?;
-    visit(Said {
+    visit(MessageText {
         place,
         stored,
         message,

@@ -12,12 +12,12 @@ use crate::store::{
 
 /// By how much a message became larger; negative: smaller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct SizeChange {
     pub(super) tokens: i64,
     pub(super) bytes: i64,
 }
 
-impl Change {
+impl SizeChange {
     /// The change from one size to another.
     pub(super) fn between(before: (u64, u64), after: (u64, u64)) -> Self {
         let less = |a: u64, b: u64| a.cast_signed().saturating_sub(b.cast_signed());
@@ -37,11 +37,11 @@ impl Change {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Messages that are no extension, by loop and sequence.
-    pub(super) messages: BTreeMap<LoopKey, BTreeMap<u32, Change>>,
+    pub(super) messages: BTreeMap<LoopKey, BTreeMap<u32, SizeChange>>,
     /// System prompts, by loop.
-    pub(super) system: BTreeMap<LoopKey, Change>,
+    pub(super) system: BTreeMap<LoopKey, SizeChange>,
     /// Messages of blocks that are no extension.
-    pub(super) in_blocks: BTreeMap<BlockKey, Change>,
+    pub(super) in_blocks: BTreeMap<BlockKey, SizeChange>,
 }
 
 impl Changes {
@@ -77,13 +77,13 @@ impl Changes {
         let totals = &mut row.totals;
         let none = BTreeMap::new();
         let messages = self.messages.get(&key).unwrap_or(&none);
-        let mut by_turn: BTreeMap<u32, Change> = BTreeMap::new();
+        let mut by_turn: BTreeMap<u32, SizeChange> = BTreeMap::new();
         for (seq, change) in messages {
             let turn = turn_of(write.as_read(), key, *seq)?;
             by_turn.entry(turn.unwrap_or(0)).or_default().add(*change);
         }
         let first = by_turn.keys().next().copied().unwrap_or(totals.turns);
-        let mut sum = Change::default();
+        let mut sum = SizeChange::default();
         for mut turn in write.turns(key, first..totals.turns)? {
             sum.add(by_turn.get(&turn.turn).copied().unwrap_or_default());
             turn.tokens = moved(turn.tokens, sum.tokens);
@@ -108,7 +108,7 @@ impl Changes {
         let others = self.of_others(write.as_read(), &block, covered)?;
         let all = all.saturating_add(others);
         covered.insert(block.key, all);
-        if all == 0 && shown == Change::default() {
+        if all == 0 && shown == SizeChange::default() {
             return Ok(());
         }
         block.tokens_covered = moved(block.tokens_covered, all);
@@ -126,8 +126,8 @@ impl Changes {
         read: &dyn StoreRead,
         block: &BlockRow,
         messages: &[BlockMessage],
-    ) -> StoreResult<(i64, Change)> {
-        let (mut all, mut shown) = (0i64, Change::default());
+    ) -> StoreResult<(i64, SizeChange)> {
+        let (mut all, mut shown) = (0i64, SizeChange::default());
         let Some(changes) = self.messages.get(&block.loop_key) else {
             return Ok((all, shown));
         };

@@ -23,7 +23,7 @@ type Faults = Vec<(Subject, Problem)>;
 
 /// Removes what does not fit together and returns what that was.
 pub(super) fn mend(mender: &mut Mender<'_>, counter: &dyn TokenCounter) -> StoreResult<Vec<Lost>> {
-    let mut mending = Mending {
+    let mut mending = SalvageMending {
         mender,
         counter,
         lost: Vec::new(),
@@ -33,14 +33,14 @@ pub(super) fn mend(mender: &mut Mender<'_>, counter: &dyn TokenCounter) -> Store
     Ok(mending.lost)
 }
 
-struct Mending<'m, 'a> {
+struct SalvageMending<'m, 'a> {
     mender: &'m mut Mender<'a>,
     counter: &'m dyn TokenCounter,
     lost: Vec<Lost>,
     attempts: BTreeMap<Subject, u32>,
 }
 
-impl Mending<'_, '_> {
+impl SalvageMending<'_, '_> {
     fn all(&mut self) -> StoreResult<()> {
         self.name_headless()?;
         self.remove_faulty(Part::Blobs)?;

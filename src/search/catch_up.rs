@@ -125,7 +125,7 @@ fn catch_up(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Stor
     let mut loops = loops.into_iter().peekable();
     while loops.peek().is_some() {
         seen.indexed += store::write(store, |write| {
-            let mut batch = Batch::default();
+            let mut batch = IndexBatch::default();
             while let Some(loop_key) = loops.peek().copied() {
                 if batch.is_full() {
                     break;
@@ -157,12 +157,12 @@ fn to_index(read: &dyn StoreRead, loop_key: LoopKey) -> StoreResult<Range<u32>> 
 
 /// One transaction's worth.
 #[derive(Default)]
-struct Batch {
+struct IndexBatch {
     messages: u32,
     bytes: usize,
 }
 
-impl Batch {
+impl IndexBatch {
     fn is_full(&self) -> bool {
         self.messages >= BATCH_MESSAGES || self.bytes >= BATCH_BYTES
     }

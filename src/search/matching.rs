@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::text::Said;
+use super::text::MessageText;
 use super::words::each_word;
 use crate::store::index::{IndexQuery, Phrase};
 
@@ -13,7 +13,7 @@ const MAX_PLACES: usize = 1000;
 
 /// Where a phrase stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PhraseAt {
     pub(super) piece: usize,
     /// Bytes of the piece.
     pub(super) bytes: Range<usize>,
@@ -23,18 +23,18 @@ pub(super) struct Place {
 
 /// What a query finds in a message.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct QueryMatches {
     /// In order of the text.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<PhraseAt>,
     /// How often each phrase of [`IndexQuery::all`] occurs.
     pub(super) counts: Vec<u64>,
 }
 
 /// Returns where the phrases of `query` stand; `None` if the message does not fit.
-pub(super) fn places(query: &IndexQuery, said: &Said) -> Option<Places> {
+pub(super) fn places(query: &IndexQuery, said: &MessageText) -> Option<QueryMatches> {
     let sought: Vec<&Phrase> = query.all.iter().flatten().collect();
-    let mut search: Vec<Search<'_>> = sought.iter().copied().map(Search::new).collect();
-    let mut barred: Vec<Search<'_>> = query.none.iter().map(Search::new).collect();
+    let mut search: Vec<PhraseSearch<'_>> = sought.iter().copied().map(PhraseSearch::new).collect();
+    let mut barred: Vec<PhraseSearch<'_>> = query.none.iter().map(PhraseSearch::new).collect();
     for (piece, text) in said.pieces.iter().enumerate() {
         let mut all = search.iter_mut().chain(&mut barred).collect::<Vec<_>>();
         all.iter_mut().for_each(|search| search.begin(piece));
@@ -56,11 +56,11 @@ pub(super) fn places(query: &IndexQuery, said: &Said) -> Option<Places> {
     Some(collect(search))
 }
 
-fn collect(search: Vec<Search<'_>>) -> Places {
+fn collect(search: Vec<PhraseSearch<'_>>) -> QueryMatches {
     let counts = search.iter().map(|search| search.count).collect();
     let mut places = Vec::new();
     for (phrase, search) in search.into_iter().enumerate() {
-        let place = |(piece, bytes)| Place {
+        let place = |(piece, bytes)| PhraseAt {
             piece,
             bytes,
             phrase,
@@ -68,11 +68,11 @@ fn collect(search: Vec<Search<'_>>) -> Places {
         places.extend(search.found.into_iter().map(place));
     }
     places.sort_by_key(|place| (place.piece, place.bytes.start, place.bytes.end));
-    Places { places, counts }
+    QueryMatches { places, counts }
 }
 
 /// Looks for one phrase, word by word.
-struct Search<'q> {
+struct PhraseSearch<'q> {
     phrase: &'q Phrase,
     piece: usize,
     /// Beginnings of the phrase that may go on: how many words fitted, and where the first stands.
@@ -81,7 +81,7 @@ struct Search<'q> {
     count: u64,
 }
 
-impl<'q> Search<'q> {
+impl<'q> PhraseSearch<'q> {
     fn new(phrase: &'q Phrase) -> Self {
         Self {
             phrase,
@@ -143,12 +143,12 @@ mod tests {
     use crate::search::query::parse_query;
 
     fn marked(query: &str, pieces: &[&str]) -> Option<Vec<String>> {
-        let said = Said {
+        let said = MessageText {
             pieces: pieces.iter().map(|piece| (*piece).to_owned()).collect(),
             tools: Vec::new(),
         };
         let places = places(&parse_query(query).unwrap(), &said)?;
-        let text = |place: Place| said.pieces[place.piece][place.bytes].to_owned();
+        let text = |place: PhraseAt| said.pieces[place.piece][place.bytes].to_owned();
         Some(places.places.into_iter().map(text).collect())
     }
 

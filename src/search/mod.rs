@@ -21,8 +21,8 @@ pub use snippet::Snippet;
 use std::ops::ControlFlow;
 
 use rank::{Scanned, add_scores};
-use text::{Said, said};
-use visibility::{Sights, Spot};
+use text::{MessageText, said};
+use visibility::{MessageSpot, Sights};
 
 use crate::context::session_of;
 use crate::model::{LoopId, Role, SessionId, Time};
@@ -213,12 +213,12 @@ pub fn search(store: &dyn SessionStore, query: &SearchQuery) -> Result<SearchRes
         }
     }
     Ok(store::read(store, |read| {
-        Search::new(read, query, &words)?.run()
+        SearchRun::new(read, query, &words)?.run()
     })?)
 }
 
 /// One search within one snapshot.
-struct Search<'a> {
+struct SearchRun<'a> {
     read: &'a dyn StoreRead,
     query: &'a SearchQuery,
     words: &'a IndexQuery,
@@ -226,7 +226,7 @@ struct Search<'a> {
     sights: Sights,
 }
 
-impl<'a> Search<'a> {
+impl<'a> SearchRun<'a> {
     fn new(
         read: &'a dyn StoreRead,
         query: &'a SearchQuery,
@@ -359,7 +359,7 @@ impl<'a> Search<'a> {
                 .is_none_or(|until| at.is_some_and(|at| at <= until))
     }
 
-    fn has_tool(&self, said: &Said) -> bool {
+    fn has_tool(&self, said: &MessageText) -> bool {
         let tool = self.filter.tool.as_ref();
         tool.is_none_or(|tool| said.tools.contains(tool))
     }
@@ -375,7 +375,7 @@ impl<'a> Search<'a> {
         let Some(row) = row else {
             return Ok(None);
         };
-        let spot = Spot {
+        let spot = MessageSpot {
             loop_key: found.loop_key,
             seq: row.seq,
             turn: row.turn,
@@ -421,7 +421,7 @@ impl<'a> Search<'a> {
     }
 }
 
-fn said_in(row: MessageRow) -> StoreResult<Said> {
+fn said_in(row: MessageRow) -> StoreResult<MessageText> {
     // What an image shows is not searched, so its bytes are not read.
     Ok(said(store::codec::decode(row.body, &mut |_| Ok(None))?))
 }

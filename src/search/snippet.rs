@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::matching::{Place, Places};
-use super::text::Said;
+use super::matching::{PhraseAt, QueryMatches};
+use super::text::MessageText;
 
 /// Characters of a snippet, about.
 const LENGTH: usize = 160;
@@ -49,7 +49,7 @@ impl serde::Serialize for Snippet {
 }
 
 /// Cuts the snippet that shows the most of what was looked for.
-pub(super) fn snippet(said: &Said, places: &Places) -> Snippet {
+pub(super) fn snippet(said: &MessageText, places: &QueryMatches) -> Snippet {
     let Some((first, count)) = best(&places.places) else {
         return Snippet::default();
     };
@@ -62,9 +62,9 @@ pub(super) fn snippet(said: &Said, places: &Places) -> Snippet {
 
 /// Returns the places that fit into one snippet and hold the most different phrases: the first of
 /// them, and how many.
-fn best(places: &[Place]) -> Option<(usize, usize)> {
+fn best(places: &[PhraseAt]) -> Option<(usize, usize)> {
     // A character is at least one byte, so this many bytes are always shown.
-    let fits = |first: &Place, place: &Place| {
+    let fits = |first: &PhraseAt, place: &PhraseAt| {
         place.piece == first.piece && place.bytes.end <= first.bytes.start + LENGTH - BEFORE
     };
     let mut best: Option<(usize, usize, usize)> = None;
@@ -107,10 +107,10 @@ fn forth(text: &str, from: usize, count: usize) -> usize {
 }
 
 /// Writes a part of a piece on one line and marks what stands in it.
-fn draw(text: &str, part: Range<usize>, places: &[Place], piece: usize) -> Snippet {
+fn draw(text: &str, part: Range<usize>, places: &[PhraseAt], piece: usize) -> Snippet {
     let near = places.iter().filter(|place| place.piece == piece);
     let near = near.filter(|p| p.bytes.start < part.end && p.bytes.end > part.start);
-    let near: Vec<&Place> = near.collect();
+    let near: Vec<&PhraseAt> = near.collect();
     let is_marked = |at: usize| near.iter().any(|place| place.bytes.contains(&at));
     let mut snippet = Snippet::default();
     if part.start > 0 {
@@ -148,7 +148,7 @@ mod tests {
     use crate::search::query::parse_query;
 
     fn of(query: &str, pieces: &[&str]) -> String {
-        let said = Said {
+        let said = MessageText {
             pieces: pieces.iter().map(|piece| (*piece).to_owned()).collect(),
             tools: Vec::new(),
         };

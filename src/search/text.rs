@@ -8,7 +8,7 @@ use crate::store::index::IndexEntry;
 
 /// What a message says, and the tools that it calls or answers for.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct MessageText {
     pub(super) pieces: Vec<String>,
     pub(super) tools: Vec<String>,
 }
@@ -19,8 +19,8 @@ const LOGGED: &str = "phi-core-event";
 /// Returns what is searched of a message: texts and thinking, names and arguments of tools, results,
 /// and what stands in blocks and notes of other kinds. Images, signatures and logged events are left
 /// out.
-pub(super) fn said(message: AgentMessage) -> Said {
-    let mut said = Said::default();
+pub(super) fn said(message: AgentMessage) -> MessageText {
+    let mut said = MessageText::default();
     match message {
         AgentMessage::Extension(extension) if extension.kind == LOGGED => {}
         AgentMessage::Extension(extension) => {
@@ -41,7 +41,7 @@ pub(super) fn said(message: AgentMessage) -> Said {
     said
 }
 
-impl Said {
+impl MessageText {
     fn add(&mut self, block: Content) {
         match block {
             Content::Text(text) => self.pieces.push(text.text),
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn pieces_are_parted() {
-        let said = Said {
+        let said = MessageText {
             pieces: vec!["One two".into(), String::new(), "three".into()],
             tools: vec!["ls".into()],
         };

@@ -57,7 +57,7 @@ struct Outlook {
 
 /// A message, as far as it matters where it stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(super) struct MessageSpot {
     pub(super) loop_key: LoopKey,
     pub(super) seq: u32,
     pub(super) turn: Option<u32>,
@@ -78,7 +78,7 @@ impl Sights {
     }
 
     /// Returns what became of a message.
-    pub(super) fn of(&mut self, read: &dyn StoreRead, spot: Spot) -> StoreResult<Sight> {
+    pub(super) fn of(&mut self, read: &dyn StoreRead, spot: MessageSpot) -> StoreResult<Sight> {
         let session = self.loop_of(read, spot.loop_key)?.session;
         let current = self.session(read, session)?.current_loop;
         if let Some(current) = current
@@ -94,7 +94,7 @@ impl Sights {
         &mut self,
         read: &dyn StoreRead,
         leaf: LoopKey,
-        spot: Spot,
+        spot: MessageSpot,
     ) -> StoreResult<Option<Sight>> {
         let outlook = entry(&mut self.outlooks, leaf, || Outlook::load(read, leaf))?;
         let is_note = spot.role == Role::Extension || spot.turn.is_none();
@@ -125,7 +125,7 @@ impl Sights {
         &mut self,
         read: &dyn StoreRead,
         block: Option<BlockCore>,
-        spot: Spot,
+        spot: MessageSpot,
     ) -> StoreResult<Sight> {
         let Some(block) = block.filter(|block| spot.seq < block.through) else {
             return Ok(Sight::default());
@@ -159,7 +159,7 @@ impl Sights {
     }
 }
 
-fn covering(rows: &[CoverageRow], spot: Spot) -> Option<&CoverageRow> {
+fn covering(rows: &[CoverageRow], spot: MessageSpot) -> Option<&CoverageRow> {
     let has = |row: &&CoverageRow| {
         let within = |(first, last): (u32, u32)| (first..=last).contains(&spot.seq);
         row.loop_key == spot.loop_key && row.seqs.is_some_and(within)

@@ -41,14 +41,14 @@ pub(crate) fn each_word(text: &str, each: &mut dyn FnMut(&str, Range<usize>)) {
         }
         let c = narrow(c);
         match kind_of(c) {
-            Kind::Gap => split.flush(),
+            CharKind::Gap => split.flush(),
             // A mark belongs to the letter before it; by itself it is nothing.
-            Kind::Accent => split.place.end = place.end,
-            Kind::Letter => {
+            CharKind::Accent => split.place.end = place.end,
+            CharKind::Letter => {
                 split.begin(&place);
                 fold(c, &mut |c| split.push(c));
             }
-            Kind::Alone => {
+            CharKind::Alone => {
                 split.flush();
                 let (c, end) = composed(c, place.end, &mut rest);
                 split.begin(&(place.start..end));
@@ -69,7 +69,7 @@ pub(crate) fn words_of(text: &str) -> Vec<String> {
 
 /// Whether a word may go on after this character.
 pub(crate) fn is_in_word(c: char) -> bool {
-    !matches!(kind_of(narrow(c)), Kind::Gap)
+    !matches!(kind_of(narrow(c)), CharKind::Gap)
 }
 
 struct Split<'a> {
@@ -105,7 +105,7 @@ impl Split<'_> {
     }
 }
 
-enum Kind {
+enum CharKind {
     Letter,
     /// A letter that is a word by itself.
     Alone,
@@ -114,24 +114,24 @@ enum Kind {
     Gap,
 }
 
-fn kind_of(c: char) -> Kind {
+fn kind_of(c: char) -> CharKind {
     if c.is_ascii() {
         return if c.is_ascii_alphanumeric() {
-            Kind::Letter
+            CharKind::Letter
         } else {
-            Kind::Gap
+            CharKind::Gap
         };
     }
     if is_accent(c) {
-        return Kind::Accent;
+        return CharKind::Accent;
     }
     if is_emoji(c) {
-        return Kind::Alone;
+        return CharKind::Alone;
     }
     match (c.is_alphanumeric() || is_combining_mark(c), is_unspaced(c)) {
-        (false, _) => Kind::Gap,
-        (true, true) => Kind::Alone,
-        (true, false) => Kind::Letter,
+        (false, _) => CharKind::Gap,
+        (true, true) => CharKind::Alone,
+        (true, false) => CharKind::Letter,
     }
 }
 

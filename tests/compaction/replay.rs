@@ -5,7 +5,7 @@ use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
 use loopstore::context::AsOf;
 use loopstore::model::*;
-use loopstore::replay::{Replay, ReplayedTurn, Step};
+use loopstore::replay::{Replay, ReplayStep, ReplayedTurn};
 use loopstore::{
     BuildOptions, Context, OlderLoops, SqliteStore, StoreError, build_context_from_session,
 };
@@ -47,8 +47,8 @@ fn turns(history: &History<'_>, leaf: usize) -> Vec<ReplayedTurn> {
     let steps = replay.with_contexts(true).map(Result::unwrap);
     steps
         .filter_map(|step| match step {
-            Step::Turn(turn) => Some(*turn),
-            Step::Change(_) => None,
+            ReplayStep::Turn(turn) => Some(*turn),
+            ReplayStep::Change(_) => None,
         })
         .collect()
 }
@@ -210,8 +210,8 @@ fn a_replay_tells_turns_and_compactions_in_order() {
     let told: Vec<String> = replay
         .with_contexts(true)
         .map(|step| match step.unwrap() {
-            Step::Change(change) => format!("{:?} on {}", change.change, change.loop_id),
-            Step::Turn(turn) => {
+            ReplayStep::Change(change) => format!("{:?} on {}", change.change, change.loop_id),
+            ReplayStep::Turn(turn) => {
                 let sections: Vec<_> = turn.context.iter().flat_map(|c| &c.parts).collect();
                 let sections: Vec<_> = sections
                     .iter()
@@ -247,10 +247,10 @@ fn a_replay_of_an_earlier_branch_knows_nothing_of_the_other() {
     let history = compacted(&store);
     let leaf = loop_id(0);
     let replay = Replay::new(&store, &history.session, Some(&leaf)).unwrap();
-    let steps: Vec<Step> = replay.map(Result::unwrap).collect();
+    let steps: Vec<ReplayStep> = replay.map(Result::unwrap).collect();
     assert_eq!(steps.len(), 4);
     for step in steps {
-        let Step::Turn(turn) = step else {
+        let ReplayStep::Turn(turn) = step else {
             panic!("{step:?}")
         };
         assert_eq!((turn.loop_id, turn.context), (leaf.clone(), None));
@@ -308,7 +308,7 @@ fn a_replay_holds_one_turn_at_a_time() {
     let replay = Replay::new(&store, &history.session, None).unwrap();
     let mut count = 0;
     for step in replay {
-        let Step::Turn(turn) = step.unwrap() else {
+        let ReplayStep::Turn(turn) = step.unwrap() else {
             continue;
         };
         assert_eq!(turn.messages.len(), 2);

@@ -27,7 +27,7 @@ impl fmt::Display for Place {
 
 /// How a value came into the history; the later, the more likely it is needed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Source {
+pub(super) enum FactSource {
     /// In the text of a result or an answer.
     Mentioned,
     /// In quotes there.
@@ -48,7 +48,7 @@ pub(super) enum Source {
     Used,
 }
 
-impl Source {
+impl FactSource {
     /// Returns how much values from here are worth against each other.
     pub(super) fn weight(self) -> f64 {
         match self {
@@ -74,7 +74,7 @@ impl Source {
 pub(super) struct Fact {
     pub(super) value: String,
     pub(super) shape: Shape,
-    pub(super) source: Source,
+    pub(super) source: FactSource,
     /// What it is called, how often, and whether a call calls it so.
     pub(super) labels: Vec<(usize, u32, bool)>,
     /// The tool that used it last.
@@ -137,7 +137,7 @@ pub(super) enum NoteKind {
 
 /// Something in words.
 #[derive(Clone, Debug)]
-pub(super) struct Note {
+pub(super) struct Remark {
     pub(super) kind: NoteKind,
     pub(super) text: String,
     pub(super) place: Place,
@@ -152,7 +152,7 @@ pub(super) struct Ledger {
     by_value: HashMap<String, usize>,
     pub(super) labels: Vec<Label>,
     by_name: HashMap<String, usize>,
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<Remark>,
     said: HashSet<String>,
     positions: HashMap<Place, u32>,
 }
@@ -199,7 +199,7 @@ impl Ledger {
         &mut self,
         value: &str,
         label: usize,
-        source: Source,
+        source: FactSource,
         place: &Place,
     ) -> Option<usize> {
         if !is_value(value) {
@@ -207,7 +207,7 @@ impl Ledger {
         }
         let last = self.position(place);
         let at = self.entry(value, source, place, last);
-        if matches!(source, Source::Used | Source::KeptUsed) {
+        if matches!(source, FactSource::Used | FactSource::KeptUsed) {
             self.use_it(at, label, last);
         }
         let fact = &mut self.facts[at];
@@ -240,7 +240,7 @@ impl Ledger {
         }
     }
 
-    fn entry(&mut self, value: &str, source: Source, place: &Place, last: u32) -> usize {
+    fn entry(&mut self, value: &str, source: FactSource, place: &Place, last: u32) -> usize {
         if let Some(at) = self.by_value.get(value) {
             return *at;
         }
@@ -279,8 +279,8 @@ impl Ledger {
         places
     }
 
-    fn call_it(&mut self, at: usize, label: usize, source: Source) {
-        let used = matches!(source, Source::Used | Source::KeptUsed);
+    fn call_it(&mut self, at: usize, label: usize, source: FactSource) {
+        let used = matches!(source, FactSource::Used | FactSource::KeptUsed);
         self.labels[label].used += u32::from(used);
         let labels = &mut self.facts[at].labels;
         if let Some(known) = labels.iter_mut().find(|known| known.0 == label) {
@@ -299,7 +299,7 @@ impl Ledger {
             return None;
         }
         self.position(place);
-        self.notes.push(Note {
+        self.notes.push(Remark {
             kind,
             text,
             place: place.clone(),

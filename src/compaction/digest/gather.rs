@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::fact::{Ledger, NoteKind, Place, Source};
-use super::line::{self, Line, OPENING};
-use super::scan::{Found, scan, sentences};
+use super::fact::{FactSource, Ledger, NoteKind, Place};
+use super::line::{self, DigestLine, OPENING};
+use super::scan::{ScannedValue, scan, sentences};
 use super::shape::is_value;
 use crate::compaction::{Placed, image_facts};
 use crate::model::{
@@ -30,16 +30,16 @@ const MOST_FACTS: usize = 1 << 18;
 #[derive(Default)]
 pub(super) struct Gatherer {
     pub(super) ledger: Ledger,
-    calls: HashMap<String, Call>,
+    calls: HashMap<String, CallNote>,
     /// Failures that nothing has mended yet.
-    failures: Vec<Failure>,
+    failures: Vec<FailedCall>,
     has_task: bool,
     last_answer: Option<(String, Place)>,
     /// The time of the last message.
     pub(super) timestamp: Option<Int>,
 }
 
-struct Call {
+struct CallNote {
     tool: String,
     /// The values of its arguments.
     values: Vec<usize>,
@@ -49,7 +49,7 @@ struct Call {
     text: String,
 }
 
-struct Failure {
+struct FailedCall {
     note: usize,
     tool: String,
     values: Vec<usize>,
@@ -96,7 +96,7 @@ impl Gatherer {
             if let Content::Image(image) = block {
                 let label = self.ledger.label("image");
                 let facts = image_facts(image);
-                self.ledger.add(&facts, label, Source::Field, place);
+                self.ledger.add(&facts, label, FactSource::Field, place);
             }
         }
     }
@@ -112,10 +112,10 @@ impl Gatherer {
             let is_document = is_document(text);
             scan(text, &mut |found| {
                 let source = match (is_document, found.quoted) {
-                    (false, true) => Source::ToldQuoted,
-                    (false, false) => Source::Told,
-                    (true, true) => Source::Quoted,
-                    (true, false) => Source::Mentioned,
+                    (false, true) => FactSource::ToldQuoted,
+                    (false, false) => FactSource::Told,
+                    (true, true) => FactSource::Quoted,
+                    (true, false) => FactSource::Mentioned,
                 };
                 add_found(ledger, found, label, source, place);
             });
@@ -158,19 +158,19 @@ impl Gatherer {
             let ledger = &mut self.ledger;
             leaves(&arguments, &call.name, &mut |key, text, is_key| {
                 let label = ledger.label(key);
-                if let Some(at) = ledger.add(text, label, Source::Used, place) {
+                if let Some(at) = ledger.add(text, label, FactSource::Used, place) {
                     ledger.facts[at].tool = Some(tool);
                     values.push(at);
                 } else if !is_key {
                     scan(text, &mut |found| {
-                        add_found(ledger, found, label, Source::WithinArgument, place);
+                        add_found(ledger, found, label, FactSource::WithinArgument, place);
                     });
                 }
             });
         }
         let length = |at: &usize| (self.ledger.facts[*at].value.len(), std::cmp::Reverse(*at));
         let main = values.iter().copied().max_by_key(length);
-        let open = Call {
+        let open = CallNote {
             tool: call.name.clone(),
             values,
             main,
@@ -204,10 +204,10 @@ impl Gatherer {
         let ledger = &mut self.ledger;
         leaves(value, tool, &mut |key, text, is_key| {
             let label = ledger.label(key);
-            let added = ledger.add(text, label, Source::Field, place);
+            let added = ledger.add(text, label, FactSource::Field, place);
             if !is_key && (added.is_none() || text.contains(' ')) {
                 scan(text, &mut |found| {
-                    add_found(ledger, found, label, Source::Mentioned, place);
+                    add_found(ledger, found, label, FactSource::Mentioned, place);
                 });
             }
         });
@@ -217,15 +217,15 @@ impl Gatherer {
         let ledger = &mut self.ledger;
         scan(text, &mut |found| {
             let source = if found.quoted {
-                Source::Quoted
+                FactSource::Quoted
             } else {
-                Source::Mentioned
+                FactSource::Mentioned
             };
             add_found(ledger, found, label, source, place);
         });
     }
 
-    fn failed(&mut self, call: Call, message: &ToolResultMessage, place: &Place) {
+    fn failed(&mut self, call: CallNote, message: &ToolResultMessage, place: &Place) {
         if let Some(main) = call.main
             && self.ledger.facts[main].place == call.place
         {
@@ -234,7 +234,7 @@ impl Gatherer {
         let text: Vec<&str> = texts(&message.content).collect();
         let text = ends_of(&text.join("\n"), ERROR_END);
         if let Some(note) = self.ledger.note(NoteKind::Wrong, &text, place) {
-            self.failures.push(Failure {
+            self.failures.push(FailedCall {
                 note,
                 tool: call.tool,
                 values: call.values,
@@ -242,7 +242,7 @@ impl Gatherer {
         }
     }
 
-    fn worked(&mut self, call: &Call, place: &Place) {
+    fn worked(&mut self, call: &CallNote, place: &Place) {
         let Self {
             ledger, failures, ..
         } = self;
@@ -287,8 +287,10 @@ impl Gatherer {
         let mut places: Vec<Place> = Vec::new();
         for line in &mut lines {
             let of_line: Vec<&mut Place> = match line {
-                Line::Values { entries, .. } => entries.iter_mut().map(|e| &mut e.place).collect(),
-                Line::Note { place, ok_at, .. } => {
+                DigestLine::Values { entries, .. } => {
+                    entries.iter_mut().map(|e| &mut e.place).collect()
+                }
+                DigestLine::Note { place, ok_at, .. } => {
                     std::iter::once(place).chain(ok_at.as_mut()).collect()
                 }
             };
@@ -310,14 +312,14 @@ impl Gatherer {
         self.forget_some();
     }
 
-    fn kept(&mut self, line: Line) {
+    fn kept(&mut self, line: DigestLine) {
         let (tool, label, entries) = match line {
-            Line::Values {
+            DigestLine::Values {
                 tool,
                 label,
                 entries,
             } => (tool, label, entries),
-            Line::Note {
+            DigestLine::Note {
                 kind,
                 text,
                 place,
@@ -328,9 +330,9 @@ impl Gatherer {
         let label = self.ledger.label(&label);
         for entry in entries {
             let source = if entry.used {
-                Source::KeptUsed
+                FactSource::KeptUsed
             } else {
-                Source::KeptSeen
+                FactSource::KeptSeen
             };
             if let Some(at) = self.ledger.add(&entry.value, label, source, &entry.place) {
                 let fact = &mut self.ledger.facts[at];
@@ -361,7 +363,7 @@ impl Gatherer {
 
     /// Notes what is unfinished, and returns everything.
     pub(super) fn finish(mut self) -> (Ledger, Option<Int>) {
-        let mut open: Vec<Call> = self.calls.into_values().collect();
+        let mut open: Vec<CallNote> = self.calls.into_values().collect();
         open.sort_by(|a, b| (&a.place, &a.text).cmp(&(&b.place, &b.text)));
         for call in open {
             self.ledger.note(NoteKind::Waiting, &call.text, &call.place);
@@ -386,7 +388,13 @@ fn is_document(text: &str) -> bool {
     values > MOST_TOLD
 }
 
-fn add_found(ledger: &mut Ledger, found: Found<'_>, label: usize, source: Source, place: &Place) {
+fn add_found(
+    ledger: &mut Ledger,
+    found: ScannedValue<'_>,
+    label: usize,
+    source: FactSource,
+    place: &Place,
+) {
     let label = match found.label {
         Some(name) => ledger.label(name),
         None => label,

@@ -45,7 +45,7 @@ impl NoteKind {
 
 /// A value in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct LineValue {
     pub(super) value: String,
     pub(super) place: Place,
     pub(super) used: bool,
@@ -54,12 +54,12 @@ pub(super) struct Entry {
 
 /// A line that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum DigestLine {
     /// Values that share a label.
     Values {
         tool: Option<String>,
         label: String,
-        entries: Vec<Entry>,
+        entries: Vec<LineValue>,
     },
     /// Something in words.
     Note {
@@ -82,7 +82,7 @@ pub(super) fn quoted(value: &str) -> Option<String> {
 }
 
 /// Writes the values of a label; those used come first.
-pub(super) fn write_values(text: &mut String, label: &str, entries: &[Entry], seen_part: bool) {
+pub(super) fn write_values(text: &mut String, label: &str, entries: &[LineValue], seen_part: bool) {
     text.push_str(label);
     text.push(':');
     let mut used_before = true;
@@ -118,7 +118,7 @@ pub(super) fn write_note(
 }
 
 /// Reads a digest back.
-pub(super) fn read(text: &str) -> Vec<Line> {
+pub(super) fn read(text: &str) -> Vec<DigestLine> {
     let mut lines = Vec::new();
     let mut used = true;
     for line in text.lines().skip(1) {
@@ -131,7 +131,7 @@ pub(super) fn read(text: &str) -> Vec<Line> {
     lines
 }
 
-fn read_line(line: &str, used: bool) -> Option<Line> {
+fn read_line(line: &str, used: bool) -> Option<DigestLine> {
     let (label, rest) = line.split_once(": ")?;
     if let Some(kind) = NoteKind::ALL.into_iter().find(|k| k.label() == label) {
         return read_note(kind, rest);
@@ -141,18 +141,18 @@ fn read_line(line: &str, used: bool) -> Option<Line> {
         None => (None, label),
     };
     let entries = read_entries(rest, used);
-    (!entries.is_empty()).then(|| Line::Values {
+    (!entries.is_empty()).then(|| DigestLine::Values {
         tool,
         label: label.to_owned(),
         entries,
     })
 }
 
-fn read_note(kind: NoteKind, rest: &str) -> Option<Line> {
+fn read_note(kind: NoteKind, rest: &str) -> Option<DigestLine> {
     let (text, end) = rest.rsplit_once(" (")?;
     let (place, after) = end.split_once(')')?;
     let ok_at = after.strip_prefix(OK_AT).and_then(read_place);
-    Some(Line::Note {
+    Some(DigestLine::Note {
         kind,
         text: text.to_owned(),
         place: read_place(place)?,
@@ -160,7 +160,7 @@ fn read_note(kind: NoteKind, rest: &str) -> Option<Line> {
     })
 }
 
-fn read_entries(mut rest: &str, mut used: bool) -> Vec<Entry> {
+fn read_entries(mut rest: &str, mut used: bool) -> Vec<LineValue> {
     let mut entries = Vec::new();
     while let Some((value, after)) = read_value(rest) {
         let Some((place, after)) = after.split_once(')') else {
@@ -173,7 +173,7 @@ fn read_entries(mut rest: &str, mut used: bool) -> Vec<Entry> {
             Some(after) => (true, after),
             None => (false, after),
         };
-        entries.push(Entry {
+        entries.push(LineValue {
             value: value.to_owned(),
             place,
             used,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub use fact::Place;
 
 use self::gather::Gatherer;
-use self::page::{Page, Writer};
+use self::page::{DigestPage, PageWriter};
 use super::config::CompactionConfig;
 use super::slice::{LoopSlice, Placed, RollupSlice};
 use super::strategy::{BlockCompactionStrategy, StrategyError, Summary};
@@ -140,7 +140,7 @@ impl Digester {
         } else {
             self.headers
         };
-        let page = fit(&Writer::new(&ledger), &headers, budget, counter);
+        let page = fit(&PageWriter::new(&ledger), &headers, budget, counter);
         Digest {
             text: page.text,
             places: page.places,
@@ -192,12 +192,17 @@ pub fn digest_of(
 }
 
 /// Returns the largest page whose message is within the budget, or nearly so.
-fn fit(writer: &Writer<'_>, headers: &[String], budget: u64, counter: &dyn TokenCounter) -> Page {
-    let tokens = |page: &Page| counter.message_tokens(&message(&page.text, Role::User, None));
+fn fit(
+    writer: &PageWriter<'_>,
+    headers: &[String],
+    budget: u64,
+    counter: &dyn TokenCounter,
+) -> DigestPage {
+    let tokens = |page: &DigestPage| counter.message_tokens(&message(&page.text, Role::User, None));
     // Exact for the default counter.
     let mut most =
         usize::try_from(budget.saturating_sub(4).saturating_mul(4)).unwrap_or(usize::MAX);
-    let (mut fits, mut too_large): (Option<(usize, Page)>, Option<usize>) = (None, None);
+    let (mut fits, mut too_large): (Option<(usize, DigestPage)>, Option<usize>) = (None, None);
     for _ in 0..24 {
         let page = writer.page(headers, most);
         let spent = tokens(&page);

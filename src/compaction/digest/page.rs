@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fact::{Fact, Ledger, NoteKind, Place, shortened};
-use super::line::{Entry, SEEN, quoted, write_note, write_values};
+use super::line::{LineValue, SEEN, quoted, write_note, write_values};
 use super::rank::by_worth;
 
 /// Shares of the budget that notes may take before values have had their turn: one part in so
@@ -25,7 +25,7 @@ const LONGEST_NOTE: usize = 240;
 const TOOL_SHARE: usize = 16;
 
 /// A digest of a given size.
-pub(super) struct Page {
+pub(super) struct DigestPage {
     pub(super) text: String,
     /// Where what it says comes from.
     pub(super) places: BTreeSet<Place>,
@@ -34,12 +34,12 @@ pub(super) struct Page {
 }
 
 /// Fills pages of any size from one ledger.
-pub(super) struct Writer<'a> {
+pub(super) struct PageWriter<'a> {
     ledger: &'a Ledger,
     order: Vec<usize>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> PageWriter<'a> {
     pub(super) fn new(ledger: &'a Ledger) -> Self {
         let order = by_worth(ledger);
         Self { ledger, order }
@@ -47,7 +47,7 @@ impl<'a> Writer<'a> {
 
     /// Returns a page of at most `most` bytes that begins with the longest of `headers` (best
     /// first) that does not take too much of it. It is empty if nothing fits below the header.
-    pub(super) fn page(&self, headers: &[String], most: usize) -> Page {
+    pub(super) fn page(&self, headers: &[String], most: usize) -> DigestPage {
         let mut filling = Filling::new(self.ledger, most);
         let header = filling.header(headers);
         for (kind, parts) in SHARES {
@@ -57,8 +57,8 @@ impl<'a> Writer<'a> {
                 _ => {}
             }
         }
-        filling.values(&self.order, Told::Anywhere);
-        filling.values(&self.order, Told::UnderItsName);
+        filling.values(&self.order, Written::Anywhere);
+        filling.values(&self.order, Written::UnderItsName);
         for (kind, _) in SHARES {
             filling.notes(kind, usize::MAX);
         }
@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
 
 /// Where a value must stand already to be left out.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Written {
     /// In a note or within another value.
     Anywhere,
     /// As a value with its label; only for values used.
@@ -162,7 +162,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    fn values(&mut self, order: &[usize], unless: Told) {
+    fn values(&mut self, order: &[usize], unless: Written) {
         // The heading is paid for before it is needed, once.
         let is_paid = self.lines.values().any(|used| !used);
         let heading = if is_paid { 0 } else { SEEN.len() + 1 };
@@ -176,7 +176,7 @@ impl<'a> Filling<'a> {
                 self.is_full = true;
                 continue;
             }
-            let skipped = unless == Told::UnderItsName
+            let skipped = unless == Written::UnderItsName
                 && (!fact.source.is_used() || self.listed.contains(at));
             if !skipped {
                 self.value(*at, fact, unless);
@@ -187,7 +187,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    fn value(&mut self, at: usize, fact: &Fact, unless: Told) {
+    fn value(&mut self, at: usize, fact: &Fact, unless: Written) {
         let Some(value) = quoted(&fact.value) else {
             return;
         };
@@ -201,7 +201,7 @@ impl<'a> Filling<'a> {
             self.is_full = true;
             return;
         }
-        if unless == Told::Anywhere && is_said(&self.said, &fact.value) {
+        if unless == Written::Anywhere && is_said(&self.said, &fact.value) {
             return;
         }
         self.room -= cost;
@@ -226,8 +226,8 @@ impl<'a> Filling<'a> {
         }
     }
 
-    fn written(self, header: Option<String>) -> Page {
-        let mut page = Page {
+    fn written(self, header: Option<String>) -> DigestPage {
+        let mut page = DigestPage {
             text: String::new(),
             places: BTreeSet::new(),
             is_full: self.is_full,
@@ -256,7 +256,7 @@ impl<'a> Filling<'a> {
     }
 
     /// Writes the lines in the order of their best value, those with used values first.
-    fn write_lines(&self, page: &mut Page) {
+    fn write_lines(&self, page: &mut DigestPage) {
         let mut order: Vec<(Option<usize>, usize)> = Vec::new();
         let mut entries: BTreeMap<(Option<usize>, usize), Vec<&Fact>> = BTreeMap::new();
         for at in &self.values {
@@ -279,15 +279,15 @@ impl<'a> Filling<'a> {
                 facts.sort_by_key(|fact| (!fact.source.is_used(), fact.last));
                 page.places
                     .extend(facts.iter().map(|fact| fact.place.clone()));
-                let entries: Vec<Entry> = facts.into_iter().map(entry).collect();
+                let entries: Vec<LineValue> = facts.into_iter().map(entry).collect();
                 write_values(&mut page.text, &self.label_of(*line), &entries, !used);
             }
         }
     }
 }
 
-fn entry(fact: &Fact) -> Entry {
-    Entry {
+fn entry(fact: &Fact) -> LineValue {
+    LineValue {
         value: fact.value.clone(),
         place: fact.place.clone(),
         used: fact.source.is_used(),

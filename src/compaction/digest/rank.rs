@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::fact::{Fact, Label, Ledger, Source};
+use super::fact::{Fact, FactSource, Label, Ledger};
 use super::shape::Shape;
 
 /// Of a value that calls used: uses beyond this many do not count.
@@ -71,7 +71,10 @@ fn thin_out(ledger: &Ledger, worth: &mut [f64]) {
     for at in sorted(worth) {
         let fact = &ledger.facts[at];
         let is_asked_for = |label: &(usize, u32, bool)| ledger.labels[label.0].used > 0;
-        if fact.source >= Source::Field || is_round(fact) || fact.labels.iter().any(is_asked_for) {
+        if fact.source >= FactSource::Field
+            || is_round(fact)
+            || fact.labels.iter().any(is_asked_for)
+        {
             continue;
         }
         let before = alike.entry((fact.label(), fact.shape)).or_default();
@@ -82,21 +85,21 @@ fn thin_out(ledger: &Ledger, worth: &mut [f64]) {
 
 /// A fact at what its bytes cost now.
 #[derive(PartialEq)]
-struct Offer {
+struct PricedFact {
     per_byte: f64,
     at: usize,
 }
 
-impl Eq for Offer {}
+impl Eq for PricedFact {}
 
-impl Ord for Offer {
+impl Ord for PricedFact {
     fn cmp(&self, other: &Self) -> Ordering {
         let worth = self.per_byte.total_cmp(&other.per_byte);
         worth.then(other.at.cmp(&self.at))
     }
 }
 
-impl PartialOrd for Offer {
+impl PartialOrd for PricedFact {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -111,17 +114,17 @@ fn by_cost(ledger: &Ledger, worth: &[f64]) -> Vec<usize> {
         waiting.entry(labels[at]).or_default().push(at);
         let line = ledger.labels[labels[at]].name.len() as f64 + LINE;
         let per_byte = worth[at] * bytes(fact) / (bytes(fact) + line);
-        offers.push(Offer { per_byte, at });
+        offers.push(PricedFact { per_byte, at });
     }
     let mut is_placed = vec![false; worth.len()];
     let mut order = Vec::with_capacity(worth.len());
-    while let Some(Offer { at, .. }) = offers.pop() {
+    while let Some(PricedFact { at, .. }) = offers.pop() {
         if std::mem::replace(&mut is_placed[at], true) {
             continue;
         }
         order.push(at);
         let alike = waiting.remove(&labels[at]).into_iter().flatten();
-        offers.extend(alike.filter(|at| !is_placed[*at]).map(|at| Offer {
+        offers.extend(alike.filter(|at| !is_placed[*at]).map(|at| PricedFact {
             per_byte: worth[at],
             at,
         }));
@@ -174,7 +177,9 @@ fn asked_for(label: &Label) -> f64 {
 
 /// Whether a fact is a round number in a text that nobody has used or told.
 fn is_round(fact: &Fact) -> bool {
-    fact.shape == Shape::Number && fact.source < Source::Field && fact.value.ends_with(['0', '5'])
+    fact.shape == Shape::Number
+        && fact.source < FactSource::Field
+        && fact.value.ends_with(['0', '5'])
 }
 
 /// Returns how long ago a fact stood last: in turns, and as a share of the history.

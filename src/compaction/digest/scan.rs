@@ -4,7 +4,7 @@ use super::shape::{Shape, is_value};
 
 /// A value found in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found<'a> {
+pub(super) struct ScannedValue<'a> {
     /// The value, as it stands in the text.
     pub(super) value: &'a str,
     /// What stands before it as its name (`name: value`, `name=value`).
@@ -25,7 +25,7 @@ const QUOTES: [(char, char); 7] = [
 ];
 
 /// Calls `each` with every value of `text`. Plain words are left out.
-pub(super) fn scan<'a>(text: &'a str, each: &mut dyn FnMut(Found<'a>)) {
+pub(super) fn scan<'a>(text: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
     for line in text.lines() {
         named_line(line, each);
         quoted(line, each);
@@ -34,7 +34,7 @@ pub(super) fn scan<'a>(text: &'a str, each: &mut dyn FnMut(Found<'a>)) {
 }
 
 /// A line that is a name and a value of several words.
-fn named_line<'a>(line: &'a str, each: &mut dyn FnMut(Found<'a>)) {
+fn named_line<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
     let rest = line.trim_start_matches(|c: char| c.is_whitespace() || c == '-' || c == '*');
     let Some(at) = rest.find([':', '=']) else {
         return;
@@ -51,7 +51,7 @@ fn named_line<'a>(line: &'a str, each: &mut dyn FnMut(Found<'a>)) {
         && is_value(value)
     {
         let label = Some(label);
-        each(Found {
+        each(ScannedValue {
             value,
             label,
             quoted: false,
@@ -59,7 +59,7 @@ fn named_line<'a>(line: &'a str, each: &mut dyn FnMut(Found<'a>)) {
     }
 }
 
-fn quoted<'a>(line: &'a str, each: &mut dyn FnMut(Found<'a>)) {
+fn quoted<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
     for (open, close) in QUOTES {
         let mut from = 0;
         while let Some(start) = line[from..].find(open).map(|at| from + at) {
@@ -69,7 +69,7 @@ fn quoted<'a>(line: &'a str, each: &mut dyn FnMut(Found<'a>)) {
                 break;
             };
             if opens && is_value(&line[inside..end]) {
-                each(Found {
+                each(ScannedValue {
                     value: &line[inside..end],
                     label: label_before(&line[..start]),
                     quoted: true,
@@ -100,7 +100,7 @@ fn label_before(text: &str) -> Option<&str> {
     (label.len() <= 40 && label.chars().any(char::is_alphabetic)).then_some(label)
 }
 
-fn tokens<'a>(line: &'a str, each: &mut dyn FnMut(Found<'a>)) {
+fn tokens<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
     let mut rest = line;
     while let Some(start) = rest.find(is_token_char) {
         let token = &rest[start..];
@@ -108,7 +108,7 @@ fn tokens<'a>(line: &'a str, each: &mut dyn FnMut(Found<'a>)) {
         let value = trimmed(&token[..end]);
         if is_value(value) && Shape::of(value) != Shape::Word {
             let before = line.len() - rest.len() + start;
-            each(Found {
+            each(ScannedValue {
                 value,
                 label: label_before(&line[..before]),
                 quoted: false,

@@ -13,7 +13,7 @@ use crate::tokens::TokenCounter;
 
 /// How a message appears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum Rendering {
     /// Not at all.
     Gone,
     /// As one line.
@@ -39,8 +39,8 @@ pub(super) struct Selection<'a> {
     /// Each answer with calls, and the results of these calls.
     pairs: BTreeMap<usize, Vec<usize>>,
     /// What level two made of the history; levels count its messages.
-    listed: Vec<Form>,
-    shown: Vec<Form>,
+    listed: Vec<Rendering>,
+    shown: Vec<Rendering>,
     /// Tokens of what is shown, without markers.
     body: u64,
     middle: Option<Middle>,
@@ -60,8 +60,8 @@ impl<'a> Selection<'a> {
             counter,
             body: costs.iter().sum(),
             pairs: find_pairs(&messages),
-            listed: vec![Form::Whole; messages.len()],
-            shown: vec![Form::Whole; messages.len()],
+            listed: vec![Rendering::Whole; messages.len()],
+            shown: vec![Rendering::Whole; messages.len()],
             lines: HashMap::new(),
             costs,
             messages,
@@ -89,10 +89,10 @@ impl<'a> Selection<'a> {
                     let line = AgentMessage::from(Message::user(one_liner(answer)));
                     let cost = self.counter.message_tokens(&line);
                     self.lines.insert(at, (line, cost));
-                    Form::Line
+                    Rendering::Line
                 }
-                Some(Message::ToolResult(_)) => Form::Gone,
-                _ => Form::Whole,
+                Some(Message::ToolResult(_)) => Rendering::Gone,
+                _ => Rendering::Whole,
             };
             self.show(at, form);
         }
@@ -115,7 +115,7 @@ impl<'a> Selection<'a> {
             removed: 0,
         });
         for at in range {
-            self.show(at, Form::Gone);
+            self.show(at, Rendering::Gone);
         }
     }
 
@@ -137,7 +137,7 @@ impl<'a> Selection<'a> {
     /// Makes whole or drops whole each call with its results, of which only a part is left.
     pub(super) fn join_pairs(&mut self, budget: u64) {
         for (call, results) in std::mem::take(&mut self.pairs).into_iter().rev() {
-            let whole = |at: &usize| self.shown[*at] == Form::Whole;
+            let whole = |at: &usize| self.shown[*at] == Rendering::Whole;
             let kept = results.iter().filter(|at| whole(at)).count() + usize::from(whole(&call));
             if kept > 0 && kept < results.len() + 1 {
                 self.join(call, &results, budget);
@@ -150,17 +150,17 @@ impl<'a> Selection<'a> {
     }
 
     fn give_up_everything(&mut self) {
-        (0..self.shown.len()).for_each(|at| self.show(at, Form::Gone));
+        (0..self.shown.len()).for_each(|at| self.show(at, Rendering::Gone));
         self.mute = true;
     }
 
     fn join(&mut self, call: usize, results: &[usize], budget: u64) {
-        let before: Vec<(usize, Form)> = std::iter::once(&call)
+        let before: Vec<(usize, Rendering)> = std::iter::once(&call)
             .chain(results)
             .map(|at| (*at, self.shown[*at]))
             .collect();
         for (at, _) in &before {
-            self.show(*at, Form::Whole);
+            self.show(*at, Rendering::Whole);
         }
         if self.tokens() <= budget {
             return;
@@ -168,8 +168,8 @@ impl<'a> Selection<'a> {
         for (at, form) in before {
             self.show(
                 at,
-                if form == Form::Whole {
-                    Form::Gone
+                if form == Rendering::Whole {
+                    Rendering::Gone
                 } else {
                     form
                 },
@@ -195,39 +195,39 @@ impl<'a> Selection<'a> {
                 result.extend(marker.take());
             }
             match self.shown[at] {
-                Form::Gone => {}
-                Form::Line => result.extend(self.lines.remove(&at).map(|(line, _)| line)),
-                Form::Whole => result.push(message),
+                Rendering::Gone => {}
+                Rendering::Line => result.extend(self.lines.remove(&at).map(|(line, _)| line)),
+                Rendering::Whole => result.push(message),
             }
         }
         result
     }
 
-    fn show(&mut self, at: usize, form: Form) {
+    fn show(&mut self, at: usize, form: Rendering) {
         let before = std::mem::replace(&mut self.shown[at], form);
         self.body = self.body + self.cost(at, form) - self.cost(at, before);
-        if self.listed[at] == Form::Gone {
+        if self.listed[at] == Rendering::Gone {
             return;
         }
         let removed = match &mut self.middle {
             Some(middle) if middle.range.contains(&at) => &mut middle.removed,
             _ => &mut self.removed,
         };
-        *removed -= usize::from(before == Form::Gone);
-        *removed += usize::from(form == Form::Gone);
+        *removed -= usize::from(before == Rendering::Gone);
+        *removed += usize::from(form == Rendering::Gone);
     }
 
-    fn cost(&self, at: usize, form: Form) -> u64 {
+    fn cost(&self, at: usize, form: Rendering) -> u64 {
         match form {
-            Form::Gone => 0,
-            Form::Line => self.lines.get(&at).map_or(0, |(_, cost)| *cost),
-            Form::Whole => self.costs[at],
+            Rendering::Gone => 0,
+            Rendering::Line => self.lines.get(&at).map_or(0, |(_, cost)| *cost),
+            Rendering::Whole => self.costs[at],
         }
     }
 
     fn list(&self) -> Vec<usize> {
         (0..self.listed.len())
-            .filter(|at| self.listed[*at] != Form::Gone)
+            .filter(|at| self.listed[*at] != Rendering::Gone)
             .collect()
     }
 
@@ -235,7 +235,7 @@ impl<'a> Selection<'a> {
     fn elements(&self) -> Vec<Option<usize>> {
         let mut elements = Vec::new();
         for at in self.list() {
-            if self.shown[at] != Form::Gone {
+            if self.shown[at] != Rendering::Gone {
                 elements.push(Some(at));
             } else if elements.last() != Some(&None) {
                 elements.push(None);
@@ -263,7 +263,7 @@ impl<'a> Selection<'a> {
 
     fn give_up(&mut self, element: Option<usize>) {
         match (element, &mut self.middle) {
-            (Some(at), _) => self.show(at, Form::Gone),
+            (Some(at), _) => self.show(at, Rendering::Gone),
             (None, Some(middle)) => middle.marked = false,
             (None, None) => {}
         }
@@ -294,7 +294,8 @@ impl<'a> Selection<'a> {
     }
 
     fn first_removed(&self, counts: impl Fn(&Self, usize) -> bool) -> Option<usize> {
-        let gone = |at: &usize| self.listed[*at] != Form::Gone && self.shown[*at] == Form::Gone;
+        let gone =
+            |at: &usize| self.listed[*at] != Rendering::Gone && self.shown[*at] == Rendering::Gone;
         (0..self.shown.len())
             .filter(gone)
             .find(|at| counts(self, *at))

@@ -18,7 +18,7 @@ pub fn introduced(
     shown: &[AgentMessage],
     in_flight: bool,
 ) -> Vec<ContextFault> {
-    let mut known = Known::of(originals, faults_of(originals, in_flight));
+    let mut known = OriginalCounts::of(originals, faults_of(originals, in_flight));
     let mut new = faults_of(shown, in_flight);
     new.retain(|fault| known.lacks(fault, shown));
     for fault in thinking::parted_from(originals, shown) {
@@ -31,22 +31,22 @@ pub fn introduced(
 }
 
 /// The role and the turn of a message.
-type Place = (&'static str, Option<(String, i64)>);
+type RoleAndTurn = (&'static str, Option<(String, i64)>);
 
-fn place_of(message: &AgentMessage) -> Place {
+fn place_of(message: &AgentMessage) -> RoleAndTurn {
     let turn = turn_of(message).map(|(loop_key, turn)| (loop_key.to_owned(), turn));
     (message.role().as_str(), turn)
 }
 
 /// What the originals have, as often as they do.
-struct Known {
+struct OriginalCounts {
     calls: HashMap<(FaultKind, Option<String>), usize>,
-    silent: HashMap<Place, usize>,
+    silent: HashMap<RoleAndTurn, usize>,
     /// Ids that several calls have.
     shared: HashSet<String>,
 }
 
-impl Known {
+impl OriginalCounts {
     fn of(originals: &[AgentMessage], faults: Vec<ContextFault>) -> Self {
         let mut known = Self {
             calls: HashMap::new(),

@@ -17,7 +17,7 @@ type CallPlace = (usize, usize);
 #[derive(Debug, Default)]
 pub(crate) struct Pairing {
     /// All calls in order.
-    calls: Vec<Call>,
+    calls: Vec<CallPair>,
     /// Of each message: where its calls begin among all.
     first_calls: Vec<usize>,
     /// Of each message: the call that it answers.
@@ -25,7 +25,7 @@ pub(crate) struct Pairing {
 }
 
 #[derive(Debug)]
-struct Call {
+struct CallPair {
     /// The message that makes it.
     by: usize,
     /// The message with its result.
@@ -39,10 +39,10 @@ struct Call {
 }
 
 /// Who waits, by the id of the calls. Every build looks up each call and each result.
-type Open<'m> = HashMap<&'m str, Waiting, RandomState>;
+type OpenCalls<'m> = HashMap<&'m str, WaitingCalls, RandomState>;
 
 /// The calls of one id that the newest answer with such made.
-struct Waiting {
+struct WaitingCalls {
     by: usize,
     /// The first without a result.
     first: Option<usize>,
@@ -58,7 +58,8 @@ impl Pairing {
             answers: Vec::with_capacity(messages.len()),
         };
         // More calls than half of the messages are seldom.
-        let mut open = Open::<'m>::with_capacity_and_hasher(messages.len() / 2, <_>::default());
+        let mut open =
+            OpenCalls::<'m>::with_capacity_and_hasher(messages.len() / 2, <_>::default());
         let mut speaker = None;
         for (at, message) in messages.iter().enumerate() {
             pairing.first_calls.push(pairing.calls.len());
@@ -83,9 +84,9 @@ impl Pairing {
         pairing
     }
 
-    fn add<'m>(&mut self, by: usize, id: &'m str, open: &mut Open<'m>) {
+    fn add<'m>(&mut self, by: usize, id: &'m str, open: &mut OpenCalls<'m>) {
         let call = self.calls.len();
-        let fresh = Waiting {
+        let fresh = WaitingCalls {
             by,
             first: Some(call),
             last: call,
@@ -106,7 +107,7 @@ impl Pairing {
                 true
             }
         };
-        self.calls.push(Call {
+        self.calls.push(CallPair {
             by,
             result: None,
             is_late: false,
@@ -119,7 +120,7 @@ impl Pairing {
     fn answer(
         &mut self,
         at: usize,
-        waiting: &mut Waiting,
+        waiting: &mut WaitingCalls,
         speaker: Option<usize>,
     ) -> Option<usize> {
         let first = waiting.first?;
@@ -130,7 +131,7 @@ impl Pairing {
         Some(first)
     }
 
-    fn call(&self, (message, nth): CallPlace) -> Option<&Call> {
+    fn call(&self, (message, nth): CallPlace) -> Option<&CallPair> {
         let first = self.first_calls.get(message)?;
         let call = self.calls.get(first + nth)?;
         (call.by == message).then_some(call)
@@ -156,7 +157,7 @@ impl Pairing {
         self.answered_by(message).is_some_and(|call| call.is_late)
     }
 
-    fn answered_by(&self, message: usize) -> Option<&Call> {
+    fn answered_by(&self, message: usize) -> Option<&CallPair> {
         let call = *self.answers.get(message)?;
         self.calls.get(call?)
     }

@@ -11,7 +11,7 @@ use super::{ContextFault, FaultKind, goes_on};
 use crate::model::{AgentMessage, Content, Json, Message, Role};
 
 /// An answer of the model.
-struct Answer<'a> {
+struct ThinkingAnswer<'a> {
     /// Its last message.
     at: usize,
     blocks: Vec<&'a Content>,
@@ -19,7 +19,7 @@ struct Answer<'a> {
     is_last: bool,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ThinkingAnswer<'a> {
     fn first_call(&self) -> Option<&'a str> {
         let mut calls = self.blocks.iter().filter_map(|block| match block {
             Content::ToolCall(call) => Some(&*call.id),
@@ -33,7 +33,7 @@ impl<'a> Answer<'a> {
     }
 
     /// What of this answer must stay together: its signed thinking and its calls, in their order.
-    fn marks(&self) -> Vec<Mark<'a>> {
+    fn marks(&self) -> Vec<ThinkingMark<'a>> {
         self.blocks.iter().filter_map(|block| mark(block)).collect()
     }
 
@@ -47,29 +47,29 @@ impl<'a> Answer<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Mark<'a> {
+enum ThinkingMark<'a> {
     Signed(&'a str, &'a str),
     Sealed(&'a str),
     Call(&'a str),
 }
 
-fn mark(block: &Content) -> Option<Mark<'_>> {
+fn mark(block: &Content) -> Option<ThinkingMark<'_>> {
     match block {
-        Content::ToolCall(call) => Some(Mark::Call(&call.id)),
+        Content::ToolCall(call) => Some(ThinkingMark::Call(&call.id)),
         Content::Thinking(thinking) => {
             let signature = thinking.signature.as_deref().filter(|s| !s.is_empty())?;
-            Some(Mark::Signed(&thinking.thinking, signature))
+            Some(ThinkingMark::Signed(&thinking.thinking, signature))
         }
         Content::Other(json) if block.is_signed_thinking() => {
-            Some(Mark::Sealed(Json::as_str(json)))
+            Some(ThinkingMark::Sealed(Json::as_str(json)))
         }
         _ => None,
     }
 }
 
 /// Returns the answers of `messages`; `from` is where the first of them stands in the whole list.
-fn answers(messages: &[AgentMessage], from: usize) -> Vec<Answer<'_>> {
-    let mut answers: Vec<Answer<'_>> = Vec::new();
+fn answers(messages: &[AgentMessage], from: usize) -> Vec<ThinkingAnswer<'_>> {
+    let mut answers: Vec<ThinkingAnswer<'_>> = Vec::new();
     let mut is_open = false;
     for (at, message) in messages.iter().enumerate() {
         let Some(message) = message.message() else {
@@ -80,7 +80,7 @@ fn answers(messages: &[AgentMessage], from: usize) -> Vec<Answer<'_>> {
             continue;
         };
         if !is_open {
-            answers.push(Answer {
+            answers.push(ThinkingAnswer {
                 at: from + at,
                 blocks: Vec::new(),
                 is_last: false,
@@ -101,7 +101,7 @@ fn answers(messages: &[AgentMessage], from: usize) -> Vec<Answer<'_>> {
 }
 
 /// Returns the answers after the last prompt.
-fn cycle(messages: &[AgentMessage]) -> Vec<Answer<'_>> {
+fn cycle(messages: &[AgentMessage]) -> Vec<ThinkingAnswer<'_>> {
     let is_prompt = |message: &AgentMessage| matches!(message.message(), Some(Message::User(_)));
     let start = messages.iter().rposition(is_prompt).map_or(0, |at| at + 1);
     answers(&messages[start..], start)
@@ -113,10 +113,10 @@ fn cycle(messages: &[AgentMessage]) -> Vec<Answer<'_>> {
 /// still go on.
 pub(super) fn parted(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextFault> {
     let answers = cycle(messages);
-    if !answers.iter().any(Answer::is_signed) {
+    if !answers.iter().any(ThinkingAnswer::is_signed) {
         return Vec::new();
     }
-    let lacks_end = |answer: &Answer<'_>| {
+    let lacks_end = |answer: &ThinkingAnswer<'_>| {
         let last = answer
             .blocks
             .iter()
@@ -125,12 +125,12 @@ pub(super) fn parted(messages: &[AgentMessage], in_flight: bool) -> Vec<ContextF
         ends && !(in_flight && answer.is_last)
     };
     let is_unsigned = |block: &&Content| block.is_thinking() && !block.is_signed_thinking();
-    let lacks_signature = |answer: &Answer<'_>| {
+    let lacks_signature = |answer: &ThinkingAnswer<'_>| {
         answer.first_call().is_some() && answer.blocks.iter().any(is_unsigned)
     };
     let mut faulty = answers;
     faulty.retain(|answer| lacks_end(answer) || lacks_signature(answer));
-    faulty.iter().map(Answer::fault).collect()
+    faulty.iter().map(ThinkingAnswer::fault).collect()
 }
 
 fn says(block: &Content) -> bool {
@@ -147,8 +147,8 @@ fn says(block: &Content) -> bool {
 pub(super) fn parted_from(originals: &[AgentMessage], shown: &[AgentMessage]) -> Vec<ContextFault> {
     let shown = cycle(shown);
     let originals = answers(originals, 0);
-    let mut having: HashMap<Mark<'_>, Vec<usize>> = HashMap::new();
-    for mark in shown.iter().flat_map(Answer::marks) {
+    let mut having: HashMap<ThinkingMark<'_>, Vec<usize>> = HashMap::new();
+    for mark in shown.iter().flat_map(ThinkingAnswer::marks) {
         having.insert(mark, Vec::new());
     }
     for (at, original) in originals.iter().enumerate() {
@@ -158,7 +158,7 @@ pub(super) fn parted_from(originals: &[AgentMessage], shown: &[AgentMessage]) ->
             }
         }
     }
-    let is_parted = |answer: &&Answer<'_>| {
+    let is_parted = |answer: &&ThinkingAnswer<'_>| {
         let marks = answer.marks();
         let mut same = marks.iter().filter_map(|mark| having.get(mark)).flatten();
         let is_signed = |at: &usize| originals[*at].is_signed() || answer.is_signed();
@@ -169,7 +169,11 @@ pub(super) fn parted_from(originals: &[AgentMessage], shown: &[AgentMessage]) ->
         });
         any && !is_whole
     };
-    shown.iter().filter(is_parted).map(Answer::fault).collect()
+    shown
+        .iter()
+        .filter(is_parted)
+        .map(ThinkingAnswer::fault)
+        .collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use self::messages::Keys;
 
 use super::extension::{extension_of, unreadable};
 use super::fields::{Fields, list};
-use super::json_stream::{Document, LineCounter, documents};
+use super::json_stream::{JsonDocument, LineCounter, documents};
 use super::key_outline::KeyOutline;
 use super::transcript::{Style, TranscriptBuilder, session};
 use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
@@ -45,8 +45,8 @@ impl Importer for Adk {
 }
 
 /// Reads one session. Returns whether it holds a conversation.
-fn one(document: Document<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
-    let Document {
+fn one(document: JsonDocument<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
+    let JsonDocument {
         text,
         mut fields,
         line,

@@ -1,11 +1,11 @@
 //! Compactions in the first pass: a boundary, the summary after it, and what was kept whole.
 
-use super::index::{Index, Known};
+use super::index::{ClaudeIndex, KnownRecord};
 use super::record::RecordHead;
-use super::track::{Boundary, Step, Summary};
+use super::track::{Boundary, SummaryStep, TrackStep};
 use crate::import::lines::SourceLocation;
 
-impl Index {
+impl ClaudeIndex {
     /// Takes the record that says where a compaction happened; its summary is still to come.
     pub(super) fn boundary(&mut self, track: usize, head: &RecordHead, place: SourceLocation) {
         if self.tracks[track].loops.is_empty() {
@@ -24,7 +24,7 @@ impl Index {
             known
                 .get(uuid)
                 .filter(|known| known.track() == track)
-                .and_then(Known::at)
+                .and_then(KnownRecord::at)
         });
         let state = &mut self.tracks[track];
         state.current = Some(loop_no);
@@ -60,9 +60,9 @@ impl Index {
         let boundary = boundary.map(|b| b.place);
         state.push(
             loop_no,
-            Step::Summary {
+            TrackStep::Summary {
                 loop_no,
-                found: Box::new(Summary {
+                found: Box::new(SummaryStep {
                     boundary,
                     summary: place,
                     first_kept,

@@ -17,12 +17,12 @@ const MAX_FIELDS: usize = 500;
 
 /// The fields of an object in their order, and behind them those that were added.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fields<'a> {
+pub(super) struct ExtendedFields<'a> {
     read: Vec<(Cow<'a, str>, &'a RawValue)>,
     added: Vec<(&'static str, Json)>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ExtendedFields<'a> {
     /// Reads an object; anything else has no fields.
     pub(super) fn of(value: &'a RawValue) -> Self {
         Self::parse(value.get())
@@ -96,21 +96,24 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Fields<'de> {
+impl<'de> Deserialize<'de> for ExtendedFields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
         struct Pairs;
         impl<'de> Visitor<'de> for Pairs {
-            type Value = Fields<'de>;
+            type Value = ExtendedFields<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
-                let mut fields = Fields::default();
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<ExtendedFields<'de>, A::Error> {
+                let mut fields = ExtendedFields::default();
                 while let Some((Key(key), value)) = map.next_entry()? {
                     fields.read.push((key, value));
                 }
@@ -156,7 +159,7 @@ pub(super) fn content(value: &RawValue) -> Content {
     if let Some(text) = read::<String>(value) {
         return Content::text(text);
     }
-    let fields = Fields::of(value);
+    let fields = ExtendedFields::of(value);
     let known = if fields.read.len() > MAX_FIELDS {
         None
     } else {
@@ -168,7 +171,7 @@ pub(super) fn content(value: &RawValue) -> Content {
     })
 }
 
-fn known(mut fields: Fields<'_>) -> Option<Content> {
+fn known(mut fields: ExtendedFields<'_>) -> Option<Content> {
     let kind: String = read(fields.remove("type")?)?;
     let content = match kind.as_str() {
         "text" => {
@@ -207,8 +210,8 @@ fn known(mut fields: Fields<'_>) -> Option<Content> {
     Some(content)
 }
 
-fn image(mut fields: Fields<'_>) -> Option<Content> {
-    let source = Fields::of(fields.remove("source")?);
+fn image(mut fields: ExtendedFields<'_>) -> Option<Content> {
+    let source = ExtendedFields::of(fields.remove("source")?);
     if source.text("type").as_deref() != Some("base64") {
         return None;
     }
@@ -222,7 +225,7 @@ fn image(mut fields: Fields<'_>) -> Option<Content> {
 
 /// Reads the tokens of a call.
 pub(super) fn usage(value: &RawValue) -> Option<Usage> {
-    let mut fields = Fields::of(value);
+    let mut fields = ExtendedFields::of(value);
     if fields.is_empty() || fields.read.len() > MAX_FIELDS {
         return None;
     }

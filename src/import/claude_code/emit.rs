@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::content::{Fields, read};
-use super::index::Index;
+use super::content::{ExtendedFields, read};
+use super::index::ClaudeIndex;
 use super::messages::{answer, user_record};
-use super::track::{Step, Summary, Track};
+use super::track::{SummaryStep, Track, TrackStep};
 use crate::import::extension::{extension, unreadable};
 use crate::import::lines::SourceLocation;
 use crate::import::records::Records;
@@ -22,19 +22,19 @@ pub(super) const TOOL: &str = "claude-code";
 const CLEARED: &str = "[Old tool result content cleared]";
 
 /// Tells the sink about one session of the file.
-pub(super) struct Emitter<'a> {
+pub(super) struct ClaudeEmitter<'a> {
     records: Records<'a>,
-    index: &'a Index,
+    index: &'a ClaudeIndex,
     track: &'a Track,
     /// References from loops to the sub-agents that they started.
     children: HashMap<usize, Vec<ChildLoopRef>>,
     session: Session,
 }
 
-impl<'a> Emitter<'a> {
+impl<'a> ClaudeEmitter<'a> {
     pub(super) fn new(
         source: &'a mut Source<'_>,
-        index: &'a Index,
+        index: &'a ClaudeIndex,
         track: &'a Track,
         session: Session,
         children: HashMap<usize, Vec<ChildLoopRef>>,
@@ -81,9 +81,9 @@ impl<'a> Emitter<'a> {
         &self.track.loops[loop_no].id
     }
 
-    fn step(&mut self, step: &Step, sink: &mut dyn Sink) -> Result<(), ImportError> {
+    fn step(&mut self, step: &TrackStep, sink: &mut dyn Sink) -> Result<(), ImportError> {
         match step {
-            Step::User {
+            TrackStep::User {
                 loop_no,
                 turn,
                 text_turn,
@@ -91,7 +91,9 @@ impl<'a> Emitter<'a> {
             } => {
                 let raw = self.records.bytes(*place)?;
                 let index = self.index;
-                let said = user_record(Fields::parse(&text(&raw)), |call| index.tool_name(call));
+                let said = user_record(ExtendedFields::parse(&text(&raw)), |call| {
+                    index.tool_name(call)
+                });
                 let loop_id = self.id(*loop_no);
                 for result in said.results {
                     let turn_id = TurnId::new(loop_id.as_str(), *turn);
@@ -103,17 +105,17 @@ impl<'a> Emitter<'a> {
                 }
                 Ok(())
             }
-            Step::Answer {
+            TrackStep::Answer {
                 loop_no,
                 turn,
                 answer,
             } => self.answer(*loop_no, *turn, *answer, sink),
-            Step::Extension { loop_no, place } => {
+            TrackStep::Extension { loop_no, place } => {
                 let raw = self.records.bytes(*place)?;
                 sink.message(self.id(*loop_no), note(&raw), &raw)
             }
-            Step::Summary { loop_no, found } => self.summary(*loop_no, found, sink),
-            Step::Cleared { loop_no, place } => self.cleared(*loop_no, *place, sink),
+            TrackStep::Summary { loop_no, found } => self.summary(*loop_no, found, sink),
+            TrackStep::Cleared { loop_no, place } => self.cleared(*loop_no, *place, sink),
         }
     }
 
@@ -135,7 +137,10 @@ impl<'a> Emitter<'a> {
             ends.push(from..raw.len());
         }
         let texts: Vec<_> = ends.into_iter().map(|part| text(&raw[part])).collect();
-        let records = texts.iter().map(|text| Fields::parse(text)).collect();
+        let records = texts
+            .iter()
+            .map(|text| ExtendedFields::parse(text))
+            .collect();
         let loop_id = self.id(loop_no);
         sink.message(
             loop_id,
@@ -147,7 +152,7 @@ impl<'a> Emitter<'a> {
     fn summary(
         &mut self,
         loop_no: usize,
-        found: &Summary,
+        found: &SummaryStep,
         sink: &mut dyn Sink,
     ) -> Result<(), ImportError> {
         let raw = self.records.bytes(found.summary)?;
@@ -155,7 +160,7 @@ impl<'a> Emitter<'a> {
             Some(boundary) => parse(&self.records.bytes(boundary)?),
             None => parse(&raw),
         };
-        let said = user_record(Fields::parse(&text(&raw)), |_| None);
+        let said = user_record(ExtendedFields::parse(&text(&raw)), |_| None);
         let effect = FoundEffect::Summary {
             messages: said.results.into_iter().chain(said.text).collect(),
             first_kept: found
@@ -172,9 +177,9 @@ impl<'a> Emitter<'a> {
         sink: &mut dyn Sink,
     ) -> Result<(), ImportError> {
         let record = parse(&self.records.bytes(place)?);
-        let metadata = Fields::parse(record.as_str())
+        let metadata = ExtendedFields::parse(record.as_str())
             .get("microcompactMetadata")
-            .map(Fields::of);
+            .map(ExtendedFields::of);
         let ids = metadata.and_then(|metadata| read(metadata.get("compactedToolIds")?));
         let effect = FoundEffect::ClearedResults {
             tool_call_ids: ids.unwrap_or_default(),
@@ -190,8 +195,8 @@ impl<'a> Emitter<'a> {
         record: Json,
         metadata: &str,
     ) -> FoundCompaction {
-        let fields = Fields::parse(record.as_str());
-        let metadata = fields.get(metadata).map(Fields::of);
+        let fields = ExtendedFields::parse(record.as_str());
+        let metadata = fields.get(metadata).map(ExtendedFields::of);
         let trigger = metadata.and_then(|metadata| metadata.text("trigger"));
         let at = fields.text("timestamp").map(Time::from_text);
         FoundCompaction {
@@ -237,6 +242,6 @@ fn note(raw: &[u8]) -> AgentMessage {
     if !record.as_str().starts_with('{') {
         return unreadable(raw);
     }
-    let kind = Fields::parse(record.as_str()).text("type");
+    let kind = ExtendedFields::parse(record.as_str()).text("type");
     extension(kind.as_deref(), record)
 }

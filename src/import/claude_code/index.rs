@@ -9,14 +9,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::by_id::ById;
-use super::record::{Kind, RecordHead, Speech};
-use super::track::{Answer, Step, Track, take_answer, take_part, take_result, take_speech};
+use super::record::{RecordHead, RecordKind, Speech};
+use super::track::{
+    AnswerRecords, Track, TrackStep, take_answer, take_part, take_result, take_speech,
+};
 use crate::import::lines::SourceLocation;
 use crate::model::ContinuationKind;
 
 /// What is known of a record that others may name as their parent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct KnownRecord {
     track: u32,
     /// The loop that it stands in, [`NO_LOOP`] before the first one.
     loop_key: u32,
@@ -29,7 +31,7 @@ pub(super) struct Known {
 /// of so many fits into memory.
 const NO_LOOP: u32 = u32::MAX;
 
-impl Known {
+impl KnownRecord {
     pub(super) fn track(&self) -> usize {
         self.track as usize
     }
@@ -53,7 +55,7 @@ fn small(number: usize) -> u32 {
 
 /// Where a record's parent stands.
 #[derive(Clone, Copy, Debug)]
-enum Parent {
+enum ParentRecord {
     /// The record says that it has none.
     None,
     /// Its parent is not among the records before it.
@@ -72,14 +74,14 @@ pub(super) struct KnownCall {
 }
 
 /// Everything that the first pass learns.
-pub(super) struct Index {
+pub(super) struct ClaudeIndex {
     /// The session of the file first, then sub-agents recorded within it.
     pub(super) tracks: Vec<Track>,
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<AnswerRecords>,
     pub(super) session: Option<String>,
     pub(super) title: Option<String>,
     stem: String,
-    pub(super) known: ById<Known>,
+    pub(super) known: ById<KnownRecord>,
     /// The last answer of each message id, with its track and loop.
     messages: ById<[u32; 3]>,
     calls: ById<KnownCall>,
@@ -93,7 +95,7 @@ pub(super) struct Index {
     titles: Vec<(String, String)>,
 }
 
-impl Index {
+impl ClaudeIndex {
     /// Starts the index of a file named `stem`.
     pub(super) fn new(stem: &str) -> Self {
         Self {
@@ -130,15 +132,15 @@ impl Index {
         if let Some(line) = self.repeats(track, &head) {
             return Err(format!("repeats the record of line {line}"));
         }
-        if !matches!(head.kind, Kind::Extension | Kind::Summary) {
+        if !matches!(head.kind, RecordKind::Extension | RecordKind::Summary) {
             self.tracks[track].give_up_boundary();
         }
         match head.kind {
-            Kind::User => self.user(track, &head, place),
-            Kind::Assistant => return self.assistant(track, &head, place),
-            Kind::Summary => self.summary(track, &head, place),
-            Kind::Boundary => self.boundary(track, &head, place),
-            Kind::Microcompact | Kind::Extension => self.note(track, &head, place),
+            RecordKind::User => self.user(track, &head, place),
+            RecordKind::Assistant => return self.assistant(track, &head, place),
+            RecordKind::Summary => self.summary(track, &head, place),
+            RecordKind::Boundary => self.boundary(track, &head, place),
+            RecordKind::Microcompact | RecordKind::Extension => self.note(track, &head, place),
         }
         Ok(())
     }
@@ -172,7 +174,7 @@ impl Index {
         left
     }
 
-    /// Gives back what only the first pass and [`Index::loop_of_record`] need: most of the memory.
+    /// Gives back what only the first pass and [`ClaudeIndex::loop_of_record`] need: most of the memory.
     pub(super) fn forget_records(&mut self) {
         self.known = ById::default();
         self.messages = ById::default();
@@ -248,18 +250,18 @@ impl Index {
         (!calls.is_empty()).then(|| calls.remove(0))
     }
 
-    fn parent(&self, head: &RecordHead) -> Option<&Known> {
+    fn parent(&self, head: &RecordHead) -> Option<&KnownRecord> {
         self.known.get(head.parent.as_ref()?)
     }
 
-    fn place_of_parent(&self, track: usize, head: &RecordHead) -> Parent {
+    fn place_of_parent(&self, track: usize, head: &RecordHead) -> ParentRecord {
         match (&head.parent, self.parent(head)) {
-            (None, _) => Parent::None,
+            (None, _) => ParentRecord::None,
             (_, Some(known)) if known.track() == track => match known.at() {
-                Some((loop_no, turn)) => Parent::At(loop_no, turn),
-                None => Parent::Lead,
+                Some((loop_no, turn)) => ParentRecord::At(loop_no, turn),
+                None => ParentRecord::Lead,
             },
-            _ => Parent::Unknown,
+            _ => ParentRecord::Unknown,
         }
     }
 
@@ -290,7 +292,7 @@ impl Index {
         at: Option<(usize, u32)>,
     ) {
         if let Some(uuid) = &head.uuid {
-            let mut known = Known {
+            let mut known = KnownRecord {
                 track: small(track),
                 loop_key: NO_LOOP,
                 turn: 0,
@@ -308,23 +310,23 @@ impl Index {
         }
         let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
-        state.linked |= matches!(parent, Parent::At(..) | Parent::Lead);
+        state.linked |= matches!(parent, ParentRecord::At(..) | ParentRecord::Lead);
         let (parent, kind) = match parent {
             _ if state.loops.is_empty() => (None, ContinuationKind::Initial),
-            Parent::At(loop_no, turn) if state.loops.is_tail((loop_no, turn)) => {
+            ParentRecord::At(loop_no, turn) if state.loops.is_tail((loop_no, turn)) => {
                 (Some((loop_no, turn)), ContinuationKind::Default)
             }
-            Parent::At(loop_no, turn) => (Some((loop_no, turn)), branch(head)),
-            Parent::Lead => (None, branch(head)),
+            ParentRecord::At(loop_no, turn) => (Some((loop_no, turn)), branch(head)),
+            ParentRecord::Lead => (None, branch(head)),
             // In a file that has links a prompt without a parent was typed at the very beginning.
-            Parent::None if state.linked => (None, branch(head)),
-            Parent::None | Parent::Unknown => (state.end(), ContinuationKind::Default),
+            ParentRecord::None if state.linked => (None, branch(head)),
+            ParentRecord::None | ParentRecord::Unknown => (state.end(), ContinuationKind::Default),
         };
         let loop_no = state.begin(head, place, parent, kind);
         let turn = take_speech(&mut state.loops[loop_no], Speech::Prompt);
         state.push(
             loop_no,
-            Step::User {
+            TrackStep::User {
                 loop_no,
                 turn,
                 text_turn: turn,
@@ -339,7 +341,7 @@ impl Index {
         if self.tracks[track].loops.is_empty() && head.results.is_empty() {
             let parent = self.place_of_parent(track, head);
             let state = &mut self.tracks[track];
-            state.linked |= matches!(parent, Parent::Lead);
+            state.linked |= matches!(parent, ParentRecord::Lead);
             state.lead_with(head, place);
             return self.know(track, head, place, None);
         }
@@ -353,7 +355,7 @@ impl Index {
         let text_turn = head.speech.map_or(turn, |speech| take_speech(info, speech));
         state.push(
             loop_no,
-            Step::User {
+            TrackStep::User {
                 loop_no,
                 turn,
                 text_turn,
@@ -392,10 +394,10 @@ impl Index {
         let answer = self.answers.len();
         let state = &mut self.tracks[track];
         let turn = take_answer(&mut state.loops[loop_no], head.model.as_deref());
-        self.answers.push(Answer::new(turn));
+        self.answers.push(AnswerRecords::new(turn));
         state.push(
             loop_no,
-            Step::Answer {
+            TrackStep::Answer {
                 loop_no,
                 turn,
                 answer,
@@ -458,10 +460,10 @@ impl Index {
     ) -> usize {
         let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
-        state.linked |= matches!(parent, Parent::At(..) | Parent::Lead);
+        state.linked |= matches!(parent, ParentRecord::At(..) | ParentRecord::Lead);
         match (parent, state.current) {
             (_, None) => state.begin(head, place, None, ContinuationKind::Initial),
-            (Parent::At(loop_no, turn), Some(current)) if loop_no != current => {
+            (ParentRecord::At(loop_no, turn), Some(current)) if loop_no != current => {
                 if goes_on && state.loops[loop_no].last_child.is_some() {
                     let parent = Some((loop_no, turn));
                     state.begin(head, place, parent, branch(head))
@@ -479,11 +481,11 @@ impl Index {
         let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
         let at = match parent {
-            Parent::At(loop_no, turn) => Some((loop_no, turn)),
-            Parent::Lead => None,
-            Parent::None | Parent::Unknown => state.end(),
+            ParentRecord::At(loop_no, turn) => Some((loop_no, turn)),
+            ParentRecord::Lead => None,
+            ParentRecord::None | ParentRecord::Unknown => state.end(),
         };
-        state.note(place, head.kind == Kind::Microcompact);
+        state.note(place, head.kind == RecordKind::Microcompact);
         self.know(track, head, place, at);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::content::{Fields, content, contents, kept, list, read, stop_reason, usage};
+use super::content::{ExtendedFields, content, contents, kept, list, read, stop_reason, usage};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Json, Message, Time, ToolResultMessage, UserMessage,
 };
@@ -20,7 +20,7 @@ pub(super) struct UserRecord {
 
 /// Reads a record in the user's name; `tool_name` finds the tool of a call.
 pub(super) fn user_record<'a>(
-    record: Fields<'_>,
+    record: ExtendedFields<'_>,
     tool_name: impl Fn(&str) -> Option<&'a str>,
 ) -> UserRecord {
     let timestamp = millis(&record);
@@ -28,7 +28,7 @@ pub(super) fn user_record<'a>(
     let mut results = Vec::new();
     let mut said = Vec::new();
     for block in blocks {
-        let fields = Fields::of(block);
+        let fields = ExtendedFields::of(block);
         if fields.text("type").as_deref() == Some("tool_result") {
             results.push(tool_result(fields, &tool_name));
         } else {
@@ -36,13 +36,13 @@ pub(super) fn user_record<'a>(
         }
     }
     // Only the first message keeps it all; the others say which record they are from.
-    let mut uuid = Fields::default();
+    let mut uuid = ExtendedFields::default();
     if let Some(name) = source.get("uuid") {
         uuid.push("uuid", name);
     }
     let mut source = Some(source);
     let mut next_source = || source.take().unwrap_or_else(|| uuid.clone());
-    let with_rest = |(mut result, rest): (ToolResultMessage, Fields<'_>)| {
+    let with_rest = |(mut result, rest): (ToolResultMessage, ExtendedFields<'_>)| {
         result.timestamp = timestamp.map(Into::into);
         let mut own = next_source();
         if !rest.is_empty() {
@@ -61,7 +61,7 @@ pub(super) fn user_record<'a>(
     UserRecord { results, text }
 }
 
-fn with_source(message: Message, source: Fields<'_>) -> AgentMessage {
+fn with_source(message: Message, source: ExtendedFields<'_>) -> AgentMessage {
     let mut message = AgentMessage::from(message);
     if !source.is_empty() {
         message.extra_mut().insert(SOURCE, source.to_json());
@@ -70,8 +70,8 @@ fn with_source(message: Message, source: Fields<'_>) -> AgentMessage {
 }
 
 /// Parts a user's record into its blocks and everything else.
-fn open(mut record: Fields<'_>) -> (Vec<&RawValue>, Fields<'_>) {
-    let queued = record.get("attachment").map(Fields::of);
+fn open(mut record: ExtendedFields<'_>) -> (Vec<&RawValue>, ExtendedFields<'_>) {
+    let queued = record.get("attachment").map(ExtendedFields::of);
     let mut content = None;
     if let Some(mut queued) = queued.filter(|_| record.get("message").is_none()) {
         content = queued.remove("prompt");
@@ -79,7 +79,7 @@ fn open(mut record: Fields<'_>) -> (Vec<&RawValue>, Fields<'_>) {
         record.add("attachment", queued.to_json());
     } else if let Some(message) = record.remove("message") {
         record.remove("type");
-        let mut body = Fields::of(message);
+        let mut body = ExtendedFields::of(message);
         content = if body.is_empty() {
             Some(message)
         } else {
@@ -95,9 +95,9 @@ fn open(mut record: Fields<'_>) -> (Vec<&RawValue>, Fields<'_>) {
 }
 
 fn tool_result<'a, 'b>(
-    mut block: Fields<'b>,
+    mut block: ExtendedFields<'b>,
     tool_name: impl Fn(&str) -> Option<&'a str>,
-) -> (ToolResultMessage, Fields<'b>) {
+) -> (ToolResultMessage, ExtendedFields<'b>) {
     let tool_call_id = block.text("tool_use_id").unwrap_or_default();
     let result = ToolResultMessage {
         tool_name: tool_name(&tool_call_id).unwrap_or_default().to_owned(),
@@ -113,8 +113,8 @@ fn tool_result<'a, 'b>(
 }
 
 /// Joins the records of one answer.
-pub(super) fn answer(records: Vec<Fields<'_>>) -> AgentMessage {
-    let bodies: Vec<Fields<'_>> = records.iter().map(body).collect();
+pub(super) fn answer(records: Vec<ExtendedFields<'_>>) -> AgentMessage {
+    let bodies: Vec<ExtendedFields<'_>> = records.iter().map(body).collect();
     let last = |key: &str| {
         bodies
             .iter()
@@ -142,7 +142,7 @@ pub(super) fn answer(records: Vec<Fields<'_>>) -> AgentMessage {
         message.stop_reason = Some("error".into());
         message.error_message = Some(text_of(&message.content));
     }
-    let known = Known {
+    let known = JoinedSoFar {
         usage: found_usage.map(kept),
         message: &message,
     };
@@ -160,8 +160,11 @@ pub(super) fn answer(records: Vec<Fields<'_>>) -> AgentMessage {
     message
 }
 
-fn body<'a>(record: &Fields<'a>) -> Fields<'a> {
-    record.get("message").map(Fields::of).unwrap_or_default()
+fn body<'a>(record: &ExtendedFields<'a>) -> ExtendedFields<'a> {
+    record
+        .get("message")
+        .map(ExtendedFields::of)
+        .unwrap_or_default()
 }
 
 fn text_of(content: &[Content]) -> String {
@@ -176,14 +179,14 @@ fn text_of(content: &[Content]) -> String {
 }
 
 /// What the joined message says already.
-struct Known<'a> {
+struct JoinedSoFar<'a> {
     usage: Option<Json>,
     message: &'a AssistantMessage,
 }
 
-impl Known<'_> {
+impl JoinedSoFar<'_> {
     /// Returns what a record says besides.
-    fn rest(&self, mut record: Fields<'_>, mut body: Fields<'_>) -> Json {
+    fn rest(&self, mut record: ExtendedFields<'_>, mut body: ExtendedFields<'_>) -> Json {
         record.remove("message");
         record.remove("type");
         for key in ["role", "content"] {
@@ -211,7 +214,7 @@ impl Known<'_> {
     }
 }
 
-fn millis(record: &Fields<'_>) -> Option<i64> {
+fn millis(record: &ExtendedFields<'_>) -> Option<i64> {
     record
         .text("timestamp")
         .and_then(|text| Time::from_text(text).millis())

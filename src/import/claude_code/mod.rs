@@ -19,10 +19,10 @@ mod track;
 use std::collections::HashMap;
 use std::path::Path;
 
-use self::emit::{Emitter, TOOL, child_ref};
-use self::index::Index;
+use self::emit::{ClaudeEmitter, TOOL, child_ref};
+use self::index::ClaudeIndex;
 use self::track::Track;
-use super::lines::{Found, Lines, SourceLocation};
+use super::lines::{LinePart, SourceLocation, ValueReader};
 use super::transcript::session;
 use super::{
     Identity, ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation,
@@ -64,7 +64,7 @@ impl Importer for ClaudeCode {
             };
             let session = head.session.clone();
             sink.session(head)?;
-            Emitter::new(source, &index, track, session, children)?.run(sink)?;
+            ClaudeEmitter::new(source, &index, track, session, children)?.run(sink)?;
         }
         Ok(())
     }
@@ -87,10 +87,10 @@ fn read_index(
     path: &Path,
     reader: &mut dyn ReadSeek,
     skip: &mut dyn FnMut(u64, String),
-) -> Result<Index, ImportError> {
+) -> Result<ClaudeIndex, ImportError> {
     let failed = unread(path);
-    let mut index = Index::new(&stem(path));
-    let mut lines = Lines::new(reader).map_err(failed)?;
+    let mut index = ClaudeIndex::new(&stem(path));
+    let mut lines = ValueReader::new(reader).map_err(failed)?;
     while let Some((place, read)) = lines.next_as(record::read_head).map_err(failed)? {
         let taken = match read {
             Ok(head) => index.record(head, place),
@@ -107,14 +107,14 @@ fn read_index(
 }
 
 /// Takes what is no record on a line of its own.
-fn take(index: &mut Index, place: SourceLocation, found: Found<'_>) -> Result<(), String> {
+fn take(index: &mut ClaudeIndex, place: SourceLocation, found: LinePart<'_>) -> Result<(), String> {
     let (bytes_known, reason) = match found {
-        Found::Value(text) => match record::read_head(text) {
+        LinePart::Value(text) => match record::read_head(text) {
             Ok(head) => return index.record(head, place),
             Err(reason) => (true, reason),
         },
         // The writer may not be done with the last line: kept now, it would come again whole.
-        Found::Unreadable { bytes, reason, cut } => (!bytes.is_empty() && !cut, reason),
+        LinePart::Unreadable { bytes, reason, cut } => (!bytes.is_empty() && !cut, reason),
     };
     if bytes_known {
         index.unreadable(place);
@@ -129,7 +129,7 @@ fn stem(path: &Path) -> String {
 }
 
 /// Returns the id of the file's session (for a sub-agent's file, of its parent).
-fn main_session(path: &Path, index: &Index) -> SessionId {
+fn main_session(path: &Path, index: &ClaudeIndex) -> SessionId {
     let named = index
         .session
         .as_deref()
@@ -140,7 +140,7 @@ fn main_session(path: &Path, index: &Index) -> SessionId {
 }
 
 /// Returns the id of a track's session.
-fn session_id(path: &Path, index: &Index, track: &Track) -> SessionId {
+fn session_id(path: &Path, index: &ClaudeIndex, track: &Track) -> SessionId {
     let main = main_session(path, index);
     let name = match (&track.agent, &track.root) {
         (Some(agent), _) => format!("{main}/agent-{agent}"),
@@ -152,7 +152,7 @@ fn session_id(path: &Path, index: &Index, track: &Track) -> SessionId {
 
 fn session_head(
     path: &Path,
-    index: &Index,
+    index: &ClaudeIndex,
     track: &Track,
     parent: Option<ParentSpawnRef>,
 ) -> SessionHead {
@@ -176,7 +176,7 @@ fn session_head(
 /// Returns what the main session's loops started within the file.
 fn children(
     path: &Path,
-    index: &Index,
+    index: &ClaudeIndex,
     parents: &[Option<ParentSpawnRef>],
 ) -> HashMap<usize, Vec<ChildLoopRef>> {
     let pairs = index.tracks.iter().zip(parents).skip(1);

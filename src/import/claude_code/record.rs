@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::Deserialize;
 
 use super::super::surrogates::replace_lone;
-use super::shapes::{Block, Body, Head, Metadata, Raw};
+use super::shapes::{Body, ContentBlock, Metadata, RawField, RecordFields};
 
 /// Texts that Claude Code writes in the user's name and that are no prompts.
 const MARKERS: [&str; 14] = [
@@ -30,7 +30,7 @@ const INTERRUPT: &str = "[Request interrupted by user";
 
 /// What a record is to the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RecordKind {
     /// Something said in the user's name, tool results included.
     User,
     /// A block of an answer.
@@ -61,7 +61,7 @@ pub(super) enum Speech {
 
 /// A tool call as the tree needs it.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct TreeCall {
     pub(super) id: String,
     pub(super) name: String,
     /// Digest of `input.prompt`, for calls that start a sub-agent.
@@ -71,7 +71,7 @@ pub(super) struct Call {
 /// One record at a record.
 #[derive(Debug, Default)]
 pub(super) struct RecordHead {
-    pub(super) kind: Kind,
+    pub(super) kind: RecordKind,
     pub(super) uuid: Option<String>,
     pub(super) parent: Option<String>,
     pub(super) logical_parent: Option<String>,
@@ -84,7 +84,7 @@ pub(super) struct RecordHead {
     pub(super) model: Option<String>,
     /// Digest of the content; a string and the one text block that says the same are equal.
     pub(super) digest: u64,
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<TreeCall>,
     /// Ids of the calls whose results the record holds.
     pub(super) results: Vec<String>,
     pub(super) speech: Option<Speech>,
@@ -115,7 +115,7 @@ pub(super) fn read_head(json: &str) -> Result<RecordHead, String> {
         return Err("not a JSON object".into());
     }
     let json = replace_lone(json);
-    let head: Head<'_> = serde_json::from_str(&json).map_err(|error| error.to_string())?;
+    let head: RecordFields<'_> = serde_json::from_str(&json).map_err(|error| error.to_string())?;
     let mut record = RecordHead {
         uuid: head.uuid.text(),
         parent: head.parent_uuid.text(),
@@ -144,7 +144,7 @@ pub(super) fn read_head(json: &str) -> Result<RecordHead, String> {
 }
 
 impl RecordHead {
-    fn user(&mut self, head: &Head<'_>) {
+    fn user(&mut self, head: &RecordFields<'_>) {
         // A bare string in place of the message has been seen in edited files.
         let content = match head.message.read::<Body<'_>>() {
             Some(body) => body.content,
@@ -153,12 +153,12 @@ impl RecordHead {
         if !self.content(content) {
             return;
         }
-        self.kind = Kind::User;
+        self.kind = RecordKind::User;
         if self.speech.is_none() && self.results.is_empty() {
             self.speech = Some(Speech::Added);
         }
         if head.is_compact_summary.is_true() {
-            self.kind = Kind::Summary;
+            self.kind = RecordKind::Summary;
         }
         if let Some(speech) = &mut self.speech
             && *speech == Speech::Prompt
@@ -177,7 +177,7 @@ impl RecordHead {
         }
     }
 
-    fn assistant(&mut self, head: &Head<'_>) {
+    fn assistant(&mut self, head: &RecordFields<'_>) {
         let Some(body) = head.message.read::<Body<'_>>() else {
             return;
         };
@@ -185,42 +185,42 @@ impl RecordHead {
             return;
         }
         self.content(body.content);
-        self.kind = Kind::Assistant;
+        self.kind = RecordKind::Assistant;
         self.message_id = body.id.text();
         self.model = body.model.text();
         self.speech = None;
         self.results.clear();
     }
 
-    fn system(&mut self, head: &Head<'_>) {
+    fn system(&mut self, head: &RecordFields<'_>) {
         match head.subtype.text().as_deref() {
             Some("compact_boundary") => {
-                self.kind = Kind::Boundary;
+                self.kind = RecordKind::Boundary;
                 self.preserved = head
                     .compact_metadata
                     .read()
                     .map(preserved)
                     .unwrap_or_default();
             }
-            Some("microcompact_boundary") => self.kind = Kind::Microcompact,
+            Some("microcompact_boundary") => self.kind = RecordKind::Microcompact,
             _ => {}
         }
     }
 
     /// A prompt that was typed while the agent was at work, and given to it in mid-run.
-    fn attachment(&mut self, head: &Head<'_>) {
+    fn attachment(&mut self, head: &RecordFields<'_>) {
         #[derive(Deserialize)]
         struct Queued<'a> {
             #[serde(borrow, default)]
-            r#type: Raw<'a>,
+            r#type: RawField<'a>,
             #[serde(borrow, default)]
-            prompt: Raw<'a>,
+            prompt: RawField<'a>,
         }
         if let Some(queued) = head.attachment.read::<Queued<'_>>()
             && queued.r#type.text().as_deref() == Some("queued_command")
             && self.content(queued.prompt)
         {
-            self.kind = Kind::User;
+            self.kind = RecordKind::User;
             self.speech = self.speech.map(|speech| match speech {
                 Speech::Prompt => Speech::Added,
                 other => other,
@@ -229,10 +229,10 @@ impl RecordHead {
     }
 
     /// Reads the blocks; `false` if there are none.
-    fn content(&mut self, content: Raw<'_>) -> bool {
+    fn content(&mut self, content: RawField<'_>) -> bool {
         let mut hasher = DefaultHasher::new();
         let (mut texts, mut others, mut plain) = (Vec::new(), 0, None);
-        let items: Vec<Raw<'_>> = match content.list() {
+        let items: Vec<RawField<'_>> = match content.list() {
             Some(items) => items,
             None if content.text().is_some() => vec![content],
             None => Vec::new(),
@@ -243,7 +243,7 @@ impl RecordHead {
                 texts.push(text);
                 continue;
             }
-            let block = item.read::<Block<'_>>();
+            let block = item.read::<ContentBlock<'_>>();
             let kind = block.as_ref().and_then(|block| block.r#type.text());
             match (kind.as_deref(), block) {
                 (Some("text"), Some(block)) => {
@@ -283,7 +283,7 @@ pub(super) fn digest_text(text: &str) -> u64 {
     hasher.finish()
 }
 
-fn call(block: &Block<'_>) -> Option<Call> {
+fn call(block: &ContentBlock<'_>) -> Option<TreeCall> {
     let (id, name) = (block.id.text()?, block.name.text()?);
     let prompt = match name.as_str() {
         "Task" | "Agent" => block
@@ -292,7 +292,7 @@ fn call(block: &Block<'_>) -> Option<Call> {
             .map(|prompt| digest_text(&prompt)),
         _ => None,
     };
-    Some(Call { id, name, prompt })
+    Some(TreeCall { id, name, prompt })
 }
 
 fn speech(texts: &[String], others: usize) -> Option<Speech> {
@@ -320,7 +320,7 @@ fn preserved(metadata: Metadata<'_>) -> Preserved {
     #[derive(Deserialize)]
     struct Messages<'a> {
         #[serde(borrow, default)]
-        uuids: Raw<'a>,
+        uuids: RawField<'a>,
     }
     let segment = metadata.preserved_segment;
     let listed = metadata.preserved_messages.read::<Messages<'_>>();

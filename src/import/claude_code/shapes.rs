@@ -8,75 +8,75 @@ use serde_json::value::RawValue;
 /// The fields of a record that the tree needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Head<'a> {
+pub(super) struct RecordFields<'a> {
     #[serde(borrow, default)]
-    pub(super) r#type: Raw<'a>,
+    pub(super) r#type: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) subtype: Raw<'a>,
+    pub(super) subtype: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) uuid: Raw<'a>,
+    pub(super) uuid: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) parent_uuid: Raw<'a>,
+    pub(super) parent_uuid: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) logical_parent_uuid: Raw<'a>,
+    pub(super) logical_parent_uuid: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) session_id: Raw<'a>,
+    pub(super) session_id: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) agent_id: Raw<'a>,
+    pub(super) agent_id: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) timestamp: Raw<'a>,
+    pub(super) timestamp: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) is_sidechain: Raw<'a>,
+    pub(super) is_sidechain: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) is_meta: Raw<'a>,
+    pub(super) is_meta: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) is_compact_summary: Raw<'a>,
+    pub(super) is_compact_summary: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) is_visible_in_transcript_only: Raw<'a>,
+    pub(super) is_visible_in_transcript_only: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) message: Raw<'a>,
+    pub(super) message: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) attachment: Raw<'a>,
+    pub(super) attachment: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) summary: Raw<'a>,
+    pub(super) summary: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) leaf_uuid: Raw<'a>,
+    pub(super) leaf_uuid: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) compact_metadata: Raw<'a>,
+    pub(super) compact_metadata: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) tool_use_result: Raw<'a>,
+    pub(super) tool_use_result: RawField<'a>,
     #[serde(borrow, default, rename = "parentToolUseID")]
-    pub(super) parent_tool_use_id: Raw<'a>,
+    pub(super) parent_tool_use_id: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) data: Raw<'a>,
+    pub(super) data: RawField<'a>,
 }
 
 /// `message`.
 #[derive(Deserialize)]
 pub(super) struct Body<'a> {
     #[serde(borrow, default)]
-    pub(super) id: Raw<'a>,
+    pub(super) id: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) model: Raw<'a>,
+    pub(super) model: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) content: Raw<'a>,
+    pub(super) content: RawField<'a>,
 }
 
 /// One block of a message.
 #[derive(Deserialize)]
-pub(super) struct Block<'a> {
+pub(super) struct ContentBlock<'a> {
     #[serde(borrow, default)]
-    pub(super) r#type: Raw<'a>,
+    pub(super) r#type: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) text: Raw<'a>,
+    pub(super) text: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) id: Raw<'a>,
+    pub(super) id: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) name: Raw<'a>,
+    pub(super) name: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) input: Raw<'a>,
+    pub(super) input: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) tool_use_id: Raw<'a>,
+    pub(super) tool_use_id: RawField<'a>,
 }
 
 /// `compactMetadata`.
@@ -84,16 +84,16 @@ pub(super) struct Block<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Metadata<'a> {
     #[serde(borrow, default)]
-    pub(super) preserved_segment: Raw<'a>,
+    pub(super) preserved_segment: RawField<'a>,
     #[serde(borrow, default)]
-    pub(super) preserved_messages: Raw<'a>,
+    pub(super) preserved_messages: RawField<'a>,
 }
 
 /// A value not yet looked into; an absent one reads as none.
 #[derive(Clone, Copy, Default, Deserialize)]
-pub(super) struct Raw<'a>(#[serde(borrow)] Option<&'a RawValue>);
+pub(super) struct RawField<'a>(#[serde(borrow)] Option<&'a RawValue>);
 
-impl<'a> Raw<'a> {
+impl<'a> RawField<'a> {
     /// Reads the value; `None` if it has another shape.
     pub(super) fn read<T: Deserialize<'a>>(self) -> Option<T> {
         serde_json::from_str(self.0?.get()).ok()
@@ -132,7 +132,7 @@ impl<'a> Raw<'a> {
 
     /// Reads one field of an object.
     pub(super) fn field(self, name: &str) -> Option<String> {
-        let mut fields: std::collections::BTreeMap<Cow<'a, str>, Raw<'a>> = self.read()?;
+        let mut fields: std::collections::BTreeMap<Cow<'a, str>, RawField<'a>> = self.read()?;
         fields.remove(name)?.text()
     }
 

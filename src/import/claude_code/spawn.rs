@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use super::index::Index;
+use super::index::ClaudeIndex;
 use super::track::Track;
 use super::{main_session, read_index};
 use crate::model::ParentSpawnRef;
@@ -17,7 +17,7 @@ use crate::model::ParentSpawnRef;
 const COMPACTING: &str = "acompact";
 
 /// Returns for each track where it was started; `None` for the main one.
-pub(super) fn parents(path: &Path, index: &Index) -> Vec<Option<ParentSpawnRef>> {
+pub(super) fn parents(path: &Path, index: &ClaudeIndex) -> Vec<Option<ParentSpawnRef>> {
     let alone = index.tracks[0].loops.is_empty();
     let beside = if alone {
         parent_index(path, index)
@@ -37,7 +37,7 @@ pub(super) fn parents(path: &Path, index: &Index) -> Vec<Option<ParentSpawnRef>>
         .collect()
 }
 
-fn parent(path: &Path, index: &Index, main: &Index, track: &Track) -> ParentSpawnRef {
+fn parent(path: &Path, index: &ClaudeIndex, main: &ClaudeIndex, track: &Track) -> ParentSpawnRef {
     let agent = track.agent.as_deref();
     let compacting = agent.is_some_and(|agent| agent.starts_with(COMPACTING));
     let call = main.spawning_call(agent, track).filter(|_| !compacting);
@@ -56,7 +56,7 @@ fn parent(path: &Path, index: &Index, main: &Index, track: &Track) -> ParentSpaw
 
 /// Reads the parent's file, if it is there: `<session>.jsonl` beside this file or, for one in
 /// `<session>/subagents`, beside that folder.
-fn parent_index(path: &Path, index: &Index) -> Option<Index> {
+fn parent_index(path: &Path, index: &ClaudeIndex) -> Option<ClaudeIndex> {
     let session = index.session.as_deref()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !session.chars().all(plain) {

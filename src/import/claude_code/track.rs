@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::record::{RecordHead, Speech, digest_text};
 use crate::import::MAX_RECORD_BYTES;
 use crate::import::lines::SourceLocation;
-use crate::import::transcript::{LoopBuilder, Loops, NewLoop, TurnRef};
+use crate::import::transcript::{LoopBuilder, LoopTurn, NewLoop, TranscriptLoops};
 use crate::model::{ContinuationKind, Time};
 
 /// The model of answers that Claude Code made up itself.
@@ -13,7 +13,7 @@ const SYNTHETIC: &str = "<synthetic>";
 
 /// One thing to emit, in the order of the file.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum TrackStep {
     /// A record in the user's name; its results belong to `turn`, its texts to `text_turn`.
     User {
         loop_no: usize,
@@ -33,7 +33,10 @@ pub(super) enum Step {
         place: SourceLocation,
     },
     /// A compaction that left a summary.
-    Summary { loop_no: usize, found: Box<Summary> },
+    Summary {
+        loop_no: usize,
+        found: Box<SummaryStep>,
+    },
     /// A compaction that emptied tool results.
     Cleared {
         loop_no: usize,
@@ -41,7 +44,7 @@ pub(super) enum Step {
     },
 }
 
-impl Step {
+impl TrackStep {
     /// The loop that the step belongs to.
     pub(super) fn loop_no(&self) -> usize {
         match self {
@@ -67,17 +70,17 @@ impl Step {
 
 /// Where a compaction and its summary stand. Rare, and kept apart so that a step is small.
 #[derive(Clone, Debug)]
-pub(super) struct Summary {
+pub(super) struct SummaryStep {
     pub(super) boundary: Option<SourceLocation>,
     pub(super) summary: SourceLocation,
-    pub(super) first_kept: Option<TurnRef>,
+    pub(super) first_kept: Option<LoopTurn>,
 }
 
 /// The records that one answer is joined from. Most have one.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AnswerRecords {
     pub(super) turn: u32,
-    first: Option<(SourceLocation, Part)>,
+    first: Option<(SourceLocation, AnswerPart)>,
     more: Option<Box<More>>,
 }
 
@@ -87,19 +90,19 @@ struct More {
     places: Vec<SourceLocation>,
     bytes: usize,
     /// The first record of each content that differs from that of the very first.
-    parts: HashMap<u64, Part>,
+    parts: HashMap<u64, AnswerPart>,
 }
 
 /// What a record of an answer says and where it hangs.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct AnswerPart {
     content: u64,
     /// The digest of its parent's id.
     parent: Option<u64>,
     line: u64,
 }
 
-impl Answer {
+impl AnswerRecords {
     pub(super) fn new(turn: u32) -> Self {
         Self {
             turn,
@@ -123,7 +126,7 @@ impl Answer {
     }
 
     pub(super) fn add(&mut self, head: &RecordHead, place: SourceLocation) {
-        let part = Part {
+        let part = AnswerPart {
             content: head.digest,
             parent: parent_of(head),
             line: place.line,
@@ -160,7 +163,7 @@ fn parent_of(head: &RecordHead) -> Option<u64> {
 pub(super) struct Boundary {
     pub(super) place: SourceLocation,
     pub(super) loop_no: usize,
-    pub(super) first_kept: Option<TurnRef>,
+    pub(super) first_kept: Option<LoopTurn>,
 }
 
 /// Names a loop after the record that begins it.
@@ -230,12 +233,12 @@ pub(super) struct Track {
     pub(super) first_parent: Option<String>,
     /// The call that started the sub-agent, found by its prompt.
     pub(super) spawned_by: Option<String>,
-    pub(super) loops: Loops,
+    pub(super) loops: TranscriptLoops,
     /// How many of the steps are taken when a loop's last is.
     ends: Vec<usize>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<TrackStep>,
     /// What stands before the first loop.
-    pub(super) lead: Vec<Step>,
+    pub(super) lead: Vec<TrackStep>,
     lead_loop: Option<String>,
     /// The loop in which the transcript stands.
     pub(super) current: Option<usize>,
@@ -268,7 +271,7 @@ impl Track {
         &mut self,
         record: &RecordHead,
         location: SourceLocation,
-        parent: Option<TurnRef>,
+        parent: Option<LoopTurn>,
         kind: ContinuationKind,
     ) -> usize {
         let is_prompt = record.speech == Some(Speech::Prompt);
@@ -306,14 +309,14 @@ impl Track {
     }
 
     /// Adds a step to a loop.
-    pub(super) fn push(&mut self, loop_no: usize, step: Step) {
+    pub(super) fn push(&mut self, loop_no: usize, step: TrackStep) {
         self.steps.push(step);
         self.ends[loop_no] = self.steps.len();
         end_at(&mut self.loops[loop_no], self.ended.as_deref());
     }
 
     /// Where the transcript stands: its loop and the last real turn of that.
-    pub(super) fn end(&self) -> Option<TurnRef> {
+    pub(super) fn end(&self) -> Option<LoopTurn> {
         let loop_no = self.current?;
         Some((loop_no, self.loops[loop_no].turn))
     }
@@ -321,12 +324,12 @@ impl Track {
     /// Adds a record that no model sees.
     pub(super) fn note(&mut self, place: SourceLocation, cleared: bool) {
         let Some(loop_no) = self.current else {
-            return self.lead.push(Step::Extension { loop_no: 0, place });
+            return self.lead.push(TrackStep::Extension { loop_no: 0, place });
         };
         let step = if cleared {
-            Step::Cleared { loop_no, place }
+            TrackStep::Cleared { loop_no, place }
         } else {
-            Step::Extension { loop_no, place }
+            TrackStep::Extension { loop_no, place }
         };
         self.push(loop_no, step);
     }
@@ -334,7 +337,7 @@ impl Track {
     /// Keeps a text in the user's name for the first loop.
     pub(super) fn lead_with(&mut self, head: &RecordHead, place: SourceLocation) {
         self.lead_loop.get_or_insert_with(|| loop_name(head, place));
-        self.lead.push(Step::User {
+        self.lead.push(TrackStep::User {
             loop_no: 0,
             turn: 0,
             text_turn: 0,
@@ -347,7 +350,7 @@ impl Track {
         if let Some(boundary) = self.boundary.take() {
             self.push(
                 boundary.loop_no,
-                Step::Extension {
+                TrackStep::Extension {
                     loop_no: boundary.loop_no,
                     place: boundary.place,
                 },

@@ -1,8 +1,8 @@
 //! The second pass: reads the records again and emits them.
 
 use super::TOOL;
-use super::index::{Index, Step};
-use super::items::{Record, answer, history};
+use super::index::{CodexIndex, IndexStep};
+use super::items::{CodexRecord, answer, history};
 use crate::import::extension::{extension_of, system_prompt, unreadable};
 use crate::import::fields::Fields;
 use crate::import::lines::SourceLocation;
@@ -15,11 +15,11 @@ use crate::model::{AgentMessage, Content, Json, Time};
 /// Emits the whole transcript. Returns whether there was a conversation.
 pub(super) fn emit(
     source: &mut Source<'_>,
-    index: &Index,
+    index: &CodexIndex,
     head: SessionHead,
     sink: &mut dyn Sink,
 ) -> Result<bool, ImportError> {
-    let mut emitter = Emitter {
+    let mut emitter = CodexEmitter {
         records: Records::new(source.path, &mut *source.reader)?,
         index,
         transcript: TranscriptBuilder::new(sink, head, Style::Log),
@@ -30,28 +30,28 @@ pub(super) fn emit(
     emitter.transcript.finish()
 }
 
-struct Emitter<'a> {
+struct CodexEmitter<'a> {
     records: Records<'a>,
-    index: &'a Index,
+    index: &'a CodexIndex,
     transcript: TranscriptBuilder<'a>,
 }
 
-impl Emitter<'_> {
-    fn step(&mut self, step: &Step) -> Result<(), ImportError> {
+impl CodexEmitter<'_> {
+    fn step(&mut self, step: &IndexStep) -> Result<(), ImportError> {
         match step {
-            Step::Answer(number) => self.answer(*number),
-            Step::Copy => Ok(()),
-            Step::Unreadable(place) => {
+            IndexStep::Answer(number) => self.answer(*number),
+            IndexStep::Copy => Ok(()),
+            IndexStep::Unreadable(place) => {
                 let raw = self.records.bytes(*place)?;
                 self.transcript.extension(unreadable(&raw), &raw)
             }
-            Step::Meta(place)
-            | Step::Extension(place)
-            | Step::Aborted(place)
-            | Step::System(place)
-            | Step::Result(place)
-            | Step::Compacted(place)
-            | Step::User { place, .. } => {
+            IndexStep::Meta(place)
+            | IndexStep::Extension(place)
+            | IndexStep::Aborted(place)
+            | IndexStep::System(place)
+            | IndexStep::Result(place)
+            | IndexStep::Compacted(place)
+            | IndexStep::User { place, .. } => {
                 let raw = self.records.bytes(*place)?;
                 let json = String::from_utf8_lossy(&raw);
                 let message = Fields::parse(&json).and_then(|record| {
@@ -72,27 +72,27 @@ impl Emitter<'_> {
 
     fn record(
         &mut self,
-        step: &Step,
+        step: &IndexStep,
         message: AgentMessage,
         json: &str,
         raw: &[u8],
         place: SourceLocation,
     ) -> Result<(), ImportError> {
         match step {
-            Step::Compacted(_) => self.compacted(message, json, raw),
-            Step::Result(_) => self.transcript.result(|| line_id(place), message, raw),
-            Step::User { prompt, .. } => match prompt {
+            IndexStep::Compacted(_) => self.compacted(message, json, raw),
+            IndexStep::Result(_) => self.transcript.result(|| line_id(place), message, raw),
+            IndexStep::User { prompt, .. } => match prompt {
                 Some(name) => self.transcript.prompt(name.as_str(), message, raw),
                 None => self.transcript.input(message, raw, false),
             },
-            Step::Meta(_) => {
+            IndexStep::Meta(_) => {
                 self.transcript.extension(message, raw)?;
                 match instructions(json) {
                     Some(prompt) => self.transcript.extension(prompt, raw),
                     None => Ok(()),
                 }
             }
-            Step::Aborted(_) => {
+            IndexStep::Aborted(_) => {
                 self.transcript.extension(message, raw)?;
                 self.transcript.interrupted();
                 Ok(())
@@ -110,7 +110,7 @@ impl Emitter<'_> {
         }
         let mut records = Vec::new();
         for (line, json) in &raws {
-            match Record::of(json) {
+            match CodexRecord::of(json) {
                 Ok(record) => records.push((*line, record)),
                 Err(reason) => self.transcript.skip(*line, reason),
             }
@@ -133,7 +133,7 @@ impl Emitter<'_> {
 
     /// Takes a compaction: what is left is its `replacement_history`, else its message.
     fn compacted(&mut self, kept: AgentMessage, json: &str, raw: &[u8]) -> Result<(), ImportError> {
-        let record = Record::of(json).ok();
+        let record = CodexRecord::of(json).ok();
         let left = record.as_ref().and_then(|record| {
             let items = record.item.get("replacement_history");
             let messages = items.map(history).unwrap_or_default();
@@ -156,18 +156,18 @@ impl Emitter<'_> {
 }
 
 /// Reads the message of a record that is no part of an answer.
-fn message_of(step: &Step, json: &str) -> Result<AgentMessage, String> {
+fn message_of(step: &IndexStep, json: &str) -> Result<AgentMessage, String> {
     match step {
-        Step::User { .. } => Record::of(json)?.user(),
-        Step::Result(_) => Record::of(json)?.result(),
-        Step::System(_) => system_item(json),
+        IndexStep::User { .. } => CodexRecord::of(json)?.user(),
+        IndexStep::Result(_) => CodexRecord::of(json)?.result(),
+        IndexStep::System(_) => system_item(json),
         _ => Ok(kept(json)),
     }
 }
 
 /// Returns the system prompt in the record that describes the session.
 fn instructions(json: &str) -> Option<AgentMessage> {
-    let record = Record::of(json).ok()?;
+    let record = CodexRecord::of(json).ok()?;
     let given = record.item.get("base_instructions")?;
     let said = Fields::parse(given.get()).ok();
     let said = said.and_then(|given| given.text("text"));
@@ -180,7 +180,7 @@ fn line_id(place: SourceLocation) -> String {
 }
 
 fn system_item(json: &str) -> Result<AgentMessage, String> {
-    let mut record = Record::of(json)?;
+    let mut record = CodexRecord::of(json)?;
     record.item.take("type");
     let content = record.item.take("content").map(|content| content.get());
     let content = Json::parse(content.unwrap_or("null")).unwrap_or_default();

@@ -44,7 +44,7 @@ pub(super) struct Meta {
 
 /// One thing to emit, in the order of the file.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum IndexStep {
     /// The first `session_meta`.
     Meta(SourceLocation),
     /// A record that no model sees.
@@ -69,7 +69,7 @@ pub(super) enum Step {
 
 /// The items that one call of the model gave.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AnswerItems {
     pub(super) places: Vec<SourceLocation>,
     bytes: usize,
     pub(super) usage: Option<Usage>,
@@ -78,7 +78,7 @@ pub(super) struct Answer {
 
 /// A user's item that may be a prompt.
 #[derive(Debug)]
-struct Candidate {
+struct PromptCandidate {
     step: usize,
     author: Author,
     name: String,
@@ -86,9 +86,9 @@ struct Candidate {
 
 /// Everything that the first pass learns.
 #[derive(Debug, Default)]
-pub(super) struct Index {
-    pub(super) steps: Vec<Step>,
-    pub(super) answers: Vec<Answer>,
+pub(super) struct CodexIndex {
+    pub(super) steps: Vec<IndexStep>,
+    pub(super) answers: Vec<AnswerItems>,
     pub(super) meta: Option<Meta>,
     pub(super) started: Option<String>,
     pub(super) ended: Option<String>,
@@ -99,7 +99,7 @@ pub(super) struct Index {
     /// The token counts of the session so far, as they are written.
     counted: Option<String>,
     /// User's items that no event has called a prompt.
-    candidates: Vec<Candidate>,
+    candidates: Vec<PromptCandidate>,
     /// Whether the last of them may still be called one.
     is_fresh: bool,
     /// Whether an event announced a prompt whose item is still to come.
@@ -109,7 +109,7 @@ pub(super) struct Index {
     copied: Option<(usize, u64, String)>,
 }
 
-impl Index {
+impl CodexIndex {
     /// Takes the next record.
     pub(super) fn record(&mut self, record: &Fields<'_>, place: SourceLocation) {
         if let Some(time) = record.text("timestamp") {
@@ -122,28 +122,28 @@ impl Index {
         let step = match (kind.as_deref(), &payload) {
             (Some("session_meta"), Some(meta)) if self.meta.is_none() => {
                 self.meta = Some(read_meta(meta));
-                Step::Meta(place)
+                IndexStep::Meta(place)
             }
             (Some("response_item"), Some(item)) => return self.item(item, place),
             (Some("compacted"), Some(_)) => {
                 self.is_open = false;
                 self.is_fresh = false;
-                Step::Compacted(place)
+                IndexStep::Compacted(place)
             }
             (Some("turn_context"), Some(context)) => {
                 self.turn = context.text("turn_id").or(self.turn.take());
                 self.model = context.text("model").or(self.model.take());
-                Step::Extension(place)
+                IndexStep::Extension(place)
             }
             (Some("event_msg"), Some(event)) => self.event(event, place),
-            _ => Step::Extension(place),
+            _ => IndexStep::Extension(place),
         };
         self.steps.push(step);
     }
 
     /// Takes what is no record, to be kept with the rest.
     pub(super) fn unreadable(&mut self, place: SourceLocation) {
-        self.steps.push(Step::Unreadable(place));
+        self.steps.push(IndexStep::Unreadable(place));
     }
 
     /// Settles what only the end of the file decides. A transcript without events says nothing of
@@ -156,10 +156,10 @@ impl Index {
             is_last && self.is_fresh && candidate.author == Author::Unknown
         });
         if let Some(step) = unclear.map(|candidate| candidate.step)
-            && let Step::User { place, .. } = &self.steps[step]
+            && let IndexStep::User { place, .. } = &self.steps[step]
         {
             let line = place.line;
-            self.steps[step] = Step::Copy;
+            self.steps[step] = IndexStep::Copy;
             return Some(line);
         }
         let undecided = match (self.has_prompts, self.is_fresh) {
@@ -173,7 +173,7 @@ impl Index {
             }
         }
         let (step, line, _) = self.copied.take()?;
-        self.steps[step] = Step::Copy;
+        self.steps[step] = IndexStep::Copy;
         Some(line)
     }
 
@@ -188,23 +188,23 @@ impl Index {
             .filter_map(|part| text_of(object_in(Some(part))?.get("text")))
             .collect();
         if texts.join("\n") == said || texts.concat() == said {
-            self.steps[step] = Step::Copy;
+            self.steps[step] = IndexStep::Copy;
         }
     }
 
-    fn name(&mut self, candidate: Candidate) {
-        if let Some(Step::User { prompt, .. }) = self.steps.get_mut(candidate.step) {
+    fn name(&mut self, candidate: PromptCandidate) {
+        if let Some(IndexStep::User { prompt, .. }) = self.steps.get_mut(candidate.step) {
             *prompt = Some(candidate.name);
         }
     }
 
-    fn event(&mut self, event: &Fields<'_>, place: SourceLocation) -> Step {
+    fn event(&mut self, event: &Fields<'_>, place: SourceLocation) -> IndexStep {
         match event.text("type").as_deref() {
             Some("user_message") => {
                 let has_item = self.prompt_told();
                 return match has_item && is_bare(event) {
-                    true => Step::Copy,
-                    false => Step::Extension(place),
+                    true => IndexStep::Copy,
+                    false => IndexStep::Extension(place),
                 };
             }
             Some("agent_message") if is_bare(event) => {
@@ -219,11 +219,11 @@ impl Index {
             Some("task_complete" | "turn_complete") => self.is_open = false,
             Some("turn_aborted") => {
                 self.is_open = false;
-                return Step::Aborted(place);
+                return IndexStep::Aborted(place);
             }
             _ => {}
         }
-        Step::Extension(place)
+        IndexStep::Extension(place)
     }
 
     /// Takes the event that announces a prompt. It comes after the prompt's item, in some versions
@@ -272,10 +272,10 @@ impl Index {
         }
         let step = match (kind.as_str(), role.as_str()) {
             ("message", "user") => return self.user(item, place),
-            ("message", "developer" | "system") => Step::System(place),
-            _ if is_result(&kind) => Step::Result(place),
+            ("message", "developer" | "system") => IndexStep::System(place),
+            _ if is_result(&kind) => IndexStep::Result(place),
             _ => {
-                self.steps.push(Step::Extension(place));
+                self.steps.push(IndexStep::Extension(place));
                 return;
             }
         };
@@ -293,8 +293,8 @@ impl Index {
             answer.places.push(place);
             return;
         }
-        self.steps.push(Step::Answer(self.answers.len()));
-        self.answers.push(Answer {
+        self.steps.push(IndexStep::Answer(self.answers.len()));
+        self.answers.push(AnswerItems {
             places: vec![place],
             bytes: place.len,
             usage: None,
@@ -306,12 +306,12 @@ impl Index {
     fn user(&mut self, item: &Fields<'_>, place: SourceLocation) {
         self.is_open = false;
         let turn = turn_of(item).or_else(|| self.turn.clone());
-        let candidate = Candidate {
+        let candidate = PromptCandidate {
             step: self.steps.len(),
             author: author(item),
             name: turn.unwrap_or_else(|| format!("line-{}", place.line)),
         };
-        self.steps.push(Step::User {
+        self.steps.push(IndexStep::User {
             place,
             prompt: None,
         });

@@ -43,13 +43,13 @@ pub(super) fn usage(value: &RawValue) -> Option<Usage> {
 }
 
 /// A record with the item in it.
-pub(super) struct Record<'a> {
+pub(super) struct CodexRecord<'a> {
     record: Fields<'a>,
     pub(super) item: Fields<'a>,
     pub(super) time: Option<Time>,
 }
 
-impl<'a> Record<'a> {
+impl<'a> CodexRecord<'a> {
     /// Reads a record of an item, a message or anything with a payload.
     pub(super) fn of(json: &'a str) -> Result<Self, String> {
         let mut record = Fields::parse(json)?;
@@ -194,7 +194,7 @@ impl<'a> Record<'a> {
 
 /// Joins the records of one answer, each with its line; what cannot be read is handed to `skip`.
 pub(super) fn answer(
-    records: Vec<(u64, Record<'_>)>,
+    records: Vec<(u64, CodexRecord<'_>)>,
     model: Option<String>,
     provider: Option<String>,
     usage: Option<Usage>,
@@ -251,7 +251,7 @@ fn one(
 ) -> Option<AgentMessage> {
     let kind = fields.text("type").unwrap_or_default();
     let role = fields.text("role").unwrap_or_default();
-    let record = Record::bare(fields);
+    let record = CodexRecord::bare(fields);
     match (kind.as_str(), role.as_str()) {
         ("message", "user") => record.user().ok(),
         ("message", "developer" | "system") => None,

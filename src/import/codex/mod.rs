@@ -12,9 +12,9 @@ mod items;
 
 use std::path::Path;
 
-use self::index::{Index, Meta};
+use self::index::{CodexIndex, Meta};
 use super::key_outline::KeyOutline;
-use super::records::{Line, RecordStream};
+use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session, started_by};
 use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
 use crate::model::Time;
@@ -53,13 +53,13 @@ fn read_index(
     path: &Path,
     reader: &mut dyn ReadSeek,
     skip: &mut dyn FnMut(u64, String),
-) -> Result<Index, ImportError> {
-    let mut index = Index::default();
+) -> Result<CodexIndex, ImportError> {
+    let mut index = CodexIndex::default();
     let mut records = RecordStream::new(path, reader)?;
     while let Some((location, line)) = records.next()? {
         match line {
-            Line::Record(_, fields) => index.record(&fields, location),
-            Line::Bad { reason, kept } => {
+            RecordLine::Record(_, fields) => index.record(&fields, location),
+            RecordLine::Bad { reason, kept } => {
                 if !kept.is_empty() {
                     index.unreadable(location);
                 }
@@ -77,7 +77,7 @@ fn read_index(
 }
 
 /// Describes the session by its first record, else by the id that its file is named after.
-fn head(path: &Path, index: &Index) -> SessionHead {
+fn head(path: &Path, index: &CodexIndex) -> SessionHead {
     let nothing = Meta::default();
     let meta = index.meta.as_ref().unwrap_or(&nothing);
     let (identity, id) = identity(path, meta.id.as_deref());

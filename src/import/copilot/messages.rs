@@ -14,7 +14,7 @@ use crate::model::{
 };
 
 /// What an event is to the session.
-pub(super) enum Record {
+pub(super) enum CopilotRecord {
     Message(AgentMessage),
     /// What a compaction left.
     Compaction(AgentMessage),
@@ -25,7 +25,7 @@ pub(super) enum Record {
 }
 
 /// An event with its data.
-struct Event<'a> {
+struct CopilotEvent<'a> {
     event: Fields<'a>,
     data: Fields<'a>,
     line: u64,
@@ -35,25 +35,25 @@ struct Event<'a> {
 ///
 /// # Errors
 /// Says why it is not what it claims to be.
-pub(super) fn read(mut event: Fields<'_>, line: u64) -> Result<Record, String> {
+pub(super) fn read(mut event: Fields<'_>, line: u64) -> Result<CopilotRecord, String> {
     let kind = event.text("type").unwrap_or_default();
     let Some(data) = event.child("data") else {
-        return Ok(Record::Extension);
+        return Ok(CopilotRecord::Extension);
     };
     event.take("type");
-    let event = Event { event, data, line };
+    let event = CopilotEvent { event, data, line };
     match kind.as_str() {
         "system.message" => event.system(),
         "user.message" => event.prompt(),
         "assistant.message" => event.answer(),
         "tool.execution_complete" => event.result(),
         "session.compaction_complete" => Ok(event.compaction()),
-        "abort" => Ok(Record::Abort),
-        _ => Ok(Record::Extension),
+        "abort" => Ok(CopilotRecord::Abort),
+        _ => Ok(CopilotRecord::Extension),
     }
 }
 
-impl Event<'_> {
+impl CopilotEvent<'_> {
     fn source(&self) -> Option<Json> {
         rest_within(&self.event, "data", &self.data)
     }
@@ -63,14 +63,14 @@ impl Event<'_> {
         millis_of(time.as_ref())
     }
 
-    fn system(mut self) -> Result<Record, String> {
+    fn system(mut self) -> Result<CopilotRecord, String> {
         let content = self.data.take("content").map(json).transpose()?;
         let message = system_prompt(&content.unwrap_or_default())?;
-        Ok(Record::Message(with_source(message, self.source())))
+        Ok(CopilotRecord::Message(with_source(message, self.source())))
     }
 
     /// Reads a prompt as it was sent; what was typed is kept beside it.
-    fn prompt(mut self) -> Result<Record, String> {
+    fn prompt(mut self) -> Result<CopilotRecord, String> {
         let sent = self.data.text("transformedContent");
         let key = match sent {
             Some(_) => "transformedContent",
@@ -83,10 +83,10 @@ impl Event<'_> {
             self.data.take("content");
         }
         let message = user(content, self.millis());
-        Ok(Record::Message(with_source(message, self.source())))
+        Ok(CopilotRecord::Message(with_source(message, self.source())))
     }
 
-    fn answer(mut self) -> Result<Record, String> {
+    fn answer(mut self) -> Result<CopilotRecord, String> {
         let mut content = Vec::new();
         if let Some(thought) = self
             .data
@@ -129,10 +129,13 @@ impl Event<'_> {
             timestamp: self.millis(),
             error_message: None,
         });
-        Ok(Record::Message(with_source(message.into(), self.source())))
+        Ok(CopilotRecord::Message(with_source(
+            message.into(),
+            self.source(),
+        )))
     }
 
-    fn result(mut self) -> Result<Record, String> {
+    fn result(mut self) -> Result<CopilotRecord, String> {
         let is_error = self.data.get("success").is_some_and(|v| v.get() == "false");
         self.data.take("success");
         let content = self.given()?;
@@ -143,7 +146,10 @@ impl Event<'_> {
             is_error,
             timestamp: self.millis(),
         });
-        Ok(Record::Message(with_source(message.into(), self.source())))
+        Ok(CopilotRecord::Message(with_source(
+            message.into(),
+            self.source(),
+        )))
     }
 
     /// Takes what a tool gave back: its content, or why it failed.
@@ -171,11 +177,11 @@ impl Event<'_> {
         Ok(content)
     }
 
-    fn compaction(self) -> Record {
+    fn compaction(self) -> CopilotRecord {
         let failed = self.data.get("success").is_some_and(|v| v.get() == "false");
         match self.data.text("summaryContent").filter(|_| !failed) {
-            Some(summary) => Record::Compaction(user(vec![Content::text(summary)], None)),
-            None => Record::Extension,
+            Some(summary) => CopilotRecord::Compaction(user(vec![Content::text(summary)], None)),
+            None => CopilotRecord::Extension,
         }
     }
 }

@@ -10,11 +10,11 @@ mod messages;
 use std::collections::HashMap;
 use std::path::Path;
 
-use self::messages::Record;
+use self::messages::CopilotRecord;
 use super::extension::{extension_of, unreadable};
 use super::fields::Fields;
 use super::key_outline::KeyOutline;
-use super::records::{Line, RecordStream};
+use super::records::{RecordLine, RecordStream};
 use super::transcript::{Style, TranscriptBuilder, identity, session};
 use super::{
     FoundEffect, Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation,
@@ -42,7 +42,7 @@ impl Importer for CopilotCli {
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let path = source.path;
         let head = read_head(source)?;
-        let mut reader = Reader {
+        let mut reader = CopilotReader {
             transcript: TranscriptBuilder::new(sink, head, Style::Log),
             by_call: HashMap::new(),
         };
@@ -78,7 +78,7 @@ fn read_head(source: &mut Source<'_>) -> Result<SessionHead, ImportError> {
     let (mut own, mut started, mut ended) = (None, None, None);
     let mut records = RecordStream::new(path, &mut *source.reader)?;
     while let Some((_, line)) = records.next()? {
-        let Line::Record(_, event) = line else {
+        let RecordLine::Record(_, event) = line else {
             continue;
         };
         if own.is_none() {
@@ -119,17 +119,17 @@ fn id_of_folder(path: &Path) -> Option<String> {
     Some(name.to_owned())
 }
 
-struct Reader<'a> {
+struct CopilotReader<'a> {
     transcript: TranscriptBuilder<'a>,
     /// The sessions of sub-agents, by the calls that started them.
     by_call: HashMap<String, usize>,
 }
 
-impl Reader<'_> {
-    fn line(&mut self, number: u64, line: Line<'_>) -> Result<(), ImportError> {
+impl CopilotReader<'_> {
+    fn line(&mut self, number: u64, line: RecordLine<'_>) -> Result<(), ImportError> {
         let (reason, kept) = match line {
-            Line::Record(json, event) => return self.event(json, event, number),
-            Line::Bad { reason, kept } => (reason, kept),
+            RecordLine::Record(json, event) => return self.event(json, event, number),
+            RecordLine::Bad { reason, kept } => (reason, kept),
         };
         self.transcript.skip(number, reason);
         if kept.is_empty() {
@@ -147,10 +147,10 @@ impl Reader<'_> {
         let call = data.and_then(|data| data.text("parentToolCallId"));
         let record = messages::read(event, line).unwrap_or_else(|reason| {
             self.transcript.skip(line, reason);
-            Record::Extension
+            CopilotRecord::Extension
         });
         let session = match &call {
-            Some(call) if !matches!(record, Record::Extension) => self.session_of(call),
+            Some(call) if !matches!(record, CopilotRecord::Extension) => self.session_of(call),
             Some(call) => self.by_call.get(call).copied().unwrap_or(0),
             None => 0,
         };
@@ -160,14 +160,14 @@ impl Reader<'_> {
         let is_new = self.transcript.here().is_none();
         let kept = || extension_of(kind.as_deref(), json);
         match record {
-            Record::Message(message) => self.transcript.message(|| id, message, raw)?,
-            Record::Extension => self.transcript.extension(kept(), raw)?,
-            Record::Abort => {
+            CopilotRecord::Message(message) => self.transcript.message(|| id, message, raw)?,
+            CopilotRecord::Extension => self.transcript.extension(kept(), raw)?,
+            CopilotRecord::Abort => {
                 self.transcript.extension(kept(), raw)?;
                 self.transcript.interrupted();
             }
-            Record::Compaction(_) if is_new => self.transcript.extension(kept(), raw)?,
-            Record::Compaction(message) => {
+            CopilotRecord::Compaction(_) if is_new => self.transcript.extension(kept(), raw)?,
+            CopilotRecord::Compaction(message) => {
                 let effect = FoundEffect::Summary {
                     messages: vec![message],
                     first_kept: None,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::TOOL;
-use super::messages::{self, Record};
+use super::messages::{self, GeminiRecord};
 
 use crate::import::extension::{extension_of, unreadable};
 use crate::import::fields::{Fields, list};
@@ -48,7 +48,7 @@ impl Header {
 }
 
 /// Reads a session, whichever layout it has.
-pub(super) struct Reader<'a> {
+pub(super) struct GeminiReader<'a> {
     path: &'a Path,
     header: Header,
     transcript: TranscriptBuilder<'a>,
@@ -56,7 +56,7 @@ pub(super) struct Reader<'a> {
     is_begun: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> GeminiReader<'a> {
     pub(super) fn new(path: &'a Path, sink: &'a mut dyn Sink) -> Self {
         let header = Header::default();
         Self {
@@ -140,11 +140,11 @@ impl<'a> Reader<'a> {
         self.transcript.at(time);
         let read = messages::read(fields).unwrap_or_else(|reason| {
             self.transcript.skip(line, reason);
-            Record::Extension
+            GeminiRecord::Extension
         });
         match read {
-            Record::Prompt(message) => self.transcript.prompt(id, *message, raw),
-            Record::Answer(answer) => {
+            GeminiRecord::Prompt(message) => self.transcript.prompt(id, *message, raw),
+            GeminiRecord::Answer(answer) => {
                 let of_answer = answer.raw.as_bytes();
                 self.transcript.answer(|| id, answer.message, of_answer)?;
                 for (message, raw) in answer.results {
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
                 }
                 Ok(())
             }
-            Record::Extension => {
+            GeminiRecord::Extension => {
                 let message = extension_of(kind.as_deref(), record);
                 self.transcript.extension(message, raw)
             }

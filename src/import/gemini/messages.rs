@@ -12,15 +12,15 @@ use crate::model::{
 };
 
 /// What a record is to the session.
-pub(super) enum Record {
+pub(super) enum GeminiRecord {
     Prompt(Box<AgentMessage>),
-    Answer(Box<Answer>),
+    Answer(Box<GeminiAnswer>),
     /// Nothing that a model sees.
     Extension,
 }
 
 /// An answer with what its tools gave back.
-pub(super) struct Answer {
+pub(super) struct GeminiAnswer {
     pub(super) message: AgentMessage,
     /// What it was made from, without what changes while its tools run.
     pub(super) raw: String,
@@ -32,7 +32,7 @@ pub(super) struct Answer {
 ///
 /// # Errors
 /// Says why it is not what it claims to be.
-pub(super) fn read(mut fields: Fields<'_>) -> Result<Record, String> {
+pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
     let time = fields.text("timestamp").map(Time::from_text);
     let timestamp = millis_of(time.as_ref());
     match fields.text("type").as_deref() {
@@ -41,17 +41,17 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<Record, String> {
             fields.take("content");
             fields.take("type");
             let source = fields.to_json().ok();
-            Ok(Record::Prompt(Box::new(with_source(
+            Ok(GeminiRecord::Prompt(Box::new(with_source(
                 user(content, timestamp),
                 source,
             ))))
         }
         Some("gemini" | "model" | "assistant") => answer(fields, timestamp),
-        _ => Ok(Record::Extension),
+        _ => Ok(GeminiRecord::Extension),
     }
 }
 
-fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<Record, String> {
+fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<GeminiRecord, String> {
     let mut content = Vec::new();
     if let Some(thoughts) = fields.get("thoughts").and_then(list) {
         for thought in thoughts {
@@ -101,7 +101,7 @@ fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<Record, Stri
         timestamp,
         error_message: None,
     });
-    Ok(Record::Answer(Box::new(Answer {
+    Ok(GeminiRecord::Answer(Box::new(GeminiAnswer {
         message: with_source(message.into(), fields.to_json().ok()),
         raw: format!("{id}\n{}", made_from.join("\n")),
         results,

@@ -10,11 +10,11 @@ mod messages;
 
 use std::path::Path;
 
-use self::emit::Reader;
+use self::emit::GeminiReader;
 use super::fields::{Fields, list};
 use super::json_stream::{self, JsonStream};
 use super::key_outline::KeyOutline;
-use super::lines::{Found, Lines, SourceLocation};
+use super::lines::{LinePart, SourceLocation, ValueReader};
 use super::records::Records;
 use super::{ImportError, Importer, Sink, Source, holds_conversation, unread};
 
@@ -44,7 +44,7 @@ impl Importer for GeminiCli {
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let path = source.path;
-        let mut reader = Reader::new(path, sink);
+        let mut reader = GeminiReader::new(path, sink);
         match is_document(source)? {
             true => document(source, &mut reader)?,
             false => lines(source, &mut reader)?,
@@ -68,10 +68,10 @@ fn looks_like_a_record(keys: &KeyOutline) -> bool {
 /// Whether the file is one value that goes over many lines.
 fn is_document(source: &mut Source<'_>) -> Result<bool, ImportError> {
     let failed = unread(source.path);
-    let mut lines = Lines::new(&mut *source.reader).map_err(failed)?;
+    let mut lines = ValueReader::new(&mut *source.reader).map_err(failed)?;
     let first = lines.next().map_err(failed)?;
     Ok(match first {
-        Some((_, Found::Unreadable { bytes, .. })) => {
+        Some((_, LinePart::Unreadable { bytes, .. })) => {
             let begins = bytes.trim_ascii();
             begins == b"{" || begins == b"[" || KeyOutline::of(bytes).has("messages")
         }
@@ -80,7 +80,7 @@ fn is_document(source: &mut Source<'_>) -> Result<bool, ImportError> {
 }
 
 /// Reads a document; a list of documents is read as if they were one after the other.
-fn document(source: &mut Source<'_>, reader: &mut Reader<'_>) -> Result<(), ImportError> {
+fn document(source: &mut Source<'_>, reader: &mut GeminiReader<'_>) -> Result<(), ImportError> {
     let mut pieces = JsonStream::new(source)?;
     while let Some(piece) = pieces.next()? {
         match &piece.text {
@@ -92,7 +92,7 @@ fn document(source: &mut Source<'_>, reader: &mut Reader<'_>) -> Result<(), Impo
 }
 
 /// Reads a document in one piece.
-fn whole(text: &str, line: u64, reader: &mut Reader<'_>) -> Result<(), ImportError> {
+fn whole(text: &str, line: u64, reader: &mut GeminiReader<'_>) -> Result<(), ImportError> {
     let mut fields = match Fields::parse(text) {
         Ok(fields) => fields,
         Err(reason) => {
@@ -119,14 +119,14 @@ fn whole(text: &str, line: u64, reader: &mut Reader<'_>) -> Result<(), ImportErr
 }
 
 /// What is known of a line.
-struct Written {
+struct LineMark {
     place: SourceLocation,
     /// The last writing of its message.
     last: SourceLocation,
 }
 
 /// Reads the newer layout, twice: which writing of a message is the last shows at the end.
-fn lines(source: &mut Source<'_>, reader: &mut Reader<'_>) -> Result<(), ImportError> {
+fn lines(source: &mut Source<'_>, reader: &mut GeminiReader<'_>) -> Result<(), ImportError> {
     let written = last_writings(source, reader)?;
     reader.begin();
     let mut records = Records::new(source.path, &mut *source.reader)?;
@@ -142,15 +142,15 @@ fn lines(source: &mut Source<'_>, reader: &mut Reader<'_>) -> Result<(), ImportE
 
 fn last_writings(
     source: &mut Source<'_>,
-    reader: &mut Reader<'_>,
-) -> Result<Vec<Written>, ImportError> {
+    reader: &mut GeminiReader<'_>,
+) -> Result<Vec<LineMark>, ImportError> {
     let failed = unread(source.path);
-    let mut written: Vec<Written> = Vec::new();
+    let mut written: Vec<LineMark> = Vec::new();
     let mut known = std::collections::HashMap::new();
-    let mut lines = Lines::new(&mut *source.reader).map_err(failed)?;
+    let mut lines = ValueReader::new(&mut *source.reader).map_err(failed)?;
     while let Some((place, found)) = lines.next().map_err(failed)? {
         match found {
-            Found::Value(text) => {
+            LinePart::Value(text) => {
                 let id = reader.peek(text);
                 let earlier = id.and_then(|id| {
                     let at = known.entry(id).or_insert(written.len());
@@ -158,13 +158,13 @@ fn last_writings(
                 });
                 match earlier {
                     Some(earlier) => earlier.last = place,
-                    None => written.push(Written { place, last: place }),
+                    None => written.push(LineMark { place, last: place }),
                 }
             }
             // The writer may not be done with the last line: kept now, it would come again whole.
-            Found::Unreadable { bytes, reason, cut } => {
+            LinePart::Unreadable { bytes, reason, cut } => {
                 if !bytes.is_empty() && !cut {
-                    written.push(Written { place, last: place });
+                    written.push(LineMark { place, last: place });
                 }
                 reader.skip(place.line, reason);
             }

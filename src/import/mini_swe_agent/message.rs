@@ -5,12 +5,12 @@ use serde_json::value::RawValue;
 use super::super::extension::extension;
 use super::super::fields::{Fields, list, some};
 use super::super::openai_chat::message as chat;
-use super::super::responses::{Item, answer, item};
+use super::super::responses::{ResponseItem, answer, item};
 use super::super::values::{add_cost, as_it_is, json, moment, rest, token_usage, with_thinking};
 use crate::model::{AgentMessage, Content, Extra, Message, Time};
 
 /// A message with what it says of the run.
-pub(super) struct Read {
+pub(super) struct ReadMessage {
     pub(super) message: AgentMessage,
     /// Whether the user gave another task.
     pub(super) new_task: bool,
@@ -21,7 +21,7 @@ pub(super) struct Read {
 ///
 /// # Errors
 /// Says why it is none.
-pub(super) fn read(raw: &RawValue, nth: usize) -> Result<Read, String> {
+pub(super) fn read(raw: &RawValue, nth: usize) -> Result<ReadMessage, String> {
     let record = json(raw)?;
     let fields = Fields::parse(raw.get())?;
     let extra = fields.object("extra");
@@ -37,7 +37,7 @@ pub(super) fn read(raw: &RawValue, nth: usize) -> Result<Read, String> {
         Some(role) => extension(Some(role), record),
     };
     describe(&mut message, &fields, &extra);
-    Ok(Read {
+    Ok(ReadMessage {
         message,
         new_task: extra.text("interrupt_type").as_deref() == Some("UserNewTask"),
         exit_status: extra.text("exit_status"),
@@ -49,15 +49,17 @@ fn of_items(raw: &RawValue, fields: &Fields<'_>) -> Result<AgentMessage, String>
     let is_response = fields.get("type").is_none();
     let Some(items) = fields.get("output").and_then(list).filter(|_| is_response) else {
         return Ok(match item(raw)? {
-            Item::Prompt(message) | Item::Result(message) | Item::Extension(message) => message,
-            Item::Output(content, source) => answer(content, vec![source]),
+            ResponseItem::Prompt(message)
+            | ResponseItem::Result(message)
+            | ResponseItem::Extension(message) => message,
+            ResponseItem::Output(content, source) => answer(content, vec![source]),
         });
     };
     let mut content: Vec<Content> = Vec::new();
     let mut odd = Vec::new();
     for raw in items {
         match item(raw) {
-            Ok(Item::Output(blocks, source)) => {
+            Ok(ResponseItem::Output(blocks, source)) => {
                 content.extend(blocks);
                 odd.push(source);
             }

@@ -25,7 +25,7 @@ pub(super) struct Called {
 }
 
 /// An answer of the model with what its tools gave back.
-pub(super) struct Answer {
+pub(super) struct OpencodeAnswer {
     pub(super) message: AgentMessage,
     pub(super) called: Vec<Called>,
 }
@@ -256,7 +256,7 @@ pub(super) fn answer(
     alone: bool,
     first: bool,
     name: &str,
-) -> Answer {
+) -> OpencodeAnswer {
     let blocks = Blocks::of(parts, name);
     let times = info.object("time");
     let error = info.object("error");
@@ -290,7 +290,7 @@ pub(super) fn answer(
         source.remove("tokens");
         source.remove("cost");
     }
-    Answer {
+    OpencodeAnswer {
         message: with_extra_source(
             Message::Assistant(message).into(),
             with_parts(source, blocks.rest),

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::super::extension::extension;
 use super::super::fields::Fields;
-use super::super::transcript::{TranscriptBuilder, TurnRef};
+use super::super::transcript::{LoopTurn, TranscriptBuilder};
 use super::super::values::moment;
 use super::super::{FoundEffect, ImportError, Importer as _};
 use super::OpenHands;
@@ -18,8 +18,8 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// The events that a model was shown, in their order.
 #[derive(Default)]
-pub(super) struct Shown {
-    events: Vec<Event>,
+pub(super) struct ShownEvents {
+    events: Vec<ShownEvent>,
     /// What the first of them say.
     head: Vec<AgentMessage>,
     head_bytes: usize,
@@ -27,12 +27,12 @@ pub(super) struct Shown {
     forgotten: HashSet<String>,
 }
 
-struct Event {
+struct ShownEvent {
     id: String,
-    site: TurnRef,
+    site: LoopTurn,
 }
 
-impl Shown {
+impl ShownEvents {
     /// Holds what an event says if it is one of the first; `bytes` is its length.
     pub(super) fn says(&mut self, message: &AgentMessage, bytes: usize) {
         self.head_bytes = self.head_bytes.saturating_add(bytes);
@@ -42,9 +42,9 @@ impl Shown {
     }
 
     /// Notes where an event stands.
-    pub(super) fn stands(&mut self, id: Option<String>, site: TurnRef) {
+    pub(super) fn stands(&mut self, id: Option<String>, site: LoopTurn) {
         let id = id.unwrap_or_default();
-        self.events.push(Event { id, site });
+        self.events.push(ShownEvent { id, site });
     }
 
     /// Takes a condensation; one that forgets no event of the file becomes an extension.
@@ -57,7 +57,7 @@ impl Shown {
     ) -> Result<(), ImportError> {
         let ids: Option<Vec<String>> = fields.read("forgotten_event_ids");
         self.forgotten.extend(ids.unwrap_or_default());
-        let is_forgotten = |event: &Event| self.forgotten.contains(&event.id);
+        let is_forgotten = |event: &ShownEvent| self.forgotten.contains(&event.id);
         let first = self.events.iter().position(is_forgotten);
         let last = self.events.iter().rposition(is_forgotten);
         let (Some(first), Some(last)) = (first, last) else {

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::super::extension::{extension, system_prompt};
 use super::super::fields::{Fields, list, some};
 use super::super::json_stream::JsonStream;
-use super::super::lines::{Found, Lines};
+use super::super::lines::{LinePart, ValueReader};
 use super::super::openai_chat::head;
 use super::super::transcript::{NewLoop, Style, TranscriptBuilder};
 use super::super::values::{
@@ -19,7 +19,7 @@ use super::super::values::{
     with_thinking,
 };
 use super::super::{ImportError, Sink, Source, unread};
-use super::condensed::Shown;
+use super::condensed::ShownEvents;
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, LoopStatus, Message, Time,
     ToolResultMessage, UserMessage,
@@ -36,7 +36,7 @@ pub(super) fn import(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<boo
         nth: 0,
         response: None,
         status: None,
-        shown: Shown::default(),
+        shown: ShownEvents::default(),
     };
     let failed = unread(source.path);
     source.reader.rewind().map_err(failed)?;
@@ -50,11 +50,11 @@ pub(super) fn import(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<boo
             }
         }
     } else {
-        let mut lines = Lines::new(&mut *source.reader).map_err(failed)?;
+        let mut lines = ValueReader::new(&mut *source.reader).map_err(failed)?;
         while let Some((place, found)) = lines.next().map_err(failed)? {
             match found {
-                Found::Value(text) => events.event(text, place.line)?,
-                Found::Unreadable { reason, .. } => {
+                LinePart::Value(text) => events.event(text, place.line)?,
+                LinePart::Unreadable { reason, .. } => {
                     events.transcript.skip(place.line, reason);
                 }
             }
@@ -70,7 +70,7 @@ struct Events<'a> {
     response: Option<String>,
     /// The last state of the run.
     status: Option<String>,
-    shown: Shown,
+    shown: ShownEvents,
 }
 
 impl Events<'_> {

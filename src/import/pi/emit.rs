@@ -1,13 +1,13 @@
 //! The second pass: reads the entries again and emits them.
 
 use super::TOOL;
-use super::entries::{Entries, Entry};
-use super::messages::{Record, read, summary};
-use super::tree::{Emitted, Tree, Way};
+use super::entries::{Entries, PiEntry};
+use super::messages::{PiRecord, read, summary};
+use super::tree::{Emitted, EntryTree, NextEntry};
 use crate::import::extension::{extension_of, unreadable};
 use crate::import::fields::Fields;
 use crate::import::records::Records;
-use crate::import::transcript::{NewLoop, Style, TranscriptBuilder, TurnRef};
+use crate::import::transcript::{LoopTurn, NewLoop, Style, TranscriptBuilder};
 use crate::import::values::text_of;
 use crate::import::{FoundEffect, ImportError, SessionHead, Sink, Source};
 use crate::model::{AgentMessage, ContinuationKind, Json, Message, Role, Time};
@@ -19,11 +19,11 @@ pub(super) fn emit(
     head: SessionHead,
     sink: &mut dyn Sink,
 ) -> Result<bool, ImportError> {
-    let mut emitter = Emitter {
+    let mut emitter = PiEmitter {
         records: Records::new(source.path, &mut *source.reader)?,
         entries,
         transcript: TranscriptBuilder::new(sink, head, Style::Log),
-        tree: Tree::default(),
+        tree: EntryTree::default(),
         places: Vec::new(),
     };
     for (at, entry) in entries.all.iter().enumerate() {
@@ -32,17 +32,17 @@ pub(super) fn emit(
     emitter.transcript.finish()
 }
 
-struct Emitter<'a> {
+struct PiEmitter<'a> {
     records: Records<'a>,
     entries: &'a Entries,
     transcript: TranscriptBuilder<'a>,
-    tree: Tree,
+    tree: EntryTree,
     /// Where each readable entry is among all.
     places: Vec<usize>,
 }
 
 /// What an entry says of itself.
-struct Head {
+struct EntryHead {
     id: Option<String>,
     /// Its parent, `None` in version 1.
     parent: Option<Option<String>>,
@@ -50,7 +50,7 @@ struct Head {
     line: u64,
 }
 
-impl Head {
+impl EntryHead {
     fn parent(&self) -> Option<Option<&str>> {
         self.parent.as_ref().map(Option::as_deref)
     }
@@ -62,8 +62,8 @@ impl Head {
     }
 }
 
-impl Emitter<'_> {
-    fn entry(&mut self, at: usize, entry: &Entry) -> Result<(), ImportError> {
+impl PiEmitter<'_> {
+    fn entry(&mut self, at: usize, entry: &PiEntry) -> Result<(), ImportError> {
         let raw = self.records.bytes(entry.place)?;
         let json = String::from_utf8_lossy(&raw).into_owned();
         let (Some(_), Ok(fields)) = (entry.number, Fields::parse(&json)) else {
@@ -73,7 +73,7 @@ impl Emitter<'_> {
         self.transcript
             .at(fields.text("timestamp").map(Time::from_text));
         let parent = fields.get("parentId");
-        let head = Head {
+        let head = EntryHead {
             id: fields.text("id"),
             parent: parent.map(|parent| text_of(Some(parent))),
             kind: fields.text("type"),
@@ -81,15 +81,15 @@ impl Emitter<'_> {
         };
         let record = read(&json).unwrap_or_else(|reason| {
             self.transcript.skip(entry.place.line, reason);
-            Record::Extension
+            PiRecord::Extension
         });
         let at = match record {
-            Record::Extension => {
+            PiRecord::Extension => {
                 let message = extension_of(head.kind.as_deref(), &json);
                 self.transcript.extension(message, &raw)?;
                 None
             }
-            Record::Compaction => {
+            PiRecord::Compaction => {
                 self.compaction(&head, &fields, &json, &raw)?;
                 None
             }
@@ -105,23 +105,23 @@ impl Emitter<'_> {
     /// Emits a message, and returns where it stands.
     fn message(
         &mut self,
-        head: &Head,
-        record: Record,
+        head: &EntryHead,
+        record: PiRecord,
         is_begun: bool,
         raw: &[u8],
-    ) -> Result<TurnRef, ImportError> {
+    ) -> Result<LoopTurn, ImportError> {
         let continues = is_begun && is_prompt(&record);
         match record {
-            Record::Message(message) if continues => self.transcript.input(message, raw, true)?,
-            Record::Message(message) => {
+            PiRecord::Message(message) if continues => self.transcript.input(message, raw, true)?,
+            PiRecord::Message(message) => {
                 let is_stopped = is_stopped(&message);
                 self.transcript.message(|| head.name(), message, raw)?;
                 if is_stopped {
                     self.transcript.interrupted();
                 }
             }
-            Record::Added(message) => self.transcript.input(message, raw, false)?,
-            Record::Compaction | Record::Extension => {}
+            PiRecord::Added(message) => self.transcript.input(message, raw, false)?,
+            PiRecord::Compaction | PiRecord::Extension => {}
         }
         // What comes before the first loop will stand at its beginning.
         Ok(self.transcript.last_turn().unwrap_or((0, 0)))
@@ -129,8 +129,8 @@ impl Emitter<'_> {
 
     /// Begins a loop if the next message does not hang where the transcript stands. Returns
     /// whether it did.
-    fn branch(&mut self, head: &Head, is_prompt: bool) -> Result<bool, ImportError> {
-        let Way::From(after) = self.tree.way(head.parent()) else {
+    fn branch(&mut self, head: &EntryHead, is_prompt: bool) -> Result<bool, ImportError> {
+        let NextEntry::From(after) = self.tree.way(head.parent()) else {
             return Ok(false);
         };
         if self.transcript.here().is_none() {
@@ -163,7 +163,7 @@ impl Emitter<'_> {
     }
 
     /// Returns the turn before a turn on its path.
-    fn before(&self, (loop_no, turn): TurnRef) -> Option<TurnRef> {
+    fn before(&self, (loop_no, turn): LoopTurn) -> Option<LoopTurn> {
         match turn.checked_sub(1) {
             Some(turn) => Some((loop_no, turn)),
             None => self.transcript.loop_at(loop_no)?.parent,
@@ -179,7 +179,7 @@ impl Emitter<'_> {
         let Ok(record) = read(&json) else {
             return Ok(());
         };
-        let head = Head {
+        let head = EntryHead {
             id: None,
             parent: None,
             kind: None,
@@ -192,7 +192,7 @@ impl Emitter<'_> {
 
     fn compaction(
         &mut self,
-        head: &Head,
+        head: &EntryHead,
         entry: &Fields<'_>,
         json: &str,
         raw: &[u8],
@@ -224,8 +224,8 @@ impl Emitter<'_> {
     }
 }
 
-fn is_prompt(record: &Record) -> bool {
-    matches!(record, Record::Message(message) if message.role() == Role::User)
+fn is_prompt(record: &PiRecord) -> bool {
+    matches!(record, PiRecord::Message(message) if message.role() == Role::User)
 }
 
 /// Whether the agent was stopped in the middle of an answer.

@@ -7,7 +7,7 @@ use crate::model::Json;
 
 /// One entry.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct PiEntry {
     pub(super) place: SourceLocation,
     /// Its number among the entries that could be read; `None` if it could not.
     pub(super) number: Option<usize>,
@@ -16,7 +16,7 @@ pub(super) struct Entry {
 /// Everything that the first pass learns.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
-    pub(super) all: Vec<Entry>,
+    pub(super) all: Vec<PiEntry>,
     readable: usize,
     pub(super) session: Option<String>,
     pub(super) title: Option<String>,
@@ -40,7 +40,7 @@ impl Entries {
             }
             _ => {}
         }
-        self.all.push(Entry {
+        self.all.push(PiEntry {
             place,
             number: Some(self.readable),
         });
@@ -49,7 +49,7 @@ impl Entries {
 
     /// Takes what is no entry.
     pub(super) fn add_unreadable(&mut self, place: SourceLocation) {
-        self.all.push(Entry {
+        self.all.push(PiEntry {
             place,
             number: None,
         });

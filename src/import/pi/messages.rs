@@ -12,7 +12,7 @@ use crate::model::{
 };
 
 /// What an entry is to the session.
-pub(super) enum Record {
+pub(super) enum PiRecord {
     /// A prompt, an answer or a result.
     Message(AgentMessage),
     /// Something in the user's name that is no prompt.
@@ -36,24 +36,24 @@ const BRANCH: (&str, &str) = (
 ///
 /// # Errors
 /// Says why it is not what it claims to be.
-pub(super) fn read(entry: &str) -> Result<Record, String> {
+pub(super) fn read(entry: &str) -> Result<PiRecord, String> {
     let mut fields = Fields::parse(entry)?;
     match fields.text("type").as_deref() {
         Some("message") => message(fields),
         Some("custom_message") => {
             let content = contents(fields.take("content"), block)?;
             let source = fields.to_json().ok();
-            Ok(Record::Added(with_source(user(content, None), source)))
+            Ok(PiRecord::Added(with_source(user(content, None), source)))
         }
         Some("branch_summary") => {
             let Some(summary) = fields.take_string("summary") else {
-                return Ok(Record::Extension);
+                return Ok(PiRecord::Extension);
             };
             let message = user(vec![wrapped(BRANCH, &summary)], None);
-            Ok(Record::Added(with_source(message, fields.to_json().ok())))
+            Ok(PiRecord::Added(with_source(message, fields.to_json().ok())))
         }
-        Some("compaction") if fields.text("summary").is_some() => Ok(Record::Compaction),
-        _ => Ok(Record::Extension),
+        Some("compaction") if fields.text("summary").is_some() => Ok(PiRecord::Compaction),
+        _ => Ok(PiRecord::Extension),
     }
 }
 
@@ -67,7 +67,7 @@ fn wrapped((before, after): (&str, &str), text: &str) -> Content {
     Content::text(format!("{before}{text}{after}"))
 }
 
-fn message(mut entry: Fields<'_>) -> Result<Record, String> {
+fn message(mut entry: Fields<'_>) -> Result<PiRecord, String> {
     let mut message = entry
         .child("message")
         .ok_or("its message is not an object")?;
@@ -88,7 +88,7 @@ fn message(mut entry: Fields<'_>) -> Result<Record, String> {
         _ => result(&mut message, timestamp)?,
     };
     let source = rest_within(&entry, "message", &message);
-    Ok(Record::Message(with_source(read, source)))
+    Ok(PiRecord::Message(with_source(read, source)))
 }
 
 /// Reads what pi shows the model in the user's name.
@@ -97,7 +97,7 @@ fn added(
     role: &str,
     mut message: Fields<'_>,
     timestamp: Option<Int>,
-) -> Result<Record, String> {
+) -> Result<PiRecord, String> {
     let is_hidden = message
         .get("excludeFromContext")
         .is_some_and(|value| value.get() == "true");
@@ -109,10 +109,13 @@ fn added(
             let around = [SUMMARY, BRANCH][usize::from(role == "branchSummary")];
             vec![wrapped(around, &summary)]
         }
-        _ => return Ok(Record::Extension),
+        _ => return Ok(PiRecord::Extension),
     };
     let source = rest_within(&entry, "message", &message);
-    Ok(Record::Added(with_source(user(content, timestamp), source)))
+    Ok(PiRecord::Added(with_source(
+        user(content, timestamp),
+        source,
+    )))
 }
 
 /// Writes a command that the user ran as pi writes it for the model.

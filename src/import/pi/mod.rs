@@ -14,7 +14,7 @@ use std::path::Path;
 
 use self::entries::Entries;
 use super::key_outline::KeyOutline;
-use super::records::{Line, RecordStream};
+use super::records::{RecordLine, RecordStream};
 use super::transcript::{identity, session};
 use super::{ImportError, Importer, ReadSeek, SessionHead, Sink, Source, holds_conversation};
 use crate::model::Time;
@@ -69,8 +69,8 @@ fn read_entries(
     let mut records = RecordStream::new(path, reader)?;
     while let Some((location, line)) = records.next()? {
         match line {
-            Line::Record(_, fields) => entries.add(&fields, location),
-            Line::Bad { reason, kept } => {
+            RecordLine::Record(_, fields) => entries.add(&fields, location),
+            RecordLine::Bad { reason, kept } => {
                 if !kept.is_empty() {
                     entries.add_unreadable(location);
                 }

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::import::transcript::TurnRef;
+use crate::import::transcript::LoopTurn;
 
 /// A message that was emitted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Emitted {
-    pub(super) at: TurnRef,
+    pub(super) at: LoopTurn,
     /// How many messages of its turn stand before it.
     pub(super) nth: u32,
     /// The number of the entry.
@@ -16,7 +16,7 @@ pub(super) struct Emitted {
 
 /// An entry that others may name.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownEntry {
     /// The entry before it on its path.
     parent: Option<usize>,
     /// The last message at or before it on its path, by its number among those emitted.
@@ -27,7 +27,7 @@ struct Known {
 
 /// Where the next entry hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum NextEntry {
     /// Where the transcript stands.
     On,
     /// After another message (by its number), or before all.
@@ -36,37 +36,37 @@ pub(super) enum Way {
 
 /// The entries so far, as a tree.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
-    known: Vec<Known>,
+pub(super) struct EntryTree {
+    known: Vec<KnownEntry>,
     ids: HashMap<String, usize>,
     pub(super) emitted: Vec<Emitted>,
     /// How many messages each turn has.
-    sizes: HashMap<TurnRef, u32>,
+    sizes: HashMap<LoopTurn, u32>,
 }
 
-impl Tree {
+impl EntryTree {
     /// Returns where an entry hangs that names its parent (`null`: none), or names none.
-    pub(super) fn way(&self, parent: Option<Option<&str>>) -> Way {
+    pub(super) fn way(&self, parent: Option<Option<&str>>) -> NextEntry {
         let last = self.emitted.len().checked_sub(1);
         let hangs = match self.parent(parent) {
-            Parent::Entry(entry) => self.known[entry].last,
-            Parent::Root => None,
-            Parent::Before => return Way::On,
+            ParentEntry::Entry(entry) => self.known[entry].last,
+            ParentEntry::Root => None,
+            ParentEntry::Before => return NextEntry::On,
         };
         match hangs == last {
-            true => Way::On,
-            false => Way::From(hangs),
+            true => NextEntry::On,
+            false => NextEntry::From(hangs),
         }
     }
 
-    fn parent(&self, parent: Option<Option<&str>>) -> Parent {
+    fn parent(&self, parent: Option<Option<&str>>) -> ParentEntry {
         match parent {
-            None => Parent::Before,
-            Some(None) => Parent::Root,
+            None => ParentEntry::Before,
+            Some(None) => ParentEntry::Root,
             // A parent that is not here stands before the beginning of the file.
             Some(Some(id)) => match self.ids.get(id) {
-                Some(entry) => Parent::Entry(*entry),
-                None => Parent::Before,
+                Some(entry) => ParentEntry::Entry(*entry),
+                None => ParentEntry::Before,
             },
         }
     }
@@ -76,24 +76,24 @@ impl Tree {
         &mut self,
         id: Option<String>,
         parent: Option<Option<&str>>,
-        at: Option<TurnRef>,
+        at: Option<LoopTurn>,
     ) {
         let number = self.known.len();
         let parent = match self.parent(parent) {
-            Parent::Entry(entry) => Some(entry),
-            Parent::Root => None,
-            Parent::Before => number.checked_sub(1),
+            ParentEntry::Entry(entry) => Some(entry),
+            ParentEntry::Root => None,
+            ParentEntry::Before => number.checked_sub(1),
         };
         let own = at.map(|at| self.emit(at, number));
         let last = own.or_else(|| self.known[parent?].last);
-        self.known.push(Known { parent, last, own });
+        self.known.push(KnownEntry { parent, last, own });
         if let Some(id) = id {
             self.ids.insert(id, number);
         }
     }
 
     /// Notes a message of entry `entry` that is emitted.
-    pub(super) fn emit(&mut self, at: TurnRef, entry: usize) -> usize {
+    pub(super) fn emit(&mut self, at: LoopTurn, entry: usize) -> usize {
         let size = self.sizes.entry(at).or_insert(0);
         self.emitted.push(Emitted {
             at,
@@ -124,12 +124,12 @@ impl Tree {
     }
 
     /// Returns the first message at or after entry `first`, on the path of the next entry, whose
-    /// parent is named as in [`Tree::way`].
+    /// parent is named as in [`EntryTree::way`].
     pub(super) fn first_kept(&self, first: usize, parent: Option<Option<&str>>) -> Option<Emitted> {
         let mut at = match self.parent(parent) {
-            Parent::Entry(entry) => Some(entry),
-            Parent::Root => None,
-            Parent::Before => self.known.len().checked_sub(1),
+            ParentEntry::Entry(entry) => Some(entry),
+            ParentEntry::Root => None,
+            ParentEntry::Before => self.known.len().checked_sub(1),
         };
         let mut kept = None;
         while let Some(entry) = at.filter(|entry| *entry >= first) {
@@ -143,7 +143,7 @@ impl Tree {
     }
 }
 
-enum Parent {
+enum ParentEntry {
     Entry(usize),
     /// The entry begins a path.
     Root,

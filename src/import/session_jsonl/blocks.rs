@@ -2,7 +2,7 @@
 
 use super::form::*;
 use super::loop_rows::body_of;
-use super::restore::InSession;
+use super::restore::SessionTarget;
 use super::wrong;
 use crate::import::ImportError;
 use crate::import::fields::shown;
@@ -11,7 +11,7 @@ use crate::store::{
     Blob, BlockCore, BlockKey, BlockMessage, BlockRow, CoverageRow, NewBlock, RunKey, Section,
 };
 
-impl InSession<'_> {
+impl SessionTarget<'_> {
     pub(super) fn block(&mut self, line: BlockLine) -> Result<(), ImportError> {
         let run = self.in_run(&line.run)?;
         // What a stored run wrote is stored with it.

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::form::*;
 use super::redacted::salt_of;
-use super::restore::{Age, InSession, Stage};
+use super::restore::{Age, RestoreStage, SessionTarget};
 use super::wrong;
 use crate::import::ImportError;
 use crate::import::fields::{reason, shown};
@@ -20,7 +20,7 @@ use crate::store::{
 use crate::tokens::TokenCounter;
 
 /// The loop at hand.
-pub(super) struct OpenLoop {
+pub(super) struct RestoredLoop {
     key: LoopKey,
     line: LoopLine,
     /// As it was stored; `None`: it is new.
@@ -40,7 +40,7 @@ pub(super) struct OpenLoop {
     notes: Vec<Note>,
 }
 
-impl OpenLoop {
+impl RestoredLoop {
     /// Checks that a record is of this loop.
     fn owns(&self, id: &crate::model::LoopId) -> Result<(), ImportError> {
         match *id == self.line.loop_id {
@@ -54,9 +54,9 @@ impl OpenLoop {
     }
 }
 
-impl InSession<'_> {
+impl SessionTarget<'_> {
     pub(super) fn one_loop(&mut self, line: LoopLine) -> Result<(), ImportError> {
-        self.reach(Stage::Loops)?;
+        self.reach(RestoreStage::Loops)?;
         if self.open.loops.contains_key(&line.loop_id) {
             return Err(wrong("the loop appears twice"));
         }
@@ -71,7 +71,7 @@ impl InSession<'_> {
         Ok(())
     }
 
-    fn new_loop(&mut self, line: LoopLine) -> Result<OpenLoop, ImportError> {
+    fn new_loop(&mut self, line: LoopLine) -> Result<RestoredLoop, ImportError> {
         if !self.open.grows() {
             let id = shown(line.loop_id.as_str());
             return Err(self.open.parted(&format!("loop `{id}` is not there")));
@@ -81,7 +81,7 @@ impl InSession<'_> {
         row.progress = LoopProgress::default();
         let key = self.write.insert_loop(&row, &meta_of(&line))?;
         self.open.is_changed = true;
-        Ok(OpenLoop {
+        Ok(RestoredLoop {
             key,
             line,
             stored: None,
@@ -98,7 +98,7 @@ impl InSession<'_> {
     }
 
     /// Goes on with a stored loop; of a newer file it takes the messages that are not sealed anew.
-    fn known_loop(&mut self, stored: LoopRow, line: LoopLine) -> Result<OpenLoop, ImportError> {
+    fn known_loop(&mut self, stored: LoopRow, line: LoopLine) -> Result<RestoredLoop, ImportError> {
         let wanted = self.row_of(&line)?;
         let place = |row: &LoopRow| (row.tick, row.parent, row.parent_turn);
         if place(&stored) != place(&wanted) {
@@ -115,7 +115,7 @@ impl InSession<'_> {
             kept = line.sealed_seq.min(line.next_seq);
         }
         let check = (kept, chain_at(self.write.as_read(), stored.key, kept)?);
-        Ok(OpenLoop {
+        Ok(RestoredLoop {
             redacted,
             key: stored.key,
             line,
@@ -232,7 +232,7 @@ impl InSession<'_> {
         Ok(())
     }
 
-    fn loop_key(&mut self) -> Result<&mut OpenLoop, ImportError> {
+    fn loop_key(&mut self) -> Result<&mut RestoredLoop, ImportError> {
         let none = || wrong("it does not belong to a loop");
         self.open.loop_key.as_mut().ok_or_else(none)
     }
@@ -355,7 +355,7 @@ impl InSession<'_> {
     }
 
     /// Whether the file's row of a loop is the newer one. A loop ends without a moment of its own.
-    fn takes_row(&self, open: &OpenLoop) -> bool {
+    fn takes_row(&self, open: &RestoredLoop) -> bool {
         let ended = |status: &LoopStatus| status.is_ended();
         match &open.stored {
             Some(stored) if self.open.age == Age::Same => {
@@ -365,7 +365,7 @@ impl InSession<'_> {
         }
     }
 
-    fn loop_row(&mut self, open: &OpenLoop) -> Result<(), ImportError> {
+    fn loop_row(&mut self, open: &RestoredLoop) -> Result<(), ImportError> {
         let mut wanted = self.row_of(&open.line)?;
         wanted.key = open.key;
         let stored = self.write.loop_by_key(open.key)?;
@@ -383,7 +383,7 @@ impl InSession<'_> {
         Ok(())
     }
 
-    fn notes(&mut self, open: &OpenLoop) -> StoreResult<()> {
+    fn notes(&mut self, open: &RestoredLoop) -> StoreResult<()> {
         let stored = self.write.notes(open.key)?;
         if stored == open.notes {
             return Ok(());

@@ -19,7 +19,7 @@ use self::form::{AnyLine, Record};
 pub use self::restore::Restore;
 use super::fields::reason;
 use super::key_outline::KeyOutline;
-use super::lines::{Found, Lines};
+use super::lines::{LinePart, ValueReader};
 use super::{ImportError, Importer, Sink, Source};
 use crate::model::MAX_JSON_DEPTH;
 
@@ -64,15 +64,15 @@ fn read(source: &mut Source<'_>, into: &mut Restore<'_>) -> Result<(), ImportErr
         path: source.path.to_owned(),
         source: error,
     };
-    let mut lines = Lines::new(source.reader)
+    let mut lines = ValueReader::new(source.reader)
         .map_err(unread)?
         .with_limits(MAX_LINE_BYTES, MAX_JSON_DEPTH + MORE_DEPTH);
     let mut last = 0;
     while let Some((place, found)) = lines.next().map_err(unread)? {
         last = place.line;
         let taken = match found {
-            Found::Value(text) => take(text, into),
-            Found::Unreadable { reason, .. } => Err(wrong(reason)),
+            LinePart::Value(text) => take(text, into),
+            LinePart::Unreadable { reason, .. } => Err(wrong(reason)),
         };
         taken.map_err(|error| in_line(last, error))?;
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use super::restore::{Age, InSession};
+use super::restore::{Age, SessionTarget};
 use super::wrong;
 use crate::import::ImportError;
 use crate::import::fields::shown;
@@ -20,7 +20,7 @@ pub(super) struct Redacted {
     messages: Vec<MessageDigest>,
 }
 
-impl InSession<'_> {
+impl SessionTarget<'_> {
     /// Notes a message that came in redacted; one with its salt did not.
     pub(super) fn note_redacted(
         &mut self,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::form::*;
-use super::loop_rows::OpenLoop;
+use super::loop_rows::RestoredLoop;
 use super::redacted::Redacted;
 use super::runs::OpenRun;
 use super::wrong;
@@ -24,7 +24,7 @@ pub struct Restore<'a> {
     /// Only this session is wanted.
     only: Option<&'a SessionId>,
     report: ImportReport,
-    open: Option<Open>,
+    open: Option<OpenSession>,
     /// Within a session that is not wanted.
     passes_over: bool,
 }
@@ -44,46 +44,46 @@ pub(super) enum Age {
 
 /// How many rows of each kind a session has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct RowCounts {
     pub(super) loops: usize,
     pub(super) runs: usize,
     pub(super) manifests: usize,
 }
 
 /// The session at hand.
-pub(super) struct Open {
+pub(super) struct OpenSession {
     pub(super) key: SessionKey,
     pub(super) age: Age,
     line: SessionLine,
     /// Lines of it so far.
     records: u64,
-    pub(super) seen: Counts,
+    pub(super) seen: RowCounts,
     pub(super) loops: HashMap<LoopId, LoopKey>,
-    pub(super) loop_key: Option<OpenLoop>,
+    pub(super) loop_key: Option<RestoredLoop>,
     /// The runs that are stored.
     pub(super) runs: HashMap<String, RunRow>,
     pub(super) in_run: Option<OpenRun>,
     pub(super) manifests: Vec<String>,
     /// What was begun last; records come in this order.
-    stage: Stage,
+    stage: RestoreStage,
     pub(super) is_changed: bool,
     pub(super) redacted: Option<Redacted>,
 }
 
 /// The parts of a session in the order of its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
+pub(super) enum RestoreStage {
     Loops,
     Runs,
     Manifests,
 }
 
 /// The session at hand with the store that it goes into.
-pub(super) struct InSession<'r> {
+pub(super) struct SessionTarget<'r> {
     pub(super) write: &'r mut dyn StoreWrite,
     pub(super) counter: &'r dyn TokenCounter,
     pub(super) report: &'r mut ImportReport,
-    pub(super) open: &'r mut Open,
+    pub(super) open: &'r mut OpenSession,
 }
 
 impl<'a> Restore<'a> {
@@ -130,12 +130,12 @@ impl<'a> Restore<'a> {
         if !(0..=MAX_TICK).contains(&line.tick) {
             return Err(wrong(format!("tick {} is out of range", line.tick)));
         }
-        self.open = Some(Open::begin(self.write, line)?);
+        self.open = Some(OpenSession::begin(self.write, line)?);
         Ok(())
     }
 
     /// Counts a record of the session at hand; `None`: the session is not wanted.
-    pub(super) fn next_in_session(&mut self) -> Result<Option<InSession<'_>>, ImportError> {
+    pub(super) fn next_in_session(&mut self) -> Result<Option<SessionTarget<'_>>, ImportError> {
         if self.passes_over {
             return Ok(None);
         }
@@ -143,7 +143,7 @@ impl<'a> Restore<'a> {
             return Err(wrong("it does not belong to a session"));
         };
         open.records += 1;
-        Ok(Some(InSession {
+        Ok(Some(SessionTarget {
             write: &mut *self.write,
             counter: self.counter,
             report: &mut self.report,
@@ -183,7 +183,7 @@ impl<'a> Restore<'a> {
     }
 }
 
-impl Open {
+impl OpenSession {
     fn begin(write: &mut dyn StoreWrite, line: SessionLine) -> StoreResult<Self> {
         let stored = write.session(&line.session)?;
         let (key, age) = match &stored {
@@ -197,13 +197,13 @@ impl Open {
             age,
             line,
             records: 0,
-            seen: Counts::default(),
+            seen: RowCounts::default(),
             loops: HashMap::new(),
             loop_key: None,
             runs: HashMap::new(),
             in_run: None,
             manifests: Vec::new(),
-            stage: Stage::Loops,
+            stage: RestoreStage::Loops,
             is_changed: stored.is_none(),
             redacted: None,
         };
@@ -260,9 +260,9 @@ fn row_of(line: &SessionLine, current_loop: Option<LoopKey>) -> SessionRow {
     }
 }
 
-impl InSession<'_> {
+impl SessionTarget<'_> {
     /// Checks that a record comes in its order, and ends what was before it.
-    pub(super) fn reach(&mut self, stage: Stage) -> Result<(), ImportError> {
+    pub(super) fn reach(&mut self, stage: RestoreStage) -> Result<(), ImportError> {
         if self.open.stage > stage {
             return Err(wrong("it comes too late in the session"));
         }
@@ -330,10 +330,10 @@ impl InSession<'_> {
     }
 }
 
-fn counts(read: &dyn StoreRead, session: SessionKey) -> StoreResult<Counts> {
-    let mut counts = Counts {
+fn counts(read: &dyn StoreRead, session: SessionKey) -> StoreResult<RowCounts> {
+    let mut counts = RowCounts {
         loops: read.loops(session)?.len(),
-        ..Counts::default()
+        ..RowCounts::default()
     };
     read.runs(session, &mut |_| {
         counts.runs += 1;

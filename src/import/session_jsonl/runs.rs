@@ -1,7 +1,7 @@
 //! Runs with their undos and redos, and manifests.
 
 use super::form::*;
-use super::restore::{InSession, Stage};
+use super::restore::{RestoreStage, SessionTarget};
 use super::wrong;
 use crate::import::ImportError;
 use crate::import::fields::shown;
@@ -18,9 +18,9 @@ pub(super) struct OpenRun {
     waiting: std::collections::VecDeque<FlipRow>,
 }
 
-impl InSession<'_> {
+impl SessionTarget<'_> {
     pub(super) fn run(&mut self, line: RunLine) -> Result<(), ImportError> {
-        self.reach(Stage::Runs)?;
+        self.reach(RestoreStage::Runs)?;
         let mut row = self.run_row(line)?;
         self.open.seen.runs += 1;
         let run_id = row.run_id.clone();
@@ -144,7 +144,7 @@ impl InSession<'_> {
     }
 
     pub(super) fn manifest(&mut self, line: ManifestLine) -> Result<(), ImportError> {
-        self.reach(Stage::Manifests)?;
+        self.reach(RestoreStage::Manifests)?;
         self.open.seen.manifests += 1;
         // One that is stored is not looked at again: it can be neither changed nor added.
         if self.open.manifests.contains(&line.manifest) {

@@ -12,14 +12,14 @@ use crate::model::Json;
 const COPIES: [&str; 2] = ["query", "messages"];
 
 /// A step, with what tells the answer that it belongs to.
-struct Step<'a> {
+struct TrajectoryStep<'a> {
     raw: &'a RawValue,
     action: Option<String>,
     thought: Option<String>,
     response: Option<String>,
 }
 
-impl<'a> Step<'a> {
+impl<'a> TrajectoryStep<'a> {
     fn of(raw: &'a RawValue) -> Self {
         let fields = Fields::parse(raw.get()).unwrap_or_default();
         Self {
@@ -31,7 +31,7 @@ impl<'a> Step<'a> {
     }
 
     /// Whether the step says what an answer does.
-    fn belongs(&self, answer: &Answer) -> bool {
+    fn belongs(&self, answer: &AnswerKey) -> bool {
         let same = |own: &Option<String>, its: &Option<String>| own.is_some() && own == its;
         let compared = |own: &Option<String>, its: &Option<String>| own.is_some() && its.is_some();
         let said = same(&self.response, &answer.content) || same(&self.thought, &answer.thought);
@@ -44,7 +44,7 @@ impl<'a> Step<'a> {
 }
 
 /// What an answer is known by.
-struct Answer {
+struct AnswerKey {
     action: Option<String>,
     thought: Option<String>,
     content: Option<String>,
@@ -52,7 +52,7 @@ struct Answer {
 
 /// The steps that no answer was found for so far.
 pub(super) struct Steps<'a> {
-    steps: VecDeque<Step<'a>>,
+    steps: VecDeque<TrajectoryStep<'a>>,
     /// What stands after the answer in question.
     pub(super) seen: Option<String>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Steps<'a> {
 impl<'a> Steps<'a> {
     pub(super) fn of(steps: &[&'a RawValue]) -> Self {
         Self {
-            steps: steps.iter().map(|raw| Step::of(raw)).collect(),
+            steps: steps.iter().map(|raw| TrajectoryStep::of(raw)).collect(),
             seen: None,
         }
     }
@@ -68,7 +68,7 @@ impl<'a> Steps<'a> {
     /// Takes the step of an answer out: what it says besides, and the steps before it that have no
     /// answer.
     pub(super) fn of_answer(&mut self, answer: &Fields<'_>) -> (Vec<&'a RawValue>, Option<Json>) {
-        let known = Answer {
+        let known = AnswerKey {
             action: answer.text("action"),
             thought: answer.text("thought"),
             content: answer.text("content"),

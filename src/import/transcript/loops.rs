@@ -10,7 +10,7 @@ use crate::model::{
 };
 
 /// A loop of the session, by its number, and a turn of it.
-pub(in crate::import) type TurnRef = (usize, u32);
+pub(in crate::import) type LoopTurn = (usize, u32);
 
 /// The longest name that a loop takes from its transcript, in bytes.
 const MAX_NAME: usize = 256;
@@ -34,7 +34,7 @@ pub(in crate::import) struct NewLoop {
     /// Its name. One that is empty, too long or taken gets a number.
     pub(in crate::import) name: String,
     /// The turn that it goes on from.
-    pub(in crate::import) parent: Option<TurnRef>,
+    pub(in crate::import) parent: Option<LoopTurn>,
     pub(in crate::import) kind: ContinuationKind,
     pub(in crate::import) started: Option<Time>,
     /// The agent, if it is not that of the session.
@@ -46,7 +46,7 @@ pub(in crate::import) struct NewLoop {
 #[derive(Debug)]
 pub(in crate::import) struct LoopBuilder {
     pub(in crate::import) id: LoopId,
-    pub(in crate::import) parent: Option<TurnRef>,
+    pub(in crate::import) parent: Option<LoopTurn>,
     kind: ContinuationKind,
     started: Option<Time>,
     pub(in crate::import) ended: Option<Time>,
@@ -243,14 +243,14 @@ fn is_hosted(call: &ToolCall) -> bool {
 
 /// The loops of a session, in the order in which they begin.
 #[derive(Debug, Default)]
-pub(in crate::import) struct Loops {
+pub(in crate::import) struct TranscriptLoops {
     style: Style,
     all: Vec<LoopBuilder>,
     /// The loops' names, and the last number that was given to one of each.
     names: HashMap<String, u32>,
 }
 
-impl Loops {
+impl TranscriptLoops {
     pub(in crate::import) fn new(style: Style) -> Self {
         Self {
             style,
@@ -290,7 +290,7 @@ impl Loops {
     }
 
     /// Whether a loop that goes on from this turn would be the first that does, at the loop's end.
-    pub(in crate::import) fn is_tail(&self, (loop_no, turn): TurnRef) -> bool {
+    pub(in crate::import) fn is_tail(&self, (loop_no, turn): LoopTurn) -> bool {
         let parent = &self.all[loop_no];
         turn >= parent.last_turn && parent.last_child.is_none_or(|child| child < turn)
     }
@@ -349,7 +349,7 @@ impl Loops {
     }
 }
 
-impl Index<usize> for Loops {
+impl Index<usize> for TranscriptLoops {
     type Output = LoopBuilder;
 
     fn index(&self, loop_no: usize) -> &LoopBuilder {
@@ -357,7 +357,7 @@ impl Index<usize> for Loops {
     }
 }
 
-impl IndexMut<usize> for Loops {
+impl IndexMut<usize> for TranscriptLoops {
     fn index_mut(&mut self, loop_no: usize) -> &mut LoopBuilder {
         &mut self.all[loop_no]
     }

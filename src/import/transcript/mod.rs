@@ -11,7 +11,7 @@ mod loops;
 use std::collections::HashMap;
 
 pub(super) use self::head::{identity, session, started_by};
-pub(super) use self::loops::{LoopBuilder, Loops, NewLoop, Style, TurnRef};
+pub(super) use self::loops::{LoopBuilder, LoopTurn, NewLoop, Style, TranscriptLoops};
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink};
 use crate::model::{
     AgentMessage, ChildLoopRef, ContinuationKind, Json, LoopId, LoopStatus, Message, Role, Time,
@@ -33,22 +33,22 @@ pub(super) struct TranscriptBuilder<'a> {
 /// One session.
 struct SessionBuilder {
     head: SessionHead,
-    loops: Loops,
+    loops: TranscriptLoops,
     /// Whether the last loop goes on.
     is_open: bool,
     /// Every call by its id, the last one of each: its tool, and where it stands.
-    calls: HashMap<String, (String, TurnRef)>,
+    calls: HashMap<String, (String, LoopTurn)>,
     lead: Vec<(AgentMessage, Vec<u8>)>,
     lead_bytes: usize,
     now: Option<Time>,
-    last: Option<TurnRef>,
+    last: Option<LoopTurn>,
 }
 
 impl SessionBuilder {
     fn new(head: SessionHead, style: Style) -> Self {
         Self {
             head,
-            loops: Loops::new(style),
+            loops: TranscriptLoops::new(style),
             is_open: false,
             calls: HashMap::new(),
             lead: Vec::new(),
@@ -83,7 +83,7 @@ impl SessionBuilder {
     }
 
     /// Notes the calls of an answer.
-    fn called(&mut self, message: &Message, at: TurnRef) {
+    fn called(&mut self, message: &Message, at: LoopTurn) {
         for call in message.tool_calls() {
             self.calls.insert(call.id.clone(), (call.name.clone(), at));
         }
@@ -143,7 +143,7 @@ impl<'a> TranscriptBuilder<'a> {
     }
 
     /// Where the transcript stands.
-    pub(super) fn here(&self) -> Option<TurnRef> {
+    pub(super) fn here(&self) -> Option<LoopTurn> {
         let loop_no = self.session().loops.len().checked_sub(1)?;
         Some((loop_no, self.session().loops[loop_no].turn))
     }
@@ -154,7 +154,7 @@ impl<'a> TranscriptBuilder<'a> {
     }
 
     /// Where the newest message that a model sees stands; `None` while it waits for the first loop.
-    pub(super) fn last_turn(&self) -> Option<TurnRef> {
+    pub(super) fn last_turn(&self) -> Option<LoopTurn> {
         self.session().last
     }
 
@@ -164,7 +164,7 @@ impl<'a> TranscriptBuilder<'a> {
     }
 
     /// Whether a loop that goes on from this turn would be the first that does, at the loop's end.
-    pub(super) fn is_tail(&self, at: TurnRef) -> bool {
+    pub(super) fn is_tail(&self, at: LoopTurn) -> bool {
         self.session().loops.is_tail(at)
     }
 
@@ -317,7 +317,7 @@ impl<'a> TranscriptBuilder<'a> {
         let session = self.session_mut();
         let call = session.pair(&mut message);
         let known = session.calls.get(&call).map(|(_, at)| *at);
-        let is_with_call = |(loop_no, turn): &TurnRef| match session.loops.style() {
+        let is_with_call = |(loop_no, turn): &LoopTurn| match session.loops.style() {
             Style::Log => session.loops[*loop_no].turn == *turn,
             Style::Document => *loop_no == last,
         };
@@ -470,7 +470,7 @@ impl<'a> TranscriptBuilder<'a> {
 
     fn push_to(
         &mut self,
-        (loop_no, turn): TurnRef,
+        (loop_no, turn): LoopTurn,
         message: AgentMessage,
         raw: &[u8],
     ) -> Result<(), ImportError> {

@@ -2,13 +2,13 @@
 
 use super::Result;
 use super::blocks::{content, image, result, system, text, usage_extra, with_rest};
-use super::node::{Fields, Node};
+use super::node::{JsonNode, NodeFields};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, Thinking, ToolCall, Usage,
     UserMessage,
 };
 
-pub(super) fn read(root: &Node<'_>) -> Result<Vec<AgentMessage>> {
+pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
     let mut out = Vec::new();
     if root.is_list() {
         messages(root, &mut out)?;
@@ -27,12 +27,12 @@ pub(super) fn read(root: &Node<'_>) -> Result<Vec<AgentMessage>> {
     Ok(out)
 }
 
-fn messages(list: &Node<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
+fn messages(list: &JsonNode<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
     list.list()?.iter().try_for_each(|node| message(node, out))
 }
 
 /// Reads a message; one of the user becomes several where it holds tool results.
-fn message(node: &Node<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
+fn message(node: &JsonNode<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
     let mut fields = node.fields()?;
     if let Some(kind) = fields.take("type")
         && kind.text()? != "message"
@@ -53,19 +53,19 @@ fn message(node: &Node<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
     Ok(())
 }
 
-fn prompt(mut fields: Fields<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
+fn prompt(mut fields: NodeFields<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
     let said = fields.need("content")?;
     let first = out.len();
     if said.is_list() {
         let mut waiting = Vec::new();
         for node in said.list()? {
             match block(&node)? {
-                Block::Content(block) if !is_of_model(&block) => waiting.push(block),
-                Block::Result(message) => {
+                ReadBlock::Content(block) if !is_of_model(&block) => waiting.push(block),
+                ReadBlock::Result(message) => {
                     flush(&mut waiting, out);
                     out.push(*message);
                 }
-                Block::Content(_) => return Err(misplaced(&node)),
+                ReadBlock::Content(_) => return Err(misplaced(&node)),
             }
         }
         flush(&mut waiting, out);
@@ -93,9 +93,9 @@ fn flush(blocks: &mut Vec<Content>, out: &mut Vec<AgentMessage>) {
     }
 }
 
-fn answer(mut fields: Fields<'_>) -> Result<AgentMessage> {
-    let answered = |node: &Node<'_>| match block(node)? {
-        Block::Content(block) if !matches!(block, Content::Image(_)) => Ok(block),
+fn answer(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
+    let answered = |node: &JsonNode<'_>| match block(node)? {
+        ReadBlock::Content(block) if !matches!(block, Content::Image(_)) => Ok(block),
         _ => Err(misplaced(node)),
     };
     let message = AssistantMessage {
@@ -114,25 +114,25 @@ fn answer(mut fields: Fields<'_>) -> Result<AgentMessage> {
 }
 
 /// What a block becomes.
-pub(super) enum Block {
+pub(super) enum ReadBlock {
     Content(Content),
     Result(Box<AgentMessage>),
 }
 
 /// Reads a block, whoever said it.
-pub(super) fn block(node: &Node<'_>) -> Result<Block> {
+pub(super) fn block(node: &JsonNode<'_>) -> Result<ReadBlock> {
     let mut fields = node.fields()?;
     let content = match fields.need("type")?.text()? {
         "text" => text(fields, "text")?,
         "image" => picture(fields)?,
         "thinking" => thinking(fields)?,
         "tool_use" => call(fields)?,
-        "tool_result" => return Ok(Block::Result(Box::new(tool_result(fields)?))),
+        "tool_result" => return Ok(ReadBlock::Result(Box::new(tool_result(fields)?))),
         "redacted_thinking" => return Err(node.sealed("redacted thinking")),
         "compaction" => return Err(node.sealed("a compaction block")),
         other => return Err(node.unsupported("block type", other)),
     };
-    Ok(Block::Content(content))
+    Ok(ReadBlock::Content(content))
 }
 
 /// Whether only the model says such a block.
@@ -140,18 +140,18 @@ fn is_of_model(block: &Content) -> bool {
     matches!(block, Content::Thinking(_) | Content::ToolCall(_))
 }
 
-fn misplaced(node: &Node<'_>) -> crate::provider::ProviderError {
+fn misplaced(node: &JsonNode<'_>) -> crate::provider::ProviderError {
     node.invalid("a block of this type does not belong here")
 }
 
-fn plain_text(node: &Node<'_>) -> Result<Content> {
+fn plain_text(node: &JsonNode<'_>) -> Result<Content> {
     match block(node)? {
-        Block::Content(block @ Content::Text(_)) => Ok(block),
+        ReadBlock::Content(block @ Content::Text(_)) => Ok(block),
         _ => Err(misplaced(node)),
     }
 }
 
-fn picture(mut fields: Fields<'_>) -> Result<Content> {
+fn picture(mut fields: NodeFields<'_>) -> Result<Content> {
     let node = fields.need("source")?;
     let mut source = node.fields()?;
     match source.need("type")?.text()? {
@@ -165,7 +165,7 @@ fn picture(mut fields: Fields<'_>) -> Result<Content> {
     image(&data, &media_type, extra)
 }
 
-fn thinking(mut fields: Fields<'_>) -> Result<Content> {
+fn thinking(mut fields: NodeFields<'_>) -> Result<Content> {
     let thinking = fields.need("thinking")?.text()?.to_owned();
     let signature = fields.text("signature")?;
     let mut extra = Extra::default();
@@ -177,7 +177,7 @@ fn thinking(mut fields: Fields<'_>) -> Result<Content> {
     }))
 }
 
-fn call(mut fields: Fields<'_>) -> Result<Content> {
+fn call(mut fields: NodeFields<'_>) -> Result<Content> {
     let (id, name) = (fields.need("id")?.id()?, fields.need("name")?.id()?);
     let input = fields.need("input")?;
     input.fields()?;
@@ -191,9 +191,9 @@ fn call(mut fields: Fields<'_>) -> Result<Content> {
     }))
 }
 
-fn tool_result(mut fields: Fields<'_>) -> Result<AgentMessage> {
-    let shown = |node: &Node<'_>| match block(node)? {
-        Block::Content(block) if !is_of_model(&block) => Ok(block),
+fn tool_result(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
+    let shown = |node: &JsonNode<'_>| match block(node)? {
+        ReadBlock::Content(block) if !is_of_model(&block) => Ok(block),
         _ => Err(misplaced(node)),
     };
     let id = fields.need("tool_use_id")?.id()?;
@@ -205,7 +205,7 @@ fn tool_result(mut fields: Fields<'_>) -> Result<AgentMessage> {
     with_rest(Message::ToolResult(message), &fields)
 }
 
-fn usage(node: &Node<'_>) -> Result<Usage> {
+fn usage(node: &JsonNode<'_>) -> Result<Usage> {
     let mut fields = node.fields()?;
     let input = fields.need("input_tokens")?.count()?;
     let output = fields.need("output_tokens")?.count()?;

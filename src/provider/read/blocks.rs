@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::Result;
-use super::node::{Fields, Node};
+use super::node::{JsonNode, NodeFields};
 use crate::model::{
     AgentMessage, Content, Extra, Image, Json, Message, Text, ToolResultMessage, Usage,
 };
@@ -12,8 +12,8 @@ use crate::model::{
 /// Reads content: a text, or a list of which `part` reads each element. Empty texts are left out, as
 /// no provider takes them back.
 pub(super) fn content(
-    node: &Node<'_>,
-    part: impl Fn(&Node<'_>) -> Result<Content>,
+    node: &JsonNode<'_>,
+    part: impl Fn(&JsonNode<'_>) -> Result<Content>,
 ) -> Result<Vec<Content>> {
     let read = if node.is_text() {
         vec![Content::text(node.text()?)]
@@ -27,7 +27,7 @@ pub(super) fn content(
 }
 
 /// Reads a text block whose text stands in `key`.
-pub(super) fn text(mut fields: Fields<'_>, key: &'static str) -> Result<Content> {
+pub(super) fn text(mut fields: NodeFields<'_>, key: &'static str) -> Result<Content> {
     let text = fields.need(key)?.text()?.to_owned();
     let mut extra = Extra::default();
     fields.keep_rest(&mut extra)?;
@@ -35,7 +35,7 @@ pub(super) fn text(mut fields: Fields<'_>, key: &'static str) -> Result<Content>
 }
 
 /// Reads a text with which the model refuses to answer.
-pub(super) fn refusal(fields: Fields<'_>) -> Result<Content> {
+pub(super) fn refusal(fields: NodeFields<'_>) -> Result<Content> {
     text(fields, "refusal").map(as_refusal)
 }
 
@@ -48,13 +48,17 @@ pub(super) fn as_refusal(mut block: Content) -> Content {
 }
 
 /// Reads an image from its base64 data.
-pub(super) fn image(data: &Node<'_>, media_type: &Node<'_>, extra: Extra) -> Result<Content> {
+pub(super) fn image(
+    data: &JsonNode<'_>,
+    media_type: &JsonNode<'_>,
+    extra: Extra,
+) -> Result<Content> {
     image_of(data, data.text()?, media_type.text()?, extra)
 }
 
 /// Reads an image from a URL that holds it. One that lies elsewhere could change or go away, and no
 /// message would show what the model saw.
-pub(super) fn data_image(url: &Node<'_>, extra: Extra) -> Result<Content> {
+pub(super) fn data_image(url: &JsonNode<'_>, extra: Extra) -> Result<Content> {
     let Some(rest) = url.text()?.strip_prefix("data:") else {
         return Err(url.unsupported("image by URL", url.text()?));
     };
@@ -64,7 +68,7 @@ pub(super) fn data_image(url: &Node<'_>, extra: Extra) -> Result<Content> {
     image_of(url, data, media_type, extra)
 }
 
-fn image_of(node: &Node<'_>, data: &str, media_type: &str, extra: Extra) -> Result<Content> {
+fn image_of(node: &JsonNode<'_>, data: &str, media_type: &str, extra: Extra) -> Result<Content> {
     if !media_type.to_ascii_lowercase().starts_with("image/") {
         return Err(node.unsupported("image of the type", media_type));
     }
@@ -90,8 +94,8 @@ pub(super) fn arguments(text: &str) -> Json {
 /// Returns a system message. Its content, a text or a list of texts, is kept as it is.
 pub(super) fn system(
     role: &str,
-    content: &Node<'_>,
-    part: impl Fn(&Node<'_>) -> Result<Content>,
+    content: &JsonNode<'_>,
+    part: impl Fn(&JsonNode<'_>) -> Result<Content>,
 ) -> Result<AgentMessage> {
     self::content(content, part)?;
     let mut message = AgentMessage::extension("system", content.json_in("content")?);
@@ -116,7 +120,7 @@ pub(super) fn result(
 }
 
 /// Returns a message with the fields that it has no place for.
-pub(super) fn with_rest(message: Message, fields: &Fields<'_>) -> Result<AgentMessage> {
+pub(super) fn with_rest(message: Message, fields: &NodeFields<'_>) -> Result<AgentMessage> {
     let mut message = AgentMessage::from(message);
     fields.keep_rest(message.extra_mut())?;
     Ok(message)
@@ -131,7 +135,7 @@ pub(super) struct UsageNames {
 }
 
 /// Reads what OpenAI counted. Its input holds what came from the cache, that of [`Usage`] does not.
-pub(super) fn openai_usage(node: &Node<'_>, names: &UsageNames) -> Result<Usage> {
+pub(super) fn openai_usage(node: &JsonNode<'_>, names: &UsageNames) -> Result<Usage> {
     let mut fields = node.fields()?;
     let input = fields.need(names.input)?.count()?;
     let output = fields.need(names.output)?.count()?;
@@ -160,7 +164,7 @@ pub(super) fn openai_usage(node: &Node<'_>, names: &UsageNames) -> Result<Usage>
 }
 
 /// Keeps what else a provider says of usage. `cost` stands where reports look for it.
-pub(super) fn usage_extra(mut fields: Fields<'_>, mut extra: Extra) -> Result<Extra> {
+pub(super) fn usage_extra(mut fields: NodeFields<'_>, mut extra: Extra) -> Result<Extra> {
     if let Some(cost) = fields.take("cost") {
         cost.number()?;
         extra.insert("cost", cost.json()?);

@@ -2,7 +2,7 @@
 //!
 //! `node` walks the JSON and knows where it stands, so every refusal names its place; `blocks` reads
 //! what the forms have in common; the others read one form each. Their readers of a single piece
-//! (`anthropic::block`, `openai_chat::message`, `responses::Reader::item`) take a [`Node`] and know
+//! (`anthropic::block`, `openai_chat::message`, `responses::AnswerReader::item`) take a [`JsonNode`] and know
 //! nothing of the list around it: whoever reads a foreign file leniently can call them and keep as it
 //! is what they refuse.
 
@@ -18,12 +18,12 @@ use serde_json::Value;
 
 use super::{Form, ProviderError};
 use crate::model::{AgentMessage, Message};
-use node::Node;
+use node::JsonNode;
 
 type Result<T, E = ProviderError> = std::result::Result<T, E>;
 
 pub(super) fn read(form: Form, items: &Value) -> Result<Vec<AgentMessage>> {
-    let root = Node::root(form, items);
+    let root = JsonNode::root(form, items);
     let mut messages = match form {
         Form::OpenAiChat => openai_chat::read(&root)?,
         Form::OpenAiResponses => responses::read(&root)?,

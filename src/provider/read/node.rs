@@ -13,13 +13,13 @@ const SHOWN: usize = 60;
 
 /// A value and where it stands.
 #[derive(Clone)]
-pub(super) struct Node<'a> {
+pub(super) struct JsonNode<'a> {
     form: Form,
     at: String,
     value: &'a Value,
 }
 
-impl<'a> Node<'a> {
+impl<'a> JsonNode<'a> {
     pub(super) fn root(form: Form, value: &'a Value) -> Self {
         Self {
             form,
@@ -76,10 +76,10 @@ impl<'a> Node<'a> {
     }
 
     /// Returns the elements of a list.
-    pub(super) fn list(&self) -> Result<Vec<Node<'a>>> {
+    pub(super) fn list(&self) -> Result<Vec<JsonNode<'a>>> {
         let list = self.value.as_array();
         let list = list.ok_or_else(|| self.wrong_type("a list"))?;
-        let element = |(nth, value)| Node {
+        let element = |(nth, value)| JsonNode {
             form: self.form,
             at: format!("{}/{nth}", self.at),
             value,
@@ -88,9 +88,9 @@ impl<'a> Node<'a> {
     }
 
     /// Returns the fields of an object.
-    pub(super) fn fields(&self) -> Result<Fields<'a>> {
+    pub(super) fn fields(&self) -> Result<NodeFields<'a>> {
         let map = self.value.as_object();
-        Ok(Fields {
+        Ok(NodeFields {
             node: self.clone(),
             map: map.ok_or_else(|| self.wrong_type("an object"))?,
             taken: Vec::new(),
@@ -167,22 +167,22 @@ impl<'a> Node<'a> {
 }
 
 /// The fields of an object, of which those that are known are taken out. `null` counts as absent.
-pub(super) struct Fields<'a> {
-    pub(super) node: Node<'a>,
+pub(super) struct NodeFields<'a> {
+    pub(super) node: JsonNode<'a>,
     map: &'a Map<String, Value>,
     taken: Vec<&'static str>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> NodeFields<'a> {
     pub(super) fn has(&self, key: &str) -> bool {
         self.map.get(key).is_some_and(|value| !value.is_null())
     }
 
     /// Takes a field.
-    pub(super) fn take(&mut self, key: &'static str) -> Option<Node<'a>> {
+    pub(super) fn take(&mut self, key: &'static str) -> Option<JsonNode<'a>> {
         self.taken.push(key);
         let value = self.map.get(key).filter(|value| !value.is_null())?;
-        Some(Node {
+        Some(JsonNode {
             form: self.node.form,
             at: self.place(key),
             value,
@@ -190,7 +190,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes a field that must be there.
-    pub(super) fn need(&mut self, key: &'static str) -> Result<Node<'a>> {
+    pub(super) fn need(&mut self, key: &'static str) -> Result<JsonNode<'a>> {
         self.take(key).ok_or_else(|| ProviderError::Missing {
             form: self.node.form,
             at: self.place(key),
@@ -219,7 +219,7 @@ impl<'a> Fields<'a> {
     /// Refuses all fields that were not taken.
     pub(super) fn refuse_rest(&self) -> Result<()> {
         match self.rest().next() {
-            Some((key, value)) => Err(Node {
+            Some((key, value)) => Err(JsonNode {
                 form: self.node.form,
                 at: self.place(key),
                 value,

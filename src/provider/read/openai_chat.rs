@@ -5,7 +5,7 @@ use super::blocks::{
     UsageNames, arguments, as_refusal, content, data_image, openai_usage, refusal, result, system,
     text, with_rest,
 };
-use super::node::{Fields, Node};
+use super::node::{JsonNode, NodeFields};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, ToolCall, UserMessage,
 };
@@ -17,7 +17,7 @@ const USAGE: UsageNames = UsageNames {
     output_details: "completion_tokens_details",
 };
 
-pub(super) fn read(root: &Node<'_>) -> Result<Vec<AgentMessage>> {
+pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
     if root.is_list() {
         return root.list()?.iter().map(message).collect();
     }
@@ -34,7 +34,7 @@ pub(super) fn read(root: &Node<'_>) -> Result<Vec<AgentMessage>> {
 }
 
 /// Reads a whole answer.
-fn completion(mut fields: Fields<'_>) -> Result<AgentMessage> {
+fn completion(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
     let node = fields.need("choices")?;
     let choices = node.list()?;
     let [choice] = &choices[..] else {
@@ -60,7 +60,7 @@ fn completion(mut fields: Fields<'_>) -> Result<AgentMessage> {
 }
 
 /// Reads a message.
-pub(super) fn message(node: &Node<'_>) -> Result<AgentMessage> {
+pub(super) fn message(node: &JsonNode<'_>) -> Result<AgentMessage> {
     let mut fields = node.fields()?;
     let role = fields.need("role")?;
     let message = match role.text()? {
@@ -85,7 +85,7 @@ pub(super) fn message(node: &Node<'_>) -> Result<AgentMessage> {
     with_rest(message, &fields)
 }
 
-fn answer(fields: &mut Fields<'_>) -> Result<Message> {
+fn answer(fields: &mut NodeFields<'_>) -> Result<Message> {
     fields.refuse("audio")?;
     fields.refuse("function_call")?;
     let given = fields.take("content");
@@ -106,7 +106,7 @@ fn answer(fields: &mut Fields<'_>) -> Result<Message> {
 }
 
 /// Reads a part of what a user or a tool said.
-fn part(node: &Node<'_>) -> Result<Content> {
+fn part(node: &JsonNode<'_>) -> Result<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "image_url" => {
@@ -121,7 +121,7 @@ fn part(node: &Node<'_>) -> Result<Content> {
     }
 }
 
-fn plain_text(node: &Node<'_>) -> Result<Content> {
+fn plain_text(node: &JsonNode<'_>) -> Result<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "text" => text(fields, "text"),
@@ -130,7 +130,7 @@ fn plain_text(node: &Node<'_>) -> Result<Content> {
     }
 }
 
-fn call(node: &Node<'_>) -> Result<Content> {
+fn call(node: &JsonNode<'_>) -> Result<Content> {
     let mut fields = node.fields()?;
     // Some servers leave the type out.
     if let Some(kind) = fields.take("type")

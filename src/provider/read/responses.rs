@@ -8,7 +8,7 @@ use super::blocks::{
     UsageNames, arguments, content, data_image, openai_usage, refusal, result, system, text,
     with_rest,
 };
-use super::node::{Fields, Node};
+use super::node::{JsonNode, NodeFields};
 use crate::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, Thinking, ToolCall, UserMessage,
 };
@@ -20,8 +20,8 @@ const USAGE: UsageNames = UsageNames {
     output_details: "output_tokens_details",
 };
 
-pub(super) fn read(root: &Node<'_>) -> Result<Vec<AgentMessage>> {
-    let mut reader = Reader::default();
+pub(super) fn read(root: &JsonNode<'_>) -> Result<Vec<AgentMessage>> {
+    let mut reader = AnswerReader::default();
     if root.is_list() {
         reader.items(root)?;
         return Ok(reader.finish());
@@ -50,9 +50,9 @@ pub(super) fn read(root: &Node<'_>) -> Result<Vec<AgentMessage>> {
 }
 
 /// Reads a whole answer.
-fn response(mut fields: Fields<'_>) -> Result<AgentMessage> {
+fn response(mut fields: NodeFields<'_>) -> Result<AgentMessage> {
     let output = fields.need("output")?;
-    let mut reader = Reader::default();
+    let mut reader = AnswerReader::default();
     reader.items(&output)?;
     let mut messages = reader.finish();
     let mut message = match messages.pop() {
@@ -98,20 +98,20 @@ fn response(mut fields: Fields<'_>) -> Result<AgentMessage> {
 
 /// Joins the items of an answer to a message.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct AnswerReader {
     out: Vec<AgentMessage>,
-    answer: Option<Answer>,
+    answer: Option<PartialAnswer>,
 }
 
 /// What the items of an answer hold so far.
 #[derive(Default)]
-struct Answer {
+struct PartialAnswer {
     content: Vec<Content>,
     /// The fields of its message items that no message has a place for.
     rest: Vec<Json>,
 }
 
-impl Answer {
+impl PartialAnswer {
     fn into_message(self) -> AgentMessage {
         let mut message = AgentMessage::from(Message::Assistant(AssistantMessage {
             content: self.content,
@@ -128,16 +128,16 @@ impl Answer {
     }
 }
 
-impl Reader {
-    fn items(&mut self, list: &Node<'_>) -> Result<()> {
+impl AnswerReader {
+    fn items(&mut self, list: &JsonNode<'_>) -> Result<()> {
         list.list()?.iter().try_for_each(|node| self.item(node))
     }
 
     /// Reads an item.
-    pub(super) fn item(&mut self, node: &Node<'_>) -> Result<()> {
+    pub(super) fn item(&mut self, node: &JsonNode<'_>) -> Result<()> {
         let mut fields = node.fields()?;
         let kind = fields.take("type");
-        match kind.as_ref().map_or(Ok("message"), Node::text)? {
+        match kind.as_ref().map_or(Ok("message"), JsonNode::text)? {
             "message" => self.message(fields)?,
             "reasoning" => self.output(vec![reasoning(fields)?]),
             "function_call" => self.output(vec![call(fields)?]),
@@ -155,7 +155,7 @@ impl Reader {
         Ok(())
     }
 
-    fn message(&mut self, mut fields: Fields<'_>) -> Result<()> {
+    fn message(&mut self, mut fields: NodeFields<'_>) -> Result<()> {
         let role = fields.need("role")?;
         let said = fields.need("content")?;
         match role.text()? {
@@ -204,7 +204,7 @@ impl Reader {
 
     fn close(&mut self) {
         let answer = self.answer.take();
-        self.out.extend(answer.map(Answer::into_message));
+        self.out.extend(answer.map(PartialAnswer::into_message));
     }
 
     fn finish(mut self) -> Vec<AgentMessage> {
@@ -214,7 +214,7 @@ impl Reader {
 }
 
 /// Reads a part of what a user or a tool said.
-fn part(node: &Node<'_>) -> Result<Content> {
+fn part(node: &JsonNode<'_>) -> Result<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "input_image" => {
@@ -228,7 +228,7 @@ fn part(node: &Node<'_>) -> Result<Content> {
     }
 }
 
-fn input_text(node: &Node<'_>) -> Result<Content> {
+fn input_text(node: &JsonNode<'_>) -> Result<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "input_text" => text(fields, "text"),
@@ -237,7 +237,7 @@ fn input_text(node: &Node<'_>) -> Result<Content> {
 }
 
 /// Reads a part of what the model said.
-fn output_part(node: &Node<'_>) -> Result<Content> {
+fn output_part(node: &JsonNode<'_>) -> Result<Content> {
     let mut fields = node.fields()?;
     match fields.need("type")?.text()? {
         "output_text" => text(fields, "text"),
@@ -247,7 +247,7 @@ fn output_part(node: &Node<'_>) -> Result<Content> {
 }
 
 /// Reads reasoning that can be read. It may be empty: then the item's id stands for it.
-fn reasoning(mut fields: Fields<'_>) -> Result<Content> {
+fn reasoning(mut fields: NodeFields<'_>) -> Result<Content> {
     if fields.has("encrypted_content") {
         return Err(fields.node.sealed("encrypted reasoning"));
     }
@@ -274,7 +274,7 @@ fn reasoning(mut fields: Fields<'_>) -> Result<Content> {
     }))
 }
 
-fn call(mut fields: Fields<'_>) -> Result<Content> {
+fn call(mut fields: NodeFields<'_>) -> Result<Content> {
     let (id, name) = (fields.need("call_id")?.id()?, fields.need("name")?.id()?);
     let arguments = arguments(fields.need("arguments")?.text()?);
     let mut extra = Extra::default();

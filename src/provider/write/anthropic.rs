@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::blocks::{arguments_object, images_of, media_type};
-use super::pairs::Placed;
+use super::pairs::IndexedMessage;
 use super::system::SystemMessage;
 use super::{Mending, MendingKind};
 use crate::model::{self, Content, Image, Json, ToolResultMessage};
@@ -16,25 +16,25 @@ const OPENING: &str = "[what came before is not included]";
 /// A message of the request.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Message {
-    role: Role,
-    content: Vec<Block>,
+    role: TurnRole,
+    content: Vec<AnthropicBlock>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Role {
+enum TurnRole {
     User,
     Assistant,
 }
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block {
+enum AnthropicBlock {
     Text {
         text: String,
     },
     Image {
-        source: Source,
+        source: ImageSource,
     },
     Thinking {
         thinking: String,
@@ -47,7 +47,7 @@ enum Block {
     },
     ToolResult {
         tool_use_id: String,
-        content: Vec<Block>,
+        content: Vec<AnthropicBlock>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
@@ -56,22 +56,22 @@ enum Block {
     Sealed(Json),
 }
 
-impl Block {
+impl AnthropicBlock {
     fn is_thinking(&self) -> bool {
         matches!(self, Self::Thinking { .. } | Self::Sealed(_))
     }
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Source {
+struct ImageSource {
     r#type: &'static str,
     media_type: &'static str,
     data: String,
 }
 
 /// Writes the messages.
-pub(super) fn write(messages: &[Placed], mended: &mut Vec<Mending>) -> Vec<Message> {
-    let mut writer = Writer {
+pub(super) fn write(messages: &[IndexedMessage], mended: &mut Vec<Mending>) -> Vec<Message> {
+    let mut writer = AnthropicWriter {
         mended,
         out: Vec::new(),
         last: None,
@@ -90,7 +90,7 @@ pub(super) fn system(system: &[SystemMessage]) -> impl Serialize {
     #[serde(untagged)]
     enum System {
         Text(String),
-        List(Vec<Block>),
+        List(Vec<AnthropicBlock>),
     }
     let mut texts: Vec<String> = system
         .iter()
@@ -98,7 +98,12 @@ pub(super) fn system(system: &[SystemMessage]) -> impl Serialize {
         .collect();
     match texts.len() {
         1 => System::Text(texts.remove(0)),
-        _ => System::List(texts.into_iter().map(|text| Block::Text { text }).collect()),
+        _ => System::List(
+            texts
+                .into_iter()
+                .map(|text| AnthropicBlock::Text { text })
+                .collect(),
+        ),
     }
 }
 
@@ -110,19 +115,19 @@ enum From {
     Result,
 }
 
-struct Writer<'a> {
+struct AnthropicWriter<'a> {
     mended: &'a mut Vec<Mending>,
     out: Vec<Message>,
     /// What was written last, from which message of the context.
     last: Option<(From, usize)>,
     /// Thinking that a message ended with whose answer goes on in the next.
-    thinking: Vec<(usize, Block)>,
+    thinking: Vec<(usize, AnthropicBlock)>,
     /// Images of failed calls: their results may hold nothing but text.
-    images: Vec<Block>,
+    images: Vec<AnthropicBlock>,
 }
 
-impl Writer<'_> {
-    fn add(&mut self, placed: &Placed) {
+impl AnthropicWriter<'_> {
+    fn add(&mut self, placed: &IndexedMessage) {
         let at = placed.at;
         if let model::Message::ToolResult(result) = &placed.message {
             return self.result(at, result);
@@ -136,11 +141,11 @@ impl Writer<'_> {
                 self.drop_thinking();
             }
         } else {
-            self.say(at, From::Prompt, Role::User, blocks);
+            self.say(at, From::Prompt, TurnRole::User, blocks);
         }
     }
 
-    fn say(&mut self, at: usize, from: From, role: Role, blocks: Vec<Block>) {
+    fn say(&mut self, at: usize, from: From, role: TurnRole, blocks: Vec<AnthropicBlock>) {
         if blocks.is_empty() {
             self.mend(MendingKind::EmptyDropped, at);
         } else {
@@ -148,7 +153,7 @@ impl Writer<'_> {
         }
     }
 
-    fn answer(&mut self, at: usize, mut blocks: Vec<Block>) {
+    fn answer(&mut self, at: usize, mut blocks: Vec<AnthropicBlock>) {
         let said = blocks.iter().rposition(|block| !block.is_thinking());
         let trailing = blocks.split_off(said.map_or(0, |at| at + 1));
         if blocks.is_empty() && !trailing.is_empty() {
@@ -173,7 +178,7 @@ impl Writer<'_> {
             self.mend(MendingKind::Merged, from);
         }
         blocks.splice(0..0, before.into_iter().map(|(_, block)| block));
-        self.push(at, From::Answer, Role::Assistant, blocks);
+        self.push(at, From::Answer, TurnRole::Assistant, blocks);
         self.lead_with_thinking(at);
         self.thinking = trailing.into_iter().map(|block| (at, block)).collect();
     }
@@ -183,10 +188,10 @@ impl Writer<'_> {
         let Some(last) = self.out.last_mut() else {
             return;
         };
-        let leads = last.content.first().is_none_or(Block::is_thinking);
-        if !leads && last.content.iter().any(Block::is_thinking) {
+        let leads = last.content.first().is_none_or(AnthropicBlock::is_thinking);
+        if !leads && last.content.iter().any(AnthropicBlock::is_thinking) {
             let blocks = std::mem::take(&mut last.content).into_iter();
-            let (mut first, rest): (Vec<_>, Vec<_>) = blocks.partition(Block::is_thinking);
+            let (mut first, rest): (Vec<_>, Vec<_>) = blocks.partition(AnthropicBlock::is_thinking);
             first.extend(rest);
             last.content = first;
             self.mend(MendingKind::ThinkingMoved, at);
@@ -196,28 +201,28 @@ impl Writer<'_> {
     fn result(&mut self, at: usize, result: &ToolResultMessage) {
         let mut content = self.blocks(at, &result.content, false);
         if result.is_error {
-            let is_image = |block: &Block| matches!(block, Block::Image { .. });
+            let is_image = |block: &AnthropicBlock| matches!(block, AnthropicBlock::Image { .. });
             let (images, rest): (Vec<_>, Vec<_>) = content.into_iter().partition(is_image);
             content = rest;
             if !images.is_empty() {
                 let id = &result.tool_call_id;
                 self.mended
                     .push(Mending::of_call(MendingKind::ImageMoved, at, id));
-                self.images.push(Block::Text {
+                self.images.push(AnthropicBlock::Text {
                     text: images_of(id),
                 });
                 self.images.extend(images);
             }
         }
-        let block = Block::ToolResult {
+        let block = AnthropicBlock::ToolResult {
             tool_use_id: result.tool_call_id.clone(),
             content,
             is_error: result.is_error,
         };
-        self.push(at, From::Result, Role::User, vec![block]);
+        self.push(at, From::Result, TurnRole::User, vec![block]);
     }
 
-    fn push(&mut self, at: usize, from: From, role: Role, mut content: Vec<Block>) {
+    fn push(&mut self, at: usize, from: From, role: TurnRole, mut content: Vec<AnthropicBlock>) {
         let before = self.last.replace((from, at));
         match self.out.last_mut().filter(|last| last.role == role) {
             Some(last) => {
@@ -235,8 +240,8 @@ impl Writer<'_> {
         self.mend(MendingKind::UserAdded, at);
         let text = OPENING.to_owned();
         self.out.push(Message {
-            role: Role::User,
-            content: vec![Block::Text { text }],
+            role: TurnRole::User,
+            content: vec![AnthropicBlock::Text { text }],
         });
     }
 
@@ -256,7 +261,7 @@ impl Writer<'_> {
     fn flush_images(&mut self, at: usize) {
         let images = std::mem::take(&mut self.images);
         if !images.is_empty() {
-            self.push(at, From::Result, Role::User, images);
+            self.push(at, From::Result, TurnRole::User, images);
         }
     }
 
@@ -265,8 +270,8 @@ impl Writer<'_> {
         let last = self
             .out
             .last_mut()
-            .filter(|last| last.role == Role::Assistant);
-        if let Some(Block::Text { text }) = last.and_then(|last| last.content.last_mut()) {
+            .filter(|last| last.role == TurnRole::Assistant);
+        if let Some(AnthropicBlock::Text { text }) = last.and_then(|last| last.content.last_mut()) {
             let kept = text.trim_end().len();
             if kept < text.len() {
                 text.truncate(kept);
@@ -279,7 +284,7 @@ impl Writer<'_> {
         self.mended.push(Mending::of(kind, at));
     }
 
-    fn blocks(&mut self, at: usize, content: &[Content], is_answer: bool) -> Vec<Block> {
+    fn blocks(&mut self, at: usize, content: &[Content], is_answer: bool) -> Vec<AnthropicBlock> {
         let mut blocks = Vec::new();
         for block in content {
             // A text of nothing but white space is refused.
@@ -296,34 +301,36 @@ impl Writer<'_> {
 }
 
 /// Returns the block, or how it is reported that there is none.
-fn block_of(block: &Content, is_answer: bool) -> Result<Block, MendingKind> {
+fn block_of(block: &Content, is_answer: bool) -> Result<AnthropicBlock, MendingKind> {
     match block {
-        Content::Text(text) => Ok(Block::Text {
+        Content::Text(text) => Ok(AnthropicBlock::Text {
             text: text.text.clone(),
         }),
         Content::Image(image) if !is_answer => image_of(image).ok_or(MendingKind::BlockDropped),
         Content::Thinking(thinking) => match &thinking.signature {
-            Some(signature) if is_answer && block.is_signed_thinking() => Ok(Block::Thinking {
-                thinking: thinking.thinking.clone(),
-                signature: signature.clone(),
-            }),
+            Some(signature) if is_answer && block.is_signed_thinking() => {
+                Ok(AnthropicBlock::Thinking {
+                    thinking: thinking.thinking.clone(),
+                    signature: signature.clone(),
+                })
+            }
             _ => Err(MendingKind::ThinkingDropped),
         },
-        Content::ToolCall(call) if is_answer => Ok(Block::ToolUse {
+        Content::ToolCall(call) if is_answer => Ok(AnthropicBlock::ToolUse {
             id: call.id.clone(),
             name: call.name.clone(),
             input: arguments_object(call),
         }),
         Content::Other(json) if is_answer && block.is_signed_thinking() => {
-            Ok(Block::Sealed(json.clone()))
+            Ok(AnthropicBlock::Sealed(json.clone()))
         }
         _ => Err(MendingKind::BlockDropped),
     }
 }
 
-fn image_of(image: &Image) -> Option<Block> {
-    Some(Block::Image {
-        source: Source {
+fn image_of(image: &Image) -> Option<AnthropicBlock> {
+    Some(AnthropicBlock::Image {
+        source: ImageSource {
             r#type: "base64",
             media_type: media_type(image)?,
             data: image.data.clone(),

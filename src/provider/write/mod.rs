@@ -99,7 +99,7 @@ impl Mending {
 #[derive(Clone, Debug)]
 enum Items {
     OpenAiChat(Vec<openai_chat::Message>),
-    OpenAiResponses(Vec<responses::Item>),
+    OpenAiResponses(Vec<responses::InputItem>),
     Anthropic(Vec<anthropic::Message>),
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::blocks::{arguments_text, data_url, images_of};
-use super::pairs::Placed;
+use super::pairs::IndexedMessage;
 use super::system::SystemMessage;
 use super::{Mending, MendingKind};
 use crate::model::{self, Content, Image, ToolCall, ToolResultMessage};
@@ -13,36 +13,36 @@ use crate::model::{self, Content, Image, ToolCall, ToolResultMessage};
 #[serde(tag = "role", rename_all = "lowercase")]
 pub(super) enum Message {
     System {
-        content: Parts,
+        content: ChatContent,
     },
     Developer {
-        content: Parts,
+        content: ChatContent,
     },
     User {
-        content: Parts,
+        content: ChatContent,
     },
     Assistant {
-        content: Option<Parts>,
+        content: Option<ChatContent>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<Call>,
+        tool_calls: Vec<ChatToolCall>,
     },
     Tool {
         tool_call_id: String,
-        content: Parts,
+        content: ChatContent,
     },
 }
 
 /// Content: plain text if that is all there is.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Parts {
+pub(super) enum ChatContent {
     Text(String),
-    List(Vec<Part>),
+    List(Vec<ChatPart>),
 }
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Part {
+pub(super) enum ChatPart {
     Text { text: String },
     ImageUrl { image_url: Url },
 }
@@ -53,7 +53,7 @@ pub(super) struct Url {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Call {
+pub(super) struct ChatToolCall {
     id: String,
     r#type: &'static str,
     function: Function,
@@ -68,12 +68,12 @@ struct Function {
 /// Writes the messages.
 pub(super) fn write(
     system: &[SystemMessage],
-    messages: &[Placed],
+    messages: &[IndexedMessage],
     mended: &mut Vec<Mending>,
 ) -> Vec<Message> {
     let mut out = Vec::with_capacity(system.len() + messages.len());
     out.extend(system.iter().map(system_message));
-    let mut writer = Writer {
+    let mut writer = ChatWriter {
         mended,
         out,
         images: Vec::new(),
@@ -85,15 +85,15 @@ pub(super) fn write(
     writer.out
 }
 
-struct Writer<'a> {
+struct ChatWriter<'a> {
     mended: &'a mut Vec<Mending>,
     out: Vec<Message>,
     /// Images of tool results: only a user message may hold them.
-    images: Vec<Part>,
+    images: Vec<ChatPart>,
 }
 
-impl Writer<'_> {
-    fn add(&mut self, placed: &Placed) {
+impl ChatWriter<'_> {
+    fn add(&mut self, placed: &IndexedMessage) {
         let at = placed.at;
         if let model::Message::ToolResult(result) = &placed.message {
             return self.result(at, result);
@@ -135,7 +135,7 @@ impl Writer<'_> {
             self.mended
                 .push(Mending::of_call(kind, at, &result.tool_call_id));
             let text = images_of(&result.tool_call_id);
-            self.images.push(Part::Text { text });
+            self.images.push(ChatPart::Text { text });
             self.images.append(&mut images);
         }
         self.out.push(Message::Tool {
@@ -145,19 +145,19 @@ impl Writer<'_> {
     }
 
     /// Adds a text; anything else is left out and reported.
-    fn block(&mut self, at: usize, block: &Content, parts: &mut Vec<Part>) {
+    fn block(&mut self, at: usize, block: &Content, parts: &mut Vec<ChatPart>) {
         match block {
             Content::Text(text) if text.text.is_empty() => {}
-            Content::Text(text) => parts.push(Part::Text {
+            Content::Text(text) => parts.push(ChatPart::Text {
                 text: text.text.clone(),
             }),
             _ => self.mended.push(Mending::left_out(block, at)),
         }
     }
 
-    fn image(&mut self, at: usize, image: &Image, parts: &mut Vec<Part>) {
+    fn image(&mut self, at: usize, image: &Image, parts: &mut Vec<ChatPart>) {
         match data_url(image) {
-            Some(url) => parts.push(Part::ImageUrl {
+            Some(url) => parts.push(ChatPart::ImageUrl {
                 image_url: Url { url },
             }),
             None => self.mended.push(Mending::of(MendingKind::BlockDropped, at)),
@@ -166,14 +166,14 @@ impl Writer<'_> {
 
     fn flush_images(&mut self) {
         if !self.images.is_empty() {
-            let content = Parts::List(std::mem::take(&mut self.images));
+            let content = ChatContent::List(std::mem::take(&mut self.images));
             self.out.push(Message::User { content });
         }
     }
 }
 
 fn system_message(system: &SystemMessage) -> Message {
-    let text = |text: &String| Part::Text { text: text.clone() };
+    let text = |text: &String| ChatPart::Text { text: text.clone() };
     let content = parts_of(system.texts.iter().map(text).collect());
     match system.is_developer {
         true => Message::Developer { content },
@@ -181,19 +181,19 @@ fn system_message(system: &SystemMessage) -> Message {
     }
 }
 
-fn parts_of(mut parts: Vec<Part>) -> Parts {
+fn parts_of(mut parts: Vec<ChatPart>) -> ChatContent {
     match (parts.len(), parts.pop()) {
-        (_, None) => Parts::Text(String::new()),
-        (1, Some(Part::Text { text })) => Parts::Text(text),
+        (_, None) => ChatContent::Text(String::new()),
+        (1, Some(ChatPart::Text { text })) => ChatContent::Text(text),
         (_, Some(last)) => {
             parts.push(last);
-            Parts::List(parts)
+            ChatContent::List(parts)
         }
     }
 }
 
-fn call_of(call: &ToolCall) -> Call {
-    Call {
+fn call_of(call: &ToolCall) -> ChatToolCall {
+    ChatToolCall {
         id: call.id.clone(),
         r#type: "function",
         function: Function {

@@ -7,7 +7,7 @@ use crate::context::{Pairing, goes_on};
 use crate::model::{AgentMessage, Content, Message, ToolCall, ToolResultMessage};
 
 /// A message, and which of the context it was.
-pub(super) struct Placed {
+pub(super) struct IndexedMessage {
     pub(super) at: usize,
     pub(super) message: Message,
     /// Whether the next message is another piece of this answer.
@@ -35,7 +35,7 @@ pub(super) fn pair(
     messages: &[AgentMessage],
     naming: &Naming,
     mended: &mut Vec<Mending>,
-) -> Vec<Placed> {
+) -> Vec<IndexedMessage> {
     let mut pairs = Pairs {
         messages,
         pairing: Pairing::of(messages),
@@ -49,7 +49,7 @@ pub(super) fn pair(
         match message.message() {
             None => {}
             Some(Message::ToolResult(result)) => pairs.stray(at, result),
-            Some(message @ Message::User(_)) => pairs.out.push(Placed {
+            Some(message @ Message::User(_)) => pairs.out.push(IndexedMessage {
                 at,
                 message: message.clone(),
                 goes_on: false,
@@ -68,7 +68,7 @@ struct Pairs<'a> {
     /// How often each id was numbered.
     numbers: HashMap<String, usize>,
     mended: &'a mut Vec<Mending>,
-    out: Vec<Placed>,
+    out: Vec<IndexedMessage>,
 }
 
 impl Pairs<'_> {
@@ -89,7 +89,7 @@ impl Pairs<'_> {
             self.name(at, call, &recorded);
             results.push(self.result(at, nth, call, &recorded));
         }
-        self.out.push(Placed {
+        self.out.push(IndexedMessage {
             at,
             message,
             goes_on: goes_on(self.messages, at),
@@ -97,7 +97,7 @@ impl Pairs<'_> {
         self.out.append(&mut results);
     }
 
-    fn result(&mut self, at: usize, nth: usize, call: &ToolCall, recorded: &str) -> Placed {
+    fn result(&mut self, at: usize, nth: usize, call: &ToolCall, recorded: &str) -> IndexedMessage {
         let found = self.pairing.result((at, nth));
         let stored = found.and_then(|place| match self.messages[place].message() {
             Some(Message::ToolResult(result)) => Some((place, result.clone())),
@@ -110,7 +110,7 @@ impl Pairs<'_> {
             self.mend(MendingKind::ResultMoved, place, recorded);
         }
         result.tool_call_id.clone_from(&call.id);
-        Placed {
+        IndexedMessage {
             at: place,
             message: Message::ToolResult(result),
             goes_on: false,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::blocks::{arguments_text, data_url};
-use super::pairs::Placed;
+use super::pairs::IndexedMessage;
 use super::{Mending, MendingKind};
 use crate::model::{Content, Message, ToolCall, ToolResultMessage};
 
@@ -13,30 +13,33 @@ use crate::model::{Content, Message, ToolCall, ToolResultMessage};
 /// have to come with the reasoning that is stored there.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Item {
-    Message { role: &'static str, content: Parts },
-    Call(Call),
-    Output(Output),
+pub(super) enum InputItem {
+    Message {
+        role: &'static str,
+        content: InputContent,
+    },
+    Call(FunctionCall),
+    Output(CallOutput),
 }
 
 /// Content: plain text if that is all there is.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Parts {
+pub(super) enum InputContent {
     Text(String),
-    List(Vec<Part>),
+    List(Vec<InputPart>),
 }
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Part {
+pub(super) enum InputPart {
     InputText { text: String },
     InputImage { image_url: String },
 }
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename = "function_call")]
-pub(super) struct Call {
+pub(super) struct FunctionCall {
     call_id: String,
     name: String,
     arguments: String,
@@ -44,14 +47,14 @@ pub(super) struct Call {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename = "function_call_output")]
-pub(super) struct Output {
+pub(super) struct CallOutput {
     call_id: String,
-    output: Parts,
+    output: InputContent,
 }
 
 /// Writes the items.
-pub(super) fn write(messages: &[Placed], mended: &mut Vec<Mending>) -> Vec<Item> {
-    let mut writer = Writer {
+pub(super) fn write(messages: &[IndexedMessage], mended: &mut Vec<Mending>) -> Vec<InputItem> {
+    let mut writer = ResponsesWriter {
         mended,
         out: Vec::with_capacity(messages.len()),
     };
@@ -61,13 +64,13 @@ pub(super) fn write(messages: &[Placed], mended: &mut Vec<Mending>) -> Vec<Item>
     writer.out
 }
 
-struct Writer<'a> {
+struct ResponsesWriter<'a> {
     mended: &'a mut Vec<Mending>,
-    out: Vec<Item>,
+    out: Vec<InputItem>,
 }
 
-impl Writer<'_> {
-    fn add(&mut self, placed: &Placed) {
+impl ResponsesWriter<'_> {
+    fn add(&mut self, placed: &IndexedMessage) {
         let at = placed.at;
         let written = self.out.len();
         match &placed.message {
@@ -76,7 +79,7 @@ impl Writer<'_> {
                 let parts = self.parts(at, &message.content);
                 if !parts.is_empty() {
                     let content = parts_of(parts);
-                    self.out.push(Item::Message {
+                    self.out.push(InputItem::Message {
                         role: "user",
                         content,
                     });
@@ -97,11 +100,11 @@ impl Writer<'_> {
     fn answer(&mut self, at: usize, block: &Content) {
         let item = match block {
             Content::Text(text) if text.text.is_empty() => return,
-            Content::Text(text) => Item::Message {
+            Content::Text(text) => InputItem::Message {
                 role: "assistant",
-                content: Parts::Text(text.text.clone()),
+                content: InputContent::Text(text.text.clone()),
             },
-            Content::ToolCall(call) => Item::Call(call_of(call)),
+            Content::ToolCall(call) => InputItem::Call(call_of(call)),
             _ => return self.left_out(at, block),
         };
         self.out.push(item);
@@ -109,27 +112,27 @@ impl Writer<'_> {
 
     fn result(&mut self, at: usize, result: &ToolResultMessage) {
         let parts = self.parts(at, &result.content);
-        self.out.push(Item::Output(Output {
+        self.out.push(InputItem::Output(CallOutput {
             call_id: result.tool_call_id.clone(),
             output: parts_of(parts),
         }));
     }
 
-    fn parts(&mut self, at: usize, content: &[Content]) -> Vec<Part> {
+    fn parts(&mut self, at: usize, content: &[Content]) -> Vec<InputPart> {
         let mut parts = Vec::with_capacity(content.len());
         for block in content {
             let image = match block {
                 Content::Text(text) if text.text.is_empty() => continue,
                 Content::Text(text) => {
                     let text = text.text.clone();
-                    parts.push(Part::InputText { text });
+                    parts.push(InputPart::InputText { text });
                     continue;
                 }
                 Content::Image(image) => data_url(image),
                 _ => None,
             };
             match image {
-                Some(image_url) => parts.push(Part::InputImage { image_url }),
+                Some(image_url) => parts.push(InputPart::InputImage { image_url }),
                 None => self.left_out(at, block),
             }
         }
@@ -141,19 +144,19 @@ impl Writer<'_> {
     }
 }
 
-fn parts_of(mut parts: Vec<Part>) -> Parts {
+fn parts_of(mut parts: Vec<InputPart>) -> InputContent {
     match (parts.len(), parts.pop()) {
-        (_, None) => Parts::Text(String::new()),
-        (1, Some(Part::InputText { text })) => Parts::Text(text),
+        (_, None) => InputContent::Text(String::new()),
+        (1, Some(InputPart::InputText { text })) => InputContent::Text(text),
         (_, Some(last)) => {
             parts.push(last);
-            Parts::List(parts)
+            InputContent::List(parts)
         }
     }
 }
 
-fn call_of(call: &ToolCall) -> Call {
-    Call {
+fn call_of(call: &ToolCall) -> FunctionCall {
+    FunctionCall {
         call_id: call.id.clone(),
         name: call.name.clone(),
         arguments: arguments_text(call),

@@ -13,7 +13,7 @@ use crate::store::{
 
 /// A loop that is to be archived.
 #[derive(Clone, Debug)]
-pub(super) struct Candidate {
+pub(super) struct ColdLoop {
     pub(super) key: LoopKey,
     pub(super) loop_id: LoopId,
     /// Also while it is the current one.
@@ -21,9 +21,9 @@ pub(super) struct Candidate {
 }
 
 /// The loops of a session.
-pub(super) struct Plan {
+pub(super) struct ColdLoops {
     pub(super) session: SessionRow,
-    pub(super) cold: Vec<Candidate>,
+    pub(super) cold: Vec<ColdLoop>,
     pub(super) kept: Vec<LoopStays>,
 }
 
@@ -45,14 +45,14 @@ pub(super) fn archived(
     scan: &dyn StoreScan,
     key: SessionKey,
     named: &[LoopId],
-) -> StoreResult<Option<(SessionRow, Vec<Candidate>)>> {
+) -> StoreResult<Option<(SessionRow, Vec<ColdLoop>)>> {
     let Some(session) = session_of(scan, key)? else {
         return Ok(None);
     };
     let mut found = Vec::new();
     for row in named_or_all(scan, key, named)? {
         if scan.next_pack(row.key, 0)?.is_some() {
-            found.push(Candidate {
+            found.push(ColdLoop {
                 key: row.key,
                 loop_id: row.core.loop_id,
                 also_current: true,
@@ -86,7 +86,7 @@ fn named_or_all(
     Ok(rows)
 }
 
-impl Plan {
+impl ColdLoops {
     /// Decides about the loops of a session, `None` if it was removed meanwhile.
     pub(super) fn of(
         scan: &dyn StoreScan,
@@ -122,7 +122,7 @@ impl Plan {
                     loop_id: row.core.loop_id,
                     why,
                 }),
-                None => plan.cold.push(Candidate {
+                None => plan.cold.push(ColdLoop {
                     key: row.key,
                     loop_id: row.core.loop_id,
                     also_current,

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::model::{LoopId, SessionId};
 use crate::store::{Database, StoreError, StoreResult, database};
-use cold::{Candidate, Plan};
+use cold::{ColdLoop, ColdLoops};
 
 /// What is to be archived.
 #[derive(Clone, Debug, Default)]
@@ -171,7 +171,7 @@ pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<Ar
     let sessions = database::scan(store, |scan| cold::sessions(scan, request.session.as_ref()))?;
     let mut report = ArchiveReport::new(request.dry_run);
     for key in sessions {
-        let plan = database::scan(store, |scan| Plan::of(scan, key, request))?;
+        let plan = database::scan(store, |scan| ColdLoops::of(scan, key, request))?;
         if let Some(plan) = plan {
             report.kept.extend(plan.kept);
             moving::into_packs(store, &plan.session, plan.cold, request, &mut report)?;

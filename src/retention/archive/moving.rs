@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::cold::is_at_work;
 use super::{
-    ArchiveReport, ArchiveRequest, Candidate, LoopStays, LoopStaysWhy, MovedLoop, UnarchiveRequest,
+    ArchiveReport, ArchiveRequest, ColdLoop, LoopStays, LoopStaysWhy, MovedLoop, UnarchiveRequest,
 };
 use crate::store::packs::{MAX_PACK_BYTES, Pack, PackRow, each_pack};
 use crate::store::receipt::{Open, Receipt};
@@ -17,14 +17,14 @@ use crate::store::{Database, LoopRow, MessageRow, SessionRow, StoreResult, datab
 const BATCH_BYTES: u64 = 4 << 20;
 
 /// Messages of a loop that follow each other, and what becomes of them.
-struct Run {
+struct MessageRun {
     /// Which of the loops.
     at: usize,
     rows: Vec<MessageRow>,
     packs: Vec<Pack>,
 }
 
-impl Run {
+impl MessageRun {
     fn moved(&self) -> (u64, u64, u64) {
         let before = self.rows.iter().map(bytes_of).sum();
         let after = self.packs.iter().map(Pack::size).sum();
@@ -41,11 +41,11 @@ fn bytes_of(row: &MessageRow) -> u64 {
 pub(super) fn into_packs(
     store: &dyn Database,
     session: &SessionRow,
-    cold: Vec<Candidate>,
+    cold: Vec<ColdLoop>,
     request: &ArchiveRequest,
     report: &mut ArchiveReport,
 ) -> StoreResult<()> {
-    let mut work = Work {
+    let mut work = ArchiveWork {
         session,
         moved: begin(session, &cold),
         stopped: vec![false; cold.len()],
@@ -75,8 +75,8 @@ pub(super) fn into_packs(
     Ok(())
 }
 
-fn begin(session: &SessionRow, loops: &[Candidate]) -> BTreeMap<usize, MovedLoop> {
-    let moved = |one: &Candidate| MovedLoop {
+fn begin(session: &SessionRow, loops: &[ColdLoop]) -> BTreeMap<usize, MovedLoop> {
+    let moved = |one: &ColdLoop| MovedLoop {
         session_id: session.session_id.clone(),
         loop_id: one.loop_id.clone(),
         messages: 0,
@@ -87,7 +87,7 @@ fn begin(session: &SessionRow, loops: &[Candidate]) -> BTreeMap<usize, MovedLoop
 }
 
 /// Compresses messages, so many together that reading one of them unpacks little.
-fn packs_of(of: &Candidate, rows: &[MessageRow]) -> StoreResult<Vec<Pack>> {
+fn packs_of(of: &ColdLoop, rows: &[MessageRow]) -> StoreResult<Vec<Pack>> {
     let (mut packs, mut rest) = (Vec::new(), rows);
     while !rest.is_empty() {
         let mut bytes = 0;
@@ -103,9 +103,9 @@ fn packs_of(of: &Candidate, rows: &[MessageRow]) -> StoreResult<Vec<Pack>> {
     Ok(packs)
 }
 
-struct Work<'a> {
+struct ArchiveWork<'a> {
     session: &'a SessionRow,
-    cold: Vec<Candidate>,
+    cold: Vec<ColdLoop>,
     /// By place in `cold`.
     moved: BTreeMap<usize, MovedLoop>,
     /// Whether something happened to the loop since it was chosen.
@@ -113,13 +113,13 @@ struct Work<'a> {
     reason: Option<&'a str>,
 }
 
-impl Work<'_> {
+impl ArchiveWork<'_> {
     /// Reads the messages that are moved next, from a loop and a sequence on.
     fn next_runs(
         &self,
         scan: &dyn StoreScan,
         (at, seq): &mut (usize, u32),
-    ) -> StoreResult<Vec<Run>> {
+    ) -> StoreResult<Vec<MessageRun>> {
         let (mut runs, mut bytes) = (Vec::new(), 0);
         while let Some(one) = self.cold.get(*at)
             && bytes < BATCH_BYTES
@@ -142,7 +142,7 @@ impl Work<'_> {
                     false => ControlFlow::Break(()),
                 })
             })?;
-            runs.push(Run {
+            runs.push(MessageRun {
                 at: *at,
                 rows,
                 packs: Vec::new(),
@@ -151,7 +151,7 @@ impl Work<'_> {
         Ok(runs)
     }
 
-    fn note(&mut self, run: &Run) {
+    fn note(&mut self, run: &MessageRun) {
         let (messages, before, after) = run.moved();
         if let Some(moved) = self.moved.get_mut(&run.at) {
             moved.messages += messages;
@@ -172,7 +172,11 @@ impl Work<'_> {
     }
 
     /// Writes packs within a transaction; returns the receipt, `None` if nothing was left to do.
-    fn write(&mut self, write: &mut dyn StoreRemove, runs: &[Run]) -> StoreResult<Option<i64>> {
+    fn write(
+        &mut self,
+        write: &mut dyn StoreRemove,
+        runs: &[MessageRun],
+    ) -> StoreResult<Option<i64>> {
         let id = &self.session.session_id;
         let now = write.session(id)?;
         let Some(now) = now.filter(|now| now.key == self.session.key) else {
@@ -188,7 +192,7 @@ impl Work<'_> {
             }
         }
         let runs = runs.iter().filter(|run| !self.stopped[run.at]);
-        let runs: Vec<&Run> = runs.collect();
+        let runs: Vec<&MessageRun> = runs.collect();
         if runs.is_empty() {
             return Ok(None);
         }
@@ -215,8 +219,8 @@ impl Work<'_> {
 fn still_fits(
     write: &dyn StoreRemove,
     session: &SessionRow,
-    one: &Candidate,
-    run: &Run,
+    one: &ColdLoop,
+    run: &MessageRun,
 ) -> StoreResult<Option<LoopRow>> {
     let row = write.loop_by_key(one.key)?;
     if is_at_work(write.as_read(), session, &row, one.also_current)?.is_some() {
@@ -246,7 +250,7 @@ fn still_fits(
 pub(super) fn out_of_packs(
     store: &dyn Database,
     session: &SessionRow,
-    loops: Vec<Candidate>,
+    loops: Vec<ColdLoop>,
     request: &UnarchiveRequest,
     report: &mut ArchiveReport,
 ) -> StoreResult<()> {
@@ -276,11 +280,7 @@ pub(super) fn out_of_packs(
 }
 
 /// Returns the packs that are taken apart next, each with its size.
-fn next_packs(
-    scan: &dyn StoreScan,
-    one: &Candidate,
-    from: u32,
-) -> StoreResult<Vec<(PackRow, u64)>> {
+fn next_packs(scan: &dyn StoreScan, one: &ColdLoop, from: u32) -> StoreResult<Vec<(PackRow, u64)>> {
     let (mut packs, mut bytes) = (Vec::new(), 0);
     each_pack(scan, one.key, from, &mut |row| {
         let content = scan.pack_content(one.key, row.first)?;
@@ -299,7 +299,7 @@ fn next_packs(
 fn bring_back(
     write: &mut dyn StoreRemove,
     session: &SessionRow,
-    one: &Candidate,
+    one: &ColdLoop,
     packs: &[(PackRow, u64)],
     request: &UnarchiveRequest,
 ) -> StoreResult<Option<i64>> {

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{ATTEMPTS, Mending};
+use super::{ATTEMPTS, SalvageMending};
 use crate::inspect::{Problem, ProblemKind, Subject};
 use crate::model::LoopRecord;
 use crate::store::append::Retell;
@@ -11,7 +11,7 @@ use crate::store::codec::{self, to_json};
 use crate::store::sqlite::salvage::Removable;
 use crate::store::{LoopKey, LoopMeta, LoopRow, MessageRow, StoreError, StoreResult};
 
-impl Mending<'_, '_> {
+impl SalvageMending<'_, '_> {
     /// Ends a loop before its first message that is not whole, and derives the rest again. One that
     /// does not come right is removed.
     pub(super) fn one_loop(

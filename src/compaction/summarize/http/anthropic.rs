@@ -67,7 +67,8 @@ impl Dialect for AnthropicSummarizer {
     }
 
     fn read(&self, body: &str) -> Result<SummaryAnswer, String> {
-        let answer: Answer = serde_json::from_str(body).map_err(|error| error.to_string())?;
+        let answer: AnthropicAnswer =
+            serde_json::from_str(body).map_err(|error| error.to_string())?;
         let texts = answer.content.into_iter().filter_map(|block| block.text);
         Ok(SummaryAnswer {
             text: texts.collect::<Vec<_>>().join("\n"),
@@ -79,19 +80,19 @@ impl Dialect for AnthropicSummarizer {
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    content: Vec<Block>,
+struct AnthropicAnswer {
+    content: Vec<AnthropicBlock>,
     model: Option<String>,
-    usage: Option<Reported>,
+    usage: Option<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
-struct Block {
+struct AnthropicBlock {
     text: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Reported {
+struct AnthropicUsage {
     #[serde(default)]
     input_tokens: i64,
     #[serde(default)]
@@ -100,8 +101,8 @@ struct Reported {
     cache_creation_input_tokens: Option<i64>,
 }
 
-impl From<Reported> for Usage {
-    fn from(reported: Reported) -> Self {
+impl From<AnthropicUsage> for Usage {
+    fn from(reported: AnthropicUsage) -> Self {
         Self {
             input: reported.input_tokens.into(),
             output: reported.output_tokens.into(),

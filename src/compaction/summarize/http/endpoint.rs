@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::super::{SummarizerError, SummaryAnswer, SummaryRequest};
 use super::HttpOptions;
-use super::retry::{Failure, retry, retry_after};
+use super::retry::{FailedAttempt, retry, retry_after};
 
 /// Characters of a server's explanation that are kept.
 const EXPLAINED: usize = 200;
@@ -63,7 +63,7 @@ impl Endpoint {
             let text = self.post(agent, dialect, &body, request)?;
             dialect
                 .read(&text)
-                .map_err(|why| Failure::last(SummarizerError::Unreadable(self.hide(&why))))
+                .map_err(|why| FailedAttempt::last(SummarizerError::Unreadable(self.hide(&why))))
         })?;
         answer.duration = begun.elapsed();
         Ok(answer)
@@ -75,8 +75,8 @@ impl Endpoint {
         dialect: &dyn Dialect,
         body: &str,
         request: &SummaryRequest,
-    ) -> Result<String, Failure> {
-        let left = request.time_left().map_err(Failure::last)?;
+    ) -> Result<String, FailedAttempt> {
+        let left = request.time_left().map_err(FailedAttempt::last)?;
         let url = format!(
             "{}{}",
             self.options.base_url.trim_end_matches('/'),
@@ -101,7 +101,7 @@ impl Endpoint {
         if status == 200 {
             return read;
         }
-        Err(Failure {
+        Err(FailedAttempt {
             error: SummarizerError::Status {
                 status,
                 detail: self.explained(status, &read.unwrap_or_default()),
@@ -116,7 +116,7 @@ impl Endpoint {
         &self,
         response: &mut ureq::http::Response<ureq::Body>,
         request: &SummaryRequest,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, FailedAttempt> {
         let most = self.options.max_answer_bytes;
         let limit = most.saturating_add(1);
         let mut reader = response
@@ -127,7 +127,7 @@ impl Endpoint {
             .take(limit);
         let (mut bytes, mut piece) = (Vec::new(), [0u8; 8192]);
         loop {
-            request.time_left().map_err(Failure::last)?;
+            request.time_left().map_err(FailedAttempt::last)?;
             match reader.read(&mut piece) {
                 Ok(0) => break,
                 Ok(read) => bytes.extend_from_slice(&piece[..read]),
@@ -135,10 +135,10 @@ impl Endpoint {
             }
         }
         if bytes.len() as u64 > most {
-            return Err(Failure::last(SummarizerError::TooLong(most)));
+            return Err(FailedAttempt::last(SummarizerError::TooLong(most)));
         }
         String::from_utf8(bytes)
-            .map_err(|_| Failure::last(SummarizerError::Unreadable("it is not UTF-8".into())))
+            .map_err(|_| FailedAttempt::last(SummarizerError::Unreadable("it is not UTF-8".into())))
     }
 
     /// Returns what a server says of a refusal: its kind and message. A refused key may be echoed
@@ -191,36 +191,36 @@ fn agent(options: &HttpOptions) -> Result<ureq::Agent, SummarizerError> {
 
 /// Returns the value of the key's header; a key that no header can hold must not reach an error
 /// message that quotes it.
-fn header_value(before: &str, key: &str) -> Result<ureq::http::HeaderValue, Failure> {
+fn header_value(before: &str, key: &str) -> Result<ureq::http::HeaderValue, FailedAttempt> {
     let value = ureq::http::HeaderValue::from_str(&format!("{before}{key}"));
     let mut value = value.map_err(|_| {
         let why = "the API key has characters that no header can hold";
-        Failure::last(SummarizerError::Failed(why.into()))
+        FailedAttempt::last(SummarizerError::Failed(why.into()))
     })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
 /// Sorts the client's errors. None of these texts quotes a header or the URL.
-fn failure(error: ureq::Error) -> Failure {
+fn failure(error: ureq::Error) -> FailedAttempt {
     use ureq::Error;
-    let unreachable = |why: String| Failure {
+    let unreachable = |why: String| FailedAttempt {
         error: SummarizerError::Unreachable(why),
         passing: true,
         retry_after: None,
     };
     match error {
-        Error::Timeout(_) | Error::BodyStalled => Failure::last(SummarizerError::Timeout),
+        Error::Timeout(_) | Error::BodyStalled => FailedAttempt::last(SummarizerError::Timeout),
         Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-            Failure::last(SummarizerError::Timeout)
+            FailedAttempt::last(SummarizerError::Timeout)
         }
         Error::Io(error) => unreachable(told(&error)),
         Error::HostNotFound => unreachable("its host is not found".into()),
         Error::ConnectionFailed => unreachable("the connection failed".into()),
         Error::Protocol(_) => unreachable("its HTTP is broken".into()),
-        Error::Tls(why) => Failure::last(SummarizerError::Unreachable(why.into())),
+        Error::Tls(why) => FailedAttempt::last(SummarizerError::Unreachable(why.into())),
         Error::BadUri(_) | Error::Http(_) => {
-            Failure::last(SummarizerError::Failed("the base URL is invalid".into()))
+            FailedAttempt::last(SummarizerError::Failed("the base URL is invalid".into()))
         }
         _ => unreachable("the request failed".into()),
     }

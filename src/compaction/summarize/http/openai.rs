@@ -98,22 +98,22 @@ impl Dialect for OpenAiSummarizer {
 struct Completion {
     choices: Vec<Choice>,
     model: Option<String>,
-    usage: Option<Reported>,
+    usage: Option<OpenAiUsage>,
 }
 
 #[derive(Deserialize)]
 struct Choice {
-    message: Said,
+    message: ChatAnswer,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct ChatAnswer {
     content: Option<String>,
     refusal: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Reported {
+struct OpenAiUsage {
     #[serde(default)]
     prompt_tokens: i64,
     #[serde(default)]
@@ -129,9 +129,9 @@ struct Details {
     reasoning_tokens: Option<i64>,
 }
 
-impl From<Reported> for Usage {
+impl From<OpenAiUsage> for Usage {
     /// OpenAI counts cached tokens within the prompt, the interchange form beside it.
-    fn from(reported: Reported) -> Self {
+    fn from(reported: OpenAiUsage) -> Self {
         let cached = reported.prompt_tokens_details.and_then(|d| d.cached_tokens);
         let input = reported.prompt_tokens - cached.unwrap_or(0);
         let details = reported.completion_tokens_details;

@@ -28,7 +28,7 @@ impl Default for RetryOptions {
 }
 
 /// An attempt that failed.
-pub(super) struct Failure {
+pub(super) struct FailedAttempt {
     pub(super) error: SummarizerError,
     /// Whether another attempt may do better.
     pub(super) passing: bool,
@@ -36,7 +36,7 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
 }
 
-impl Failure {
+impl FailedAttempt {
     pub(super) fn last(error: SummarizerError) -> Self {
         Self {
             error,
@@ -50,7 +50,7 @@ impl Failure {
 pub(super) fn retry<T>(
     options: &RetryOptions,
     request: &SummaryRequest,
-    mut attempt: impl FnMut() -> Result<T, Failure>,
+    mut attempt: impl FnMut() -> Result<T, FailedAttempt>,
 ) -> Result<T, SummarizerError> {
     let mut wait = options.first_wait;
     for left in (0..options.attempts.max(1)).rev() {
