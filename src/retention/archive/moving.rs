@@ -1,6 +1,6 @@
 //! Moves content into packs and back, a few MiB in each transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use super::cold::is_at_work;
@@ -11,7 +11,7 @@ use crate::store::packs::{MAX_PACK_BYTES, Pack, PackRow, each_pack};
 use crate::store::receipt::{Open, Receipt};
 use crate::store::removal::StoreRemove;
 use crate::store::scan::StoreScan;
-use crate::store::{Database, LoopRow, MessageRow, SessionRow, StoreResult, database};
+use crate::store::{Database, LoopKey, LoopRow, MessageRow, SessionRow, StoreResult, database};
 
 /// How much content is moved in one transaction, about.
 const BATCH_BYTES: u64 = 4 << 20;
@@ -255,23 +255,22 @@ pub(super) fn out_of_packs(
     report: &mut ArchiveReport,
 ) -> StoreResult<()> {
     let mut moved = begin(session, &loops);
-    for (at, one) in loops.iter().enumerate() {
-        let mut next = 0;
-        loop {
-            let packs = database::scan(store, |scan| next_packs(scan, one, next))?;
-            let Some((last, _)) = packs.last() else { break };
-            next = last.last.saturating_add(1);
-            if !request.dry_run {
-                let done =
-                    |write: &mut dyn StoreRemove| bring_back(write, session, one, &packs, request);
-                report.receipts.extend(database::removing(store, done)?);
-            }
-            if let Some(moved) = moved.get_mut(&at) {
-                for (row, size) in &packs {
-                    moved.messages += row.messages();
-                    moved.bytes_before += size;
-                    moved.bytes_after += row.said();
-                }
+    let mut next = (0, 0);
+    loop {
+        let packs = database::scan(store, |scan| next_packs(scan, &loops, &mut next))?;
+        if packs.is_empty() {
+            break;
+        }
+        if !request.dry_run {
+            let done =
+                |write: &mut dyn StoreRemove| bring_back(write, session, &loops, &packs, request);
+            report.receipts.extend(database::removing(store, done)?);
+        }
+        for pack in &packs {
+            if let Some(moved) = moved.get_mut(&pack.at) {
+                moved.messages += pack.row.messages();
+                moved.bytes_before += pack.bytes;
+                moved.bytes_after += pack.row.said();
             }
         }
     }
@@ -279,47 +278,78 @@ pub(super) fn out_of_packs(
     Ok(())
 }
 
-/// Returns the packs that are taken apart next, each with its size.
-fn next_packs(scan: &dyn StoreScan, one: &ColdLoop, from: u32) -> StoreResult<Vec<(PackRow, u64)>> {
+/// A pack that is taken apart.
+struct PackOfLoop {
+    /// Which of the loops.
+    at: usize,
+    row: PackRow,
+    /// What it takes, with the heads that the views read.
+    bytes: u64,
+}
+
+/// Returns the packs that are taken apart next, from a loop and a sequence on. One transaction takes all
+/// of them, so that a session of usual size comes back whole or not at all.
+fn next_packs(
+    scan: &dyn StoreScan,
+    loops: &[ColdLoop],
+    (at, seq): &mut (usize, u32),
+) -> StoreResult<Vec<PackOfLoop>> {
     let (mut packs, mut bytes) = (Vec::new(), 0);
-    each_pack(scan, one.key, from, &mut |row| {
-        let content = scan.pack_content(one.key, row.first)?;
-        let told = scan.packed_heads(one.key, row.first..row.last.saturating_add(1))?;
-        let told: usize = told.iter().map(|(_, head)| head.len()).sum();
-        packs.push((row, (content.len() + told) as u64));
-        bytes += row.bytes;
-        Ok(match bytes < BATCH_BYTES {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        })
-    })?;
+    while let Some(one) = loops.get(*at)
+        && bytes < BATCH_BYTES
+    {
+        let mut is_done = true;
+        each_pack(scan, one.key, *seq, &mut |row| {
+            if bytes >= BATCH_BYTES {
+                is_done = false;
+                return Ok(ControlFlow::Break(()));
+            }
+            let content = scan.pack_content(one.key, row.first)?;
+            let heads = scan.packed_heads(one.key, row.first..row.last.saturating_add(1))?;
+            let heads: usize = heads.iter().map(|(_, head)| head.len()).sum();
+            bytes += row.bytes;
+            *seq = row.last.saturating_add(1);
+            packs.push(PackOfLoop {
+                at: *at,
+                row,
+                bytes: (content.len() + heads) as u64,
+            });
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if is_done {
+            (*at, *seq) = (*at + 1, 0);
+        }
+    }
     Ok(packs)
 }
 
 fn bring_back(
     write: &mut dyn StoreRemove,
     session: &SessionRow,
-    one: &ColdLoop,
-    packs: &[(PackRow, u64)],
+    loops: &[ColdLoop],
+    packs: &[PackOfLoop],
     request: &UnarchiveRequest,
 ) -> StoreResult<Option<i64>> {
     // Somebody else may have brought it back meanwhile.
     let mut there = Vec::new();
-    for (pack, _) in packs {
-        if write.pack_at(one.key, pack.first)? == Some(*pack) {
-            there.push(pack);
+    for pack in packs {
+        let key = loops[pack.at].key;
+        if write.pack_at(key, pack.row.first)? == Some(pack.row) {
+            there.push((key, pack.row));
         }
     }
     if there.is_empty() {
         return Ok(None);
     }
-    let row = write.loop_by_key(one.key)?;
+    let keys: BTreeSet<LoopKey> = there.iter().map(|(key, _)| *key).collect();
+    let rows = keys.into_iter().map(|key| write.loop_by_key(key));
+    let rows = rows.collect::<StoreResult<Vec<_>>>()?;
     let reason = request.reason.as_deref();
-    let mut receipt = Receipt::of_loops(session.session_id.clone(), reason, vec![row]);
+    let mut receipt = Receipt::of_loops(session.session_id.clone(), reason, rows);
     let open = Open::new(write, session.key, "archive")?;
     let mut messages = 0;
-    for pack in there {
-        write.take_pack(one.key, pack.first)?;
+    for (key, pack) in there {
+        write.take_pack(key, pack.first)?;
         messages += pack.messages();
     }
     receipt
