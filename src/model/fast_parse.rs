@@ -8,9 +8,10 @@
 
 use serde::Deserialize;
 
+use super::content::Content;
 use super::json::{Extra, Json};
 use super::message::{
-    AgentMessage, AssistantMessage, Content, LlmMessage, Message, ToolResultMessage, TurnId, Usage,
+    AgentMessage, AssistantMessage, LlmMessage, Message, ToolResultMessage, TurnId, Usage,
     UserMessage,
 };
 

@@ -4,6 +4,7 @@
 //! fields, the text of times and the text of numbers survive reading and writing.
 
 mod block;
+mod content;
 pub(crate) mod extension_kinds;
 pub(crate) mod fast_parse;
 mod ids;
@@ -14,15 +15,17 @@ mod message;
 mod session;
 mod time;
 mod turn_map;
+mod wire;
 
 pub use block::{CompactedSection, CompactionBlock, TurnRange};
+pub use content::{Content, Image, Text, Thinking, ToolCall};
 pub use ids::{InvalidId, LoopId, SessionId};
 pub(crate) use image::{blob_id, hex, image_data};
 pub use json::{Extra, Int, Json, MAX_JSON_DEPTH};
 pub use layout::{Layout, Size, Turns};
 pub use message::{
-    AgentMessage, AssistantMessage, Content, ExtensionMessage, Image, LlmMessage, Message, Role,
-    Text, Thinking, ToolCall, ToolResultMessage, TurnId, Usage, UserMessage,
+    AgentMessage, AssistantMessage, ExtensionMessage, LlmMessage, Message, Role, ToolResultMessage,
+    TurnId, Usage, UserMessage,
 };
 pub use session::{
     ChildLoopRef, ContinuationKind, LoopRecord, LoopStatus, ParentSpawnRef, Session, Turn,
