@@ -52,8 +52,8 @@ pub(super) fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> Result<Summ
         for (turn, message) in slice.messages(at)? {
             match message.message() {
                 Some(Message::Assistant(answer)) => lines.push(one_liner(answer)),
-                Some(said @ Message::User(_)) if turn.is_none() => {
-                    lines.extend(said.texts().flat_map(str::lines).map(str::to_owned));
+                Some(prompt @ Message::User(_)) if turn.is_none() => {
+                    lines.extend(prompt.texts().flat_map(str::lines).map(str::to_owned));
                 }
                 _ => {}
             }

@@ -66,8 +66,8 @@ impl Importer for OpenHands {
 fn is_log(outline: &KeyOutline) -> bool {
     let has = |key: &str| outline.has(key);
     let called = has("latency_sec") || has("kwargs") || has("raw_messages") || has("raw_response");
-    let said = has("messages") || has("input") && has("instructions");
-    said && called && !has("session_id") && !has("task_id")
+    let is_stated = has("messages") || has("input") && has("instructions");
+    is_stated && called && !has("session_id") && !has("task_id")
 }
 
 /// Whether the object at `at` is an event.
@@ -142,8 +142,11 @@ fn log(text: &str, line: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> 
     let shown = ["messages", "input"]
         .iter()
         .find_map(|key| list(fields.take(key)?));
-    let said = fields.get("raw_messages").and_then(list);
-    let Some(messages) = said.filter(|said| !said.is_empty()).or(shown) else {
+    let is_stated = fields.get("raw_messages").and_then(list);
+    let Some(messages) = is_stated
+        .filter(|is_stated| !is_stated.is_empty())
+        .or(shown)
+    else {
         sink.skip(Some(line), "a log without a list of messages".into());
         return Ok(false);
     };
@@ -283,9 +286,9 @@ impl EventImport<'_> {
         for key in ["timestamp", "latency_sec", "cost"] {
             call_alone.remove(key);
         }
-        let said = call_alone.iter().any(|(_, value)| !value.is_null());
+        let is_stated = call_alone.iter().any(|(_, value)| !value.is_null());
         let record: Json = super::values::object_of(&rest(call));
-        match said {
+        match is_stated {
             true => {
                 let raw = record.as_str().to_owned();
                 self.transcript

@@ -162,10 +162,10 @@ fn reasoning(mut fields: Fields<'_>) -> Content {
     let mut texts: Vec<String> = Vec::new();
     for key in ["summary", "content"] {
         let parts = fields.get(key).and_then(list).unwrap_or_default();
-        let said = parts
+        let plain_texts = parts
             .iter()
             .filter_map(|part| Fields::parse(part.get()).ok()?.text("text"));
-        texts.extend(said);
+        texts.extend(plain_texts);
     }
     fields.retain(|key| !matches!(key, "type" | "thinking" | "signature"));
     Content::Thinking(Thinking {

@@ -380,10 +380,10 @@ impl SessionState {
 
     /// Returns the newest of the times known. A transcript that has none was active just now.
     fn last_active(&self, row: &SessionRow) -> Option<String> {
-        let said = self.head.session.last_active_at.clone();
+        let stated = self.head.session.last_active_at.clone();
         let before = self.last_active_before.clone().map(Time::from_text);
         let newest = self.newest.and_then(Time::from_millis);
-        let known = [before, said, newest].into_iter().flatten();
+        let known = [before, stated, newest].into_iter().flatten();
         let last = known.reduce(|a, b| if b.millis() > a.millis() { b } else { a });
         last.map(|time| time.as_str().to_owned())
             .or_else(|| row.last_active_at.clone())

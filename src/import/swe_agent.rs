@@ -250,11 +250,11 @@ impl<'a> RunReader<'a> {
     }
 
     fn step(&mut self, raw: &RawValue, fields: &Fields<'_>) -> Result<(), ImportError> {
-        let said = ["response", "thought", "action"]
+        let answer_texts = ["response", "thought", "action"]
             .iter()
             .find_map(|key| fields.text(key));
         let answer = Message::Assistant(AssistantMessage {
-            content: said.iter().map(Content::text).collect(),
+            content: answer_texts.iter().map(Content::text).collect(),
             ..AssistantMessage::default()
         });
         let mut message = AgentMessage::from(answer);

@@ -55,7 +55,7 @@ pub struct Watch {
     paths: Vec<PathBuf>,
     options: ImportOptions,
     seen: HashMap<PathBuf, Stamp>,
-    told: HashMap<PathBuf, Vec<Skipped>>,
+    reported: HashMap<PathBuf, Vec<Skipped>>,
     failed: HashMap<PathBuf, String>,
 }
 
@@ -66,7 +66,7 @@ impl Watch {
             paths,
             options,
             seen: HashMap::new(),
-            told: HashMap::new(),
+            reported: HashMap::new(),
             failed: HashMap::new(),
         }
     }
@@ -128,12 +128,12 @@ impl Watch {
             self.failed.remove(&path);
         }
         if let Ok(report) = &mut result {
-            let told = self.told.entry(path.clone()).or_default();
+            let reported = self.reported.entry(path.clone()).or_default();
             report.skipped.retain(|skipped| {
                 let unfinished = UNFINISHED.iter().any(|why| skipped.reason.starts_with(why));
-                !unfinished && !told.contains(skipped)
+                !unfinished && !reported.contains(skipped)
             });
-            told.extend(report.skipped.iter().cloned());
+            reported.extend(report.skipped.iter().cloned());
             let is_news = report.added_messages > 0
                 || report.revised > 0
                 || !report.skipped.is_empty()

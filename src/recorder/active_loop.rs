@@ -79,8 +79,8 @@ impl StoredTurn {
 
     fn has_open_call(&self) -> bool {
         let results: Vec<&str> = self.iter().map(answered).collect();
-        let said = self.iter().filter_map(|one| one.message());
-        let mut calls = said.flat_map(Message::tool_calls);
+        let known_messages = self.iter().filter_map(|one| one.message());
+        let mut calls = known_messages.flat_map(Message::tool_calls);
         calls.any(|call| !results.contains(&&*call.id))
     }
 }
@@ -363,10 +363,10 @@ impl ActiveLoop {
             rest.extend(self.not_stored(message, is_answer, what)?);
         }
         for result in &end.tool_results {
-            let Some(Message::ToolResult(told)) = result.message() else {
+            let Some(Message::ToolResult(answer)) = result.message() else {
                 return Err(self.contradiction("a tool result of `turnEnd` is not a tool result"));
             };
-            let id = &*told.tool_call_id;
+            let id = &*answer.tool_call_id;
             let is_result = |one: &&AgentMessage| answered(one) == id;
             let what = || format!("the result of call `{}`", short(id));
             rest.extend(self.not_stored(result, is_result, what)?);

@@ -194,7 +194,7 @@ fn chain_of(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Vec<LoopKey>> {
 
 /// Returns started calls for people.
 pub(super) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<Vec<StartedCall>> {
-    let tell = |row: CallRow| {
+    let open_call = |row: CallRow| {
         let owner = read.loop_by_key(row.loop_key)?;
         let arguments = row.arguments.as_deref().map(Json::parse);
         Ok(StartedCall {
@@ -209,7 +209,7 @@ pub(super) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<V
             attempts: row.attempts,
         })
     };
-    rows.into_iter().map(tell).collect()
+    rows.into_iter().map(open_call).collect()
 }
 
 /// Notes that somebody found out what became of a started call, so that it is listed no more.

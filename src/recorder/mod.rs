@@ -146,8 +146,10 @@ impl OpenTurnState {
     /// those that may have done their work ([`Resumed::calls`]).
     pub fn unanswered(&self) -> Vec<&str> {
         let results: Vec<&str> = self.messages.iter().map(answered).collect();
-        let said = self.messages.iter().filter_map(AgentMessage::message);
-        let calls = said.flat_map(Message::tool_calls).map(|call| &*call.id);
+        let known_messages = self.messages.iter().filter_map(AgentMessage::message);
+        let calls = known_messages
+            .flat_map(Message::tool_calls)
+            .map(|call| &*call.id);
         calls.filter(|id| !results.contains(id)).collect()
     }
 }

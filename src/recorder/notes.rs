@@ -24,12 +24,12 @@ impl StoredMessages {
     }
 
     /// Messages as an event has them, of which `stored` holds some.
-    pub fn told<'m>(
-        told: impl Iterator<Item = &'m AgentMessage>,
+    pub fn named<'m>(
+        named: impl Iterator<Item = &'m AgentMessage>,
         stored: &[&(u32, AgentMessage)],
     ) -> StoreResult<Self> {
         let mut known = Vec::new();
-        for message in told {
+        for message in named {
             let mut stored = stored.iter();
             let same = stored.find(|(_, one)| one.message() == message.message());
             if let Some((seq, _)) = same {

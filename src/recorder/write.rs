@@ -30,7 +30,7 @@ impl SessionRecorder<'_> {
         let written = writing(&*store, |write| {
             let batch = TurnWrite {
                 messages: vec![message],
-                told: vec![&end.message],
+                named: vec![&end.message],
                 event,
             };
             Ok(batch.write(write, active, now, store.counter())?)
@@ -80,7 +80,7 @@ impl SessionRecorder<'_> {
         let written = writing(&*store, |write| {
             let batch = TurnWrite {
                 messages,
-                told: end.message.iter().chain(&end.tool_results).collect(),
+                named: end.message.iter().chain(&end.tool_results).collect(),
                 event,
             };
             let written = batch.write(write, active, now, store.counter())?;
@@ -109,7 +109,7 @@ impl SessionRecorder<'_> {
         let ended = writing(&*store, |write| {
             let batch = TurnWrite {
                 messages: active.last_messages(end),
-                told: Vec::new(),
+                named: Vec::new(),
                 event: &event,
             };
             batch.write(write, active, now, store.counter())?;
@@ -176,7 +176,7 @@ struct TurnWrite<'a> {
     /// Messages as they are to be stored.
     messages: Vec<AgentMessage>,
     /// Messages as the event has them, also some that are stored.
-    told: Vec<&'a AgentMessage>,
+    named: Vec<&'a AgentMessage>,
     event: &'a AgentEvent,
 }
 
@@ -203,7 +203,7 @@ impl TurnWrite<'_> {
         calls::finish(write, active, &messages)?;
         let stored: Vec<_> = active.current.messages.iter().chain(&messages).collect();
         let mut known = StoredMessages::stored(&messages)?;
-        known.extend(StoredMessages::told(self.told.into_iter(), &stored)?);
+        known.extend(StoredMessages::named(self.named.into_iter(), &stored)?);
         put_events(write, active, self.event, &known)?;
         put_config(write, active, &messages)?;
         Ok(RecordedWrite {
@@ -271,8 +271,8 @@ fn put_config(
     active: &ActiveLoop,
     messages: &[(u32, AgentMessage)],
 ) -> StoreResult<()> {
-    let mut said = messages.iter().filter_map(|(_, one)| one.message());
-    let answer = said.find_map(|message| match message {
+    let mut stored_messages = messages.iter().filter_map(|(_, one)| one.message());
+    let answer = stored_messages.find_map(|message| match message {
         Message::Assistant(answer) => Some(answer),
         _ => None,
     });

@@ -145,7 +145,7 @@ pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneR
         match request.dry_run {
             true => report
                 .pruned
-                .extend(group.into_iter().map(|(_, told)| told)),
+                .extend(group.into_iter().map(|(_, pruned)| pruned)),
             false => prune_group(store, group, request, &mut report)?,
         }
     }
@@ -206,12 +206,12 @@ impl PrunePlan {
         }
         let all_old = group.iter().all(|row| old.contains(&row.key));
         if all_old && reasons.is_empty() {
-            let mut told = Vec::new();
+            let mut family = Vec::new();
             for row in group {
-                let pruned = tell(scan, &row)?;
-                told.push((row, pruned));
+                let pruned = summary_of(scan, &row)?;
+                family.push((row, pruned));
             }
-            self.groups.push(told);
+            self.groups.push(family);
             return Ok(());
         }
         for row in group.into_iter().filter(|row| old.contains(&row.key)) {
@@ -322,7 +322,7 @@ fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>>
     Ok(None)
 }
 
-fn tell(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Pruned> {
+fn summary_of(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Pruned> {
     let loops: Vec<LoopRow> = read.loops(row.key)?;
     Ok(Pruned {
         session_id: row.session_id.clone(),
@@ -345,7 +345,7 @@ fn prune_group(
     let reason = request.reason.as_deref();
     let ids: Vec<SessionId> = group
         .iter()
-        .map(|(_, told)| told.session_id.clone())
+        .map(|(_, pruned)| pruned.session_id.clone())
         .collect();
     let removed = database::removing(store, |write| {
         for (row, _) in &group {
@@ -355,10 +355,10 @@ fn prune_group(
             }
         }
         let mut removed = Vec::new();
-        for (row, mut told) in group {
+        for (row, mut pruned) in group {
             let (key, receipt) = remove(write, row, "prune", reason)?;
-            told.receipt = Some(key);
-            removed.push((told, receipt));
+            pruned.receipt = Some(key);
+            removed.push((pruned, receipt));
         }
         Ok(Some(removed))
     })?;
@@ -370,10 +370,10 @@ fn prune_group(
         }));
         return Ok(());
     };
-    for (told, receipt) in removed {
+    for (pruned, receipt) in removed {
         report.sources += receipt.sources.len() as u64;
         report.source_of.extend(receipt.source_of);
-        report.pruned.push(told);
+        report.pruned.push(pruned);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
-use super::text::said;
+use super::text::message_text;
 use super::words::VERSION;
 use crate::store::index::IndexEntry;
 use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult, StoreWrite};
@@ -178,7 +178,7 @@ impl IndexBatch {
                 return Ok(ControlFlow::Break(()));
             }
             let message = store::codec::decode(row.body, &mut |_| Ok(None))?;
-            let entry = said(message).entry(row.seq);
+            let entry = message_text(message).entry(row.seq);
             self.messages += 1;
             self.bytes += entry.words.len();
             entries.push(entry);

@@ -31,11 +31,11 @@ pub(super) struct QueryMatches {
 }
 
 /// Returns where the phrases of `query` stand; `None` if the message does not fit.
-pub(super) fn places(query: &IndexQuery, said: &MessageText) -> Option<QueryMatches> {
+pub(super) fn places(query: &IndexQuery, text_of_message: &MessageText) -> Option<QueryMatches> {
     let sought: Vec<&Phrase> = query.all.iter().flatten().collect();
     let mut search: Vec<PhraseSearch<'_>> = sought.iter().copied().map(PhraseSearch::new).collect();
     let mut barred: Vec<PhraseSearch<'_>> = query.none.iter().map(PhraseSearch::new).collect();
-    for (piece, text) in said.pieces.iter().enumerate() {
+    for (piece, text) in text_of_message.pieces.iter().enumerate() {
         let mut all = search.iter_mut().chain(&mut barred).collect::<Vec<_>>();
         all.iter_mut().for_each(|search| search.begin(piece));
         each_word(text, &mut |word, place| {
@@ -143,12 +143,12 @@ mod tests {
     use crate::search::query::parse_query;
 
     fn marked(query: &str, pieces: &[&str]) -> Option<Vec<String>> {
-        let said = MessageText {
+        let text_of_message = MessageText {
             pieces: pieces.iter().map(|piece| (*piece).to_owned()).collect(),
             tools: Vec::new(),
         };
-        let places = places(&parse_query(query).unwrap(), &said)?;
-        let text = |place: PhraseAt| said.pieces[place.piece][place.bytes].to_owned();
+        let places = places(&parse_query(query).unwrap(), &text_of_message)?;
+        let text = |place: PhraseAt| text_of_message.pieces[place.piece][place.bytes].to_owned();
         Some(places.places.into_iter().map(text).collect())
     }
 

@@ -21,7 +21,7 @@ pub use snippet::Snippet;
 use std::ops::ControlFlow;
 
 use rank::{Scanned, add_scores};
-use text::{MessageText, said};
+use text::{MessageText, message_text};
 use visibility::{MessageSpot, Sights};
 
 use crate::context::session_of;
@@ -311,9 +311,9 @@ impl<'a> SearchRun<'a> {
                 if !self.passes(&row) {
                     return Ok(ControlFlow::Continue(()));
                 }
-                let said = said_in(row)?;
-                if self.has_tool(&said)
-                    && let Some(places) = matching::places(self.words, &said)
+                let message_text = text_in(row)?;
+                if self.has_tool(&message_text)
+                    && let Some(places) = matching::places(self.words, &message_text)
                 {
                     let found = Match {
                         loop_key,
@@ -359,9 +359,9 @@ impl<'a> SearchRun<'a> {
                 .is_none_or(|until| at.is_some_and(|at| at <= until))
     }
 
-    fn has_tool(&self, said: &MessageText) -> bool {
+    fn has_tool(&self, message_text: &MessageText) -> bool {
         let tool = self.filter.tool.as_ref();
-        tool.is_none_or(|tool| said.tools.contains(tool))
+        tool.is_none_or(|tool| message_text.tools.contains(tool))
     }
 
     /// Reads a message that was found; `None` if it does not fit (any more).
@@ -390,8 +390,8 @@ impl<'a> SearchRun<'a> {
         {
             return Ok(None);
         }
-        let said = said_in(row)?;
-        let Some(places) = matching::places(self.words, &said) else {
+        let message_text = text_in(row)?;
+        let Some(places) = matching::places(self.words, &message_text) else {
             return Ok(None);
         };
         let owner = self.sights.session(self.read, found.session)?;
@@ -410,7 +410,7 @@ impl<'a> SearchRun<'a> {
             seq: spot.seq,
             role: spot.role,
             created_at,
-            snippet: snippet::snippet(&said, &places),
+            snippet: snippet::snippet(&message_text, &places),
             score: (found.score * 1e6).round() / 1e6,
             hidden: sight.hidden,
             run_id: run,
@@ -421,7 +421,9 @@ impl<'a> SearchRun<'a> {
     }
 }
 
-fn said_in(row: MessageRow) -> StoreResult<MessageText> {
+fn text_in(row: MessageRow) -> StoreResult<MessageText> {
     // What an image shows is not searched, so its bytes are not read.
-    Ok(said(store::codec::decode(row.body, &mut |_| Ok(None))?))
+    Ok(message_text(store::codec::decode(row.body, &mut |_| {
+        Ok(None)
+    })?))
 }

@@ -138,30 +138,30 @@ fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
         // Two hyphens are the name of an option, not an exclusion.
         let excludes = chars[at] == '-' && chars.get(at + 1).is_some_and(|c| *c != '-');
         at += usize::from(excludes);
-        let said: String;
+        let term: String;
         if chars.get(at) == Some(&'"') {
             let open = at + 1;
             let length = chars[open..].iter().position(|c| *c == '"');
             let length = length.ok_or(QueryError::OpenQuote { at: open })?;
-            said = chars[open..open + length].iter().collect();
+            term = chars[open..open + length].iter().collect();
             at = open + length + 1;
         } else {
             let rest = &chars[at..];
             let length = rest.iter().position(|c| is_space(*c) || *c == '*');
             let length = length.unwrap_or(rest.len());
-            said = rest[..length].iter().collect();
+            term = rest[..length].iter().collect();
             at += length;
-            if said == "OR" && !excludes {
+            if term == "OR" && !excludes {
                 tokens.push(Token::Or(start + 1));
                 continue;
             }
         }
         let has_star = chars.get(at) == Some(&'*');
         at += usize::from(has_star);
-        let words = words_of(&said);
+        let words = words_of(&term);
         // Signs without a letter or digit are in no index; they do not narrow the search.
         if !words.is_empty() {
-            let is_prefix = has_star && said.chars().next_back().is_some_and(is_in_word);
+            let is_prefix = has_star && term.chars().next_back().is_some_and(is_in_word);
             let phrase = Phrase { words, is_prefix };
             tokens.push(Token::Term(Term {
                 at: start + 1,

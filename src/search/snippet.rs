@@ -49,12 +49,12 @@ impl serde::Serialize for Snippet {
 }
 
 /// Cuts the snippet that shows the most of what was looked for.
-pub(super) fn snippet(said: &MessageText, places: &QueryMatches) -> Snippet {
+pub(super) fn snippet(message_text: &MessageText, places: &QueryMatches) -> Snippet {
     let Some((first, count)) = best(&places.places) else {
         return Snippet::default();
     };
     let shown = &places.places[first..first + count];
-    let piece = &said.pieces[shown[0].piece];
+    let piece = &message_text.pieces[shown[0].piece];
     let start = back(piece, shown[0].bytes.start, BEFORE);
     let end = forth(piece, start, LENGTH);
     draw(piece, start..end, &places.places, shown[0].piece)
@@ -148,12 +148,12 @@ mod tests {
     use crate::search::query::parse_query;
 
     fn of(query: &str, pieces: &[&str]) -> String {
-        let said = MessageText {
+        let message_text = MessageText {
             pieces: pieces.iter().map(|piece| (*piece).to_owned()).collect(),
             tools: Vec::new(),
         };
-        let places = places(&parse_query(query).unwrap(), &said).unwrap();
-        snippet(&said, &places).marked("«", "»")
+        let places = places(&parse_query(query).unwrap(), &message_text).unwrap();
+        snippet(&message_text, &places).marked("«", "»")
     }
 
     #[test]

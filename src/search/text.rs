@@ -19,26 +19,26 @@ const LOGGED: &str = "phi-core-event";
 /// Returns what is searched of a message: texts and thinking, names and arguments of tools, results,
 /// and what stands in blocks and notes of other kinds. Images, signatures and logged events are left
 /// out.
-pub(super) fn said(message: AgentMessage) -> MessageText {
-    let mut said = MessageText::default();
+pub(super) fn message_text(message: AgentMessage) -> MessageText {
+    let mut message_text = MessageText::default();
     match message {
         AgentMessage::Extension(extension) if extension.kind == LOGGED => {}
         AgentMessage::Extension(extension) => {
-            said.pieces.push(extension.kind);
-            said.pieces.push(plain(&extension.data));
+            message_text.pieces.push(extension.kind);
+            message_text.pieces.push(plain(&extension.data));
         }
         AgentMessage::Llm(llm) => {
             let mut message = llm.message;
             if let Message::ToolResult(result) = &message {
-                said.pieces.push(result.tool_name.clone());
-                said.tools.push(result.tool_name.clone());
+                message_text.pieces.push(result.tool_name.clone());
+                message_text.tools.push(result.tool_name.clone());
             }
             for block in message.content_mut().drain(..) {
-                said.add(block);
+                message_text.add(block);
             }
         }
     }
-    said
+    message_text
 }
 
 impl MessageText {
@@ -146,10 +146,10 @@ mod tests {
 
     #[test]
     fn pieces_are_parted() {
-        let said = MessageText {
+        let message_text = MessageText {
             pieces: vec!["One two".into(), String::new(), "three".into()],
             tools: vec!["ls".into()],
         };
-        assert_eq!(said.entry(3).words, "one two ¶ three");
+        assert_eq!(message_text.entry(3).words, "one two ¶ three");
     }
 }

@@ -153,7 +153,7 @@ pub(super) struct Ledger {
     pub(super) labels: Vec<Label>,
     by_name: HashMap<String, usize>,
     pub(super) notes: Vec<Remark>,
-    said: HashSet<String>,
+    seen: HashSet<String>,
     positions: HashMap<Place, u32>,
 }
 
@@ -295,7 +295,7 @@ impl Ledger {
     /// Adds a note; words said before are not said again.
     pub(super) fn note(&mut self, kind: NoteKind, text: &str, place: &Place) -> Option<usize> {
         let text = flat(text);
-        if text.is_empty() || (kind == NoteKind::Said && !self.said.insert(text.clone())) {
+        if text.is_empty() || (kind == NoteKind::Said && !self.seen.insert(text.clone())) {
             return None;
         }
         self.position(place);

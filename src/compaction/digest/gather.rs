@@ -107,7 +107,7 @@ impl Gatherer {
         self.last_answer = None;
         let label = self.ledger.label("user");
         for text in texts(&message.content) {
-            self.told(text, place);
+            self.gather_text(text, place);
             let ledger = &mut self.ledger;
             let is_document = is_document(text);
             scan(text, &mut |found| {
@@ -122,15 +122,15 @@ impl Gatherer {
         }
     }
 
-    fn told(&mut self, text: &str, place: &Place) {
+    fn gather_text(&mut self, text: &str, place: &Place) {
         if !self.has_task && !text.trim().is_empty() {
             self.has_task = true;
             let end = text.floor_char_boundary(LONGEST_TASK);
             self.ledger.note(NoteKind::Task, &text[..end], place);
             return;
         }
-        let said = sentences(text).filter(|sentence| sentence.len() >= 8);
-        for sentence in said.take(MOST_SENTENCES) {
+        let long_sentences = sentences(text).filter(|sentence| sentence.len() >= 8);
+        for sentence in long_sentences.take(MOST_SENTENCES) {
             self.ledger.note(NoteKind::Said, sentence, place);
         }
     }
@@ -277,7 +277,7 @@ impl Gatherer {
             turn,
         };
         let label = self.ledger.label("summary");
-        self.told(text, &place);
+        self.gather_text(text, &place);
         self.mentions(text, label, &place);
         self.forget_some();
     }

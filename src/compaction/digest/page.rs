@@ -100,7 +100,7 @@ struct Filling<'a> {
     /// Labels that have a line, and whether it is among those of used values.
     lines: BTreeMap<(Option<usize>, usize), bool>,
     /// Everything said so far, to say nothing twice.
-    said: String,
+    written: String,
     tools_named: bool,
     is_full: bool,
 }
@@ -115,7 +115,7 @@ impl<'a> Filling<'a> {
             values: Vec::new(),
             listed: BTreeSet::new(),
             lines: BTreeMap::new(),
-            said: String::new(),
+            written: String::new(),
             tools_named: tools_fit(ledger, most),
             is_full: false,
         }
@@ -156,8 +156,8 @@ impl<'a> Filling<'a> {
             self.is_full |= text.len() < note.text.len();
             self.room -= cost;
             share = share.saturating_sub(cost);
-            self.said.push_str(&text);
-            self.said.push('\n');
+            self.written.push_str(&text);
+            self.written.push('\n');
             self.notes.insert(at, text);
         }
     }
@@ -201,13 +201,13 @@ impl<'a> Filling<'a> {
             self.is_full = true;
             return;
         }
-        if unless == Written::Anywhere && is_said(&self.said, &fact.value) {
+        if unless == Written::Anywhere && is_written(&self.written, &fact.value) {
             return;
         }
         self.room -= cost;
         *self.lines.entry(line).or_default() |= fact.source.is_used();
-        self.said.push_str(&fact.value);
-        self.said.push('\n');
+        self.written.push_str(&fact.value);
+        self.written.push('\n');
         self.values.push(at);
         self.listed.insert(at);
     }
@@ -319,12 +319,12 @@ fn digits(turn: u32) -> usize {
 }
 
 /// Whether a value stands in a text, not as a part of a longer word.
-fn is_said(said: &str, value: &str) -> bool {
+fn is_written(written: &str, value: &str) -> bool {
     let mut from = 0;
-    while let Some(start) = said[from..].find(value).map(|at| from + at) {
+    while let Some(start) = written[from..].find(value).map(|at| from + at) {
         let end = start + value.len();
         let joins = |c: char| c.is_alphanumeric() || c == '_';
-        if !said[..start].ends_with(joins) && !said[end..].starts_with(joins) {
+        if !written[..start].ends_with(joins) && !written[end..].starts_with(joins) {
             return true;
         }
         from = start + value.chars().next().map_or(1, char::len_utf8);

@@ -63,12 +63,12 @@ impl Input {
 
     /// Takes messages that belong to no store; the first of the user is the task.
     pub(super) fn of_messages(messages: &[Placed], counter: &dyn TokenCounter) -> Self {
-        let mut said = messages.iter().map(|placed| &placed.message);
+        let mut shown = messages.iter().map(|placed| &placed.message);
         let is_prompt = |message: &&AgentMessage| message.role() == Role::User;
         Self {
-            task: task_or_unknown(said.clone().find(is_prompt).map(text_of)),
+            task: task_or_unknown(shown.clone().find(is_prompt).map(text_of)),
             previous: None,
-            tokens: said.by_ref().map(|m| counter.message_tokens(m)).sum(),
+            tokens: shown.by_ref().map(|m| counter.message_tokens(m)).sum(),
             messages: messages.to_vec(),
         }
     }

@@ -170,7 +170,7 @@ fn known(raw: &RawValue, spare_id: &str) -> Option<Content> {
         part.retain(|key| key != "function_call" && key != "functionCall");
         return call(&mut function, &part, spare_id);
     }
-    if let Some(said) = part.take_string("text") {
+    if let Some(plain_text) = part.take_string("text") {
         let is_thought = part
             .get("thought")
             .is_some_and(|value| value.get() == "true");
@@ -181,11 +181,14 @@ fn known(raw: &RawValue, spare_id: &str) -> Option<Content> {
         }
         return Some(match is_thought {
             true => Content::Thinking(Thinking {
-                thinking: said,
+                thinking: plain_text,
                 signature: None,
                 extra,
             }),
-            false => Content::Text(Text { text: said, extra }),
+            false => Content::Text(Text {
+                text: plain_text,
+                extra,
+            }),
         });
     }
     let data = object_in(part.either("inline_data", "inlineData"))?;

@@ -91,15 +91,15 @@ impl<'a> ClaudeEmitter<'a> {
             } => {
                 let raw = self.records.bytes(*place)?;
                 let index = self.index;
-                let said = user_record(ExtendedFields::parse(&text(&raw)), |call| {
+                let record = user_record(ExtendedFields::parse(&text(&raw)), |call| {
                     index.tool_name(call)
                 });
                 let loop_id = self.id(*loop_no);
-                for result in said.results {
+                for result in record.results {
                     let turn_id = TurnId::new(loop_id.as_str(), *turn);
                     sink.message(loop_id, result.in_turn(turn_id), &raw)?;
                 }
-                if let Some(text) = said.text {
+                if let Some(text) = record.text {
                     let turn_id = TurnId::new(loop_id.as_str(), *text_turn);
                     sink.message(loop_id, text.in_turn(turn_id), &raw)?;
                 }
@@ -160,9 +160,9 @@ impl<'a> ClaudeEmitter<'a> {
             Some(boundary) => parse(&self.records.bytes(boundary)?),
             None => parse(&raw),
         };
-        let said = user_record(ExtendedFields::parse(&text(&raw)), |_| None);
+        let summary = user_record(ExtendedFields::parse(&text(&raw)), |_| None);
         let effect = FoundEffect::Summary {
-            messages: said.results.into_iter().chain(said.text).collect(),
+            messages: summary.results.into_iter().chain(summary.text).collect(),
             first_kept: found
                 .first_kept
                 .map(|(kept, turn)| (self.id(kept).clone(), turn)),

@@ -26,13 +26,13 @@ pub(super) fn user_record<'a>(
     let timestamp = millis(&record);
     let (blocks, source) = open(record);
     let mut results = Vec::new();
-    let mut said = Vec::new();
+    let mut texts = Vec::new();
     for block in blocks {
         let fields = ExtendedFields::of(block);
         if fields.text("type").as_deref() == Some("tool_result") {
             results.push(tool_result(fields, &tool_name));
         } else {
-            said.push(content(block));
+            texts.push(content(block));
         }
     }
     // Only the first message keeps it all; the others say which record they are from.
@@ -51,9 +51,9 @@ pub(super) fn user_record<'a>(
         with_source(Message::ToolResult(result), own)
     };
     let results = results.into_iter().map(with_rest).collect();
-    let text = (!said.is_empty()).then(|| {
+    let text = (!texts.is_empty()).then(|| {
         let message = UserMessage {
-            content: said,
+            content: texts,
             timestamp: timestamp.map(Into::into),
         };
         with_source(Message::User(message), next_source())

@@ -300,11 +300,11 @@ fn speech(texts: &[String], others: usize) -> Option<Speech> {
         return None;
     }
     let starts = |markers: &[&str]| {
-        let mut said = texts
+        let mut texts_shown = texts
             .iter()
             .map(|text| text.trim_start())
             .filter(|text| !text.is_empty());
-        others == 0 && said.all(|text| markers.iter().any(|marker| text.starts_with(marker)))
+        others == 0 && texts_shown.all(|text| markers.iter().any(|marker| text.starts_with(marker)))
     };
     let blank = texts.iter().all(|text| text.trim().is_empty());
     Some(if starts(&[INTERRUPT]) && !blank {

@@ -140,8 +140,8 @@ impl CodexEmitter<'_> {
             if !messages.is_empty() {
                 return Some(messages);
             }
-            let said = record.item.text("message")?;
-            Some(vec![user(vec![Content::text(said)], None)])
+            let given_text = record.item.text("message")?;
+            Some(vec![user(vec![Content::text(given_text)], None)])
         });
         let (Some(messages), Some(_)) = (left, self.transcript.here()) else {
             return self.transcript.extension(kept, raw);
@@ -169,10 +169,10 @@ fn message_of(step: &IndexStep, json: &str) -> Result<AgentMessage, String> {
 fn instructions(json: &str) -> Option<AgentMessage> {
     let record = CodexRecord::of(json).ok()?;
     let given = record.item.get("base_instructions")?;
-    let said = Fields::parse(given.get()).ok();
-    let said = said.and_then(|given| given.text("text"));
-    let said = said.or_else(|| text_of(Some(given)))?;
-    system_prompt(&Json::string(&said)).ok()
+    let given_text = Fields::parse(given.get()).ok();
+    let given_text = given_text.and_then(|given| given.text("text"));
+    let given_text = given_text.or_else(|| text_of(Some(given)))?;
+    system_prompt(&Json::string(&given_text)).ok()
 }
 
 fn line_id(place: SourceLocation) -> String {

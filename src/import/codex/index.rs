@@ -179,7 +179,7 @@ impl CodexIndex {
 
     /// Leaves out the event before an item that says the same.
     fn drop_copy(&mut self, item: Option<&Fields<'_>>) {
-        let Some((step, _, said)) = self.copied.take() else {
+        let Some((step, _, message_text)) = self.copied.take() else {
             return;
         };
         let texts = item.and_then(|item| item.get("content")).and_then(list);
@@ -187,7 +187,7 @@ impl CodexIndex {
         let texts: Vec<String> = texts
             .filter_map(|part| text_of(object_in(Some(part))?.get("text")))
             .collect();
-        if texts.join("\n") == said || texts.concat() == said {
+        if texts.join("\n") == message_text || texts.concat() == message_text {
             self.steps[step] = IndexStep::Copy;
         }
     }
@@ -208,8 +208,9 @@ impl CodexIndex {
                 };
             }
             Some("agent_message") if is_bare(event) => {
-                let said = event.text("message");
-                self.copied = said.map(|said| (self.steps.len(), place.line, said));
+                let message_text = event.text("message");
+                self.copied =
+                    message_text.map(|message_text| (self.steps.len(), place.line, message_text));
             }
             Some("token_count") => self.tokens(event),
             Some("task_started" | "turn_started") => {
@@ -344,15 +345,15 @@ fn turn_of(item: &Fields<'_>) -> Option<String> {
 
 fn author(item: &Fields<'_>) -> Author {
     let parts = item.get("content").and_then(list).unwrap_or_default();
-    let mut said = parts.into_iter().filter_map(|part| {
+    let mut message_text = parts.into_iter().filter_map(|part| {
         let part = object_in(Some(part))?;
         part.text("text")
     });
-    let said = said.next().unwrap_or_default();
-    let said = said.trim_start();
-    if ADDED.iter().any(|words| said.starts_with(words)) {
+    let message_text = message_text.next().unwrap_or_default();
+    let message_text = message_text.trim_start();
+    if ADDED.iter().any(|words| message_text.starts_with(words)) {
         Author::Codex
-    } else if begins_with_tag(said) {
+    } else if begins_with_tag(message_text) {
         Author::Unknown
     } else {
         Author::Person

@@ -143,7 +143,7 @@ impl<'a> CodexRecord<'a> {
 
     /// Reads what can be read of what the model thought. What is sealed stays with the rest.
     fn reasoning(&mut self) -> Option<Content> {
-        let mut said = Vec::new();
+        let mut plain_text = Vec::new();
         for key in ["summary", "content"] {
             let parts = self.item.get(key).and_then(list).unwrap_or_default();
             let texts: Vec<Option<String>> = parts
@@ -151,12 +151,12 @@ impl<'a> CodexRecord<'a> {
                 .map(|part| text_of(object_in(Some(part))?.get("text")))
                 .collect();
             if texts.iter().all(Option::is_some) {
-                said.extend(texts.into_iter().flatten());
+                plain_text.extend(texts.into_iter().flatten());
                 self.item.take(key);
             }
         }
         self.item.take("type");
-        (!said.is_empty()).then(|| Content::thinking(said.join("\n\n"), None))
+        (!plain_text.is_empty()).then(|| Content::thinking(plain_text.join("\n\n"), None))
     }
 
     /// Reads a call, `None` if nothing says what with. A search on the web has no id, and its
@@ -300,8 +300,8 @@ fn part(raw: &RawValue) -> Result<Content, String> {
         let part = object_in(Some(raw))?;
         match part.text("type")?.as_str() {
             "input_text" | "output_text" | "text" if part.iter().count() == 2 => {
-                let said: String = serde_json::from_str(part.get("text")?.get()).ok()?;
-                Some(Content::text(said))
+                let plain_text: String = serde_json::from_str(part.get("text")?.get()).ok()?;
+                Some(Content::text(plain_text))
             }
             "input_image" if part.iter().count() == 2 => data_url(&part.text("image_url")?),
             _ => None,
@@ -344,14 +344,17 @@ fn failed(output: &RawValue) -> bool {
     if let Some(fields) = object_in(Some(output)) {
         return fields.get("success").is_some_and(|v| v.get() == "false") || exit_code(&fields);
     }
-    let Some(said) = text_of(Some(output)) else {
+    let Some(plain_text) = text_of(Some(output)) else {
         return false;
     };
-    if let Ok(fields) = Fields::parse(&said) {
+    if let Ok(fields) = Fields::parse(&plain_text) {
         return exit_code(&fields);
     }
     // What stands before the output is Codex's own.
-    let own = said.lines().take_while(|line| *line != "Output:").take(8);
+    let own = plain_text
+        .lines()
+        .take_while(|line| *line != "Output:")
+        .take(8);
     own.filter_map(|line| {
         line.strip_prefix("Process exited with code ")
             .or_else(|| line.strip_prefix("Exit code: "))

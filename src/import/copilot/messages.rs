@@ -156,12 +156,12 @@ impl CopilotEvent<'_> {
     fn given(&mut self) -> Result<Vec<Content>, String> {
         let Some(raw) = some(self.data.get("result")) else {
             let error = some(self.data.get("error"));
-            let said = error.and_then(|error| {
+            let plain_text = error.and_then(|error| {
                 let fields = object_in(Some(error));
                 let inner = fields.and_then(|fields| fields.text("message"));
                 inner.or_else(|| text_of(Some(error)))
             });
-            return Ok(said.map(Content::text).into_iter().collect());
+            return Ok(plain_text.map(Content::text).into_iter().collect());
         };
         let Some(result) = object_in(Some(raw)) else {
             self.data.take("result");
@@ -207,8 +207,8 @@ fn block(raw: &RawValue) -> Result<Content, String> {
     let plain = || {
         let part = object_in(Some(raw))?;
         let is_text = part.text("type")? == "text" && part.iter().count() == 2;
-        let said: String = serde_json::from_str(part.get("text")?.get()).ok()?;
-        is_text.then(|| Content::text(said))
+        let plain_text: String = serde_json::from_str(part.get("text")?.get()).ok()?;
+        is_text.then(|| Content::text(plain_text))
     };
     plain().map_or_else(|| other(raw), Ok)
 }

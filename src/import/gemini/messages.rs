@@ -113,13 +113,13 @@ fn thinking(raw: &RawValue) -> Result<Content, String> {
     let Some(mut fields) = object_in(Some(raw)) else {
         return other(raw);
     };
-    let said = ["subject", "description"].map(|key| fields.take_string(key));
-    let said: Vec<String> = said
+    let thought = ["subject", "description"].map(|key| fields.take_string(key));
+    let thought: Vec<String> = thought
         .into_iter()
         .flatten()
         .filter(|t| !t.is_empty())
         .collect();
-    if said.is_empty() {
+    if thought.is_empty() {
         return other(raw);
     }
     let mut extra = Extra::default();
@@ -127,7 +127,7 @@ fn thinking(raw: &RawValue) -> Result<Content, String> {
         extra.insert("source", fields.to_json()?);
     }
     Ok(Content::Thinking(Thinking {
-        thinking: said.join("\n"),
+        thinking: thought.join("\n"),
         signature: None,
         extra,
     }))

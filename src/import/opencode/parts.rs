@@ -260,11 +260,11 @@ pub(super) fn answer(
     let blocks = Blocks::of(parts, name);
     let times = info.object("time");
     let error = info.object("error");
-    let said = error
+    let stated = error
         .object("data")
         .text("message")
         .or_else(|| error.text("message"));
-    let error_message = said.or_else(|| error.text("name"));
+    let error_message = stated.or_else(|| error.text("name"));
     let stop = match (&error_message, error.text("name").as_deref()) {
         (Some(_), Some("MessageAbortedError")) => Some("aborted".to_owned()),
         (Some(_), _) => Some("error".to_owned()),

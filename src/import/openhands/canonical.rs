@@ -47,11 +47,11 @@ fn texts(content: Option<&RawValue>) -> String {
     };
     let part = |raw: &RawValue| {
         let fields = Fields::parse(raw.get()).unwrap_or_default();
-        let said = fields
+        let stated = fields
             .text("text")
             .or_else(|| serde_json::from_str(raw.get()).ok());
         let empty = fields.get("text").is_some_and(|text| text.get() == "\"\"");
-        match said {
+        match stated {
             Some(text) => text,
             None if empty => String::new(),
             None => raw.get().to_owned(),

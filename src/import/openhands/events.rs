@@ -167,12 +167,12 @@ impl Events<'_> {
         record: Json,
     ) -> Result<(), ImportError> {
         let id = fields.text("id");
-        let mut said = fields.object("llm_message");
+        let mut stated = fields.object("llm_message");
         let at = moment(&fields, "timestamp");
         let millis = millis(&fields);
-        let mut content = parts(said.take("content"));
+        let mut content = parts(stated.take("content"));
         content.extend(parts(fields.take("extended_content")));
-        let role = said.text("role").unwrap_or_default();
+        let role = stated.text("role").unwrap_or_default();
         if !matches!(role.as_str(), "user" | "assistant") {
             return self
                 .transcript
@@ -181,7 +181,7 @@ impl Events<'_> {
         let is_prompt = fields.text("source").as_deref() == Some("user");
         fields.retain(|key| !matches!(key, "kind" | "timestamp" | "llm_message"));
         let mut source = rest(&fields);
-        let besides = rest(&said);
+        let besides = rest(&stated);
         if besides
             .iter()
             .any(|(key, value)| key != "role" && !value.is_null())
@@ -210,7 +210,7 @@ impl Events<'_> {
             timestamp: millis.map(Into::into),
             ..AssistantMessage::default()
         };
-        let message = with_thinking(Message::Assistant(message).into(), &said);
+        let message = with_thinking(Message::Assistant(message).into(), &stated);
         let message = with_extra_source(message, source);
         self.shown.says(&message, raw.len());
         self.transcript
@@ -295,12 +295,12 @@ fn observation(kind: &str, mut fields: Fields<'_>) -> AgentMessage {
 }
 
 fn system(mut fields: Fields<'_>) -> Result<AgentMessage, String> {
-    let mut said = Vec::new();
+    let mut stated = Vec::new();
     for key in ["system_prompt", "dynamic_context"] {
-        said.extend(some(fields.take(key)).and_then(|part| json(part).ok()));
+        stated.extend(some(fields.take(key)).and_then(|part| json(part).ok()));
     }
     fields.take("kind");
-    let prompt = system_prompt(&Json::of(&said).unwrap_or_default())?;
+    let prompt = system_prompt(&Json::of(&stated).unwrap_or_default())?;
     Ok(with_extra_source(prompt, rest(&fields)))
 }
 
@@ -316,10 +316,10 @@ fn parts(value: Option<&RawValue>) -> Vec<Content> {
 }
 
 fn part(raw: &RawValue) -> Vec<Content> {
-    if let Ok(said) = serde_json::from_str::<String>(raw.get()) {
-        return [said]
+    if let Ok(stated) = serde_json::from_str::<String>(raw.get()) {
+        return [stated]
             .into_iter()
-            .filter(|said| !said.is_empty())
+            .filter(|stated| !stated.is_empty())
             .map(Content::text)
             .collect();
     }

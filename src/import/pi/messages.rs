@@ -123,21 +123,21 @@ fn bash(message: &mut Fields<'_>) -> Content {
     let command = message.text("command").unwrap_or_default();
     let output = message.take_string("output").unwrap_or_default();
     let is = |key: &str| message.get(key).is_some_and(|value| value.get() == "true");
-    let mut said = format!("Ran `{command}`\n");
+    let mut shown = format!("Ran `{command}`\n");
     match output.is_empty() {
-        true => said.push_str("(no output)"),
-        false => said.push_str(&format!("```\n{output}\n```")),
+        true => shown.push_str("(no output)"),
+        false => shown.push_str(&format!("```\n{output}\n```")),
     }
     let code = some(message.get("exitCode")).map(RawValue::get);
     if is("cancelled") {
-        said.push_str("\n\n(command cancelled)");
+        shown.push_str("\n\n(command cancelled)");
     } else if let Some(code) = code.filter(|code| *code != "0") {
-        said.push_str(&format!("\n\nCommand exited with code {code}"));
+        shown.push_str(&format!("\n\nCommand exited with code {code}"));
     }
     if let (true, Some(path)) = (is("truncated"), message.text("fullOutputPath")) {
-        said.push_str(&format!("\n\n[Output truncated. Full output: {path}]"));
+        shown.push_str(&format!("\n\n[Output truncated. Full output: {path}]"));
     }
-    Content::text(said)
+    Content::text(shown)
 }
 
 fn answer(message: &mut Fields<'_>, timestamp: Option<Int>) -> Result<AgentMessage, String> {

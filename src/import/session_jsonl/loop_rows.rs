@@ -400,9 +400,9 @@ impl SessionTarget<'_> {
 }
 
 /// Whether a stored call has not come as far as another telling of it.
-fn is_behind(stored: &CallRow, told: &CallRow) -> bool {
+fn is_behind(stored: &CallRow, incoming: &CallRow) -> bool {
     let reach = |row: &CallRow| (row.finished_at.is_some(), row.attempts);
-    reach(stored) < reach(told)
+    reach(stored) < reach(incoming)
 }
 
 fn meta_of(line: &LoopLine) -> LoopMeta {

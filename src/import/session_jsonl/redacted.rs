@@ -106,11 +106,11 @@ impl SessionTarget<'_> {
         };
         let (key, id) = (self.open.key, self.open.id().clone());
         let reason = "it came in redacted";
-        let told = Receipt {
+        let content = Receipt {
             messages,
             ..Receipt::of(self.write.as_read(), key, id, Some(reason))?
         };
-        receipt.close(self.write.as_remove(), &told)?;
+        receipt.close(self.write.as_remove(), &content)?;
         let mut flags = self.write.flags(key)?;
         flags.redacts = true;
         Ok(self.write.put_flags(key, &flags)?)

@@ -34,11 +34,12 @@ impl<'a> TrajectoryStep<'a> {
     fn belongs(&self, answer: &AnswerKey) -> bool {
         let same = |own: &Option<String>, its: &Option<String>| own.is_some() && own == its;
         let compared = |own: &Option<String>, its: &Option<String>| own.is_some() && its.is_some();
-        let said = same(&self.response, &answer.content) || same(&self.thought, &answer.thought);
+        let is_same_text =
+            same(&self.response, &answer.content) || same(&self.thought, &answer.thought);
         let says = compared(&self.response, &answer.content);
         match compared(&self.action, &answer.action) {
-            true => same(&self.action, &answer.action) && (said || !says),
-            false => said,
+            true => same(&self.action, &answer.action) && (is_same_text || !says),
+            false => is_same_text,
         }
     }
 }
@@ -89,9 +90,9 @@ impl<'a> Steps<'a> {
         if raw(step, "response") == raw(answer, "content") {
             known.push("response");
         }
-        let told = step.text("observation").zip(self.seen.as_deref());
+        let observed = step.text("observation").zip(self.seen.as_deref());
         // The terminal's line ends are gone in what the model is shown.
-        if told.is_some_and(|(text, seen)| seen.contains(&text.replace("\r\n", "\n"))) {
+        if observed.is_some_and(|(text, seen)| seen.contains(&text.replace("\r\n", "\n"))) {
             known.push("observation");
         }
         besides(step, &known)

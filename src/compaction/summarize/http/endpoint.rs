@@ -154,9 +154,9 @@ impl Endpoint {
             r#type: Option<String>,
             message: Option<String>,
         }
-        let said = serde_json::from_str::<Body>(body).unwrap_or_default().error;
-        let message = said.message.filter(|_| !matches!(status, 401 | 403));
-        let words: Vec<String> = [said.r#type, message].into_iter().flatten().collect();
+        let stated = serde_json::from_str::<Body>(body).unwrap_or_default().error;
+        let message = stated.message.filter(|_| !matches!(status, 401 | 403));
+        let words: Vec<String> = [stated.r#type, message].into_iter().flatten().collect();
         self.hide(&words.join(": "))
     }
 
@@ -214,7 +214,7 @@ fn failure(error: ureq::Error) -> FailedAttempt {
         Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
             FailedAttempt::last(SummarizerError::Timeout)
         }
-        Error::Io(error) => unreachable(told(&error)),
+        Error::Io(error) => unreachable(innermost_cause(&error)),
         Error::HostNotFound => unreachable("its host is not found".into()),
         Error::ConnectionFailed => unreachable("the connection failed".into()),
         Error::Protocol(_) => unreachable("its HTTP is broken".into()),
@@ -226,7 +226,7 @@ fn failure(error: ureq::Error) -> FailedAttempt {
     }
 }
 
-fn told(error: &std::io::Error) -> String {
+fn innermost_cause(error: &std::io::Error) -> String {
     use std::io::ErrorKind;
     match error.kind() {
         ErrorKind::ConnectionRefused => "connection refused".into(),
