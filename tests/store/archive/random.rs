@@ -4,8 +4,8 @@
 use loopstore::*;
 
 use crate::archive::seen::{contexts, everything, same};
-use crate::archive::stage::*;
 use crate::support::amount::amount;
+use crate::support::archive::*;
 use crate::support::histories::{History, Random};
 
 /// Archives something, or brings something back; returns whether messages were moved.
