@@ -23,4 +23,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub use crate::context::moment::{leaf_of, moment_of, session_of};
+pub use crate::context::states::{LoopStates, ShownChain, context_size, said_by, shown_chain};
+pub use crate::recorder::usage::usage_below;
 pub use crate::store::*;

@@ -12,7 +12,6 @@ pub mod http_server;
 pub mod keyed;
 pub mod letters;
 pub mod needs;
-pub mod page;
 pub mod plain;
 pub mod process;
 pub mod proof;

@@ -5,8 +5,10 @@ use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use loopstore::SqliteStore;
-use loopstore::eval::{EvalStrategy, RetentionReport, STRATEGIES, recall_svg, retention, strategy};
 use loopstore::import::{ImportOptions, import_paths};
+use loopstore_report::eval::{
+    EvalStrategy, RetentionReport, STRATEGIES, recall_svg, retention, strategy,
+};
 
 use super::error::CliError;
 use super::output::{note, write_file};

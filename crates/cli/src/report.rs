@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use loopstore::backup::is_part_of;
 use loopstore::export::{ExportError, WholeFile};
-use loopstore::report::{
+use loopstore::{Database, SessionId, extend as store};
+use loopstore_report::{
     Prices, ReportLine, ReportOptions, file_name, write_overview, write_report,
 };
-use loopstore::{Database, SessionId, extend as store};
 use serde_json::json;
 
 use super::error::CliError;

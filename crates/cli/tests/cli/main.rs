@@ -1,5 +1,5 @@
 //! The command line: its commands, what somebody meets at a terminal, the server of tools, the pages of
-//! reports, keys, and what is removed.
+//! reports, keys, and what is removed; and the figures of `eval`.
 
 #[cfg(feature = "browse")]
 mod browse;
@@ -13,5 +13,6 @@ mod mcp;
 mod readme;
 mod removal;
 mod report;
+mod retention;
 #[path = "../support/mod.rs"]
 mod support;

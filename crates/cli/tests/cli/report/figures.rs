@@ -6,8 +6,8 @@ use loopstore::extend as store;
 use loopstore::extend::append::append;
 use loopstore::extend::sqlite::Record;
 use loopstore::extend::write;
-use loopstore::report::{Prices, ReportOptions};
 use loopstore::*;
+use loopstore_report::{Prices, ReportOptions};
 use serde_json::{Value, json};
 
 use crate::commands::stage::{LoopSpec, Stage, add_loop, answer, result, session, turns};

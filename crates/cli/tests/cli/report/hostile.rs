@@ -1,7 +1,7 @@
 //! What a transcript says stays data.
 
-use loopstore::report::{file_name, write_overview};
 use loopstore::*;
+use loopstore_report::{file_name, write_overview};
 
 use crate::commands::stage::{LoopSpec, Stage, add_loop, answer, session};
 use crate::support::page::Page;
@@ -48,7 +48,7 @@ fn markup_never_stands_in_the_page_itself() {
         assert!(!page.html.contains(sign), "{sign:?}");
     }
     let mut overview = Vec::new();
-    let line = loopstore::report::ReportLine {
+    let line = loopstore_report::ReportLine {
         session_id: MARKUP.into(),
         title: Some(MARKUP.into()),
         ..Default::default()

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::recorder::Spent;
+use loopstore::recorder::Spent;
 
 /// Prices by model, in any currency, per million tokens.
 ///
 /// ```
-/// use loopstore::report::Prices;
+/// use loopstore_report::Prices;
 ///
 /// let prices = Prices::from_json(r#"{"sonnet": {"input": 3, "output": 15, "cache_read": 0.3}}"#)?;
-/// # Ok::<(), loopstore::report::PriceError>(())
+/// # Ok::<(), loopstore_report::PriceError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prices(BTreeMap<String, Price>);

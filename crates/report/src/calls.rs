@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use super::messages::places;
-use crate::model::{AgentMessage, Message, Time};
-use crate::store::{CallRow, LoopRow, StoreRead, StoreResult};
+use loopstore::extend::{CallRow, LoopRow, StoreRead, StoreResult};
+use loopstore::model::{AgentMessage, Message, Time};
 
 /// All tool calls of a session.
 #[derive(Debug, Default, Serialize)]

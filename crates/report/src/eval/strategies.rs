@@ -2,18 +2,18 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::compaction::{
+use loopstore::compaction::{
     ContextConfig, DIGEST, DigestInput, Placed, StrategyError, SummarizeCompaction,
     compact_messages, digest_of, keep_within_budget, one_liner,
 };
-use crate::model::{AgentMessage, Message, Role};
-use crate::tokens::{TokenCounter, estimate_tokens};
+use loopstore::model::{AgentMessage, Message, Role};
+use loopstore::tokens::{TokenCounter, estimate_tokens};
 
 /// Compacts a whole history to a budget. It sees nothing of what came after.
 ///
 /// ```
 /// # use loopstore::extend as store;
-/// use loopstore::eval::{EvalStrategy, retention};
+/// use loopstore_report::eval::{EvalStrategy, retention};
 /// use loopstore::*;
 ///
 /// /// Keeps nothing: what any other strategy should do better than.

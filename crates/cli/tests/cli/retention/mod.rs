@@ -5,18 +5,18 @@
 
 mod extractor;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use extractor::Extractor;
-use loopstore::eval::{
-    EvalStrategy, EvalSummarize, History, RetentionReport, STRATEGIES, needed_values, recall_svg,
-    retention, strategy,
-};
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{
     HeuristicTokenCounter, SqliteStore, SummarizeCompaction, Summarizer, SummarizerError,
     SummaryAnswer, SummaryRequest, total_tokens,
+};
+use loopstore_report::eval::{
+    EvalStrategy, EvalSummarize, History, RetentionReport, STRATEGIES, needed_values, recall_svg,
+    retention, strategy,
 };
 
 /// Measures every strategy, `summarize` with a summariser that is no model.
@@ -40,7 +40,7 @@ fn measure_with(summarize: &EvalSummarize, paths: &[PathBuf], budgets: &[f64]) -
 }
 
 fn hand_written(file: &str) -> PathBuf {
-    Path::new("tests/fixtures/retention").join(file)
+    crate::support::root::fixture("retention").join(file)
 }
 
 fn assert_floors(report: &RetentionReport, floors: &[(f64, f64)]) {
@@ -174,7 +174,7 @@ fn assert_in_readme(report: &RetentionReport) {
             _ => "",
         };
         let row = format!("| `{}`{more} | {} |", cells[0], cells[1..].join(" | "));
-        let readme = include_str!("../../../README.md");
+        let readme = include_str!("../../../../../README.md");
         assert!(readme.contains(&row), "not in the README: {row}");
     }
 }

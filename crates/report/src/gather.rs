@@ -11,12 +11,12 @@ use super::curve::{Curve, curve_of};
 use super::messages::{Found, places};
 use super::usage::{UsageLines, usage_of};
 use super::{ReportLine, ReportOptions};
-use crate::context::said_by;
-use crate::model::Time;
-use crate::store::active_blocks::{self, View};
-use crate::store::{
+use loopstore::extend::active_blocks::{self, View};
+use loopstore::extend::{
     BlockRow, Disposition, LoopRow, Outcome, RunRow, SessionRow, StoreRead, StoreResult, Turns,
+    said_by,
 };
+use loopstore::model::Time;
 
 /// What a page knows when it opens.
 #[derive(Serialize)]
@@ -56,8 +56,8 @@ struct Size {
     bytes: u64,
 }
 
-impl From<crate::store::Size> for Size {
-    fn from(size: crate::store::Size) -> Self {
+impl From<loopstore::extend::Size> for Size {
+    fn from(size: loopstore::extend::Size) -> Self {
         Self {
             messages: size.messages,
             tokens: size.tokens,

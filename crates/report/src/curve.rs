@@ -7,12 +7,13 @@
 
 use serde::Serialize;
 
-use crate::BuildOptions;
-use crate::compaction::OlderLoops;
-use crate::context::{AsOf, Chain, Purpose, moment_of, settings};
-use crate::replay::{Change, changes};
-use crate::store::active_blocks::{ChainLink, View};
-use crate::store::{LoopCore, Outcome, SessionRow, StoreRead, StoreResult, Tick};
+use loopstore::compaction::OlderLoops;
+use loopstore::context::AsOf;
+use loopstore::extend::active_blocks::{ChainLink, View};
+use loopstore::extend::{
+    LoopCore, Outcome, SessionRow, StoreRead, StoreResult, Tick, context_size, leaf_of, moment_of,
+};
+use loopstore::replay::{Change, ChangeKind, changes};
 
 /// The sizes of a context over time.
 #[derive(Debug, Default, Serialize)]
@@ -28,7 +29,7 @@ pub(super) struct Curve {
 struct Drop {
     /// How many turns of the chain were before it.
     at: usize,
-    change: crate::replay::ChangeKind,
+    change: ChangeKind,
     run_id: String,
     /// Tokens of the context before it.
     before: u64,
@@ -171,11 +172,8 @@ fn size_at(read: &dyn StoreRead, leaf: &LoopCore, tick: Tick) -> StoreResult<(u6
 }
 
 fn size_of(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult<(u64, bool)> {
-    let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
-    let (config, window) = (&plain.config, &plain.window);
-    let chain = Chain::load(read, leaf.key, view, config, window, Purpose::Build)?;
-    let only_grows = config.older_loops == OlderLoops::Rollup;
-    Ok((chain.size().tokens, only_grows))
+    let (size, older_loops) = context_size(read, leaf, view)?;
+    Ok((size.tokens, older_loops == OlderLoops::Rollup))
 }
 
 fn drop_of(
@@ -188,7 +186,7 @@ fn drop_of(
     // An undo or redo may be made from another loop than the run.
     let leaf = match leaf.loop_id == change.loop_id {
         true => leaf,
-        false => crate::context::leaf_of(read, owner, Some(&change.loop_id))?,
+        false => leaf_of(read, owner, Some(&change.loop_id))?,
     };
     let at = |tick| View {
         at: Some(tick),

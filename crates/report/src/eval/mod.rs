@@ -20,10 +20,10 @@ pub use strategies::{
     strategy,
 };
 
-use crate::compaction::StrategyError;
-use crate::model::{AgentMessage, SessionId};
-use crate::store::SessionStore;
-use crate::tokens::TokenCounter;
+use loopstore::compaction::StrategyError;
+use loopstore::extend::SessionStore;
+use loopstore::model::{AgentMessage, SessionId};
+use loopstore::tokens::TokenCounter;
 
 /// What [`retention`] found; serialises to the JSON that `eval retention --json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ pub struct RetentionResult {
 /// # Examples
 /// ```
 /// # use loopstore::extend as store;
-/// use loopstore::eval::{retention, strategy};
+/// use loopstore_report::eval::{retention, strategy};
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};

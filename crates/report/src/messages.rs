@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use super::calls::{CallBook, Calls};
 use super::page::Page;
-use crate::export::ExportError;
-use crate::model::{AgentMessage, AssistantMessage, Content, Image, Message, Usage};
-use crate::store::codec::decode;
-use crate::store::{
+use loopstore::export::ExportError;
+use loopstore::extend::codec::decode;
+use loopstore::extend::{
     BlockKey, BlockMessage, BlockRow, LoopKey, LoopRow, MessageRow, Section, SessionRow, StoreRead,
     StoreResult, StoredMessage,
 };
+use loopstore::model::{AgentMessage, AssistantMessage, Content, Image, Message, Usage};
 
 /// What was met while the messages were written.
 pub(super) struct Found {

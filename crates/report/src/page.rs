@@ -12,7 +12,7 @@ use flate2::write::ZlibEncoder;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::export::ExportError;
+use loopstore::export::ExportError;
 
 const STYLE: &str = include_str!("report.css");
 const SHARED: &str = include_str!("shared.js");

@@ -2,8 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::model::SessionId;
-use crate::store::codec::hex;
+use loopstore::model::SessionId;
 
 /// How much of an id a name holds.
 const MAX: usize = 80;
@@ -12,7 +11,8 @@ const MAX: usize = 80;
 /// that are not made of these alone get a part of their digest, so that no two share a name.
 ///
 /// ```
-/// use loopstore::{SessionId, report::file_name};
+/// use loopstore::SessionId;
+/// use loopstore_report::file_name;
 /// # fn main() -> Result<(), loopstore::InvalidId> {
 /// assert_eq!(file_name(&SessionId::new("work-1")?), "work-1.html");
 /// assert_eq!(file_name(&SessionId::new("../a b")?), "a-b-2c2c791a.html");
@@ -30,7 +30,12 @@ pub fn file_name(session: &SessionId) -> String {
     if is_same {
         return format!("{safe}.html");
     }
-    let digest = hex(&Sha256::digest(id.as_bytes())[..4]);
+    let digest = Sha256::digest(id.as_bytes());
+    let digest: String = digest
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     match safe {
         "" => format!("session-{digest}.html"),
         safe => format!("{safe}-{digest}.html"),

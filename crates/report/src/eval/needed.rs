@@ -5,15 +5,15 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::compaction::Placed;
-use crate::model::{AgentMessage, Content};
+use loopstore::compaction::Placed;
+use loopstore::model::{AgentMessage, Content};
 
 /// Returns the values that calls in `after` took from `before`, each once: every string of 3 to
 /// 120 characters and every number of three or more digits that is a leaf of their arguments,
 /// stands word for word in `before`, and did not stand in `after` before that call.
 ///
 /// ```
-/// use loopstore::eval::needed_values;
+/// use loopstore_report::eval::needed_values;
 /// use loopstore::*;
 ///
 /// let placed = |seq, message: Message| Placed { turn: seq, seq, message: message.into() };
@@ -69,7 +69,7 @@ fn candidates(value: &Value, each: &mut dyn FnMut(String)) {
 /// tool calls the name, the arguments as they stand and each of their texts.
 ///
 /// ```
-/// use loopstore::eval::context_text;
+/// use loopstore_report::eval::context_text;
 /// use loopstore::{AgentMessage, Message};
 ///
 /// let prompt = |text| AgentMessage::from(Message::user(text));

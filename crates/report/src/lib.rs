@@ -6,12 +6,22 @@
 //! opens at once. Everything that a transcript says goes into the page as base64, and the script
 //! writes it as text.
 //!
+//! [`eval`] measures what of a history a compaction keeps.
+//!
 //! `page.rs` puts the file together from `session.html`, `report.css` and the scripts beside it;
 //! `gather.rs` says what the first piece, the index, holds.
+
+#![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
 
 mod calls;
 mod chain;
 mod curve;
+pub mod eval;
 mod gather;
 mod messages;
 mod name;
@@ -27,10 +37,9 @@ pub use name::file_name;
 pub use overview::write_overview;
 pub use prices::{PriceError, Prices};
 
-use crate::context::{leaf_of, session_of};
-use crate::export::ExportError;
-use crate::model::{LoopId, SessionId};
-use crate::store::{self, SessionStore, StoreRead};
+use loopstore::export::ExportError;
+use loopstore::extend::{self as store, SessionStore, StoreRead, leaf_of, session_of};
+use loopstore::model::{LoopId, SessionId};
 
 /// What a report is made with.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +93,7 @@ pub struct ReportLine {
 /// # Examples
 /// ```
 /// # use loopstore::extend as store;
-/// use loopstore::report::{ReportOptions, write_report};
+/// use loopstore_report::{ReportOptions, write_report};
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};

@@ -3,10 +3,8 @@
 use serde::Serialize;
 
 use super::messages::Found;
-use crate::BuildOptions;
-use crate::context::{Chain, Purpose, settings, turn_states};
-use crate::store::active_blocks::{ChainLink, View};
-use crate::store::{LoopRow, Size, StoreRead, StoreResult};
+use loopstore::extend::active_blocks::{ChainLink, View};
+use loopstore::extend::{LoopRow, Size, StoreRead, StoreResult, shown_chain};
 
 /// One loop of the chain.
 #[derive(Debug, Serialize)]
@@ -32,14 +30,13 @@ pub(super) fn chain_of(
     links: &[ChainLink],
     found: &Found,
 ) -> StoreResult<(Vec<ChainLoop>, Size)> {
-    let view = View::default();
-    let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
-    let (config, window) = (&plain.config, &plain.window);
-    let shown = Chain::load(read, leaf.key, view, config, window, Purpose::Build)?;
-    let states = turn_states(read, &shown, view)?;
+    let shown = shown_chain(read, leaf, View::default())?;
     let mut all = Vec::with_capacity(links.len());
     for link in links {
-        let own = states.iter().find(|states| states.key == link.row.key);
+        let own = shown
+            .states
+            .iter()
+            .find(|states| states.key == link.row.key);
         let words = own.map(|own| own.turns.iter().map(|state| state.as_str()).collect());
         let words = words.unwrap_or_else(|| vec![LEFT_OUT; link.turns as usize]);
         let block = own.and_then(|own| own.block.as_ref());
@@ -50,7 +47,7 @@ pub(super) fn chain_of(
             block: block.and_then(|block| found.block_of(block.key)),
         });
     }
-    Ok((all, shown.size()))
+    Ok((all, shown.size))
 }
 
 fn runs(words: &[&'static str]) -> Vec<(&'static str, u32)> {

@@ -3,17 +3,16 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use crate::compaction::Placed;
-use crate::context::{leaf_of, session_of};
-use crate::model::{Message, Role, SessionId};
-use crate::store::active_blocks::{View, chain};
-use crate::store::{self, SessionStore, StoreResult};
+use loopstore::compaction::Placed;
+use loopstore::extend::active_blocks::{View, chain};
+use loopstore::extend::{self as store, SessionStore, StoreResult, leaf_of, session_of};
+use loopstore::model::{Message, Role, SessionId};
 
 /// The messages of a chain, oldest first; turns are numbered through all its loops.
 ///
 /// ```
 /// # use loopstore::extend as store;
-/// use loopstore::eval::History;
+/// use loopstore_report::eval::History;
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};

@@ -5,8 +5,8 @@ use std::io::Read;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::ZlibDecoder;
-use loopstore::report::{ReportOptions, write_report};
 use loopstore::{SessionId, SessionStore};
+use loopstore_report::{ReportOptions, write_report};
 use serde_json::Value;
 
 pub struct Page {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::ReportOptions;
-use crate::model::{Session, SessionId};
-use crate::recorder::{Spent, UsageTree, usage_below};
-use crate::store::{SessionRow, StoreRead, StoreResult};
+use loopstore::extend::{SessionRow, StoreRead, StoreResult, usage_below};
+use loopstore::model::{Session, SessionId};
+use loopstore::recorder::{Spent, UsageTree};
 
 /// Usage as a page shows it.
 #[derive(Debug, Serialize)]

@@ -5,8 +5,8 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::{ReportLine, page};
-use crate::export::ExportError;
-use crate::model::Time;
+use loopstore::export::ExportError;
+use loopstore::model::Time;
 
 #[derive(Serialize)]
 struct Overview<'a> {
@@ -32,7 +32,7 @@ struct Row<'a> {
 /// # Examples
 /// ```
 /// # use loopstore::extend as store;
-/// use loopstore::report::{ReportOptions, file_name, write_overview, write_report};
+/// use loopstore_report::{ReportOptions, file_name, write_overview, write_report};
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};
