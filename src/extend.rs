@@ -24,6 +24,8 @@
 //! ```
 
 pub use crate::context::moment::{leaf_of, moment_of, session_of};
-pub use crate::context::states::{LoopStates, ShownChain, context_size, said_by, shown_chain};
+pub use crate::context::states::{
+    LoopStates, ShownChain, context_size, shown_chain, turn_dispositions,
+};
 pub use crate::recorder::usage::usage_below;
 pub use crate::store::*;

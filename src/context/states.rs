@@ -179,7 +179,7 @@ fn coverage_of(
     let mut all: HashMap<LoopKey, HashMap<u32, Disposition>> = HashMap::new();
     let mut next = Some((block.key, block.extends));
     while let Some((key, extends)) = next {
-        for (loop_key, turns) in said_by(&read.coverage(key)?) {
+        for (loop_key, turns) in turn_dispositions(&read.coverage(key)?) {
             let known = all.entry(loop_key).or_default();
             for (turn, disposition) in turns {
                 known.entry(turn).or_insert(disposition);
@@ -195,7 +195,7 @@ fn coverage_of(
 }
 
 /// Returns what one block's own rows say of each turn.
-pub fn said_by(rows: &[CoverageRow]) -> HashMap<LoopKey, HashMap<u32, Disposition>> {
+pub fn turn_dispositions(rows: &[CoverageRow]) -> HashMap<LoopKey, HashMap<u32, Disposition>> {
     let mut all: HashMap<LoopKey, HashMap<u32, Disposition>> = HashMap::new();
     for row in rows {
         let turns = all.entry(row.loop_key).or_default();
@@ -239,7 +239,7 @@ mod tests {
             row(4, (4, 4), Disposition::Dropped),
             row(5, (4, 4), Disposition::Kept),
         ];
-        let said = &said_by(&rows)[&LoopKey(1)];
+        let said = &turn_dispositions(&rows)[&LoopKey(1)];
         let words: Vec<&str> = (0..5).map(|turn| said[&turn].as_str()).collect();
         assert_eq!(words, ["kept", "truncated", "kept", "dropped", "truncated"]);
     }

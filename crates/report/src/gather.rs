@@ -14,7 +14,7 @@ use super::{ReportLine, ReportOptions};
 use loopstore::extend::active_blocks::{self, View};
 use loopstore::extend::{
     BlockRow, Disposition, LoopRow, Outcome, RunRow, SessionRow, StoreRead, StoreResult, Turns,
-    said_by,
+    turn_dispositions,
 };
 use loopstore::model::Time;
 
@@ -270,7 +270,7 @@ fn block_lines(
 
 /// Counts the turns of each disposition.
 fn covered(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<(&'static str, u64)>> {
-    let said = said_by(&read.coverage(block.key)?);
+    let said = turn_dispositions(&read.coverage(block.key)?);
     let count = |disposition: Disposition| {
         let turns = said.values().flat_map(|turns| turns.values());
         let own = turns.filter(|state| **state == disposition).count();
