@@ -23,4 +23,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub use crate::context::moment::{leaf_of, moment_of, session_of};
+pub use crate::context::states::{
+    LoopStates, ShownChain, context_size, shown_chain, turn_dispositions,
+};
+pub use crate::recorder::usage::usage_below;
 pub use crate::store::*;

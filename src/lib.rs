@@ -38,11 +38,11 @@
 //! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
 //! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
 //! model call sees, [`import`], [`recorder`], [`export`] and [`replay`] are ways in and out, [`inspect`] and
-//! [`search`](mod@search) ways to look, [`report`] a session as one page, [`redact`] and [`retention`] what
-//! is not kept, [`backup`](mod@backup) copies all of it, [`copy`](mod@copy) brings it to another backend,
+//! [`search`](mod@search) ways to look, [`redact`] and [`retention`] what is not kept,
+//! [`backup`](mod@backup) copies all of it, [`copy`](mod@copy) brings it to another backend,
 //! [`salvage`](mod@salvage) what a damage left. Behind [`extend`] stands the store itself: its contract for
 //! backends, rows, keys and transactions. With the feature `phi-core`, `phi` holds adapters for that crate.
-//! `ARCHITECTURE.md` draws the map.
+//! The package `loopstore-report` shows a session as one page. `ARCHITECTURE.md` draws the map.
 
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -60,7 +60,6 @@ pub mod compaction;
 mod compactor;
 pub mod context;
 pub mod copy;
-pub mod eval;
 pub mod export;
 pub mod extend;
 #[doc(hidden)]
@@ -75,7 +74,6 @@ pub mod provider;
 pub mod recorder;
 pub mod redact;
 pub mod replay;
-pub mod report;
 pub mod retention;
 pub mod salvage;
 pub mod search;

@@ -41,7 +41,7 @@ pub struct ReplayChange {
     pub tokens_after: u64,
     /// The order within the session.
     #[serde(skip)]
-    pub(crate) tick: Tick,
+    pub tick: Tick,
 }
 
 /// What happened to a compaction.
@@ -231,7 +231,10 @@ fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Branch
 }
 
 /// Returns the compactions that count from the leaf and their flips, in order.
-pub(crate) fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<ReplayChange>> {
+///
+/// # Errors
+/// If a row is damaged, or the store fails.
+pub fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<ReplayChange>> {
     let mut found = Vec::new();
     ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
         let compacted = ReplayChange {

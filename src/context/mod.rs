@@ -9,8 +9,9 @@ mod chain;
 mod faults;
 mod live;
 mod manifest;
+pub(crate) mod moment;
 mod recent_window;
-mod states;
+pub(crate) mod states;
 
 use crate::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
@@ -18,8 +19,7 @@ use crate::compaction::{
 use crate::model::{AgentMessage, LoopId, Message, Role, SessionId, ToolCall};
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{
-    self, LoopKey, LoopRow, SessionKey, SessionRow, SessionStore, Size, StoreError, StoreRead,
-    StoreResult, Tick,
+    self, LoopKey, SessionKey, SessionStore, Size, StoreError, StoreRead, StoreResult,
 };
 
 use manifest::{BuiltAt, row_of};
@@ -30,8 +30,9 @@ pub use faults::{ContextFault, FaultKind, faults_of, introduced};
 pub(crate) use faults::{Pairing, goes_on};
 pub use live::LiveContext;
 pub(crate) use manifest::{derive, was_replaced};
+pub(crate) use moment::{leaf_of, moment_of, session_of};
 pub use states::TurnState;
-pub(crate) use states::{LoopStates, said_by, turn_states};
+pub(crate) use states::{LoopStates, turn_states};
 
 /// A moment at which a context is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -556,105 +557,6 @@ pub(crate) fn keys_of(
     }
     let owner = session_of(read, session)?;
     Ok((owner.key, leaf_of(read, &owner, leaf)?.key))
-}
-
-/// Returns the loop of a moment, and how the moment is seen.
-///
-/// # Errors
-/// If the run, the loop or the turn is not there.
-pub(crate) fn moment_of(
-    read: &dyn StoreRead,
-    owner: &SessionRow,
-    as_of: &AsOf,
-) -> StoreResult<(LoopRow, View)> {
-    let at = |tick: Tick| View {
-        at: Some(tick),
-        ..View::default()
-    };
-    match as_of {
-        AsOf::Run(run_id) => {
-            let mut found = None;
-            read.runs(owner.key, &mut |run| {
-                if run.run_id == *run_id {
-                    found = Some(run);
-                    return Ok(std::ops::ControlFlow::Break(()));
-                }
-                Ok(std::ops::ControlFlow::Continue(()))
-            })?;
-            let run = found.ok_or_else(|| StoreError::NoRun(run_id.clone()))?;
-            let view = View {
-                complete: run.point.turns,
-                ..at(run.tick)
-            };
-            Ok((read.loop_by_key(run.point.loop_key)?, view))
-        }
-        AsOf::Turn { loop_id, turn } => {
-            let leaf = leaf_of(read, owner, Some(loop_id))?;
-            let row = read.turn(leaf.key, *turn)?.ok_or_else(|| {
-                let turns = leaf.totals.turns;
-                StoreError::Invalid(format!(
-                    "loop `{loop_id}` has {turns} turns; there is no turn {turn}"
-                ))
-            })?;
-            Ok((leaf, at(row.tick)))
-        }
-        AsOf::Before { loop_id, seq } => {
-            let leaf = leaf_of(read, owner, Some(loop_id))?;
-            before(read, leaf, *seq)
-        }
-    }
-}
-
-/// Returns a loop as it was just before one of its messages, and how that moment is seen.
-fn before(read: &dyn StoreRead, leaf: LoopRow, seq: u32) -> StoreResult<(LoopRow, View)> {
-    let mut tick = None;
-    read.messages(leaf.key, seq..seq.saturating_add(1), &mut |row| {
-        tick = Some(row.tick);
-        Ok(std::ops::ControlFlow::Break(()))
-    })?;
-    let tick = tick.ok_or_else(|| {
-        let messages = leaf.totals.next_seq;
-        let id = &leaf.loop_id;
-        StoreError::Invalid(format!(
-            "loop `{id}` has {messages} messages; there is no message {seq}"
-        ))
-    })?;
-    let view = View {
-        at: Some(tick - 1),
-        leaf_end: Some(seq),
-        ..View::default()
-    };
-    Ok((leaf, view))
-}
-
-/// Returns the session.
-///
-/// # Errors
-/// If it is not there.
-pub(crate) fn session_of(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionRow> {
-    read.session(id)?
-        .ok_or_else(|| StoreError::NoSession(id.to_string()))
-}
-
-/// Returns the loop named, or the session's current one.
-///
-/// # Errors
-/// If it is not there.
-pub(crate) fn leaf_of(
-    read: &dyn StoreRead,
-    session: &SessionRow,
-    id: Option<&LoopId>,
-) -> StoreResult<LoopRow> {
-    match (id, session.current_loop) {
-        (Some(id), _) => read
-            .loop_by_id(session.key, id)?
-            .ok_or_else(|| StoreError::NoLoop(id.to_string())),
-        (None, Some(current)) => read.loop_by_key(current),
-        (None, None) => Err(StoreError::Invalid(format!(
-            "session `{}` has no loops yet",
-            session.session_id
-        ))),
-    }
 }
 
 /// Returns the tokens of the system prompts that a chain was recorded with.

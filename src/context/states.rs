@@ -4,11 +4,14 @@
 
 use std::collections::HashMap;
 
-use super::chain::Chain;
+use super::chain::{Chain, Purpose};
+use super::{BuildOptions, settings};
+use crate::compaction::OlderLoops;
 use crate::model::LoopId;
 use crate::store::active_blocks::{ChainLink, View, chain};
 use crate::store::{
-    BlockCore, CoverageRow, Disposition, LoopKey, StoreError, StoreRead, StoreResult,
+    BlockCore, CoverageRow, Disposition, LoopCore, LoopKey, Size, StoreError, StoreRead,
+    StoreResult,
 };
 
 /// What a context shows of a turn.
@@ -39,12 +42,61 @@ impl serde::Serialize for TurnState {
 
 /// One loop of a context: what is shown of each of its turns, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct LoopStates {
-    pub(crate) key: LoopKey,
-    pub(crate) loop_id: LoopId,
-    pub(crate) turns: Vec<TurnState>,
+pub struct LoopStates {
+    /// The loop.
+    pub key: LoopKey,
+    /// Its id.
+    pub loop_id: LoopId,
+    /// What is shown of each turn that belongs to the chain.
+    pub turns: Vec<TurnState>,
     /// The block that speaks for the loop.
-    pub(crate) block: Option<BlockCore>,
+    pub block: Option<BlockCore>,
+}
+
+/// A chain as the context of its leaf shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownChain {
+    /// Loop by loop from the root; loops that the context leaves out are not named.
+    pub states: Vec<LoopStates>,
+    /// The size of the context.
+    pub size: Size,
+}
+
+/// Returns what the context of a leaf shows of each turn of its chain, with the size of that context.
+///
+/// # Errors
+/// If a row is damaged, or the store fails.
+pub fn shown_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult<ShownChain> {
+    let (chain, _) = plain_chain(read, leaf, view)?;
+    Ok(ShownChain {
+        states: turn_states(read, &chain, view)?,
+        size: chain.size(),
+    })
+}
+
+/// Returns the size of the context of a leaf, and how it shows older loops. No message is read for it.
+///
+/// # Errors
+/// If a row is damaged, or the store fails.
+pub fn context_size(
+    read: &dyn StoreRead,
+    leaf: &LoopCore,
+    view: View,
+) -> StoreResult<(Size, OlderLoops)> {
+    let (chain, older_loops) = plain_chain(read, leaf, view)?;
+    Ok((chain.size(), older_loops))
+}
+
+/// Loads a chain with the options that its newest run says.
+fn plain_chain(
+    read: &dyn StoreRead,
+    leaf: &LoopCore,
+    view: View,
+) -> StoreResult<(Chain, OlderLoops)> {
+    let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
+    let (config, window) = (&plain.config, &plain.window);
+    let chain = Chain::load(read, leaf.key, view, config, window, Purpose::Build)?;
+    Ok((chain, config.older_loops))
 }
 
 /// Returns what the context of a chain shows of each turn, loop by loop from the root. Loops that
@@ -127,7 +179,7 @@ fn coverage_of(
     let mut all: HashMap<LoopKey, HashMap<u32, Disposition>> = HashMap::new();
     let mut next = Some((block.key, block.extends));
     while let Some((key, extends)) = next {
-        for (loop_key, turns) in said_by(&read.coverage(key)?) {
+        for (loop_key, turns) in turn_dispositions(&read.coverage(key)?) {
             let known = all.entry(loop_key).or_default();
             for (turn, disposition) in turns {
                 known.entry(turn).or_insert(disposition);
@@ -143,7 +195,7 @@ fn coverage_of(
 }
 
 /// Returns what one block's own rows say of each turn.
-pub(crate) fn said_by(rows: &[CoverageRow]) -> HashMap<LoopKey, HashMap<u32, Disposition>> {
+pub fn turn_dispositions(rows: &[CoverageRow]) -> HashMap<LoopKey, HashMap<u32, Disposition>> {
     let mut all: HashMap<LoopKey, HashMap<u32, Disposition>> = HashMap::new();
     for row in rows {
         let turns = all.entry(row.loop_key).or_default();
@@ -187,7 +239,7 @@ mod tests {
             row(4, (4, 4), Disposition::Dropped),
             row(5, (4, 4), Disposition::Kept),
         ];
-        let said = &said_by(&rows)[&LoopKey(1)];
+        let said = &turn_dispositions(&rows)[&LoopKey(1)];
         let words: Vec<&str> = (0..5).map(|turn| said[&turn].as_str()).collect();
         assert_eq!(words, ["kept", "truncated", "kept", "dropped", "truncated"]);
     }

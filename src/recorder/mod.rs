@@ -17,7 +17,7 @@ mod notes;
 mod parallel;
 mod recover;
 mod secrets;
-mod usage;
+pub(crate) mod usage;
 mod write;
 
 use std::collections::BTreeMap;
@@ -37,7 +37,6 @@ pub use calls::{StartedCall, idempotency_key, settle};
 pub use error::{RecordError, RecordResult};
 pub use event::{AgentEvent, LoopConfigSnapshot};
 pub use recover::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, recover};
-pub(crate) use usage::usage_below;
 pub use usage::{Price, Spent, UsageTree, usage_tree};
 
 /// Why a session exists.

@@ -46,7 +46,8 @@ pub struct UsageTree {
 const MAX_DEPTH: usize = 64;
 
 impl Spent {
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Adds what another one spent.
+    pub fn add(&mut self, other: &Self) {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);
         self.cache_read = self.cache_read.saturating_add(other.cache_read);
@@ -56,7 +57,8 @@ impl Spent {
         self.cost += other.cost;
     }
 
-    pub(crate) fn of(row: UsageRow, price: Option<&Price<'_>>) -> Self {
+    /// Returns what a row tells, at this price where it is known.
+    pub fn of(row: UsageRow, price: Option<&Price<'_>>) -> Self {
         let mut spent = Self {
             input: row.input,
             output: row.output,
@@ -82,7 +84,6 @@ impl Spent {
 /// ```
 /// # use loopstore::extend as store;
 /// use loopstore::recorder::{Spent, usage_tree};
-/// use loopstore::report::Prices;
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};
@@ -97,8 +98,9 @@ impl Spent {
 /// #     let loop_key = session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))?;
 /// #     append::append(write, loop_key, vec![answer.into()], &HeuristicTokenCounter)
 /// # })?;
-/// let prices = Prices::from_json(r#"{"sonnet": {"input": 3, "output": 15}}"#)?;
-/// let price = |model: Option<&str>, spent: &Spent| prices.cost(model, spent);
+/// // Dollars for a million tokens.
+/// let cost = |spent: &Spent| (3.0 * spent.input as f64 + 15.0 * spent.output as f64) / 1e6;
+/// let price = |model: Option<&str>, spent: &Spent| (model == Some("sonnet")).then(|| cost(spent));
 /// let usage = usage_tree(&store, &id, Some(&price))?;
 /// assert_eq!((usage.tree.input, usage.tree.output), (1_000, 200));
 /// assert_eq!(usage.tree.cost, 0.006);
@@ -118,7 +120,10 @@ pub fn usage_tree(
 }
 
 /// Sums what a session and those below it spent, as [`usage_tree`] does.
-pub(crate) fn usage_below(
+///
+/// # Errors
+/// If the store fails.
+pub fn usage_below(
     read: &dyn StoreRead,
     root: SessionKey,
     price: Option<&Price<'_>>,

@@ -12,7 +12,6 @@ mod overlays;
 mod phi;
 mod prefix;
 mod replay;
-mod retention;
 mod rollup;
 mod summarize;
 #[path = "../support/mod.rs"]

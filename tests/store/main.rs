@@ -1,5 +1,5 @@
 //! The store: the promises of its contract on every backend, what is recorded, changed by nobody, found,
-//! verified, exported, copied, removed, and asked in SQL.
+//! verified, exported, copied, removed, and asked in SQL; and the examples that users are shown.
 
 mod archive;
 #[cfg(feature = "tokio")]
@@ -8,6 +8,7 @@ mod backup;
 mod conformance;
 mod differential;
 mod encrypted;
+mod examples;
 mod export;
 mod immutability;
 mod migrations;

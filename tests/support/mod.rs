@@ -2,6 +2,8 @@
 #![allow(dead_code)]
 
 pub mod amount;
+pub mod archive;
+pub mod encryption;
 pub mod events;
 pub mod hang;
 pub mod histories;
@@ -10,12 +12,13 @@ pub mod http_server;
 pub mod keyed;
 pub mod letters;
 pub mod needs;
-pub mod page;
 pub mod plain;
 pub mod process;
 pub mod proof;
 pub mod provider_faults;
 pub mod recording;
+pub mod removal;
 pub mod requests;
+pub mod root;
 #[cfg(feature = "postgres")]
 pub mod server;

@@ -57,14 +57,3 @@ pub fn failpoints() -> String {
     names.extend(is_of_later_format().then(|| LATER_FORMAT.to_owned()));
     names.join(",")
 }
-
-/// Returns a command that runs the program on databases as this process makes them.
-pub fn loopstore() -> Command {
-    with_failpoints(Command::new(assert_cmd::cargo::cargo_bin("loopstore")))
-}
-
-/// The same for a command that runs the program itself.
-pub fn with_failpoints(mut command: Command) -> Command {
-    command.env("LOOPSTORE_BROKEN", failpoints());
-    command
-}

@@ -177,12 +177,7 @@ pub fn import(importer: &dyn Importer, text: &str) -> Recording {
 
 /// Imports a file of `tests/fixtures`, which its importer must detect.
 pub fn import_fixture(importer: &dyn Importer, name: &str) -> Recording {
-    import_file(
-        importer,
-        &Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/fixtures")
-            .join(name),
-    )
+    import_file(importer, &super::root::fixture(name))
 }
 
 pub fn import_file(importer: &dyn Importer, path: &Path) -> Recording {

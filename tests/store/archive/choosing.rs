@@ -4,7 +4,7 @@ use loopstore::import::{ImportOptions, import_paths};
 use loopstore::retention::{ArchiveReport, ArchiveRequest, LoopStaysWhy, archive};
 use loopstore::*;
 
-use crate::archive::stage::*;
+use crate::support::archive::*;
 use crate::support::histories::{loop_id, user};
 
 fn moved(report: &ArchiveReport) -> Vec<&str> {

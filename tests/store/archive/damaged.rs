@@ -7,7 +7,7 @@ use loopstore::inspect::{ProblemKind, verify};
 use loopstore::salvage::salvage;
 use loopstore::*;
 
-use crate::archive::stage::*;
+use crate::support::archive::*;
 use crate::support::histories::{loop_id, open};
 
 /// Changes a closed file from outside, past the triggers.

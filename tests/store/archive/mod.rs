@@ -1,11 +1,8 @@
 //! Archived loops: compressed, read as before, never lost, and gone without a byte when they are removed.
 
 mod choosing;
-#[cfg(feature = "cli")]
-mod commands;
 mod damaged;
 mod random;
 mod removed;
 mod rows;
 mod seen;
-mod stage;

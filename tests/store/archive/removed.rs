@@ -3,7 +3,7 @@
 use loopstore::retention::{EraseRequest, erase, redact_session};
 use loopstore::*;
 
-use crate::archive::stage::*;
+use crate::support::archive::*;
 use crate::support::histories::{History, open, user};
 
 const CORE: &str = "zq7xw8e9r1t2y3u4i5o6p7a8s9d1f2g3h4j5";

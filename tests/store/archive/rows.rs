@@ -6,7 +6,7 @@ use loopstore::extend::{self as store, append};
 use loopstore::retention::{ArchiveRequest, archive};
 use loopstore::*;
 
-use crate::archive::stage::*;
+use crate::support::archive::*;
 use crate::support::histories::{History, loop_id, open, user};
 use crate::support::letters::LETTERS;
 

@@ -1,9 +1,5 @@
 //! Everything that can be read of a session, as text, byte by byte.
 
-use std::io::Read as _;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use loopstore::context::{AsOf, build_context_from_session};
 use loopstore::export::{ExportForm, export};
 use loopstore::extend as store;
@@ -11,7 +7,6 @@ use loopstore::extend::sqlite::QueryLimits;
 use loopstore::inspect::{DiffRequest, DiffSide, diff, expand};
 use loopstore::provider::Form;
 use loopstore::replay::Replay;
-use loopstore::report::{ReportOptions, write_report};
 use loopstore::*;
 
 use crate::support::histories::{History, loop_id};
@@ -108,19 +103,6 @@ fn of_loop(store: &dyn Database, id: &SessionId, at: usize, turns: u32) -> Vec<S
     seen
 }
 
-/// A page without the time at which it was made.
-fn untimed(page: &str) -> String {
-    let (before, rest) = page.split_once("id=\"index\">").unwrap();
-    let (index, after) = rest.split_once("</script>").unwrap();
-    let packed = STANDARD.decode(index).unwrap();
-    let mut text = String::new();
-    let mut index = flate2::read::ZlibDecoder::new(&packed[..]);
-    index.read_to_string(&mut text).unwrap();
-    let mut index: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert!(index["made_at"].take().is_string());
-    format!("{before}{index}{after}")
-}
-
 /// Everything.
 pub fn everything(store: &dyn Database, history: &History<'_>) -> Vec<String> {
     let id = &history.session;
@@ -131,9 +113,6 @@ pub fn everything(store: &dyn Database, history: &History<'_>) -> Vec<String> {
     for at in 0..history.loops {
         seen.extend(of_loop(store, id, at, history.row(at).totals.turns));
     }
-    let mut page = Vec::new();
-    write_report(store, id, &ReportOptions::default(), &mut page).unwrap();
-    seen.push(untimed(&String::from_utf8(page).unwrap()));
     for query in ["line", "word -note", "\"long line\"", "1*"] {
         let query = SearchQuery {
             limit: Some(1000),
@@ -151,24 +130,4 @@ pub fn everything(store: &dyn Database, history: &History<'_>) -> Vec<String> {
     });
     seen.push(format!("{:?}", usage.unwrap()));
     seen
-}
-
-/// Compares what was seen before with what is seen now.
-pub fn same(before: &[String], after: &[String], when: &str) {
-    for (at, (before, after)) in before.iter().zip(after).enumerate() {
-        let pairs = before.bytes().zip(after.bytes());
-        let equal = pairs.take_while(|(a, b)| a == b).count();
-        let part = |text: &str| {
-            let from = text.floor_char_boundary(equal.saturating_sub(200));
-            let to = text.ceil_char_boundary(equal + 200);
-            text[from..to].to_owned()
-        };
-        assert!(
-            before == after,
-            "{when}, piece {at}:\n…{}…\nis now\n…{}…",
-            part(before),
-            part(after)
-        );
-    }
-    assert_eq!(before.len(), after.len(), "{when}");
 }

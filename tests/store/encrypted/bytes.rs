@@ -8,7 +8,7 @@ use loopstore::retention::{EraseRequest, erase};
 use loopstore::salvage::salvage;
 use loopstore::{OpenError, SearchQuery, SqliteStore, search};
 
-use crate::encrypted::stage::{fill, key, options, telling};
+use crate::support::encryption::{fill, key, options, telling};
 
 fn names(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).unwrap();

@@ -1,11 +1,7 @@
-//! Encrypted databases: no plain text in any file, and what a wrong, a missing and a needless key say.
+//! Encrypted databases: no plain text in any file, and a key where there is no encryption.
 
 #[cfg(feature = "sqlcipher")]
 mod bytes;
-#[cfg(all(feature = "cli", feature = "sqlcipher"))]
-mod keys;
-#[cfg(feature = "sqlcipher")]
-mod stage;
 
 use crate::support::histories;
 use loopstore::{Key, OpenError, SqliteOptions, SqliteStore};

@@ -7,8 +7,8 @@ use loopstore::inspect::verify;
 use loopstore::retention::{EraseRequest, Leftover, erase};
 use loopstore::*;
 
-use crate::removal::stage::*;
 use crate::support::histories::{History, answer, loop_id, open, result, user};
+use crate::support::removal::*;
 
 fn request(id: &str) -> EraseRequest {
     EraseRequest {

@@ -6,8 +6,8 @@ use loopstore::recorder::event::*;
 use loopstore::retention::redact_session;
 use loopstore::*;
 
-use crate::removal::stage::*;
 use crate::support::histories::{answer, loop_id, result, user};
+use crate::support::removal::*;
 
 fn import(
     stage: &Stage,

@@ -4,7 +4,7 @@ use loopstore::extend::{self as store, lease};
 use loopstore::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_pinned};
 use loopstore::*;
 
-use crate::removal::stage::*;
+use crate::support::removal::*;
 
 const DAY: i64 = 24 * 60 * 60 * 1000;
 

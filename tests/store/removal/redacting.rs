@@ -10,8 +10,8 @@ use loopstore::retention::{Leftover, redact_session};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
 
-use crate::removal::stage::*;
 use crate::support::histories::{History, answer, open, user};
+use crate::support::removal::*;
 
 fn context(store: &SqliteStore, id: &str) -> String {
     let built = build_context_from_session(store, &session(id), &BuildOptions::default()).unwrap();

@@ -1,0 +1,141 @@
+//! The models over HTTP: where they are, and how they are interrupted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopstore::compaction::summarize::http::{
+    AnthropicSummarizer, ApiKey, HttpOptions, OpenAiSummarizer,
+};
+use loopstore::{
+    BlockCompactionStrategy, CancelFlag, SummarizeCompaction, SummarizeOptions, Summarizer,
+};
+
+use super::{Provider, SummarizeArgs};
+use crate::error::CliError;
+use crate::output::note;
+
+impl SummarizeArgs {
+    /// Returns the strategy that calls the model named by options and environment.
+    pub(super) fn by_a_model(
+        &self,
+        dry_run: bool,
+    ) -> Result<Arc<dyn BlockCompactionStrategy>, CliError> {
+        let strategy = SummarizeCompaction::new(self.summarizer(dry_run)?)
+            .fallback(Arc::new(self.digest()))
+            .options(self.options());
+        if dry_run {
+            note("note: a dry run does not call the model; the digest stands in for its summaries");
+            return Ok(Arc::new(strategy.without_asking()));
+        }
+        Ok(Arc::new(strategy.cancel(cancelled_by_interrupt()?)))
+    }
+
+    fn summarizer(&self, dry_run: bool) -> Result<Arc<dyn Summarizer>, CliError> {
+        let provider = self.provider.unwrap_or_default();
+        let names = provider.names();
+        let model = given_or_env(self.model.as_deref(), names.model)?.ok_or_else(|| {
+            CliError::Usage(format!(
+                "no model given; use --model or set {}",
+                names.model
+            ))
+        })?;
+        let base_url = given_or_env(self.base_url.as_deref(), names.base_url)?;
+        let is_own = base_url.is_none();
+        let base_url = base_url.unwrap_or_else(|| names.own_url.to_owned());
+        check_url(&base_url)?;
+        let mut options = HttpOptions::new(base_url, model);
+        options.key = given_or_env(None, names.key)?.map(ApiKey::new);
+        if options.key.is_none() && is_own && !dry_run {
+            return Err(CliError::Usage(format!(
+                "no API key: set {}, or give --base-url for a server that needs none",
+                names.key
+            )));
+        }
+        Ok(match provider {
+            // OpenAI itself has given up `max_tokens`, which others know alone.
+            Provider::Openai if is_own => {
+                Arc::new(OpenAiSummarizer::new(options).tokens_field("max_completion_tokens"))
+            }
+            Provider::Openai => Arc::new(OpenAiSummarizer::new(options)),
+            Provider::Anthropic => Arc::new(AnthropicSummarizer::new(options)),
+        })
+    }
+
+    fn options(&self) -> SummarizeOptions {
+        let usual = SummarizeOptions::default();
+        SummarizeOptions {
+            role: self.summary_role.unwrap_or_default(),
+            marker: self.summary_marker.clone().or(usual.marker),
+            temperature: self.temperature.map_or(usual.temperature, |given| given.0),
+            timeout: self.timeout.map_or(usual.timeout, Duration::from_secs),
+            ..usual
+        }
+    }
+}
+
+/// Where a provider listens, and the environment variables that people set for it.
+struct Names {
+    own_url: &'static str,
+    key: &'static str,
+    base_url: &'static str,
+    model: &'static str,
+}
+
+impl Provider {
+    fn names(self) -> Names {
+        match self {
+            Self::Openai => Names {
+                own_url: OpenAiSummarizer::BASE_URL,
+                key: "OPENAI_API_KEY",
+                base_url: "OPENAI_BASE_URL",
+                model: "OPENAI_MODEL",
+            },
+            Self::Anthropic => Names {
+                own_url: AnthropicSummarizer::BASE_URL,
+                key: "ANTHROPIC_API_KEY",
+                base_url: "ANTHROPIC_BASE_URL",
+                model: "ANTHROPIC_MODEL",
+            },
+        }
+    }
+}
+
+/// Returns the option, else the environment variable; an empty variable counts as unset.
+fn given_or_env(given: Option<&str>, name: &str) -> Result<Option<String>, CliError> {
+    if let Some(given) = given {
+        return Ok(Some(given.to_owned()));
+    }
+    match std::env::var_os(name).map(std::ffi::OsString::into_string) {
+        None => Ok(None),
+        Some(Ok(value)) => Ok(Some(value).filter(|value| !value.trim().is_empty())),
+        // What it holds may be a key.
+        Some(Err(_)) => Err(CliError::Usage(format!("{name} is not valid UTF-8"))),
+    }
+}
+
+fn check_url(url: &str) -> Result<(), CliError> {
+    let after = ["http://", "https://"].map(|scheme| url.strip_prefix(scheme));
+    match after.into_iter().flatten().next() {
+        Some(host) if !host.is_empty() => Ok(()),
+        _ => Err(CliError::Usage(
+            "the base URL must begin with http:// or https://".into(),
+        )),
+    }
+}
+
+/// Returns a flag that Ctrl-C sets: the summaries are then made without the model, and the run
+/// says so. A second Ctrl-C ends the program; nothing half-written is left.
+fn cancelled_by_interrupt() -> Result<CancelFlag, CliError> {
+    let flag = CancelFlag::new();
+    let own = flag.clone();
+    let handler = move || {
+        if own.is_cancelled() {
+            // What shells expect of a program that SIGINT ended.
+            std::process::exit(130);
+        }
+        own.cancel();
+        note("interrupted: the digest makes the remaining summaries; press Ctrl-C again to quit");
+    };
+    ctrlc::set_handler(handler).map_err(|error| CliError::Failed(Box::new(error)))?;
+    Ok(flag)
+}

@@ -1,0 +1,287 @@
+//! Every command gives JSON with `--json`, and the README's questions have answers.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::commands::stage::Stage;
+use crate::support::needs;
+
+/// A line for each command. They run one after the other on one database.
+const LINES: &[(&str, &str)] = &[
+    ("import", "import chat.json"),
+    ("sessions", "sessions"),
+    ("show", "show work"),
+    ("compact", "compact work --max-tokens 9000"),
+    ("context", "context work --record"),
+    ("history", "history work"),
+    ("undo", "undo work"),
+    ("redo", "redo work"),
+    ("search", "search build"),
+    ("diff", "diff work --from raw"),
+    ("fork", "fork work --loop ask --turn 0"),
+    ("expand", "expand work --loop ask --turns 0..1"),
+    ("index", "index"),
+    ("replay", "replay work --instant --contexts"),
+    ("export", "export work --format phi-core"),
+    ("export", "export work --format openai"),
+    ("export", "export work --format jsonl -o work.jsonl"),
+    ("report", "report work"),
+    ("report", "report --all -o pages"),
+    ("sql", "sql SELECT/**/*/**/FROM/**/v_sessions"),
+    ("stats", "stats"),
+    ("verify", "verify"),
+    ("backup", "backup copy.db"),
+    ("backup", "backup small.db --compact"),
+    ("copy", "copy --to other.db"),
+    ("recount", "recount"),
+    ("recover", "recover"),
+    ("man", "man pages-of-man"),
+    ("eval", "eval retention chat.json --budget 0.5"),
+    ("demo", "demo"),
+    ("archive", "archive --all"),
+    ("unarchive", "unarchive work"),
+    ("pin", "pin work"),
+    ("unpin", "unpin work"),
+    ("redact", "redact work --yes"),
+    ("prune", "prune --keep-last 100 --dry-run"),
+    ("erase", "erase work --yes"),
+];
+
+/// The keys that scripts may rely on: the command, a place in its JSON, the keys there.
+const KEYS: &[(&str, &str, &str)] = &[
+    (
+        "import",
+        "",
+        "files sessions loops turns messages added_messages skipped bytes seconds",
+    ),
+    (
+        "sessions",
+        "/0",
+        "session_id title agent_id source created_at last_active_at loops tokens",
+    ),
+    ("show", "", "session_id loops"),
+    (
+        "show",
+        "/loops/0",
+        "session_id loop_id parent_loop_id blocks",
+    ),
+    (
+        "compact",
+        "",
+        "run_id outcome strategy fallback tokens_before tokens_after messages_before",
+    ),
+    (
+        "compact",
+        "",
+        "messages_after loops_compacted blocks duration_ms error",
+    ),
+    (
+        "compact",
+        "/blocks/0",
+        "loop_id generation kind keep_first keep_compacted keep_recent",
+    ),
+    (
+        "compact",
+        "/blocks/0/coverage",
+        "kept truncated summarised dropped rolled_up",
+    ),
+    (
+        "context",
+        "",
+        "session_id loop_id messages tokens bytes parts faults manifest_id",
+    ),
+    (
+        "context",
+        "/parts/0",
+        "loop_id section from_turn to_turn messages tokens",
+    ),
+    ("history", "/0", "run_id session_id loop_id outcome flips"),
+    ("undo", "", "run_id outcome tokens_before tokens_after"),
+    ("redo", "", "run_id outcome tokens_before tokens_after"),
+    ("search", "", "hits indexed"),
+    (
+        "search",
+        "/hits/0",
+        "session_id loop_id turn seq role snippet score hidden run_id",
+    ),
+    ("diff", "", "from to tokens changes"),
+    (
+        "diff",
+        "/changes/0",
+        "loop_id from_turn to_turn before after",
+    ),
+    ("fork", "", "session_id loop_id parent_loop_id parent_turn"),
+    ("expand", "", "messages next"),
+    ("verify", "", "ok checked problems"),
+    ("eval", "", "cases needed results"),
+    ("eval", "/results/0", "strategy budget recall tokens"),
+];
+
+/// Keys under which no id stands: an id has one name, whatever the command.
+const NOT_FOR_IDS: [&str; 5] = ["session", "loop", "run", "parent_loop", "manifest"];
+
+/// What writes no JSON document, and why that is right.
+const WITHOUT: &[(&str, &str)] = &[
+    (
+        "append",
+        "it prints a line of JSON for each of its lines, always",
+    ),
+    ("browse", "people look at it; feature `browse`"),
+    ("completions", "a shell reads it"),
+    ("help", "people read it"),
+    ("schema", "psql reads it; feature `postgres`"),
+    ("mcp", "it speaks a protocol of its own; feature `mcp`"),
+];
+
+/// Returns the commands as the program itself lists them.
+pub fn commands(stage: &Stage) -> Vec<String> {
+    let help = stage.say("--help").out;
+    let listed = help.split("\nCommands:\n").nth(1).unwrap();
+    let listed = listed.lines().take_while(|line| !line.is_empty());
+    let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let first = |line: &str| line.split_whitespace().next().unwrap().to_owned();
+    names.map(first).collect()
+}
+
+#[test]
+fn every_command_prints_one_json_document() {
+    let stage = Stage::new();
+    let names = commands(&stage);
+    assert!(names.len() > 20, "{names:?}");
+    for name in &names {
+        let known = LINES.iter().chain(WITHOUT).any(|(known, _)| known == name);
+        assert!(known, "`{name}` has no line here");
+    }
+    for (name, _) in LINES {
+        assert!(names.iter().any(|known| known == name), "no `{name}`");
+    }
+    std::fs::write(stage.path("chat.json"), chat()).unwrap();
+    for (_, line) in LINES {
+        let said = stage.say(&format!("{line} --json"));
+        assert_eq!(said.code, 0, "{line}\n{said}");
+        let json: Value = said.json();
+        assert!(json.is_object() || json.is_array(), "{line}\n{said}");
+        assert!(!said.out.trim().is_empty());
+        check_keys(line, &json);
+    }
+}
+
+fn check_keys(line: &str, json: &Value) {
+    refuse_other_keys(line, json);
+    let name = line.split(' ').next();
+    for (_, place, keys) in KEYS.iter().filter(|(of, ..)| Some(*of) == name) {
+        let found = json.pointer(place);
+        let found = found.unwrap_or_else(|| panic!("{line}: nothing at {place}\n{json}"));
+        for key in keys.split(' ') {
+            assert!(
+                found.get(key).is_some(),
+                "{line}: no `{key}` at {place}\n{found}"
+            );
+        }
+    }
+}
+
+fn refuse_other_keys(line: &str, json: &Value) {
+    match json {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let is_id = value.is_string() && NOT_FOR_IDS.contains(&key.as_str());
+                assert!(!is_id, "{line}: `{key}` is the key of {value}");
+                refuse_other_keys(line, value);
+            }
+        }
+        Value::Array(values) => values
+            .iter()
+            .for_each(|value| refuse_other_keys(line, value)),
+        _ => {}
+    }
+}
+
+/// A transcript with a call after the cut of `eval retention`.
+fn chat() -> String {
+    let mut messages =
+        vec![serde_json::json!({"role": "user", "content": "Read file alpha-77.txt"})];
+    for turn in 0..10 {
+        let path = format!("alpha-{}.txt", 77 - turn % 2);
+        let call = serde_json::json!({"id": format!("c{turn}"), "type": "function",
+            "function": {"name": "read", "arguments": format!("{{\"path\":\"{path}\"}}")}});
+        messages.push(
+            serde_json::json!({"role": "assistant", "content": "I read.", "tool_calls": [call]}),
+        );
+        messages.push(serde_json::json!({"role": "tool", "tool_call_id": format!("c{turn}"), "content": "text 12345"}));
+    }
+    messages.push(serde_json::json!({"role": "assistant", "content": "Done."}));
+    serde_json::json!({ "messages": messages }).to_string()
+}
+
+/// Runs a query in the plain `sqlite3` program and returns its rows.
+fn asked(database: &Path, query: &str) -> Vec<Value> {
+    let output = Command::new("sqlite3")
+        .args(["-readonly", "-json"])
+        .arg(database)
+        // A query may begin with a comment, which would be an option.
+        .arg(format!(" {query}"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && told.is_empty(),
+        "{query}\n{told}"
+    );
+    match said.trim() {
+        "" => Vec::new(),
+        rows => serde_json::from_str(rows).unwrap(),
+    }
+}
+
+#[test]
+fn the_five_questions_of_the_readme_have_answers() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    if crate::support::keyed::leaves_out("the_five_questions_of_the_readme_have_answers") {
+        return;
+    }
+    let readme = include_str!("../../../../../README.md");
+    let section = readme.split("\n### Five questions\n").nth(1).unwrap();
+    let code = section.split("```").nth(1).unwrap();
+    let queries: Vec<&str> = code.strip_prefix("sql\n").unwrap().split("\n\n").collect();
+    assert_eq!(queries.len(), 5);
+    let stage = Stage::empty();
+    assert_eq!(stage.say("demo --keep demo.db").code, 0);
+    for query in queries {
+        let rows = asked(&stage.path("demo.db"), query);
+        assert!(!rows.is_empty(), "no rows:\n{query}");
+    }
+}
+
+#[test]
+fn every_view_opens_in_the_plain_shell() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    if crate::support::keyed::leaves_out("every_view_opens_in_the_plain_shell") {
+        return;
+    }
+    let stage = Stage::new();
+    stage.say("compact work --max-tokens 9000");
+    stage.say("context work --record");
+    let database = stage.path("loopstore.db");
+    let views = asked(
+        &database,
+        "SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name",
+    );
+    let names = views.iter().map(|row| row["name"].as_str().unwrap());
+    let names: Vec<&str> = names.filter(|name| name.starts_with("v_")).collect();
+    assert_eq!(names.len(), 13);
+    for view in names {
+        let rows = asked(&database, &format!("SELECT * FROM {view}"));
+        // No answer here names what a provider counted.
+        assert_eq!(rows.is_empty(), view == "v_usage", "{view}");
+        let counted = &asked(&database, &format!("SELECT count(*) AS n FROM {view}"))[0]["n"];
+        assert_eq!(*counted, rows.len(), "{view}");
+    }
+}

@@ -1,0 +1,127 @@
+//! Eval: how much of what was needed is left.
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::commands::stage::Stage;
+
+fn desks() -> String {
+    let path = crate::support::root::fixture("retention/desks.json");
+    path.to_str().unwrap().to_owned()
+}
+
+fn files(stage: &Stage) -> usize {
+    std::fs::read_dir(stage.path("")).unwrap().count()
+}
+
+#[test]
+fn every_strategy_is_measured_at_every_budget() {
+    let stage = Stage::empty();
+    let said = stage.say(&format!("eval retention {}", desks()));
+    assert_snapshot!(said, @r#"
+    2 cases, 13 needed values
+    strategy      1 %     3 %     5 %    10 %    20 %
+    one-liner     0 %     0 %     0 %     0 %   7.7 %
+    tiered        0 %     0 %     0 %     0 %  15.4 %
+    truncate      0 %     0 %     0 %     0 %  15.4 %
+    digest        0 %     0 %  30.8 %  46.2 %  76.9 %
+    "#);
+    assert_eq!(files(&stage), 0);
+}
+
+#[test]
+fn strategies_and_budgets_can_be_chosen() {
+    let stage = Stage::empty();
+    let line = "--strategy digest --strategy truncate --strategy digest --budget 20% --budget 0.2";
+    let report = stage.json(&format!("eval retention {} {line}", desks()));
+    assert_eq!(
+        (&report["cases"], &report["needed"]),
+        (&2.into(), &13.into())
+    );
+    let results = report["results"].as_array().unwrap();
+    let of = |result: &Value| {
+        let recall = result["recall"].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&recall));
+        assert!(result["tokens"].as_u64().unwrap() > 0);
+        (result["strategy"].clone(), result["budget"].clone())
+    };
+    let expected = ["digest", "truncate"].map(|name| (name.into(), 0.2.into()));
+    assert_eq!(results.iter().map(of).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_figures_are_drawn() {
+    let stage = Stage::empty();
+    let line = format!("eval retention {} --budget 20% --svg recall.svg", desks());
+    assert_eq!(stage.say(&line).code, 0);
+    let svg = std::fs::read_to_string(stage.path("recall.svg")).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.contains("digest"), "{svg}");
+    let said = stage.say(&line.replace("recall.svg", "no/such/folder.svg"));
+    assert_eq!(said.code, 1);
+    assert!(
+        said.err.contains("cannot write no/such/folder.svg"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_cannot_be_measured_is_said() {
+    let stage = Stage::empty();
+    for options in [
+        "--budget 0",
+        "--budget -1",
+        "--budget 1.5",
+        "--budget 120%",
+        "--budget NaN",
+        "--budget some",
+        "--strategy magic",
+        "--strategy summarize",
+    ] {
+        let said = stage.say(&format!("eval retention {} {options}", desks()));
+        assert_eq!((said.code, &*said.out), (2, ""), "{options}: {said}");
+    }
+    assert_eq!(stage.say("eval retention").code, 2);
+    assert_snapshot!(stage.say("eval retention nope.json"), @"
+    --- stderr
+    error: cannot read nope.json: No such file or directory (os error 2)
+    hint: check the path and its permissions
+    --- exit 1
+    ");
+    std::fs::create_dir(stage.path("empty")).unwrap();
+    assert_snapshot!(stage.say("eval retention empty"), @"
+    --- stderr
+    error: empty holds no transcript and no other file
+    --- exit 1
+    ");
+    let short = r#"[{"role": "user", "content": "hi"}]"#;
+    std::fs::write(stage.path("short.json"), short).unwrap();
+    assert_snapshot!(stage.say("eval retention short.json"), @"
+    --- stderr
+    error: 1 session imported, and none is long enough to cut
+    --- exit 1
+    ");
+}
+
+#[test]
+fn short_sessions_are_left_out() {
+    let stage = Stage::empty();
+    let short = r#"[{"role": "user", "content": "hi"}]"#;
+    std::fs::write(stage.path("short.json"), short).unwrap();
+    let report = stage.json(&format!("eval retention short.json {}", desks()));
+    assert_eq!(report["cases"], 2);
+}
+
+#[test]
+fn figures_without_a_needed_value_are_not_passed_off() {
+    let stage = Stage::empty();
+    let talk: Vec<Value> = (0..10)
+        .map(|at| {
+            let role = ["user", "assistant"][at % 2];
+            serde_json::json!({"role": role, "content": format!("word {at}")})
+        })
+        .collect();
+    std::fs::write(stage.path("talk.json"), Value::from(talk).to_string()).unwrap();
+    let said = stage.say("eval retention talk.json");
+    assert_eq!(said.code, 0, "{said}");
+    assert!(said.err.contains("the figures say nothing"), "{said}");
+}

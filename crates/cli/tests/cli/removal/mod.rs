@@ -1,0 +1,4 @@
+//! The commands that remove: what they ask, and what a killed one leaves to be finished.
+
+mod commands;
+mod killed;

@@ -1,0 +1,418 @@
+//! The program, killed at the steps of each command that writes. What it leaves is each session as it
+//! was or as it is to be, and running the command again ends as if nothing had happened.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use loopstore::extend::sqlite::format_version;
+use loopstore::retention::{ArchiveRequest, archive};
+use loopstore::search::{SearchQuery, search};
+
+use crate::crash::shim::{Act, Shim, calls};
+use crate::crash::stage::*;
+use crate::support::amount::amount;
+
+/// Looks like a key of GitHub; the name of the session that holds it is `secret`.
+const SECRET: &str = "ghp_zq7xw8e9r1t2y3u4i5o6p7a8s9d1f2g3h4j5";
+
+struct Case {
+    name: &'static str,
+    /// The database that is there before.
+    before: Option<fn() -> Vec<u8>>,
+    args: fn(&Path) -> Vec<String>,
+    /// Done once, it refuses to do it again.
+    is_once: bool,
+    /// What else must hold in the folder when it has ended well.
+    after: fn(&Path),
+}
+
+impl Case {
+    const PLAIN: Self = Self {
+        name: "",
+        before: Some(two_sessions),
+        args: |_| Vec::new(),
+        is_once: false,
+        after: |_| {},
+    };
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+fn import_all(_: &Path) -> Vec<String> {
+    let mut args = words("import");
+    for name in ["openai-chat", "codex", "phi-core"] {
+        args.push(fixture(name).to_str().unwrap().to_owned());
+    }
+    args
+}
+
+fn copy_to(folder: &Path, more: &str) -> Vec<String> {
+    let to = folder.join("copy.db").to_str().unwrap().to_owned();
+    let mut args = words("backup --force");
+    args.push(to);
+    args.extend(words(more));
+    args
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        Case {
+            name: "import",
+            args: import_all,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "import into a new database",
+            before: None,
+            args: import_all,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "compact",
+            args: |_| words("compact s --max-tokens 400 --keep-first 1 --keep-recent 1"),
+            ..Case::PLAIN
+        },
+        Case {
+            name: "undo",
+            before: Some(|| compacted(0)),
+            args: |_| words("undo s"),
+            is_once: true,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "redo",
+            before: Some(|| compacted(1)),
+            args: |_| words("redo s"),
+            is_once: true,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "backup",
+            args: |folder| copy_to(folder, ""),
+            after: is_copied,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "compact backup",
+            args: |folder| copy_to(folder, "--compact"),
+            after: is_copied,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "copy to another database",
+            args: |folder| {
+                let to = folder.join("copy.db");
+                words(&format!("copy --to {}", to.display()))
+            },
+            after: is_copied,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "migrate",
+            before: Some(old),
+            args: |_| words("pin s"),
+            ..Case::PLAIN
+        },
+        Case {
+            name: "redact",
+            args: |_| words("redact secret --yes"),
+            after: no_secret,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "prune",
+            args: |_| words("prune --keep-last 1 --yes"),
+            after: no_secret,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "erase",
+            args: |_| words("erase secret --yes"),
+            after: no_secret,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "archive",
+            args: |_| words("archive --all --shown"),
+            ..Case::PLAIN
+        },
+        Case {
+            name: "unarchive",
+            before: Some(archived),
+            args: |_| words("unarchive --all"),
+            ..Case::PLAIN
+        },
+        Case {
+            name: "index",
+            args: |_| words("index"),
+            after: is_indexed,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "index anew",
+            args: |_| words("index --rebuild"),
+            after: is_indexed,
+            ..Case::PLAIN
+        },
+        Case {
+            name: "recover",
+            before: Some(running),
+            args: |_| words("recover --all"),
+            ..Case::PLAIN
+        },
+    ]
+}
+
+/// A session with a secret that is the older one, and one without.
+pub fn two_sessions() -> Vec<u8> {
+    bytes_of(|store| {
+        let secret = tell(store, "secret");
+        secret.append(1, vec![crate::support::histories::user(SECRET, 1)]);
+        secret.end_loop(1);
+        tell(store, "s");
+    })
+}
+
+fn compacted(flips: u32) -> Vec<u8> {
+    bytes_of(|store| {
+        let mut history = tell(store, "s");
+        assert_eq!(history.compact(1, (1, 1), false)["outcome"], "committed");
+        (0..flips).for_each(|_| assert!(history.flip(1, false)));
+    })
+}
+
+fn archived() -> Vec<u8> {
+    bytes_of(|store| {
+        tell(store, "other");
+        tell(store, "s");
+        let all = ArchiveRequest {
+            shown: true,
+            ..ArchiveRequest::default()
+        };
+        assert_eq!(archive(store, &all).unwrap().loops.len(), 4);
+    })
+}
+
+fn running() -> Vec<u8> {
+    bytes_of(|store| {
+        let mut history = tell(store, "s");
+        history.start_loop(Some(1), None);
+        history.append(2, turn(0));
+    })
+}
+
+mod embedded {
+    refinery::embed_migrations!("../../migrations/sqlite");
+}
+
+/// A file in the format before the newest, with the rows of one of today.
+pub fn old() -> Vec<u8> {
+    let folder = folder();
+    let (file, today) = (folder.path().join("old.db"), folder.path().join("today.db"));
+    std::fs::write(&today, compacted(0)).unwrap();
+    let mut old = crate::support::keyed::raw(&file).unwrap();
+    old.execute_batch("PRAGMA page_size = 8192; PRAGMA application_id = 0x4C4F4F50")
+        .unwrap();
+    embedded::migrations::runner().run(&mut old).unwrap();
+    let tables = "SELECT name, (SELECT group_concat(name) FROM pragma_table_info(t.name, 'main'))
+        FROM sqlite_schema t WHERE type = 'table' AND name NOT LIKE 'refinery%'
+            AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'message_index%'";
+    let columns: Vec<(String, String)> = old
+        .prepare(tables)
+        .unwrap()
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    crate::support::keyed::attach_today(&old, &today);
+    for (table, columns) in columns {
+        let copy =
+            format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM today.{table}");
+        old.execute_batch(&copy).unwrap();
+    }
+    let format = format_version() - 1;
+    old.execute_batch(&format!(
+        "DETACH today; PRAGMA user_version = {format}; PRAGMA journal_mode = wal"
+    ))
+    .unwrap();
+    drop(old);
+    std::fs::read(file).unwrap()
+}
+
+/// The copy is whole; what was cut off before it had its name does not count.
+fn is_copied(folder: &Path) {
+    let copy = crate::support::keyed::open(folder.join("copy.db")).unwrap();
+    assert_whole(&copy, "the copy");
+    assert_eq!(state(&copy).len(), 2);
+}
+
+/// Not a byte of it is left.
+fn no_secret(folder: &Path) {
+    let store = crate::support::keyed::open(folder.join("a.db")).unwrap();
+    assert!(!store.needs_scrub().unwrap());
+    drop(store);
+    let bytes = std::fs::read(folder.join("a.db")).unwrap();
+    let core = &SECRET.as_bytes()[4..];
+    assert!(!bytes.windows(core.len()).any(|part| part == core));
+}
+
+fn is_indexed(folder: &Path) {
+    let store = crate::support::keyed::open(folder.join("a.db")).unwrap();
+    let hits = search(&store, &SearchQuery::new("prompt")).unwrap().hits;
+    let said = "SELECT count(*) FROM v_messages WHERE text LIKE 'prompt%'";
+    let said: usize = store.query(said).unwrap().rows[0][0].read().unwrap();
+    assert_eq!(hits.len(), said);
+}
+
+/// One case with its databases.
+struct Trial {
+    case: Case,
+    before: Option<Vec<u8>>,
+    states: (State, State),
+    /// How many calls the command makes that change what is stored.
+    points: u64,
+}
+
+impl Trial {
+    /// Runs the command once without harm.
+    fn new(case: Case) -> Self {
+        let before = case.before.map(|make| make());
+        let mut trial = Self {
+            case,
+            before,
+            states: Default::default(),
+            points: 0,
+        };
+        let (folder, file) = trial.place();
+        if trial.before.is_some() {
+            // An older file would be brought up to date by looking at it.
+            let other = folder.path().join("other.db");
+            std::fs::copy(&file, &other).unwrap();
+            trial.states.0 = state(&crate::support::keyed::open(other).unwrap());
+        }
+        let shim = Shim::on(folder.path());
+        shim.watch(calls::CHANGES);
+        let done = trial.run(&file, Some(&shim));
+        assert!(done.status.success(), "{}: {done:?}", trial.case.name);
+        trial.points = shim.rest();
+        trial.states.1 = state(&crate::support::keyed::open(&file).unwrap());
+        (trial.case.after)(folder.path());
+        trial
+    }
+
+    fn place(&self) -> (tempfile::TempDir, PathBuf) {
+        let folder = folder();
+        let file = folder.path().join("a.db");
+        if let Some(bytes) = &self.before {
+            std::fs::write(&file, bytes).unwrap();
+        }
+        (folder, file)
+    }
+
+    fn run(&self, file: &Path, shim: Option<&Shim>) -> Output {
+        let mut command = crate::support::command::loopstore();
+        command.args((self.case.args)(file.parent().unwrap()));
+        command.arg("--db").arg(file).stdin(Stdio::null());
+        if let Some(shim) = shim {
+            shim.dress(&mut command);
+        }
+        command.output().unwrap()
+    }
+
+    /// Kills it at one call; somebody else may have the database open all the while.
+    fn kill(&self, kinds: i64, at: u64, act: Act, is_shared: bool) {
+        let told = format!("{}, {act:?} {at} of {}", self.case.name, self.points);
+        let (folder, file) = self.place();
+        let other = is_shared.then(|| crate::support::keyed::open(&file).unwrap());
+        if let Some(other) = &other {
+            state(other);
+        }
+        let shim = Shim::on(folder.path());
+        shim.strike(kinds, at, act);
+        let killed = self.run(&file, Some(&shim));
+        assert!(
+            killed.status.code().is_none() || is_shared,
+            "{told}: {killed:?}"
+        );
+        let store = other.unwrap_or_else(|| crate::support::keyed::open(&file).unwrap());
+        assert_whole(&store, &told);
+        let now = state(&store);
+        let (before, after) = &self.states;
+        for id in differing(&now, before) {
+            assert_eq!(now.get(&id), after.get(&id), "{told}: session {id}");
+        }
+        let again = self.run(&file, None);
+        let was_done = self.case.is_once && now == *after;
+        assert!(again.status.success() || was_done, "{told}: {again:?}");
+        let now = state(&store);
+        assert_eq!(differing(&now, after), Vec::<String>::new(), "{told}");
+        if now.contains_key("s") {
+            append(&store, 1).unwrap();
+        }
+        assert_whole(&store, &told);
+        drop(store);
+        (self.case.after)(folder.path());
+    }
+}
+
+/// Spreads the kills over all steps; where there are enough of them, each step is one.
+fn kill(cases: Vec<Case>) {
+    let share = amount("LOOPSTORE_KILLS", 28).div_ceil(14);
+    let acts = [Act::KillHalf, Act::KillBefore, Act::KillAfter];
+    for (number, case) in (0..).zip(cases) {
+        let begun = std::time::Instant::now();
+        let trial = Trial::new(case);
+        let mut random = random(number);
+        let all = 3 * trial.points;
+        let kills = share.min(all);
+        let from = random.below(all);
+        for kill in 0..kills {
+            let place = (from + kill * all / kills) % all;
+            let is_shared = trial.before.is_some() && kill % 2 == 1;
+            let act = acts[(place % 3) as usize];
+            trial.kill(calls::CHANGES, 1 + place / 3, act, is_shared);
+        }
+        println!(
+            "{}: {} steps, {kills} kills, {:?}",
+            trial.case.name,
+            trial.points,
+            begun.elapsed()
+        );
+        crate::support::proof::tally(
+            "command that writes, killed",
+            kills,
+            crate::crash::killed::KILLS,
+        );
+    }
+}
+
+fn some(wanted: impl Fn(usize) -> bool) {
+    let cases = cases().into_iter().enumerate();
+    let wanted = cases.filter(|(at, _)| wanted(*at));
+    kill(wanted.map(|(_, case)| case).collect());
+}
+
+#[test]
+fn a_killed_command_leaves_each_session_as_it_was_or_as_it_is_to_be() {
+    some(|at| at % 2 == 0);
+}
+
+#[test]
+fn a_migration_that_is_killed_between_its_commits_is_done_by_the_next_who_opens() {
+    let migrate = cases().into_iter().find(|case| case.name == "migrate");
+    let trial = Trial::new(migrate.unwrap());
+    let (folder, file) = trial.place();
+    let shim = Shim::on(folder.path());
+    shim.watch(calls::SYNC);
+    trial.run(&file, Some(&shim));
+    for sync in 1..=shim.rest() {
+        trial.kill(calls::SYNC, sync, Act::KillAfter, false);
+    }
+}
+
+#[test]
+fn running_a_killed_command_again_ends_as_if_it_had_not_been_killed() {
+    some(|at| at % 2 == 1);
+}

@@ -1,0 +1,356 @@
+//! Every call of the store with the keys of another tenant: it finds nothing, or fails.
+
+use std::fmt::Debug;
+use std::ops::ControlFlow;
+
+use loopstore::extend as store;
+use loopstore::extend::index::{IndexFilter, IndexQuery, Phrase};
+use loopstore::extend::scan::{BlobOwner, MessagePlace, StoreScan};
+use loopstore::extend::*;
+use loopstore::model::{LoopId, SessionId};
+
+use super::Tenants;
+use super::writes::{Rows, rows, write_all};
+use crate::support::histories::{History, loop_id, user};
+
+/// One of everything, by its key or name.
+#[derive(Clone)]
+pub struct Keys {
+    pub id: SessionId,
+    pub loop_id: LoopId,
+    pub session: SessionKey,
+    pub loop_key: LoopKey,
+    /// A loop that somebody drives, a session with manifests, one whose file is kept.
+    pub busy: LoopKey,
+    pub recorded: SessionKey,
+    pub imported: SessionKey,
+    /// A loop that is archived.
+    pub packed: LoopKey,
+    pub run: RunKey,
+    pub flip: FlipKey,
+    pub block: BlockKey,
+    pub manifest: ManifestKey,
+    pub sha256: [u8; 32],
+    pub blob: i64,
+    pub source: SourceKey,
+    pub part: [u8; 32],
+    pub file: &'static str,
+}
+
+/// Returns the keys of what this tenant has.
+fn keys(store: &dyn Database) -> Keys {
+    let mut found = None;
+    store
+        .scan(&mut |scan| {
+            let id = SessionId::new("shared").unwrap();
+            let session = scan.session(&id)?.unwrap().key;
+            let pair = scan.session(&SessionId::new("pair").unwrap())?.unwrap().key;
+            let loop_key = scan.loop_by_id(session, &loop_id(0))?.unwrap().key;
+            let kept = scan.session(&SessionId::new("kept").unwrap())?.unwrap().key;
+            let source = scan.sources(kept)?[0].key;
+            let old = scan.session(&SessionId::new("old").unwrap())?.unwrap().key;
+            let sha256 = scan.blobs_of(BlobOwner::Message(loop_key, 2))?[0];
+            found = Some(Keys {
+                id: SessionId::new("ann alone").unwrap(),
+                loop_id: loop_id(0),
+                session,
+                loop_key,
+                busy: scan.loop_by_id(session, &loop_id(1))?.unwrap().key,
+                recorded: pair,
+                imported: kept,
+                packed: scan.loop_by_id(old, &loop_id(0))?.unwrap().key,
+                run: scan.run_keys(session)?[0],
+                flip: scan.flip_keys(session)?[0],
+                block: scan.block_keys(loop_key)?[0],
+                manifest: scan.manifest_keys(pair)?[0],
+                sha256,
+                blob: scan.next_blob(0)?.unwrap(),
+                source,
+                part: scan.source_parts(source)?[0].sha256,
+                file: "ann.jsonl",
+            });
+            Ok(())
+        })
+        .unwrap();
+    found.unwrap()
+}
+
+/// Returns keys that nothing has.
+fn nobody() -> Keys {
+    Keys {
+        id: SessionId::new("nobody").unwrap(),
+        loop_id: LoopId::new("nobody").unwrap(),
+        session: SessionKey::default(),
+        loop_key: LoopKey::default(),
+        busy: LoopKey::default(),
+        recorded: SessionKey::default(),
+        imported: SessionKey::default(),
+        packed: LoopKey::default(),
+        run: RunKey::default(),
+        flip: FlipKey::default(),
+        block: BlockKey::default(),
+        manifest: ManifestKey::default(),
+        sha256: [1; 32],
+        blob: 1,
+        source: SourceKey::default(),
+        part: [1; 32],
+        file: "nobody.jsonl",
+    }
+}
+
+/// Returns what a call said; of an error only that it was one.
+fn said<T: Debug>(result: StoreResult<T>) -> String {
+    result.map_or_else(|_| "refused".into(), |value| format!("{value:?}"))
+}
+
+/// Returns what a call visits.
+fn visited<T: Debug>(
+    call: impl FnOnce(&mut dyn FnMut(T) -> StoreResult<ControlFlow<()>>) -> StoreResult<()>,
+) -> String {
+    let mut all = Vec::new();
+    let done = call(&mut |row| {
+        all.push(format!("{row:?}"));
+        Ok(ControlFlow::Continue(()))
+    });
+    format!("{} {all:?}", said(done))
+}
+
+fn looked_for(word: &str) -> IndexQuery {
+    IndexQuery {
+        all: vec![vec![Phrase {
+            words: vec![word.into()],
+            is_prefix: true,
+        }]],
+        none: Vec::new(),
+    }
+}
+
+/// Asks everything that can be asked of rows by their keys.
+fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
+    let filter = IndexFilter {
+        session: Some(k.session),
+        ..IndexFilter::default()
+    };
+    let mut marks = 0;
+    let marked = read.run_summaries(k.session, &mut |_| {
+        marks += 1;
+        Ok(ControlFlow::Continue(()))
+    });
+    let mut words = 0;
+    let spoken = read.said(k.loop_key, 0..99, true, &mut |_| {
+        words += 1;
+        Ok(ControlFlow::Continue(()))
+    });
+    vec![
+        said(read.session(&k.id)),
+        said(read.session_by_key(k.session)),
+        said(read.loop_by_id(k.session, &k.loop_id)),
+        said(read.loop_by_key(k.loop_key)),
+        said(read.append_state(k.loop_key)),
+        said(read.last_receipt(k.session)),
+        said(read.current(&k.id)),
+        said(read.parent_of(k.busy)),
+        said(read.loops(k.session)),
+        said(read.default_child(k.busy)),
+        said(read.loop_meta(k.loop_key)),
+        visited(|visit| read.walk(k.loop_key, visit)),
+        visited(|visit| read.loops_with_blocks(k.loop_key, visit)),
+        said(read.turn(k.loop_key, 0)),
+        said(read.turns(k.loop_key, 0..99)),
+        said(read.answers(k.loop_key, 0..99)),
+        visited(|visit| read.messages(k.loop_key, 0..99, visit)),
+        format!("{} {words}", said(spoken)),
+        visited(|visit| read.sizes(k.loop_key, 0..99, visit)),
+        said(read.length_at(k.loop_key, 99)),
+        said(read.blob(&k.sha256)),
+        visited(|visit| read.generations(k.loop_key, visit)),
+        said(read.flips(k.run)),
+        visited(|visit| read.runs(k.session, visit)),
+        format!("{} {marks}", said(marked)),
+        said(read.run_by_key(k.run)),
+        said(read.blocks_of_run(k.run)),
+        said(read.blocks_of_loop(k.loop_key)),
+        said(read.block_by_key(k.block)),
+        said(read.block_messages(k.block)),
+        said(read.coverage(k.block)),
+        visited(|visit| read.manifests(k.recorded, visit)),
+        said(read.imported("x", k.file, "r")),
+        said(read.unindexed_seqs(k.loop_key)),
+        visited(|visit| read.find(&looked_for("annonly"), &filter, visit)),
+        said(read.sources(k.imported)),
+        said(read.source_parts(k.source)),
+        said(read.source_piece(&k.part)),
+        said(read.lease(k.busy)),
+        said(read.loops_at_work(Some(k.session))),
+        said(read.open_calls(Some(k.session))),
+        said(read.calls(k.busy, "c")),
+        said(read.calls_of_loop(k.busy)),
+        said(read.append_key(k.session, "key")),
+        said(read.append_keys(k.session)),
+        said(read.notes(k.busy)),
+        said(read.usage(k.session)),
+        said(read.started_by(k.session)),
+        said(read.flags(k.session)),
+        said(read.loop_keys(k.session)),
+        said(read.next_message(k.loop_key, 0)),
+        said(read.next_turn(k.loop_key, 0)),
+        said(read.run_keys(k.session)),
+        said(read.run_and_digest(k.run)),
+        said(read.flip_keys(k.session)),
+        said(read.flip_and_digest(k.flip)),
+        said(read.block_keys(k.loop_key)),
+        said(read.block_and_digest(k.block)),
+        said(read.manifest_keys(k.recorded)),
+        said(read.manifest_and_digest(k.manifest)),
+        said(read.blobs_of(BlobOwner::Message(k.loop_key, 2))),
+        said(read.blob_row(k.blob)),
+        said(read.source_row(k.source)),
+        said(read.pack_at(k.packed, 0)),
+        said(read.next_pack(k.packed, 0)),
+        said(read.pack_content(k.packed, 0)),
+        said(read.packed_heads(k.packed, 0..99)),
+        said(read.unpacked(k.loop_key, 0)),
+        said(read.redaction(MessagePlace::InLoop(k.loop_key, 0))),
+    ]
+}
+
+/// Asks everything that is asked of all sessions.
+fn list_all(read: &dyn StoreScan) -> Vec<String> {
+    let everywhere = IndexFilter::default();
+    vec![
+        said(read.sessions()),
+        said(read.session_ids("", 99)),
+        said(read.blob_names(&[0; 32], &[255; 32])),
+        said(read.index_state()),
+        said(read.unindexed()),
+        visited(|visit| read.find(&looked_for("annonly"), &everywhere, visit)),
+        visited(|visit| read.find(&looked_for("benonly"), &everywhere, visit)),
+        said(read.loops_at_work(None)),
+        said(read.open_calls(None)),
+        said(read.session_keys()),
+        said(read.next_blob(0)),
+        said(read.source_keys()),
+        said(read.session_links()),
+        said(read.receipts()),
+        said(read.strays(9)),
+    ]
+}
+
+/// Names of the methods of the traits in a source.
+fn methods(source: &str) -> Vec<&str> {
+    let lines = source
+        .lines()
+        .skip_while(|line| !line.starts_with("pub trait Store"));
+    let named = lines.filter_map(|line| line.strip_prefix("    fn ")?.split(['(', '<']).next());
+    named.collect()
+}
+
+#[test]
+fn every_call_of_the_store_is_tried_across_tenants() {
+    let here = [include_str!("calls.rs"), include_str!("writes.rs")].concat();
+    let all = [
+        include_str!("../../../../../src/store/mod.rs"),
+        include_str!("../../../../../src/store/scan.rs"),
+        include_str!("../../../../../src/store/removal.rs"),
+    ];
+    // What takes no key: the doors, what adds something of one's own, what is about the whole.
+    let excused = [
+        "read",
+        "write",
+        "counter",
+        "files",
+        "as_read",
+        "as_scan",
+        "as_remove",
+        "import_key",
+        "insert_session",
+        "insert_source",
+        "note_scrub",
+        // They ask the kernel about a row that one has.
+        "guard_lease",
+        "is_holder_gone",
+    ];
+    let methods: Vec<&str> = all.iter().flat_map(|source| methods(source)).collect();
+    assert!(methods.len() > 100, "{}", methods.len());
+    for name in methods {
+        let is_tried = here.contains(&format!(".{name}("));
+        assert!(is_tried || excused.contains(&name), "{name} is not tried");
+    }
+}
+
+#[test]
+fn no_call_of_the_store_finds_or_changes_what_another_tenant_has() {
+    let Some(own) = Tenants::new(1) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    own.story(1, folder.path());
+    let (ann, ben) = (own.store(0), own.store(1));
+    let lists = |store: &dyn Database| {
+        let mut all = Vec::new();
+        store
+            .scan(&mut |scan| {
+                all = list_all(scan);
+                Ok(())
+            })
+            .unwrap();
+        all
+    };
+    let before = lists(&ben);
+    own.story(0, folder.path());
+    let alone = History::new(&ann, "ann alone");
+    alone.append(0, vec![user("annonly", 0)]);
+    store::write(&ann, |write| {
+        let import = ImportRow {
+            format: "x".into(),
+            path: String::new(),
+            file_name: "ann.jsonl".into(),
+            record_key: Some("r".into()),
+        };
+        write.insert_import(alone.row(0).session, &import)
+    })
+    .unwrap();
+    assert_eq!(lists(&ben), before);
+    let k = keys(&ann);
+    let asked = |store: &dyn Database, k: &Keys| {
+        let mut all = Vec::new();
+        store
+            .scan(&mut |scan| {
+                all = read_all(scan, k);
+                Ok(())
+            })
+            .unwrap();
+        all
+    };
+    let nothing = asked(&ben, &nobody());
+    assert_eq!(asked(&ben, &k), nothing);
+    let something = asked(&ann, &k);
+    let same = something
+        .iter()
+        .zip(&nothing)
+        .filter(|(one, two)| one == two);
+    // Pairs, usage, sessions that it started and redactions this session does not have.
+    assert!(same.count() < 9, "{something:#?}");
+    writes_change_nothing(&own, &k, &rows(&ann, &k));
+}
+
+fn writes_change_nothing(own: &Tenants, k: &Keys, r: &Rows) {
+    let mut owner = own.server.client(&own.database);
+    let before = own.stored(&mut owner);
+    let ben = own.store(1);
+    let mut refused = 0;
+    for (name, attempt) in write_all(k, r) {
+        let done = ben.removing(&mut |write| attempt(write));
+        refused += usize::from(done.is_err());
+        assert_eq!(own.stored(&mut owner), before, "{name}: {done:?}");
+    }
+    assert!(refused > 15, "{refused}");
+    // The index is each one's own, and so is a name.
+    let mut client = own.client(0);
+    let before = own.seen(&mut client);
+    store::write(&ben, |write| {
+        write.settle_index()?;
+        write.clear_index(77)
+    })
+    .unwrap();
+    History::new(&ben, k.id.as_str());
+    assert!(own.seen(&mut client) == before);
+}

@@ -1,0 +1,9 @@
+//! What the test programs share that run the command, beside what all test programs share.
+#![allow(dead_code)]
+
+pub mod command;
+pub mod page;
+#[path = "../../../../tests/support/mod.rs"]
+mod shared;
+
+pub use shared::*;

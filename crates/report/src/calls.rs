@@ -1,0 +1,159 @@
+//! Tool calls: which result each has, whether it failed, and how long it took.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+use super::messages::places;
+use loopstore::extend::{CallRow, LoopRow, StoreRead, StoreResult};
+use loopstore::model::{AgentMessage, Message, Time};
+
+/// All tool calls of a session.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Calls {
+    /// The names of the tools; calls refer to them by place.
+    pub(super) tools: Vec<String>,
+    pub(super) calls: Vec<Call>,
+}
+
+/// One tool call.
+#[derive(Debug, Serialize)]
+pub(super) struct Call {
+    /// The loop, by place in the index.
+    #[serde(rename = "l")]
+    loop_key: usize,
+    #[serde(rename = "t")]
+    turn: Option<u32>,
+    #[serde(rename = "q")]
+    seq: u32,
+    #[serde(rename = "n")]
+    tool: usize,
+    /// Milliseconds from the call to its result, where both times are known.
+    #[serde(rename = "d", skip_serializing_if = "Option::is_none")]
+    ms: Option<i64>,
+    /// Loop and sequence of the result.
+    #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
+    result: Option<(usize, u32)>,
+    #[serde(rename = "e", skip_serializing_if = "std::ops::Not::not")]
+    pub(super) failed: bool,
+    #[serde(skip)]
+    at: Option<i64>,
+}
+
+/// Follows the messages of a session, loop by loop in the order of their creation.
+pub(super) struct CallBook {
+    found: Calls,
+    tools: HashMap<String, usize>,
+    /// Calls without a result so far, by loop and id.
+    open: HashMap<(usize, String), Vec<usize>>,
+    parents: Vec<Option<usize>>,
+    /// What a recorder noted of the loop's calls, by id; the newest last.
+    noted: BTreeMap<String, Vec<CallRow>>,
+}
+
+impl CallBook {
+    pub(super) fn new(loops: &[LoopRow]) -> Self {
+        let places = places(loops);
+        let parent = |row: &LoopRow| row.parent.and_then(|key| places.get(&key).copied());
+        Self {
+            found: Calls::default(),
+            tools: HashMap::new(),
+            open: HashMap::new(),
+            parents: loops.iter().map(parent).collect(),
+            noted: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn begin_loop(&mut self, read: &dyn StoreRead, row: &LoopRow) -> StoreResult<()> {
+        self.noted.clear();
+        for call in read.calls_of_loop(row.key)? {
+            let same = self.noted.entry(call.call_id.clone()).or_default();
+            same.push(call);
+        }
+        Ok(())
+    }
+
+    /// Notes the calls of a message, or which call it answers.
+    pub(super) fn follow(
+        &mut self,
+        loop_key: usize,
+        turn: Option<u32>,
+        seq: u32,
+        at: Option<i64>,
+        message: &AgentMessage,
+    ) {
+        let Some(message) = message.message() else {
+            return;
+        };
+        for call in message.tool_calls() {
+            let tool = self.tool(&call.name);
+            let ms = self.noted_ms(&call.id);
+            let key = (loop_key, call.id.clone());
+            self.open
+                .entry(key)
+                .or_default()
+                .push(self.found.calls.len());
+            self.found.calls.push(Call {
+                loop_key,
+                turn,
+                seq,
+                tool,
+                ms,
+                result: None,
+                failed: false,
+                at,
+            });
+        }
+        if let Message::ToolResult(result) = message
+            && let Some(call) = self.answered(loop_key, turn, &result.tool_call_id)
+            && let Some(call) = self.found.calls.get_mut(call)
+        {
+            let between = call.at.zip(at).map(|(from, to)| to - from);
+            call.ms = call.ms.or(between.filter(|ms| *ms >= 0));
+            call.result = Some((loop_key, seq));
+            call.failed = result.is_error;
+        }
+    }
+
+    fn tool(&mut self, name: &str) -> usize {
+        if let Some(place) = self.tools.get(name) {
+            return *place;
+        }
+        let place = self.found.tools.len();
+        self.found.tools.push(name.to_owned());
+        self.tools.insert(name.to_owned(), place);
+        place
+    }
+
+    /// Returns how long the next call with this id took, if a recorder noted that.
+    fn noted_ms(&mut self, id: &str) -> Option<i64> {
+        let same = self.noted.get_mut(id).filter(|same| !same.is_empty())?;
+        let row = same.remove(0);
+        let ms = |text: String| Time::from_text(text).millis();
+        let took = ms(row.finished_at?)? - ms(row.started_at)?;
+        (took >= 0).then_some(took)
+    }
+
+    /// Takes the call that a result answers: one of its turn, else the newest of its loop, else of
+    /// the loops before.
+    fn answered(&mut self, loop_key: usize, turn: Option<u32>, id: &str) -> Option<usize> {
+        let mut next = Some(loop_key);
+        while let Some(place) = next {
+            if let Some(open) = self.open.get_mut(&(place, id.to_owned()))
+                && !open.is_empty()
+            {
+                let calls = &self.found.calls;
+                let is_of_turn = |call: &usize| place == loop_key && calls[*call].turn == turn;
+                let at = open.iter().position(is_of_turn).unwrap_or(open.len() - 1);
+                return Some(open.remove(at));
+            }
+            // A parent's place is before its child's.
+            next = self.parents[place].filter(|parent| *parent < place);
+        }
+        None
+    }
+
+    pub(super) fn finish(self) -> Calls {
+        self.found
+    }
+}

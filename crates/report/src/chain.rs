@@ -1,0 +1,62 @@
+//! What the context of a leaf shows of each turn of its chain.
+
+use serde::Serialize;
+
+use super::messages::Found;
+use loopstore::extend::active_blocks::{ChainLink, View};
+use loopstore::extend::{LoopRow, Size, StoreRead, StoreResult, shown_chain};
+
+/// One loop of the chain.
+#[derive(Debug, Serialize)]
+pub(super) struct ChainLoop {
+    /// The loop, by place in the index.
+    #[serde(rename = "loop")]
+    loop_key: usize,
+    /// How many of its turns belong to the chain.
+    turns: u32,
+    /// What is shown of them, as runs of the same state: a word and how many turns.
+    states: Vec<(&'static str, u32)>,
+    /// The block that speaks for the loop, by place in the index.
+    block: Option<usize>,
+}
+
+/// A turn that the context does not reach back to.
+const LEFT_OUT: &str = "left_out";
+
+/// Returns the chain, and the size of the context.
+pub(super) fn chain_of(
+    read: &dyn StoreRead,
+    leaf: &LoopRow,
+    links: &[ChainLink],
+    found: &Found,
+) -> StoreResult<(Vec<ChainLoop>, Size)> {
+    let shown = shown_chain(read, leaf, View::default())?;
+    let mut all = Vec::with_capacity(links.len());
+    for link in links {
+        let own = shown
+            .states
+            .iter()
+            .find(|states| states.key == link.row.key);
+        let words = own.map(|own| own.turns.iter().map(|state| state.as_str()).collect());
+        let words = words.unwrap_or_else(|| vec![LEFT_OUT; link.turns as usize]);
+        let block = own.and_then(|own| own.block.as_ref());
+        all.push(ChainLoop {
+            loop_key: found.place_of(link.row.key).unwrap_or_default(),
+            turns: link.turns,
+            states: runs(&words),
+            block: block.and_then(|block| found.block_of(block.key)),
+        });
+    }
+    Ok((all, shown.size))
+}
+
+fn runs(words: &[&'static str]) -> Vec<(&'static str, u32)> {
+    let mut runs: Vec<(&'static str, u32)> = Vec::new();
+    for word in words {
+        match runs.last_mut() {
+            Some((last, count)) if last == word => *count += 1,
+            _ => runs.push((word, 1)),
+        }
+    }
+    runs
+}

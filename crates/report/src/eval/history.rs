@@ -1,0 +1,118 @@
+//! A session as one row of turns.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use loopstore::compaction::Placed;
+use loopstore::extend::active_blocks::{View, chain};
+use loopstore::extend::{self as store, SessionStore, StoreResult, leaf_of, session_of};
+use loopstore::model::{Message, Role, SessionId};
+
+/// The messages of a chain, oldest first; turns are numbered through all its loops.
+///
+/// ```
+/// # use loopstore::extend as store;
+/// use loopstore_report::eval::History;
+/// use loopstore::*;
+///
+/// # use loopstore::extend::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let loop_key = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
+/// # })?;
+/// let history = History::load(&store, &id)?;
+/// let (before, after) = history.cut();
+/// assert_eq!((before.len(), after.len()), (24, 16));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The messages; `turn` counts from the first loop on.
+    pub messages: Vec<Placed>,
+}
+
+impl History {
+    /// Reads the chain of a session's current loop as it was recorded, without overlays.
+    ///
+    /// # Errors
+    /// If the session is not there or the store cannot be read.
+    pub fn load(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Self> {
+        store::read(store, |read| {
+            let owner = session_of(read, session)?;
+            let mut history = Self::default();
+            if owner.current_loop.is_none() {
+                return Ok(history);
+            }
+            let leaf = leaf_of(read, &owner, None)?;
+            let raw = View {
+                raw: true,
+                ..View::default()
+            };
+            let mut turns = 0;
+            for link in chain(read, leaf.key, raw)? {
+                read.messages(link.row.key, 0..link.end_seq, &mut |row| {
+                    if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
+                        history.messages.push(Placed {
+                            turn: turns + turn,
+                            seq: row.seq,
+                            message: store::decode(read, row.body)?,
+                        });
+                    }
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                turns += link.turns;
+            }
+            Ok(history)
+        })
+    }
+
+    /// Returns the messages before and after the cut: at 60 % of them, moved back to the end of a
+    /// turn at which no call waits for a result that comes later.
+    pub fn cut(&self) -> (&[Placed], &[Placed]) {
+        let messages = &self.messages;
+        let mut at = messages.len() * 6 / 10;
+        while at > 0 && !self.is_whole(at) {
+            at -= 1;
+        }
+        messages.split_at(at)
+    }
+
+    fn is_whole(&self, at: usize) -> bool {
+        let (before, after) = self.messages.split_at(at);
+        let ends_turn = match (before.last(), after.first()) {
+            (Some(last), Some(next)) => last.turn != next.turn,
+            _ => true,
+        };
+        if !ends_turn {
+            return false;
+        }
+        // Ids may come again: a call waits only until its next result.
+        let mut open = HashSet::new();
+        for placed in before {
+            let message = placed.message.message();
+            open.extend(
+                message
+                    .into_iter()
+                    .flat_map(Message::tool_calls)
+                    .map(|call| &*call.id),
+            );
+            answers(placed).map(|id| open.remove(id));
+        }
+        !after.iter().filter_map(answers).any(|id| open.contains(id))
+    }
+}
+
+fn answers(placed: &Placed) -> Option<&str> {
+    match placed.message.message() {
+        Some(Message::ToolResult(result)) => Some(&result.tool_call_id),
+        _ => None,
+    }
+}

@@ -1,0 +1,311 @@
+//! The index of a page: everything but the messages.
+
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::calls::Calls;
+use super::chain::{ChainLoop, chain_of};
+use super::curve::{Curve, curve_of};
+use super::messages::{Found, places};
+use super::usage::{UsageLines, usage_of};
+use super::{ReportLine, ReportOptions};
+use loopstore::extend::active_blocks::{self, View};
+use loopstore::extend::{
+    BlockRow, Disposition, LoopRow, Outcome, RunRow, SessionRow, StoreRead, StoreResult, Turns,
+    turn_dispositions,
+};
+use loopstore::model::Time;
+
+/// What a page knows when it opens.
+#[derive(Serialize)]
+pub(super) struct Index {
+    version: &'static str,
+    made_at: String,
+    overview: Option<String>,
+    session: About,
+    /// The loop whose chain is drawn, by place.
+    leaf: Option<usize>,
+    loops: Vec<LoopLine>,
+    blocks: Vec<BlockLine>,
+    /// Newest first.
+    runs: Vec<RunLine>,
+    chain: Vec<ChainLoop>,
+    /// The size of the context that the next model call would see.
+    context: Size,
+    curve: Curve,
+    calls: Calls,
+    usage: UsageLines,
+}
+
+#[derive(Serialize)]
+struct About {
+    session_id: String,
+    title: Option<String>,
+    agent_id: Option<String>,
+    created_at: Option<String>,
+    last_active_at: Option<String>,
+    source: Option<String>,
+}
+
+#[derive(Clone, Copy, Default, Serialize)]
+struct Size {
+    messages: u64,
+    tokens: u64,
+    bytes: u64,
+}
+
+impl From<loopstore::extend::Size> for Size {
+    fn from(size: loopstore::extend::Size) -> Self {
+        Self {
+            messages: size.messages,
+            tokens: size.tokens,
+            bytes: size.bytes,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct LoopLine {
+    loop_id: String,
+    parent: Option<usize>,
+    parent_turn: Option<u32>,
+    kind: Box<RawValue>,
+    status: String,
+    started_at: Option<String>,
+    ended_at: Option<String>,
+    messages: u64,
+    tokens: u64,
+    /// The sequence after the last.
+    end: u32,
+    /// Of each turn: its first sequence, its tokens, and when it began in milliseconds.
+    turns: Vec<(u32, u64, Option<i64>)>,
+    pieces: Vec<(u32, usize)>,
+}
+
+#[derive(Serialize)]
+struct BlockLine {
+    #[serde(rename = "loop")]
+    loop_key: usize,
+    generation: u32,
+    kind: &'static str,
+    /// By place in `runs`.
+    run: Option<usize>,
+    extends: Option<usize>,
+    first: Option<(u32, u32)>,
+    compacted: Option<(u32, u32)>,
+    recent: Option<(u32, u32)>,
+    tokens_covered: u64,
+    tokens: u64,
+    strategy: String,
+    created_at: String,
+    piece: usize,
+    /// Turns of each disposition, of all loops that it covers.
+    coverage: Vec<(&'static str, u64)>,
+}
+
+#[derive(Serialize)]
+struct RunLine {
+    run_id: String,
+    #[serde(rename = "loop")]
+    loop_key: Option<usize>,
+    trigger: String,
+    strategy: String,
+    round: u32,
+    outcome: &'static str,
+    fallback: Option<String>,
+    error: Option<String>,
+    before: Size,
+    after: Size,
+    started_at: String,
+    duration_ms: u64,
+    /// The tokens that messages had, if the run says so: its window less the system prompt.
+    budget: Option<u64>,
+    counter: String,
+}
+
+impl Index {
+    /// Returns what the overview tells of the session.
+    pub(super) fn line(&self) -> ReportLine {
+        let about = &self.session;
+        let committed = |run: &&RunLine| run.outcome == Outcome::Committed.as_str();
+        let cost = self.usage.tree.total.cost;
+        ReportLine {
+            session_id: about.session_id.clone(),
+            title: about.title.clone(),
+            source: about.source.clone(),
+            last_active_at: about.last_active_at.clone(),
+            loops: self.loops.len() as u64,
+            turns: self.loops.iter().map(|row| row.turns.len() as u64).sum(),
+            messages: self.loops.iter().map(|row| row.messages).sum(),
+            tokens: self.loops.iter().map(|row| row.tokens).sum(),
+            context: self.context.tokens,
+            compactions: self.runs.iter().filter(committed).count() as u64,
+            calls: self.calls.calls.len() as u64,
+            failed: self.calls.calls.iter().filter(|call| call.failed).count() as u64,
+            cost: self.usage.is_priced.then_some(cost),
+        }
+    }
+}
+
+/// Gathers the index of a session, seen from `leaf`.
+pub(super) fn index(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    leaf: Option<&LoopRow>,
+    found: Found,
+    options: &ReportOptions,
+) -> StoreResult<Index> {
+    let runs = runs_of(read, owner)?;
+    let raw = View {
+        raw: true,
+        ..View::default()
+    };
+    let (mut chain, mut context, mut links) = (Vec::new(), Size::default(), Vec::new());
+    if let Some(leaf) = leaf {
+        links = active_blocks::chain(read, leaf.key, raw)?;
+        let (states, size) = chain_of(read, leaf, &links, &found)?;
+        (chain, context) = (states, size.into());
+    }
+    Ok(Index {
+        version: env!("CARGO_PKG_VERSION"),
+        made_at: Time::now().as_str().to_owned(),
+        overview: options.overview.clone(),
+        session: about(owner),
+        leaf: leaf.and_then(|leaf| found.place_of(leaf.key)),
+        loops: loop_lines(read, &found)?,
+        blocks: block_lines(read, &found, &runs)?,
+        chain,
+        context,
+        curve: curve_of(read, owner, &links)?,
+        usage: usage_of(read, owner, options)?,
+        runs: run_lines(&runs, &found),
+        calls: found.calls,
+    })
+}
+
+fn about(owner: &SessionRow) -> About {
+    About {
+        session_id: owner.session_id.to_string(),
+        title: owner.title.clone(),
+        agent_id: owner.agent_id.clone(),
+        created_at: owner.created_at.clone(),
+        last_active_at: owner.last_active_at.clone(),
+        source: owner.source.clone(),
+    }
+}
+
+fn runs_of(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<Vec<RunRow>> {
+    let mut runs = Vec::new();
+    read.runs(owner.key, &mut |mut run| {
+        // What another tool recorded may be large, and nothing here shows it.
+        (run.record, run.events) = (None, None);
+        runs.push(run);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(runs)
+}
+
+fn loop_lines(read: &dyn StoreRead, found: &Found) -> StoreResult<Vec<LoopLine>> {
+    let places = places(&found.loops);
+    let mut lines = Vec::with_capacity(found.loops.len());
+    for (row, pieces) in found.loops.iter().zip(&found.pieces) {
+        let mut before = 0;
+        let mut turns = Vec::with_capacity(row.totals.turns as usize);
+        for turn in read.turns(row.key, 0..row.totals.turns)? {
+            turns.push((
+                turn.first_seq,
+                turn.tokens - before.min(turn.tokens),
+                turn.started_at,
+            ));
+            before = turn.tokens;
+        }
+        let kind = RawValue::from_string(row.kind.clone());
+        lines.push(LoopLine {
+            loop_id: row.loop_id.to_string(),
+            parent: row.parent.and_then(|key| places.get(&key).copied()),
+            parent_turn: row.parent_turn,
+            kind: kind.unwrap_or_default(),
+            status: row.status.as_str().to_owned(),
+            started_at: row.started_at.clone(),
+            ended_at: row.ended_at.clone(),
+            messages: row.totals.messages,
+            tokens: row.totals.tokens,
+            end: row.totals.next_seq,
+            turns,
+            pieces: pieces.clone(),
+        });
+    }
+    Ok(lines)
+}
+
+fn block_lines(
+    read: &dyn StoreRead,
+    found: &Found,
+    runs: &[RunRow],
+) -> StoreResult<Vec<BlockLine>> {
+    let ends = |turns: Option<Turns>| turns.map(|turns| (turns.first, turns.last));
+    let mut lines = Vec::with_capacity(found.blocks.len());
+    for (row, piece) in &found.blocks {
+        lines.push(BlockLine {
+            loop_key: found.place_of(row.loop_key).unwrap_or_default(),
+            generation: row.generation,
+            kind: row.kind.as_str(),
+            run: runs.iter().position(|run| run.key == row.run),
+            extends: row.extends.and_then(|key| found.block_of(key)),
+            first: ends(row.layout.first),
+            compacted: ends(row.layout.compacted),
+            recent: ends(row.layout.recent),
+            tokens_covered: row.tokens_covered,
+            tokens: row.size.tokens,
+            strategy: row.strategy.clone(),
+            created_at: row.created_at.clone(),
+            piece: *piece,
+            coverage: covered(read, row)?,
+        });
+    }
+    Ok(lines)
+}
+
+/// Counts the turns of each disposition.
+fn covered(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<(&'static str, u64)>> {
+    let said = turn_dispositions(&read.coverage(block.key)?);
+    let count = |disposition: Disposition| {
+        let turns = said.values().flat_map(|turns| turns.values());
+        let own = turns.filter(|state| **state == disposition).count();
+        (disposition.as_str(), own as u64)
+    };
+    let counted = Disposition::ALL.into_iter().map(count);
+    Ok(counted.filter(|(_, count)| *count > 0).collect())
+}
+
+fn run_lines(runs: &[RunRow], found: &Found) -> Vec<RunLine> {
+    let line = |run: &RunRow| RunLine {
+        run_id: run.run_id.clone(),
+        loop_key: found.place_of(run.point.loop_key),
+        trigger: run.trigger.clone(),
+        strategy: run.strategy.clone(),
+        round: run.round,
+        outcome: run.outcome.as_str(),
+        fallback: run.fallback.clone(),
+        error: run.error.clone(),
+        before: run.before.into(),
+        after: run.after.into(),
+        started_at: run.started_at.clone(),
+        duration_ms: run.duration_ms,
+        budget: budget_of(&run.config),
+        counter: run.counter.clone(),
+    };
+    runs.iter().map(line).collect()
+}
+
+/// Returns what a run's configuration leaves to messages; `None` if it does not say.
+fn budget_of(config: &str) -> Option<u64> {
+    let config: serde_json::Value = serde_json::from_str(config).ok()?;
+    let window = config.get("max_context_tokens")?.as_u64()?;
+    let system = config
+        .get("system_tokens")
+        .and_then(|tokens| tokens.as_u64());
+    Some(window.saturating_sub(system.unwrap_or(0)))
+}

@@ -1,0 +1,143 @@
+//! A session as one page: the loop tree, the size of its context over time, what became of each turn,
+//! tool calls, usage, and all of its messages.
+//!
+//! A page needs nothing but a browser: no network, no other file. What it shows stands in it as
+//! compressed pieces that the page's script reads when they are looked at, so that a long session
+//! opens at once. Everything that a transcript says goes into the page as base64, and the script
+//! writes it as text.
+//!
+//! [`eval`] measures what of a history a compaction keeps.
+//!
+//! `page.rs` puts the file together from `session.html`, `report.css` and the scripts beside it;
+//! `gather.rs` says what the first piece, the index, holds.
+
+#![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod calls;
+mod chain;
+mod curve;
+pub mod eval;
+mod gather;
+mod messages;
+mod name;
+mod overview;
+mod page;
+mod prices;
+mod usage;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+pub use name::file_name;
+pub use overview::write_overview;
+pub use prices::{PriceError, Prices};
+
+use loopstore::export::ExportError;
+use loopstore::extend::{self as store, SessionStore, StoreRead, leaf_of, session_of};
+use loopstore::model::{LoopId, SessionId};
+
+/// What a report is made with.
+#[derive(Clone, Debug, Default)]
+pub struct ReportOptions {
+    /// The loop whose chain is drawn; the session's current loop if not given.
+    pub leaf: Option<LoopId>,
+    /// What tokens cost; where a model is not in it, what the transcript says.
+    pub prices: Option<Prices>,
+    /// The page that lists all sessions, as a path from this one.
+    pub overview: Option<String>,
+    /// Reports of other sessions, as paths from this one.
+    pub others: BTreeMap<SessionId, String>,
+}
+
+/// What a report tells in one line.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct ReportLine {
+    /// The session.
+    pub session_id: String,
+    /// Its title.
+    pub title: Option<String>,
+    /// The format that it was imported from.
+    pub source: Option<String>,
+    /// ISO-8601 text.
+    pub last_active_at: Option<String>,
+    /// Loops.
+    pub loops: u64,
+    /// Turns of all loops.
+    pub turns: u64,
+    /// Messages of all loops.
+    pub messages: u64,
+    /// Tokens of these.
+    pub tokens: u64,
+    /// Tokens of the context that the next model call would see.
+    pub context: u64,
+    /// Committed compactions.
+    pub compactions: u64,
+    /// Tool calls.
+    pub calls: u64,
+    /// Tool calls that failed.
+    pub failed: u64,
+    /// What it cost with its sub-agents, if that is known.
+    pub cost: Option<f64>,
+}
+
+/// Writes the page of a session as one snapshot shows it.
+///
+/// # Errors
+/// If the session or the loop is not there, the store fails, or `out` does.
+///
+/// # Examples
+/// ```
+/// # use loopstore::extend as store;
+/// use loopstore_report::{ReportOptions, write_report};
+/// use loopstore::*;
+///
+/// # use loopstore::extend::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
+/// # monday.status = LoopStatus::Completed;
+/// # let loop_key = store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let loop_key = session::create_loop(write, key, &monday)?;
+/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
+/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     Ok(loop_key)
+/// # })?;
+/// let mut page = Vec::new();
+/// let line = write_report(&store, &id, &ReportOptions::default(), &mut page)?;
+/// assert_eq!((line.turns, line.compactions), (40, 0));
+/// assert!(page.starts_with(b"<!doctype html>"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_report(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    options: &ReportOptions,
+    out: &mut dyn Write,
+) -> Result<ReportLine, ExportError> {
+    store::read(store, |read| Ok(write_from(read, session, options, out)))?
+}
+
+fn write_from(
+    read: &dyn StoreRead,
+    session: &SessionId,
+    options: &ReportOptions,
+    out: &mut dyn Write,
+) -> Result<ReportLine, ExportError> {
+    let owner = session_of(read, session)?;
+    let leaf = match (&options.leaf, owner.current_loop) {
+        (None, None) => None,
+        (leaf, _) => Some(leaf_of(read, &owner, leaf.as_ref())?),
+    };
+    let mut page = page::Page::begin(out)?;
+    let found = messages::write_all(read, &owner, &mut page)?;
+    let index = gather::index(read, &owner, leaf.as_ref(), found, options)?;
+    let line = index.line();
+    page.finish(&index)?;
+    Ok(line)
+}

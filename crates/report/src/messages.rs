@@ -1,0 +1,276 @@
+//! All messages of a session, and those of its blocks, in the form in which a page shows them.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+
+use super::calls::{CallBook, Calls};
+use super::page::Page;
+use loopstore::export::ExportError;
+use loopstore::extend::codec::decode;
+use loopstore::extend::{
+    BlockKey, BlockMessage, BlockRow, LoopKey, LoopRow, MessageRow, Section, SessionRow, StoreRead,
+    StoreResult, StoredMessage,
+};
+use loopstore::model::{AgentMessage, AssistantMessage, Content, Image, Message, Usage};
+
+/// What was met while the messages were written.
+pub(super) struct Found {
+    pub(super) loops: Vec<LoopRow>,
+    /// Of each loop, the pieces that hold its messages: the first sequence in each, and its number.
+    pub(super) pieces: Vec<Vec<(u32, usize)>>,
+    /// All blocks, by loop and generation, with the piece that holds their messages.
+    pub(super) blocks: Vec<(BlockRow, usize)>,
+    pub(super) calls: Calls,
+}
+
+impl Found {
+    pub(super) fn place_of(&self, key: LoopKey) -> Option<usize> {
+        self.loops.iter().position(|row| row.key == key)
+    }
+
+    pub(super) fn block_of(&self, key: BlockKey) -> Option<usize> {
+        self.blocks.iter().position(|(row, _)| row.key == key)
+    }
+}
+
+/// A message. The names are short, as there are many.
+#[derive(Default, Serialize)]
+struct Entry<'a> {
+    /// The loop, by place in the index.
+    #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
+    loop_key: Option<usize>,
+    #[serde(rename = "q", skip_serializing_if = "Option::is_none")]
+    seq: Option<u32>,
+    #[serde(rename = "t", skip_serializing_if = "Option::is_none")]
+    turn: Option<u32>,
+    #[serde(rename = "r")]
+    role: &'static str,
+    #[serde(rename = "k")]
+    tokens: u64,
+    /// Milliseconds since the epoch.
+    #[serde(rename = "a", skip_serializing_if = "Option::is_none")]
+    at: Option<i64>,
+    /// The model, the tool, or the kind of an extension.
+    #[serde(rename = "n", skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    /// The call that a result answers.
+    #[serde(rename = "i", skip_serializing_if = "Option::is_none")]
+    call: Option<&'a str>,
+    #[serde(rename = "e", skip_serializing_if = "is_false")]
+    failed: bool,
+    #[serde(rename = "x", skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(rename = "u", skip_serializing_if = "Option::is_none")]
+    usage: Option<&'a Usage>,
+    #[serde(rename = "b")]
+    blocks: Vec<Part<'a>>,
+}
+
+/// A content block: its kind, and what it says.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Part<'a> {
+    Text(&'static str, &'a str),
+    Call(&'static str, &'a str, &'a str, &'a str),
+    Image(&'static str, &'a str, u64),
+}
+
+/// What a block shows in place of originals.
+#[derive(Serialize)]
+struct BlockEntry<'a> {
+    /// The block, by place in the index.
+    #[serde(rename = "g")]
+    block: usize,
+    /// The summary.
+    #[serde(rename = "m")]
+    summary: Vec<Entry<'a>>,
+    /// What replaces single messages, by their sequence; `None`: nothing does.
+    #[serde(rename = "p")]
+    replaced: Vec<(u32, Option<Entry<'a>>)>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// Writes every message of a session and every block.
+pub(super) fn write_all(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    page: &mut Page<'_>,
+) -> Result<Found, ExportError> {
+    let loops = read.loops(owner.key)?;
+    let mut book = CallBook::new(&loops);
+    let mut pieces = Vec::with_capacity(loops.len());
+    for (place, row) in loops.iter().enumerate() {
+        book.begin_loop(read, row)?;
+        pieces.push(write_loop(read, place, row, page, &mut book)?);
+    }
+    let mut rows = Vec::new();
+    for row in &loops {
+        rows.extend(read.blocks_of_loop(row.key)?);
+    }
+    let mut blocks = Vec::with_capacity(rows.len());
+    for (place, row) in rows.into_iter().enumerate() {
+        let piece = write_block(read, place, &row, page)?;
+        blocks.push((row, piece));
+    }
+    Ok(Found {
+        calls: book.finish(),
+        loops,
+        pieces,
+        blocks,
+    })
+}
+
+fn write_loop(
+    read: &dyn StoreRead,
+    place: usize,
+    row: &LoopRow,
+    page: &mut Page<'_>,
+    book: &mut CallBook,
+) -> Result<Vec<(u32, usize)>, ExportError> {
+    let mut pieces: Vec<(u32, usize)> = Vec::new();
+    let mut failed = None;
+    let mut write = |message: MessageRow| -> Result<(), ExportError> {
+        let (seq, turn, at) = (message.seq, message.turn, message.created_at);
+        let tokens = message.body.tokens;
+        let decoded = without_blobs(message.body)?;
+        book.follow(place, turn, seq, at, &decoded);
+        let entry = Entry {
+            loop_key: Some(place),
+            seq: Some(seq),
+            turn,
+            at,
+            ..entry(&decoded, tokens)
+        };
+        let piece = page.entry(&entry)?;
+        if pieces.last().is_none_or(|(_, last)| *last != piece) {
+            pieces.push((seq, piece));
+        }
+        Ok(())
+    };
+    read.messages(row.key, 0..row.totals.next_seq, &mut |message| {
+        Ok(match write(message) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        })
+    })?;
+    failed.map_or(Ok(pieces), Err)
+}
+
+fn write_block(
+    read: &dyn StoreRead,
+    place: usize,
+    row: &BlockRow,
+    page: &mut Page<'_>,
+) -> Result<usize, ExportError> {
+    let mut said = Vec::new();
+    for BlockMessage {
+        section,
+        replaces,
+        body,
+    } in read.block_messages(row.key)?
+    {
+        let decoded = match body {
+            Some(body) => Some((body.tokens, without_blobs(body)?)),
+            None => None,
+        };
+        said.push((section, replaces, decoded));
+    }
+    let mut found = BlockEntry {
+        block: place,
+        summary: Vec::new(),
+        replaced: Vec::new(),
+    };
+    for (section, replaces, decoded) in &said {
+        let shown = decoded.as_ref().map(|(tokens, body)| entry(body, *tokens));
+        match (section, replaces) {
+            (Section::Recent, Some(seq)) => found.replaced.push((*seq, shown)),
+            _ => found.summary.extend(shown),
+        }
+    }
+    page.entry(&found)
+}
+
+/// Decodes a message; of an image it only tells type and size.
+fn without_blobs(stored: StoredMessage) -> StoreResult<AgentMessage> {
+    decode(stored, &mut |_| Ok(None))
+}
+
+fn entry(message: &AgentMessage, tokens: u64) -> Entry<'_> {
+    let role = message.role().as_str();
+    let bare = Entry {
+        role,
+        tokens,
+        ..Entry::default()
+    };
+    let llm = match message {
+        AgentMessage::Llm(llm) => llm,
+        AgentMessage::Extension(extension) => {
+            return Entry {
+                name: Some(&extension.kind),
+                blocks: vec![Part::Text("json", extension.data.as_str())],
+                ..bare
+            };
+        }
+    };
+    let blocks = llm.message.content().iter().map(part).collect();
+    match &llm.message {
+        Message::User(_) => Entry { blocks, ..bare },
+        Message::Assistant(AssistantMessage {
+            model,
+            usage,
+            error_message,
+            ..
+        }) => Entry {
+            name: model.as_deref(),
+            usage: usage.as_ref(),
+            error: error_message.as_deref(),
+            blocks,
+            ..bare
+        },
+        Message::ToolResult(result) => Entry {
+            name: Some(&result.tool_name),
+            call: Some(&result.tool_call_id),
+            failed: result.is_error,
+            blocks,
+            ..bare
+        },
+    }
+}
+
+fn part(block: &Content) -> Part<'_> {
+    match block {
+        Content::Text(text) => Part::Text("text", &text.text),
+        Content::Thinking(thinking) => Part::Text("thinking", &thinking.thinking),
+        Content::Image(image) => Part::Image("image", &image.mime_type, bytes_of(image)),
+        Content::ToolCall(call) => {
+            Part::Call("call", &call.id, &call.name, call.arguments.as_str())
+        }
+        Content::Other(json) => Part::Text("json", json.as_str()),
+    }
+}
+
+fn bytes_of(image: &Image) -> u64 {
+    let noted = image.extra.get("bytes").and_then(|json| json.read().ok());
+    let decoded = || {
+        STANDARD
+            .decode(&image.data)
+            .map_or(0, |data| data.len() as u64)
+    };
+    noted.unwrap_or_else(decoded)
+}
+
+/// Places by key, for those who look many of them up.
+pub(super) fn places(loops: &[LoopRow]) -> HashMap<LoopKey, usize> {
+    let place = |(place, row): (usize, &LoopRow)| (row.key, place);
+    loops.iter().enumerate().map(place).collect()
+}

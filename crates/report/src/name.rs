@@ -1,0 +1,43 @@
+//! The name of a session's file.
+
+use sha2::{Digest as _, Sha256};
+
+use loopstore::model::SessionId;
+
+/// How much of an id a name holds.
+const MAX: usize = 80;
+
+/// Returns a file name for a session's report. It has only letters, digits, `.`, `-` and `_`; ids
+/// that are not made of these alone get a part of their digest, so that no two share a name.
+///
+/// ```
+/// use loopstore::SessionId;
+/// use loopstore_report::file_name;
+/// # fn main() -> Result<(), loopstore::InvalidId> {
+/// assert_eq!(file_name(&SessionId::new("work-1")?), "work-1.html");
+/// assert_eq!(file_name(&SessionId::new("../a b")?), "a-b-2c2c791a.html");
+/// # Ok(())
+/// # }
+/// ```
+pub fn file_name(session: &SessionId) -> String {
+    let id = session.as_str();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let plain = |c: char| if is_plain(c) { c } else { '-' };
+    let safe: String = id.chars().map(plain).take(MAX).collect();
+    let safe = safe.trim_matches(['.', '-']);
+    // Some file systems take `A` and `a` for the same name.
+    let is_same = safe == id && !id.contains(|c: char| c.is_ascii_uppercase()) && safe != "index";
+    if is_same {
+        return format!("{safe}.html");
+    }
+    let digest = Sha256::digest(id.as_bytes());
+    let digest: String = digest
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    match safe {
+        "" => format!("session-{digest}.html"),
+        safe => format!("{safe}-{digest}.html"),
+    }
+}

@@ -1,0 +1,68 @@
+//! The page that lists the sessions of a database.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::{ReportLine, page};
+use loopstore::export::ExportError;
+use loopstore::model::Time;
+
+#[derive(Serialize)]
+struct Overview<'a> {
+    version: &'static str,
+    made_at: String,
+    database: &'a str,
+    sessions: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    file: &'a str,
+    #[serde(flatten)]
+    line: &'a ReportLine,
+}
+
+/// Writes a page that lists reports, each with the path of its file from there; `database` is what
+/// the page calls the database.
+///
+/// # Errors
+/// If `out` fails.
+///
+/// # Examples
+/// ```
+/// # use loopstore::extend as store;
+/// use loopstore_report::{ReportOptions, file_name, write_overview, write_report};
+/// use loopstore::*;
+///
+/// # use loopstore::extend::{append, session};
+/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
+/// # let new = Session::new(id.clone(), "agent");
+/// # let mut first = LoopRecord::new(LoopId::generate(), None);
+/// # first.status = LoopStatus::Completed;
+/// # store::write(&store, |write| {
+/// #     let key = session::create_session(write, &new, None, None)?;
+/// #     let loop_key = session::create_loop(write, key, &first)?;
+/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+/// # })?;
+/// let line = write_report(&store, &id, &ReportOptions::default(), &mut std::io::sink())?;
+/// let mut page = Vec::new();
+/// write_overview("agent.db", &[(file_name(&id), line)], &mut page)?;
+/// assert!(page.starts_with(b"<!doctype html>"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_overview(
+    database: &str,
+    reports: &[(String, ReportLine)],
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let sessions = reports.iter().map(|(file, line)| Row { file, line });
+    let overview = Overview {
+        version: env!("CARGO_PKG_VERSION"),
+        made_at: Time::now().as_str().to_owned(),
+        database,
+        sessions: sessions.collect(),
+    };
+    page::overview(&overview, out)
+}

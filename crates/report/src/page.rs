@@ -1,0 +1,117 @@
+//! A page as it is written: the frame, the pieces of data, the script.
+//!
+//! Nothing of a transcript stands in the page but in base64. The policy in its head lets the browser
+//! run this script only, use this style only, and load nothing.
+
+use std::io::{self, Write};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use loopstore::export::ExportError;
+
+const STYLE: &str = include_str!("report.css");
+const SHARED: &str = include_str!("shared.js");
+const SESSION: &str = include_str!("session.html");
+const SESSION_SCRIPTS: [&str; 4] = [
+    SHARED,
+    include_str!("lists.js"),
+    include_str!("charts.js"),
+    include_str!("session.js"),
+];
+const OVERVIEW: &str = include_str!("overview.html");
+const OVERVIEW_SCRIPTS: [&str; 2] = [SHARED, include_str!("overview.js")];
+
+/// How much JSON a piece holds before the next one is begun.
+const PIECE_BYTES: usize = 192 << 10;
+
+/// The page of a session while it is written: its entries come first, its index last.
+pub(super) struct Page<'a> {
+    out: &'a mut dyn Write,
+    piece: Vec<u8>,
+    count: usize,
+}
+
+impl<'a> Page<'a> {
+    pub(super) fn begin(out: &'a mut dyn Write) -> io::Result<Self> {
+        frame(out, SESSION, &SESSION_SCRIPTS.concat())?;
+        Ok(Self {
+            out,
+            piece: Vec::new(),
+            count: 0,
+        })
+    }
+
+    /// Adds an entry and returns the piece that it stands in.
+    pub(super) fn entry(&mut self, entry: &impl Serialize) -> Result<usize, ExportError> {
+        let begins = self.piece.is_empty();
+        self.piece.push(if begins { b'[' } else { b',' });
+        serde_json::to_writer(&mut self.piece, entry)?;
+        let number = self.count;
+        if self.piece.len() >= PIECE_BYTES {
+            self.end_piece()?;
+        }
+        Ok(number)
+    }
+
+    fn end_piece(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        self.piece.push(b']');
+        data(self.out, &format!("piece-{}", self.count), &self.piece)?;
+        self.piece.clear();
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Writes the index and the script.
+    pub(super) fn finish(mut self, index: &impl Serialize) -> Result<(), ExportError> {
+        self.end_piece()?;
+        data(self.out, "index", &serde_json::to_vec(index)?)?;
+        Ok(end(self.out, &SESSION_SCRIPTS.concat())?)
+    }
+}
+
+/// Writes a page that lists sessions.
+pub(super) fn overview(index: &impl Serialize, out: &mut dyn Write) -> Result<(), ExportError> {
+    let script = OVERVIEW_SCRIPTS.concat();
+    frame(out, OVERVIEW, &script)?;
+    data(out, "index", &serde_json::to_vec(index)?)?;
+    Ok(end(out, &script)?)
+}
+
+fn frame(out: &mut dyn Write, body: &str, script: &str) -> io::Result<()> {
+    let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
+    let (style, script) = (hash(STYLE), hash(script));
+    write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         script-src 'sha256-{script}'; style-src 'sha256-{style}'; base-uri 'none'; \
+         form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>loopstore report</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}"
+    )
+}
+
+/// Writes a piece of data, compressed; nothing in base64 can end the element.
+fn data(out: &mut dyn Write, id: &str, json: &[u8]) -> io::Result<()> {
+    let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(json)?;
+    let text = STANDARD.encode(packed.finish()?);
+    writeln!(
+        out,
+        "<script type=\"application/octet-stream\" id=\"{id}\">{text}</script>"
+    )
+}
+
+fn end(out: &mut dyn Write, script: &str) -> io::Result<()> {
+    write!(out, "<script>{script}</script>\n</body>\n</html>\n")
+}

@@ -1,0 +1,127 @@
+//! What tokens cost.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use loopstore::recorder::Spent;
+
+/// Prices by model, in any currency, per million tokens.
+///
+/// ```
+/// use loopstore_report::Prices;
+///
+/// let prices = Prices::from_json(r#"{"sonnet": {"input": 3, "output": 15, "cache_read": 0.3}}"#)?;
+/// # Ok::<(), loopstore_report::PriceError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Prices(BTreeMap<String, Price>);
+
+/// Why prices cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum PriceError {
+    /// The text is not the JSON that it should be.
+    #[error("expected {{\"MODEL\": {{\"input\": 3, \"output\": 15, …}}}}: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A price is no price.
+    #[error("a price of `{0}` is negative or not a number")]
+    Negative(String),
+}
+
+/// What a million tokens cost.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Price {
+    input: f64,
+    output: f64,
+    /// As `input` if it is not given.
+    cache_read: Option<f64>,
+    /// As `input` if it is not given.
+    cache_write: Option<f64>,
+}
+
+impl Prices {
+    /// Reads `{"MODEL": {"input", "output", "cache_read"?, "cache_write"?}}`.
+    ///
+    /// # Errors
+    /// If it is anything else, or a price is negative.
+    pub fn from_json(text: &str) -> Result<Self, PriceError> {
+        let prices: BTreeMap<String, Price> = serde_json::from_str(text)?;
+        for (model, price) in &prices {
+            let given = [Some(price.input), Some(price.output)];
+            let caches = [price.cache_read, price.cache_write];
+            let is_price = |price: f64| price.is_finite() && price >= 0.0;
+            if !given.into_iter().chain(caches).flatten().all(is_price) {
+                return Err(PriceError::Negative(model.clone()));
+            }
+        }
+        Ok(Self(prices))
+    }
+
+    /// Returns what tokens of a model cost: by its own name, else by the longest name that it begins
+    /// with; `None` if it has no price.
+    pub fn cost(&self, model: Option<&str>, spent: &Spent) -> Option<f64> {
+        let price = self.of(model?)?;
+        let cached =
+            |price: Option<f64>, tokens: u64, base: f64| price.unwrap_or(base) * tokens as f64;
+        let sum = price.input * spent.input as f64
+            + price.output * spent.output as f64
+            + cached(price.cache_read, spent.cache_read, price.input)
+            + cached(price.cache_write, spent.cache_write, price.input);
+        Some(sum / 1e6)
+    }
+
+    fn of(&self, model: &str) -> Option<&Price> {
+        self.0.get(model).or_else(|| {
+            let fits = self
+                .0
+                .iter()
+                .filter(|(name, _)| model.starts_with(&***name));
+            fits.max_by_key(|(name, _)| name.len())
+                .map(|(_, price)| price)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_without_a_price_costs_as_input_and_the_longest_name_wins() {
+        let text = r#"{"m": {"input": 1, "output": 1},
+            "m-4": {"input": 2, "output": 10, "cache_read": 0.5}}"#;
+        let prices = Prices::from_json(text).unwrap();
+        let spent = Spent {
+            input: 1_000_000,
+            output: 100_000,
+            cache_read: 2_000_000,
+            cache_write: 500_000,
+            ..Spent::default()
+        };
+        assert_eq!(
+            prices.cost(Some("m-4-2026"), &spent),
+            Some(2.0 + 1.0 + 1.0 + 1.0)
+        );
+        assert_eq!(
+            prices.cost(Some("m-3"), &spent),
+            Some(1.0 + 0.1 + 2.0 + 0.5)
+        );
+        assert_eq!(prices.cost(Some("other"), &spent), None);
+        assert_eq!(prices.cost(None, &spent), None);
+    }
+
+    #[test]
+    fn what_is_no_price_is_refused() {
+        for bad in [
+            "[]",
+            "{\"m\": 3}",
+            r#"{"m": {"input": 3}}"#,
+            r#"{"m": {"input": 3, "output": 4, "cached": 1}}"#,
+            r#"{"m": {"input": -3, "output": 4}}"#,
+            r#"{"m": {"input": 1e999, "output": 4}}"#,
+        ] {
+            assert!(Prices::from_json(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Where the repository is: what runs in the folder of one package reads files of another.
+
+use std::path::{Path, PathBuf};
+
+/// Returns the path of a file of the repository, from its top.
+pub fn path(file: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut above = package.ancestors();
+    let root = above.find(|folder| folder.join("tests/fixtures").is_dir());
+    root.expect("the fixtures are in the repository").join(file)
+}
+
+/// Returns the path of a file of the fixtures.
+pub fn fixture(name: &str) -> PathBuf {
+    path("tests/fixtures").join(name)
+}
