@@ -52,12 +52,9 @@
 )]
 
 mod api;
-#[cfg(feature = "tokio")]
-mod async_store;
 pub mod backup;
 pub mod compact;
 pub mod compaction;
-mod compactor;
 pub mod context;
 pub mod copy;
 pub mod eval;
@@ -88,7 +85,7 @@ pub use api::{
     StoreOptions, TurnRef,
 };
 #[cfg(feature = "tokio")]
-pub use api::{AsyncSession, AsyncStore};
+pub use api::{AsyncRecorder, AsyncSession, AsyncStore};
 pub use context::{AsOf, Context};
 pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
 pub use store::sqlite::Durability;
@@ -126,14 +123,9 @@ pub use compaction::{
     SummarizerError, Summary, SummaryAnswer, SummaryRequest, SummaryRole, UnknownWord,
     compact_messages, one_liner, truncate_head_tail,
 };
-pub use context::{
-    BuildOptions, LiveContext, build_context_as_of, build_context_from_session, resolve_scope,
-};
+pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
 
 // Agents that tell events, and backends with options of their own.
-#[cfg(feature = "tokio")]
-pub use async_store::{AsyncDatabase, AsyncError, AsyncRecorder};
-pub use compactor::{Compactor, CompactorError, NextCall};
 pub use recorder::{
     AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
 };

@@ -119,7 +119,8 @@ pub fn compact_session_loops(
         return run.fail(report, Outcome::Vetoed, Some(reason));
     }
     let target = request.config.policy.target_of(&request.window);
-    let candidate = fallback::fit(&planner, target);
+    let fitted = fallback::fit(&planner, target);
+    let candidate = fitted.and_then(|candidate| planner.check_wanted().map(|()| candidate));
     let notes = texts.notes();
     report.take_notes(&notes)?;
     match candidate {

@@ -155,6 +155,7 @@ impl BlockCompactionStrategy for DefaultBlockCompaction {
 mod tests {
     use super::super::memory::{MemoryTurns, check_promises, texts};
     use super::*;
+    use crate::compaction::CancelFlag;
     use crate::model::{Json, LoopId};
     use crate::tokens::HeuristicTokenCounter;
 
@@ -194,6 +195,7 @@ mod tests {
             extends: true,
             round: 2,
             counter: &HeuristicTokenCounter,
+            cancel: &CancelFlag::new(),
             read: &shown,
             task: &|| Ok(None),
         };

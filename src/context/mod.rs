@@ -28,7 +28,7 @@ pub(crate) use build::{build, messages_with, originals_of, shown_messages};
 pub(crate) use chain::{Chain, Purpose, size_with};
 pub use faults::{ContextFault, FaultKind, faults_of, introduced};
 pub(crate) use faults::{Pairing, goes_on};
-pub use live::LiveContext;
+pub(crate) use live::KeptContext;
 pub(crate) use manifest::{derive, was_replaced};
 pub use states::TurnState;
 pub(crate) use states::{LoopStates, said_by, turn_states};

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use phi_core::session::{EventLog, SessionError};
 
-use super::error::{Refused, told};
-use crate::async_store::{AsyncDatabase, AsyncError};
+use super::error::{Refused, outcome, told};
+use crate::api::{AsyncStore, Store};
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId};
 use crate::store::append::append;
 use crate::store::session::{create_loop, create_session};
@@ -38,7 +38,7 @@ pub struct PhiEventLog {
 }
 
 struct Log {
-    store: AsyncDatabase,
+    store: AsyncStore,
     queue: Mutex<Queue>,
     /// Held while a batch is written.
     writing: tokio::sync::Mutex<()>,
@@ -62,7 +62,7 @@ struct Waiting {
 
 impl PhiEventLog {
     /// Logs in this database.
-    pub fn new(store: AsyncDatabase) -> Self {
+    pub fn new(store: AsyncStore) -> Self {
         let log = Log {
             store,
             queue: Mutex::default(),
@@ -132,12 +132,12 @@ impl Log {
         session: &str,
         work: impl FnOnce(&dyn SessionStore) -> Result<T, Refused> + Send + 'static,
     ) -> Result<T, SessionError> {
-        let done = self.store.call(work).await;
-        done.map_err(|error: AsyncError<Refused>| told(error, session))
+        let done = self.store.call(|store| work(store.database())).await;
+        outcome(done).map_err(|refused| told(refused, session))
     }
 
     /// Writes all that waits; what cannot be written waits on.
-    async fn write(&self) -> Result<(), AsyncError<Refused>> {
+    async fn write(&self) -> Result<(), Refused> {
         let _one_at_a_time = self.writing.lock().await;
         let (batch, is_unsure) = {
             let mut queue = self.queue();
@@ -147,15 +147,12 @@ impl Log {
             return Ok(());
         }
         let copy = batch.clone();
-        let work = move |store: &dyn SessionStore| write_batch(store, copy, is_unsure);
-        let done = self.store.call(work).await;
+        let work = move |store: &Store| write_batch(store.database(), copy, is_unsure);
+        let done = outcome(self.store.call(work).await);
         let mut queue = self.queue();
         if let Err(error) = &done {
             queue.waiting.splice(0..0, batch);
-            queue.is_unsure |= matches!(
-                error,
-                AsyncError::Failed(Refused::Store(StoreError::Unconfirmed(_)))
-            );
+            queue.is_unsure |= matches!(error, Refused::Store(StoreError::Unconfirmed(_)));
         } else {
             queue.is_unsure = false;
         }

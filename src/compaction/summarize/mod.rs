@@ -158,11 +158,18 @@ impl SummarizeCompaction {
         };
         let own = self.clone().options(options);
         let mut notes = SummaryNotes::default();
-        let (message, _) = own.write((1, counter), &input, most, &mut notes)?;
+        let asked_by = (1, counter, &CancelFlag::new());
+        let (message, _) = own.write(asked_by, &input, most, &mut notes)?;
         Ok(message)
     }
 
-    fn request(&self, round: u32, input: &Input, text: &str, most: u64) -> SummaryRequest {
+    fn request(
+        &self,
+        (round, cancel): (u32, &CancelFlag),
+        input: &Input,
+        text: &str,
+        most: u64,
+    ) -> SummaryRequest {
         let options = &self.options;
         let asked_tokens = options.asked_tokens.min(most * 4 / 5);
         SummaryRequest {
@@ -172,7 +179,7 @@ impl SummarizeCompaction {
             max_tokens: options.max_tokens.min(most),
             temperature: options.temperature,
             deadline: Instant::now() + options.timeout,
-            cancel: self.cancel.clone(),
+            cancel: self.cancel.or(cancel),
         }
     }
 
@@ -191,7 +198,7 @@ impl SummarizeCompaction {
 
     fn write(
         &self,
-        (round, counter): (u32, &dyn TokenCounter),
+        (round, counter, cancel): (u32, &dyn TokenCounter, &CancelFlag),
         input: &Input,
         most: u64,
         notes: &mut SummaryNotes,
@@ -200,7 +207,7 @@ impl SummarizeCompaction {
             return Err(NOT_ASKED.into());
         }
         let formatted = prompt::format_messages(&input.messages, &self.options);
-        let request = self.request(round, input, &formatted.text, most);
+        let request = self.request((round, cancel), input, &formatted.text, most);
         let answer = self.ask(&request, notes)?;
         let count = |text: &str| counter.message_tokens(&self.message(input, text));
         let marker = self.options.marker.as_deref();
@@ -260,7 +267,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
     ) -> Result<Summary, StrategyError> {
         let input = Input::read(slice, turns, self.name())?;
         let mut notes = SummaryNotes::default();
-        let asked_by = (slice.round(), slice.counter());
+        let asked_by = (slice.round(), slice.counter(), slice.cancel());
         match self.write(asked_by, &input, config.max_summary_tokens, &mut notes) {
             Ok((message, formatted)) => Ok(Summary {
                 messages: vec![message],
@@ -283,7 +290,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
     ) -> Result<Summary, StrategyError> {
         let input = Input::of_loops(slice)?;
         let mut notes = SummaryNotes::default();
-        let asked_by = (slice.round(), slice.counter());
+        let asked_by = (slice.round(), slice.counter(), slice.cancel());
         match self.write(asked_by, &input, config.max_rollup_tokens, &mut notes) {
             Ok((message, _)) => Ok(Summary {
                 messages: vec![message],
