@@ -76,7 +76,7 @@ fn what_was_seen_before_is_not_read_again() {
     let sealed = history.row(0).totals.sealed_seq;
     raw.execute_batch("DROP TRIGGER messages_no_update")
         .unwrap();
-    let sql = "UPDATE messages SET body = '{', body_block = NULL WHERE (id & 4294967295) < ?1";
+    let sql = "UPDATE messages SET head = '{' WHERE (id & 4294967295) < ?1";
     assert_eq!(raw.execute(sql, [sealed]).unwrap(), sealed as usize);
     assert!(sealed > 190 && chat.context().is_err());
 
