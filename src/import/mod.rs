@@ -241,7 +241,7 @@ pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
 ///
 /// let mut text = Cursor::new("Will it rain?\nAnd tomorrow?");
 /// let mut source = Source { path: Path::new("weather.prompts"), reader: &mut text };
-/// let report = import_source(&SqliteStore::in_memory()?, &Prompts, &mut source, None)?;
+/// let report = import_source(Store::in_memory()?.database(), &Prompts, &mut source, None)?;
 /// assert_eq!(report.messages, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
