@@ -41,7 +41,7 @@
 //! [`search`](mod@search) ways to look, [`report`] a session as one page, [`redact`] and [`retention`] what
 //! is not kept, [`backup`](mod@backup) copies all of it, [`copy`](mod@copy) brings it to another backend,
 //! [`salvage`](mod@salvage) what a damage left. Behind [`extend`] stands the store itself: its contract for
-//! backends, rows, keys and transactions. With the feature `phi-core`, `phi` holds adapters for that crate.
+//! backends, rows, keys and transactions; and what importers and strategies of one's own are made of. With the feature `phi-core`, `phi` holds adapters for that crate.
 //! `ARCHITECTURE.md` draws the map.
 
 #![warn(missing_docs)]
@@ -117,11 +117,10 @@ pub use compact::{
 pub use compaction::FutureSummarizer;
 pub use compaction::{
     BlockCompactionStrategy, CancelFlag, CompactionConfig, CompactionPolicy, CompactionScope,
-    CompactionStrategy, ContextConfig, DefaultBlockCompaction, DefaultCompaction, DigestCompaction,
-    Draft, KeepRecent, LoopSlice, ModelWindows, OlderLoops, Placed, Recent, RecentWindow,
-    RollupSlice, Shown, StrategyError, SummarizeCompaction, SummarizeOptions, Summarizer,
-    SummarizerError, Summary, SummaryAnswer, SummaryRequest, SummaryRole, UnknownWord,
-    compact_messages, one_liner, truncate_head_tail,
+    ContextConfig, DefaultBlockCompaction, DigestCompaction, Draft, KeepRecent, LoopSlice,
+    ModelWindows, OlderLoops, Placed, Recent, RecentWindow, RollupSlice, Shown, StrategyError,
+    SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, Summary, SummaryAnswer,
+    SummaryRequest, SummaryRole, UnknownWord,
 };
 pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
 

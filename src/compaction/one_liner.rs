@@ -13,7 +13,8 @@ const SHORT_TEXT_BYTES: usize = 200;
 /// tools it called; without those, `[Assistant response]`.
 ///
 /// ```
-/// use loopstore::{AssistantMessage, Content, one_liner};
+/// use loopstore::extend::compaction::one_liner;
+/// use loopstore::{AssistantMessage, Content};
 ///
 /// let content = vec![Content::text("The roof leaks.")];
 /// let answer = AssistantMessage { content, ..AssistantMessage::default() };

@@ -6,11 +6,11 @@
 
 mod build;
 mod chain;
-mod faults;
+pub(crate) mod faults;
 mod live;
 mod manifest;
 mod recent_window;
-mod states;
+pub(crate) mod states;
 
 use crate::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
@@ -26,8 +26,8 @@ use manifest::{Moment, row_of};
 
 pub(crate) use build::{build, messages_with, originals_of, shown_messages};
 pub(crate) use chain::{Chain, Purpose, size_with};
-pub use faults::{ContextFault, FaultKind, faults_of, introduced};
-pub(crate) use faults::{Pairing, goes_on};
+pub use faults::{ContextFault, FaultKind};
+pub(crate) use faults::{Pairing, faults_of, goes_on, introduced};
 pub(crate) use live::KeptContext;
 pub(crate) use manifest::{derive, was_replaced};
 pub use states::TurnState;

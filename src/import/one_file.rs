@@ -23,7 +23,7 @@ use crate::store::{SessionStore, StoreError, StoreWrite};
 /// # Examples
 /// ```
 /// use loopstore::Store;
-/// use loopstore::import::{OpenAiChat, Source, import_source};
+/// use loopstore::extend::import::{OpenAiChat, Source, import_source};
 /// use std::io::Cursor;
 /// use std::path::Path;
 ///

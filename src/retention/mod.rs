@@ -24,7 +24,7 @@ use crate::model::{SessionId, Time};
 use crate::store::sqlite::Scrubbed;
 use crate::store::{self, Database, StoreError, StoreResult};
 
-pub use crate::store::receipt::{LoopDigest, MessageDigest, Receipt, is_genuine};
+pub use crate::store::receipt::Receipt;
 pub use archive::{
     ArchiveReport, ArchiveRequest, LoopStays, LoopStaysWhy, MovedLoop, UnarchiveRequest, archive,
     unarchive,

@@ -36,7 +36,7 @@ pub struct Indexed {
 ///
 /// # Examples
 /// ```
-/// use loopstore::search::index;
+/// use loopstore::extend::search::index;
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -63,7 +63,7 @@ pub fn index(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Sto
 ///
 /// # Examples
 /// ```
-/// use loopstore::search::rebuild_index;
+/// use loopstore::extend::search::rebuild_index;
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;

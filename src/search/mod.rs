@@ -5,17 +5,18 @@
 //! looked through directly, so a message is found as soon as it is recorded. Every hit is compared
 //! with the text as it stands.
 
-mod catch_up;
+pub(crate) mod catch_up;
 mod matching;
-mod query;
+pub(crate) mod query;
 mod rank;
 mod snippet;
 mod text;
 mod visibility;
 mod words;
 
-pub use catch_up::{Indexed, index, rebuild_index};
-pub use query::{MAX_QUERY_WORDS, QueryError, parse_query};
+pub(crate) use catch_up::index;
+pub use query::QueryError;
+pub(crate) use query::parse_query;
 pub use snippet::Snippet;
 
 use std::ops::ControlFlow;

@@ -209,7 +209,7 @@ fn our_strategies_make_blocks_for_phi_core() {
                 let bridge = IntoPhi::new(Arc::clone(own));
                 let found = their_context(&mut world, &bridge).await;
                 assert_eq!(found.len(), expected.len(), "seed {seed} {}", own.name());
-                if own.name() != loopstore::compaction::DIGEST {
+                if own.name() != loopstore::extend::compaction::DIGEST {
                     assert_eq!(found, expected, "seed {seed}");
                 }
             }
