@@ -13,6 +13,7 @@ mod provider_faults;
 mod workload;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loopstore::compact::CompactOutcome;
@@ -88,14 +89,9 @@ fn share_of_truncation(agent: &Agent) -> f64 {
     100.0 * known as f64 / all as f64
 }
 
-fn live(
-    agent: &mut Agent,
-    config: &CompactionConfig,
-) -> Result<Figures, Box<dyn std::error::Error>> {
-    let window = ContextConfig {
-        max_context_tokens: WINDOW,
-        ..ContextConfig::default()
-    };
+fn live(agent: &mut Agent, policy: Policy) -> Result<Figures, Box<dyn std::error::Error>> {
+    let store = Store::from(Arc::clone(&agent.store) as Arc<dyn Database>);
+    let chat = store.session(&agent.session)?.with_policy(policy);
     let mut figures = Figures {
         calls: 0,
         largest: 0,
@@ -111,21 +107,19 @@ fn live(
                 let prompt = Message::user(agent.random.text(120));
                 agent.append(vec![prompt], turn)?;
             }
-            let compactor = Compactor::new(&*agent.store, config.clone(), window.clone());
             let begun = Instant::now();
-            let next = compactor.maybe_compact(&agent.session, None)?;
+            let ready = chat.prepare()?;
             let took = begun.elapsed();
             figures.calls += 1;
-            figures.cached.call(&next.context)?;
-            figures.largest = figures.largest.max(next.context.tokens);
-            let committed = |r: &CompactReport| r.outcome == CompactOutcome::Committed;
-            if next.reports.iter().any(committed) {
+            figures.cached.call(&ready.context)?;
+            figures.largest = figures.largest.max(ready.context.tokens);
+            if ready.was_compacted() {
                 figures.compactions.push((figures.calls, took));
             } else {
                 figures.builds.push(took);
             }
             for form in Form::ALL {
-                let request = ProviderRequest::new(form, &next.context.messages);
+                let request = ProviderRequest::new(form, ready.messages());
                 let request = serde_json::to_value(request)?;
                 figures.refused += provider_faults(&request, form).len();
             }
@@ -164,7 +158,7 @@ fn second_compaction(loops: usize) -> Result<f64, Box<dyn std::error::Error>> {
 fn run() -> Result<bool, Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let mut agent = Agent::new(&folder.path().join("agent.db"))?;
-    let figures = live(&mut agent, &CompactionConfig::default())?;
+    let figures = live(&mut agent, Policy::new(WINDOW))?;
     let quarter = figures.calls / 4;
     let of = |range: std::ops::Range<u32>| {
         let within = figures
@@ -199,11 +193,8 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     judge("compactions in 20 turns", share, 1.0, &mut met);
     judge("late compaction / early", late / early, 1.25, &mut met);
     let mut other = Agent::new(&folder.path().join("one-liner.db"))?;
-    let one_liner = CompactionConfig {
-        block_strategy: std::sync::Arc::new(DefaultBlockCompaction),
-        ..CompactionConfig::default()
-    };
-    let one_liner = live(&mut other, &one_liner)?.cached.share();
+    let one_liner = Policy::new(WINDOW).strategy(DefaultBlockCompaction);
+    let one_liner = live(&mut other, one_liner)?.cached.share();
     println!(
         "tokens that the call before began with too: digest {:.1} %, one-liner {one_liner:.1} %, \
          plain truncation {:.1} %",

@@ -10,8 +10,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use loopstore::extend::search::index;
 use loopstore::extend::{self as store, append, session};
-use loopstore::search::{SearchQuery, index, search};
+use loopstore::search::{SearchQuery, search};
 use loopstore::*;
 use workload::{Random, judge, median};
 

@@ -27,9 +27,8 @@ impl Bank {
 }
 
 struct Agent<'a> {
-    store: &'a SqliteStore,
+    chat: SessionHandle,
     recorder: SessionRecorder<'a>,
-    session: SessionId,
     loop_id: LoopId,
 }
 
@@ -70,8 +69,8 @@ impl Agent<'_> {
             self.message(Message::user("Pay all invoices that are due.").into())?;
         }
         // What is stored, this turn's prompt too, compacted when the window fills.
-        let seen = self.context()?.messages;
-        let answer = model(&seen, turn);
+        let seen = self.context()?;
+        let answer = model(seen.messages(), turn);
         self.message(answer.clone())?;
         self.finish(&[answer], bank, dies)
     }
@@ -123,39 +122,29 @@ impl Agent<'_> {
     }
 
     /// What is stored, as the next model call should see it.
-    fn context(&self) -> Result<Context, Box<dyn Error>> {
-        let config = CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: KeepRecent::Turns(2),
-            max_summary_tokens: 150,
-            ..CompactionConfig::default()
-        };
-        let window = ContextConfig {
-            max_context_tokens: 700,
-            ..ContextConfig::default()
-        };
-        let compactor = Compactor::new(self.store, config, window);
-        let next = compactor.maybe_compact(&self.session, Some(&self.loop_id))?;
-        for report in next.reports.iter().filter(|report| report.run.is_some()) {
-            println!(
-                "  compacted: {} -> {} tokens",
-                report.before.tokens, report.after.tokens
-            );
+    fn context(&self) -> Result<Prepared, Box<dyn Error>> {
+        let ready = self.chat.prepare()?;
+        for report in &ready.compactions {
+            let (before, after) = (report.before.tokens, report.after.tokens);
+            println!("  compacted: {before} -> {after} tokens");
         }
-        Ok(next.context)
+        Ok(ready)
     }
 }
 
 pub fn main() -> Result<(), Box<dyn Error>> {
-    let store = SqliteStore::in_memory()?;
+    let policy = Policy::new(700)
+        .keep_first(1)
+        .keep_recent(KeepRecent::Turns(2))
+        .max_summary_tokens(150);
+    let store = Store::options().policy(policy).in_memory()?;
     let (session, loop_id) = (SessionId::new("bills")?, LoopId::new("bills.1")?);
     let mut bank = Bank::default();
 
     println!("An agent begins.");
     let mut first = Agent {
-        store: &store,
-        recorder: SessionRecorder::new(&store, RecorderOptions::default()),
-        session: session.clone(),
+        chat: store.session(&session)?,
+        recorder: SessionRecorder::new(store.database(), RecorderOptions::default()),
         loop_id: loop_id.clone(),
     };
     let start = AgentStart::new(session.clone(), loop_id.clone());
@@ -166,7 +155,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
 
     println!("Another one takes over.");
     let options = RecorderOptions::default();
-    let (recorder, resumed) = SessionRecorder::open(&store, options, &session, &loop_id)?;
+    let (recorder, resumed) = SessionRecorder::open(store.database(), options, &session, &loop_id)?;
     for call in &resumed.calls {
         println!(
             "Started, result unknown: {} {}",
@@ -176,9 +165,8 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let mut second = Agent {
-        store: &store,
+        chat: store.session(&session)?,
         recorder,
-        session,
         loop_id: loop_id.clone(),
     };
     if let Some(open) = &resumed.open_turn {

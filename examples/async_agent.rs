@@ -3,51 +3,34 @@
 
 use std::error::Error;
 
-use loopstore::extend::{StoreError, session};
-use loopstore::*;
+use loopstore::{AsyncStore, KeepRecent, Message, Policy, Prepared, Store};
 
 /// What a provider would answer.
-async fn model(seen: &Context) -> AgentMessage {
-    let text = format!(
-        "I read {} tokens. {}",
-        seen.tokens,
+async fn model(ready: &Prepared) -> Message {
+    let tokens = ready.context.tokens;
+    Message::assistant(format!(
+        "I read {tokens} tokens. {}",
         "All is well. ".repeat(20)
-    );
-    Message::assistant(text).into()
+    ))
 }
 
 async fn talk() -> Result<(), Box<dyn Error>> {
-    let store = AsyncDatabase::new(SqliteStore::in_memory()?);
-    let id = SessionId::new("watch")?;
-    let new = Session::new(id.clone(), "agent");
-    let begin = move |store: &dyn SessionStore| -> Result<(), StoreError> {
-        loopstore::extend::write(store, |write| {
-            let key = session::create_session(write, &new, None, None)?;
-            let first = LoopRecord::new(LoopId::generate(), None);
-            session::create_loop(write, key, &first).map(drop)
-        })
-    };
-    store.call(begin).await?;
-    let window = ContextConfig {
-        max_context_tokens: 900,
-        ..ContextConfig::default()
-    };
+    let policy = Policy::new(900)
+        .keep_recent(KeepRecent::Turns(2))
+        .max_summary_tokens(200);
+    let store = AsyncStore::from(Store::in_memory()?);
+    let chat = store.session("watch")?.with_policy(policy);
     let mut largest = 0;
     for hour in 0..24 {
-        let prompt = Message::user(format!("How is it at {hour}:00?")).into();
-        store.append(&id, None, vec![prompt]).await?;
-        let config = CompactionConfig {
-            keep_recent: KeepRecent::Turns(2),
-            max_summary_tokens: 200,
-            ..CompactionConfig::default()
-        };
-        let next = store
-            .maybe_compact(&id, None, config, window.clone())
+        chat.append([Message::user(format!("How is it at {hour}:00?"))])
             .await?;
-        largest = largest.max(next.context.tokens);
-        let answer = model(&next.context).await;
-        // A future that is dropped here leaves the whole turn or none of it.
-        store.append(&id, None, vec![answer]).await?;
+        // A future that is dropped here commits no compaction.
+        let ready = chat.prepare().await?;
+        largest = largest.max(ready.context.tokens);
+        let answer = model(&ready).await;
+        // One that is dropped here leaves all of the messages or none; with a key it can be tried again.
+        chat.append_once(&format!("answer {hour}"), [answer])
+            .await?;
     }
     println!("24 calls, none of more than {largest} tokens");
     assert!(largest <= 900);

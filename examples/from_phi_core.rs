@@ -18,7 +18,7 @@ async fn migrate() -> Result<(), Box<dyn Error>> {
     println!("{} sessions came in", report.sessions.len());
 
     // From now on the program's own code goes on as it was, on another store.
-    let sessions = PhiSessionStore::new(AsyncDatabase::new(store));
+    let sessions = PhiSessionStore::new(Store::from(store).into());
     for id in sessions.list_ids().await? {
         let session = sessions.load(&id).await?;
         println!("{id}: {} loops", session.loops.len());

@@ -1,5 +1,5 @@
 //! For those who extend loopstore: the contract of a backend, its rows and keys, and the transactions below
-//! the front door.
+//! the front door; importers of further formats, and what strategies are made of.
 //!
 //! A program that only keeps sessions needs none of this: see [`Store`](crate::Store). What stands here is
 //! public so that a backend, a tool that repairs, or a recorder of another kind can be written outside of
@@ -29,3 +29,55 @@ pub use crate::context::states::{
 };
 pub use crate::recorder::usage::usage_below;
 pub use crate::store::*;
+
+/// Importers of further formats, and those of this crate one by one.
+pub mod import {
+    pub use crate::import::adk::Adk;
+    pub use crate::import::claude_code::ClaudeCode;
+    pub use crate::import::codex::Codex;
+    pub use crate::import::contract::{
+        FoundCompaction, FoundEffect, Identity, Importer, MAX_RECORD_BYTES, ReadSeek, SessionHead,
+        Sink, Source,
+    };
+    pub use crate::import::copilot::CopilotCli;
+    pub use crate::import::foreign::{block_form, restore_block};
+    pub use crate::import::gemini::GeminiCli;
+    pub use crate::import::history::{history_fingerprint, restore_history, shorten_history};
+    pub use crate::import::mini_swe_agent::MiniSweAgent;
+    pub use crate::import::one_file::import_source;
+    pub use crate::import::openai_agents::OpenAiAgents;
+    pub use crate::import::openai_chat::OpenAiChat;
+    pub use crate::import::opencode::OpenCode;
+    pub use crate::import::openhands::OpenHands;
+    pub use crate::import::phi_core::PhiCore;
+    pub use crate::import::pi::Pi;
+    pub use crate::import::session_jsonl::{Restore, StoredLines};
+    pub use crate::import::swe_agent::SweAgent;
+    pub use crate::import::writer::{Origin, StoreSink};
+}
+
+/// What strategies are made of: the digest, what is cut, and the compaction of messages that
+/// belong to no session.
+pub mod compaction {
+    pub use crate::compaction::config::RunConfig;
+    pub use crate::compaction::cut::{cut_tool_result, truncate_head_tail};
+    pub use crate::compaction::digest::{DIGEST, Digest, DigestInput, Digester, Place, digest_of};
+    pub use crate::compaction::one_liner::one_liner;
+    pub use crate::compaction::policy::Budget;
+    pub use crate::compaction::prune::{OutputSize, Pruned, Pruning, image_reference, output_cap};
+    pub use crate::compaction::slice::{EarlierBlock, ReadError, TurnReader};
+    pub use crate::compaction::tiered::{
+        CompactionStrategy, DefaultCompaction, compact_messages, keep_within_budget,
+    };
+}
+
+/// What a provider would object to in any messages.
+pub mod context {
+    pub use crate::context::faults::{faults_of, introduced};
+}
+
+/// The upkeep of the search index.
+pub mod search {
+    pub use crate::search::catch_up::{Indexed, index, rebuild_index};
+    pub use crate::search::query::{MAX_QUERY_WORDS, parse_query};
+}

@@ -41,8 +41,9 @@
 //! [`search`](mod@search) ways to look, [`redact`] and [`retention`] what is not kept,
 //! [`backup`](mod@backup) copies all of it, [`copy`](mod@copy) brings it to another backend,
 //! [`salvage`](mod@salvage) what a damage left. Behind [`extend`] stands the store itself: its contract for
-//! backends, rows, keys and transactions. With the feature `phi-core`, `phi` holds adapters for that crate.
-//! The package `loopstore-report` shows a session as one page. `ARCHITECTURE.md` draws the map.
+//! backends, rows, keys and transactions; and what importers and strategies of one's own are made of. With the
+//! feature `phi-core`, `phi` holds adapters for that crate. The package `loopstore-report` shows a session as one
+//! page. `ARCHITECTURE.md` draws the map.
 
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -52,12 +53,9 @@
 )]
 
 mod api;
-#[cfg(feature = "tokio")]
-mod async_store;
 pub mod backup;
 pub mod compact;
 pub mod compaction;
-mod compactor;
 pub mod context;
 pub mod copy;
 pub mod export;
@@ -86,7 +84,7 @@ pub use api::{
     StoreOptions, TurnRef,
 };
 #[cfg(feature = "tokio")]
-pub use api::{AsyncSession, AsyncStore};
+pub use api::{AsyncRecorder, AsyncSession, AsyncStore};
 pub use context::{AsOf, Context};
 pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
 pub use store::sqlite::Durability;
@@ -118,20 +116,14 @@ pub use compact::{
 pub use compaction::FutureSummarizer;
 pub use compaction::{
     BlockCompactionStrategy, CancelFlag, CompactionConfig, CompactionPolicy, CompactionScope,
-    CompactionStrategy, ContextConfig, DefaultBlockCompaction, DefaultCompaction, DigestCompaction,
-    Draft, KeepRecent, LoopSlice, ModelWindows, OlderLoops, Placed, Recent, RecentWindow,
-    RollupSlice, Shown, StrategyError, SummarizeCompaction, SummarizeOptions, Summarizer,
-    SummarizerError, Summary, SummaryAnswer, SummaryRequest, SummaryRole, UnknownWord,
-    compact_messages, one_liner, truncate_head_tail,
+    ContextConfig, DefaultBlockCompaction, DigestCompaction, Draft, KeepRecent, LoopSlice,
+    ModelWindows, OlderLoops, Placed, Recent, RecentWindow, RollupSlice, Shown, StrategyError,
+    SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, Summary, SummaryAnswer,
+    SummaryRequest, SummaryRole, UnknownWord,
 };
-pub use context::{
-    BuildOptions, LiveContext, build_context_as_of, build_context_from_session, resolve_scope,
-};
+pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
 
 // Agents that tell events, and backends with options of their own.
-#[cfg(feature = "tokio")]
-pub use async_store::{AsyncDatabase, AsyncError, AsyncRecorder};
-pub use compactor::{Compactor, CompactorError, NextCall};
 pub use recorder::{
     AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
 };

@@ -94,18 +94,11 @@ struct BranchTurns {
 /// # Examples
 /// ```
 /// use loopstore::replay::{Replay, Step};
-/// # use loopstore::extend::{self as store, append, session};
 /// # use loopstore::*;
-/// # let store = SqliteStore::in_memory()?;
-/// # let id = SessionId::new("weather")?;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
-/// #     let first = LoopRecord::new(LoopId::generate(), None);
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let prompt = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![prompt.into()], &HeuristicTokenCounter)
-/// # })?;
-/// for step in Replay::new(&store, &id, None)?.with_contexts(true) {
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
+/// for step in Replay::new(store.database(), chat.id(), None)?.with_contexts(true) {
 ///     if let Step::Turn(turn) = step? {
 ///         println!("turn {} of loop {}", turn.turn, turn.loop_id);
 ///     }

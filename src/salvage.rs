@@ -56,16 +56,16 @@ pub struct SalvageReport {
 /// # Examples
 /// ```
 /// use loopstore::salvage::salvage;
-/// use loopstore::{SqliteStore, inspect};
+/// use loopstore::{Store, inspect};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let (damaged, whole) = (folder.path().join("agent.db"), folder.path().join("whole.db"));
-/// # drop(SqliteStore::open(&damaged)?);
+/// # drop(Store::open(&damaged)?);
 /// let report = salvage(&damaged, None, &whole, false)?;
 /// for lost in &report.lost {
 ///     println!("{}: {}", lost.place, lost.reason);
 /// }
-/// assert!(inspect::verify(&SqliteStore::open(&whole)?)?.ok);
+/// assert!(inspect::verify(Store::open(&whole)?.database())?.ok);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn salvage(

@@ -240,13 +240,13 @@ fn builds(folder: &Path, met: &mut bool) -> Outcome<()> {
 fn live(folder: &Path, _: &mut bool) -> Outcome<()> {
     let mut ours = session(&folder.join("live"))?;
     let mut turns = Turns::new(6);
-    let store = SqliteStore::open(folder.join("live"))?;
-    let mut live = LiveContext::new(&store, id()?);
-    live.refresh()?;
+    let chat = Store::open(folder.join("live"))?.session(id()?)?;
+    let chat = chat.with_policy(Policy::new(1 << 40));
+    chat.prepare()?;
     let (mut kept, mut built) = (Vec::new(), Vec::new());
     for _ in 0..rounds() / 4 {
         ours.append(turns.next_turn())?;
-        let (took, messages) = timed(|| Ok(live.refresh()?.messages.len()))?;
+        let (took, messages) = timed(|| Ok(chat.prepare()?.messages().len()))?;
         let (build_took, context) = timed(|| ours.build())?;
         same(messages, context.messages.len())?;
         kept.push(took);

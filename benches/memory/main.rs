@@ -13,9 +13,10 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use loopstore::export::{ExportForm, export};
+use loopstore::extend::search::index;
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::inspect::verify;
-use loopstore::search::{SearchQuery, index, search};
+use loopstore::search::{SearchQuery, search};
 use loopstore::*;
 use workload::turns::{Turns, of_messages};
 use workload::{Outcome, judge, peak_memory, store::Recorded};

@@ -5,20 +5,24 @@ use std::any::Any;
 use tokio::task::spawn_blocking;
 
 use super::{
-    Appended, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle, Store, TurnRef,
+    Appended, AsyncRecorder, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle,
+    Store, TurnRef,
 };
-use crate::compact::{CompactReport, CompactRequest, FlipReport};
+use crate::compact::{CompactReport, CompactRequest, CompactTrigger, FlipReport};
+use crate::compaction::CancelFlag;
 use crate::context::{AsOf, Context};
 use crate::model::{AgentMessage, InvalidId, LoopId, LoopStatus, SessionId};
+use crate::recorder::RecorderOptions;
 use crate::search::{SearchQuery, SearchResults};
 use crate::store::OpenError;
 
 /// A [`Store`] for async code: each call runs on the pool of blocking threads, so that a disk or a
 /// strategy never holds up a task. Its calls must be made within a tokio runtime.
 ///
-/// A future that is dropped is safe: before it was first polled nothing happens; after that its work goes
-/// on in the pool, and a transaction ends as it would have ended. So a dropped append may have been
-/// kept, whole.
+/// A future that is dropped is safe: before it was first polled nothing happens. After that its work goes
+/// on in the pool, and a transaction ends as it would have ended: a dropped append may have been kept,
+/// whole. A compaction ([`AsyncSession::prepare`], [`AsyncSession::compact`]) that has not begun to commit
+/// is cancelled: its summariser is told, and no block is written.
 ///
 /// ```
 /// use loopstore::{AsyncStore, Message};
@@ -78,6 +82,23 @@ impl AsyncStore {
     pub async fn search(&self, query: impl Into<SearchQuery>) -> Result<SearchResults> {
         let (store, query) = (self.0.clone(), query.into());
         outside(move || store.search(query)).await
+    }
+
+    /// Returns a recorder that writes to this store.
+    pub fn recorder(&self, options: RecorderOptions) -> AsyncRecorder {
+        AsyncRecorder::new(&self.0, options)
+    }
+
+    /// Runs `work` on the pool and returns its result: for all that has no async method here.
+    ///
+    /// # Errors
+    /// If `work` panics, or the runtime shuts down.
+    pub async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T> {
+        let store = self.0.clone();
+        outside(move || Ok(work(&store))).await
     }
 
     /// Returns the store, for code that may wait.
@@ -196,7 +217,8 @@ impl AsyncSession {
     /// # Errors
     /// As [`SessionHandle::prepare`].
     pub async fn prepare(&self) -> Result<Prepared> {
-        self.call(|session| session.prepare()).await
+        self.cancellable(|session, cancel| session.prepare_by(CompactTrigger::Policy, cancel))
+            .await
     }
 
     /// As [`SessionHandle::prepare_for_length`].
@@ -204,7 +226,8 @@ impl AsyncSession {
     /// # Errors
     /// As [`SessionHandle::prepare_for_length`].
     pub async fn prepare_for_length(&self) -> Result<Prepared> {
-        self.call(|session| session.prepare_for_length()).await
+        self.cancellable(|session, cancel| session.prepare_by(CompactTrigger::Length, cancel))
+            .await
     }
 
     /// As [`SessionHandle::compact`].
@@ -212,8 +235,12 @@ impl AsyncSession {
     /// # Errors
     /// As [`SessionHandle::compact`].
     pub async fn compact(&self, request: &CompactRequest) -> Result<CompactReport> {
-        let request = request.clone();
-        self.call(move |session| session.compact(&request)).await
+        let mut request = request.clone();
+        self.cancellable(move |session, cancel| {
+            request.cancel = request.cancel.or(&cancel);
+            session.compact(&request)
+        })
+        .await
     }
 
     /// As [`SessionHandle::undo`].
@@ -232,6 +259,16 @@ impl AsyncSession {
         self.call(|session| session.redo()).await
     }
 
+    /// As [`SessionHandle::at_loop`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::at_loop`].
+    pub async fn at_loop(&self, loop_id: &LoopId) -> Result<Self> {
+        let loop_id = loop_id.clone();
+        let session = self.call(move |session| session.at_loop(&loop_id));
+        session.await.map(Self)
+    }
+
     /// As [`SessionHandle::fork_at`].
     ///
     /// # Errors
@@ -247,10 +284,29 @@ impl AsyncSession {
         let session = self.0.clone();
         outside(move || work(session)).await
     }
+
+    /// Runs `work`, which is cancelled when the future is dropped.
+    async fn cancellable<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(SessionHandle, CancelFlag) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let cancel = CancelFlag::new();
+        let _guard = CancelOnDrop(cancel.clone());
+        self.call(move |session| work(session, cancel)).await
+    }
+}
+
+/// Cancels what its future asked for when that is dropped. Once it is done there is nothing to cancel.
+struct CancelOnDrop(CancelFlag);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
 }
 
 /// Runs `work` on the pool of blocking threads.
-async fn outside<T: Send + 'static>(
+pub(super) async fn outside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     match spawn_blocking(work).await {

@@ -1,10 +1,10 @@
 //! What can go wrong, by what the caller can do about it.
 
 use crate::compact::{BudgetTooSmall, BudgetUnit};
-use crate::compactor::CompactorError;
 use crate::context::BuildError;
 use crate::model::InvalidId;
 use crate::provider::ProviderError;
+use crate::recorder::RecordError;
 use crate::search::SearchError;
 use crate::store::StoreError;
 
@@ -76,6 +76,9 @@ pub enum Error {
     /// A provider's JSON cannot be read or written.
     #[error(transparent)]
     Provider(#[from] ProviderError),
+    /// An event does not fit those before it, or the store refused it.
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// The search query cannot be read.
     #[error(transparent)]
     Query(crate::search::QueryError),
@@ -104,7 +107,7 @@ impl Error {
         Self::NotFound { what, id }
     }
 
-    fn too_large(error: BuildError, reason: Option<String>) -> Self {
+    pub(super) fn too_large(error: BuildError, reason: Option<String>) -> Self {
         match error {
             BuildError::Store(error) => error.into(),
             BuildError::NeedsCompaction { tokens, budget } => Self::NeedsCompaction {
@@ -164,16 +167,6 @@ impl From<BudgetTooSmall> for Error {
 impl From<BuildError> for Error {
     fn from(error: BuildError) -> Self {
         Self::too_large(error, None)
-    }
-}
-
-impl From<CompactorError> for Error {
-    fn from(error: CompactorError) -> Self {
-        match error {
-            CompactorError::Store(error) => error.into(),
-            CompactorError::BudgetTooSmall(error) => error.into(),
-            CompactorError::NotCompacted { build, report } => Self::too_large(build, Some(report)),
-        }
     }
 }
 

@@ -5,11 +5,14 @@
 //! plans) is not needed here.
 
 #[cfg(feature = "tokio")]
+mod async_recorder;
+#[cfg(feature = "tokio")]
 mod asynchronous;
 mod calls;
 mod error;
 mod line;
 mod policy;
+mod prepare;
 mod prepared;
 mod session;
 
@@ -18,10 +21,14 @@ use std::sync::Arc;
 
 use crate::model::{InvalidId, SessionId};
 use crate::search::{SearchQuery, SearchResults, search};
+#[cfg(feature = "tokio")]
+use crate::store::SessionStore;
 use crate::store::sqlite::{Durability, SqliteOptions, SqliteStore};
 use crate::store::{Database, Key, OpenError};
 use crate::tokens::TokenCounter;
 
+#[cfg(feature = "tokio")]
+pub use async_recorder::AsyncRecorder;
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncSession, AsyncStore};
 pub use calls::CallState;
@@ -101,6 +108,12 @@ impl Store {
     /// ```
     pub fn search(&self, query: impl Into<SearchQuery>) -> Result<SearchResults> {
         Ok(search(&*self.database, &query.into())?)
+    }
+
+    /// Returns the backend, to be kept beside the store.
+    #[cfg(feature = "tokio")]
+    fn shared(&self) -> Arc<dyn SessionStore> {
+        Arc::clone(&self.database) as Arc<dyn SessionStore>
     }
 
     /// Returns the backend, for what [`extend`](crate::extend) offers.

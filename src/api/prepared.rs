@@ -1,5 +1,7 @@
 //! What the next model call gets.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::compact::{CompactOutcome, CompactReport};
@@ -11,14 +13,14 @@ use crate::provider::{self, Form, ProviderError};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Prepared {
-    /// The context.
-    pub context: Context,
+    /// The context. The handle keeps it for the next call: who is done with this one by then spares a copy.
+    pub context: Arc<Context>,
     /// The attempts to compact it, in order; empty if none was needed.
     pub compactions: Vec<CompactReport>,
 }
 
 impl Prepared {
-    pub(super) fn new(context: Context, reports: Vec<CompactReport>) -> Self {
+    pub(super) fn new(context: Arc<Context>, reports: Vec<CompactReport>) -> Self {
         let tried = |report: &CompactReport| report.outcome != CompactOutcome::NotNeeded;
         Self {
             context,

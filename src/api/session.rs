@@ -1,20 +1,21 @@
 //! A session, as its agent sees it.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Store;
 use super::calls::{self, CallState};
 use super::error::{Error, Result};
 use super::line::{Line, Position};
 use super::policy::Policy;
+use super::prepare::{compact_to_fit, refused};
 use super::prepared::Prepared;
 use crate::compact::{
     CompactReport, CompactRequest, CompactTrigger, FlipReport, FlipRequest, compact_session_loops,
 };
-use crate::compactor::Compactor;
+use crate::compaction::CancelFlag;
 use crate::context::{
-    AsOf, BuildOptions, Context, build_context_as_of, build_context_from_session,
+    AsOf, BuildOptions, Context, KeptContext, build_context_as_of, build_context_from_session,
 };
 use crate::model::{
     AgentMessage, ContinuationKind, LoopId, LoopRecord, LoopStatus, Session, SessionId,
@@ -55,6 +56,8 @@ pub struct SessionHandle {
     id: SessionId,
     policy: Arc<Policy>,
     line: Line,
+    /// What the last call of the model got; the next one sees most of it again.
+    kept: Arc<Mutex<KeptContext>>,
 }
 
 /// What an append did.
@@ -157,6 +160,7 @@ impl SessionHandle {
             id,
             policy,
             line: Line::default(),
+            kept: Arc::default(),
         }
     }
 
@@ -170,6 +174,11 @@ impl SessionHandle {
     /// Returns the session's id.
     pub fn id(&self) -> &SessionId {
         &self.id
+    }
+
+    /// Returns when and how this handle compacts.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// Returns the store.
@@ -313,7 +322,7 @@ impl SessionHandle {
     pub fn end_loop(&self, status: LoopStatus) -> Result<()> {
         let leaf = self.leaf_or_not_found()?;
         Ok(store::write(self.backend(), |write| {
-            let session = session_key(write, &self.id)?;
+            let session = session_key(write.as_read(), &self.id)?;
             let row = write
                 .loop_by_id(session, &leaf)?
                 .ok_or_else(|| StoreError::NoLoop(leaf.to_string()))?;
@@ -393,7 +402,7 @@ impl SessionHandle {
     /// [`Error::BudgetTooSmall`] if not even the last turn fits, [`Error::NeedsCompaction`] if a compaction
     /// that was needed failed or was refused; or if the store fails.
     pub fn prepare(&self) -> Result<Prepared> {
-        self.prepared(CompactTrigger::Policy)
+        self.prepare_by(CompactTrigger::Policy, CancelFlag::new())
     }
 
     /// The same after the provider refused or cut its answer for length: compacts whatever the policy
@@ -402,16 +411,37 @@ impl SessionHandle {
     /// # Errors
     /// As [`SessionHandle::prepare`].
     pub fn prepare_for_length(&self) -> Result<Prepared> {
-        self.prepared(CompactTrigger::Length)
+        self.prepare_by(CompactTrigger::Length, CancelFlag::new())
     }
 
-    fn prepared(&self, trigger: CompactTrigger) -> Result<Prepared> {
+    pub(super) fn prepare_by(
+        &self,
+        trigger: CompactTrigger,
+        cancel: CancelFlag,
+    ) -> Result<Prepared> {
         let Some(leaf) = self.leaf()? else {
-            return Ok(Prepared::new(self.nothing(), Vec::new()));
+            return Ok(Prepared::new(Arc::new(self.nothing()), Vec::new()));
         };
-        let compactor = Compactor::of_request(self.backend(), self.policy.request());
-        let next = compactor.next(&self.id, Some(&leaf), trigger)?;
-        Ok(Prepared::new(next.context, next.reports))
+        let request = CompactRequest {
+            leaf: Some(leaf.clone()),
+            trigger,
+            cancel,
+            ..self.policy.request()
+        };
+        let budget = request.window.budget();
+        let reports = compact_to_fit(self.backend(), &self.id, request)?;
+        // Whoever asks at the same time builds one of its own: nobody waits for a read.
+        let mut kept = std::mem::take(&mut *self.kept());
+        let context = kept
+            .refresh(self.backend(), &self.id, leaf, budget)
+            .map_err(|error| refused(error, reports.last()))?;
+        *self.kept() = kept;
+        Ok(Prepared::new(context, reports))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, KeptContext> {
+        // What is kept is whole also after a panic of another thread.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Compacts as asked: the line's end if the request names no leaf. [`Policy::request`] begins with this
@@ -463,6 +493,20 @@ impl SessionHandle {
         })
     }
 
+    /// Returns a handle that goes on from this loop: a branch that was begun before, say.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the session has no such loop; or if the store fails.
+    pub fn at_loop(&self, loop_id: &LoopId) -> Result<Self> {
+        let key = store::read(self.backend(), |read| {
+            let session = session_key(read, &self.id)?;
+            let row = read.loop_by_id(session, loop_id)?;
+            row.map(|row| row.key)
+                .ok_or_else(|| StoreError::NoLoop(loop_id.to_string()))
+        })?;
+        Ok(self.on(Line::at(key, loop_id.clone())))
+    }
+
     /// Begins a branch after a complete turn, and returns its handle. It is one row; nothing is copied.
     ///
     /// # Errors
@@ -471,7 +515,7 @@ impl SessionHandle {
         // The branch becomes the session's current loop; this handle stays where it is.
         self.leaf()?;
         let (key, id) = store::write(self.backend(), |write| {
-            let session = session_key(write, &self.id)?;
+            let session = session_key(write.as_read(), &self.id)?;
             let parent = write
                 .loop_by_id(session, &at.loop_id)?
                 .ok_or_else(|| StoreError::NoLoop(at.loop_id.to_string()))?;
@@ -483,10 +527,15 @@ impl SessionHandle {
             };
             Ok((session::fork(write, parent.key, &fork)?, id))
         })?;
-        Ok(Self {
-            line: Line::at(key, id),
+        Ok(self.on(Line::at(key, id)))
+    }
+
+    fn on(&self, line: Line) -> Self {
+        Self {
+            line,
+            kept: Arc::default(),
             ..self.clone()
-        })
+        }
     }
 
     fn backend(&self) -> &dyn SessionStore {
@@ -522,8 +571,8 @@ impl std::fmt::Debug for SessionHandle {
     }
 }
 
-fn session_key(write: &dyn StoreWrite, id: &SessionId) -> StoreResult<SessionKey> {
-    let row = write.session(id)?;
+fn session_key(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionKey> {
+    let row = read.session(id)?;
     row.map(|row| row.key)
         .ok_or_else(|| StoreError::NoSession(id.to_string()))
 }

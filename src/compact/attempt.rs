@@ -21,6 +21,7 @@ use crate::store::{self, BlockCore, BlockKind, StoreError, StoreRead, StoreResul
 impl Planner<'_> {
     /// Makes the candidate of a step.
     pub(super) fn attempt(&self, step: FallbackStep) -> Result<Candidate, StrategyError> {
+        self.check_wanted()?;
         let attempt = Attempt::new(self, step);
         let (planned, scope) = attempt.plan()?;
         let mut blocks = Vec::new();

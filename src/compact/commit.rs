@@ -9,6 +9,7 @@ use super::candidate::{Candidate, FallbackStep, PlacedBlock, PlannedLoop};
 use super::check::introduced_fault;
 use super::events::CompactionStarted;
 use super::outcome::CompactOutcome;
+use super::planner::CANCELLED;
 use super::report::{BlockReport, BudgetTooSmall, CompactReport, CoverageCounts};
 use super::request::{CompactRequest, CompactTrigger};
 use super::snapshot::{Snapshot, open_digests};
@@ -231,6 +232,12 @@ impl PendingRun<'_> {
             run.outcome = Outcome::Conflict;
             run.after = run.before;
             run.error = Some("another compaction of this chain came first".into());
+        }
+        if run.outcome == Outcome::Committed && self.request.cancel.is_cancelled() {
+            // Nothing was wrong with the plan: it may be tried again.
+            (run.outcome, run.plan) = (Outcome::Failed, [0; 32]);
+            run.after = run.before;
+            run.error = Some(CANCELLED.into());
         }
         if run.outcome != Outcome::Committed {
             blocks.clear();

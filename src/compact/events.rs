@@ -64,7 +64,6 @@ pub enum Decision {
 /// Is called around a compaction, with no transaction open.
 ///
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::compact::CompactOutcome;
 /// use loopstore::*;
 /// use std::sync::Arc;
@@ -77,23 +76,15 @@ pub enum Decision {
 ///     }
 /// }
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// let mut request = CompactRequest::default();
 /// # request.trigger = CompactTrigger::Force;
 /// request.hooks.push(Arc::new(NotNow));
-/// let report = compact_session_loops(&store, &id, &request)?;
+/// let report = chat.compact(&request)?;
 /// assert_eq!(report.outcome, CompactOutcome::Vetoed);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

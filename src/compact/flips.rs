@@ -44,29 +44,20 @@ pub struct FlipReport {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
-/// let before = build_context_from_session(&store, &id, &BuildOptions::default())?;
-/// compact_session_loops(&store, &id, &request)?;
-/// let report = undo(&store, &id, &FlipRequest::default())?;
+/// let before = chat.context()?;
+/// chat.compact(&request)?;
+/// let report = undo(store.database(), chat.id(), &FlipRequest::default())?;
 /// assert!(report.tokens_before < report.tokens_after);
-/// let after = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// let after = chat.context()?;
 /// assert_eq!(after.messages, before.messages);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -86,27 +77,18 @@ pub fn undo(
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
-/// compact_session_loops(&store, &id, &request)?;
-/// let undone = undo(&store, &id, &FlipRequest::default())?;
-/// let redone = redo(&store, &id, &FlipRequest::default())?;
+/// chat.compact(&request)?;
+/// let undone = undo(store.database(), chat.id(), &FlipRequest::default())?;
+/// let redone = redo(store.database(), chat.id(), &FlipRequest::default())?;
 /// assert_eq!(redone.run_id, undone.run_id);
 /// assert_eq!(redone.tokens_after, undone.tokens_before);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -54,31 +54,22 @@ use texts::Texts;
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// let request = CompactRequest {
 ///     window: ContextConfig { max_context_tokens: 6_000, ..ContextConfig::default() },
 ///     ..CompactRequest::default()
 /// };
-/// let report = compact_session_loops(&store, &id, &request)?;
+/// let report = compact_session_loops(store.database(), chat.id(), &request)?;
 /// assert!(report.run.is_some());
 /// assert!(report.after.tokens < report.before.tokens);
 /// // Nothing more is done until the window fills again.
-/// assert_eq!(compact_session_loops(&store, &id, &request)?.run, None);
+/// assert_eq!(compact_session_loops(store.database(), chat.id(), &request)?.run, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn compact_session_loops(
@@ -119,7 +110,8 @@ pub fn compact_session_loops(
         return run.fail(report, Outcome::Vetoed, Some(reason));
     }
     let target = request.config.policy.target_of(&request.window);
-    let candidate = fallback::fit(&planner, target);
+    let fitted = fallback::fit(&planner, target);
+    let candidate = fitted.and_then(|candidate| planner.check_wanted().map(|()| candidate));
     let notes = texts.notes();
     report.take_notes(&notes)?;
     match candidate {

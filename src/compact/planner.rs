@@ -4,10 +4,15 @@ use super::candidate::{FallbackStep, PlacedBlock};
 use super::request::CompactRequest;
 use super::snapshot::Snapshot;
 use super::texts::Texts;
-use crate::compaction::{BlockCompactionStrategy, Draft, EarlierBlock, LoopSlice, Summary};
+use crate::compaction::{
+    BlockCompactionStrategy, Draft, EarlierBlock, LoopSlice, StrategyError, Summary,
+};
 use crate::model::{Layout, Time};
 use crate::overlay::{BlockSpec, CompactedAs, StoreTurns, through};
 use crate::store::{self, BlockCore, BlockKind, BlockRow, SessionStore, StoreResult};
+
+/// What the audit row says of a compaction that nobody wanted any more.
+pub(super) const CANCELLED: &str = "cancelled";
 
 /// What all attempts of a compaction share.
 pub(super) struct Planner<'a> {
@@ -18,6 +23,14 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
+    /// Fails once nobody wants the compaction any more.
+    pub(super) fn check_wanted(&self) -> Result<(), StrategyError> {
+        match self.request.cancel.is_cancelled() {
+            true => Err(StrategyError::Failed(CANCELLED.into())),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the sequence after the last message that a block of this layout covers.
     pub(super) fn through(&self, depth: usize, layout: &Layout) -> StoreResult<u32> {
         let link = &self.snapshot.chain.links[depth];
@@ -45,6 +58,7 @@ impl Planner<'_> {
         Ok(LoopSlice {
             reader: Box::new(StoreTurns::new(self.store, key, through, before_key)),
             counter: self.store.counter(),
+            cancel: self.request.cancel.clone(),
             loop_id: link.row.loop_id.clone(),
             is_current: key == self.snapshot.leaf,
             layout: layout.clone(),

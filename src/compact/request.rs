@@ -1,7 +1,7 @@
 //! What a caller asks for.
 
 use super::events::Hooks;
-use crate::compaction::{CompactionConfig, ContextConfig};
+use crate::compaction::{CancelFlag, CompactionConfig, ContextConfig};
 use crate::model::LoopId;
 
 /// What asks for a compaction.
@@ -32,4 +32,7 @@ pub struct CompactRequest {
     pub dry_run: bool,
     /// What is called before and after.
     pub hooks: Hooks,
+    /// Set by the caller who no longer wants it: a summariser is told, and nothing is committed that had
+    /// not begun to commit.
+    pub cancel: CancelFlag,
 }

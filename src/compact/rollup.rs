@@ -102,6 +102,7 @@ impl Attempt<'_> {
             extends,
             round: self.snapshot.round,
             counter: self.planner.store.counter(),
+            cancel: &self.planner.request.cancel,
             read,
             task: &task,
         };

@@ -200,7 +200,7 @@ impl FromStr for RecentWindow {
 /// When to compact, and how.
 ///
 /// ```
-/// use loopstore::extend as store;
+/// use loopstore::model::Size;
 /// use loopstore::*;
 ///
 /// let config = CompactionConfig {
@@ -210,7 +210,7 @@ impl FromStr for RecentWindow {
 ///     ..CompactionConfig::default()
 /// };
 /// let window = ContextConfig { max_context_tokens: 1_000, ..ContextConfig::default() };
-/// let size = |tokens| store::Size { tokens, ..store::Size::default() };
+/// let size = |tokens| Size { tokens, ..Size::default() };
 /// assert!(!config.should_compact(&window, size(800)));
 /// assert!(config.should_compact(&window, size(900)));
 /// ```

@@ -9,9 +9,11 @@ use crate::model::{AgentMessage, Content, Message};
 /// Lines are those of [`str::lines`], so a final line break is lost with the cut.
 ///
 /// ```
-/// let cut = loopstore::truncate_head_tail("1\n2\n3\n4\n5\n6", 4);
+/// use loopstore::extend::compaction::truncate_head_tail;
+///
+/// let cut = truncate_head_tail("1\n2\n3\n4\n5\n6", 4);
 /// assert_eq!(cut.as_deref(), Some("1\n2\n\n[... 2 lines truncated ...]\n\n5\n6"));
-/// assert_eq!(loopstore::truncate_head_tail("1\n2", 4), None);
+/// assert_eq!(truncate_head_tail("1\n2", 4), None);
 /// ```
 pub fn truncate_head_tail(text: &str, max_lines: usize) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
@@ -29,7 +31,7 @@ pub fn truncate_head_tail(text: &str, max_lines: usize) -> Option<String> {
 /// tool result or no block is longer.
 ///
 /// ```
-/// use loopstore::compaction::cut_tool_result;
+/// use loopstore::extend::compaction::cut_tool_result;
 /// use loopstore::*;
 ///
 /// let result = Message::ToolResult(ToolResultMessage {

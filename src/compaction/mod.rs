@@ -3,36 +3,40 @@
 //! All of it is pure: nothing here knows a store. What a strategy reads it gets through a
 //! [`LoopSlice`].
 
-mod config;
-mod cut;
-mod digest;
+pub(crate) mod config;
+pub(crate) mod cut;
+pub(crate) mod digest;
 #[cfg(test)]
 mod memory;
 mod notes;
-mod one_liner;
-pub mod plan;
-mod policy;
-mod prune;
+pub(crate) mod one_liner;
+pub(crate) mod plan;
+pub(crate) mod policy;
+pub(crate) mod prune;
 mod recent;
-mod slice;
+pub(crate) mod slice;
 mod strategy;
 pub mod summarize;
-mod tiered;
+pub(crate) mod tiered;
 
-pub(crate) use config::Noted;
 pub use config::{
-    CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow, RunConfig,
-    UnknownWord,
+    CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow, UnknownWord,
 };
-pub use cut::{cut_tool_result, truncate_head_tail};
-pub use digest::{DIGEST, Digest, DigestCompaction, DigestInput, Digester, Place, digest_of};
+pub(crate) use config::{Noted, RunConfig};
+pub(crate) use cut::cut_tool_result;
+pub(crate) use digest::DIGEST;
+pub use digest::DigestCompaction;
 pub use notes::SummaryNotes;
-pub use one_liner::{DefaultBlockCompaction, one_liner};
-pub use policy::{Budget, CompactionPolicy, ModelWindows};
-pub use prune::{OutputSize, Pruned, Pruning, image_reference, output_cap};
-pub(crate) use prune::{image_facts, says_nothing};
+pub use one_liner::DefaultBlockCompaction;
+pub(crate) use one_liner::one_liner;
+pub(crate) use policy::Budget;
+pub use policy::{CompactionPolicy, ModelWindows};
+pub(crate) use prune::{
+    OutputSize, Pruned, Pruning, image_facts, image_reference, output_cap, says_nothing,
+};
 pub use recent::KeepRecent;
-pub use slice::{EarlierBlock, LoopSlice, Placed, ReadError, RollupSlice, Shown, TurnReader};
+pub(crate) use slice::{EarlierBlock, ReadError, TurnReader};
+pub use slice::{LoopSlice, Placed, RollupSlice, Shown};
 pub(crate) use strategy::cut_recent;
 pub use strategy::{BlockCompactionStrategy, Draft, Recent, StrategyError, Summary};
 #[cfg(feature = "tokio")]
@@ -41,4 +45,3 @@ pub use summarize::{
     CancelFlag, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, SummaryAnswer,
     SummaryRequest, SummaryRole,
 };
-pub use tiered::{CompactionStrategy, DefaultCompaction, compact_messages, keep_within_budget};

@@ -13,7 +13,8 @@ const SHORT_TEXT_BYTES: usize = 200;
 /// tools it called; without those, `[Assistant response]`.
 ///
 /// ```
-/// use loopstore::{AssistantMessage, Content, one_liner};
+/// use loopstore::extend::compaction::one_liner;
+/// use loopstore::{AssistantMessage, Content};
 ///
 /// let content = vec![Content::text("The roof leaks.")];
 /// let answer = AssistantMessage { content, ..AssistantMessage::default() };
@@ -89,27 +90,18 @@ pub(super) fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> Result<Summ
 /// Prompts and tool results leave no message. A line costs the estimate of its whole text.
 ///
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::*;
 /// use std::sync::Arc;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// let mut request = CompactRequest::default();
 /// # request.trigger = CompactTrigger::Force;
 /// request.config.block_strategy = Arc::new(DefaultBlockCompaction);
-/// let report = compact_session_loops(&store, &id, &request)?;
+/// let report = chat.compact(&request)?;
 /// assert_eq!(report.strategy, "one-liner");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -155,6 +147,7 @@ impl BlockCompactionStrategy for DefaultBlockCompaction {
 mod tests {
     use super::super::memory::{MemoryTurns, check_promises, texts};
     use super::*;
+    use crate::compaction::CancelFlag;
     use crate::model::{Json, LoopId};
     use crate::tokens::HeuristicTokenCounter;
 
@@ -194,6 +187,7 @@ mod tests {
             extends: true,
             round: 2,
             counter: &HeuristicTokenCounter,
+            cancel: &CancelFlag::new(),
             read: &shown,
             task: &|| Ok(None),
         };

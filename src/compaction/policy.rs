@@ -51,7 +51,7 @@ pub enum CompactionPolicy {
         trigger: f64,
         /// Share of the window to come down to.
         target: f64,
-        /// How often one call of [`Compactor::maybe_compact`](crate::Compactor::maybe_compact)
+        /// How often one call of [`SessionHandle::prepare`](crate::SessionHandle::prepare)
         /// may try.
         max_attempts: u32,
     },
@@ -117,7 +117,7 @@ impl CompactionPolicy {
         }
     }
 
-    /// Returns how often one call of [`Compactor::maybe_compact`](crate::Compactor::maybe_compact)
+    /// Returns how often one call of [`SessionHandle::prepare`](crate::SessionHandle::prepare)
     /// may try.
     pub const fn max_attempts(&self) -> u32 {
         match self {

@@ -7,7 +7,7 @@ use crate::tokens::{TokenCounter, image_bytes};
 /// What is pruned of a message.
 ///
 /// ```
-/// use loopstore::compaction::{Pruned, Pruning};
+/// use loopstore::extend::compaction::{Pruned, Pruning};
 /// use loopstore::*;
 ///
 /// let content = vec![Content::thinking("Hm.", None), Content::text("It rains.")];

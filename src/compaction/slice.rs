@@ -4,6 +4,7 @@
 //! Nothing here knows where turns are kept. In a compaction the store stands behind [`TurnReader`], with
 //! no transaction open between two calls; a test gives a strategy messages in memory.
 
+use super::summarize::CancelFlag;
 use crate::model::{AgentMessage, Layout, LoopId, Message, SessionId, Turns};
 use crate::tokens::TokenCounter;
 
@@ -104,6 +105,7 @@ pub struct EarlierBlock {
 pub struct LoopSlice<'a> {
     pub(crate) reader: Box<dyn TurnReader + 'a>,
     pub(crate) counter: &'a dyn TokenCounter,
+    pub(crate) cancel: CancelFlag,
     pub(crate) loop_id: LoopId,
     pub(crate) is_current: bool,
     pub(crate) layout: Layout,
@@ -123,6 +125,7 @@ impl<'a> LoopSlice<'a> {
         Self {
             reader: Box::new(reader),
             counter,
+            cancel: CancelFlag::new(),
             loop_id,
             is_current: true,
             layout,
@@ -168,6 +171,11 @@ impl LoopSlice<'_> {
     /// Returns the counter that budgets are measured with.
     pub fn counter(&self) -> &dyn TokenCounter {
         self.counter
+    }
+
+    /// Returns the flag that is set when nobody wants the text any more.
+    pub fn cancel(&self) -> &CancelFlag {
+        &self.cancel
     }
 
     /// Returns the session's id.
@@ -233,6 +241,7 @@ pub struct RollupSlice<'a> {
     pub(crate) extends: bool,
     pub(crate) round: u32,
     pub(crate) counter: &'a dyn TokenCounter,
+    pub(crate) cancel: &'a CancelFlag,
     pub(crate) read: &'a dyn Fn(usize) -> Result<Vec<Shown>, ReadError>,
     pub(crate) task: &'a dyn Fn() -> Result<Option<String>, ReadError>,
 }
@@ -251,6 +260,11 @@ impl RollupSlice<'_> {
     /// Returns the token counter of the store.
     pub fn counter(&self) -> &dyn TokenCounter {
         self.counter
+    }
+
+    /// Returns the flag that is set when nobody wants the text any more.
+    pub fn cancel(&self) -> &CancelFlag {
+        self.cancel
     }
 
     /// Returns the number that the run would have; they count a chain's committed runs from 1.

@@ -78,7 +78,6 @@ impl Draft {
 /// result, fail the run before anything is written.
 ///
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::*;
 /// use std::sync::Arc;
 ///
@@ -102,26 +101,18 @@ impl Draft {
 ///     }
 /// }
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// let mut request = CompactRequest::default();
 /// # request.trigger = CompactTrigger::Force;
 /// request.config.block_strategy = Arc::new(Gone);
-/// let report = compact_session_loops(&store, &id, &request)?;
+/// let report = chat.compact(&request)?;
 /// assert_eq!(report.strategy, "gone");
-/// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
-/// assert_eq!(context.messages[2], Message::user("[28 messages are left out]").into());
+/// let context = chat.context()?;
+/// assert_eq!(context.messages[3], Message::user("[28 messages are left out]").into());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait BlockCompactionStrategy: Send + Sync {

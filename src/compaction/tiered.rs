@@ -13,6 +13,7 @@ use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 /// Makes a history fit a context.
 ///
 /// ```
+/// use loopstore::extend::compaction::CompactionStrategy;
 /// use loopstore::*;
 ///
 /// /// Begins anew with the last prompt.
@@ -55,6 +56,7 @@ impl CompactionStrategy for DefaultCompaction {
 /// else both go. The result is empty if not even a marker fits.
 ///
 /// ```
+/// use loopstore::extend::compaction::compact_messages;
 /// use loopstore::*;
 ///
 /// let hour = |n| Message::user(format!("Hour {n}: {}", "rain, ".repeat(200)));
@@ -98,7 +100,7 @@ pub fn compact_messages(
 /// empty if not even a marker fits.
 ///
 /// ```
-/// use loopstore::compaction::keep_within_budget;
+/// use loopstore::extend::compaction::keep_within_budget;
 /// use loopstore::*;
 ///
 /// let said = [Message::user("old ".repeat(500)), Message::user("new")];

@@ -54,7 +54,8 @@ pub struct ContextFault {
 /// thinking so far, is no fault.
 ///
 /// ```
-/// use loopstore::context::{FaultKind, faults_of};
+/// use loopstore::context::FaultKind;
+/// use loopstore::extend::context::faults_of;
 /// use loopstore::{AgentMessage, AssistantMessage, Content, Json, Message};
 ///
 /// let content = vec![Content::tool_call("c1", "ls", Json::null())];

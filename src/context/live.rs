@@ -6,6 +6,8 @@
 //! these, only what came after is read. Whatever else happened (a compaction, an undo, another branch, a
 //! removal) shows in the chain or in the receipts, and all is read anew.
 
+use std::sync::Arc;
+
 use super::build::{Builder, in_flight};
 use super::{
     BuildError, BuildOptions, Chain, Context, Purpose, faults_of, find_leaf, settings, too_large,
@@ -13,46 +15,17 @@ use super::{
 use crate::compaction::Budget;
 use crate::model::{LoopId, SessionId};
 use crate::store::active_blocks::ChainLink;
-use crate::store::{BlockKey, LoopKey, SessionStore, StoreError, StoreRead, StoreResult};
+use crate::store::{self, BlockKey, LoopKey, SessionStore, StoreError, StoreRead, StoreResult};
 
-/// The context of a session for an agent that asks before each model call: what is still as it was is
-/// neither read nor parsed again.
-///
-/// # Examples
-/// ```
-/// use loopstore::extend::{self as store, append, session};
-/// use loopstore::*;
-///
-/// let store = SqliteStore::in_memory()?;
-/// let id = SessionId::new("s")?;
-/// let loop_key = store::write(&store, |write| {
-///     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
-///     session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))
-/// })?;
-/// let mut live = LiveContext::new(&store, id);
-/// for said in ["Will it rain?", "And tomorrow?"] {
-///     let prompt = AgentMessage::from(Message::user(said));
-///     store::write(&store, |write| {
-///         append::append(write, loop_key, vec![prompt.into()], &HeuristicTokenCounter)
-///     })?;
-///     let context = live.refresh()?;
-///     assert!(!context.messages.is_empty());
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone)]
-pub struct LiveContext<'a> {
-    /// Keys mean something in one store only.
-    store: &'a dyn SessionStore,
-    session: SessionId,
-    options: BuildOptions,
-    kept: Option<KeptContext>,
-}
+/// A context that is kept: what is still as it was is neither read nor parsed again. It goes with one
+/// store, as keys mean something in one store only.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeptContext(Option<BuiltContext>);
 
 /// A context with what it stands on.
 #[derive(Clone, Debug)]
-struct KeptContext {
-    context: Context,
+struct BuiltContext {
+    context: Arc<Context>,
     stands: Vec<Stand>,
     sealed: SealedPart,
     last_receipt: i64,
@@ -77,90 +50,64 @@ struct SealedPart {
     parts: Vec<super::Part>,
 }
 
-impl<'a> LiveContext<'a> {
-    /// The context of a session's current loop, whichever that is.
-    pub fn new(store: &'a dyn SessionStore, session: SessionId) -> Self {
-        Self {
-            store,
-            session,
-            options: BuildOptions::default(),
-            kept: None,
-        }
-    }
-
-    /// Stays with this leaf.
-    #[must_use]
-    pub fn of_leaf(mut self, leaf: LoopId) -> Self {
-        self.options.leaf = Some(leaf);
-        self.kept = None;
-        self
-    }
-
-    /// Refuses a context of more tokens or, if given, bytes of JSON.
-    #[must_use]
-    pub fn within(mut self, tokens: u64, bytes: Option<u64>) -> Self {
-        (self.options.budget, self.options.max_bytes) = (Some(tokens), bytes);
-        self
-    }
-
-    /// Returns the context as it was last read, `None` if it never was or could not be.
-    pub fn context(&self) -> Option<&Context> {
-        self.kept.as_ref().map(|kept| &kept.context)
-    }
-
-    pub(crate) fn session(&self) -> &SessionId {
-        &self.session
-    }
-
-    pub(crate) fn leaf(&self) -> Option<&LoopId> {
-        self.options.leaf.as_ref()
-    }
-
-    pub(crate) fn limit(&mut self, budget: Budget) {
-        (self.options.budget, self.options.max_bytes) = (Some(budget.tokens), budget.bytes);
-    }
-
-    /// Returns the context as it is now: the same that [`build_context_from_session`] gives, for the
-    /// price of what is new.
+impl KeptContext {
+    /// Returns the context of a leaf as it is now: the same that [`build_context_from_session`] gives, for
+    /// the price of what is new.
     ///
     /// # Errors
     /// As [`build_context_from_session`].
     ///
     /// [`build_context_from_session`]: super::build_context_from_session
-    pub fn refresh(&mut self) -> Result<&Context, BuildError> {
-        let mut done = Ok(());
-        self.store.read(&mut |read| {
-            done = self.refresh_from(read);
-            Ok(())
-        })?;
-        done?;
-        Ok(self
-            .context()
-            .ok_or_else(|| StoreError::Invalid("the store did not run the read".into()))?)
+    pub(crate) fn refresh(
+        &mut self,
+        store: &dyn SessionStore,
+        session: &SessionId,
+        leaf: LoopId,
+        budget: Budget,
+    ) -> Result<Arc<Context>, BuildError> {
+        let options = BuildOptions {
+            leaf: Some(leaf),
+            budget: Some(budget.tokens),
+            max_bytes: budget.bytes,
+            ..BuildOptions::default()
+        };
+        let before = self.0.take();
+        // The backend's own failure comes back as such, a context that does not fit as the inner one.
+        let next = store::read(store, |read| {
+            match refreshed(read, session, &options, before) {
+                Err(BuildError::Store(error)) => Err(error),
+                other => Ok(other),
+            }
+        })??;
+        Ok(Arc::clone(&self.0.insert(next).context))
     }
+}
 
-    fn refresh_from(&mut self, read: &dyn StoreRead) -> Result<(), BuildError> {
-        let (owner, leaf, view) = find_leaf(read, &self.session, &self.options)?;
-        let plan = settings(read, owner, leaf, view, &self.options)?;
-        let chain = Chain::load(read, leaf, view, &plan.config, &plan.window, Purpose::Build)?;
-        if let Some(error) = too_large(chain.size(), &self.options) {
-            return Err(error);
-        }
-        let last_receipt = read.last_receipt(owner)?;
-        let links = &chain.links[chain.start..];
-        let kept = self.kept.take().filter(|kept| {
-            kept.last_receipt == last_receipt && begins_with(links, &kept.stands, &kept.sealed)
-        });
-        let mut next = go_on(read, &self.session, &chain, kept)?;
-        let size = chain.size();
-        if (next.context.tokens, next.context.bytes) != (size.tokens, size.bytes) {
-            // Tokens were counted anew.
-            next = go_on(read, &self.session, &chain, None)?;
-        }
-        next.last_receipt = last_receipt;
-        self.kept = Some(next);
-        Ok(())
+fn refreshed(
+    read: &dyn StoreRead,
+    session: &SessionId,
+    options: &BuildOptions,
+    before: Option<BuiltContext>,
+) -> Result<BuiltContext, BuildError> {
+    let (owner, leaf, view) = find_leaf(read, session, options)?;
+    let plan = settings(read, owner, leaf, view, options)?;
+    let chain = Chain::load(read, leaf, view, &plan.config, &plan.window, Purpose::Build)?;
+    if let Some(error) = too_large(chain.size(), options) {
+        return Err(error);
     }
+    let last_receipt = read.last_receipt(owner)?;
+    let links = &chain.links[chain.start..];
+    let before = before.filter(|kept| {
+        kept.last_receipt == last_receipt && begins_with(links, &kept.stands, &kept.sealed)
+    });
+    let mut next = go_on(read, session, &chain, before)?;
+    let size = chain.size();
+    if (next.context.tokens, next.context.bytes) != (size.tokens, size.bytes) {
+        // Tokens were counted anew.
+        next = go_on(read, session, &chain, None)?;
+    }
+    next.last_receipt = last_receipt;
+    Ok(next)
 }
 
 /// Whether a chain begins with loops that show what they showed; the last of them may have gone on.
@@ -192,15 +139,16 @@ fn go_on(
     read: &dyn StoreRead,
     session: &SessionId,
     chain: &Chain,
-    kept: Option<KeptContext>,
-) -> StoreResult<KeptContext> {
+    kept: Option<BuiltContext>,
+) -> StoreResult<BuiltContext> {
     let leaf = chain.leaf()?;
     let links = &chain.links[chain.start..];
     let mut builder = Builder::new(read, session.clone(), leaf.row.loop_id.clone());
     let mut from = 0;
     if let Some(kept) = kept {
         let sealed = kept.sealed;
-        let mut context = kept.context;
+        // Nothing is copied unless the one that was given out last is still in use.
+        let mut context = Arc::unwrap_or_clone(kept.context);
         context.messages.truncate(sealed.messages);
         (context.tokens, context.bytes) = (sealed.tokens, sealed.bytes);
         (context.leaf, context.parts) = (leaf.row.loop_id.clone(), sealed.parts);
@@ -234,7 +182,7 @@ fn close(
     links: &[ChainLink],
     chain: &Chain,
     from: u32,
-) -> StoreResult<KeptContext> {
+) -> StoreResult<BuiltContext> {
     let leaf = chain.leaf()?;
     let sealed_seq = leaf
         .row
@@ -252,8 +200,8 @@ fn close(
     builder.add_tail(leaf, sealed_seq..leaf.end_seq)?;
     let mut context = builder.context;
     context.faults = faults_of(&context.messages, in_flight(leaf));
-    Ok(KeptContext {
-        context,
+    Ok(BuiltContext {
+        context: Arc::new(context),
         stands: links.iter().map(stand).collect(),
         sealed,
         last_receipt: 0,

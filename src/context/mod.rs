@@ -6,7 +6,7 @@
 
 mod build;
 mod chain;
-mod faults;
+pub(crate) mod faults;
 mod live;
 mod manifest;
 pub(crate) mod moment;
@@ -26,9 +26,9 @@ use manifest::{BuiltAt, row_of};
 
 pub(crate) use build::{build, messages_with, originals_of, shown_messages};
 pub(crate) use chain::{Chain, Purpose, size_with};
-pub use faults::{ContextFault, FaultKind, faults_of, introduced};
-pub(crate) use faults::{Pairing, goes_on};
-pub use live::LiveContext;
+pub use faults::{ContextFault, FaultKind};
+pub(crate) use faults::{Pairing, faults_of, goes_on, introduced};
+pub(crate) use live::KeptContext;
 pub(crate) use manifest::{derive, was_replaced};
 pub(crate) use moment::{leaf_of, moment_of, session_of};
 pub use states::TurnState;
@@ -229,28 +229,19 @@ pub enum BuildError {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
-/// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
-/// assert_eq!(context.messages.len(), 40);
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
+/// let context = build_context_from_session(store.database(), chat.id(), &BuildOptions::default())?;
+/// assert_eq!(context.messages.len(), 41);
 /// assert!(context.faults.is_empty());
 /// // What does not fit is an error, never a part of the context.
 /// let options = BuildOptions { budget: Some(1_000), ..BuildOptions::default() };
-/// assert!(build_context_from_session(&store, &id, &options).is_err());
+/// assert!(build_context_from_session(store.database(), chat.id(), &options).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn build_context_from_session(
@@ -308,27 +299,18 @@ pub fn build_context_from_session(
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::context::context_parts;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
-/// compact_session_loops(&store, &id, &request)?;
-/// let parts = context_parts(&store, &id, &BuildOptions::default())?;
+/// chat.compact(&request)?;
+/// let parts = context_parts(store.database(), chat.id(), &BuildOptions::default())?;
 /// let sections: Vec<&str> = parts.iter().map(|part| part.section.as_str()).collect();
 /// assert_eq!(sections, ["first", "compacted", "recent"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -354,28 +336,19 @@ pub fn context_parts(
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
-/// compact_session_loops(&store, &id, &request)?;
-/// let then = AsOf::Turn { loop_id: LoopId::new("monday")?, turn: 4 };
-/// let context = build_context_as_of(&store, &id, then)?;
-/// assert_eq!(context.messages.len(), 5);
+/// chat.compact(&request)?;
+/// let then = AsOf::turn("loop-1", 4);
+/// let context = build_context_as_of(store.database(), chat.id(), then)?;
+/// assert_eq!(context.messages.len(), 6);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn build_context_as_of(
@@ -413,29 +386,19 @@ fn too_large(shown: Size, options: &BuildOptions) -> Option<BuildError> {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let store = SqliteStore::in_memory()?;
-/// # let id = SessionId::new("chat")?;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
-/// #     let mut parent = None;
-/// #     for _ in 0..5 {
-/// #         let record = LoopRecord::new(LoopId::generate(), parent.take());
-/// #         let loop_key = session::create_loop(write, key, &record)?;
-/// #         let said = AgentMessage::from(Message::user("x".repeat(384)));
-/// #         append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)?;
-/// #         parent = Some(record.loop_id);
-/// #     }
-/// #     Ok(())
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("chat")?;
+/// for _ in 0..5 {
+///     chat.begin_loop(LoopSpec::default())?;
+///     chat.append([Message::user("x".repeat(384))])?;
+/// }
 /// // A chain of five loops with 100 tokens each: beside the leaf two more fit.
 /// let window = ContextConfig { max_context_tokens: 350, ..ContextConfig::default() };
-/// let loops = resolve_scope(&store, &id, None, CompactionScope::TokenBudget, &window)?;
+/// let loops = resolve_scope(store.database(), chat.id(), None, CompactionScope::TokenBudget, &window)?;
 /// assert_eq!(loops, 2);
-/// let loops = resolve_scope(&store, &id, None, CompactionScope::FixedCount(9), &window)?;
+/// let loops = resolve_scope(store.database(), chat.id(), None, CompactionScope::FixedCount(9), &window)?;
 /// assert_eq!(loops, 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -566,23 +529,15 @@ pub(crate) fn keys_of(
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::context::system_tokens;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let store = SqliteStore::in_memory()?;
-/// # let id = SessionId::new("weather")?;
-/// # let new = Session::new(id.clone(), "agent");
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
 /// // A transcript's system prompt is kept as an extension of the kind `system`.
 /// let prompt = AgentMessage::extension("system", Json::string("You know the weather."));
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let first = LoopRecord::new(LoopId::generate(), None);
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     append::append(write, loop_key, vec![prompt.into()], &HeuristicTokenCounter)
-/// # })?;
-/// assert_eq!(system_tokens(&store, &id, None)?, 10);
+/// chat.append([prompt])?;
+/// assert_eq!(system_tokens(store.database(), chat.id(), None)?, 10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn system_tokens(

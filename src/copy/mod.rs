@@ -133,28 +133,19 @@ pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::copy::copy;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut first = LoopRecord::new(LoopId::generate(), None);
-/// # first.status = LoopStatus::Completed;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
 /// // To a server it is the same.
-/// let (other, folder) = (SqliteStore::in_memory()?, tempfile::tempdir()?);
-/// let report = copy(&store, &other, folder.path(), &mut |_done, _all| {})?;
+/// let (other, folder) = (Store::in_memory()?, tempfile::tempdir()?);
+/// let report = copy(store.database(), other.database(), folder.path(), &mut |_done, _all| {})?;
 /// assert!(report.is_whole());
 /// assert_eq!(report.copied, 1);
 /// // Once more brings only what came since.
-/// let report = copy(&store, &other, folder.path(), &mut |_, _| {})?;
+/// let report = copy(store.database(), other.database(), folder.path(), &mut |_, _| {})?;
 /// assert_eq!((report.copied, report.same), (0, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -180,25 +171,16 @@ pub fn copy(
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::copy::copy_at_rest;
 /// use loopstore::*;
 /// use std::time::Duration;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut first = LoopRecord::new(LoopId::generate(), None);
-/// # first.status = LoopStatus::Completed;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
-/// # })?;
-/// let (other, folder) = (SqliteStore::in_memory()?, tempfile::tempdir()?);
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
+/// let (other, folder) = (Store::in_memory()?, tempfile::tempdir()?);
 /// let patience = Duration::from_secs(60);
-/// let report = copy_at_rest(&store, &other, folder.path(), patience, &mut |_, _| {})?;
+/// let report = copy_at_rest(store.database(), other.database(), folder.path(), patience, &mut |_, _| {})?;
 /// for session in &report.at_work {
 ///     println!("not at rest: {session}");
 /// }

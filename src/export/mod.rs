@@ -93,27 +93,18 @@ impl From<SourceError> for ExportError {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::export::{ExportForm, export};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut first = LoopRecord::new(LoopId::generate(), None);
-/// # first.status = LoopStatus::Completed;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
 /// let mut text = Vec::new();
-/// export(&store, &id, None, ExportForm::Markdown, &mut text)?;
+/// export(store.database(), chat.id(), None, ExportForm::Markdown, &mut text)?;
 /// assert!(String::from_utf8(text)?.contains("Will it rain?"));
 /// // Or what goes to a provider.
 /// let mut request = Vec::new();
-/// let mended = export(&store, &id, None, "openai".parse()?, &mut request)?;
+/// let mended = export(store.database(), chat.id(), None, "openai".parse()?, &mut request)?;
 /// assert!(mended.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -253,7 +244,7 @@ pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec
 ///
 /// # Examples
 /// ```
-/// use loopstore::SqliteStore;
+/// use loopstore::Store;
 /// use loopstore::export::{export_source, sources};
 /// use loopstore::import::{ImportOptions, import_paths};
 ///
@@ -261,11 +252,11 @@ pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec
 /// # let file = folder.path().join("chat.json");
 /// # let chat = r#"[{"role":"user","content":"Will it rain?"}]"#;
 /// # std::fs::write(&file, chat)?;
-/// let store = SqliteStore::in_memory()?;
-/// let report = import_paths(&store, &[file], &ImportOptions::default(), &mut |_| {})?;
-/// let kept = sources(&store, &report.sessions[0])?;
+/// let store = Store::in_memory()?;
+/// let report = import_paths(store.database(), &[file], &ImportOptions::default(), &mut |_| {})?;
+/// let kept = sources(store.database(), &report.sessions[0])?;
 /// let mut bytes = Vec::new();
-/// export_source(&store, &kept[0], &mut bytes)?;
+/// export_source(store.database(), &kept[0], &mut bytes)?;
 /// assert_eq!(bytes, chat.as_bytes());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

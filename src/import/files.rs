@@ -66,17 +66,17 @@ pub struct Progress<'a> {
 ///
 /// # Examples
 /// ```
-/// use loopstore::SqliteStore;
+/// use loopstore::Store;
 /// use loopstore::import::{ImportOptions, import_paths};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let chat = r#"[{"role":"user","content":"Will it rain?"},{"role":"assistant","content":"No."}]"#;
 /// std::fs::write(folder.path().join("chat.json"), chat)?;
-/// let (store, paths) = (SqliteStore::in_memory()?, [folder.path().to_owned()]);
-/// let report = import_paths(&store, &paths, &ImportOptions::default(), &mut |_| {})?;
+/// let (store, paths) = (Store::in_memory()?, [folder.path().to_owned()]);
+/// let report = import_paths(store.database(), &paths, &ImportOptions::default(), &mut |_| {})?;
 /// assert_eq!((report.sessions.len(), report.added_messages), (1, 2));
 /// // What is there is not added again.
-/// let again = import_paths(&store, &paths, &ImportOptions::default(), &mut |_| {})?;
+/// let again = import_paths(store.database(), &paths, &ImportOptions::default(), &mut |_| {})?;
 /// assert_eq!((again.messages, again.added_messages), (2, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -8,33 +8,34 @@
 //! A new format is a room here with an `Importer`, its line in [`importers`], hand-written
 //! transcripts in `tests/fixtures/` and a room in `tests/transcripts/`.
 
-mod adk;
-mod claude_code;
-mod codex;
-mod copilot;
+pub(crate) mod adk;
+pub(crate) mod claude_code;
+pub(crate) mod codex;
+pub(crate) mod contract;
+pub(crate) mod copilot;
 mod dedup;
 mod deferred;
 mod detect;
 mod extension;
 pub(crate) mod fields;
 mod files;
-mod foreign;
-mod gemini;
-mod history;
+pub(crate) mod foreign;
+pub(crate) mod gemini;
+pub(crate) mod history;
 mod imported_compaction;
 mod json_stream;
 mod key_outline;
 mod lines;
 mod matching;
-mod mini_swe_agent;
-mod one_file;
-mod openai_agents;
-mod openai_chat;
-mod opencode;
-mod openhands;
+pub(crate) mod mini_swe_agent;
+pub(crate) mod one_file;
+pub(crate) mod openai_agents;
+pub(crate) mod openai_chat;
+pub(crate) mod opencode;
+pub(crate) mod openhands;
 mod pending;
-mod phi_core;
-mod pi;
+pub(crate) mod phi_core;
+pub(crate) mod pi;
 mod pipeline;
 mod queue;
 mod records;
@@ -47,233 +48,46 @@ pub(crate) mod session_jsonl;
 mod sniff;
 pub(crate) mod state;
 mod surrogates;
-mod swe_agent;
+pub(crate) mod swe_agent;
 mod transcript;
 mod values;
 mod watch;
-mod writer;
+pub(crate) mod writer;
 
-use std::io::{BufRead, Read, Seek};
 use std::path::Path;
 
-pub use adk::Adk;
-pub use claude_code::ClaudeCode;
-pub use codex::Codex;
-pub use copilot::CopilotCli;
+pub(crate) use adk::Adk;
+pub(crate) use claude_code::ClaudeCode;
+pub(crate) use codex::Codex;
+pub(crate) use contract::{
+    FoundCompaction, FoundEffect, Identity, Importer, MAX_RECORD_BYTES, ReadSeek, SessionHead,
+    Sink, Source,
+};
+pub(crate) use copilot::CopilotCli;
 pub use detect::importers;
 pub use files::{ImportOptions, Progress, import_paths, import_paths_with};
-pub use foreign::{block_form, restore_block};
-pub use gemini::GeminiCli;
-pub use history::{history_fingerprint, restore_history, shorten_history};
-pub use mini_swe_agent::MiniSweAgent;
-pub use one_file::import_source;
-pub use openai_agents::OpenAiAgents;
-pub use openai_chat::OpenAiChat;
-pub use opencode::OpenCode;
-pub use openhands::OpenHands;
-pub use phi_core::PhiCore;
-pub use pi::Pi;
+pub(crate) use foreign::block_form;
+pub(crate) use gemini::GeminiCli;
+pub(crate) use history::{history_fingerprint, restore_history, shorten_history};
+pub(crate) use mini_swe_agent::MiniSweAgent;
+pub(crate) use one_file::import_source;
+pub(crate) use openai_agents::OpenAiAgents;
+pub(crate) use openai_chat::OpenAiChat;
+pub(crate) use opencode::OpenCode;
+pub(crate) use openhands::OpenHands;
+pub(crate) use phi_core::PhiCore;
+pub(crate) use pi::Pi;
 pub use report::{ImportReport, Skipped};
-pub use session_jsonl::{Restore, StoredLines};
-pub use swe_agent::SweAgent;
+pub(crate) use session_jsonl::{Restore, StoredLines};
+pub(crate) use swe_agent::SweAgent;
 pub use watch::{Growth, Watch};
-pub use writer::{Origin, StoreSink};
-
-use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, Time};
-
-/// Records longer than this are skipped.
-pub const MAX_RECORD_BYTES: usize = 64 << 20;
-
-/// How an import knows a session again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Identity {
-    /// The transcript names its session.
-    Own(SessionId),
-    /// It does not: the key of the record within its file (`task_id/trial`, else its index).
-    /// Together with the format and the file's name it finds earlier imports.
-    Key(String),
-    /// It does not, and is spread over many files: a key made from how they all begin. Together with
-    /// the format it finds earlier imports, whatever the files are called.
-    Series(String),
-}
-
-/// A session as an importer announces it; `session.loops` is empty.
-#[derive(Clone, Debug)]
-pub struct SessionHead {
-    /// How it is known again.
-    pub identity: Identity,
-    /// Its metadata. Without an id of its own the sink replaces `session_id`.
-    pub session: Session,
-    /// A title for people, if the transcript has one.
-    pub title: Option<String>,
-}
-
-/// A compaction that the tool which wrote the transcript made, at the point where it happened.
-#[derive(Clone, Debug)]
-pub struct FoundCompaction {
-    /// The loop in which it happened, after the messages sent so far.
-    pub loop_id: LoopId,
-    /// The tool, as name of the strategy: `claude-code`, `phi-core`, `pi` …
-    pub strategy: String,
-    /// `auto` or `manual`, as far as the transcript says.
-    pub trigger: Option<String>,
-    /// What it did.
-    pub effect: FoundEffect,
-    /// When it happened.
-    pub at: Option<Time>,
-    /// The tool's own figures and record, kept with the run.
-    pub record: Json,
-}
-
-/// What a found compaction did to the context.
-#[derive(Clone, Debug)]
-pub enum FoundEffect {
-    /// Everything before the first kept turn was replaced by these messages.
-    Summary {
-        /// What stands in its place.
-        messages: Vec<AgentMessage>,
-        /// Loop and turn (the group's position in the loop) from which on turns were kept; `None`:
-        /// nothing was kept.
-        first_kept: Option<(LoopId, u32)>,
-    },
-    /// As [`FoundEffect::Summary`], but of the first kept turn the first messages are gone too.
-    SummaryWithin {
-        /// What stands in their place.
-        message: Box<AgentMessage>,
-        /// Loop and turn of the first kept message.
-        first_kept: (LoopId, u32),
-        /// How many messages of that turn stand before it.
-        dropped: u32,
-    },
-    /// The results of these tool calls were emptied; all else stayed.
-    ClearedResults {
-        /// Ids of the calls.
-        tool_call_ids: Vec<String>,
-        /// The text that stands in place of each result.
-        placeholder: String,
-    },
-    /// The tool's own block for exactly this loop (phi-core's `compaction_block`).
-    Block(Box<crate::model::CompactionBlock>),
-}
-
-/// Takes what an importer finds.
-///
-/// Calls come in the order of the transcript. A session must be begun before its loops, a parent
-/// loop before its children, a loop before its messages; messages may alternate between loops.
-pub trait Sink {
-    /// Begins a session, or goes on with one begun before.
-    fn session(&mut self, head: SessionHead) -> Result<(), ImportError>;
-
-    /// Begins a loop of the session begun last; `record.messages` is empty. Called again for the
-    /// same loop it updates the metadata (a status or an end that is known only later).
-    fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError>;
-
-    /// Adds a message to a loop of the session begun last. `raw` is the record (or the records)
-    /// that it was made from, as they stand in the file: a later import compares them.
-    fn message(
-        &mut self,
-        loop_id: &LoopId,
-        message: AgentMessage,
-        raw: &[u8],
-    ) -> Result<(), ImportError>;
-
-    /// Adds a compaction that the tool itself made.
-    fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError>;
-
-    /// Reports a record that could not be used; `line` counts from 1.
-    fn skip(&mut self, line: Option<u64>, reason: String);
-}
-
-/// A transcript to read.
-pub struct Source<'a> {
-    /// Where it is; for messages and for formats whose ids stand in the path.
-    pub path: &'a Path,
-    /// Its bytes; an importer may read them more than once.
-    pub reader: &'a mut dyn ReadSeek,
-}
-
-/// A buffered reader that can go back.
-pub trait ReadSeek: BufRead + Seek + Send {}
-impl<T: BufRead + Read + Seek + Send> ReadSeek for T {}
+pub(crate) use writer::{Origin, StoreSink};
 
 /// Returns where SQLite keeps the write-ahead log of a file.
 pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()
-}
-
-/// Reads one format.
-///
-/// ```
-/// use loopstore::import::*;
-/// use loopstore::*;
-/// use std::io::{BufRead, Cursor};
-/// use std::path::Path;
-///
-/// /// A prompt on each line.
-/// struct Prompts;
-///
-/// impl Importer for Prompts {
-///     fn format(&self) -> &'static str {
-///         "prompts"
-///     }
-///
-///     fn detect(&self, path: &Path, _: &[u8]) -> bool {
-///         path.extension().is_some_and(|end| end == "prompts")
-///     }
-///
-///     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-///         // The file's name tells its session from others of this format.
-///         let (identity, first) = (Identity::Key("0".into()), LoopId::generate());
-///         let session = Session::new(SessionId::generate(), "agent");
-///         sink.session(SessionHead { identity, session, title: None })?;
-///         sink.begin_loop(LoopRecord::new(first.clone(), None))?;
-///         for (line, text) in (1..).zip(BufRead::lines(&mut *source.reader)) {
-///             match text {
-///                 Ok(text) => sink.message(&first, Message::user(&text).into(), text.as_bytes())?,
-///                 Err(error) => sink.skip(Some(line), error.to_string()),
-///             }
-///         }
-///         Ok(())
-///     }
-/// }
-///
-/// let mut text = Cursor::new("Will it rain?\nAnd tomorrow?");
-/// let mut source = Source { path: Path::new("weather.prompts"), reader: &mut text };
-/// let report = import_source(&SqliteStore::in_memory()?, &Prompts, &mut source, None)?;
-/// assert_eq!(report.messages, 2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub trait Importer: Sync {
-    /// The name of the format, as `--format` takes it.
-    fn format(&self) -> &'static str;
-
-    /// Whether a file that begins with `head` (up to 64 KiB, maybe cut within a line) is of this
-    /// format.
-    fn detect(&self, path: &Path, head: &[u8]) -> bool;
-
-    /// Reads the transcript into `sink`.
-    ///
-    /// # Errors
-    /// Only if the source cannot be read or the sink refuses; a bad record is skipped.
-    fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError>;
-
-    /// Whether the format holds what is stored, row by row, and is read by [`Importer::restore`].
-    fn holds_rows(&self) -> bool {
-        false
-    }
-
-    /// Reads a format that holds what is stored, row by row: it goes into the store as it is, not
-    /// through a sink, and the file itself is not kept. `None`: the format has transcripts, which
-    /// [`Importer::import`] reads.
-    fn restore(
-        &self,
-        _source: &mut Source<'_>,
-        _into: &mut Restore<'_>,
-    ) -> Option<Result<(), ImportError>> {
-        None
-    }
 }
 
 /// Refuses a file without a conversation.

@@ -22,15 +22,15 @@ use crate::store::{SessionStore, StoreError, StoreWrite};
 ///
 /// # Examples
 /// ```
-/// use loopstore::SqliteStore;
-/// use loopstore::import::{OpenAiChat, Source, import_source};
+/// use loopstore::Store;
+/// use loopstore::extend::import::{OpenAiChat, Source, import_source};
 /// use std::io::Cursor;
 /// use std::path::Path;
 ///
 /// let mut chat = Cursor::new(r#"[{"role":"user","content":"Will it rain?"}]"#);
 /// let mut source = Source { path: Path::new("chat.json"), reader: &mut chat };
-/// let store = SqliteStore::in_memory()?;
-/// let report = import_source(&store, &OpenAiChat, &mut source, None)?;
+/// let store = Store::in_memory()?;
+/// let report = import_source(store.database(), &OpenAiChat, &mut source, None)?;
 /// assert_eq!((report.sessions.len(), report.messages), (1, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -36,15 +36,15 @@ pub struct Growth {
 /// Follows files and folders.
 ///
 /// ```
-/// use loopstore::SqliteStore;
+/// use loopstore::Store;
 /// use loopstore::import::{ImportOptions, Watch};
 ///
-/// let (store, folder) = (SqliteStore::in_memory()?, tempfile::tempdir()?);
+/// let (store, folder) = (Store::in_memory()?, tempfile::tempdir()?);
 /// let mut watch = Watch::new(vec![folder.path().into()], ImportOptions::default());
 /// # let chat = r#"[{"role":"user","content":"Will it rain?"}]"#;
 /// std::fs::write(folder.path().join("chat.json"), chat)?;
 /// let mut added = 0;
-/// watch.look(&store, &|| false, &mut |progress| match progress.result {
+/// watch.look(store.database(), &|| false, &mut |progress| match progress.result {
 ///     Ok(report) => added += report.added_messages,
 ///     Err(error) => eprintln!("{}: {error}", progress.path.display()),
 /// });

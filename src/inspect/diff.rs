@@ -97,28 +97,19 @@ pub struct ContextDiff {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::inspect::{DiffRequest, diff};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
-/// compact_session_loops(&store, &id, &request)?;
+/// chat.compact(&request)?;
 /// // By default: what the newest compaction changed.
-/// let found = diff(&store, &id, &DiffRequest::default())?;
+/// let found = diff(store.database(), chat.id(), &DiffRequest::default())?;
 /// assert!(found.tokens[1] < found.tokens[0]);
 /// assert_eq!(found.counts["raw"], [40, 0]);
 /// for change in &found.changes {
@@ -158,28 +149,19 @@ pub fn diff(
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::inspect::{DiffRequest, DiffSide, diff_contexts};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
-/// compact_session_loops(&store, &id, &request)?;
+/// chat.compact(&request)?;
 /// let request = DiffRequest { from: Some(DiffSide::Raw), ..DiffRequest::default() };
-/// let [raw, now] = diff_contexts(&store, &id, &request)?;
+/// let [raw, now] = diff_contexts(store.database(), chat.id(), &request)?;
 /// assert!(now.messages.len() < raw.messages.len());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -28,31 +28,22 @@ pub struct Expanded {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::inspect::expand;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
-/// compact_session_loops(&store, &id, &request)?;
+/// chat.compact(&request)?;
 /// // What the summary stands for, word for word.
-/// let hidden = expand(&store, &id, None, (2, 5), None)?;
+/// let hidden = expand(store.database(), chat.id(), None, (2, 5), None)?;
 /// assert_eq!(hidden.messages.len(), 4);
 /// // As many turns as fit, and where to go on.
-/// let piece = expand(&store, &id, None, (2, 5), Some(700))?;
+/// let piece = expand(store.database(), chat.id(), None, (2, 5), Some(700))?;
 /// assert_eq!((piece.messages.len(), piece.next), (2, Some(4)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -75,28 +75,19 @@ pub struct Covered {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::inspect::{BlockName, BlockSection, replaced};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
-/// compact_session_loops(&store, &id, &request)?;
+/// chat.compact(&request)?;
 /// let (name, section) = (BlockName::Generation(1), Some(BlockSection::Compacted));
-/// let found = replaced(&store, &id, None, &name, section)?;
+/// let found = replaced(store.database(), chat.id(), None, &name, section)?;
 /// assert_eq!(found.turns, (2, 29));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

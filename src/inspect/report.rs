@@ -118,7 +118,7 @@ pub struct VerifyReport {
     /// What is wrong; after the first thousand only their number.
     pub problems: Vec<Problem>,
     /// What is wrong with the search index. It is no part of the record, so this is no problem:
-    /// [`crate::search::rebuild_index`] makes it anew.
+    /// [`rebuild_index`](crate::extend::search::rebuild_index) makes it anew.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub index: Vec<String>,
     /// What is not there any more and why: sessions name others that were erased or pruned. This is no

@@ -39,8 +39,8 @@ impl Verify<'_> {
 ///
 /// # Examples
 /// ```
-/// let store = loopstore::SqliteStore::in_memory()?;
-/// let report = loopstore::inspect::verify(&store)?;
+/// let store = loopstore::Store::in_memory()?;
+/// let report = loopstore::inspect::verify(store.database())?;
 /// assert!(report.ok, "{:?}", report.problems);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -5,7 +5,7 @@ use std::io;
 
 use phi_core::SessionError;
 
-use crate::async_store::AsyncError;
+use crate::api;
 use crate::export::ExportError;
 use crate::import::ImportError;
 use crate::recorder::RecordError;
@@ -24,21 +24,22 @@ pub(super) enum Refusal {
     Record(#[from] RecordError),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Lost(api::Error),
     #[error("{0}")]
     Other(String),
 }
 
-/// Returns the error that phi-core has for this one; `session` is what was asked for.
-pub(super) fn told(error: AsyncError<Refusal>, session: &str) -> SessionError {
-    match error {
-        AsyncError::Failed(refused) => of_refused(refused, session),
-        other => SessionError::Task(other.to_string()),
-    }
+/// Returns what a call on the pool gave; that it panicked, or that its runtime went, is a refusal.
+pub(super) fn outcome<T>(done: api::Result<Result<T, Refusal>>) -> Result<T, Refusal> {
+    done.unwrap_or_else(|lost| Err(Refusal::Lost(lost)))
 }
 
-fn of_refused(refused: Refusal, session: &str) -> SessionError {
+/// Returns the error that phi-core has for this one; `session` is what was asked for.
+pub(super) fn told(refused: Refusal, session: &str) -> SessionError {
     let session_id = session.to_owned();
     match refused {
+        Refusal::Lost(error) => SessionError::Task(error.to_string()),
         Refusal::Json(error) => SessionError::Serialize(error),
         Refusal::Store(StoreError::NoSession(_))
         | Refusal::Export(ExportError::Store(StoreError::NoSession(_))) => {

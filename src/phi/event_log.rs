@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use phi_core::session::{EventLog, SessionError};
 
-use super::error::{Refusal, told};
-use crate::async_store::{AsyncDatabase, AsyncError};
+use super::error::{Refusal, outcome, told};
+use crate::api::{AsyncStore, Store};
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId};
 use crate::store::append::append;
 use crate::store::session::{create_loop, create_session};
@@ -38,7 +38,7 @@ pub struct PhiEventLog {
 }
 
 struct EventWriter {
-    store: AsyncDatabase,
+    store: AsyncStore,
     queue: Mutex<EventQueue>,
     /// Held while a batch is written.
     writing: tokio::sync::Mutex<()>,
@@ -62,7 +62,7 @@ struct WaitingEvent {
 
 impl PhiEventLog {
     /// Logs in this database.
-    pub fn new(store: AsyncDatabase) -> Self {
+    pub fn new(store: AsyncStore) -> Self {
         let log = EventWriter {
             store,
             queue: Mutex::default(),
@@ -132,12 +132,12 @@ impl EventWriter {
         session: &str,
         work: impl FnOnce(&dyn SessionStore) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, SessionError> {
-        let done = self.store.call(work).await;
-        done.map_err(|error: AsyncError<Refusal>| told(error, session))
+        let done = self.store.call(|store| work(store.database())).await;
+        outcome(done).map_err(|refused| told(refused, session))
     }
 
     /// Writes all that waits; what cannot be written waits on.
-    async fn write(&self) -> Result<(), AsyncError<Refusal>> {
+    async fn write(&self) -> Result<(), Refusal> {
         let _one_at_a_time = self.writing.lock().await;
         let (batch, is_unsure) = {
             let mut queue = self.queue();
@@ -147,15 +147,12 @@ impl EventWriter {
             return Ok(());
         }
         let copy = batch.clone();
-        let work = move |store: &dyn SessionStore| write_batch(store, copy, is_unsure);
-        let done = self.store.call(work).await;
+        let work = move |store: &Store| write_batch(store.database(), copy, is_unsure);
+        let done = outcome(self.store.call(work).await);
         let mut queue = self.queue();
         if let Err(error) = &done {
             queue.waiting.splice(0..0, batch);
-            queue.is_unsure |= matches!(
-                error,
-                AsyncError::Failed(Refusal::Store(StoreError::Unconfirmed(_)))
-            );
+            queue.is_unsure |= matches!(error, Refusal::Store(StoreError::Unconfirmed(_)));
         } else {
             queue.is_unsure = false;
         }

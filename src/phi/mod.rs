@@ -11,10 +11,10 @@
 //! # Examples
 //! ```
 //! use loopstore::phi::{PhiEventLog, PhiSessionStore};
-//! use loopstore::{AsyncDatabase, SqliteStore};
+//! use loopstore::{AsyncStore, Store};
 //! use phi_core::session::{EventLog, SessionStore};
 //!
-//! let store = AsyncDatabase::new(SqliteStore::in_memory()?);
+//! let store = AsyncStore::from(Store::in_memory()?);
 //! let (sessions, events) = (PhiSessionStore::new(store.clone()), PhiEventLog::new(store));
 //! let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 //! runtime.block_on(async {

@@ -3,8 +3,8 @@
 use phi_core::SessionError;
 
 use super::convert;
-use super::error::told;
-use crate::async_store::{AsyncDatabase, AsyncRecorder};
+use super::error::{outcome, told};
+use crate::api::{AsyncRecorder, AsyncStore};
 use crate::model::ContinuationKind;
 use crate::recorder::{AgentEvent, Recorded, RecorderOptions};
 
@@ -21,7 +21,7 @@ pub struct PhiRecorder {
 
 impl PhiRecorder {
     /// Records into this database.
-    pub fn new(store: AsyncDatabase, options: RecorderOptions) -> Self {
+    pub fn new(store: AsyncStore, options: RecorderOptions) -> Self {
         let recorder = store.recorder(options);
         Self { recorder }
     }
@@ -40,6 +40,6 @@ impl PhiRecorder {
             }
         }
         let recorded = self.recorder.call(|recorder| Ok(recorder.record(event)?));
-        recorded.await.map_err(|error| told(error, &session))
+        outcome(recorded.await).map_err(|refused| told(refused, &session))
     }
 }

@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use phi_core::session::{SessionError, SessionStore as TheirStore};
 
 use super::convert;
-use super::error::{Refusal, told};
+use super::error::{Refusal, outcome, told};
 use super::event_log::is_log;
-use crate::async_store::{AsyncDatabase, AsyncError};
+use crate::api::AsyncStore;
 use crate::import::ImportReport;
 use crate::model::SessionId;
 use crate::store::{self, SessionStore, StoreError, StoreWrite};
@@ -19,12 +19,12 @@ use crate::store::{self, SessionStore, StoreError, StoreWrite};
 /// from events is loaded like any other, but saving over it is refused.
 #[derive(Clone)]
 pub struct PhiSessionStore {
-    store: AsyncDatabase,
+    store: AsyncStore,
 }
 
 impl PhiSessionStore {
     /// Sessions in this database.
-    pub fn new(store: AsyncDatabase) -> Self {
+    pub fn new(store: AsyncStore) -> Self {
         Self { store }
     }
 
@@ -33,8 +33,8 @@ impl PhiSessionStore {
         session: &str,
         work: impl FnOnce(&dyn SessionStore) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, SessionError> {
-        let done = self.store.call(work).await;
-        done.map_err(|error: AsyncError<Refusal>| told(error, session))
+        let done = self.store.call(|store| work(store.database())).await;
+        outcome(done).map_err(|refused| told(refused, session))
     }
 }
 

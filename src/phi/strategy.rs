@@ -9,15 +9,14 @@ use phi_core::context as theirs;
 use phi_core::session::{LoopRecord, SessionFormation, SessionScope};
 
 use super::convert;
-use super::error::Refusal;
-use crate::async_store::AsyncDatabase;
+use super::error::{Refusal, outcome};
+use crate::api::{AsyncStore, Store};
 use crate::compact::{CompactRequest, CompactTrigger, compact_session_loops};
 use crate::compaction::{
     BlockCompactionStrategy, CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig,
     KeepRecent, LoopSlice, OlderLoops, RecentWindow, StrategyError, Summary, SummaryNotes,
 };
 use crate::model::{LoopId, SessionId};
-use crate::store::sqlite::SqliteStore;
 use crate::store::{self, SessionStore, Turns};
 
 /// A window that every context fits.
@@ -153,11 +152,11 @@ impl IntoPhi {
     ) -> Option<theirs::CompactionBlock> {
         let session = alone(record);
         let request = self.request(config, is_most_recent);
-        let store = AsyncDatabase::new(SqliteStore::in_memory().ok()?);
+        let store = AsyncStore::from(Store::in_memory().ok()?);
         let done = store
-            .call(move |store| compacted(store, &session, &request))
+            .call(move |store| compacted(store.database(), &session, &request))
             .await;
-        done.ok().flatten()
+        outcome(done).ok().flatten()
     }
 
     fn request(&self, config: &theirs::CompactionConfig, is_most_recent: bool) -> CompactRequest {

@@ -120,20 +120,13 @@ pub fn read(form: Form, items: &Value) -> Result<Vec<AgentMessage>, ProviderErro
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::provider::{self, Form};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
-/// # })?;
-/// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
+/// let context = chat.context()?;
 /// let mut request = provider::write(Form::OpenAiChat, &context)?;
 /// assert_eq!(request["messages"][0]["content"], "Will it rain?");
 /// request["model"] = "gpt-5".into();

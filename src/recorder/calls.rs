@@ -224,9 +224,9 @@ pub(super) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<V
 /// use loopstore::recorder::{RecoverRequest, recover, settle};
 /// use loopstore::*;
 ///
-/// # let store = SqliteStore::in_memory()?;
+/// # let store = Store::in_memory()?;
 /// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
-/// # let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+/// # let mut recorder = SessionRecorder::new(store.database(), RecorderOptions::default());
 /// # let start = AgentStart::new(session, loop_key.clone());
 /// # recorder.record(AgentEvent::AgentStart(start))?;
 /// # recorder.record(AgentEvent::TurnStart(TurnStart::new(loop_key.clone(), 0)))?;
@@ -235,11 +235,11 @@ pub(super) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<V
 /// // A crash, and nobody knows whether it was paid.
 /// # drop(recorder);
 /// let request = RecoverRequest::default();
-/// let calls = recover(&store, &request)?.calls;
+/// let calls = recover(store.database(), &request)?.calls;
 /// assert_eq!(calls[0].tool_name, "pay");
 /// // Somebody asked the bank.
-/// assert!(settle(&store, &calls[0].idempotency_key)?);
-/// assert!(recover(&store, &request)?.calls.is_empty());
+/// assert!(settle(store.database(), &calls[0].idempotency_key)?);
+/// assert!(recover(store.database(), &request)?.calls.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn settle(store: &dyn SessionStore, idempotency_key: &str) -> StoreResult<bool> {

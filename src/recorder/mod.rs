@@ -163,9 +163,9 @@ impl OpenTurnState {
 /// use loopstore::recorder::event::*;
 /// use loopstore::*;
 ///
-/// let store = SqliteStore::in_memory()?;
+/// let store = Store::in_memory()?;
 /// let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
-/// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+/// let mut recorder = SessionRecorder::new(store.database(), RecorderOptions::default());
 /// let start = AgentStart::new(session.clone(), loop_key.clone());
 /// recorder.record(AgentEvent::AgentStart(start))?;
 /// recorder.record(AgentEvent::TurnStart(TurnStart::new(loop_key.clone(), 0)))?;
@@ -173,7 +173,7 @@ impl OpenTurnState {
 /// recorder.record(AgentEvent::MessageStart(MessageStart::new(loop_key.clone(), prompt.clone())))?;
 /// recorder.record(AgentEvent::MessageEnd(MessageEnd::new(loop_key.clone(), prompt)))?;
 /// // The prompt would survive a crash now.
-/// let context = build_context_from_session(&store, &session, &BuildOptions::default())?;
+/// let context = build_context_from_session(store.database(), &session, &BuildOptions::default())?;
 /// assert_eq!(context.messages.len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -242,14 +242,14 @@ impl<'a> SessionRecorder<'a> {
     /// use loopstore::recorder::event::*;
     /// use loopstore::*;
     ///
-    /// let store = SqliteStore::in_memory()?;
+    /// let store = Store::in_memory()?;
     /// let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
     /// let options = RecorderOptions::default();
-    /// let mut first = SessionRecorder::new(&store, options.clone());
+    /// let mut first = SessionRecorder::new(store.database(), options.clone());
     /// let start = AgentStart::new(session.clone(), loop_key.clone());
     /// first.record(AgentEvent::AgentStart(start))?;
     /// first.release(&loop_key)?;
-    /// let (second, resumed) = SessionRecorder::open(&store, options, &session, &loop_key)?;
+    /// let (second, resumed) = SessionRecorder::open(store.database(), options, &session, &loop_key)?;
     /// assert_eq!((resumed.turns, resumed.calls.len()), (0, 0));
     /// # drop(second);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -279,8 +279,8 @@ impl<'a> SessionRecorder<'a> {
     /// ```
     /// use loopstore::*;
     ///
-    /// let store = SqliteStore::in_memory()?;
-    /// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+    /// let store = Store::in_memory()?;
+    /// let mut recorder = SessionRecorder::new(store.database(), RecorderOptions::default());
     /// let event = r#"{"type": "agentStart", "session_id": "s", "loop_id": "s.1"}"#;
     /// assert_eq!(recorder.record_json(event)?, Recorded::Begun);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -85,13 +85,13 @@ enum Recovery {
 /// use loopstore::recorder::{RecoverRequest, recover};
 /// use loopstore::*;
 ///
-/// # let store = SqliteStore::in_memory()?;
+/// # let store = Store::in_memory()?;
 /// # let (session, loop_key) = (SessionId::new("s")?, LoopId::new("s.1")?);
-/// let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
+/// let mut recorder = SessionRecorder::new(store.database(), RecorderOptions::default());
 /// let start = AgentStart::new(session, loop_key.clone());
 /// recorder.record(AgentEvent::AgentStart(start))?;
 /// drop(recorder);
-/// let report = recover(&store, &RecoverRequest::default())?;
+/// let report = recover(store.database(), &RecoverRequest::default())?;
 /// assert_eq!(report.aborted[0].loop_id, loop_key);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -82,26 +82,20 @@ impl Spent {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::recorder::{Spent, usage_tree};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let store = SqliteStore::in_memory()?;
-/// # let id = SessionId::new("weather")?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
 /// # let answer: AgentMessage = serde_json::from_str(
 /// #     r#"{"role": "assistant", "content": [{"type": "text", "text": "No."}], "model": "sonnet",
 /// #         "usage": {"input": 1000, "output": 200}}"#,
 /// # )?;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &Session::new(id.clone(), "agent"), None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &LoopRecord::new(LoopId::generate(), None))?;
-/// #     append::append(write, loop_key, vec![answer.into()], &HeuristicTokenCounter)
-/// # })?;
+/// chat.append([answer])?;
 /// // Dollars for a million tokens.
 /// let cost = |spent: &Spent| (3.0 * spent.input as f64 + 15.0 * spent.output as f64) / 1e6;
 /// let price = |model: Option<&str>, spent: &Spent| (model == Some("sonnet")).then(|| cost(spent));
-/// let usage = usage_tree(&store, &id, Some(&price))?;
+/// let usage = usage_tree(store.database(), chat.id(), Some(&price))?;
 /// assert_eq!((usage.tree.input, usage.tree.output), (1_000, 200));
 /// assert_eq!(usage.tree.cost, 0.006);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -57,25 +57,17 @@ pub struct EraseReport {
 ///
 /// # Examples
 /// ```
-/// use loopstore::extend as store;
 /// use loopstore::retention::{EraseRequest, Leftover, erase};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut first = LoopRecord::new(LoopId::generate(), None);
-/// # first.status = LoopStatus::Completed;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
 /// let reason = Some("its user asked for it".into());
-/// let report = erase(&store, &EraseRequest { session: id.clone(), reason, force: false })?;
+/// let request = EraseRequest { session: chat.id().clone(), reason, force: false };
+/// let report = erase(store.database(), &request)?;
 /// assert_eq!(report.leftover, Leftover::None);
-/// assert_eq!(store::read(&store, |read| read.session(&id))?, None);
+/// assert_eq!(chat.leaf()?, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn erase(store: &dyn Database, request: &EraseRequest) -> StoreResult<EraseReport> {

@@ -24,7 +24,7 @@ use crate::model::{SessionId, Time};
 use crate::store::sqlite::Scrubbed;
 use crate::store::{self, Database, StoreError, StoreResult};
 
-pub use crate::store::receipt::{LoopDigest, MessageDigest, Receipt, is_genuine};
+pub use crate::store::receipt::Receipt;
 pub use archive::{
     ArchiveReport, ArchiveRequest, LoopStays, LoopStaysWhy, MovedLoop, UnarchiveRequest, archive,
     unarchive,
@@ -67,11 +67,11 @@ fn scrub(store: &dyn Database) -> StoreResult<Leftover> {
 ///
 /// # Examples
 /// ```
-/// use loopstore::SqliteStore;
+/// use loopstore::Store;
 /// use loopstore::retention::{Leftover, finish};
 ///
-/// let store = SqliteStore::in_memory()?;
-/// assert_eq!(finish(&store)?, Leftover::None);
+/// let store = Store::in_memory()?;
+/// assert_eq!(finish(store.database())?, Leftover::None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
@@ -85,24 +85,15 @@ pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::retention::{KeptWhy, PruneRequest, prune, set_pinned};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut first = LoopRecord::new(LoopId::generate(), None);
-/// # first.status = LoopStatus::Completed;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
-/// # })?;
-/// set_pinned(&store, &id, true)?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
+/// set_pinned(store.database(), chat.id(), true)?;
 /// let request = PruneRequest { keep_last: Some(0), ..PruneRequest::default() };
-/// let report = prune(&store, &request)?;
+/// let report = prune(store.database(), &request)?;
 /// assert!(report.pruned.is_empty());
 /// assert_eq!(report.kept[0].why, KeptWhy::Pinned);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

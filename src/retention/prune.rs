@@ -103,28 +103,20 @@ pub struct PruneReport {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::retention::{PruneRequest, prune};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut first = LoopRecord::new(LoopId::generate(), None);
-/// # first.status = LoopStatus::Completed;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
+/// chat.end_loop(LoopStatus::Completed)?;
 /// let month = 30 * 24 * 60 * 60 * 1_000;
 /// let request = PruneRequest { older_than: Some(month), ..PruneRequest::default() };
-/// assert!(prune(&store, &request)?.pruned.is_empty());
+/// assert!(prune(store.database(), &request)?.pruned.is_empty());
 /// // What would go if none were to be kept?
 /// let (keep_last, dry_run) = (Some(0), true);
 /// let request = PruneRequest { keep_last, dry_run, ..PruneRequest::default() };
-/// assert_eq!(prune(&store, &request)?.pruned[0].session_id, id);
+/// assert_eq!(prune(store.database(), &request)?.pruned[0].session_id, *chat.id());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneReport> {

@@ -51,24 +51,15 @@ pub struct RedactReport {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::retention::redact_session;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut first = LoopRecord::new(LoopId::generate(), None);
-/// # first.status = LoopStatus::Completed;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("git clone https://me:hunter2@example.org/x"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
-/// # })?;
-/// let report = redact_session(&store, &id, Some("a password in an address"))?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("git clone https://me:hunter2@example.org/x")])?;
+/// let report = redact_session(store.database(), chat.id(), Some("a password in an address"))?;
 /// assert_eq!(report.secrets["url-password"], 1);
-/// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
+/// let context = chat.context()?;
 /// assert!(!format!("{:?}", context.messages).contains("hunter2"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

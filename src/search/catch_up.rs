@@ -36,22 +36,14 @@ pub struct Indexed {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
-/// use loopstore::search::index;
+/// use loopstore::extend::search::index;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut first = LoopRecord::new(LoopId::generate(), None);
-/// # first.status = LoopStatus::Completed;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
-/// # })?;
-/// let far = index(&store, &mut |_| {})?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
+/// chat.end_loop(LoopStatus::Completed)?;
+/// let far = index(store.database(), &mut |_| {})?;
 /// assert_eq!((far.indexed, far.total), (1, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -71,22 +63,14 @@ pub fn index(store: &dyn SessionStore, progress: &mut dyn FnMut(Indexed)) -> Sto
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
-/// use loopstore::search::rebuild_index;
+/// use loopstore::extend::search::rebuild_index;
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut first = LoopRecord::new(LoopId::generate(), None);
-/// # first.status = LoopStatus::Completed;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
-/// # })?;
-/// let far = rebuild_index(&store, &mut |far| println!("{} of {}", far.indexed, far.total))?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
+/// chat.end_loop(LoopStatus::Completed)?;
+/// let far = rebuild_index(store.database(), &mut |far| println!("{far:?}"))?;
 /// assert_eq!(far.indexed, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

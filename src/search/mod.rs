@@ -5,17 +5,18 @@
 //! looked through directly, so a message is found as soon as it is recorded. Every hit is compared
 //! with the text as it stands.
 
-mod catch_up;
+pub(crate) mod catch_up;
 mod matching;
-mod query;
+pub(crate) mod query;
 mod rank;
 mod snippet;
 mod text;
 mod visibility;
 mod words;
 
-pub use catch_up::{Indexed, index, rebuild_index};
-pub use query::{MAX_QUERY_WORDS, QueryError, parse_query};
+pub(crate) use catch_up::index;
+pub use query::QueryError;
+pub(crate) use query::parse_query;
 pub use snippet::Snippet;
 
 use std::ops::ControlFlow;
@@ -34,34 +35,25 @@ use crate::store::{
 /// What to look for, and where.
 ///
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::search::{SearchQuery, search};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
-/// compact_session_loops(&store, &id, &request)?;
+/// chat.compact(&request)?;
 /// // What the summary of this session left out.
 /// let hidden = SearchQuery {
-///     session: Some(id),
+///     session: Some(chat.id().clone()),
 ///     hidden: Some(true),
 ///     limit: Some(5),
 ///     ..SearchQuery::new("hour")
 /// };
-/// assert_eq!(search(&store, &hidden)?.hits.len(), 5);
+/// assert_eq!(search(store.database(), &hidden)?.hits.len(), 5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -191,8 +183,8 @@ fn disposition_name<S: serde::Serializer>(
 /// ```
 /// use loopstore::search::{SearchQuery, search};
 ///
-/// let store = loopstore::SqliteStore::in_memory()?;
-/// let found = search(&store, &SearchQuery::new("\"status report\" OR summary -draft"))?;
+/// let store = loopstore::Store::in_memory()?;
+/// let found = search(store.database(), &SearchQuery::new("\"status report\" OR summary -draft"))?;
 /// assert!(found.hits.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

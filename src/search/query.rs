@@ -70,7 +70,8 @@ enum Token {
 ///
 /// # Examples
 /// ```
-/// use loopstore::search::{QueryError, parse_query};
+/// use loopstore::search::QueryError;
+/// use loopstore::extend::search::parse_query;
 ///
 /// let query = parse_query("\"status report\" OR summary* -draft")?;
 /// // Either of two, and one that must not occur.

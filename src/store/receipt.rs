@@ -170,7 +170,8 @@ impl Receipt {
     ///
     /// ```
     /// # use loopstore::extend as store;
-    /// use loopstore::retention::{EraseRequest, Receipt, erase, is_genuine};
+    /// use loopstore::extend::receipt::is_genuine;
+    /// use loopstore::retention::{EraseRequest, Receipt, erase};
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};

@@ -11,12 +11,11 @@ use super::TokenCounter;
 /// Counts with one of OpenAI's vocabularies.
 ///
 /// ```
-/// use loopstore::{SqliteOptions, SqliteStore, TiktokenCounter, TokenCounter};
-/// use std::sync::Arc;
+/// use loopstore::{Store, TiktokenCounter, TokenCounter};
 ///
 /// let counter = TiktokenCounter::o200k_base();
 /// assert_eq!(counter.text_tokens("hello world"), 2);
-/// let store = SqliteStore::in_memory_with(SqliteOptions::new().counter(Arc::new(counter)))?;
+/// let store = Store::options().counter(counter).in_memory()?;
 /// # drop(store);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

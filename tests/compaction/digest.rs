@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loopstore::compaction::{Digest, DigestInput, digest_of};
+use loopstore::extend::compaction::{Digest, DigestInput, digest_of};
 use loopstore::{
     AgentMessage, AssistantMessage, Content, HeuristicTokenCounter, Json, Message, Placed, Role,
     TokenCounter, ToolResultMessage, message_tokens,

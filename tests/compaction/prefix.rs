@@ -37,7 +37,7 @@ fn text(bytes: usize) -> String {
 }
 
 struct Agent {
-    store: SqliteStore,
+    store: Store,
     session: SessionId,
     current: Option<store::LoopKey>,
     loops: u32,
@@ -46,10 +46,10 @@ struct Agent {
 
 impl Agent {
     fn new() -> Self {
-        let store = SqliteStore::in_memory().unwrap();
+        let store = Store::in_memory().unwrap();
         let session = SessionId::new("s").unwrap();
         let record = Session::new(session.clone(), "agent");
-        store::write(&store, |write| {
+        store::write(store.database(), |write| {
             session::create_session(write, &record, None, None)
         })
         .unwrap();
@@ -66,7 +66,7 @@ impl Agent {
         let name = |at: u32| LoopId::new(format!("loop-{at}")).unwrap();
         let record = LoopRecord::new(name(self.loops), self.loops.checked_sub(1).map(name));
         self.loops += 1;
-        self.current = store::write(&self.store, |write| {
+        self.current = store::write(self.store.database(), |write| {
             let key = write.session(&self.session)?.unwrap().key;
             session::create_loop(write, key, &record)
         })
@@ -88,7 +88,7 @@ impl Agent {
         self.turns += 1;
         let place = |message| AgentMessage::from(message).in_turn(TurnId::new("l", self.turns));
         let messages = messages.into_iter().map(|m| place(m).into()).collect();
-        store::write(&self.store, |write| {
+        store::write(self.store.database(), |write| {
             append::append(
                 write,
                 self.current.unwrap(),
@@ -139,18 +139,16 @@ proptest! {
         steps in prop::collection::vec(step(), 20..50)
     ) {
         let mut agent = Agent::new();
-        let window = ContextConfig { max_context_tokens: WINDOW, ..ContextConfig::default() };
+        let chat = agent.store.session(&agent.session).unwrap().with_policy(Policy::new(WINDOW));
         let mut before = String::new();
         let mut grown = 0;
         for step in &steps {
             agent.take(step);
-            let compactor =
-                Compactor::new(&agent.store, CompactionConfig::default(), window.clone());
             // A single turn may be larger than the window.
-            let Ok(next) = compactor.maybe_compact(&agent.session, None) else { break };
+            let Ok(next) = chat.prepare() else { break };
             let now = bytes_of(&next.context);
             let is_new = |report: &CompactReport| report.outcome == CompactOutcome::Committed;
-            if !next.reports.iter().any(is_new) {
+            if !next.compactions.iter().any(is_new) {
                 prop_assert!(now.starts_with(&before), "after {step:?}");
                 grown += 1;
             }

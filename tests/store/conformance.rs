@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::histories::{History, answer, loop_id, open, result, user};
+use loopstore::compact::CompactOutcome;
 use loopstore::extend::append::{self, NewMessage};
 use loopstore::extend::index::{
     IndexEntry, IndexFilter, IndexQuery, Phrase, remove_loop, remove_session,
@@ -16,7 +17,10 @@ use loopstore::extend::session;
 use loopstore::extend::*;
 use loopstore::model::*;
 use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
-use loopstore::{HeuristicTokenCounter, SqliteStore};
+use loopstore::{
+    CancelFlag, CompactRequest, CompactTrigger, HeuristicTokenCounter, KeepRecent, SqliteStore,
+    TokenCounter, compact_session_loops,
+};
 
 /// Stamps each promise onto each backend.
 macro_rules! promises {
@@ -101,6 +105,7 @@ promises! {
     sessions_are_found_by_the_one_that_started_them,
     what_was_decided_about_a_session_is_kept,
     an_archived_message_reads_as_before_until_its_pack_is_taken_apart,
+    a_compaction_cancelled_before_its_commit_leaves_no_block,
 }
 
 const GO: StoreResult<ControlFlow<()>> = Ok(ControlFlow::Continue(()));
@@ -1550,4 +1555,53 @@ fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn
     };
     store.scan(left).unwrap();
     assert!(loopstore::inspect::verify(store).unwrap().ok);
+}
+
+/// A store whose first write comes after the compaction was cancelled.
+struct Cancels<'a> {
+    store: &'a dyn SessionStore,
+    flag: CancelFlag,
+}
+
+impl SessionStore for Cancels<'_> {
+    fn read(&self, work: &mut dyn FnMut(&dyn StoreRead) -> StoreResult<()>) -> StoreResult<()> {
+        self.store.read(work)
+    }
+
+    fn write(
+        &self,
+        work: &mut dyn FnMut(&mut dyn StoreWrite) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        self.flag.cancel();
+        self.store.write(work)
+    }
+
+    fn counter(&self) -> &dyn TokenCounter {
+        self.store.counter()
+    }
+}
+
+fn a_compaction_cancelled_before_its_commit_leaves_no_block(store: &dyn Database) {
+    let history = told(store, "s", 30);
+    let runs = || store.run_rows(Some(&history.session)).unwrap();
+    let mut request = CompactRequest {
+        trigger: CompactTrigger::Force,
+        ..CompactRequest::default()
+    };
+    request.config.keep_recent = KeepRecent::Turns(2);
+    let cancels = Cancels {
+        store,
+        flag: request.cancel.clone(),
+    };
+    let report = compact_session_loops(&cancels, &history.session, &request).unwrap();
+    assert_eq!(report.error.as_deref(), Some("cancelled"));
+    assert!(report.blocks.is_empty() && report.after == report.before);
+    assert_eq!(runs().len(), 1);
+    let key = history.row(0).key;
+    let blocks = read(store, |read| read.blocks_of_loop(key)).unwrap();
+    assert!(blocks.is_empty());
+    // The same plan may be tried again.
+    request.cancel = CancelFlag::new();
+    let report = compact_session_loops(store, &history.session, &request).unwrap();
+    assert_eq!(report.outcome, CompactOutcome::Committed);
 }

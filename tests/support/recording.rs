@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use loopstore::import::{FoundCompaction, ImportError, Importer, SessionHead, Sink, Source};
+use loopstore::extend::import::{FoundCompaction, Importer, SessionHead, Sink, Source};
+use loopstore::import::ImportError;
 use loopstore::{AgentMessage, LoopId, LoopRecord, Role, TurnMap};
 
 /// A loop with what was said of it.

@@ -1,6 +1,7 @@
 //! What is asked of every request.
 
-use loopstore::context::{FaultKind, faults_of};
+use loopstore::context::FaultKind;
+use loopstore::extend::context::faults_of;
 use loopstore::model::{AgentMessage, Content, Message};
 use loopstore::provider::{Form, ProviderRequest};
 use serde_json::Value;

@@ -3,7 +3,8 @@
 use crate::support::recording::{
     Recording, import, import_file, import_fixture, real_transcripts, try_import,
 };
-use loopstore::import::{Identity, ImportError, Importer, OpenAiChat};
+use loopstore::extend::import::{Identity, Importer, OpenAiChat};
+use loopstore::import::ImportError;
 use loopstore::{
     AgentMessage, Content, ContinuationKind, Json, LoopStatus, Message, Role, ToolCall,
 };

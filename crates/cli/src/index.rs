@@ -2,7 +2,7 @@
 
 use indicatif::ProgressBar;
 use loopstore::Database;
-use loopstore::search::{self, Indexed};
+use loopstore::extend::search::Indexed;
 
 use super::error::CliError;
 use super::{App, Done, progress, text};
@@ -23,9 +23,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let bar = progress::bar("messages indexed");
     let mut progress = |far: Indexed| show(&bar, far);
     let done = if args.rebuild {
-        search::rebuild_index(&*store, &mut progress)
+        loopstore::extend::search::rebuild_index(&*store, &mut progress)
     } else {
-        search::index(&*store, &mut progress)
+        loopstore::extend::search::index(&*store, &mut progress)
     };
     bar.finish_and_clear();
     let far = done?;
@@ -44,7 +44,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 pub fn catch_up_with_bar(store: &dyn Database) {
     let bar = progress::bar("messages indexed");
     if !bar.is_hidden() {
-        let _ = search::index(store, &mut |far| show(&bar, far));
+        let _ = loopstore::extend::search::index(store, &mut |far| show(&bar, far));
     }
     bar.finish_and_clear();
 }

@@ -31,24 +31,15 @@ struct Row<'a> {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore_report::{ReportOptions, file_name, write_overview, write_report};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut first = LoopRecord::new(LoopId::generate(), None);
-/// # first.status = LoopStatus::Completed;
-/// # store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
-/// # })?;
-/// let line = write_report(&store, &id, &ReportOptions::default(), &mut std::io::sink())?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?")])?;
+/// let line = write_report(store.database(), chat.id(), &ReportOptions::default(), &mut std::io::sink())?;
 /// let mut page = Vec::new();
-/// write_overview("agent.db", &[(file_name(&id), line)], &mut page)?;
+/// write_overview("agent.db", &[(file_name(chat.id()), line)], &mut page)?;
 /// assert!(page.starts_with(b"<!doctype html>"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

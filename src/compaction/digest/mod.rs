@@ -93,7 +93,7 @@ fn message(text: &str, role: Role, timestamp: Option<Int>) -> AgentMessage {
 ///
 /// ```
 /// use loopstore::HeuristicTokenCounter;
-/// use loopstore::compaction::{DigestInput, Digester};
+/// use loopstore::extend::compaction::{DigestInput, Digester};
 ///
 /// let mut digester = Digester::new();
 /// digester.add(DigestInput::Summary { of: None, turn: 3, text: "Ticket A17B is open.".into() });
@@ -171,7 +171,7 @@ fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
 /// Makes a digest of `parts`, oldest first, whose message has at most `budget` tokens.
 ///
 /// ```
-/// use loopstore::compaction::{DigestInput, digest_of};
+/// use loopstore::extend::compaction::{DigestInput, digest_of};
 /// use loopstore::*;
 ///
 /// let placed = |turn, text: &str| Placed { turn, seq: turn, message: Message::user(text).into() };

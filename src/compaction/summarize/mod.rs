@@ -42,7 +42,6 @@ const NOT_ASKED: &str = "the summariser was not asked";
 /// The strategy `summarize`: a [`Summarizer`] writes one message for each block.
 ///
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::*;
 /// use std::sync::Arc;
 ///
@@ -68,23 +67,15 @@ const NOT_ASKED: &str = "the summariser was not asked";
 ///     }
 /// }
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// let mut request = CompactRequest::default();
 /// # request.trigger = CompactTrigger::Force;
 /// request.config.block_strategy = Arc::new(SummarizeCompaction::new(Arc::new(Model)));
-/// let report = compact_session_loops(&store, &id, &request)?;
+/// let report = chat.compact(&request)?;
 /// // The model did it, and no fallback had to.
 /// assert_eq!((&*report.strategy, report.fallback), ("summarize", None));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -158,11 +149,18 @@ impl SummarizeCompaction {
         };
         let own = self.clone().options(options);
         let mut notes = SummaryNotes::default();
-        let (message, _) = own.write((1, counter), &input, most, &mut notes)?;
+        let asked_by = (1, counter, &CancelFlag::new());
+        let (message, _) = own.write(asked_by, &input, most, &mut notes)?;
         Ok(message)
     }
 
-    fn request(&self, round: u32, input: &Input, text: &str, most: u64) -> SummaryRequest {
+    fn request(
+        &self,
+        (round, cancel): (u32, &CancelFlag),
+        input: &Input,
+        text: &str,
+        most: u64,
+    ) -> SummaryRequest {
         let options = &self.options;
         let asked_tokens = options.asked_tokens.min(most * 4 / 5);
         SummaryRequest {
@@ -172,7 +170,7 @@ impl SummarizeCompaction {
             max_tokens: options.max_tokens.min(most),
             temperature: options.temperature,
             deadline: Instant::now() + options.timeout,
-            cancel: self.cancel.clone(),
+            cancel: self.cancel.or(cancel),
         }
     }
 
@@ -191,7 +189,7 @@ impl SummarizeCompaction {
 
     fn write(
         &self,
-        (round, counter): (u32, &dyn TokenCounter),
+        (round, counter, cancel): (u32, &dyn TokenCounter, &CancelFlag),
         input: &Input,
         most: u64,
         notes: &mut SummaryNotes,
@@ -200,7 +198,7 @@ impl SummarizeCompaction {
             return Err(NOT_ASKED.into());
         }
         let formatted = prompt::format_messages(&input.messages, &self.options);
-        let request = self.request(round, input, &formatted.text, most);
+        let request = self.request((round, cancel), input, &formatted.text, most);
         let answer = self.ask(&request, notes)?;
         let count = |text: &str| counter.message_tokens(&self.message(input, text));
         let marker = self.options.marker.as_deref();
@@ -260,7 +258,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
     ) -> Result<Summary, StrategyError> {
         let input = Input::read(slice, turns, self.name())?;
         let mut notes = SummaryNotes::default();
-        let asked_by = (slice.round(), slice.counter());
+        let asked_by = (slice.round(), slice.counter(), slice.cancel());
         match self.write(asked_by, &input, config.max_summary_tokens, &mut notes) {
             Ok((message, formatted)) => Ok(Summary {
                 messages: vec![message],
@@ -283,7 +281,7 @@ impl BlockCompactionStrategy for SummarizeCompaction {
     ) -> Result<Summary, StrategyError> {
         let input = Input::of_loops(slice)?;
         let mut notes = SummaryNotes::default();
-        let asked_by = (slice.round(), slice.counter());
+        let asked_by = (slice.round(), slice.counter(), slice.cancel());
         match self.write(asked_by, &input, config.max_rollup_tokens, &mut notes) {
             Ok((message, _)) => Ok(Summary {
                 messages: vec![message],

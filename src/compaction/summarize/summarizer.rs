@@ -68,7 +68,11 @@ impl SummaryRequest {
 /// assert!(of_another_thread.is_cancelled());
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct CancelFlag(Arc<AtomicBool>);
+pub struct CancelFlag {
+    own: Arc<AtomicBool>,
+    /// Flags that cancel this one too.
+    others: Vec<Arc<AtomicBool>>,
+}
 
 impl CancelFlag {
     /// A flag that is not set.
@@ -78,12 +82,22 @@ impl CancelFlag {
 
     /// Cancels every request that holds this flag, for good.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.own.store(true, Ordering::Relaxed);
     }
 
     /// Whether the flag is set.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+        is_set(&self.own) || self.others.iter().any(is_set)
+    }
+
+    /// Returns a flag that is also set when `other` is.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.others.push(Arc::clone(&other.own));
+        both.others.extend_from_slice(&other.others);
+        both
     }
 }
 

@@ -137,29 +137,21 @@ impl ArchiveReport {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::retention::{ArchiveRequest, archive};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
+/// chat.end_loop(LoopStatus::Completed)?;
 /// // Also what a context still shows.
 /// let request = ArchiveRequest { shown: true, ..ArchiveRequest::default() };
-/// let report = archive(&store, &request)?;
+/// let report = archive(store.database(), &request)?;
 /// assert!(report.bytes_after < report.bytes_before);
-/// let context = build_context_from_session(&store, &id, &BuildOptions::default())?;
-/// assert_eq!(context.messages.len(), 40);
+/// let context = chat.context()?;
+/// assert_eq!(context.messages.len(), 41);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<ArchiveReport> {
@@ -188,26 +180,19 @@ pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<Ar
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
-/// archive(&store, &ArchiveRequest { shown: true, ..ArchiveRequest::default() })?;
-/// let request = UnarchiveRequest { session: Some(id), ..UnarchiveRequest::default() };
-/// assert_eq!(unarchive(&store, &request)?.messages, 40);
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
+/// chat.end_loop(LoopStatus::Completed)?;
+/// archive(store.database(), &ArchiveRequest { shown: true, ..ArchiveRequest::default() })?;
+/// let session = Some(chat.id().clone());
+/// let request = UnarchiveRequest { session, ..UnarchiveRequest::default() };
+/// assert_eq!(unarchive(store.database(), &request)?.messages, 41);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn unarchive(store: &dyn Database, request: &UnarchiveRequest) -> StoreResult<ArchiveReport> {

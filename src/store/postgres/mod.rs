@@ -57,7 +57,7 @@ const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 /// A store in one PostgreSQL database.
 ///
-/// Its calls wait for the server; async code goes through `AsyncDatabase`.
+/// Its calls wait for the server; async code goes through `AsyncStore`.
 ///
 /// ```no_run
 /// use loopstore::*;

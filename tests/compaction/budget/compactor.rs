@@ -1,6 +1,5 @@
 //! What an agent calls before each model call.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use loopstore::compact::CompactOutcome;
@@ -13,36 +12,44 @@ use crate::budget::stage::*;
 use crate::support::histories::{History, Random, answer, result, user};
 use crate::support::provider_faults::provider_faults;
 
-fn compactor(store: &SqliteStore, window: u64) -> Compactor<'_> {
-    let request = request(window);
-    Compactor::new(store, request.config, request.window)
+/// The policy of [`request`].
+fn policy(window: u64) -> Policy {
+    Policy::new(window)
+        .keep_first(1)
+        .keep_recent(KeepRecent::Turns(4))
+        .max_summary_tokens(100)
 }
 
-fn outcomes(next: &NextCall) -> Vec<CompactOutcome> {
-    next.reports.iter().map(|report| report.outcome).collect()
+fn chat(store: &Store, policy: Policy) -> SessionHandle {
+    store.session("s").unwrap().with_policy(policy)
+}
+
+fn outcomes(ready: &Prepared) -> Vec<CompactOutcome> {
+    let reports = ready.compactions.iter();
+    reports.map(|report| report.outcome).collect()
 }
 
 #[test]
 fn nothing_happens_until_the_trigger_fires() {
-    let store = SqliteStore::in_memory().unwrap();
-    let history = History::new(&store, "s");
+    let store = Store::in_memory().unwrap();
+    let history = History::new(store.database(), "s");
     work(&history, 0..4, 400);
-    let compactor = compactor(&store, 1_200).for_provider(Form::Anthropic);
-    let next = compactor.maybe_compact(&history.session, None).unwrap();
-    assert_eq!(outcomes(&next), [CompactOutcome::NotNeeded]);
-    assert_eq!(next.context, context(&history));
+    let chat = chat(&store, policy(1_200));
+    let ready = chat.prepare().unwrap();
+    assert_eq!(outcomes(&ready), []);
+    assert_eq!(*ready.context, context(&history));
     work(&history, 4..12, 400);
-    let next = compactor.maybe_compact(&history.session, None).unwrap();
-    assert_eq!(outcomes(&next), [CompactOutcome::Committed]);
-    assert_eq!(next.context, context(&history));
-    let request = serde_json::to_value(next.request.unwrap()).unwrap();
+    let ready = chat.prepare().unwrap();
+    assert_eq!(outcomes(&ready), [CompactOutcome::Committed]);
+    assert_eq!(*ready.context, context(&history));
+    let request = ready.to(Form::Anthropic).unwrap();
     assert_eq!(provider_faults(&request, Form::Anthropic), []);
 }
 
 /// Fails, or compacts the session itself while it works.
 struct Bad {
     calls: AtomicU32,
-    rival: Option<(Arc<SqliteStore>, SessionId)>,
+    rival: Option<SessionHandle>,
 }
 
 impl BlockCompactionStrategy for Bad {
@@ -59,9 +66,9 @@ impl BlockCompactionStrategy for Bad {
         let first = self.calls.fetch_add(1, Ordering::Relaxed) == 0;
         match &self.rival {
             None => Err(StrategyError::Failed("no idea".into())),
-            Some((store, session)) => {
+            Some(rival) => {
                 if first {
-                    compact_session_loops(&**store, session, &request(1_300)).unwrap();
+                    rival.compact(&request(1_300)).unwrap();
                 }
                 DefaultBlockCompaction.keep_compacted(slice, turns, config)
             }
@@ -71,79 +78,71 @@ impl BlockCompactionStrategy for Bad {
 
 #[test]
 fn a_strategy_that_fails_gives_way_to_the_digest() {
-    let store = SqliteStore::in_memory().unwrap();
-    let history = History::new(&store, "s");
+    let store = Store::in_memory().unwrap();
+    let history = History::new(store.database(), "s");
     work(&history, 0..12, 400);
-    let mut request = request(1_200);
-    request.config.block_strategy = Arc::new(Bad {
+    let bad = Bad {
         calls: AtomicU32::new(0),
         rival: None,
-    });
-    let compactor = Compactor::new(&store, request.config, request.window);
-    let next = compactor.maybe_compact(&history.session, None).unwrap();
+    };
+    let ready = chat(&store, policy(1_200).strategy(bad)).prepare().unwrap();
     assert_eq!(
-        outcomes(&next),
+        outcomes(&ready),
         [CompactOutcome::Failed, CompactOutcome::Committed]
     );
-    assert_eq!(next.reports[0].error.as_deref(), Some("no idea"));
-    assert_eq!(next.reports[1].strategy, "digest");
+    assert_eq!(ready.compactions[0].error.as_deref(), Some("no idea"));
+    assert_eq!(ready.compactions[1].strategy, "digest");
 }
 
 #[test]
 fn a_lost_race_is_run_again() {
-    let store = Arc::new(SqliteStore::in_memory().unwrap());
-    let history = History::new(&*store, "s");
+    let store = Store::in_memory().unwrap();
+    let history = History::new(store.database(), "s");
     work(&history, 0..12, 400);
-    let mut request = request(1_200);
-    request.config.block_strategy = Arc::new(Bad {
+    let bad = Bad {
         calls: AtomicU32::new(0),
-        rival: Some((Arc::clone(&store), history.session.clone())),
-    });
-    let compactor = Compactor::new(&*store, request.config, request.window);
-    let next = compactor.maybe_compact(&history.session, None).unwrap();
+        rival: Some(store.session("s").unwrap()),
+    };
+    let ready = chat(&store, policy(1_200).strategy(bad)).prepare().unwrap();
     assert_eq!(
-        outcomes(&next),
-        [CompactOutcome::Conflict, CompactOutcome::NotNeeded],
+        outcomes(&ready),
+        [CompactOutcome::Conflict],
         "the other one was enough"
     );
-    assert!(next.context.tokens <= 1_020);
+    assert!(ready.context.tokens <= 1_020);
 }
 
 #[test]
 fn few_messages_that_are_too_large_are_compacted_all_the_same() {
-    let store = SqliteStore::in_memory().unwrap();
-    let history = History::new(&store, "s");
+    let store = Store::in_memory().unwrap();
+    let history = History::new(store.database(), "s");
     work(&history, 0..2, 40_000);
-    let window = ContextConfig {
-        max_context_tokens: 18_000,
-        ..ContextConfig::default()
-    };
-    let compactor = Compactor::new(&store, CompactionConfig::reserves(), window);
-    let next = compactor.maybe_compact(&history.session, None).unwrap();
-    assert_eq!(
-        outcomes(&next),
-        [CompactOutcome::NotNeeded, CompactOutcome::Committed]
-    );
-    assert!(next.context.tokens <= 5_600, "{}", next.context.tokens);
+    let policy = Policy::new(18_000).trigger(CompactionPolicy::reserves());
+    let ready = chat(&store, policy).prepare().unwrap();
+    assert_eq!(outcomes(&ready), [CompactOutcome::Committed]);
+    assert!(ready.context.tokens <= 5_600, "{}", ready.context.tokens);
 }
 
 #[test]
 fn what_nothing_fits_is_a_typed_error_each_time() {
-    let store = SqliteStore::in_memory().unwrap();
-    let history = History::new(&store, "s");
+    let store = Store::in_memory().unwrap();
+    let history = History::new(store.database(), "s");
     history.append(
         0,
         vec![user(&"look ".repeat(1_000), 0), answer("yes", &[], 0)],
     );
-    let compactor = compactor(&store, 1_000);
+    let chat = chat(&store, policy(1_000));
     for _ in 0..3 {
-        let error = compactor.maybe_compact(&history.session, None).unwrap_err();
-        let CompactorError::BudgetTooSmall(error) = error else {
+        let error = chat.prepare().unwrap_err();
+        let Error::BudgetTooSmall { needed, budget, .. } = error else {
             panic!("{error}");
         };
-        assert_eq!((error.needed, error.budget), (1_259, 1_000));
+        assert_eq!((needed, budget), (1_259, 1_000));
     }
     let runs = store
+        .database()
+        .as_sqlite()
+        .unwrap()
         .query("SELECT count(*) FROM v_compaction_runs")
         .unwrap();
     assert_eq!(format!("{:?}", runs.rows), "[[1]]", "tried once");
@@ -153,14 +152,10 @@ fn what_nothing_fits_is_a_typed_error_each_time() {
 #[test]
 fn an_agent_never_sees_more_than_its_window_nor_what_a_provider_refuses() {
     const WINDOW: u64 = 32_000;
-    let store = SqliteStore::in_memory().unwrap();
-    let mut history = History::new(&store, "s");
+    let store = Store::in_memory().unwrap();
+    let mut history = History::new(store.database(), "s");
     let mut random = Random::new(7);
-    let window = ContextConfig {
-        max_context_tokens: WINDOW,
-        ..ContextConfig::default()
-    };
-    let compactor = Compactor::new(&store, CompactionConfig::default(), window);
+    let chat = chat(&store, Policy::new(WINDOW));
     let (mut turns, mut committed) = (0, 0);
     for at in 0..20 {
         if at > 0 {
@@ -171,13 +166,13 @@ fn an_agent_never_sees_more_than_its_window_nor_what_a_provider_refuses() {
             if turn % 8 == 0 {
                 history.append(at, vec![user(&format!("do {at} {turn}"), turn)]);
             }
-            let next = compactor.maybe_compact(&history.session, None).unwrap();
-            assert!(next.context.tokens <= WINDOW);
+            let ready = chat.prepare().unwrap();
+            assert!(ready.context.tokens <= WINDOW);
             for form in Form::ALL {
-                let request = provider::write(form, &next.context).unwrap();
+                let request = provider::write(form, &ready.context).unwrap();
                 assert_eq!(provider_faults(&request, form), []);
             }
-            committed += usize::from(outcomes(&next).contains(&CompactOutcome::Committed));
+            committed += usize::from(outcomes(&ready).contains(&CompactOutcome::Committed));
             let call = format!("c{at}-{turn}");
             let bytes = [200, 600, 1_500, 6_000][random.below(4).min(random.below(8)) as usize];
             let text = format!("found {at} {turn} {}", "value ".repeat(bytes / 6));
@@ -188,5 +183,5 @@ fn an_agent_never_sees_more_than_its_window_nor_what_a_provider_refuses() {
     }
     assert!(committed >= 2, "{committed}");
     assert!(committed * 20 <= turns, "{committed} in {turns} turns");
-    assert!(inspect::verify(&store).unwrap().ok);
+    assert!(inspect::verify(store.database()).unwrap().ok);
 }

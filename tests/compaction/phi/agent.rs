@@ -92,13 +92,11 @@ async fn prompt(agent: &mut BasicAgent, text: &str) -> Vec<phi_core::AgentEvent>
     told
 }
 
-async fn context(store: &AsyncDatabase) -> Context {
-    let id = SessionId::new("s").unwrap();
-    let built = store.build_context(&id, BuildOptions::default());
-    built.await.unwrap()
+async fn context(store: &AsyncStore) -> Context {
+    store.session("s").unwrap().context().await.unwrap()
 }
 
-async fn compact(store: &AsyncDatabase) -> CompactReport {
+async fn compact(store: &AsyncStore) -> CompactReport {
     let request = CompactRequest {
         config: CompactionConfig {
             keep_first_turns: 0,
@@ -108,8 +106,8 @@ async fn compact(store: &AsyncDatabase) -> CompactReport {
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
-    let id = SessionId::new("s").unwrap();
-    store.compact(&id, request).await.unwrap()
+    let chat = store.session("s").unwrap();
+    chat.compact(&request).await.unwrap()
 }
 
 /// The agent's events, in its log and as it told them.
@@ -124,7 +122,7 @@ async fn check_log(log: &PhiEventLog, told: &[phi_core::AgentEvent]) {
 }
 
 struct Stage {
-    store: AsyncDatabase,
+    store: AsyncStore,
     log: PhiEventLog,
     recorder: PhiRecorder,
     told: Vec<phi_core::AgentEvent>,

@@ -127,9 +127,9 @@ fn a_locked_database_is_told_and_written_later() {
     let path = folder.path().join("log.db");
     let options =
         crate::support::keyed::options().busy_timeout(std::time::Duration::from_millis(20));
-    let store = AsyncDatabase::new(SqliteStore::open_with(&path, options).unwrap());
+    let store = Store::from(SqliteStore::open_with(&path, options).unwrap());
     runtime().block_on(async {
-        let log = PhiEventLog::new(store);
+        let log = PhiEventLog::new(store.into());
         log.append("s", event(1)).await.unwrap();
         log.flush("s").await.unwrap();
         let other = crate::support::keyed::raw(&path).unwrap();
@@ -153,9 +153,8 @@ fn logs_are_no_sessions_of_the_store_in_no_context_and_not_searched() {
         log.flush("s").await.unwrap();
         let sessions = PhiSessionStore::new(store.clone());
         assert!(sessions.list_ids().await.unwrap().is_empty());
-        let id = SessionId::new("phi-core-events/s").unwrap();
-        let context = store.build_context(&id, BuildOptions::default()).await;
-        assert!(context.unwrap().messages.is_empty());
+        let chat = store.session("phi-core-events/s").unwrap();
+        assert!(chat.context().await.unwrap().messages.is_empty());
         let found = store.search(SearchQuery::new("number")).await.unwrap();
         assert!(found.hits.is_empty());
     });

@@ -169,7 +169,7 @@ fn a_session_of_another_origin_loads_too() {
         append::append(write, loop_key, new.collect(), &HeuristicTokenCounter)
     })
     .unwrap();
-    let store = PhiSessionStore::new(AsyncDatabase::new(store));
+    let store = PhiSessionStore::new(Store::from(store).into());
     let session = runtime().block_on(store.load("bare")).unwrap();
     assert_eq!(session.loops[0].messages.len(), 3);
     assert_eq!(session.agent_id, "");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use loopstore::{AsyncDatabase, Durability, SqliteStore};
+use loopstore::{AsyncStore, Durability, SqliteStore, Store};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
@@ -11,14 +11,14 @@ pub fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-pub fn in_memory() -> AsyncDatabase {
-    AsyncDatabase::new(SqliteStore::in_memory().unwrap())
+pub fn in_memory() -> AsyncStore {
+    Store::in_memory().unwrap().into()
 }
 
 /// Opens a file that need not survive a power loss.
-pub fn open(path: &Path) -> AsyncDatabase {
+pub fn open(path: &Path) -> AsyncStore {
     let options = crate::support::keyed::options().durability(Durability::Normal);
-    AsyncDatabase::new(SqliteStore::open_with(path, options).unwrap())
+    Store::from(SqliteStore::open_with(path, options).unwrap()).into()
 }
 
 pub fn json<T: Serialize>(value: &T) -> Value {

@@ -44,10 +44,10 @@ async fn compacted(
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
-    let id = SessionId::new("s").unwrap();
-    let report = store.compact(&id, request).await.unwrap();
-    let context = store.build_context(&id, BuildOptions::default());
-    (report, all_plain(&context.await.unwrap().messages))
+    let chat = store.session("s").unwrap();
+    let report = chat.compact(&request).await.unwrap();
+    let context = chat.context().await.unwrap();
+    (report, all_plain(&context.messages))
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_strategy_that_waits_is_waited_for_also_within_a_runtime() {
         };
         let id = SessionId::new("s").unwrap();
         // On the runtime's own thread, where a second runtime could not wait.
-        let report = compact_session_loops(&**store.blocking(), &id, &request).unwrap();
+        let report = compact_session_loops(store.blocking().database(), &id, &request).unwrap();
         assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
         let coverage = &report.blocks[0].coverage;
         assert!(coverage.get(store::Disposition::Summarised) > 0);
@@ -160,14 +160,11 @@ fn a_strategy_that_panics_fails_its_run_and_nothing_else() {
             trigger: CompactTrigger::Force,
             ..CompactRequest::default()
         };
-        let id = SessionId::new("s").unwrap();
-        let report = store.compact(&id, request).await.unwrap();
+        let chat = store.session("s").unwrap();
+        let report = chat.compact(&request).await.unwrap();
         assert_eq!(report.outcome, CompactOutcome::Failed);
         assert_eq!(report.error.as_deref(), Some("the strategy panicked"));
-        let context = store
-            .build_context(&id, BuildOptions::default())
-            .await
-            .unwrap();
+        let context = chat.context().await.unwrap();
         let raw = &world.session.loops[0].messages;
         let raw: Vec<_> = raw.iter().filter(|m| m.as_llm().is_some()).collect();
         assert_eq!(all_plain(&context.messages), all_plain(&raw));
@@ -212,7 +209,7 @@ fn our_strategies_make_blocks_for_phi_core() {
                 let bridge = IntoPhi::new(Arc::clone(own));
                 let found = their_context(&mut world, &bridge).await;
                 assert_eq!(found.len(), expected.len(), "seed {seed} {}", own.name());
-                if own.name() != loopstore::compaction::DIGEST {
+                if own.name() != loopstore::extend::compaction::DIGEST {
                     assert_eq!(found, expected, "seed {seed}");
                 }
             }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::{calls, config, origin, result, says, user};
-use loopstore::compaction::{ContextConfig, compact_messages, keep_within_budget};
+use loopstore::compaction::ContextConfig;
+use loopstore::extend::compaction::{compact_messages, keep_within_budget};
 use loopstore::{AgentMessage, HeuristicTokenCounter, Json, Message, TokenCounter, total_tokens};
 use proptest::prelude::*;
 

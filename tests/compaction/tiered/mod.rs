@@ -4,8 +4,9 @@
 mod histories;
 mod origin;
 
-use loopstore::compaction::{
-    CompactionStrategy, ContextConfig, DefaultCompaction, keep_within_budget, truncate_head_tail,
+use loopstore::compaction::ContextConfig;
+use loopstore::extend::compaction::{
+    CompactionStrategy, DefaultCompaction, keep_within_budget, truncate_head_tail,
 };
 use loopstore::{
     AgentMessage, AssistantMessage, Content, HeuristicTokenCounter, Json, Message,

@@ -1,7 +1,8 @@
 //! The algorithm as its description has it; only that a budget below the system prompt is 0.
 
 use super::user;
-use loopstore::compaction::{ContextConfig, one_liner};
+use loopstore::compaction::ContextConfig;
+use loopstore::extend::compaction::one_liner;
 use loopstore::{AgentMessage, Content, Message, message_tokens, total_tokens};
 
 pub fn compact_messages(messages: &[AgentMessage], config: &ContextConfig) -> Vec<AgentMessage> {

@@ -36,22 +36,20 @@ fn many_tasks_write_read_and_search_at_once() {
 }
 
 /// Appends turns of its own to a loop that other tasks write to as well.
-async fn write_turns(store: AsyncDatabase, task: u32) {
+async fn write_turns(store: AsyncStore, task: u32) {
     let id = loop_id(&format!("l{}", task % 4));
     for nth in 0..TURNS {
-        let turn = turn(task * TURNS + nth);
-        store.append(&session_id(), Some(&id), turn).await.unwrap();
+        let turn = turn(id.as_str(), task * TURNS + nth);
+        let chat = chat(&store).at_loop(&id).await.unwrap();
+        chat.append(turn).await.unwrap();
     }
 }
 
 /// Every context and every search shows whole turns only.
-async fn read_meanwhile(store: AsyncDatabase) {
+async fn read_meanwhile(store: AsyncStore) {
     for _ in 0..20 {
-        let options = BuildOptions {
-            leaf: Some(loop_id("l1")),
-            ..BuildOptions::default()
-        };
-        let context = store.build_context(&session_id(), options).await.unwrap();
+        let chat = chat(&store).at_loop(&loop_id("l1")).await.unwrap();
+        let context = chat.context().await.unwrap();
         assert_eq!(context.messages.len() % 3, 0);
         assert!(context.faults.is_empty());
         store.search(SearchQuery::new("answer")).await.unwrap();

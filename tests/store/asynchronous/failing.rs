@@ -9,12 +9,10 @@ use super::stage::*;
 #[test]
 fn an_error_of_the_store_is_returned() {
     let store = store_with(&["l"]);
-    let missing = SessionId::new("nobody").unwrap();
-    let error = runtime()
-        .block_on(store.append(&missing, None, turn(0)))
-        .unwrap_err();
+    let undone = runtime().block_on(store.session("nobody").unwrap().undo());
+    let error = undone.unwrap_err();
     assert!(
-        matches!(&error, AsyncError::Failed(StoreError::NoSession(id)) if id == "nobody"),
+        matches!(&error, Error::NotFound { what: "session", id } if id == "nobody"),
         "{error:?}"
     );
 }
@@ -23,30 +21,27 @@ fn an_error_of_the_store_is_returned() {
 fn an_error_of_the_callers_own_is_returned() {
     let store = store_with(&["l"]);
     let failed = runtime().block_on(store.call(|_| Err::<(), _>("no thanks")));
-    assert!(matches!(failed, Err(AsyncError::Failed("no thanks"))));
+    assert!(matches!(failed, Ok(Err("no thanks"))));
 }
 
 #[test]
 fn a_panic_is_returned_and_its_transaction_leaves_nothing() {
     let (store, runtime) = (store_with(&["l"]), runtime());
-    let panicked: Result<(), AsyncError<StoreError>> = runtime.block_on(store.call(|store| {
-        store::write(store, |write| {
+    let panicked = runtime.block_on(store.call(|store| {
+        store::write(store.database(), |write| -> Result<(), StoreError> {
             let key = write.session(&session_id())?.unwrap().key;
             let row = write.loop_by_id(key, &loop_id("l"))?.unwrap();
-            let new = turn(0).into_iter().map(Into::into).collect();
-            store::append::append(write, row.key, new, store.counter())?;
+            let new = turn("l", 0).into_iter().map(Into::into).collect();
+            store::append::append(write, row.key, new, store.database().counter())?;
             panic!("after {} messages", 3)
         })
     }));
     match panicked {
-        Err(AsyncError::Panicked(told)) => assert_eq!(told, "after 3 messages"),
+        Err(Error::Panicked(told)) => assert_eq!(told, "after 3 messages"),
         other => panic!("{other:?}"),
     }
     assert!(stored(&store, "l").is_empty());
-    let id = loop_id("l");
-    runtime
-        .block_on(store.append(&session_id(), Some(&id), turn(1)))
-        .unwrap();
+    runtime.block_on(chat(&store).append(turn("l", 1))).unwrap();
     assert_eq!(stored(&store, "l"), [1, 1, 1]);
 }
 
@@ -59,10 +54,10 @@ fn a_refused_event_and_a_panic_leave_the_recorder_usable() {
         let refused = recorder.record(early.clone()).await;
         assert!(matches!(
             refused,
-            Err(AsyncError::Failed(RecordError::NotBegun { .. }))
+            Err(Error::Record(RecordError::NotBegun { .. }))
         ));
-        let panicked = recorder.call(|_| -> Result<(), RecordError> { panic!("plain") });
-        assert!(matches!(panicked.await, Err(AsyncError::Panicked(told)) if told == "plain"));
+        let panicked = recorder.call(|_| -> () { panic!("plain") });
+        assert!(matches!(panicked.await, Err(Error::Panicked(told)) if told == "plain"));
         let start = AgentStart::new(session_id(), loop_id("r"));
         recorder
             .record(AgentEvent::AgentStart(start))

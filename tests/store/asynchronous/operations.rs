@@ -1,62 +1,41 @@
 //! Each named operation does what its synchronous one does.
 
-use loopstore::compact::{CompactOutcome, FlipRequest};
-use loopstore::extend::session::Fork;
+use loopstore::compact::CompactOutcome;
 use loopstore::*;
 
 use super::stage::*;
 
-async fn filled() -> AsyncDatabase {
-    let store = store_with(&["l"]);
-    for at in 0..30 {
-        store.append(&session_id(), None, turn(at)).await.unwrap();
-    }
-    store
-}
-
-async fn tokens(store: &AsyncDatabase) -> u64 {
-    let context = store
-        .build_context(&session_id(), BuildOptions::default())
-        .await
-        .unwrap();
-    context.tokens
+async fn tokens(chat: &AsyncSession) -> u64 {
+    chat.context().await.unwrap().tokens
 }
 
 #[test]
 fn compact_undo_redo() {
     runtime().block_on(async {
-        let store = filled().await;
-        let before = tokens(&store).await;
+        let chat = chat(&filled().await);
+        let before = tokens(&chat).await;
         let request = CompactRequest {
             trigger: CompactTrigger::Force,
             ..CompactRequest::default()
         };
-        let report = store.compact(&session_id(), request).await.unwrap();
+        let report = chat.compact(&request).await.unwrap();
         assert_eq!(report.outcome, CompactOutcome::Committed);
-        let after = tokens(&store).await;
+        let after = tokens(&chat).await;
         assert!(after < before);
-        let flip = FlipRequest::default;
-        store.undo(&session_id(), flip()).await.unwrap();
-        assert_eq!(tokens(&store).await, before);
-        store.redo(&session_id(), flip()).await.unwrap();
-        assert_eq!(tokens(&store).await, after);
+        chat.undo().await.unwrap();
+        assert_eq!(tokens(&chat).await, before);
+        chat.redo().await.unwrap();
+        assert_eq!(tokens(&chat).await, after);
     });
 }
 
 #[test]
-fn maybe_compact_fits_the_window() {
+fn prepare_fits_the_window() {
     runtime().block_on(async {
-        let store = filled().await;
-        let window = ContextConfig {
-            max_context_tokens: 1500,
-            ..ContextConfig::default()
-        };
-        let next = store
-            .maybe_compact(&session_id(), None, CompactionConfig::default(), window)
-            .await
-            .unwrap();
-        assert!(next.context.tokens <= 1500);
-        assert_eq!(next.reports[0].outcome, CompactOutcome::Committed);
+        let chat = chat(&filled().await).with_policy(Policy::new(1500));
+        let ready = chat.prepare().await.unwrap();
+        assert!(ready.context.tokens <= 1500);
+        assert_eq!(ready.compactions[0].outcome, CompactOutcome::Committed);
     });
 }
 
@@ -64,23 +43,20 @@ fn maybe_compact_fits_the_window() {
 fn fork_and_search() {
     runtime().block_on(async {
         let store = filled().await;
-        let branch = Fork {
-            loop_id: loop_id("branch"),
-            turn: 3,
-            tag: "try".into(),
-        };
-        store
-            .fork(&session_id(), Some(&loop_id("l")), branch)
-            .await
-            .unwrap();
-        let context = store
-            .build_context(&session_id(), BuildOptions::default())
-            .await
-            .unwrap();
-        assert_eq!(context.messages.len(), 4 * 3);
+        let chat = chat(&store);
+        let side = chat.fork_at(TurnRef::new("l", 3)).await.unwrap();
+        assert_eq!(side.context().await.unwrap().messages.len(), 4 * 3);
+        assert_eq!(chat.context().await.unwrap().messages.len(), 30 * 3);
+        let again = chat.at_loop(&side.leaf().await.unwrap().unwrap()).await;
+        assert_eq!(
+            again.unwrap().context().await.unwrap().messages.len(),
+            4 * 3
+        );
+        let nowhere = chat.at_loop(&loop_id("nowhere")).await;
+        assert!(matches!(nowhere, Err(Error::NotFound { what: "loop", .. })));
         let query = SearchQuery::new("\"Answer 7\"");
         let found = store.search(query.clone()).await.unwrap();
         assert_eq!(found.hits.len(), 1);
-        assert_eq!(found, search(&**store.blocking(), &query).unwrap());
+        assert_eq!(found, store.blocking().search(query).unwrap());
     });
 }

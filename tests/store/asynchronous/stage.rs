@@ -23,9 +23,9 @@ pub fn loop_id(name: &str) -> LoopId {
 }
 
 /// A store with a session that has these loops, none of which goes on from another.
-pub fn store_with(loops: &[&str]) -> AsyncDatabase {
-    let store = SqliteStore::in_memory().unwrap();
-    store::write(&store, |write| {
+pub fn store_with(loops: &[&str]) -> AsyncStore {
+    let store = Store::in_memory().unwrap();
+    store::write(store.database(), |write| {
         let record = Session::new(session_id(), "agent");
         let key = session::create_session(write, &record, None, None)?;
         for name in loops {
@@ -34,11 +34,11 @@ pub fn store_with(loops: &[&str]) -> AsyncDatabase {
         Ok(())
     })
     .unwrap();
-    AsyncDatabase::new(store)
+    store.into()
 }
 
 /// A prompt, an answer with a call, and the call's result.
-pub fn turn(at: u32) -> Vec<AgentMessage> {
+pub fn turn(loop_id: &str, at: u32) -> Vec<AgentMessage> {
     let call = Content::tool_call(format!("call-{at}"), "look", Json::null());
     let answer = Message::Assistant(AssistantMessage {
         content: vec![Content::text(format!("Answer {at}.")), call],
@@ -52,14 +52,28 @@ pub fn turn(at: u32) -> Vec<AgentMessage> {
     });
     [Message::user(format!("Prompt {at}")), answer, result]
         .into_iter()
-        .map(|message| AgentMessage::from(message).in_turn(TurnId::new("l", at)))
+        .map(|message| AgentMessage::from(message).in_turn(TurnId::new(loop_id, at)))
         .collect()
 }
 
+/// The handle of the session.
+pub fn chat(store: &AsyncStore) -> AsyncSession {
+    store.session(session_id()).unwrap()
+}
+
+/// A session with one loop of turns.
+pub async fn filled() -> AsyncStore {
+    let store = store_with(&["l"]);
+    for at in 0..30 {
+        chat(&store).append(turn("l", at)).await.unwrap();
+    }
+    store
+}
+
 /// Returns the turn index of each message of a loop.
-pub fn stored(store: &AsyncDatabase, name: &str) -> Vec<u32> {
+pub fn stored(store: &AsyncStore, name: &str) -> Vec<u32> {
     let mut found = Vec::new();
-    store::read(&**store.blocking(), |read| {
+    store::read(store.blocking().database(), |read| {
         let key = read.session(&session_id())?.unwrap().key;
         let Some(row) = read.loop_by_id(key, &loop_id(name))? else {
             return Ok(());

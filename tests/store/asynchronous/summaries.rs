@@ -17,14 +17,6 @@ const SECTIONS: [&str; 5] = [
     "Pending Work",
 ];
 
-async fn filled() -> AsyncDatabase {
-    let store = store_with(&["l"]);
-    for at in 0..30 {
-        store.append(&session_id(), None, turn(at)).await.unwrap();
-    }
-    store
-}
-
 fn request(summarizer: impl Summarizer + 'static, timeout: Duration) -> CompactRequest {
     let options = SummarizeOptions {
         timeout,
@@ -51,7 +43,7 @@ impl Drop for Counted {
 #[test]
 fn a_future_summarises_on_a_runtime_of_one_thread() {
     runtime().block_on(async {
-        let store = filled().await;
+        let chat = chat(&filled().await);
         let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
         let asked = Arc::new(tokio::sync::Notify::new());
         let waiting = Arc::clone(&asked);
@@ -74,7 +66,7 @@ fn a_future_summarises_on_a_runtime_of_one_thread() {
             length
         });
         let request = request(model, Duration::from_secs(60));
-        let report = store.compact(&session_id(), request).await.unwrap();
+        let report = chat.compact(&request).await.unwrap();
         assert_eq!(report.outcome, CompactOutcome::Committed);
         assert_eq!((&*report.strategy, report.fallback), ("summarize", None));
         assert!(other.await.unwrap() > 0);
@@ -85,7 +77,7 @@ fn a_future_summarises_on_a_runtime_of_one_thread() {
 fn a_future_that_takes_too_long_is_dropped_and_the_digest_stands_in() {
     let (begun, dropped) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     runtime().block_on(async {
-        let store = filled().await;
+        let chat = chat(&filled().await);
         let (starts, ends) = (Arc::clone(&begun), Arc::clone(&dropped));
         let model = FutureSummarizer::new("model", move |_: SummaryRequest| {
             starts.fetch_add(1, Ordering::SeqCst);
@@ -96,7 +88,7 @@ fn a_future_that_takes_too_long_is_dropped_and_the_digest_stands_in() {
             }
         });
         let request = request(model, Duration::from_millis(50));
-        let report = store.compact(&session_id(), request).await.unwrap();
+        let report = chat.compact(&request).await.unwrap();
         assert_eq!(report.outcome, CompactOutcome::Committed);
         assert_eq!(report.fallback.as_deref(), Some("digest"));
         // The runtime drops what was aborted when it comes by.
@@ -110,14 +102,14 @@ fn a_future_that_takes_too_long_is_dropped_and_the_digest_stands_in() {
 #[test]
 fn a_panic_in_a_future_is_a_reason_for_the_digest() {
     runtime().block_on(async {
-        let store = filled().await;
+        let chat = chat(&filled().await);
         let model =
             FutureSummarizer::new(
                 "model",
                 |_: SummaryRequest| async move { panic!("on purpose") },
             );
         let request = request(model, Duration::from_secs(60));
-        let report = store.compact(&session_id(), request).await.unwrap();
+        let report = chat.compact(&request).await.unwrap();
         assert_eq!(report.fallback.as_deref(), Some("digest"));
     });
 }

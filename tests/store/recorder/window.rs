@@ -8,8 +8,8 @@ use crate::support::events::*;
 const WINDOW: u64 = 8_000;
 
 /// A loop of ended turns, of about 3,000 tokens.
-fn worked(store: &SqliteStore) -> SessionRecorder<'_> {
-    let mut recorder = SessionRecorder::new(store, RecorderOptions::default());
+fn worked(store: &Store) -> SessionRecorder<'_> {
+    let mut recorder = SessionRecorder::new(store.database(), RecorderOptions::default());
     record_all(&mut recorder, vec![start("a")]);
     for number in 0..15 {
         let reply = answer(&format!("Step {number}: {}", "done, ".repeat(130)), &[]);
@@ -40,43 +40,40 @@ fn prompt(recorder: &mut SessionRecorder<'_>, tokens: usize) -> AgentMessage {
     prompt
 }
 
-fn ask(store: &SqliteStore) -> Result<NextCall, CompactorError> {
-    let window = ContextConfig {
-        max_context_tokens: WINDOW,
-        ..ContextConfig::default()
-    };
-    let compactor = Compactor::new(store, CompactionConfig::default(), window);
-    compactor.maybe_compact(&session(), None)
+fn ask(store: &Store) -> Result<Prepared> {
+    let chat = store.session(session())?;
+    chat.with_policy(Policy::new(WINDOW)).prepare()
 }
 
 #[test]
 fn an_open_prompt_fires_the_trigger_and_the_result_fits_with_it() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let mut recorder = worked(&store);
     let before = ask(&store).unwrap();
-    assert_eq!(before.reports[0].outcome, CompactOutcome::NotNeeded);
+    assert!(before.compactions.is_empty());
     let prompt = prompt(&mut recorder, 4_950);
     let next = ask(&store).unwrap();
-    let last = next.reports.last().unwrap();
+    let last = next.compactions.last().unwrap();
     assert_eq!(last.outcome, CompactOutcome::Committed, "{last:?}");
     assert!(next.context.tokens <= WINDOW, "{}", next.context.tokens);
     let stored = next.context.messages.last().unwrap();
     assert_eq!(stored.message(), prompt.message());
     // No section of a block reaches into the turn in flight.
+    let sqlite = store.database().as_sqlite().unwrap();
     let sql = "SELECT max(to_turn) AS t FROM v_coverage";
-    let covered = store.query(sql).unwrap().records()[0].number("t");
+    let covered = sqlite.query(sql).unwrap().records()[0].number("t");
     assert_eq!(covered, Some(14));
     // The answer comes, and the turn is whole.
     let reply = answer("yes", &[]);
     let events = vec![begins("a", &reply), ends("a", &reply), turn_end("a")];
     record_all(&mut recorder, events);
-    assert_eq!(row(&store, "a").totals.complete, 16);
-    assert!(inspect::verify(&store).unwrap().problems.is_empty());
+    assert_eq!(row(sqlite, "a").totals.complete, 16);
+    assert!(inspect::verify(sqlite).unwrap().problems.is_empty());
 }
 
 #[test]
 fn the_turn_in_flight_is_the_last_one_where_no_other_fits_beside_it() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let mut recorder = worked(&store);
     let reply = answer(&"long ".repeat(3_600), &[]);
     let events = vec![
@@ -97,12 +94,12 @@ fn the_turn_in_flight_is_the_last_one_where_no_other_fits_beside_it() {
 
 #[test]
 fn a_prompt_that_is_too_large_by_itself_is_a_typed_error() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let mut recorder = worked(&store);
     prompt(&mut recorder, 9_000);
     let error = ask(&store).unwrap_err();
-    let CompactorError::BudgetTooSmall(error) = error else {
+    let Error::BudgetTooSmall { needed, .. } = error else {
         panic!("{error}");
     };
-    assert!(error.needed > WINDOW, "{error}");
+    assert!(needed > WINDOW, "{needed}");
 }

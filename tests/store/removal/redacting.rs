@@ -4,8 +4,9 @@ use std::io::Cursor;
 use std::path::Path;
 
 use loopstore::export::{ExportForm, export};
+use loopstore::extend::import::{Source, StoredLines, import_source};
 use loopstore::extend::{self as store, append};
-use loopstore::import::{ImportError, ImportReport, Source, StoredLines, import_source};
+use loopstore::import::{ImportError, ImportReport};
 use loopstore::retention::{Leftover, redact_session};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;

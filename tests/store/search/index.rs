@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use loopstore::extend::append::{self, NewMessage};
 use loopstore::extend::index::{remove_loop, remove_session};
+use loopstore::extend::search::{index, rebuild_index};
 use loopstore::extend::{self as store, SessionStore};
 use loopstore::inspect::verify;
 use loopstore::model::*;
-use loopstore::search::{SearchError, SearchQuery, index, rebuild_index, search};
+use loopstore::search::{SearchError, SearchQuery, search};
 use loopstore::{Durability, HeuristicTokenCounter, SqliteStore, StoreError};
 
 use crate::search::found;
@@ -110,7 +111,7 @@ fn what_is_taken_out_is_found_no_more() {
     let words_left = |word: &str| -> i64 {
         let hits = store::read(&store, |read| {
             let mut hits = 0;
-            let words = loopstore::search::parse_query(word).unwrap();
+            let words = loopstore::extend::search::parse_query(word).unwrap();
             read.find(&words, &Default::default(), &mut |_| {
                 hits += 1;
                 Ok(std::ops::ControlFlow::Continue(()))

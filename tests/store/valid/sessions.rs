@@ -6,7 +6,8 @@ use std::sync::Arc;
 use loopstore::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, DigestCompaction, OlderLoops, RecentWindow,
 };
-use loopstore::context::{AsOf, introduced};
+use loopstore::context::AsOf;
+use loopstore::extend::context::introduced;
 use loopstore::model::AgentMessage;
 use loopstore::{
     BlockCompactionStrategy, BuildOptions, CompactRequest, CompactTrigger, DefaultBlockCompaction,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use insta::assert_snapshot;
-use loopstore::import::{Importer, MiniSweAgent, OpenAiChat};
+use loopstore::extend::import::{Importer, MiniSweAgent, OpenAiChat};
 use loopstore::{LoopStatus, SqliteStore};
 use serde_json::{Value, json};
 

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
-use loopstore::import::{ImportOptions, Importer, OpenAiAgents, Source, import_paths};
+use loopstore::extend::import::{Importer, OpenAiAgents, Source};
+use loopstore::import::{ImportOptions, import_paths};
 use loopstore::{SqliteStore, import::ImportReport};
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! OpenCode's exports.
 
 use insta::assert_snapshot;
-use loopstore::import::{Importer, OpenCode};
+use loopstore::extend::import::{Importer, OpenCode};
 use loopstore::{Json, SqliteStore};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use insta::assert_snapshot;
 use loopstore::SqliteStore;
-use loopstore::import::OpenHands;
+use loopstore::extend::import::OpenHands;
 use serde_json::{Value, json};
 
 use crate::agents::stage::*;

@@ -2,7 +2,8 @@
 //! kept under another name.
 
 use loopstore::SqliteStore;
-use loopstore::import::{Importer, importers};
+use loopstore::extend::import::Importer;
+use loopstore::import::importers;
 
 use super::stage::{import_bytes, import_into};
 

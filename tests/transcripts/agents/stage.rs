@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use loopstore::export::{ExportForm, export, export_source, sources};
-use loopstore::import::{ImportOptions, ImportReport, Importer, import_paths, importers};
+use loopstore::extend::import::Importer;
+use loopstore::import::{ImportOptions, ImportReport, import_paths, importers};
 use loopstore::inspect::verify;
 use loopstore::provider::Form;
 use loopstore::{AgentMessage, Content, Json, Message, SessionId, SqliteStore};

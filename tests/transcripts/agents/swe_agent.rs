@@ -1,7 +1,7 @@
 //! SWE-agent's trajectories.
 
 use insta::assert_snapshot;
-use loopstore::import::SweAgent;
+use loopstore::extend::import::SweAgent;
 use loopstore::{Json, SqliteStore};
 use serde_json::{Value, json};
 

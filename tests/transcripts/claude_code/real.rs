@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use loopstore::import::{ClaudeCode, FoundEffect, Importer};
+use loopstore::extend::import::{ClaudeCode, FoundEffect, Importer};
 use loopstore::{AgentMessage, Message, Role};
 use serde_json::Value;
 

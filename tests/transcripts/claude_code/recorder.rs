@@ -3,9 +3,10 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use loopstore::import::{
-    ClaudeCode, FoundCompaction, FoundEffect, ImportError, Importer, SessionHead, Sink, Source,
+use loopstore::extend::import::{
+    ClaudeCode, FoundCompaction, FoundEffect, Importer, SessionHead, Sink, Source,
 };
+use loopstore::import::ImportError;
 use loopstore::{AgentMessage, Json, LoopId, LoopRecord, LoopStatus, Message, Role};
 
 /// One loop as it was told.

@@ -1,6 +1,6 @@
 //! Transcripts written for these tests, each with what must come of it.
 
-use loopstore::import::{FoundEffect, Identity};
+use loopstore::extend::import::{FoundEffect, Identity};
 use loopstore::{AgentMessage, Message};
 use serde_json::{Value, json};
 

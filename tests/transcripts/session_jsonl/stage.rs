@@ -5,7 +5,8 @@ use std::path::Path;
 
 use loopstore::context::{AsOf, build_context_from_session};
 use loopstore::export::{ExportForm, export};
-use loopstore::import::{ImportError, ImportReport, Source, StoredLines, import_source};
+use loopstore::extend::import::{Source, StoredLines, import_source};
+use loopstore::import::{ImportError, ImportReport};
 use loopstore::inspect::verify;
 use loopstore::*;
 

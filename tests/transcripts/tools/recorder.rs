@@ -3,9 +3,10 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use loopstore::import::{
-    FoundCompaction, FoundEffect, ImportError, Importer, SessionHead, Sink, Source, importers,
+use loopstore::extend::import::{
+    FoundCompaction, FoundEffect, Importer, SessionHead, Sink, Source,
 };
+use loopstore::import::{ImportError, importers};
 use loopstore::{AgentMessage, Json, LoopId, LoopRecord, LoopStatus, Message, Role};
 
 /// Returns the importer of a format.

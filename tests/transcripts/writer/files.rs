@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use loopstore::extend::import::{Identity, Importer, Sink, Source};
 use loopstore::import::{
-    Identity, ImportError, ImportOptions, ImportReport, Importer, Sink, Source, import_paths,
-    import_paths_with,
+    ImportError, ImportOptions, ImportReport, import_paths, import_paths_with,
 };
 use loopstore::*;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loopstore::export::{ExportForm, export};
-use loopstore::import::{Source, StoredLines, import_source};
+use loopstore::extend::import::{Source, StoredLines, import_source};
 use loopstore::*;
 
 use super::script::*;

@@ -155,7 +155,7 @@ fn a_role_that_may_append_and_compact_may_change_and_remove_nothing() {
     }
     assert_eq!(history.compact(0, (1, 1), false)["outcome"], "committed");
     assert!(history.flip(0, false) && history.flip(0, true));
-    loopstore::search::index(&store, &mut |_| {}).unwrap();
+    loopstore::extend::search::index(&store, &mut |_| {}).unwrap();
     let mut client = Client::connect(&address, postgres::NoTls).unwrap();
     for sql in [
         "UPDATE messages SET tokens = 0",

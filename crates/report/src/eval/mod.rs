@@ -58,25 +58,16 @@ pub struct RetentionResult {
 ///
 /// # Examples
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore_report::eval::{retention, strategy};
 /// use loopstore::*;
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
 /// let strategies: Vec<_> = ["digest", "truncate"].into_iter().filter_map(strategy).collect();
-/// let report = retention(&store, &[id], &[0.1, 0.3], &strategies)?;
+/// let report = retention(store.database(), &[chat.id().clone()], &[0.1, 0.3], &strategies)?;
 /// assert_eq!((report.cases, report.results.len()), (1, 4));
 /// println!("{}", report.table());
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use loopstore::compaction::{
-    ContextConfig, DIGEST, DigestInput, Placed, StrategyError, SummarizeCompaction,
-    compact_messages, digest_of, keep_within_budget, one_liner,
+use loopstore::compaction::{ContextConfig, Placed, StrategyError, SummarizeCompaction};
+use loopstore::extend::compaction::{
+    DIGEST, DigestInput, compact_messages, digest_of, keep_within_budget, one_liner,
 };
 use loopstore::model::{AgentMessage, Message, Role};
 use loopstore::tokens::{TokenCounter, estimate_tokens};
@@ -12,7 +12,6 @@ use loopstore::tokens::{TokenCounter, estimate_tokens};
 /// Compacts a whole history to a budget. It sees nothing of what came after.
 ///
 /// ```
-/// # use loopstore::extend as store;
 /// use loopstore_report::eval::{EvalStrategy, retention};
 /// use loopstore::*;
 ///
@@ -34,20 +33,12 @@ use loopstore::tokens::{TokenCounter, estimate_tokens};
 ///     }
 /// }
 ///
-/// # use loopstore::extend::{append, session};
-/// # let (store, id) = (SqliteStore::in_memory()?, SessionId::new("weather")?);
-/// # let new = Session::new(id.clone(), "agent");
-/// # let mut monday = LoopRecord::new(LoopId::new("monday")?, None);
-/// # monday.status = LoopStatus::Completed;
-/// # let loop_key = store::write(&store, |write| {
-/// #     let key = session::create_session(write, &new, None, None)?;
-/// #     let loop_key = session::create_loop(write, key, &monday)?;
-/// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
-/// #     Ok(loop_key)
-/// # })?;
-/// let report = retention(&store, &[id], &[0.1], &[&Nothing])?;
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+/// chat.append([Message::user("How is the weather?")])?;
+/// chat.append((0..40).map(report))?;
+/// let report = retention(store.database(), &[chat.id().clone()], &[0.1], &[&Nothing])?;
 /// assert_eq!(report.results[0].tokens, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

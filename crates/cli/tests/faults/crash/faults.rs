@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use loopstore::backup::{BackupError, backup};
+use loopstore::extend::search::index;
 use loopstore::import::{ImportError, ImportOptions, import_paths};
 use loopstore::retention::{EraseRequest, erase};
-use loopstore::search::index;
 use loopstore::*;
 
 use crate::crash::shim::{Act, Shim, alone, calls};

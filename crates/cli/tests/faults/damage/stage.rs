@@ -22,7 +22,7 @@ impl Stage {
         for session in ["s", "t"] {
             tell(&store, session, &mut random);
         }
-        loopstore::search::index(&store, &mut |_| {}).unwrap();
+        loopstore::extend::search::index(&store, &mut |_| {}).unwrap();
         drop(store);
         make_small(&file);
         Self { folder, file }

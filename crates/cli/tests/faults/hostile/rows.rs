@@ -19,7 +19,7 @@ fn whole(folder: &Path) -> PathBuf {
     for session in ["s", "t"] {
         tell(&store, session);
     }
-    loopstore::search::index(&store, &mut |_| {}).unwrap();
+    loopstore::extend::search::index(&store, &mut |_| {}).unwrap();
     drop(store);
     let connection = crate::support::plain::raw(&file).unwrap();
     disarm(&connection);

@@ -4,7 +4,8 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use loopstore::SqliteStore;
-use loopstore::import::{Source, import_source, importers};
+use loopstore::extend::import::{Source, import_source};
+use loopstore::import::importers;
 use loopstore::inspect::verify;
 
 use crate::hostile::mutate::mutated;

@@ -3,8 +3,8 @@
 use assert_cmd::Command;
 use loopstore::compaction::{CompactionScope, OlderLoops, RecentWindow};
 use loopstore::export::ExportForm;
+use loopstore::extend::search::parse_query;
 use loopstore::model::{AgentMessage, LoopRecord, Session, SessionId};
-use loopstore::search::parse_query;
 use loopstore::{AgentEvent, SearchQuery, SqliteStore, search};
 use proptest::prelude::*;
 

@@ -1,0 +1,71 @@
+//! Compacts until the context of the next call fits.
+
+use std::sync::Arc;
+
+use super::error::Error;
+use crate::compact::{
+    CompactOutcome, CompactReport, CompactRequest, CompactTrigger, compact_session_loops,
+};
+use crate::compaction::{DIGEST, DigestCompaction};
+use crate::context::BuildError;
+use crate::model::SessionId;
+use crate::store::{SessionStore, StoreResult};
+
+/// Compacts if it has to be; returns what was tried, in order.
+///
+/// The trigger looks at stored totals only. An attempt that lost a race is made again, one whose strategy
+/// failed is made again with the digest; at most as many as the policy allows.
+pub(super) fn compact_to_fit(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    mut request: CompactRequest,
+) -> StoreResult<Vec<CompactReport>> {
+    let mut reports = Vec::new();
+    let mut left = request.config.policy.max_attempts().max(1);
+    while left > 0 {
+        let report = compact_session_loops(store, session, &request)?;
+        left -= u32::from(report.outcome != CompactOutcome::NotNeeded);
+        let again = prepare_another(&report, &mut request);
+        reports.push(report);
+        if !again || request.cancel.is_cancelled() {
+            break;
+        }
+    }
+    Ok(reports)
+}
+
+/// Whether another attempt may do better; changes the request for it.
+fn prepare_another(report: &CompactReport, request: &mut CompactRequest) -> bool {
+    match report.outcome {
+        CompactOutcome::Conflict => true,
+        CompactOutcome::Failed if report.too_small.is_none() && report.strategy != DIGEST => {
+            request.config.block_strategy = Arc::new(DigestCompaction::default());
+            true
+        }
+        // Too few messages to fire, but too large all the same.
+        CompactOutcome::NotNeeded if request.trigger == CompactTrigger::Policy => {
+            let fits = request.window.budget().fits(report.after);
+            request.trigger = CompactTrigger::Length;
+            !fits
+        }
+        _ => false,
+    }
+}
+
+/// Says why a context was not built after the last attempt to make it smaller.
+pub(super) fn refused(error: BuildError, report: Option<&CompactReport>) -> Error {
+    match (error, report) {
+        (BuildError::Store(error), _) => error.into(),
+        (error, Some(report)) => match report.too_small {
+            Some(too_small) => too_small.into(),
+            None => {
+                let reason = report.error.clone();
+                Error::too_large(
+                    error,
+                    Some(reason.unwrap_or_else(|| "not compacted".into())),
+                )
+            }
+        },
+        (error, None) => error.into(),
+    }
+}
