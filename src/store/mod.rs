@@ -9,6 +9,7 @@
 pub mod active_blocks;
 pub mod append;
 pub mod codec;
+mod columns;
 pub(crate) mod database;
 pub mod digest;
 mod error;
@@ -16,6 +17,7 @@ pub mod index;
 mod key;
 pub mod lease;
 pub mod lookup;
+mod mapping;
 mod migrations;
 pub(crate) mod packing;
 pub mod packs;

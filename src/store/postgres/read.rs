@@ -8,8 +8,10 @@ use super::keys::session_of;
 use super::row::*;
 use super::transaction::{Transaction, paged};
 use crate::model::{LoopId, SessionId};
-use crate::store::error::{StoreError, StoreResult};
+use crate::store::columns::{Columns, damaged, missing};
+use crate::store::error::StoreResult;
 use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
+use crate::store::mapping::*;
 use crate::store::packs;
 use crate::store::*;
 
@@ -17,11 +19,7 @@ use crate::store::*;
 const PAGE: i64 = 64;
 const SMALL_PAGE: i64 = 1024;
 
-type FromRow<T> = fn(&Fields<'_>) -> StoreResult<T>;
-
-pub(super) fn missing(what: &str, key: i64) -> StoreError {
-    StoreError::Damaged(format!("{what} {key} is missing"))
-}
+type FromRow<T> = fn(&PostgresRow) -> StoreResult<T>;
 
 impl Transaction<'_> {
     /// Returns the loops of a chain from `leaf` on, at most a page of them.
@@ -47,7 +45,8 @@ impl Transaction<'_> {
         &self,
         leaf: LoopKey,
     ) -> StoreResult<(Vec<LoopCore>, Option<LoopKey>)> {
-        let links = self.links(leaf, CORE_COLUMNS, loop_core)?;
+        let core = |row: &PostgresRow| loop_core(row, row.get("key")?);
+        let links = self.links(leaf, CORE_COLUMNS, core)?;
         let next = after_page(links.len(), links.last());
         Ok((links, next))
     }
@@ -96,7 +95,7 @@ impl StoreRead for Transaction<'_> {
         let sql = "SELECT session_id FROM session_names WHERE session_id COLLATE \"C\" >= $1
             ORDER BY session_id COLLATE \"C\" LIMIT $2";
         self.all_of_any(sql, &[&first, &i64::from(limit)], |row| {
-            SessionId::new(row.get::<String>("session_id")?).map_err(damaged)
+            row.get("session_id")
         })
     }
 
@@ -137,7 +136,7 @@ impl StoreRead for Transaction<'_> {
             WHERE session = $1 AND parent = $2 AND kind = '"Default"'"#;
         let session = session_of(key.0);
         let child = self.first(session, sql, &[&session, &key.0], |row| row.get("key"))?;
-        Ok(child.flatten().map(LoopKey))
+        Ok(child.flatten())
     }
 
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
@@ -148,12 +147,7 @@ impl StoreRead for Transaction<'_> {
     fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta> {
         let session = session_of(key.0);
         let sql = "SELECT meta, history FROM loops WHERE session = $1 AND key = $2";
-        let meta = self.first(session, sql, &[&session, &key.0], |row| {
-            Ok(LoopMeta {
-                meta: row.get("meta")?,
-                history: row.get("history")?,
-            })
-        })?;
+        let meta = self.first(session, sql, &[&session, &key.0], loop_meta)?;
         meta.ok_or_else(|| missing("loop", key.0))
     }
 
@@ -221,9 +215,12 @@ impl StoreRead for Transaction<'_> {
         let sql = "SELECT turn, answers FROM turns
              WHERE session = $1 AND loop = $2 AND turn >= $3 AND turn < $4 AND answers IS NOT NULL
              ORDER BY turn";
-        self.all(session, sql, &[&session, &loop_key.0, &from, &to], |row| {
-            Ok((row.small("turn")?, call_sites(row)?))
-        })
+        self.all(
+            session,
+            sql,
+            &[&session, &loop_key.0, &from, &to],
+            turn_answers,
+        )
     }
 
     fn messages(
@@ -302,7 +299,7 @@ impl StoreRead for Transaction<'_> {
         let sql = "SELECT seq FROM messages WHERE session = $1 AND loop = $2 AND tick <= $3
              ORDER BY seq DESC LIMIT 1";
         let last = self.first(session, sql, &[&session, &loop_key.0, &tick], |row| {
-            row.small("seq")
+            row.get::<u32>("seq")
         })?;
         Ok(last.map_or(0, |seq| seq + 1))
     }
@@ -324,7 +321,7 @@ impl StoreRead for Transaction<'_> {
     fn blob_names(&self, first: &[u8; 32], last: &[u8; 32]) -> StoreResult<Vec<[u8; 32]>> {
         let sql =
             "SELECT DISTINCT sha256 FROM blobs WHERE sha256 BETWEEN $1 AND $2 ORDER BY sha256";
-        self.all_of_any(sql, &[&&first[..], &&last[..]], |row| row.bytes("sha256"))
+        self.all_of_any(sql, &[&&first[..], &&last[..]], |row| row.get("sha256"))
     }
 
     fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
@@ -341,7 +338,9 @@ impl StoreRead for Transaction<'_> {
             |found: &Generation| i64::from(found.block.generation),
             |after| {
                 let before = after.unwrap_or(i64::MAX);
-                self.all(session, &sql, &[&session, &loop_key.0, &before], generation)
+                self.all(session, &sql, &[&session, &loop_key.0, &before], |row| {
+                    generation(row, row.get("loop")?)
+                })
             },
             visit,
         )
@@ -452,7 +451,7 @@ impl StoreRead for Transaction<'_> {
         let hex = self.first_of_any(sql, &[], |row| row.get::<String>("value"))?;
         let key = hex.as_deref().and_then(crate::store::codec::unhex);
         key.map(Vec::from)
-            .ok_or_else(|| StoreError::Damaged("the import key is missing".into()))
+            .ok_or_else(|| damaged("the import key is missing"))
     }
 
     fn imported(
@@ -466,7 +465,7 @@ impl StoreRead for Transaction<'_> {
         let sql = "SELECT DISTINCT session FROM imports
              WHERE format = $1 AND file_name = $2 AND record_key = $3 ORDER BY session";
         self.all_of_any(sql, &[&format, &file_name, &record_key], |row| {
-            Ok(SessionKey(row.get("session")?))
+            row.get("session")
         })
     }
 
@@ -545,12 +544,7 @@ impl StoreRead for Transaction<'_> {
 
     fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
         let sql = "SELECT pinned_at, redacts FROM session_flags WHERE session = $1";
-        let flags = self.first(session.0, sql, &[&session.0], |row| {
-            Ok(SessionFlags {
-                pinned_at: row.get("pinned_at")?,
-                redacts: row.get("redacts")?,
-            })
-        })?;
+        let flags = self.first(session.0, sql, &[&session.0], session_flags)?;
         Ok(flags.unwrap_or_default())
     }
 }

@@ -4,53 +4,22 @@ use std::ops::Range;
 
 use super::connection::Param;
 use super::keys::{BIRTH, session_of};
-use super::row::{StoredPart, escaped};
+use super::row::escaped;
 use super::transaction::Transaction;
 use crate::model::{LoopStatus, Time};
-use crate::store::codec::{role_number, to_json};
+use crate::store::codec::role_number;
+use crate::store::columns::Columns;
 use crate::store::digest;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::IndexEntry;
+use crate::store::mapping::*;
 use crate::store::*;
 
 /// How many keys are tried for a session or a file before its birth is given up.
 const MAX_TRIES: i64 = 10_000;
 
-pub(super) fn signed(number: u64) -> StoreResult<i64> {
-    i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
-}
-
 pub(super) fn wide(number: Option<u32>) -> Option<i64> {
     number.map(i64::from)
-}
-
-fn open_calls(progress: &LoopProgress) -> StoreResult<Option<String>> {
-    if progress.open_calls.is_empty() {
-        return Ok(None);
-    }
-    to_json(&progress.open_calls).map(Some)
-}
-
-fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
-    if sites.is_empty() {
-        return Ok(None);
-    }
-    let pairs: Vec<(i64, u32)> = sites
-        .iter()
-        .map(|site| (site.loop_key.0, site.turn))
-        .collect();
-    to_json(&pairs).map(Some)
-}
-
-fn stored_part(part: &ManifestPart) -> StoredPart {
-    (
-        part.loop_key.0,
-        part.section.clone(),
-        part.block.map(|block| block.0),
-        part.seqs.map(|(from, _)| from),
-        part.seqs.map(|(_, to)| to),
-        part.messages,
-    )
 }
 
 /// Returns so many rows of VALUES: each begins with the `shared` first parameters and goes on with `own` ones
@@ -309,7 +278,7 @@ impl StoreWrite for Transaction<'_> {
                 &i64::from(totals.generation),
                 &signed(progress.system_tokens)?,
                 &progress.last_turn_index,
-                &open_calls(progress)?,
+                &open_calls_json(progress)?,
                 &&progress.chain[..],
             ],
         )?;
@@ -380,7 +349,7 @@ impl StoreWrite for Transaction<'_> {
                 &signed(row.bytes)?,
                 &row.turn_index,
                 &row.answered,
-                &answers(&row.answers)?,
+                &answers_json(&row.answers)?,
                 &row.tick,
                 &row.started_at,
                 &row.ended_at,
@@ -507,7 +476,6 @@ impl StoreWrite for Transaction<'_> {
     }
 
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
-        let parts: Vec<StoredPart> = row.parts.iter().map(stored_part).collect();
         let session = row.session.0;
         let key = self.next_key("manifests", session)?;
         self.run(
@@ -524,7 +492,7 @@ impl StoreWrite for Transaction<'_> {
                 &row.tick,
                 &row.recorded_at,
                 &row.older_loops,
-                &to_json(&parts)?,
+                &parts_json(row)?,
                 &signed(row.size.messages)?,
                 &signed(row.size.tokens)?,
                 &signed(row.size.bytes)?,
@@ -645,10 +613,6 @@ impl Transaction<'_> {
         ordinal: i64,
         message: &BlockMessage,
     ) -> StoreResult<()> {
-        let section: i64 = match message.section {
-            Section::Compacted => 1,
-            Section::Recent => 2,
-        };
         let (session, body) = (session_of(block), message.body.as_ref());
         let text = body.and_then(|body| body.text.as_deref());
         let safe = escaped(text);
@@ -661,7 +625,7 @@ impl Transaction<'_> {
                 &session,
                 &block,
                 &ordinal,
-                &section,
+                &section_number(message.section),
                 &wide(message.replaces),
                 &body.map(|body| i64::from(role_number(body.role))),
                 &signed(body.map_or(0, |body| body.tokens))?,

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use super::fields::Fields;
-use super::from_row::{
-    BLOCK_COLUMNS, MANIFEST_COLUMNS, RUN_COLUMNS, block_row, flip_row, manifest_row, run_row,
-};
-use super::read::{Reader, number, packed};
-use crate::store::error::{StoreError, StoreResult};
+use super::read::{Reader, packed};
+use super::statements::{BLOCK_COLUMNS, MANIFEST_COLUMNS, RUN_COLUMNS};
+use crate::store::columns::{Columns, missing};
+use crate::store::error::StoreResult;
+use crate::store::mapping::*;
 use crate::store::packs::PackRow;
 use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
 use crate::store::*;
@@ -75,13 +74,6 @@ pub(super) const STRAYS: [(&str, &str, &str); 11] = [
     ),
 ];
 
-fn with_digest<T>(
-    row: &Fields<'_, '_>,
-    from_row: fn(&Fields<'_, '_>) -> StoreResult<T>,
-) -> StoreResult<(T, [u8; 32])> {
-    Ok((from_row(row)?, row.get("digest")?))
-}
-
 impl Reader<'_> {
     fn keys<T>(&self, sql: &str, of: i64, key: fn(i64) -> T) -> StoreResult<Vec<T>> {
         let keys = self.all(sql, [of], |row| row.get::<i64>("key"))?;
@@ -90,9 +82,11 @@ impl Reader<'_> {
 
     /// Returns the number of the first row from `from` on of a loop in `table`.
     fn next_of(&self, table: &str, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
-        let sql = format!("SELECT id FROM {table} WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 1");
+        let sql = format!(
+            "SELECT id AS next FROM {table} WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 1"
+        );
         let ids = [packed(loop_key.0, from), packed(loop_key.0, u32::MAX)];
-        self.first(&sql, ids, |row| Ok(number(row.get("id")?)))
+        self.first(&sql, ids, |row| row.number("next"))
     }
 }
 
@@ -102,10 +96,6 @@ pub(super) fn owner_of(place: MessagePlace) -> i64 {
         MessagePlace::InLoop(loop_key, seq) => packed(loop_key.0, seq),
         MessagePlace::InBlock(block, ordinal) => -packed(block.0, ordinal),
     }
-}
-
-fn missing(what: &str, key: i64) -> StoreError {
-    StoreError::Damaged(format!("{what} {key} is missing"))
 }
 
 impl StoreScan for Reader<'_> {
@@ -212,17 +202,8 @@ impl StoreScan for Reader<'_> {
     }
 
     fn blob_row(&self, key: i64) -> StoreResult<StoredBlob> {
-        let row = self.first(
-            "SELECT sha256, bytes, data FROM blobs WHERE key = ?1",
-            [key],
-            |row| {
-                Ok(StoredBlob {
-                    sha256: row.get("sha256")?,
-                    bytes: row.unsigned("bytes")?,
-                    data: row.get("data")?,
-                })
-            },
-        )?;
+        let sql = "SELECT sha256, bytes, data FROM blobs WHERE key = ?1";
+        let row = self.first(sql, [key], |row| stored_blob(row))?;
         row.ok_or_else(|| missing("blob", key))
     }
 
@@ -238,13 +219,7 @@ impl StoreScan for Reader<'_> {
         self.first(
             "SELECT receipt, salt, digest FROM redactions WHERE owner = ?1",
             [owner_of(place)],
-            |row| {
-                Ok(Redaction {
-                    receipt: row.get("receipt")?,
-                    salt: row.get("salt")?,
-                    digest: row.get("digest")?,
-                })
-            },
+            |row| redaction(row),
         )
     }
 
@@ -254,12 +229,7 @@ impl StoreScan for Reader<'_> {
              FROM loops c CROSS JOIN loops p ON p.loop_id = c.parent_loop_id
              WHERE c.parent IS NULL AND c.parent_loop_id IS NOT NULL AND p.session <> c.session",
             [],
-            |row| {
-                Ok((
-                    SessionKey(row.get("child")?),
-                    SessionKey(row.get("parent")?),
-                ))
-            },
+            |row| Ok((row.get("child")?, row.get("parent")?)),
         )
     }
 
@@ -267,16 +237,7 @@ impl StoreScan for Reader<'_> {
         self.all(
             "SELECT key, session, kind, opened_at, closed_at, detail FROM maintenance ORDER BY key",
             [],
-            |row| {
-                Ok(ReceiptRow {
-                    key: row.get("key")?,
-                    session: SessionKey(row.get("session")?),
-                    kind: row.get("kind")?,
-                    opened_at: row.get("opened_at")?,
-                    closed_at: row.get("closed_at")?,
-                    detail: row.get("detail")?,
-                })
-            },
+            |row| receipt_row(row),
         )
     }
 

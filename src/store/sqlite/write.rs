@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::from_row::StoredPart;
 use super::from_sqlite;
 use super::read::{Reader, packed};
 use crate::failpoints::{self, Failpoint};
@@ -15,6 +14,7 @@ use crate::store::codec::role_number;
 use crate::store::digest;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::IndexEntry;
+use crate::store::mapping::*;
 use crate::store::*;
 
 impl Reader<'_> {
@@ -56,39 +56,6 @@ impl Reader<'_> {
         }
         Ok(())
     }
-}
-
-pub(super) fn signed(number: u64) -> StoreResult<i64> {
-    i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
-}
-
-fn open_calls(progress: &LoopProgress) -> StoreResult<Option<String>> {
-    if progress.open_calls.is_empty() {
-        return Ok(None);
-    }
-    crate::store::codec::to_json(&progress.open_calls).map(Some)
-}
-
-fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
-    if sites.is_empty() {
-        return Ok(None);
-    }
-    let pairs: Vec<(i64, u32)> = sites
-        .iter()
-        .map(|site| (site.loop_key.0, site.turn))
-        .collect();
-    crate::store::codec::to_json(&pairs).map(Some)
-}
-
-fn stored_part(part: &ManifestPart) -> StoredPart {
-    (
-        part.loop_key.0,
-        part.section.clone(),
-        part.block.map(|block| block.0),
-        part.seqs.map(|(from, _)| from),
-        part.seqs.map(|(_, to)| to),
-        part.messages,
-    )
 }
 
 fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
@@ -222,7 +189,7 @@ impl StoreWrite for Reader<'_> {
             totals.generation,
             signed(progress.system_tokens)?,
             progress.last_turn_index,
-            open_calls(progress)?,
+            open_calls_json(progress)?,
             progress.chain,
         ];
         // Writing the status again would take the loop out of an index and put it back.
@@ -332,7 +299,7 @@ impl StoreWrite for Reader<'_> {
                 signed(row.bytes)?,
                 row.turn_index,
                 row.answered,
-                answers(&row.answers)?,
+                answers_json(&row.answers)?,
                 row.tick,
                 row.started_at,
                 row.ended_at,
@@ -450,7 +417,6 @@ impl StoreWrite for Reader<'_> {
     }
 
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
-        let parts: Vec<StoredPart> = row.parts.iter().map(stored_part).collect();
         self.run(
             "INSERT INTO manifests (manifest_id, session, loop, tick, recorded_at, older_loops,
                  parts, messages, tokens, bytes, counter, sha256, digest)
@@ -462,7 +428,7 @@ impl StoreWrite for Reader<'_> {
                 row.tick,
                 row.recorded_at,
                 row.older_loops,
-                crate::store::codec::to_json(&parts)?,
+                parts_json(row)?,
                 signed(row.size.messages)?,
                 signed(row.size.tokens)?,
                 signed(row.size.bytes)?,
@@ -571,10 +537,6 @@ impl StoreWrite for Reader<'_> {
 
 impl Reader<'_> {
     fn insert_block_message(&self, id: i64, message: &BlockMessage) -> StoreResult<()> {
-        let section = match message.section {
-            Section::Compacted => 1,
-            Section::Recent => 2,
-        };
         let body = message.body.as_ref();
         self.run(
             "INSERT INTO block_messages (id, section, replaces, role, tokens, bytes, body_block,
@@ -582,7 +544,7 @@ impl Reader<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
                 id,
-                section,
+                section_number(message.section),
                 message.replaces,
                 body.map(|body| role_number(body.role)),
                 signed(body.map_or(0, |body| body.tokens))?,

@@ -9,10 +9,11 @@ use rusqlite::params;
 
 use super::read::{Reader, packed};
 use super::scan::owner_of;
-use super::write::signed;
 use super::{SqliteStore, schema};
 use crate::model::Time;
+use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::mapping::{session_flags, signed};
 use crate::store::packs::Pack;
 use crate::store::removal::*;
 use crate::store::scan::{MessagePlace, StoreScan};
@@ -51,12 +52,7 @@ impl Reader<'_> {
         let flags = self.first(
             "SELECT pinned_at, redacts FROM session_flags WHERE session = ?1",
             [session.0],
-            |row| {
-                Ok(SessionFlags {
-                    pinned_at: row.get("pinned_at")?,
-                    redacts: row.get("redacts")?,
-                })
-            },
+            |row| session_flags(row),
         )?;
         Ok(flags.unwrap_or_default())
     }
@@ -241,10 +237,10 @@ impl StoreRemove for Reader<'_> {
     fn remove_sources(&mut self, session: SessionKey) -> StoreResult<SourcesRemoved> {
         let mut removed = SourcesRemoved::default();
         for source in self.sources(session)? {
-            let others = self.all(
+            let others: Vec<SessionKey> = self.all(
                 "SELECT session FROM source_sessions WHERE source = ?1 AND session <> ?2",
                 [source.key.0, session.0],
-                |row| Ok(SessionKey(row.get("session")?)),
+                |row| row.get("session"),
             )?;
             removed.others.extend(others);
             removed.shared_parts += self.shared_parts(source.key)?;
@@ -366,7 +362,7 @@ impl Reader<'_> {
                      AND o.id NOT BETWEEN ?1 AND ?2
              )",
             [packed(source.0, 0), packed(source.0, u32::MAX)],
-            |row| row.unsigned("n"),
+            |row| row.get("n"),
         )?;
         Ok(count.unwrap_or(0))
     }
