@@ -333,6 +333,19 @@ pub struct StoredBlob {
     pub data: Vec<u8>,
 }
 
+/// A row of `imports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportRow {
+    /// The format.
+    pub format: String,
+    /// The file, as it was given.
+    pub path: String,
+    /// The file's name without folders.
+    pub file_name: String,
+    /// The record's own key.
+    pub record_key: Option<String>,
+}
+
 /// A row of `sources`: a file that sessions were imported from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceRow {

@@ -70,7 +70,7 @@ impl Transaction<'_> {
         visit(&MessageRef {
             seq,
             turn: row.get("turn")?,
-            said: StoredMessageRef {
+            message: StoredMessageRef {
                 role: row.get("role")?,
                 tokens: row.get("tokens")?,
                 bytes: row.get("bytes")?,

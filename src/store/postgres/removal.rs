@@ -181,6 +181,8 @@ impl Transaction<'_> {
 }
 
 impl StoreRemove for Transaction<'_> {
+    // Receipts.
+
     fn open_receipt(
         &mut self,
         session: SessionKey,
@@ -206,6 +208,17 @@ impl StoreRemove for Transaction<'_> {
         )?;
         Ok(())
     }
+
+    fn note_scrub(&mut self) -> StoreResult<()> {
+        self.tell(
+            "INSERT INTO store_meta (name, value) VALUES ('scrub', $1)
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            &[&uuid::Uuid::now_v7().to_string()],
+        )?;
+        Ok(())
+    }
+
+    // Sessions and kept files.
 
     fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved> {
         for table in ["message_words", "indexed_loops", "indexed_sessions"] {
@@ -260,6 +273,8 @@ impl StoreRemove for Transaction<'_> {
         Ok(removed)
     }
 
+    // Texts beside the messages.
+
     fn texts(
         &self,
         session: SessionKey,
@@ -297,6 +312,8 @@ impl StoreRemove for Transaction<'_> {
         }
         Ok(all)
     }
+
+    // Messages and blocks.
 
     fn redact_message(
         &mut self,
@@ -353,20 +370,13 @@ impl StoreRemove for Transaction<'_> {
         self.digest_of("blocks", key, true)
     }
 
+    // Packs of archived messages.
+
     fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
         self.write_pack(loop_key, pack)
     }
 
     fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
         self.write_back_pack(loop_key, first)
-    }
-
-    fn note_scrub(&mut self) -> StoreResult<()> {
-        self.tell(
-            "INSERT INTO store_meta (name, value) VALUES ('scrub', $1)
-             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            &[&uuid::Uuid::now_v7().to_string()],
-        )?;
-        Ok(())
     }
 }

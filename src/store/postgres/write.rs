@@ -147,6 +147,8 @@ impl Transaction<'_> {
 }
 
 impl StoreWrite for Transaction<'_> {
+    // The same transaction for more.
+
     fn as_read(&self) -> &dyn StoreRead {
         self
     }
@@ -158,6 +160,8 @@ impl StoreWrite for Transaction<'_> {
     fn as_remove(&mut self) -> &mut dyn removal::StoreRemove {
         self
     }
+
+    // Sessions.
 
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         let key = self.store_session(row)?;
@@ -207,6 +211,19 @@ impl StoreWrite for Transaction<'_> {
         )?;
         Ok(())
     }
+
+    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
+        self.run(
+            session.0,
+            "INSERT INTO session_flags (session, pinned_at, redacts) VALUES ($1, $2, $3)
+             ON CONFLICT (session) DO UPDATE SET pinned_at = excluded.pinned_at,
+                 redacts = excluded.redacts",
+            &[&session.0, &flags.pinned_at, &flags.redacts],
+        )?;
+        Ok(())
+    }
+
+    // Loops.
 
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
         let session = row.session.0;
@@ -295,33 +312,7 @@ impl StoreWrite for Transaction<'_> {
         Ok(())
     }
 
-    fn insert_message(
-        &mut self,
-        loop_key: LoopKey,
-        row: &MessageRow,
-        blobs: &[Blob],
-    ) -> StoreResult<()> {
-        self.put_off(loop_key, row)?;
-        self.refer_to_blobs(Owner::message(loop_key, row.seq), blobs)
-    }
-
-    fn remove_unsealed(&mut self, loop_key: LoopKey, seq: u32, turn: u32) -> StoreResult<()> {
-        self.remove_from_index(loop_key, seq)?;
-        let session = session_of(loop_key.0);
-        let (seq, turn) = (i64::from(seq), i64::from(turn));
-        for sql in [
-            "DELETE FROM blob_refs
-             WHERE session = $1 AND owner = $2 AND number >= $3 AND NOT in_block",
-            "DELETE FROM redactions
-             WHERE session = $1 AND owner = $2 AND number >= $3 AND NOT in_block",
-            "DELETE FROM messages WHERE session = $1 AND loop = $2 AND seq >= $3",
-        ] {
-            self.run(session, sql, &[&session, &loop_key.0, &seq])?;
-        }
-        let sql = "DELETE FROM turns WHERE session = $1 AND loop = $2 AND turn >= $3";
-        self.run(session, sql, &[&session, &loop_key.0, &turn])?;
-        Ok(())
-    }
+    // Turns.
 
     fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
         let session = session_of(loop_key.0);
@@ -357,6 +348,38 @@ impl StoreWrite for Transaction<'_> {
         )?;
         Ok(())
     }
+
+    // Messages.
+
+    fn insert_message(
+        &mut self,
+        loop_key: LoopKey,
+        row: &MessageRow,
+        blobs: &[Blob],
+    ) -> StoreResult<()> {
+        self.put_off(loop_key, row)?;
+        self.refer_to_blobs(Owner::message(loop_key, row.seq), blobs)
+    }
+
+    fn remove_unsealed(&mut self, loop_key: LoopKey, seq: u32, turn: u32) -> StoreResult<()> {
+        self.remove_from_index(loop_key, seq)?;
+        let session = session_of(loop_key.0);
+        let (seq, turn) = (i64::from(seq), i64::from(turn));
+        for sql in [
+            "DELETE FROM blob_refs
+             WHERE session = $1 AND owner = $2 AND number >= $3 AND NOT in_block",
+            "DELETE FROM redactions
+             WHERE session = $1 AND owner = $2 AND number >= $3 AND NOT in_block",
+            "DELETE FROM messages WHERE session = $1 AND loop = $2 AND seq >= $3",
+        ] {
+            self.run(session, sql, &[&session, &loop_key.0, &seq])?;
+        }
+        let sql = "DELETE FROM turns WHERE session = $1 AND loop = $2 AND turn >= $3";
+        self.run(session, sql, &[&session, &loop_key.0, &turn])?;
+        Ok(())
+    }
+
+    // Runs, their undos and redos.
 
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         let session = row.session.0;
@@ -405,6 +428,31 @@ impl StoreWrite for Transaction<'_> {
         Ok(RunKey(key))
     }
 
+    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
+        let key = self.next_key("flips", session.0)?;
+        self.run(
+            session.0,
+            "INSERT INTO flips (session, key, run, kind, loop, turns, tick, at, reason, digest)
+             VALUES ($1, $2,
+                 $3, $4, $5, $6, $7, $8, $9, $10)",
+            &[
+                &session.0,
+                &key,
+                &row.run.0,
+                &if row.redo { "redo" } else { "undo" },
+                &row.point.loop_key.0,
+                &i64::from(row.point.turns),
+                &row.tick,
+                &row.at,
+                &row.reason,
+                &&digest::flip(row)[..],
+            ],
+        )?;
+        Ok(())
+    }
+
+    // Blocks.
+
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
         let row = &block.row;
         let (layout, session) = (&row.layout, session_of(row.loop_key.0));
@@ -452,28 +500,7 @@ impl StoreWrite for Transaction<'_> {
         Ok(BlockKey(key))
     }
 
-    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
-        let key = self.next_key("flips", session.0)?;
-        self.run(
-            session.0,
-            "INSERT INTO flips (session, key, run, kind, loop, turns, tick, at, reason, digest)
-             VALUES ($1, $2,
-                 $3, $4, $5, $6, $7, $8, $9, $10)",
-            &[
-                &session.0,
-                &key,
-                &row.run.0,
-                &if row.redo { "redo" } else { "undo" },
-                &row.point.loop_key.0,
-                &i64::from(row.point.turns),
-                &row.tick,
-                &row.at,
-                &row.reason,
-                &&digest::flip(row)[..],
-            ],
-        )?;
-        Ok(())
-    }
+    // Manifests.
 
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
         let session = row.session.0;
@@ -504,6 +531,8 @@ impl StoreWrite for Transaction<'_> {
         Ok(ManifestKey(key))
     }
 
+    // Imports and kept files.
+
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
         let sql = "SELECT coalesce(max(number), 0) + 1 AS next FROM imports WHERE session = $1";
         let number = self.first(session.0, sql, &[&session.0], |row| row.get::<i64>("next"))?;
@@ -522,27 +551,6 @@ impl StoreWrite for Transaction<'_> {
             ],
         )?;
         Ok(())
-    }
-
-    fn index(
-        &mut self,
-        loop_key: LoopKey,
-        seqs: Range<u32>,
-        entries: &[IndexEntry],
-    ) -> StoreResult<()> {
-        self.write_index(loop_key, seqs, entries)
-    }
-
-    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
-        self.remove_from_index(loop_key, from)
-    }
-
-    fn settle_index(&mut self) -> StoreResult<()> {
-        self.write_settled()
-    }
-
-    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
-        self.empty_index(version)
     }
 
     fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey> {
@@ -570,9 +578,13 @@ impl StoreWrite for Transaction<'_> {
         self.drop_source_parts(source, number)
     }
 
+    // Leases.
+
     fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()> {
         self.write_lease(row)
     }
+
+    // Started calls.
 
     fn insert_call(&mut self, row: &CallRow) -> StoreResult<()> {
         self.write_call(row)
@@ -582,9 +594,13 @@ impl StoreWrite for Transaction<'_> {
         self.write_call_again(row)
     }
 
+    // Append keys.
+
     fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
         self.write_append_key(session, row)
     }
+
+    // Notes.
 
     fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
         self.write_note(loop_key, note)
@@ -594,15 +610,27 @@ impl StoreWrite for Transaction<'_> {
         self.delete_notes(loop_key)
     }
 
-    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
-        self.run(
-            session.0,
-            "INSERT INTO session_flags (session, pinned_at, redacts) VALUES ($1, $2, $3)
-             ON CONFLICT (session) DO UPDATE SET pinned_at = excluded.pinned_at,
-                 redacts = excluded.redacts",
-            &[&session.0, &flags.pinned_at, &flags.redacts],
-        )?;
-        Ok(())
+    // The index of messages.
+
+    fn index(
+        &mut self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        entries: &[IndexEntry],
+    ) -> StoreResult<()> {
+        self.write_index(loop_key, seqs, entries)
+    }
+
+    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
+        self.remove_from_index(loop_key, from)
+    }
+
+    fn settle_index(&mut self) -> StoreResult<()> {
+        self.write_settled()
+    }
+
+    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
+        self.empty_index(version)
     }
 }
 

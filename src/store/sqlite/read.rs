@@ -151,8 +151,15 @@ impl Reader<'_> {
 }
 
 impl StoreRead for Reader<'_> {
+    // Sessions.
+
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {
         self.one(&SESSION_BY_ID, [id.as_str()], |row| session_row(row))
+    }
+
+    fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
+        self.one(&SESSION_BY_KEY, [key.0], |row| session_row(row))?
+            .ok_or_else(|| missing("session", key.0))
     }
 
     fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
@@ -166,10 +173,29 @@ impl StoreRead for Reader<'_> {
         self.all(sql, params![first, limit], |row| row.get("session_id"))
     }
 
-    fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
-        self.one(&SESSION_BY_KEY, [key.0], |row| session_row(row))?
-            .ok_or_else(|| missing("session", key.0))
+    fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
+        let sql = "SELECT key, current_loop FROM sessions WHERE session_id = ?1";
+        let keys = self.one(sql, [id.as_str()], |row| {
+            Ok((row.get("key")?, row.get("current_loop")?))
+        })?;
+        Ok(keys.and_then(|(key, current): (_, Option<_>)| Some((key, current?))))
     }
+
+    fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
+        self.read_started_by(session)
+    }
+
+    fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
+        self.read_flags(session)
+    }
+
+    fn last_receipt(&self, _session: SessionKey) -> StoreResult<i64> {
+        // The newest of all is found without an index over sessions.
+        let sql = "SELECT coalesce(max(key), 0) AS last FROM maintenance";
+        Ok(self.one(sql, [], |row| row.get("last"))?.unwrap_or(0))
+    }
+
+    // Loops.
 
     fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>> {
         self.one(&LOOP_BY_ID, params![session.0, id.as_str()], |row| {
@@ -182,23 +208,23 @@ impl StoreRead for Reader<'_> {
             .ok_or_else(|| missing("loop", key.0))
     }
 
-    fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {
-        self.one(&APPEND_STATE, [loop_key.0], |row| append_state(row))?
-            .ok_or_else(|| missing("loop", loop_key.0))
+    fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
+        let columns = &*LOOP_COLUMNS;
+        let sql = format!("SELECT {columns} FROM loops l WHERE l.session = ?1 ORDER BY l.key");
+        self.all(&sql, [session.0], |row| loop_row(row))
     }
 
-    fn last_receipt(&self, _session: SessionKey) -> StoreResult<i64> {
-        // The newest of all is found without an index over sessions.
-        let sql = "SELECT coalesce(max(key), 0) AS last FROM maintenance";
-        Ok(self.one(sql, [], |row| row.get("last"))?.unwrap_or(0))
+    fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
+        self.read_loops_at_work(session)
     }
 
-    fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
-        let sql = "SELECT key, current_loop FROM sessions WHERE session_id = ?1";
-        let keys = self.one(sql, [id.as_str()], |row| {
-            Ok((row.get("key")?, row.get("current_loop")?))
-        })?;
-        Ok(keys.and_then(|(key, current): (_, Option<_>)| Some((key, current?))))
+    fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta> {
+        let meta = self.first(
+            "SELECT meta, history FROM loops WHERE key = ?1",
+            [key.0],
+            |row| loop_meta(row),
+        )?;
+        meta.ok_or_else(|| missing("loop", key.0))
     }
 
     fn parent_of(&self, key: LoopKey) -> StoreResult<Option<(LoopKey, u32)>> {
@@ -215,21 +241,6 @@ impl StoreRead for Reader<'_> {
     fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>> {
         let sql = r#"SELECT max(key) AS key FROM loops WHERE parent = ?1 AND kind = '"Default"'"#;
         Ok(self.one(sql, [key.0], |row| row.get("key"))?.flatten())
-    }
-
-    fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
-        let columns = &*LOOP_COLUMNS;
-        let sql = format!("SELECT {columns} FROM loops l WHERE l.session = ?1 ORDER BY l.key");
-        self.all(&sql, [session.0], |row| loop_row(row))
-    }
-
-    fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta> {
-        let meta = self.first(
-            "SELECT meta, history FROM loops WHERE key = ?1",
-            [key.0],
-            |row| loop_meta(row),
-        )?;
-        meta.ok_or_else(|| missing("loop", key.0))
     }
 
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()> {
@@ -267,6 +278,13 @@ impl StoreRead for Reader<'_> {
         Ok(())
     }
 
+    fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {
+        self.one(&APPEND_STATE, [loop_key.0], append_state)?
+            .ok_or_else(|| missing("loop", loop_key.0))
+    }
+
+    // Turns.
+
     fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
         self.one(&TURN_BY_ID, [packed(loop_key.0, turn)], |row| turn_row(row))
     }
@@ -295,6 +313,8 @@ impl StoreRead for Reader<'_> {
         )
     }
 
+    // Messages.
+
     fn messages(
         &self,
         loop_key: LoopKey,
@@ -319,7 +339,7 @@ impl StoreRead for Reader<'_> {
         )
     }
 
-    fn said(
+    fn message_refs(
         &self,
         loop_key: LoopKey,
         seqs: Range<u32>,
@@ -337,14 +357,14 @@ impl StoreRead for Reader<'_> {
         self.in_order(sql, ids, &mut |row| {
             let seq = row.number("seq")?;
             let turn = row.get("turn")?;
-            let said = stored_message_ref(row, proofs)?;
-            if said.head.is_none() {
+            let message = stored_message_ref(row, proofs)?;
+            if message.head.is_none() {
                 let place = (loop_key, seq);
-                return packs::with_said(self, &self.last_pack, place, said, |said| {
-                    visit(&MessageRef { seq, turn, said })
+                return packs::with_message(self, &self.last_pack, place, message, |message| {
+                    visit(&MessageRef { seq, turn, message })
                 });
             }
-            visit(&MessageRef { seq, turn, said })
+            visit(&MessageRef { seq, turn, message })
         })
     }
 
@@ -380,6 +400,12 @@ impl StoreRead for Reader<'_> {
         Ok(last.map_or(0, |id| number(id) + 1))
     }
 
+    fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
+        self.read_usage(session)
+    }
+
+    // Blobs.
+
     fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
         self.first(
             "SELECT data FROM blobs WHERE sha256 = ?1",
@@ -393,19 +419,15 @@ impl StoreRead for Reader<'_> {
         self.all(sql, [first, last], |row| row.get("sha256"))
     }
 
-    fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
-        self.in_order(&GENERATIONS, [loop_key.0], &mut |row| {
-            visit(generation(row, loop_key)?)
-        })
-    }
+    // Runs, their undos and redos.
 
-    fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
-        self.all(
-            "SELECT run, kind, loop, turns, tick, at, reason FROM flips WHERE run = ?1
-             ORDER BY tick, key",
-            [run.0],
-            |row| flip_row(row),
-        )
+    fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
+        self.first(
+            &format!("SELECT {RUN_COLUMNS} FROM runs WHERE key = ?1"),
+            [key.0],
+            |row| run_row(row),
+        )?
+        .ok_or_else(|| missing("run", key.0))
     }
 
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()> {
@@ -426,13 +448,22 @@ impl StoreRead for Reader<'_> {
         self.in_order(sql, [session.0], &mut |row| visit(&run_summary(row)?))
     }
 
-    fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
-        self.first(
-            &format!("SELECT {RUN_COLUMNS} FROM runs WHERE key = ?1"),
-            [key.0],
-            |row| run_row(row),
-        )?
-        .ok_or_else(|| missing("run", key.0))
+    fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
+        self.all(
+            "SELECT run, kind, loop, turns, tick, at, reason FROM flips WHERE run = ?1
+             ORDER BY tick, key",
+            [run.0],
+            |row| flip_row(row),
+        )
+    }
+
+    // Blocks.
+
+    fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
+        let columns = &*BLOCK_COLUMNS;
+        let sql = format!("SELECT {columns} FROM blocks b WHERE b.key = ?1");
+        self.first(&sql, [key.0], |row| block_row(row))?
+            .ok_or_else(|| missing("block", key.0))
     }
 
     fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>> {
@@ -447,11 +478,10 @@ impl StoreRead for Reader<'_> {
         self.all(&sql, [loop_key.0], |row| block_row(row))
     }
 
-    fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
-        let columns = &*BLOCK_COLUMNS;
-        let sql = format!("SELECT {columns} FROM blocks b WHERE b.key = ?1");
-        self.first(&sql, [key.0], |row| block_row(row))?
-            .ok_or_else(|| missing("block", key.0))
+    fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
+        self.in_order(&GENERATIONS, [loop_key.0], &mut |row| {
+            visit(generation(row, loop_key)?)
+        })
     }
 
     fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>> {
@@ -477,16 +507,16 @@ impl StoreRead for Reader<'_> {
         )
     }
 
-    fn manifests(
-        &self,
-        session: SessionKey,
-        visit: &mut Visit<'_, ManifestRow>,
-    ) -> StoreResult<()> {
+    // Manifests.
+
+    fn manifests(&self, session: SessionKey) -> StoreResult<Vec<ManifestRow>> {
         let sql = format!(
             "SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = ?1 ORDER BY key DESC"
         );
-        self.each(&sql, [session.0], |row| manifest_row(row), visit)
+        self.all(&sql, [session.0], |row| manifest_row(row))
     }
+
+    // Imports and kept files.
 
     fn import_key(&self) -> StoreResult<Vec<u8>> {
         self.first(
@@ -511,6 +541,60 @@ impl StoreRead for Reader<'_> {
         )
     }
 
+    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
+        self.sources_of(session)
+    }
+
+    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
+        self.parts_of(source)
+    }
+
+    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+        self.piece(sha256)
+    }
+
+    // Leases.
+
+    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        self.read_lease(loop_key)
+    }
+
+    fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
+        Ok(self.holders.is_some_and(|holders| holders.is_gone(lease)))
+    }
+
+    // Started calls.
+
+    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
+        self.read_calls(loop_key, call_id)
+    }
+
+    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
+        self.read_calls_of_loop(loop_key)
+    }
+
+    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
+        self.read_open_calls(session)
+    }
+
+    // Append keys.
+
+    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
+        self.read_append_key(session, name)
+    }
+
+    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
+        self.read_append_keys(session)
+    }
+
+    // Notes.
+
+    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
+        self.read_notes(loop_key)
+    }
+
+    // The index of messages.
+
     fn index_state(&self) -> StoreResult<IndexState> {
         self.read_index_state()
     }
@@ -530,65 +614,5 @@ impl StoreRead for Reader<'_> {
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()> {
         self.find_in_index(query, filter, visit)
-    }
-
-    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
-        self.sources_of(session)
-    }
-
-    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
-        self.parts_of(source)
-    }
-
-    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
-        self.piece(sha256)
-    }
-
-    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
-        self.read_lease(loop_key)
-    }
-
-    fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
-        Ok(self.holders.is_some_and(|holders| holders.is_gone(lease)))
-    }
-
-    fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
-        self.read_loops_at_work(session)
-    }
-
-    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
-        self.read_open_calls(session)
-    }
-
-    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
-        self.read_calls(loop_key, call_id)
-    }
-
-    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
-        self.read_calls_of_loop(loop_key)
-    }
-
-    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
-        self.read_append_key(session, name)
-    }
-
-    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
-        self.read_append_keys(session)
-    }
-
-    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
-        self.read_notes(loop_key)
-    }
-
-    fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
-        self.read_usage(session)
-    }
-
-    fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
-        self.read_started_by(session)
-    }
-
-    fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
-        self.read_flags(session)
     }
 }

@@ -117,7 +117,7 @@ impl Reader<'_> {
              WHERE l.session = ?1 AND m.role = 1 AND json_type(m.json, '$.usage') = 'object'
              GROUP BY l.key, model ORDER BY l.key, model",
             [session.0],
-            |row| usage_row(row),
+            usage_row,
         )
     }
 

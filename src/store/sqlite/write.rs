@@ -67,6 +67,8 @@ fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
 }
 
 impl StoreWrite for Reader<'_> {
+    // The same transaction for more.
+
     fn as_read(&self) -> &dyn StoreRead {
         self
     }
@@ -78,6 +80,8 @@ impl StoreWrite for Reader<'_> {
     fn as_remove(&mut self) -> &mut dyn removal::StoreRemove {
         self
     }
+
+    // Sessions.
 
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         self.run(
@@ -136,6 +140,12 @@ impl StoreWrite for Reader<'_> {
         )?;
         Ok(())
     }
+
+    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
+        self.write_flags(session, flags)
+    }
+
+    // Loops.
 
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
         self.run(
@@ -221,6 +231,37 @@ impl StoreWrite for Reader<'_> {
         Ok(())
     }
 
+    // Turns.
+
+    fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
+                 answered, answers, tick, started_at, ended_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+             ON CONFLICT (id) DO UPDATE SET messages = excluded.messages,
+                 prompts = excluded.prompts, tokens = excluded.tokens, bytes = excluded.bytes,
+                 answered = excluded.answered, answers = excluded.answers,
+                 tick = excluded.tick, started_at = excluded.started_at, ended_at = excluded.ended_at",
+            params![
+                packed(loop_key.0, row.turn),
+                row.first_seq,
+                signed(row.messages)?,
+                signed(row.prompts)?,
+                signed(row.tokens)?,
+                signed(row.bytes)?,
+                row.turn_index,
+                row.answered,
+                answers_json(&row.answers)?,
+                row.tick,
+                row.started_at,
+                row.ended_at,
+            ],
+        )?;
+        Ok(())
+    }
+
+    // Messages.
+
     fn insert_message(
         &mut self,
         loop_key: LoopKey,
@@ -281,32 +322,7 @@ impl StoreWrite for Reader<'_> {
         Ok(())
     }
 
-    fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
-                 answered, answers, tick, started_at, ended_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-             ON CONFLICT (id) DO UPDATE SET messages = excluded.messages,
-                 prompts = excluded.prompts, tokens = excluded.tokens, bytes = excluded.bytes,
-                 answered = excluded.answered, answers = excluded.answers,
-                 tick = excluded.tick, started_at = excluded.started_at, ended_at = excluded.ended_at",
-            params![
-                packed(loop_key.0, row.turn),
-                row.first_seq,
-                signed(row.messages)?,
-                signed(row.prompts)?,
-                signed(row.tokens)?,
-                signed(row.bytes)?,
-                row.turn_index,
-                row.answered,
-                answers_json(&row.answers)?,
-                row.tick,
-                row.started_at,
-                row.ended_at,
-            ],
-        )?;
-        Ok(())
-    }
+    // Runs, their undos and redos.
 
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         self.run(
@@ -349,6 +365,27 @@ impl StoreWrite for Reader<'_> {
         )?;
         Ok(RunKey(self.last_key()))
     }
+
+    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO flips (session, run, kind, loop, turns, tick, at, reason, digest)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            params![
+                session.0,
+                row.run.0,
+                if row.redo { "redo" } else { "undo" },
+                row.point.loop_key.0,
+                row.point.turns,
+                row.tick,
+                row.at,
+                row.reason,
+                digest::flip(row),
+            ],
+        )?;
+        Ok(())
+    }
+
+    // Blocks.
 
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
         let row = &block.row;
@@ -397,24 +434,7 @@ impl StoreWrite for Reader<'_> {
         Ok(BlockKey(key))
     }
 
-    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO flips (session, run, kind, loop, turns, tick, at, reason, digest)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            params![
-                session.0,
-                row.run.0,
-                if row.redo { "redo" } else { "undo" },
-                row.point.loop_key.0,
-                row.point.turns,
-                row.tick,
-                row.at,
-                row.reason,
-                digest::flip(row),
-            ],
-        )?;
-        Ok(())
-    }
+    // Manifests.
 
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
         self.run(
@@ -440,6 +460,8 @@ impl StoreWrite for Reader<'_> {
         Ok(ManifestKey(self.last_key()))
     }
 
+    // Imports and kept files.
+
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
         self.run(
             "INSERT INTO imports (session, format, path, file_name, record_key, imported_at)
@@ -454,27 +476,6 @@ impl StoreWrite for Reader<'_> {
             ],
         )?;
         Ok(())
-    }
-
-    fn index(
-        &mut self,
-        loop_key: LoopKey,
-        seqs: Range<u32>,
-        entries: &[IndexEntry],
-    ) -> StoreResult<()> {
-        self.write_index(loop_key, seqs, entries)
-    }
-
-    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
-        self.remove_from_index(loop_key, from)
-    }
-
-    fn settle_index(&mut self) -> StoreResult<()> {
-        self.write_settled()
-    }
-
-    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
-        self.empty_index(version)
     }
 
     fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey> {
@@ -502,6 +503,8 @@ impl StoreWrite for Reader<'_> {
         self.drop_source_parts(source, number)
     }
 
+    // Leases.
+
     fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()> {
         self.write_lease(row)
     }
@@ -509,6 +512,8 @@ impl StoreWrite for Reader<'_> {
     fn guard_lease(&mut self, loop_key: LoopKey, token: i64) -> StoreResult<Option<LeaseGuard>> {
         self.lock_holder(loop_key, token)
     }
+
+    // Started calls.
 
     fn insert_call(&mut self, row: &CallRow) -> StoreResult<()> {
         self.write_call(row)
@@ -518,9 +523,13 @@ impl StoreWrite for Reader<'_> {
         self.write_call_again(row)
     }
 
+    // Append keys.
+
     fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
         self.write_append_key(session, row)
     }
+
+    // Notes.
 
     fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
         self.write_note(loop_key, note)
@@ -530,8 +539,27 @@ impl StoreWrite for Reader<'_> {
         self.delete_notes(loop_key)
     }
 
-    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
-        self.write_flags(session, flags)
+    // The index of messages.
+
+    fn index(
+        &mut self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        entries: &[IndexEntry],
+    ) -> StoreResult<()> {
+        self.write_index(loop_key, seqs, entries)
+    }
+
+    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
+        self.remove_from_index(loop_key, from)
+    }
+
+    fn settle_index(&mut self) -> StoreResult<()> {
+        self.write_settled()
+    }
+
+    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
+        self.empty_index(version)
     }
 }
 

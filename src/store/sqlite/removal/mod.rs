@@ -189,6 +189,8 @@ impl Reader<'_> {
 }
 
 impl StoreRemove for Reader<'_> {
+    // Receipts.
+
     fn open_receipt(
         &mut self,
         session: SessionKey,
@@ -209,6 +211,12 @@ impl StoreRemove for Reader<'_> {
         )?;
         Ok(())
     }
+
+    fn note_scrub(&mut self) -> StoreResult<()> {
+        scrub::note(self)
+    }
+
+    // Sessions and kept files.
 
     fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved> {
         for row in self.loops(session)? {
@@ -257,6 +265,8 @@ impl StoreRemove for Reader<'_> {
         Ok(removed)
     }
 
+    // Texts beside the messages.
+
     fn texts(
         &self,
         session: SessionKey,
@@ -294,6 +304,8 @@ impl StoreRemove for Reader<'_> {
         }
         Ok(all)
     }
+
+    // Messages and blocks.
 
     fn redact_message(
         &mut self,
@@ -339,16 +351,14 @@ impl StoreRemove for Reader<'_> {
         self.digest_of("blocks", block.key.0, true)
     }
 
+    // Packs of archived messages.
+
     fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
         self.write_pack(loop_key, pack)
     }
 
     fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
         self.write_back_pack(loop_key, first)
-    }
-
-    fn note_scrub(&mut self) -> StoreResult<()> {
-        scrub::note(self)
     }
 }
 
