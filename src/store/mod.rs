@@ -31,7 +31,6 @@ mod read;
 mod reading;
 pub(crate) mod ready;
 pub mod receipt;
-mod recording;
 pub mod recount;
 pub mod removal;
 mod rows;
@@ -47,7 +46,6 @@ pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseGuard, LeaseRow};
 pub use read::{StoreRead, Visit, VisitMessageRef, VisitRunSummary};
 pub use reading::*;
-pub use recording::{AppendKey, CallRow, Note, UsageRow};
 pub use rows::*;
 pub use write::StoreWrite;
 

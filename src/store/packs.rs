@@ -359,7 +359,11 @@ pub(crate) fn with_message<T>(
     let pack = last.open(scan, loop_key, row)?;
     let (head, text) = pack.said(seq)?;
     let head = Some(head);
-    visit(StoredMessageRef { head, text, ..message })
+    visit(StoredMessageRef {
+        head,
+        text,
+        ..message
+    })
 }
 
 /// Returns all that is in a pack.

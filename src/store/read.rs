@@ -6,7 +6,6 @@ use super::StoreResult;
 use super::index::{IndexFilter, IndexQuery, IndexState, Match};
 use super::lease::LeaseRow;
 use super::reading::{AppendState, LoopWithBlock, MessageRef, RunSummary};
-use super::recording::{AppendKey, CallRow, Note, UsageRow};
 use super::rows::*;
 use crate::model::{LoopId, SessionId};
 

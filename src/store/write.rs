@@ -6,7 +6,6 @@ use super::StoreResult;
 use super::index::IndexEntry;
 use super::lease::{LeaseGuard, LeaseRow};
 use super::read::StoreRead;
-use super::recording::{AppendKey, CallRow, Note};
 use super::removal::StoreRemove;
 use super::rows::*;
 use super::scan::StoreScan;
