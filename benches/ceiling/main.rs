@@ -177,11 +177,11 @@ fn raw(ours: &Recorded) -> Outcome<Vec<(String, String)>> {
             if let Some(block) = block {
                 let own = read.block_messages(block.key)?;
                 let bodies = own.iter().filter_map(|m| m.body.as_ref());
-                bodies.for_each(|body| keep(&body.said()));
+                bodies.for_each(|body| keep(&body.as_stored_ref()));
                 continue;
             }
-            read.said(link.row.key, 0..link.end_seq, false, &mut |row| {
-                keep(&row.said);
+            read.message_refs(link.row.key, 0..link.end_seq, false, &mut |row| {
+                keep(&row.message);
                 Ok(ControlFlow::Continue(()))
             })?;
         }

@@ -267,8 +267,8 @@ impl Builder<'_> {
         let block = link.block.as_ref().map(|block| block.key);
         let read = self.read;
         let proofs = self.with_outline || self.check;
-        read.said(link.row.key, seqs, proofs, &mut |row| {
-            let Some(turn) = row.turn.filter(|_| row.said.role != Role::Extension) else {
+        read.message_refs(link.row.key, seqs, proofs, &mut |row| {
+            let Some(turn) = row.turn.filter(|_| row.message.role != Role::Extension) else {
                 return Ok(ControlFlow::Continue(()));
             };
             let other = replaced.remove(&row.seq);
@@ -284,7 +284,7 @@ impl Builder<'_> {
             };
             match other.flatten() {
                 Some(other) => self.push_own(link, part, other, place)?,
-                None => self.push(link, part, &row.said, place)?,
+                None => self.push(link, part, &row.message, place)?,
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -354,7 +354,7 @@ impl Builder<'_> {
         stored: StoredMessage,
         place: MessageOrigin,
     ) -> StoreResult<()> {
-        if self.note(link, part, &stored.said(), place)? {
+        if self.note(link, part, &stored.as_stored_ref(), place)? {
             let message = store::decode(self.read, stored)?;
             self.context.messages.push(message);
         }

@@ -72,11 +72,7 @@ fn runs(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<Vec<RunKey>> 
 
 /// Returns the manifests of a session, oldest first.
 fn manifests(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<Vec<ManifestRow>> {
-    let mut rows = Vec::new();
-    read.manifests(session.key, &mut |row| {
-        rows.push(row);
-        Ok(ControlFlow::Continue(()))
-    })?;
+    let mut rows = read.manifests(session.key)?;
     rows.reverse();
     Ok(rows)
 }

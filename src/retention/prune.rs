@@ -234,10 +234,8 @@ fn last_active(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<i64> {
     for run in runs {
         times.extend(read.flips(run)?.into_iter().map(|flip| flip.at));
     }
-    read.manifests(row.key, &mut |manifest| {
-        times.push(manifest.recorded_at);
-        Ok(ControlFlow::Continue(()))
-    })?;
+    let manifests = read.manifests(row.key)?.into_iter();
+    times.extend(manifests.map(|manifest| manifest.recorded_at));
     let millis = times
         .into_iter()
         .filter_map(|text| Time::from_text(text).millis());

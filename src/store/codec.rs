@@ -87,10 +87,10 @@ pub fn decode(stored: StoredMessage, blob: &mut FindBlob<'_>) -> StoreResult<Age
 /// # Errors
 /// As [`decode`].
 pub fn decode_ref(
-    said: &StoredMessageRef<'_>,
+    message: &StoredMessageRef<'_>,
     blob: &mut FindBlob<'_>,
 ) -> StoreResult<AgentMessage> {
-    put_together(said.head, said.text_block.zip(said.text), blob)
+    put_together(message.head, message.text_block.zip(message.text), blob)
 }
 
 fn put_together(
@@ -128,14 +128,14 @@ fn put_together(
 
 /// Whether a stored message is what its digest says. One that was redacted has another digest, which
 /// only `verify` looks up.
-pub(crate) fn fits_digest(said: &StoredMessageRef<'_>) -> bool {
-    let (Some(proof), Some(head)) = (&said.proof, said.head) else {
+pub(crate) fn fits_digest(message: &StoredMessageRef<'_>) -> bool {
+    let (Some(proof), Some(head)) = (&message.proof, message.head) else {
         return true;
     };
     let Some(salt) = &proof.salt else {
         return true;
     };
-    message_digest(salt, said.role, head, said.text_block, said.text) == proof.digest
+    message_digest(salt, message.role, head, message.text_block, message.text) == proof.digest
         || failpoints::is_active(Failpoint::UncheckedDigest)
 }
 

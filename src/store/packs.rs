@@ -337,16 +337,16 @@ pub(crate) fn fill(
 /// # Errors
 /// As [`pack_of`].
 #[cold]
-pub(crate) fn with_said<T>(
+pub(crate) fn with_message<T>(
     scan: &dyn StoreScan,
     last: &LastPack,
     place: (LoopKey, u32),
-    said: StoredMessageRef<'_>,
+    message: StoredMessageRef<'_>,
     visit: impl FnOnce(StoredMessageRef<'_>) -> StoreResult<T>,
 ) -> StoreResult<T> {
     let (loop_key, seq) = place;
-    let row = match said.text {
-        Some(_) => return visit(said),
+    let row = match message.text {
+        Some(_) => return visit(message),
         None => scan.pack_at(loop_key, seq)?,
     };
     let Some(row) = row else {
@@ -354,12 +354,16 @@ pub(crate) fn with_said<T>(
         scan.messages(loop_key, seq..seq.saturating_add(1), &mut |_| {
             Ok(ControlFlow::Break(()))
         })?;
-        return visit(said);
+        return visit(message);
     };
     let pack = last.open(scan, loop_key, row)?;
     let (head, text) = pack.said(seq)?;
     let head = Some(head);
-    visit(StoredMessageRef { head, text, ..said })
+    visit(StoredMessageRef {
+        head,
+        text,
+        ..message
+    })
 }
 
 /// Returns all that is in a pack.

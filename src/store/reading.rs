@@ -44,25 +44,25 @@ pub struct MessageRef<'a> {
     /// Its turn group; `None` for an extension before the first.
     pub turn: Option<u32>,
     /// What it says.
-    pub said: StoredMessageRef<'a>,
+    pub message: StoredMessageRef<'a>,
 }
 
 impl<'a> MessageRef<'a> {
     /// Returns what a stored message says, with its proof if that is asked for.
     pub(super) fn of(row: &'a MessageRow, proofs: bool) -> Self {
-        let said = row.body.said();
-        let proof = said.proof.filter(|_| proofs);
+        let message = row.body.as_stored_ref();
+        let proof = message.proof.filter(|_| proofs);
         Self {
             seq: row.seq,
             turn: row.turn,
-            said: StoredMessageRef { proof, ..said },
+            message: StoredMessageRef { proof, ..message },
         }
     }
 }
 
 impl StoredMessage {
     /// Returns the message for reading.
-    pub fn said(&self) -> StoredMessageRef<'_> {
+    pub fn as_stored_ref(&self) -> StoredMessageRef<'_> {
         StoredMessageRef {
             role: self.role,
             tokens: self.tokens,

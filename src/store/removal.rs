@@ -61,6 +61,8 @@ pub struct SourcesRemoved {
 
 /// What can be done while content is removed.
 pub trait StoreRemove: StoreWrite + StoreScan {
+    // Receipts.
+
     /// Opens a receipt of a kind (`erase`, `redact`, `prune`, `archive`) for a session: from now on its content
     /// may go.
     fn open_receipt(
@@ -69,19 +71,31 @@ pub trait StoreRemove: StoreWrite + StoreScan {
         kind: &str,
         opened_at: &str,
     ) -> StoreResult<i64>;
+
     /// Closes a receipt and writes what it says.
     fn close_receipt(&mut self, key: i64, detail: &str) -> StoreResult<()>;
+
+    /// Remembers that bytes of what was removed may be in the file.
+    fn note_scrub(&mut self) -> StoreResult<()>;
+
+    // Sessions and kept files.
+
     /// Removes a session with all that belongs to it, but for kept files.
     fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved>;
+
     /// Removes the kept files that hold something of a session, whole: no part of a file can be
     /// given back as it was.
     fn remove_sources(&mut self, session: SessionKey) -> StoreResult<SourcesRemoved>;
+
+    // Texts beside the messages.
+
     /// Visits every text of a session that is no message.
     fn texts(
         &self,
         session: SessionKey,
         visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
     ) -> StoreResult<()>;
+
     /// Replaces the texts for which `change` returns another one; digests that hold them are derived
     /// anew. Refused if such a digest did not fit before.
     fn change_texts(
@@ -89,6 +103,9 @@ pub trait StoreRemove: StoreWrite + StoreScan {
         session: SessionKey,
         change: &mut dyn FnMut(TextCell<'_>) -> StoreResult<Option<String>>,
     ) -> StoreResult<TextsChanged>;
+
+    // Messages and blocks.
+
     /// Writes what a message says now. Its digest and its place in the chain stay, the salt goes; the
     /// digest of `new` is noted beside it. If it is archived, its whole pack is taken apart first.
     fn redact_message(
@@ -97,13 +114,16 @@ pub trait StoreRemove: StoreWrite + StoreScan {
         new: &StoredMessage,
         receipt: i64,
     ) -> StoreResult<()>;
+
     /// Writes the sizes of a block and derives its digest anew. Refused if that did not fit before.
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()>;
+
+    // Packs of archived messages.
+
     /// Moves the content of messages out of their rows and into a pack. Refused if one of them is not
     /// there.
     fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()>;
+
     /// Moves the content of the pack that begins with message `first` back into the rows.
     fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()>;
-    /// Remembers that bytes of what was removed may be in the file.
-    fn note_scrub(&mut self) -> StoreResult<()>;
 }

@@ -36,57 +36,104 @@ pub enum MessagePlace {
 
 /// What `verify` reads within one snapshot beside [`StoreRead`].
 pub trait StoreScan: StoreRead {
+    // Sessions.
+
     /// Returns the keys of all sessions.
     fn session_keys(&self) -> StoreResult<Vec<SessionKey>>;
-    /// Returns the keys of a session's loops in the order of their creation.
-    fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>>;
-    /// Returns the first sequence from `from` on with which a message is stored.
-    fn next_message(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>>;
-    /// Returns the first number from `from` on with which a turn is stored.
-    fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>>;
-    /// Returns the keys of a session's runs in order.
-    fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>>;
-    /// Returns a run and its stored digest.
-    fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, [u8; 32])>;
-    /// Returns the keys of a session's undos and redos in order.
-    fn flip_keys(&self, session: SessionKey) -> StoreResult<Vec<FlipKey>>;
-    /// Returns an undo or redo and its stored digest.
-    fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])>;
-    /// Returns the keys of the blocks on a loop, oldest generation first.
-    fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>>;
-    /// Returns a block and its stored digest.
-    fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])>;
-    /// Returns the keys of a session's manifests in order.
-    fn manifest_keys(&self, session: SessionKey) -> StoreResult<Vec<ManifestKey>>;
-    /// Returns a manifest and its stored digest.
-    fn manifest_and_digest(&self, key: ManifestKey) -> StoreResult<(ManifestRow, [u8; 32])>;
-    /// Returns the names of the blobs that are noted for an owner.
-    fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>>;
-    /// Returns the first key of a blob after `after`.
-    fn next_blob(&self, after: i64) -> StoreResult<Option<i64>>;
-    /// Returns the blob with this key.
-    fn blob_row(&self, key: i64) -> StoreResult<StoredBlob>;
-    /// Returns the keys of all kept files.
-    fn source_keys(&self) -> StoreResult<Vec<SourceKey>>;
-    /// Returns the kept file with this key.
-    fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow>;
-    /// Returns what is left of a redacted message, `None` if it was not redacted.
-    fn redaction(&self, place: MessagePlace) -> StoreResult<Option<Redaction>>;
+
     /// Returns pairs of sessions of which the first goes on from a loop of the second.
     fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>>;
-    /// Returns all receipts in order.
-    fn receipts(&self) -> StoreResult<Vec<ReceiptRow>>;
+
+    // Loops.
+
+    /// Returns the keys of a session's loops in the order of their creation.
+    fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>>;
+
+    // Turns and messages.
+
+    /// Returns the first number from `from` on with which a turn is stored.
+    fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>>;
+
+    /// Returns the first sequence from `from` on with which a message is stored.
+    fn next_message(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>>;
+
+    /// Returns what is left of a redacted message, `None` if it was not redacted.
+    fn redaction(&self, place: MessagePlace) -> StoreResult<Option<Redaction>>;
+
+    // Blobs.
+
+    /// Returns the names of the blobs that are noted for an owner.
+    fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>>;
+
+    /// Returns the first key of a blob after `after`.
+    fn next_blob(&self, after: i64) -> StoreResult<Option<i64>>;
+
+    /// Returns the blob with this key.
+    fn blob_row(&self, key: i64) -> StoreResult<StoredBlob>;
+
+    // Runs, their undos and redos.
+
+    /// Returns the keys of a session's runs in order.
+    fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>>;
+
+    /// Returns a run and its stored digest.
+    fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, [u8; 32])>;
+
+    /// Returns the keys of a session's undos and redos in order.
+    fn flip_keys(&self, session: SessionKey) -> StoreResult<Vec<FlipKey>>;
+
+    /// Returns an undo or redo and its stored digest.
+    fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])>;
+
+    // Blocks.
+
+    /// Returns the keys of the blocks on a loop, oldest generation first.
+    fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>>;
+
+    /// Returns a block and its stored digest.
+    fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])>;
+
+    // Manifests.
+
+    /// Returns the keys of a session's manifests in order.
+    fn manifest_keys(&self, session: SessionKey) -> StoreResult<Vec<ManifestKey>>;
+
+    /// Returns a manifest and its stored digest.
+    fn manifest_and_digest(&self, key: ManifestKey) -> StoreResult<(ManifestRow, [u8; 32])>;
+
+    // Kept files.
+
+    /// Returns the keys of all kept files.
+    fn source_keys(&self) -> StoreResult<Vec<SourceKey>>;
+
+    /// Returns the kept file with this key.
+    fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow>;
+
+    // Packs of archived messages.
+
     /// Returns the pack that holds an archived message.
     fn pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>>;
+
     /// Returns the first pack that begins at `from` or later.
     fn next_pack(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<PackRow>>;
+
     /// Returns the compressed content of the pack that begins with message `first`.
     fn pack_content(&self, loop_key: LoopKey, first: u32) -> StoreResult<Vec<u8>>;
+
     /// Returns what the views tell of archived messages, by sequence.
     fn packed_heads(&self, loop_key: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>>;
+
     /// Returns the first messages from `from` on that follow each other and whose rows hold their
     /// content, at most [`MOST_UNPACKED`] of them.
     fn unpacked(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>>;
+
+    // Receipts.
+
+    /// Returns all receipts in order.
+    fn receipts(&self) -> StoreResult<Vec<ReceiptRow>>;
+
+    // All tables.
+
     /// Describes rows that belong to nothing, at most `limit` of each table.
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>>;
 }

@@ -212,10 +212,8 @@ impl OpenSession {
             open.runs.insert(run.run_id.clone(), run);
             Ok(std::ops::ControlFlow::Continue(()))
         })?;
-        read.manifests(key, &mut |row| {
-            open.manifests.push(row.manifest_id);
-            Ok(std::ops::ControlFlow::Continue(()))
-        })?;
+        let manifests = read.manifests(key)?.into_iter();
+        open.manifests.extend(manifests.map(|row| row.manifest_id));
         Ok(open)
     }
 
@@ -333,14 +331,11 @@ impl SessionTarget<'_> {
 fn counts(read: &dyn StoreRead, session: SessionKey) -> StoreResult<RowCounts> {
     let mut counts = RowCounts {
         loops: read.loops(session)?.len(),
+        manifests: read.manifests(session)?.len(),
         ..RowCounts::default()
     };
     read.runs(session, &mut |_| {
         counts.runs += 1;
-        Ok(std::ops::ControlFlow::Continue(()))
-    })?;
-    read.manifests(session, &mut |_| {
-        counts.manifests += 1;
         Ok(std::ops::ControlFlow::Continue(()))
     })?;
     Ok(counts)

@@ -3,10 +3,11 @@
 //! void.
 
 use super::keys::session_of;
-use super::recording::lease_row;
-use super::row::{Fields, LOOP_COLUMNS, SESSION, loop_row, session_row};
+use super::row::{LOOP_COLUMNS, PostgresRow, SESSION};
 use super::transaction::Transaction;
+use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
+use crate::store::mapping::{lease_row, loop_row, session_row};
 use crate::store::{LeaseRow, LoopKey, LoopRow, SessionKey, SessionRow};
 
 /// What is on hand.
@@ -17,7 +18,7 @@ pub(super) struct Ahead {
 }
 
 /// A loop and its lease.
-fn driven(row: &Fields<'_>) -> StoreResult<(Option<LoopRow>, Option<LeaseRow>)> {
+fn driven(row: &PostgresRow) -> StoreResult<(Option<LoopRow>, Option<LeaseRow>)> {
     let has_lease: Option<i64> = row.get("loop")?;
     let lease = has_lease.map(|_| lease_row(row)).transpose()?;
     Ok((loop_row(row).ok(), lease))
@@ -29,7 +30,7 @@ impl Transaction<'_> {
         let sql = format!("{SESSION} WHERE s.session = $1 FOR NO KEY UPDATE OF s");
         let rows = self.ask(&sql, &[&session])?;
         // A row that cannot be read is told to whoever asks for it; it may be about to be removed.
-        let row = rows.first().map(|row| session_row(&Fields(row)));
+        let row = rows.first().map(session_row);
         self.ahead.borrow_mut().session = row.and_then(Result::ok);
         Ok(())
     }

@@ -10,15 +10,16 @@ use std::ops::Range;
 
 use super::connection::Param;
 use super::keys::session_of;
-use super::row::Fields;
+use super::row::PostgresRow;
 use super::transaction::Transaction;
 use super::write::rows_of_values;
 use crate::store::codec::role_number;
+use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::{
     IndexEntry, IndexFilter, IndexQuery, IndexState, MOST_MATCHES, Match, Phrase,
 };
-use crate::store::{LoopKey, SessionKey, StoreRead, Visit};
+use crate::store::{LoopKey, StoreRead, Visit};
 
 /// Words are told apart by so many bytes in a vector, which takes none of 2 KB.
 const MAX_WORD: usize = 256;
@@ -153,11 +154,11 @@ impl Conditions {
     }
 }
 
-fn found(row: &Fields<'_>) -> StoreResult<Match> {
+fn found(row: &PostgresRow) -> StoreResult<Match> {
     Ok(Match {
-        loop_key: LoopKey(row.get("loop")?),
-        seq: row.small("seq")?,
-        session: SessionKey(row.get("session")?),
+        loop_key: row.get("loop")?,
+        seq: row.get("seq")?,
+        session: row.get("session")?,
         tick: row.get("tick")?,
         score: row.get("score")?,
     })
@@ -177,9 +178,9 @@ impl Transaction<'_> {
             &[],
             |row| {
                 Ok(IndexState {
-                    version: row.maybe_small("version")?,
-                    indexed: row.unsigned("indexed")?,
-                    total: row.unsigned("total")?,
+                    version: row.get("version")?,
+                    indexed: row.get("indexed")?,
+                    total: row.get("total")?,
                 })
             },
         )?;
@@ -196,7 +197,7 @@ impl Transaction<'_> {
              WHERE n.tick IS DISTINCT FROM s.tick AND l.next_seq > coalesce(i.indexed_seq, 0)
              ORDER BY l.key",
             &[],
-            |row| Ok(LoopKey(row.get("key")?)),
+            |row| row.get("key"),
         )
     }
 
@@ -208,7 +209,7 @@ impl Transaction<'_> {
              FROM loops l LEFT JOIN indexed_loops i ON i.session = $1 AND i.loop = l.key
              WHERE l.session = $1 AND l.key = $2",
             &[&session, &loop_key.0],
-            |row| Ok(row.small("first")?..row.small("after")?),
+            |row| Ok(row.get("first")?..row.get("after")?),
         )?;
         Ok(seqs.unwrap_or(0..0))
     }

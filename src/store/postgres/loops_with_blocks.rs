@@ -2,45 +2,20 @@
 
 use std::ops::ControlFlow;
 
-use super::row::{BLOCK_CORE_COLUMNS, Fields, generation};
+use super::row::{BLOCK_CORE_COLUMNS, PostgresRow};
 use super::transaction::{Transaction, paged};
+use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
+use crate::store::mapping::{generation, run_summary};
 use crate::store::{
-    Generation, LoopCore, LoopKey, LoopWithBlock, Point, RunKey, RunSummary, SessionKey, Tick,
-    Visit, VisitRunSummary,
+    Generation, LoopCore, LoopKey, LoopWithBlock, SessionKey, Visit, VisitRunSummary,
 };
 
 /// Runs that are fetched at a time; who looks for one mostly takes the first.
 const FEW: i64 = 8;
 
-/// A [`RunSummary`] that owns what it says.
-struct Mark {
-    key: RunKey,
-    point: Point,
-    tick: Tick,
-    round: u32,
-    is_committed: bool,
-    is_flipped: bool,
-    older_loops: String,
-}
-
-fn mark(row: &Fields<'_>) -> StoreResult<Mark> {
-    Ok(Mark {
-        key: RunKey(row.get("key")?),
-        point: Point {
-            loop_key: LoopKey(row.get("loop")?),
-            turns: row.small("turns")?,
-        },
-        tick: row.get("tick")?,
-        round: row.small("round")?,
-        is_committed: row.get("is_committed")?,
-        is_flipped: row.get("is_flipped")?,
-        older_loops: row.get("older_loops")?,
-    })
-}
-
-fn newest(row: &Fields<'_>) -> StoreResult<(Generation, bool)> {
-    Ok((generation(row)?, row.get("is_flipped")?))
+fn newest(row: &PostgresRow) -> StoreResult<(Generation, bool)> {
+    Ok((generation(row, row.get("loop")?)?, row.get("is_flipped")?))
 }
 
 impl Transaction<'_> {
@@ -105,8 +80,9 @@ impl Transaction<'_> {
         session: SessionKey,
         visit: &mut VisitRunSummary<'_>,
     ) -> StoreResult<()> {
+        self.lock(session.0)?;
         let sql = format!(
-            "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome = 'committed' AS is_committed,
+            "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome,
                  EXISTS (SELECT 1 FROM flips f WHERE f.session = $1 AND f.run = r.key) AS is_flipped,
                  r.older_loops
              FROM runs r
@@ -115,22 +91,15 @@ impl Transaction<'_> {
         );
         paged(
             FEW,
-            |mark: &Mark| (mark.tick, mark.key.0),
+            |row: &PostgresRow| {
+                let of = |column| row.get(column).unwrap_or(i64::MIN);
+                (of("tick"), of("key"))
+            },
             |after| {
                 let (tick, key) = after.unwrap_or((i64::MAX, i64::MAX));
-                self.all(session.0, &sql, &[&session.0, &tick, &key], mark)
+                self.ask(&sql, &[&session.0, &tick, &key])
             },
-            &mut |mark: Mark| {
-                visit(&RunSummary {
-                    key: mark.key,
-                    point: mark.point,
-                    tick: mark.tick,
-                    round: mark.round,
-                    is_committed: mark.is_committed,
-                    is_flipped: mark.is_flipped,
-                    older_loops: &mark.older_loops,
-                })
-            },
+            &mut |row: PostgresRow| visit(&run_summary(&row)?),
         )
     }
 }

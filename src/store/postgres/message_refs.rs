@@ -1,35 +1,18 @@
 //! What messages say, for a build: no more columns than it needs, and texts where they lie.
 
-use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
-
-use tokio_postgres::Row;
 
 use super::connection::Param;
 use super::keys::session_of;
-use super::row::{Fields, unescaped};
+use super::row::PostgresRow;
 use super::transaction::{Transaction, paged};
-use crate::store::codec::role_from_number;
+use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
-use crate::store::{LoopKey, MessageRef, Proof, StoreRead, StoredMessageRef, VisitMessageRef};
+use crate::store::mapping::proof;
+use crate::store::{LoopKey, MessageRef, StoreRead, StoredMessageRef, VisitMessageRef};
 
 /// Messages that are fetched at a time: mostly the whole end of a loop.
 const PAGE: i64 = 256;
-
-fn text<'a>(row: &'a Fields<'_>) -> StoreResult<Option<Cow<'a, str>>> {
-    let text: Option<&str> = row.get("body")?;
-    Ok(match (text, row.get("escaped")?) {
-        (Some(text), true) => Some(unescaped(text)?.into()),
-        (text, _) => text.map(Cow::Borrowed),
-    })
-}
-
-fn proof(row: &Fields<'_>) -> StoreResult<Proof> {
-    Ok(Proof {
-        salt: row.maybe_bytes("salt")?,
-        digest: row.bytes("digest")?,
-    })
-}
 
 impl Transaction<'_> {
     /// Visits what some messages say. What has no content here is read the long way, which knows where
@@ -55,24 +38,24 @@ impl Transaction<'_> {
         );
         paged(
             PAGE,
-            |row: &Row| row.try_get::<_, i64>("seq").unwrap_or(end),
+            |row: &PostgresRow| row.get("seq").unwrap_or(end),
             |after| {
                 let from = after.map_or(first, |after| after + 1);
                 let params: [Param<'_>; 4] = [&session, &loop_key.0, &from, &end];
                 self.ask(&sql, &params)
             },
-            &mut |row: Row| self.say(loop_key, &Fields(&row), proofs, visit),
+            &mut |row: PostgresRow| self.say(loop_key, &row, proofs, visit),
         )
     }
 
     fn say(
         &self,
         loop_key: LoopKey,
-        row: &Fields<'_>,
+        row: &PostgresRow,
         proofs: bool,
         visit: &mut VisitMessageRef<'_>,
     ) -> StoreResult<ControlFlow<()>> {
-        let seq = row.small("seq")?;
+        let seq = row.get("seq")?;
         let head: Option<&str> = row.get("head")?;
         if head.is_none() {
             let mut flow = ControlFlow::Continue(());
@@ -82,16 +65,16 @@ impl Transaction<'_> {
             })?;
             return Ok(flow);
         }
-        let text = text(row)?;
+        let text = row.content("body")?;
         let proof = proofs.then(|| proof(row)).transpose()?;
         visit(&MessageRef {
             seq,
-            turn: row.maybe_small("turn")?,
-            said: StoredMessageRef {
-                role: role_from_number(row.get("role")?)?,
-                tokens: row.unsigned("tokens")?,
-                bytes: row.unsigned("bytes")?,
-                text_block: row.maybe_small("body_block")?,
+            turn: row.get("turn")?,
+            message: StoredMessageRef {
+                role: row.get("role")?,
+                tokens: row.get("tokens")?,
+                bytes: row.get("bytes")?,
+                text_block: row.get("body_block")?,
                 proof,
                 head,
                 text: text.as_deref(),

@@ -4,24 +4,16 @@ use std::ops::Range;
 
 use super::connection::Param;
 use super::keys::session_of;
-use super::row::{Fields, escaped};
+use super::row::escaped;
 use super::transaction::Transaction;
-use super::write::signed;
 use crate::store::LoopKey;
+use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::mapping::{pack_row, signed};
 use crate::store::packs::{Pack, PackRow, open};
 use crate::store::scan::MOST_UNPACKED;
 
 const PACK: &str = "SELECT seq, last_seq, bytes, digest FROM packs";
-
-fn pack_row(row: &Fields<'_>) -> StoreResult<PackRow> {
-    Ok(PackRow {
-        first: row.small("seq")?,
-        last: row.small("last_seq")?,
-        bytes: row.unsigned("bytes")?,
-        digest: row.bytes("digest")?,
-    })
-}
 
 impl Transaction<'_> {
     fn pack(&self, sql: &str, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
@@ -66,7 +58,7 @@ impl Transaction<'_> {
         let sql = "SELECT seq, head FROM packed_heads
              WHERE session = $1 AND loop = $2 AND seq >= $3 AND seq < $4 ORDER BY seq";
         self.all(session, sql, &[&session, &loop_key.0, &from, &to], |row| {
-            Ok((row.small("seq")?, row.get("head")?))
+            Ok((row.get("seq")?, row.get("head")?))
         })
     }
 
@@ -80,7 +72,7 @@ impl Transaction<'_> {
              WHERE session = $1 AND loop = $2 AND seq >= $3 AND head IS NOT NULL
              ORDER BY seq LIMIT 1";
         let params: [Param<'_>; 3] = [&session, &loop_key.0, &i64::from(from)];
-        let Some(first) = self.first(session, sql, &params, |row| row.small("seq"))? else {
+        let Some(first) = self.first(session, sql, &params, |row| row.get("seq"))? else {
             return Ok(None);
         };
         let sql = "SELECT seq, head IS NOT NULL AS is_there FROM messages
@@ -88,7 +80,7 @@ impl Transaction<'_> {
         let (at, most) = (i64::from(first), i64::from(MOST_UNPACKED));
         let params: [Param<'_>; 4] = [&session, &loop_key.0, &at, &most];
         let rows = self.all(session, sql, &params, |row| {
-            Ok((row.small("seq")?, row.get::<bool>("is_there")?))
+            Ok((row.get::<u32>("seq")?, row.get::<bool>("is_there")?))
         })?;
         let follow = (first..).zip(rows);
         let follow = follow.take_while(|(next, (seq, is_there))| seq == next && *is_there);

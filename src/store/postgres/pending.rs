@@ -5,9 +5,10 @@ use super::connection::Param;
 use super::keys::session_of;
 use super::row::escaped;
 use super::transaction::Transaction;
-use super::write::{rows_of_values, signed, wide};
+use super::write::{rows_of_values, wide};
 use crate::store::codec::role_number;
 use crate::store::error::StoreResult;
+use crate::store::mapping::signed;
 use crate::store::{LoopKey, MessageRow};
 
 /// So many messages, or bytes of them, are not kept waiting.

@@ -12,6 +12,7 @@ use super::connection::{Connection, Param};
 use super::errors::{Trouble, from_postgres, is_lost, is_serialization_failure, told};
 use super::{BEGIN_READ, PostgresStore, again};
 use crate::model::Json;
+use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::sqlite::{QueryLimits, QueryRows, Stats};
 

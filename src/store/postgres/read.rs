@@ -8,8 +8,10 @@ use super::keys::session_of;
 use super::row::*;
 use super::transaction::{Transaction, paged};
 use crate::model::{LoopId, SessionId};
-use crate::store::error::{StoreError, StoreResult};
+use crate::store::columns::{Columns, damaged, missing};
+use crate::store::error::StoreResult;
 use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
+use crate::store::mapping::*;
 use crate::store::packs;
 use crate::store::*;
 
@@ -17,11 +19,7 @@ use crate::store::*;
 const PAGE: i64 = 64;
 const SMALL_PAGE: i64 = 1024;
 
-type FromRow<T> = fn(&Fields<'_>) -> StoreResult<T>;
-
-pub(super) fn missing(what: &str, key: i64) -> StoreError {
-    StoreError::Damaged(format!("{what} {key} is missing"))
-}
+type FromRow<T> = fn(&PostgresRow) -> StoreResult<T>;
 
 impl Transaction<'_> {
     /// Returns the loops of a chain from `leaf` on, at most a page of them.
@@ -47,7 +45,8 @@ impl Transaction<'_> {
         &self,
         leaf: LoopKey,
     ) -> StoreResult<(Vec<LoopCore>, Option<LoopKey>)> {
-        let links = self.links(leaf, CORE_COLUMNS, loop_core)?;
+        let core = |row: &PostgresRow| loop_core(row, row.get("key")?);
+        let links = self.links(leaf, CORE_COLUMNS, core)?;
         let next = after_page(links.len(), links.last());
         Ok((links, next))
     }
@@ -65,6 +64,8 @@ fn after_page(length: usize, last: Option<&LoopCore>) -> Option<LoopKey> {
 }
 
 impl StoreRead for Transaction<'_> {
+    // Sessions.
+
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {
         let mut found = self.name_of(id)?;
         if found.is_none() && self.writes() {
@@ -83,6 +84,16 @@ impl StoreRead for Transaction<'_> {
         self.first(key, &sql, &[&key], session_row)
     }
 
+    fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
+        self.lock(key.0)?;
+        if let Some(row) = self.session_ahead(key) {
+            return Ok(row);
+        }
+        let sql = format!("{SESSION} WHERE s.session = $1");
+        self.first(key.0, &sql, &[&key.0], session_row)?
+            .ok_or_else(|| missing("session", key.0))
+    }
+
     fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
         let sql = format!(
             "{SESSION} ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.session DESC"
@@ -96,19 +107,27 @@ impl StoreRead for Transaction<'_> {
         let sql = "SELECT session_id FROM session_names WHERE session_id COLLATE \"C\" >= $1
             ORDER BY session_id COLLATE \"C\" LIMIT $2";
         self.all_of_any(sql, &[&first, &i64::from(limit)], |row| {
-            SessionId::new(row.get::<String>("session_id")?).map_err(damaged)
+            row.get("session_id")
         })
     }
 
-    fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
-        self.lock(key.0)?;
-        if let Some(row) = self.session_ahead(key) {
-            return Ok(row);
-        }
-        let sql = format!("{SESSION} WHERE s.session = $1");
-        self.first(key.0, &sql, &[&key.0], session_row)?
-            .ok_or_else(|| missing("session", key.0))
+    fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
+        self.read_started_by(session)
     }
+
+    fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
+        let sql = "SELECT pinned_at, redacts FROM session_flags WHERE session = $1";
+        let flags = self.first(session.0, sql, &[&session.0], session_flags)?;
+        Ok(flags.unwrap_or_default())
+    }
+
+    fn last_receipt(&self, session: SessionKey) -> StoreResult<i64> {
+        let sql = "SELECT coalesce(max(key), 0) AS last FROM maintenance WHERE session = $1";
+        let last = self.first(session.0, sql, &[&session.0], |row| row.get("last"))?;
+        Ok(last.unwrap_or(0))
+    }
+
+    // Loops.
 
     fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>> {
         let sql =
@@ -126,10 +145,20 @@ impl StoreRead for Transaction<'_> {
             .ok_or_else(|| missing("loop", key.0))
     }
 
-    fn last_receipt(&self, session: SessionKey) -> StoreResult<i64> {
-        let sql = "SELECT coalesce(max(key), 0) AS last FROM maintenance WHERE session = $1";
-        let last = self.first(session.0, sql, &[&session.0], |row| row.get("last"))?;
-        Ok(last.unwrap_or(0))
+    fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
+        let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 ORDER BY l.key");
+        self.all(session.0, &sql, &[&session.0], loop_row)
+    }
+
+    fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
+        self.read_loops_at_work(session)
+    }
+
+    fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta> {
+        let session = session_of(key.0);
+        let sql = "SELECT meta, history FROM loops WHERE session = $1 AND key = $2";
+        let meta = self.first(session, sql, &[&session, &key.0], loop_meta)?;
+        meta.ok_or_else(|| missing("loop", key.0))
     }
 
     fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>> {
@@ -137,24 +166,7 @@ impl StoreRead for Transaction<'_> {
             WHERE session = $1 AND parent = $2 AND kind = '"Default"'"#;
         let session = session_of(key.0);
         let child = self.first(session, sql, &[&session, &key.0], |row| row.get("key"))?;
-        Ok(child.flatten().map(LoopKey))
-    }
-
-    fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
-        let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 ORDER BY l.key");
-        self.all(session.0, &sql, &[&session.0], loop_row)
-    }
-
-    fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta> {
-        let session = session_of(key.0);
-        let sql = "SELECT meta, history FROM loops WHERE session = $1 AND key = $2";
-        let meta = self.first(session, sql, &[&session, &key.0], |row| {
-            Ok(LoopMeta {
-                meta: row.get("meta")?,
-                history: row.get("history")?,
-            })
-        })?;
-        meta.ok_or_else(|| missing("loop", key.0))
+        Ok(child.flatten())
     }
 
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()> {
@@ -178,6 +190,8 @@ impl StoreRead for Transaction<'_> {
     ) -> StoreResult<()> {
         self.walk_standings(leaf, visit)
     }
+
+    // Turns.
 
     fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
         let session = session_of(loop_key.0);
@@ -221,10 +235,15 @@ impl StoreRead for Transaction<'_> {
         let sql = "SELECT turn, answers FROM turns
              WHERE session = $1 AND loop = $2 AND turn >= $3 AND turn < $4 AND answers IS NOT NULL
              ORDER BY turn";
-        self.all(session, sql, &[&session, &loop_key.0, &from, &to], |row| {
-            Ok((row.small("turn")?, call_sites(row)?))
-        })
+        self.all(
+            session,
+            sql,
+            &[&session, &loop_key.0, &from, &to],
+            turn_answers,
+        )
     }
+
+    // Messages.
 
     fn messages(
         &self,
@@ -258,7 +277,7 @@ impl StoreRead for Transaction<'_> {
         )
     }
 
-    fn said(
+    fn message_refs(
         &self,
         loop_key: LoopKey,
         seqs: Range<u32>,
@@ -302,10 +321,16 @@ impl StoreRead for Transaction<'_> {
         let sql = "SELECT seq FROM messages WHERE session = $1 AND loop = $2 AND tick <= $3
              ORDER BY seq DESC LIMIT 1";
         let last = self.first(session, sql, &[&session, &loop_key.0, &tick], |row| {
-            row.small("seq")
+            row.get::<u32>("seq")
         })?;
         Ok(last.map_or(0, |seq| seq + 1))
     }
+
+    fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
+        self.read_usage(session)
+    }
+
+    // Blobs.
 
     fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
         // Every session has its own copy: the one that is just being read has what it shows.
@@ -324,33 +349,16 @@ impl StoreRead for Transaction<'_> {
     fn blob_names(&self, first: &[u8; 32], last: &[u8; 32]) -> StoreResult<Vec<[u8; 32]>> {
         let sql =
             "SELECT DISTINCT sha256 FROM blobs WHERE sha256 BETWEEN $1 AND $2 ORDER BY sha256";
-        self.all_of_any(sql, &[&&first[..], &&last[..]], |row| row.bytes("sha256"))
+        self.all_of_any(sql, &[&&first[..], &&last[..]], |row| row.get("sha256"))
     }
 
-    fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
-        let session = session_of(loop_key.0);
-        let sql = format!(
-            "SELECT {BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick
-             FROM blocks b JOIN runs r ON r.session = $1 AND r.key = b.run
-             WHERE b.session = $1 AND b.loop = $2 AND b.generation < $3
-                 AND r.outcome = 'committed'
-             ORDER BY b.generation DESC LIMIT {PAGE}"
-        );
-        paged(
-            PAGE,
-            |found: &Generation| i64::from(found.block.generation),
-            |after| {
-                let before = after.unwrap_or(i64::MAX);
-                self.all(session, &sql, &[&session, &loop_key.0, &before], generation)
-            },
-            visit,
-        )
-    }
+    // Runs, their undos and redos.
 
-    fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
-        let session = session_of(run.0);
-        let sql = format!("{FLIP} WHERE session = $1 AND run = $2 ORDER BY tick, key");
-        self.all(session, &sql, &[&session, &run.0], flip_row)
+    fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
+        let session = session_of(key.0);
+        let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE session = $1 AND key = $2");
+        self.first(session, &sql, &[&session, &key.0], run_row)?
+            .ok_or_else(|| missing("run", key.0))
     }
 
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()> {
@@ -378,11 +386,20 @@ impl StoreRead for Transaction<'_> {
         self.read_marks(session, visit)
     }
 
-    fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
+    fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
+        let session = session_of(run.0);
+        let sql = format!("{FLIP} WHERE session = $1 AND run = $2 ORDER BY tick, key");
+        self.all(session, &sql, &[&session, &run.0], flip_row)
+    }
+
+    // Blocks.
+
+    fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
         let session = session_of(key.0);
-        let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE session = $1 AND key = $2");
-        self.first(session, &sql, &[&session, &key.0], run_row)?
-            .ok_or_else(|| missing("run", key.0))
+        let sql =
+            format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.session = $1 AND b.key = $2");
+        self.first(session, &sql, &[&session, &key.0], block_row)?
+            .ok_or_else(|| missing("block", key.0))
     }
 
     fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>> {
@@ -403,12 +420,26 @@ impl StoreRead for Transaction<'_> {
         self.all(session, &sql, &[&session, &loop_key.0], block_row)
     }
 
-    fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
-        let session = session_of(key.0);
-        let sql =
-            format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.session = $1 AND b.key = $2");
-        self.first(session, &sql, &[&session, &key.0], block_row)?
-            .ok_or_else(|| missing("block", key.0))
+    fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
+        let sql = format!(
+            "SELECT {BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick
+             FROM blocks b JOIN runs r ON r.session = $1 AND r.key = b.run
+             WHERE b.session = $1 AND b.loop = $2 AND b.generation < $3
+                 AND r.outcome = 'committed'
+             ORDER BY b.generation DESC LIMIT {PAGE}"
+        );
+        paged(
+            PAGE,
+            |found: &Generation| i64::from(found.block.generation),
+            |after| {
+                let before = after.unwrap_or(i64::MAX);
+                self.all(session, &sql, &[&session, &loop_key.0, &before], |row| {
+                    generation(row, row.get("loop")?)
+                })
+            },
+            visit,
+        )
     }
 
     fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>> {
@@ -427,32 +458,23 @@ impl StoreRead for Transaction<'_> {
         self.all(session, sql, &[&session, &block.0], coverage_row)
     }
 
-    fn manifests(
-        &self,
-        session: SessionKey,
-        visit: &mut Visit<'_, ManifestRow>,
-    ) -> StoreResult<()> {
+    // Manifests.
+
+    fn manifests(&self, session: SessionKey) -> StoreResult<Vec<ManifestRow>> {
         let sql = format!(
-            "SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 AND key < $2
-             ORDER BY key DESC LIMIT {PAGE}"
+            "SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 ORDER BY key DESC"
         );
-        paged(
-            PAGE,
-            |row: &ManifestRow| row.key.0,
-            |after| {
-                let before = after.unwrap_or(i64::MAX);
-                self.all(session.0, &sql, &[&session.0, &before], manifest_row)
-            },
-            visit,
-        )
+        self.all(session.0, &sql, &[&session.0], manifest_row)
     }
+
+    // Imports and kept files.
 
     fn import_key(&self) -> StoreResult<Vec<u8>> {
         let sql = "SELECT value FROM store_meta WHERE name = 'import_key'";
         let hex = self.first_of_any(sql, &[], |row| row.get::<String>("value"))?;
         let key = hex.as_deref().and_then(crate::store::codec::unhex);
         key.map(Vec::from)
-            .ok_or_else(|| StoreError::Damaged("the import key is missing".into()))
+            .ok_or_else(|| damaged("the import key is missing"))
     }
 
     fn imported(
@@ -466,9 +488,59 @@ impl StoreRead for Transaction<'_> {
         let sql = "SELECT DISTINCT session FROM imports
              WHERE format = $1 AND file_name = $2 AND record_key = $3 ORDER BY session";
         self.all_of_any(sql, &[&format, &file_name, &record_key], |row| {
-            Ok(SessionKey(row.get("session")?))
+            row.get("session")
         })
     }
+
+    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
+        self.sources_of(session)
+    }
+
+    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
+        self.parts_of(source)
+    }
+
+    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+        self.piece(sha256)
+    }
+
+    // Leases.
+
+    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        self.read_lease(loop_key)
+    }
+
+    // Started calls.
+
+    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
+        self.read_calls(loop_key, call_id)
+    }
+
+    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
+        self.read_calls_of_loop(loop_key)
+    }
+
+    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
+        self.read_open_calls(session)
+    }
+
+    // Append keys.
+
+    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
+        self.read_append_key(session, name)
+    }
+
+    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
+        self.read_append_keys(session)
+    }
+
+    // Notes.
+
+    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
+        self.read_notes(loop_key)
+    }
+
+    // The index of messages.
 
     fn index_state(&self) -> StoreResult<IndexState> {
         self.read_index_state()
@@ -489,68 +561,5 @@ impl StoreRead for Transaction<'_> {
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()> {
         self.find_in_index(query, filter, visit)
-    }
-
-    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
-        self.sources_of(session)
-    }
-
-    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
-        self.parts_of(source)
-    }
-
-    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
-        self.piece(sha256)
-    }
-
-    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
-        self.read_lease(loop_key)
-    }
-
-    fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
-        self.read_loops_at_work(session)
-    }
-
-    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
-        self.read_open_calls(session)
-    }
-
-    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
-        self.read_calls(loop_key, call_id)
-    }
-
-    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
-        self.read_calls_of_loop(loop_key)
-    }
-
-    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
-        self.read_append_key(session, name)
-    }
-
-    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
-        self.read_append_keys(session)
-    }
-
-    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
-        self.read_notes(loop_key)
-    }
-
-    fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
-        self.read_usage(session)
-    }
-
-    fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
-        self.read_started_by(session)
-    }
-
-    fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
-        let sql = "SELECT pinned_at, redacts FROM session_flags WHERE session = $1";
-        let flags = self.first(session.0, sql, &[&session.0], |row| {
-            Ok(SessionFlags {
-                pinned_at: row.get("pinned_at")?,
-                redacts: row.get("redacts")?,
-            })
-        })?;
-        Ok(flags.unwrap_or_default())
     }
 }

@@ -6,60 +6,16 @@ use std::ops::ControlFlow;
 use serde_json::Value;
 
 use super::keys::session_of;
-use super::row::Fields;
+use super::row::PostgresRow;
 use super::transaction::Transaction;
 use crate::model::Role;
+use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
+use crate::store::mapping::*;
 use crate::store::*;
 
 const CALL: &str = "SELECT loop, call_id, nth, tool_name, arguments, idempotency_key, turn_index,
     started_at, attempts, finished_at FROM started_calls";
-
-pub(super) fn lease_row(row: &Fields<'_>) -> StoreResult<LeaseRow> {
-    Ok(LeaseRow {
-        loop_key: LoopKey(row.get("loop")?),
-        owner: row.get("owner")?,
-        token: row.get("token")?,
-        ttl: row.get("ttl")?,
-        renewed_at: row.get("renewed_at")?,
-        expires_at: row.get("expires_at")?,
-        released: row.get("released")?,
-    })
-}
-
-fn append_key(row: &Fields<'_>) -> StoreResult<AppendKey> {
-    let tokens: i64 = row.get("tokens")?;
-    Ok(AppendKey {
-        name: row.get("name")?,
-        loop_key: LoopKey(row.get("loop")?),
-        seqs: row.small("first_seq")?..row.small("end_seq")?,
-        turns: row.small("first_turn")?..row.small("end_turn")?,
-        tokens: u64::try_from(tokens).unwrap_or_default(),
-    })
-}
-
-fn call_row(row: &Fields<'_>) -> StoreResult<CallRow> {
-    Ok(CallRow {
-        loop_key: LoopKey(row.get("loop")?),
-        call_id: row.get("call_id")?,
-        nth: row.small("nth")?,
-        tool_name: row.get("tool_name")?,
-        arguments: row.get("arguments")?,
-        idempotency_key: row.get("idempotency_key")?,
-        turn_index: row.get("turn_index")?,
-        started_at: row.get("started_at")?,
-        attempts: row.small("attempts")?,
-        finished_at: row.get("finished_at")?,
-    })
-}
-
-fn note(row: &Fields<'_>) -> StoreResult<Note> {
-    let text = row.get("note")?;
-    Ok(match row.get::<i64>("kind")? {
-        0 => Note::Event(text),
-        _ => Note::Turn(text),
-    })
-}
 
 /// Sums of what providers reported: input, output, both caches, reasoning, total, cost.
 type Sums = [f64; 7];
@@ -132,7 +88,7 @@ impl Transaction<'_> {
         &self,
         session: Option<SessionKey>,
     ) -> StoreResult<Vec<LoopKey>> {
-        let key = |row: &Fields<'_>| Ok(LoopKey(row.get("key")?));
+        let key = |row: &PostgresRow| row.get("key");
         let sql = "SELECT key FROM loops WHERE status IN ('Pending', 'Running')";
         match session {
             Some(session) => {
@@ -212,9 +168,7 @@ impl Transaction<'_> {
         let sql = "SELECT session FROM sessions
              WHERE started_by IN (SELECT p.session_id FROM sessions p WHERE p.session = $1)
              ORDER BY session";
-        self.all(session.0, sql, &[&session.0], |row| {
-            Ok(SessionKey(row.get("session")?))
-        })
+        self.all(session.0, sql, &[&session.0], |row| row.get("session"))
     }
 
     pub(super) fn write_lease(&self, row: &LeaseRow) -> StoreResult<()> {
@@ -310,10 +264,7 @@ impl Transaction<'_> {
 
     pub(super) fn write_note(&self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
         let session = session_of(loop_key.0);
-        let (kind, text): (i64, &String) = match note {
-            Note::Event(text) => (0, text),
-            Note::Turn(text) => (1, text),
-        };
+        let (kind, text) = note_values(note);
         let sql = "SELECT coalesce(max(ordinal), -1) + 1 AS next FROM notes
              WHERE session = $1 AND loop = $2";
         let next = self.first(session, sql, &[&session, &loop_key.0], |row| {
@@ -322,7 +273,7 @@ impl Transaction<'_> {
         self.run(
             session,
             "INSERT INTO notes (session, loop, ordinal, kind, note) VALUES ($1, $2, $3, $4, $5)",
-            &[&session, &loop_key.0, &next, &kind, text],
+            &[&session, &loop_key.0, &next, &kind, &text],
         )?;
         Ok(())
     }

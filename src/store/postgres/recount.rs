@@ -6,11 +6,11 @@
 use super::PostgresStore;
 use super::keys::session_of;
 use super::options::PostgresOptions;
-use super::read::missing;
-use super::row::{BLOCK_COLUMNS, block_row};
+use super::row::BLOCK_COLUMNS;
 use super::transaction::Transaction;
-use super::write::signed;
+use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
+use crate::store::mapping::{block_row, signed};
 use crate::store::recount::{RecountError, RecountProgress, RecountReport, StoreRecount, run};
 use crate::store::{BlockKey, BlockRow, LoopKey};
 
@@ -118,7 +118,7 @@ impl StoreRecount for Transaction<'_> {
     fn stored_messages(&self) -> StoreResult<u64> {
         let sql =
             "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM block_messages) AS n";
-        let count = self.first_of_any(sql, &[], |row| row.unsigned("n"))?;
+        let count = self.first_of_any(sql, &[], |row| row.get("n"))?;
         Ok(count.unwrap_or(0))
     }
 
@@ -132,7 +132,7 @@ impl StoreRecount for Transaction<'_> {
         // The session is locked before its loop is read.
         let session = session_of(key);
         let sql = "SELECT next_seq FROM loops WHERE session = $1 AND key = $2";
-        let count = self.first(session, sql, &[&session, &key], |row| row.small("next_seq"))?;
+        let count = self.first(session, sql, &[&session, &key], |row| row.get("next_seq"))?;
         let count = count.ok_or_else(|| missing("loop", key))?;
         Ok(Some((LoopKey(key), count)))
     }

@@ -10,10 +10,11 @@ use super::keys::session_of;
 use super::row::escaped;
 use super::scan::owner_of;
 use super::transaction::Transaction;
-use super::write::signed;
 use crate::model::Time;
 use crate::store::codec::role_number;
+use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::mapping::signed;
 use crate::store::packs::Pack;
 use crate::store::removal::*;
 use crate::store::scan::{MessagePlace, StoreScan};
@@ -126,7 +127,7 @@ impl Transaction<'_> {
         let sql = "SELECT count(*) AS n FROM blobs WHERE session = $1 AND sha256 IN (
                  SELECT o.sha256 FROM blobs o WHERE o.session <> $1
              )";
-        let shared = self.first(session.0, sql, &[&session.0], |row| row.unsigned("n"))?;
+        let shared = self.first(session.0, sql, &[&session.0], |row| row.get("n"))?;
         let gone = self.remove_rows_of("blobs", session)?;
         let shared = shared.unwrap_or(0);
         Ok((gone.saturating_sub(shared), shared))
@@ -137,7 +138,7 @@ impl Transaction<'_> {
         let sql = "SELECT count(*) AS n FROM source_parts WHERE source = $1 AND sha256 IN (
                  SELECT o.sha256 FROM source_pieces o WHERE o.source <> $1
              )";
-        let count = self.first_of_any(sql, &[&source.0], |row| row.unsigned("n"))?;
+        let count = self.first_of_any(sql, &[&source.0], |row| row.get("n"))?;
         Ok(count.unwrap_or(0))
     }
 
@@ -180,6 +181,8 @@ impl Transaction<'_> {
 }
 
 impl StoreRemove for Transaction<'_> {
+    // Receipts.
+
     fn open_receipt(
         &mut self,
         session: SessionKey,
@@ -205,6 +208,17 @@ impl StoreRemove for Transaction<'_> {
         )?;
         Ok(())
     }
+
+    fn note_scrub(&mut self) -> StoreResult<()> {
+        self.tell(
+            "INSERT INTO store_meta (name, value) VALUES ('scrub', $1)
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            &[&uuid::Uuid::now_v7().to_string()],
+        )?;
+        Ok(())
+    }
+
+    // Sessions and kept files.
 
     fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved> {
         for table in ["message_words", "indexed_loops", "indexed_sessions"] {
@@ -236,11 +250,11 @@ impl StoreRemove for Transaction<'_> {
     fn remove_sources(&mut self, session: SessionKey) -> StoreResult<SourcesRemoved> {
         let mut removed = SourcesRemoved::default();
         for source in self.sources(session)? {
-            let others = self.all(
+            let others: Vec<SessionKey> = self.all(
                 session.0,
                 "SELECT session FROM source_sessions WHERE source = $1 AND session <> $2",
                 &[&source.key.0, &session.0],
-                |row| Ok(SessionKey(row.get("session")?)),
+                |row| row.get("session"),
             )?;
             removed.others.extend(others);
             removed.shared_parts += self.shared_parts(source.key)?;
@@ -258,6 +272,8 @@ impl StoreRemove for Transaction<'_> {
         removed.others.dedup();
         Ok(removed)
     }
+
+    // Texts beside the messages.
 
     fn texts(
         &self,
@@ -296,6 +312,8 @@ impl StoreRemove for Transaction<'_> {
         }
         Ok(all)
     }
+
+    // Messages and blocks.
 
     fn redact_message(
         &mut self,
@@ -352,20 +370,13 @@ impl StoreRemove for Transaction<'_> {
         self.digest_of("blocks", key, true)
     }
 
+    // Packs of archived messages.
+
     fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
         self.write_pack(loop_key, pack)
     }
 
     fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
         self.write_back_pack(loop_key, first)
-    }
-
-    fn note_scrub(&mut self) -> StoreResult<()> {
-        self.tell(
-            "INSERT INTO store_meta (name, value) VALUES ('scrub', $1)
-             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            &[&uuid::Uuid::now_v7().to_string()],
-        )?;
-        Ok(())
     }
 }

@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use super::connection::Param;
 use super::keys::session_of;
-use super::read::missing;
 use super::row::*;
 use super::transaction::Transaction;
 use super::write::Owner;
+use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
+use crate::store::mapping::*;
 use crate::store::packs::PackRow;
 use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
 use crate::store::*;
@@ -74,13 +75,6 @@ const STRAYS: [(&str, &str, &str); 8] = [
     ),
 ];
 
-fn with_digest<T>(
-    row: &Fields<'_>,
-    from_row: fn(&Fields<'_>) -> StoreResult<T>,
-) -> StoreResult<(T, [u8; 32])> {
-    Ok((from_row(row)?, row.bytes("digest")?))
-}
-
 impl Transaction<'_> {
     /// Returns keys that a query over a session gives; $2 may be a key of what it is about.
     fn keys<T>(&self, sql: &str, of: i64, key: fn(i64) -> T) -> StoreResult<Vec<T>> {
@@ -91,7 +85,7 @@ impl Transaction<'_> {
     fn next_of(&self, sql: &str, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
         let session = session_of(loop_key.0);
         let params: [Param<'_>; 3] = [&session, &loop_key.0, &i64::from(from)];
-        self.first(session, sql, &params, |row| row.small("next"))
+        self.first(session, sql, &params, |row| row.get("next"))
     }
 }
 
@@ -104,14 +98,52 @@ pub(super) fn owner_of(place: MessagePlace) -> Owner {
 }
 
 impl StoreScan for Transaction<'_> {
+    // Sessions.
+
     fn session_keys(&self) -> StoreResult<Vec<SessionKey>> {
         let sql = "SELECT session FROM sessions ORDER BY session";
-        self.all_of_any(sql, &[], |row| Ok(SessionKey(row.get("session")?)))
+        self.all_of_any(sql, &[], |row| row.get("session"))
     }
+
+    fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>> {
+        // Both sides by themselves: a join of loops by their names is one of all shards with all.
+        type Named = (String, SessionKey);
+        let named = |row: &PostgresRow| Ok((row.get("name")?, row.get("session")?));
+        let sql = "SELECT DISTINCT parent_loop_id AS name, session FROM loops
+             WHERE parent IS NULL AND parent_loop_id IS NOT NULL";
+        let children: Vec<Named> = self.all_of_any(sql, &[], named)?;
+        let sql = "SELECT loop_id AS name, session FROM loops WHERE loop_id IN (
+                 SELECT c.parent_loop_id FROM loops c
+                 WHERE c.parent IS NULL AND c.parent_loop_id IS NOT NULL
+             )";
+        let mut parents: HashMap<String, Vec<SessionKey>> = HashMap::new();
+        for (name, session) in self.all_of_any(sql, &[], named)? {
+            parents.entry(name).or_default().push(session);
+        }
+        let links: BTreeSet<(SessionKey, SessionKey)> = children
+            .iter()
+            .flat_map(|(name, child)| {
+                let of_name = parents.get(name).into_iter().flatten();
+                of_name.map(|parent| (*child, *parent))
+            })
+            .filter(|(child, parent)| child != parent)
+            .collect();
+        Ok(links.into_iter().collect())
+    }
+
+    // Loops.
 
     fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>> {
         let sql = "SELECT key FROM loops WHERE session = $1 ORDER BY key";
         self.keys(sql, session.0, LoopKey)
+    }
+
+    // Turns and messages.
+
+    fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+        let sql = "SELECT turn AS next FROM turns
+             WHERE session = $1 AND loop = $2 AND turn >= $3 ORDER BY turn LIMIT 1";
+        self.next_of(sql, loop_key, from)
     }
 
     fn next_message(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
@@ -120,11 +152,45 @@ impl StoreScan for Transaction<'_> {
         self.next_of(sql, loop_key, from)
     }
 
-    fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
-        let sql = "SELECT turn AS next FROM turns
-             WHERE session = $1 AND loop = $2 AND turn >= $3 ORDER BY turn LIMIT 1";
-        self.next_of(sql, loop_key, from)
+    fn redaction(&self, place: MessagePlace) -> StoreResult<Option<Redaction>> {
+        let owner = owner_of(place);
+        let session = session_of(owner.key);
+        let sql = "SELECT receipt, salt, digest FROM redactions
+             WHERE session = $1 AND owner = $2 AND number = $3 AND in_block = $4";
+        let params: [Param<'_>; 4] = [&session, &owner.key, &owner.number, &owner.in_block];
+        self.first(session, sql, &params, redaction)
     }
+
+    // Blobs.
+
+    fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
+        let owner = match owner {
+            BlobOwner::Message(loop_key, seq) => Owner::message(loop_key, seq),
+            BlobOwner::Block(block) => Owner::block(block, 0),
+        };
+        let session = session_of(owner.key);
+        let sql = "SELECT b.sha256 FROM blob_refs r
+                 JOIN blobs b ON b.session = $1 AND b.key = r.blob
+             WHERE r.session = $1 AND r.owner = $2 AND r.number = $3 AND r.in_block = $4";
+        let params: [Param<'_>; 4] = [&session, &owner.key, &owner.number, &owner.in_block];
+        self.all(session, sql, &params, |row| row.get("sha256"))
+    }
+
+    fn next_blob(&self, after: i64) -> StoreResult<Option<i64>> {
+        let sql = "SELECT key FROM blobs WHERE (session, key) > ($1, $2)
+             ORDER BY session, key LIMIT 1";
+        let params: [Param<'_>; 2] = [&session_of(after), &after];
+        self.first_of_any(sql, &params, |row| row.get("key"))
+    }
+
+    fn blob_row(&self, key: i64) -> StoreResult<StoredBlob> {
+        let session = session_of(key);
+        let sql = "SELECT sha256, bytes, data FROM blobs WHERE session = $1 AND key = $2";
+        let row = self.first(session, sql, &[&session, &key], stored_blob)?;
+        row.ok_or_else(|| missing("blob", key))
+    }
+
+    // Runs, their undos and redos.
 
     fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>> {
         let sql = "SELECT key FROM runs WHERE session = $1 ORDER BY tick, key";
@@ -154,13 +220,13 @@ impl StoreScan for Transaction<'_> {
         row.ok_or_else(|| missing("flip", key.0))
     }
 
+    // Blocks.
+
     fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>> {
         let session = session_of(loop_key.0);
         let sql =
             "SELECT key FROM blocks WHERE session = $1 AND loop = $2 ORDER BY generation, key";
-        self.all(session, sql, &[&session, &loop_key.0], |row| {
-            Ok(BlockKey(row.get("key")?))
-        })
+        self.all(session, sql, &[&session, &loop_key.0], |row| row.get("key"))
     }
 
     fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])> {
@@ -172,6 +238,8 @@ impl StoreScan for Transaction<'_> {
         })?;
         row.ok_or_else(|| missing("block", key.0))
     }
+
+    // Manifests.
 
     fn manifest_keys(&self, session: SessionKey) -> StoreResult<Vec<ManifestKey>> {
         let sql = "SELECT key FROM manifests WHERE session = $1 ORDER BY key";
@@ -188,38 +256,7 @@ impl StoreScan for Transaction<'_> {
         row.ok_or_else(|| missing("manifest", key.0))
     }
 
-    fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
-        let owner = match owner {
-            BlobOwner::Message(loop_key, seq) => Owner::message(loop_key, seq),
-            BlobOwner::Block(block) => Owner::block(block, 0),
-        };
-        let session = session_of(owner.key);
-        let sql = "SELECT b.sha256 FROM blob_refs r
-                 JOIN blobs b ON b.session = $1 AND b.key = r.blob
-             WHERE r.session = $1 AND r.owner = $2 AND r.number = $3 AND r.in_block = $4";
-        let params: [Param<'_>; 4] = [&session, &owner.key, &owner.number, &owner.in_block];
-        self.all(session, sql, &params, |row| row.bytes("sha256"))
-    }
-
-    fn next_blob(&self, after: i64) -> StoreResult<Option<i64>> {
-        let sql = "SELECT key FROM blobs WHERE (session, key) > ($1, $2)
-             ORDER BY session, key LIMIT 1";
-        let params: [Param<'_>; 2] = [&session_of(after), &after];
-        self.first_of_any(sql, &params, |row| row.get("key"))
-    }
-
-    fn blob_row(&self, key: i64) -> StoreResult<StoredBlob> {
-        let session = session_of(key);
-        let sql = "SELECT sha256, bytes, data FROM blobs WHERE session = $1 AND key = $2";
-        let row = self.first(session, sql, &[&session, &key], |row| {
-            Ok(StoredBlob {
-                sha256: row.bytes("sha256")?,
-                bytes: row.unsigned("bytes")?,
-                data: row.get("data")?,
-            })
-        })?;
-        row.ok_or_else(|| missing("blob", key))
-    }
+    // Kept files.
 
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>> {
         self.source_keys_of_all()
@@ -229,61 +266,7 @@ impl StoreScan for Transaction<'_> {
         self.source(key)
     }
 
-    fn redaction(&self, place: MessagePlace) -> StoreResult<Option<Redaction>> {
-        let owner = owner_of(place);
-        let session = session_of(owner.key);
-        let sql = "SELECT receipt, salt, digest FROM redactions
-             WHERE session = $1 AND owner = $2 AND number = $3 AND in_block = $4";
-        let params: [Param<'_>; 4] = [&session, &owner.key, &owner.number, &owner.in_block];
-        self.first(session, sql, &params, |row| {
-            Ok(Redaction {
-                receipt: row.get("receipt")?,
-                salt: row.bytes("salt")?,
-                digest: row.bytes("digest")?,
-            })
-        })
-    }
-
-    fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>> {
-        // Both sides by themselves: a join of loops by their names is one of all shards with all.
-        type Named = (String, SessionKey);
-        let named = |row: &Fields<'_>| Ok((row.get("name")?, SessionKey(row.get("session")?)));
-        let sql = "SELECT DISTINCT parent_loop_id AS name, session FROM loops
-             WHERE parent IS NULL AND parent_loop_id IS NOT NULL";
-        let children: Vec<Named> = self.all_of_any(sql, &[], named)?;
-        let sql = "SELECT loop_id AS name, session FROM loops WHERE loop_id IN (
-                 SELECT c.parent_loop_id FROM loops c
-                 WHERE c.parent IS NULL AND c.parent_loop_id IS NOT NULL
-             )";
-        let mut parents: HashMap<String, Vec<SessionKey>> = HashMap::new();
-        for (name, session) in self.all_of_any(sql, &[], named)? {
-            parents.entry(name).or_default().push(session);
-        }
-        let links: BTreeSet<(SessionKey, SessionKey)> = children
-            .iter()
-            .flat_map(|(name, child)| {
-                let of_name = parents.get(name).into_iter().flatten();
-                of_name.map(|parent| (*child, *parent))
-            })
-            .filter(|(child, parent)| child != parent)
-            .collect();
-        Ok(links.into_iter().collect())
-    }
-
-    fn receipts(&self) -> StoreResult<Vec<ReceiptRow>> {
-        let sql = "SELECT key, session, kind, opened_at, closed_at, detail FROM maintenance
-             ORDER BY opened_at COLLATE \"C\", key";
-        self.all_of_any(sql, &[], |row| {
-            Ok(ReceiptRow {
-                key: row.get("key")?,
-                session: SessionKey(row.get("session")?),
-                kind: row.get("kind")?,
-                opened_at: row.get("opened_at")?,
-                closed_at: row.get("closed_at")?,
-                detail: row.get("detail")?,
-            })
-        })
-    }
+    // Packs of archived messages.
 
     fn pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
         self.read_pack_at(loop_key, seq)
@@ -304,6 +287,16 @@ impl StoreScan for Transaction<'_> {
     fn unpacked(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>> {
         self.read_unpacked(loop_key, from)
     }
+
+    // Receipts.
+
+    fn receipts(&self) -> StoreResult<Vec<ReceiptRow>> {
+        let sql = "SELECT key, session, kind, opened_at, closed_at, detail FROM maintenance
+             ORDER BY opened_at COLLATE \"C\", key";
+        self.all_of_any(sql, &[], receipt_row)
+    }
+
+    // All tables.
 
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>> {
         let mut found = Vec::new();

@@ -14,10 +14,10 @@ use super::connection::{Connection, Param};
 use super::errors::{Trouble, from_connecting, is_serialization_failure, said, told};
 use super::options::PostgresOptions;
 use super::url::Address;
-#[cfg(debug_assertions)]
 use crate::failpoints::{self, Failpoint};
 use crate::model::Time;
 use crate::store::codec::hex;
+#[cfg(debug_assertions)]
 use crate::store::error::OpenError;
 use crate::store::migrations::{Applied, Migrations};
 

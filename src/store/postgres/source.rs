@@ -1,24 +1,14 @@
 //! The rows of kept files. A file may hold many sessions, so its rows are by its own key.
 
 use super::connection::Param;
-use super::row::Fields;
 use super::transaction::Transaction;
-use super::write::signed;
 use crate::model::Time;
+use crate::store::columns::{Columns, missing};
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::mapping::{signed, source_part, source_row};
 use crate::store::{SessionKey, SourceKey, SourcePart, SourcePiece, SourceRow};
 
 const SOURCE: &str = "SELECT s.key, s.format, s.path, s.bytes, s.digest FROM sources s";
-
-fn source_row(row: &Fields<'_>) -> StoreResult<SourceRow> {
-    Ok(SourceRow {
-        key: SourceKey(row.get("key")?),
-        format: row.get("format")?,
-        path: row.get("path")?,
-        bytes: row.unsigned("bytes")?,
-        digest: row.bytes("digest")?,
-    })
-}
 
 impl Transaction<'_> {
     pub(super) fn sources_of(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
@@ -32,25 +22,20 @@ impl Transaction<'_> {
 
     pub(super) fn source_keys_of_all(&self) -> StoreResult<Vec<SourceKey>> {
         let sql = "SELECT key FROM sources ORDER BY key";
-        self.all_of_any(sql, &[], |row| Ok(SourceKey(row.get("key")?)))
+        self.all_of_any(sql, &[], |row| row.get("key"))
     }
 
     pub(super) fn source(&self, key: SourceKey) -> StoreResult<SourceRow> {
         let row =
             self.first_of_any(&format!("{SOURCE} WHERE s.key = $1"), &[&key.0], source_row)?;
-        row.ok_or_else(|| StoreError::Damaged(format!("source {} is missing", key.0)))
+        row.ok_or_else(|| missing("source", key.0))
     }
 
     pub(super) fn parts_of(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
         let sql = "SELECT i.sha256, i.bytes
              FROM source_parts p JOIN source_pieces i ON i.source = $1 AND i.sha256 = p.sha256
              WHERE p.source = $1 ORDER BY p.number";
-        self.all_of_any(sql, &[&source.0], |row| {
-            Ok(SourcePart {
-                sha256: row.bytes("sha256")?,
-                bytes: row.unsigned("bytes")?,
-            })
-        })
+        self.all_of_any(sql, &[&source.0], source_part)
     }
 
     pub(super) fn piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {

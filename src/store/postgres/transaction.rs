@@ -11,15 +11,15 @@ use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use sha2::{Digest as _, Sha256};
-use tokio_postgres::Row;
 
 use super::ahead::Ahead;
 use super::connection::{Connection, Param};
 use super::errors::{Trouble, from_postgres};
 use super::keys::{Locked, before_first};
 use super::pending::Pending;
-use super::row::Fields;
+use super::row::PostgresRow;
 use crate::store::Visit;
+use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::packs::LastPack;
 
@@ -128,10 +128,10 @@ impl<'a> Transaction<'a> {
     }
 
     /// Asks for rows, whatever session they are of.
-    pub(super) fn ask(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<Vec<Row>> {
+    pub(super) fn ask(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<Vec<PostgresRow>> {
         self.flush()?;
         let rows = self.link.borrow_mut().query(sql, params);
-        self.noted(rows)
+        Ok(self.noted(rows)?.into_iter().map(PostgresRow).collect())
     }
 
     /// Runs a statement, whatever session it is about; returns how many rows it touched.
@@ -171,7 +171,7 @@ impl<'a> Transaction<'a> {
         session: i64,
         sql: &str,
         params: &[Param<'_>],
-        from_row: fn(&Fields<'_>) -> StoreResult<T>,
+        from_row: fn(&PostgresRow) -> StoreResult<T>,
     ) -> StoreResult<Vec<T>> {
         self.lock(session)?;
         self.all_of_any(sql, params, from_row)
@@ -182,10 +182,10 @@ impl<'a> Transaction<'a> {
         &self,
         sql: &str,
         params: &[Param<'_>],
-        from_row: fn(&Fields<'_>) -> StoreResult<T>,
+        from_row: fn(&PostgresRow) -> StoreResult<T>,
     ) -> StoreResult<Vec<T>> {
         let rows = self.ask(sql, params)?;
-        rows.iter().map(|row| from_row(&Fields(row))).collect()
+        rows.iter().map(from_row).collect()
     }
 
     /// Returns the first row of a session.
@@ -194,7 +194,7 @@ impl<'a> Transaction<'a> {
         session: i64,
         sql: &str,
         params: &[Param<'_>],
-        from_row: fn(&Fields<'_>) -> StoreResult<T>,
+        from_row: fn(&PostgresRow) -> StoreResult<T>,
     ) -> StoreResult<Option<T>> {
         self.lock(session)?;
         self.first_of_any(sql, params, from_row)
@@ -205,10 +205,10 @@ impl<'a> Transaction<'a> {
         &self,
         sql: &str,
         params: &[Param<'_>],
-        from_row: fn(&Fields<'_>) -> StoreResult<T>,
+        from_row: fn(&PostgresRow) -> StoreResult<T>,
     ) -> StoreResult<Option<T>> {
         let rows = self.ask(sql, params)?;
-        rows.first().map(|row| from_row(&Fields(row))).transpose()
+        rows.first().map(from_row).transpose()
     }
 }
 

@@ -4,53 +4,22 @@ use std::ops::Range;
 
 use super::connection::Param;
 use super::keys::{BIRTH, session_of};
-use super::row::{StoredPart, escaped};
+use super::row::escaped;
 use super::transaction::Transaction;
 use crate::model::{LoopStatus, Time};
-use crate::store::codec::{role_number, to_json};
+use crate::store::codec::role_number;
+use crate::store::columns::Columns;
 use crate::store::digest;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::IndexEntry;
+use crate::store::mapping::*;
 use crate::store::*;
 
 /// How many keys are tried for a session or a file before its birth is given up.
 const MAX_TRIES: i64 = 10_000;
 
-pub(super) fn signed(number: u64) -> StoreResult<i64> {
-    i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
-}
-
 pub(super) fn wide(number: Option<u32>) -> Option<i64> {
     number.map(i64::from)
-}
-
-fn open_calls(progress: &LoopProgress) -> StoreResult<Option<String>> {
-    if progress.open_calls.is_empty() {
-        return Ok(None);
-    }
-    to_json(&progress.open_calls).map(Some)
-}
-
-fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
-    if sites.is_empty() {
-        return Ok(None);
-    }
-    let pairs: Vec<(i64, u32)> = sites
-        .iter()
-        .map(|site| (site.loop_key.0, site.turn))
-        .collect();
-    to_json(&pairs).map(Some)
-}
-
-fn stored_part(part: &ManifestPart) -> StoredPart {
-    (
-        part.loop_key.0,
-        part.section.clone(),
-        part.block.map(|block| block.0),
-        part.seqs.map(|(from, _)| from),
-        part.seqs.map(|(_, to)| to),
-        part.messages,
-    )
 }
 
 /// Returns so many rows of VALUES: each begins with the `shared` first parameters and goes on with `own` ones
@@ -178,6 +147,8 @@ impl Transaction<'_> {
 }
 
 impl StoreWrite for Transaction<'_> {
+    // The same transaction for more.
+
     fn as_read(&self) -> &dyn StoreRead {
         self
     }
@@ -189,6 +160,8 @@ impl StoreWrite for Transaction<'_> {
     fn as_remove(&mut self) -> &mut dyn removal::StoreRemove {
         self
     }
+
+    // Sessions.
 
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         let key = self.store_session(row)?;
@@ -238,6 +211,19 @@ impl StoreWrite for Transaction<'_> {
         )?;
         Ok(())
     }
+
+    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
+        self.run(
+            session.0,
+            "INSERT INTO session_flags (session, pinned_at, redacts) VALUES ($1, $2, $3)
+             ON CONFLICT (session) DO UPDATE SET pinned_at = excluded.pinned_at,
+                 redacts = excluded.redacts",
+            &[&session.0, &flags.pinned_at, &flags.redacts],
+        )?;
+        Ok(())
+    }
+
+    // Loops.
 
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
         let session = row.session.0;
@@ -309,7 +295,7 @@ impl StoreWrite for Transaction<'_> {
                 &i64::from(totals.generation),
                 &signed(progress.system_tokens)?,
                 &progress.last_turn_index,
-                &open_calls(progress)?,
+                &open_calls_json(progress)?,
                 &&progress.chain[..],
             ],
         )?;
@@ -325,6 +311,45 @@ impl StoreWrite for Transaction<'_> {
         )?;
         Ok(())
     }
+
+    // Turns.
+
+    fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
+        self.run(
+            session,
+            // Where a turn began and its index are written again too, so that the trigger refuses
+            // others.
+            "INSERT INTO turns (session, loop, turn, first_seq, messages, prompts, tokens, bytes,
+                 turn_index, answered, answers, tick, started_at, ended_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+             ON CONFLICT (session, loop, turn) DO UPDATE SET first_seq = excluded.first_seq,
+                 messages = excluded.messages, prompts = excluded.prompts,
+                 tokens = excluded.tokens, bytes = excluded.bytes,
+                 turn_index = excluded.turn_index, answered = excluded.answered,
+                 answers = excluded.answers, tick = excluded.tick,
+                 started_at = excluded.started_at, ended_at = excluded.ended_at",
+            &[
+                &session,
+                &loop_key.0,
+                &i64::from(row.turn),
+                &i64::from(row.first_seq),
+                &signed(row.messages)?,
+                &signed(row.prompts)?,
+                &signed(row.tokens)?,
+                &signed(row.bytes)?,
+                &row.turn_index,
+                &row.answered,
+                &answers_json(&row.answers)?,
+                &row.tick,
+                &row.started_at,
+                &row.ended_at,
+            ],
+        )?;
+        Ok(())
+    }
+
+    // Messages.
 
     fn insert_message(
         &mut self,
@@ -354,40 +379,7 @@ impl StoreWrite for Transaction<'_> {
         Ok(())
     }
 
-    fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
-        let session = session_of(loop_key.0);
-        self.run(
-            session,
-            // Where a turn began and its index are written again too, so that the trigger refuses
-            // others.
-            "INSERT INTO turns (session, loop, turn, first_seq, messages, prompts, tokens, bytes,
-                 turn_index, answered, answers, tick, started_at, ended_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-             ON CONFLICT (session, loop, turn) DO UPDATE SET first_seq = excluded.first_seq,
-                 messages = excluded.messages, prompts = excluded.prompts,
-                 tokens = excluded.tokens, bytes = excluded.bytes,
-                 turn_index = excluded.turn_index, answered = excluded.answered,
-                 answers = excluded.answers, tick = excluded.tick,
-                 started_at = excluded.started_at, ended_at = excluded.ended_at",
-            &[
-                &session,
-                &loop_key.0,
-                &i64::from(row.turn),
-                &i64::from(row.first_seq),
-                &signed(row.messages)?,
-                &signed(row.prompts)?,
-                &signed(row.tokens)?,
-                &signed(row.bytes)?,
-                &row.turn_index,
-                &row.answered,
-                &answers(&row.answers)?,
-                &row.tick,
-                &row.started_at,
-                &row.ended_at,
-            ],
-        )?;
-        Ok(())
-    }
+    // Runs, their undos and redos.
 
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         let session = row.session.0;
@@ -436,6 +428,31 @@ impl StoreWrite for Transaction<'_> {
         Ok(RunKey(key))
     }
 
+    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
+        let key = self.next_key("flips", session.0)?;
+        self.run(
+            session.0,
+            "INSERT INTO flips (session, key, run, kind, loop, turns, tick, at, reason, digest)
+             VALUES ($1, $2,
+                 $3, $4, $5, $6, $7, $8, $9, $10)",
+            &[
+                &session.0,
+                &key,
+                &row.run.0,
+                &if row.redo { "redo" } else { "undo" },
+                &row.point.loop_key.0,
+                &i64::from(row.point.turns),
+                &row.tick,
+                &row.at,
+                &row.reason,
+                &&digest::flip(row)[..],
+            ],
+        )?;
+        Ok(())
+    }
+
+    // Blocks.
+
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
         let row = &block.row;
         let (layout, session) = (&row.layout, session_of(row.loop_key.0));
@@ -483,31 +500,9 @@ impl StoreWrite for Transaction<'_> {
         Ok(BlockKey(key))
     }
 
-    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
-        let key = self.next_key("flips", session.0)?;
-        self.run(
-            session.0,
-            "INSERT INTO flips (session, key, run, kind, loop, turns, tick, at, reason, digest)
-             VALUES ($1, $2,
-                 $3, $4, $5, $6, $7, $8, $9, $10)",
-            &[
-                &session.0,
-                &key,
-                &row.run.0,
-                &if row.redo { "redo" } else { "undo" },
-                &row.point.loop_key.0,
-                &i64::from(row.point.turns),
-                &row.tick,
-                &row.at,
-                &row.reason,
-                &&digest::flip(row)[..],
-            ],
-        )?;
-        Ok(())
-    }
+    // Manifests.
 
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
-        let parts: Vec<StoredPart> = row.parts.iter().map(stored_part).collect();
         let session = row.session.0;
         let key = self.next_key("manifests", session)?;
         self.run(
@@ -524,7 +519,7 @@ impl StoreWrite for Transaction<'_> {
                 &row.tick,
                 &row.recorded_at,
                 &row.older_loops,
-                &to_json(&parts)?,
+                &parts_json(row)?,
                 &signed(row.size.messages)?,
                 &signed(row.size.tokens)?,
                 &signed(row.size.bytes)?,
@@ -535,6 +530,8 @@ impl StoreWrite for Transaction<'_> {
         )?;
         Ok(ManifestKey(key))
     }
+
+    // Imports and kept files.
 
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
         let sql = "SELECT coalesce(max(number), 0) + 1 AS next FROM imports WHERE session = $1";
@@ -554,27 +551,6 @@ impl StoreWrite for Transaction<'_> {
             ],
         )?;
         Ok(())
-    }
-
-    fn index(
-        &mut self,
-        loop_key: LoopKey,
-        seqs: Range<u32>,
-        entries: &[IndexEntry],
-    ) -> StoreResult<()> {
-        self.write_index(loop_key, seqs, entries)
-    }
-
-    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
-        self.remove_from_index(loop_key, from)
-    }
-
-    fn settle_index(&mut self) -> StoreResult<()> {
-        self.write_settled()
-    }
-
-    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
-        self.empty_index(version)
     }
 
     fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey> {
@@ -602,9 +578,13 @@ impl StoreWrite for Transaction<'_> {
         self.drop_source_parts(source, number)
     }
 
+    // Leases.
+
     fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()> {
         self.write_lease(row)
     }
+
+    // Started calls.
 
     fn insert_call(&mut self, row: &CallRow) -> StoreResult<()> {
         self.write_call(row)
@@ -614,9 +594,13 @@ impl StoreWrite for Transaction<'_> {
         self.write_call_again(row)
     }
 
+    // Append keys.
+
     fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
         self.write_append_key(session, row)
     }
+
+    // Notes.
 
     fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
         self.write_note(loop_key, note)
@@ -626,15 +610,27 @@ impl StoreWrite for Transaction<'_> {
         self.delete_notes(loop_key)
     }
 
-    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
-        self.run(
-            session.0,
-            "INSERT INTO session_flags (session, pinned_at, redacts) VALUES ($1, $2, $3)
-             ON CONFLICT (session) DO UPDATE SET pinned_at = excluded.pinned_at,
-                 redacts = excluded.redacts",
-            &[&session.0, &flags.pinned_at, &flags.redacts],
-        )?;
-        Ok(())
+    // The index of messages.
+
+    fn index(
+        &mut self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        entries: &[IndexEntry],
+    ) -> StoreResult<()> {
+        self.write_index(loop_key, seqs, entries)
+    }
+
+    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
+        self.remove_from_index(loop_key, from)
+    }
+
+    fn settle_index(&mut self) -> StoreResult<()> {
+        self.write_settled()
+    }
+
+    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
+        self.empty_index(version)
     }
 }
 
@@ -645,10 +641,6 @@ impl Transaction<'_> {
         ordinal: i64,
         message: &BlockMessage,
     ) -> StoreResult<()> {
-        let section: i64 = match message.section {
-            Section::Compacted => 1,
-            Section::Recent => 2,
-        };
         let (session, body) = (session_of(block), message.body.as_ref());
         let text = body.and_then(|body| body.text.as_deref());
         let safe = escaped(text);
@@ -661,7 +653,7 @@ impl Transaction<'_> {
                 &session,
                 &block,
                 &ordinal,
-                &section,
+                &section_number(message.section),
                 &wide(message.replaces),
                 &body.map(|body| i64::from(role_number(body.role))),
                 &signed(body.map_or(0, |body| body.tokens))?,

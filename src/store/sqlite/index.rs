@@ -10,15 +10,16 @@ use std::ops::{ControlFlow, Range};
 
 use rusqlite::{Connection, params};
 
-use super::fields::Fields;
 use super::read::{Reader, number};
+use super::row::SqliteRow;
 use super::{from_sqlite, migration};
 use crate::store::codec::role_number;
+use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::{
     IndexEntry, IndexFilter, IndexQuery, IndexState, MOST_MATCHES, Match, Phrase,
 };
-use crate::store::{LoopKey, SessionKey, StoreRead, Visit};
+use crate::store::{LoopKey, StoreRead, Visit};
 
 /// The tables that are not part of the record: the FTS5 table, those behind it, and how far it is.
 pub(super) fn is_index(table: &str) -> bool {
@@ -133,14 +134,14 @@ fn place(page: i64, seq: u32) -> i64 {
     (page << 6) | i64::from(seq & 63)
 }
 
-fn found(row: &Fields<'_, '_>) -> StoreResult<Match> {
+fn found(row: &SqliteRow<'_, '_>) -> StoreResult<Match> {
     let id: i64 = row.get("id")?;
     // FTS5 gives the best the least number.
     let rank: f64 = row.get("rank")?;
     Ok(Match {
         loop_key: LoopKey(id >> 32),
         seq: number(id),
-        session: SessionKey(row.get("session")?),
+        session: row.get("session")?,
         tick: row.get("tick")?,
         score: -rank,
     })
@@ -155,9 +156,9 @@ impl Reader<'_> {
             [],
             |row| {
                 Ok(IndexState {
-                    version: row.maybe_small("version")?,
-                    indexed: row.unsigned("indexed")?,
-                    total: row.unsigned("total")?,
+                    version: row.get("version")?,
+                    indexed: row.get("indexed")?,
+                    total: row.get("total")?,
                 })
             },
         )?;
@@ -174,7 +175,7 @@ impl Reader<'_> {
              WHERE n.tick IS NOT s.tick AND l.next_seq > coalesce(i.indexed_seq, 0)
              ORDER BY l.key",
             [],
-            |row| Ok(LoopKey(row.get("key")?)),
+            |row| row.get("key"),
         )
     }
 
@@ -183,7 +184,7 @@ impl Reader<'_> {
             "SELECT coalesce(i.indexed_seq, 0) AS first, l.next_seq AS after
              FROM loops l LEFT JOIN indexed_loops i ON i.loop = l.key WHERE l.key = ?1",
             [loop_key.0],
-            |row| Ok(row.small("first")?..row.small("after")?),
+            |row| Ok(row.get("first")?..row.get("after")?),
         )?;
         Ok(seqs.unwrap_or(0..0))
     }
@@ -298,7 +299,7 @@ impl Reader<'_> {
         let noted = self.first(
             "SELECT indexed_seq FROM indexed_loops WHERE loop = ?1",
             [loop_key.0],
-            |row| row.small("indexed_seq"),
+            |row| row.get::<u32>("indexed_seq"),
         )?;
         if noted.is_none_or(|noted| noted <= from) {
             return Ok(());

@@ -5,12 +5,12 @@ use std::ops::Range;
 use rusqlite::params;
 use rusqlite::types::Value;
 
-use super::fields::Fields;
 use super::from_sqlite;
 use super::read::{Reader, number, packed};
-use super::write::signed;
 use crate::store::LoopKey;
+use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::mapping::{pack_row, signed};
 use crate::store::packs::{Pack, PackRow, open};
 use crate::store::scan::MOST_UNPACKED;
 
@@ -21,22 +21,13 @@ const BESIDE_CONTENT: &str = "id, turn, role, tick, tokens, bytes, lines, create
 const WRITE_BACK: &str = "UPDATE messages SET head = ?2, body = ?3
     WHERE id = ?1 AND head IS NULL AND body IS NULL";
 
-fn pack_row(row: &Fields<'_, '_>) -> StoreResult<PackRow> {
-    Ok(PackRow {
-        first: number(row.get("id")?),
-        last: row.small("last_seq")?,
-        bytes: row.unsigned("bytes")?,
-        digest: row.get("digest")?,
-    })
-}
-
 impl Reader<'_> {
     pub(super) fn read_pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
         let row = self.first(
-            "SELECT id, last_seq, bytes, digest FROM packs WHERE id BETWEEN ?1 AND ?2
+            "SELECT id AS seq, last_seq, bytes, digest FROM packs WHERE id BETWEEN ?1 AND ?2
              ORDER BY id DESC LIMIT 1",
             [packed(loop_key.0, 0), packed(loop_key.0, seq)],
-            pack_row,
+            |row| pack_row(row),
         )?;
         Ok(row.filter(|row| seq <= row.last))
     }
@@ -47,10 +38,10 @@ impl Reader<'_> {
         from: u32,
     ) -> StoreResult<Option<PackRow>> {
         self.first(
-            "SELECT id, last_seq, bytes, digest FROM packs WHERE id BETWEEN ?1 AND ?2
+            "SELECT id AS seq, last_seq, bytes, digest FROM packs WHERE id BETWEEN ?1 AND ?2
              ORDER BY id LIMIT 1",
             [packed(loop_key.0, from), packed(loop_key.0, u32::MAX)],
-            pack_row,
+            |row| pack_row(row),
         )
     }
 
@@ -66,9 +57,9 @@ impl Reader<'_> {
         seqs: Range<u32>,
     ) -> StoreResult<Vec<(u32, String)>> {
         self.all(
-            "SELECT id, head FROM packed_heads WHERE id >= ?1 AND id < ?2 ORDER BY id",
+            "SELECT id AS seq, head FROM packed_heads WHERE id >= ?1 AND id < ?2 ORDER BY id",
             [packed(loop_key.0, seqs.start), packed(loop_key.0, seqs.end)],
-            |row| Ok((number(row.get("id")?), row.get("head")?)),
+            |row| Ok((row.number("seq")?, row.get("head")?)),
         )
     }
 

@@ -4,13 +4,15 @@ use std::ops::{ControlFlow, Range};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::fields::{Fields, Places};
-use super::from_row::*;
 use super::from_sqlite;
 use super::holders::Holders;
+use super::row::{Places, SqliteRow};
+use super::statements::*;
 use crate::model::{LoopId, SessionId};
-use crate::store::error::{StoreError, StoreResult};
+use crate::store::columns::{Columns, missing};
+use crate::store::error::StoreResult;
 use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
+use crate::store::mapping::*;
 use crate::store::packs::{self, LastPack};
 use crate::store::*;
 
@@ -72,14 +74,14 @@ impl Reader<'_> {
         &self,
         sql: &str,
         params: impl rusqlite::Params,
-        from_row: fn(&Fields<'_, '_>) -> StoreResult<T>,
+        from_row: fn(&SqliteRow<'_, '_>) -> StoreResult<T>,
         visit: &mut Visit<'_, T>,
     ) -> StoreResult<()> {
         let mut statement = self.connection.prepare_cached(sql).map_err(from_sqlite)?;
         let mut rows = statement.query(params).map_err(from_sqlite)?;
         let places = &Places::default();
         while let Some(row) = rows.next().map_err(from_sqlite)? {
-            if visit(from_row(&Fields::by_name(row, places))?)?.is_break() {
+            if visit(from_row(&SqliteRow::by_name(row, places))?)?.is_break() {
                 break;
             }
         }
@@ -92,12 +94,12 @@ impl Reader<'_> {
         &self,
         sql: &str,
         params: impl rusqlite::Params,
-        look: &mut dyn FnMut(&Fields<'_, '_>) -> StoreResult<ControlFlow<()>>,
+        look: &mut dyn FnMut(&SqliteRow<'_, '_>) -> StoreResult<ControlFlow<()>>,
     ) -> StoreResult<()> {
         let mut statement = self.connection.prepare_cached(sql).map_err(from_sqlite)?;
         let mut rows = statement.query(params).map_err(from_sqlite)?;
         while let Some(row) = rows.next().map_err(from_sqlite)? {
-            if look(&Fields::in_order(row))?.is_break() {
+            if look(&SqliteRow::in_order(row))?.is_break() {
                 break;
             }
         }
@@ -109,7 +111,7 @@ impl Reader<'_> {
         &self,
         sql: &str,
         params: impl rusqlite::Params,
-        from_row: fn(&Fields<'_, '_>) -> StoreResult<T>,
+        from_row: fn(&SqliteRow<'_, '_>) -> StoreResult<T>,
     ) -> StoreResult<Option<T>> {
         let mut found = None;
         self.in_order(sql, params, &mut |row| {
@@ -123,7 +125,7 @@ impl Reader<'_> {
         &self,
         sql: &str,
         params: impl rusqlite::Params,
-        from_row: fn(&Fields<'_, '_>) -> StoreResult<T>,
+        from_row: fn(&SqliteRow<'_, '_>) -> StoreResult<T>,
     ) -> StoreResult<Vec<T>> {
         let mut rows = Vec::new();
         self.each(sql, params, from_row, &mut |row| {
@@ -137,7 +139,7 @@ impl Reader<'_> {
         &self,
         sql: &str,
         params: impl rusqlite::Params,
-        from_row: fn(&Fields<'_, '_>) -> StoreResult<T>,
+        from_row: fn(&SqliteRow<'_, '_>) -> StoreResult<T>,
     ) -> StoreResult<Option<T>> {
         let mut found = None;
         self.each(sql, params, from_row, &mut |row| {
@@ -149,41 +151,42 @@ impl Reader<'_> {
 }
 
 impl StoreRead for Reader<'_> {
+    // Sessions.
+
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {
-        self.one(&SESSION_BY_ID, [id.as_str()], session_row)
+        self.one(&SESSION_BY_ID, [id.as_str()], |row| session_row(row))
+    }
+
+    fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
+        self.one(&SESSION_BY_KEY, [key.0], |row| session_row(row))?
+            .ok_or_else(|| missing("session", key.0))
     }
 
     fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
         let sql = format!("{} ORDER BY last_active_at DESC, key DESC", *SESSION);
-        self.all(&sql, [], session_row)
+        self.all(&sql, [], |row| session_row(row))
     }
 
     fn session_ids(&self, first: &str, limit: u32) -> StoreResult<Vec<SessionId>> {
         let sql = "SELECT session_id FROM sessions WHERE session_id >= ?1
             ORDER BY session_id LIMIT ?2";
-        self.all(sql, params![first, limit], |row| {
-            let id: String = row.get("session_id")?;
-            SessionId::new(id).map_err(super::fields::damaged)
-        })
+        self.all(sql, params![first, limit], |row| row.get("session_id"))
     }
 
-    fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
-        self.one(&SESSION_BY_KEY, [key.0], session_row)?
-            .ok_or_else(|| StoreError::Damaged(format!("session {} is missing", key.0)))
+    fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
+        let sql = "SELECT key, current_loop FROM sessions WHERE session_id = ?1";
+        let keys = self.one(sql, [id.as_str()], |row| {
+            Ok((row.get("key")?, row.get("current_loop")?))
+        })?;
+        Ok(keys.and_then(|(key, current): (_, Option<_>)| Some((key, current?))))
     }
 
-    fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>> {
-        self.one(&LOOP_BY_ID, params![session.0, id.as_str()], loop_row)
+    fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
+        self.read_started_by(session)
     }
 
-    fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow> {
-        self.one(&LOOP_BY_KEY, [key.0], loop_row)?
-            .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", key.0)))
-    }
-
-    fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {
-        self.one(&GROWING, [loop_key.0], append_state)?
-            .ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", loop_key.0)))
+    fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
+        self.read_flags(session)
     }
 
     fn last_receipt(&self, _session: SessionKey) -> StoreResult<i64> {
@@ -192,51 +195,52 @@ impl StoreRead for Reader<'_> {
         Ok(self.one(sql, [], |row| row.get("last"))?.unwrap_or(0))
     }
 
-    fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
-        let sql = "SELECT key, current_loop FROM sessions WHERE session_id = ?1";
-        let keys = self.one(sql, [id.as_str()], |row| {
-            let (key, current): (_, Option<i64>) = (row.get("key")?, row.get("current_loop")?);
-            Ok((SessionKey(key), current.map(LoopKey)))
-        })?;
-        Ok(keys.and_then(|(key, current)| Some((key, current?))))
+    // Loops.
+
+    fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>> {
+        self.one(&LOOP_BY_ID, params![session.0, id.as_str()], |row| {
+            loop_row(row)
+        })
     }
 
-    fn parent_of(&self, key: LoopKey) -> StoreResult<Option<(LoopKey, u32)>> {
-        let sql = "SELECT parent, parent_turn FROM loops WHERE key = ?1";
-        let found = self.one(sql, [key.0], |row| {
-            let parent: Option<i64> = row.get("parent")?;
-            Ok((parent.map(LoopKey), row.maybe_small("parent_turn")?))
-        })?;
-        let missing = || StoreError::Damaged(format!("loop {} is missing", key.0));
-        let (parent, turn) = found.ok_or_else(missing)?;
-        let turns = turn.map_or(0, |turn| turn.saturating_add(1));
-        Ok(parent.map(|parent| (parent, turns)))
-    }
-
-    fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>> {
-        let sql = r#"SELECT max(key) AS key FROM loops WHERE parent = ?1 AND kind = '"Default"'"#;
-        let child = self.one(sql, [key.0], |row| row.get::<Option<i64>>("key"))?;
-        Ok(child.flatten().map(LoopKey))
+    fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow> {
+        self.one(&LOOP_BY_KEY, [key.0], |row| loop_row(row))?
+            .ok_or_else(|| missing("loop", key.0))
     }
 
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
         let columns = &*LOOP_COLUMNS;
         let sql = format!("SELECT {columns} FROM loops l WHERE l.session = ?1 ORDER BY l.key");
-        self.all(&sql, [session.0], loop_row)
+        self.all(&sql, [session.0], |row| loop_row(row))
+    }
+
+    fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
+        self.read_loops_at_work(session)
     }
 
     fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta> {
         let meta = self.first(
             "SELECT meta, history FROM loops WHERE key = ?1",
             [key.0],
-            |row| {
-                Ok(LoopMeta {
-                    meta: row.get("meta")?,
-                    history: row.get("history")?,
-                })
-            },
+            |row| loop_meta(row),
         )?;
-        meta.ok_or_else(|| StoreError::Damaged(format!("loop {} is missing", key.0)))
+        meta.ok_or_else(|| missing("loop", key.0))
+    }
+
+    fn parent_of(&self, key: LoopKey) -> StoreResult<Option<(LoopKey, u32)>> {
+        let sql = "SELECT parent, parent_turn FROM loops WHERE key = ?1";
+        let found = self.one(sql, [key.0], |row| {
+            Ok((row.get("parent")?, row.get("parent_turn")?))
+        })?;
+        let found: Option<(Option<LoopKey>, Option<u32>)> = found;
+        let (parent, turn) = found.ok_or_else(|| missing("loop", key.0))?;
+        let turns = turn.map_or(0, |turn| turn.saturating_add(1));
+        Ok(parent.map(|parent| (parent, turns)))
+    }
+
+    fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>> {
+        let sql = r#"SELECT max(key) AS key FROM loops WHERE parent = ?1 AND kind = '"Default"'"#;
+        Ok(self.one(sql, [key.0], |row| row.get("key"))?.flatten())
     }
 
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()> {
@@ -251,7 +255,7 @@ impl StoreRead for Reader<'_> {
         // Most chains are short, and what a recursion needs for itself costs more than a few steps.
         let mut statement = self
             .connection
-            .prepare_cached(&STANDING)
+            .prepare_cached(&LOOP_WITH_BLOCK)
             .map_err(from_sqlite)?;
         let mut next = Some(leaf);
         let mut session = None;
@@ -260,22 +264,29 @@ impl StoreRead for Reader<'_> {
             let Some(row) = rows.next().map_err(from_sqlite)? else {
                 break;
             };
-            let standing = standing(&Fields::in_order(row), key)?;
+            let found = loop_and_newest_block(&SqliteRow::in_order(row), key)?;
             drop(rows);
-            if *session.get_or_insert(standing.row.session) != standing.row.session {
+            if *session.get_or_insert(found.row.session) != found.row.session {
                 break;
             }
             // Keys that fall from child to parent cannot go round in a circle.
-            let parent = standing.row.parent.filter(|parent| *parent < key);
-            if visit(standing)?.is_continue() {
+            let parent = found.row.parent.filter(|parent| *parent < key);
+            if visit(found)?.is_continue() {
                 next = parent;
             }
         }
         Ok(())
     }
 
+    fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {
+        self.one(&APPEND_STATE, [loop_key.0], append_state)?
+            .ok_or_else(|| missing("loop", loop_key.0))
+    }
+
+    // Turns.
+
     fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>> {
-        self.one(&TURN_BY_ID, [packed(loop_key.0, turn)], turn_row)
+        self.one(&TURN_BY_ID, [packed(loop_key.0, turn)], |row| turn_row(row))
     }
 
     fn turns(&self, loop_key: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>> {
@@ -283,7 +294,7 @@ impl StoreRead for Reader<'_> {
             return Ok(Vec::new());
         };
         let sql = format!("{} WHERE id BETWEEN ?1 AND ?2 ORDER BY id", *TURN);
-        self.all(&sql, [first, last], turn_row)
+        self.all(&sql, [first, last], |row| turn_row(row))
     }
 
     fn answers(
@@ -295,12 +306,14 @@ impl StoreRead for Reader<'_> {
             return Ok(Vec::new());
         };
         self.all(
-            "SELECT id, answers FROM turns
+            "SELECT id AS turn, answers FROM turns
              WHERE answers IS NOT NULL AND id BETWEEN ?1 AND ?2 ORDER BY id",
             [first, last],
-            |row| Ok((number(row.get("id")?), call_sites(row)?)),
+            |row| turn_answers(row),
         )
     }
+
+    // Messages.
 
     fn messages(
         &self,
@@ -312,12 +325,12 @@ impl StoreRead for Reader<'_> {
             return Ok(());
         };
         self.each(
-            "SELECT lines, id, turn, tick, role, tokens, bytes, body_block, salt, digest, head,
-                 body, created_at, origin, chain
+            "SELECT id AS seq, turn, tick, role, lines, tokens, bytes, body_block, salt, digest,
+                 head, body, created_at, origin, chain
              FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             [first, last],
-            message_row,
-            &mut |mut row| {
+            |row| message_row(row),
+            &mut |mut row: MessageRow| {
                 if row.body.head.is_none() {
                     packs::fill(self, &self.last_pack, loop_key, &mut row)?;
                 }
@@ -326,7 +339,7 @@ impl StoreRead for Reader<'_> {
         )
     }
 
-    fn said(
+    fn message_refs(
         &self,
         loop_key: LoopKey,
         seqs: Range<u32>,
@@ -336,18 +349,22 @@ impl StoreRead for Reader<'_> {
         let Some(ids) = span(loop_key.0, &seqs) else {
             return Ok(());
         };
-        let sql = if proofs { SAID_WITH_PROOF } else { SAID };
+        let sql = if proofs {
+            MESSAGE_REFS_WITH_PROOF
+        } else {
+            MESSAGE_REFS
+        };
         self.in_order(sql, ids, &mut |row| {
-            let seq = number(row.get("id")?);
-            let turn = row.maybe_small("turn")?;
-            let said = said(row, proofs)?;
-            if said.head.is_none() {
+            let seq = row.number("seq")?;
+            let turn = row.get("turn")?;
+            let message = stored_message_ref(row, proofs)?;
+            if message.head.is_none() {
                 let place = (loop_key, seq);
-                return packs::with_said(self, &self.last_pack, place, said, |said| {
-                    visit(&MessageRef { seq, turn, said })
+                return packs::with_message(self, &self.last_pack, place, message, |message| {
+                    visit(&MessageRef { seq, turn, message })
                 });
             }
-            visit(&MessageRef { seq, turn, said })
+            visit(&MessageRef { seq, turn, message })
         })
     }
 
@@ -360,7 +377,7 @@ impl StoreRead for Reader<'_> {
         let Some((first, last)) = span(loop_key.0, &seqs) else {
             return Ok(());
         };
-        let sql = "SELECT id, turn, role, tokens, bytes, lines
+        let sql = "SELECT id AS seq, turn, role, tokens, bytes, lines
              FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
         self.in_order(sql, [first, last], &mut |row| visit(message_size(row)?))
     }
@@ -383,6 +400,12 @@ impl StoreRead for Reader<'_> {
         Ok(last.map_or(0, |id| number(id) + 1))
     }
 
+    fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
+        self.read_usage(session)
+    }
+
+    // Blobs.
+
     fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
         self.first(
             "SELECT data FROM blobs WHERE sha256 = ?1",
@@ -392,39 +415,26 @@ impl StoreRead for Reader<'_> {
     }
 
     fn blob_names(&self, first: &[u8; 32], last: &[u8; 32]) -> StoreResult<Vec<[u8; 32]>> {
-        let mut names = Vec::new();
-        self.each(
-            "SELECT sha256 FROM blobs WHERE sha256 BETWEEN ?1 AND ?2 ORDER BY sha256",
-            [first, last],
-            |row| row.get("sha256"),
-            &mut |name| {
-                names.push(name);
-                Ok(ControlFlow::Continue(()))
-            },
-        )?;
-        Ok(names)
+        let sql = "SELECT sha256 FROM blobs WHERE sha256 BETWEEN ?1 AND ?2 ORDER BY sha256";
+        self.all(sql, [first, last], |row| row.get("sha256"))
     }
 
-    fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
-        self.in_order(&GENERATIONS, [loop_key.0], &mut |row| {
-            visit(generation(row, loop_key)?)
-        })
-    }
+    // Runs, their undos and redos.
 
-    fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
-        self.all(
-            "SELECT run, kind, loop, turns, tick, at, reason FROM flips WHERE run = ?1
-             ORDER BY tick, key",
-            [run.0],
-            flip_row,
-        )
+    fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
+        self.first(
+            &format!("SELECT {RUN_COLUMNS} FROM runs WHERE key = ?1"),
+            [key.0],
+            |row| run_row(row),
+        )?
+        .ok_or_else(|| missing("run", key.0))
     }
 
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()> {
         let sql = format!(
             "SELECT {RUN_COLUMNS} FROM runs WHERE session = ?1 ORDER BY tick DESC, key DESC"
         );
-        self.each(&sql, [session.0], run_row, visit)
+        self.each(&sql, [session.0], |row| run_row(row), visit)
     }
 
     fn run_summaries(
@@ -435,35 +445,43 @@ impl StoreRead for Reader<'_> {
         let sql = "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome,
                  EXISTS (SELECT 1 FROM flips f WHERE f.run = r.key) AS is_flipped, r.older_loops
              FROM runs r WHERE r.session = ?1 ORDER BY r.tick DESC, r.key DESC";
-        self.in_order(sql, [session.0], &mut |row| visit(&run_mark(row)?))
+        self.in_order(sql, [session.0], &mut |row| visit(&run_summary(row)?))
     }
 
-    fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
-        self.first(
-            &format!("SELECT {RUN_COLUMNS} FROM runs WHERE key = ?1"),
-            [key.0],
-            run_row,
-        )?
-        .ok_or_else(|| StoreError::Damaged(format!("run {} is missing", key.0)))
+    fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
+        self.all(
+            "SELECT run, kind, loop, turns, tick, at, reason FROM flips WHERE run = ?1
+             ORDER BY tick, key",
+            [run.0],
+            |row| flip_row(row),
+        )
+    }
+
+    // Blocks.
+
+    fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
+        let columns = &*BLOCK_COLUMNS;
+        let sql = format!("SELECT {columns} FROM blocks b WHERE b.key = ?1");
+        self.first(&sql, [key.0], |row| block_row(row))?
+            .ok_or_else(|| missing("block", key.0))
     }
 
     fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>> {
         let columns = &*BLOCK_COLUMNS;
         let sql = format!("SELECT {columns} FROM blocks b WHERE b.run = ?1 ORDER BY b.loop, b.key");
-        self.all(&sql, [run.0], block_row)
+        self.all(&sql, [run.0], |row| block_row(row))
     }
 
     fn blocks_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockRow>> {
         let columns = &*BLOCK_COLUMNS;
         let sql = format!("SELECT {columns} FROM blocks b WHERE b.loop = ?1 ORDER BY b.generation");
-        self.all(&sql, [loop_key.0], block_row)
+        self.all(&sql, [loop_key.0], |row| block_row(row))
     }
 
-    fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
-        let columns = &*BLOCK_COLUMNS;
-        let sql = format!("SELECT {columns} FROM blocks b WHERE b.key = ?1");
-        self.first(&sql, [key.0], block_row)?
-            .ok_or_else(|| StoreError::Damaged(format!("block {} is missing", key.0)))
+    fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
+        self.in_order(&GENERATIONS, [loop_key.0], &mut |row| {
+            visit(generation(row, loop_key)?)
+        })
     }
 
     fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>> {
@@ -485,20 +503,20 @@ impl StoreRead for Reader<'_> {
             "SELECT loop, from_seq, to_seq, from_turn, to_turn, disposition
              FROM coverage WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             [packed(block.0, 0), packed(block.0, u32::MAX)],
-            coverage_row,
+            |row| coverage_row(row),
         )
     }
 
-    fn manifests(
-        &self,
-        session: SessionKey,
-        visit: &mut Visit<'_, ManifestRow>,
-    ) -> StoreResult<()> {
+    // Manifests.
+
+    fn manifests(&self, session: SessionKey) -> StoreResult<Vec<ManifestRow>> {
         let sql = format!(
             "SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = ?1 ORDER BY key DESC"
         );
-        self.each(&sql, [session.0], manifest_row, visit)
+        self.all(&sql, [session.0], |row| manifest_row(row))
     }
+
+    // Imports and kept files.
 
     fn import_key(&self) -> StoreResult<Vec<u8>> {
         self.first(
@@ -519,9 +537,63 @@ impl StoreRead for Reader<'_> {
             "SELECT DISTINCT session FROM imports
              WHERE format = ?1 AND file_name = ?2 AND record_key = ?3 ORDER BY session",
             [format, file_name, record_key],
-            |row| Ok(SessionKey(row.get("session")?)),
+            |row| row.get("session"),
         )
     }
+
+    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
+        self.sources_of(session)
+    }
+
+    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
+        self.parts_of(source)
+    }
+
+    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+        self.piece(sha256)
+    }
+
+    // Leases.
+
+    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
+        self.read_lease(loop_key)
+    }
+
+    fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
+        Ok(self.holders.is_some_and(|holders| holders.is_gone(lease)))
+    }
+
+    // Started calls.
+
+    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
+        self.read_calls(loop_key, call_id)
+    }
+
+    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
+        self.read_calls_of_loop(loop_key)
+    }
+
+    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
+        self.read_open_calls(session)
+    }
+
+    // Append keys.
+
+    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
+        self.read_append_key(session, name)
+    }
+
+    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
+        self.read_append_keys(session)
+    }
+
+    // Notes.
+
+    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
+        self.read_notes(loop_key)
+    }
+
+    // The index of messages.
 
     fn index_state(&self) -> StoreResult<IndexState> {
         self.read_index_state()
@@ -542,65 +614,5 @@ impl StoreRead for Reader<'_> {
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()> {
         self.find_in_index(query, filter, visit)
-    }
-
-    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
-        self.sources_of(session)
-    }
-
-    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
-        self.parts_of(source)
-    }
-
-    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
-        self.piece(sha256)
-    }
-
-    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
-        self.read_lease(loop_key)
-    }
-
-    fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
-        Ok(self.holders.is_some_and(|holders| holders.is_gone(lease)))
-    }
-
-    fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
-        self.read_loops_at_work(session)
-    }
-
-    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
-        self.read_open_calls(session)
-    }
-
-    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>> {
-        self.read_calls(loop_key, call_id)
-    }
-
-    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
-        self.read_calls_of_loop(loop_key)
-    }
-
-    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>> {
-        self.read_append_key(session, name)
-    }
-
-    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
-        self.read_append_keys(session)
-    }
-
-    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
-        self.read_notes(loop_key)
-    }
-
-    fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
-        self.read_usage(session)
-    }
-
-    fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>> {
-        self.read_started_by(session)
-    }
-
-    fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
-        self.read_flags(session)
     }
 }

@@ -2,50 +2,19 @@
 
 use rusqlite::params;
 
-use super::fields::Fields;
-use super::from_row::{LEASE_OF_LOOP, lease_row};
 use super::from_sqlite;
 use super::read::{Reader, packed};
+use super::row::SqliteRow;
+use super::statements::LEASE_OF_LOOP;
+use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::mapping::*;
 use crate::store::*;
 
 const CALL: &str = "SELECT c.loop, c.call_id, c.nth, c.tool_name, c.arguments, c.idempotency_key,
     c.turn_index, c.started_at, c.attempts, c.finished_at";
 
-fn call_row(row: &Fields<'_, '_>) -> StoreResult<CallRow> {
-    Ok(CallRow {
-        loop_key: LoopKey(row.get("loop")?),
-        call_id: row.get("call_id")?,
-        nth: row.small("nth")?,
-        tool_name: row.get("tool_name")?,
-        arguments: row.get("arguments")?,
-        idempotency_key: row.get("idempotency_key")?,
-        turn_index: row.get("turn_index")?,
-        started_at: row.get("started_at")?,
-        attempts: row.small("attempts")?,
-        finished_at: row.get("finished_at")?,
-    })
-}
-
-fn append_key(row: &Fields<'_, '_>) -> StoreResult<AppendKey> {
-    Ok(AppendKey {
-        name: row.get("name")?,
-        loop_key: LoopKey(row.get("loop")?),
-        seqs: row.small("first_seq")?..row.small("end_seq")?,
-        turns: row.small("first_turn")?..row.small("end_turn")?,
-        tokens: u64::try_from(row.get::<i64>("tokens")?).unwrap_or_default(),
-    })
-}
-
-fn note(row: &Fields<'_, '_>) -> StoreResult<Note> {
-    let text = row.get("note")?;
-    Ok(match row.get::<i64>("kind")? {
-        0 => Note::Event(text),
-        _ => Note::Turn(text),
-    })
-}
-
-fn usage_row(row: &Fields<'_, '_>) -> StoreResult<UsageRow> {
+fn usage_row(row: &SqliteRow<'_, '_>) -> StoreResult<UsageRow> {
     // What others reported may be anything; a cast saturates.
     let sum = |column: &'static str| row.get::<f64>(column).map(|sum| sum as u64);
     Ok(UsageRow {
@@ -63,7 +32,7 @@ fn usage_row(row: &Fields<'_, '_>) -> StoreResult<UsageRow> {
 
 impl Reader<'_> {
     pub(super) fn read_lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
-        self.one(&LEASE_OF_LOOP, [loop_key.0], lease_row)
+        self.one(&LEASE_OF_LOOP, [loop_key.0], |row| lease_row(row))
     }
 
     pub(super) fn read_loops_at_work(
@@ -75,7 +44,7 @@ impl Reader<'_> {
              WHERE status IN ('Pending', 'Running') AND (?1 IS NULL OR session = ?1)
              ORDER BY key",
             [session.map(|key| key.0)],
-            |row| Ok(LoopKey(row.get("key")?)),
+            |row| row.get("key"),
         )
     }
 
@@ -85,19 +54,19 @@ impl Reader<'_> {
                  JOIN loops l ON l.key = c.loop
              WHERE c.finished_at IS NULL AND (?1 IS NULL OR l.session = ?1) ORDER BY c.key"
         );
-        self.all(&sql, [session.map(|key| key.0)], call_row)
+        self.all(&sql, [session.map(|key| key.0)], |row| call_row(row))
     }
 
     pub(super) fn read_calls(&self, loop_key: LoopKey, id: &str) -> StoreResult<Vec<CallRow>> {
         let sql = format!(
             "{CALL} FROM started_calls c WHERE c.loop = ?1 AND c.call_id = ?2 ORDER BY c.nth"
         );
-        self.all(&sql, params![loop_key.0, id], call_row)
+        self.all(&sql, params![loop_key.0, id], |row| call_row(row))
     }
 
     pub(super) fn read_calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
         let sql = format!("{CALL} FROM started_calls c WHERE c.loop = ?1 ORDER BY c.key");
-        self.all(&sql, [loop_key.0], call_row)
+        self.all(&sql, [loop_key.0], |row| call_row(row))
     }
 
     pub(super) fn read_append_key(
@@ -107,20 +76,20 @@ impl Reader<'_> {
     ) -> StoreResult<Option<AppendKey>> {
         let sql = "SELECT name, loop, first_seq, end_seq, first_turn, end_turn, tokens
             FROM append_keys WHERE session = ?1 AND name = ?2";
-        self.one(sql, params![session.0, name], append_key)
+        self.one(sql, params![session.0, name], |row| append_key(row))
     }
 
     pub(super) fn read_append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
         let sql = "SELECT name, loop, first_seq, end_seq, first_turn, end_turn, tokens
             FROM append_keys WHERE session = ?1 ORDER BY name";
-        self.all(sql, [session.0], append_key)
+        self.all(sql, [session.0], |row| append_key(row))
     }
 
     pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
         self.all(
             "SELECT kind, note FROM notes WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             [packed(loop_key.0, 0), packed(loop_key.0, u32::MAX)],
-            note,
+            |row| note(row),
         )
     }
 
@@ -162,7 +131,7 @@ impl Reader<'_> {
              ) = p.session_id
              WHERE p.key = ?1 ORDER BY c.key",
             [session.0],
-            |row| Ok(SessionKey(row.get("key")?)),
+            |row| row.get("key"),
         )
     }
 
@@ -266,10 +235,7 @@ impl Reader<'_> {
                 "a loop holds at most 2^32 notes".into(),
             ));
         }
-        let (kind, text) = match note {
-            Note::Event(text) => (0, text),
-            Note::Turn(text) => (1, text),
-        };
+        let (kind, text) = note_values(note);
         self.run(
             "INSERT INTO notes (id, kind, note) VALUES (?1, ?2, ?3)",
             params![id, kind, text],

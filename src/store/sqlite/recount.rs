@@ -4,11 +4,12 @@ use std::path::Path;
 
 use rusqlite::params;
 
-use super::from_row::{BLOCK_COLUMNS, block_row};
 use super::read::{Reader, packed};
-use super::write::signed;
+use super::statements::BLOCK_COLUMNS;
 use super::{SqliteOptions, SqliteStore};
+use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
+use crate::store::mapping::{block_row, signed};
 use crate::store::recount::{RecountError, RecountProgress, RecountReport, StoreRecount, run};
 use crate::store::{BlockKey, BlockRow, LoopKey};
 
@@ -110,13 +111,13 @@ impl StoreRecount for Reader<'_> {
     fn stored_messages(&self) -> StoreResult<u64> {
         let sql =
             "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM block_messages) AS n";
-        Ok(self.first(sql, [], |row| row.unsigned("n"))?.unwrap_or(0))
+        Ok(self.first(sql, [], |row| row.get("n"))?.unwrap_or(0))
     }
 
     fn loop_from(&self, from: LoopKey) -> StoreResult<Option<(LoopKey, u32)>> {
         let sql = "SELECT key, next_seq FROM loops WHERE key >= ?1 ORDER BY key LIMIT 1";
         self.first(sql, [from.0], |row| {
-            Ok((LoopKey(row.get("key")?), row.small("next_seq")?))
+            Ok((row.get("key")?, row.get("next_seq")?))
         })
     }
 
@@ -124,7 +125,7 @@ impl StoreRecount for Reader<'_> {
         let columns = &*BLOCK_COLUMNS;
         let sql =
             format!("SELECT {columns} FROM blocks b WHERE b.key >= ?1 ORDER BY b.key LIMIT 1");
-        self.first(&sql, [from.0], block_row)
+        self.first(&sql, [from.0], |row| block_row(row))
     }
 
     fn put_message_tokens(&mut self, loop_key: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()> {

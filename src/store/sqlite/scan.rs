@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use super::fields::Fields;
-use super::from_row::{
-    BLOCK_COLUMNS, MANIFEST_COLUMNS, RUN_COLUMNS, block_row, flip_row, manifest_row, run_row,
-};
-use super::read::{Reader, number, packed};
-use crate::store::error::{StoreError, StoreResult};
+use super::read::{Reader, packed};
+use super::statements::{BLOCK_COLUMNS, MANIFEST_COLUMNS, RUN_COLUMNS};
+use crate::store::columns::{Columns, missing};
+use crate::store::error::StoreResult;
+use crate::store::mapping::*;
 use crate::store::packs::PackRow;
 use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
 use crate::store::*;
@@ -75,13 +74,6 @@ pub(super) const STRAYS: [(&str, &str, &str); 11] = [
     ),
 ];
 
-fn with_digest<T>(
-    row: &Fields<'_, '_>,
-    from_row: fn(&Fields<'_, '_>) -> StoreResult<T>,
-) -> StoreResult<(T, [u8; 32])> {
-    Ok((from_row(row)?, row.get("digest")?))
-}
-
 impl Reader<'_> {
     fn keys<T>(&self, sql: &str, of: i64, key: fn(i64) -> T) -> StoreResult<Vec<T>> {
         let keys = self.all(sql, [of], |row| row.get::<i64>("key"))?;
@@ -90,9 +82,11 @@ impl Reader<'_> {
 
     /// Returns the number of the first row from `from` on of a loop in `table`.
     fn next_of(&self, table: &str, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
-        let sql = format!("SELECT id FROM {table} WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 1");
+        let sql = format!(
+            "SELECT id AS next FROM {table} WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 1"
+        );
         let ids = [packed(loop_key.0, from), packed(loop_key.0, u32::MAX)];
-        self.first(&sql, ids, |row| Ok(number(row.get("id")?)))
+        self.first(&sql, ids, |row| row.number("next"))
     }
 }
 
@@ -104,16 +98,26 @@ pub(super) fn owner_of(place: MessagePlace) -> i64 {
     }
 }
 
-fn missing(what: &str, key: i64) -> StoreError {
-    StoreError::Damaged(format!("{what} {key} is missing"))
-}
-
 impl StoreScan for Reader<'_> {
+    // Sessions.
+
     fn session_keys(&self) -> StoreResult<Vec<SessionKey>> {
         // NOT INDEXED: what the table holds counts, not what a damaged index says of it.
         let sql = "SELECT key FROM sessions NOT INDEXED WHERE key >= ?1 ORDER BY key";
         self.keys(sql, i64::MIN, SessionKey)
     }
+
+    fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>> {
+        self.all(
+            "SELECT DISTINCT c.session AS child, p.session AS parent
+             FROM loops c CROSS JOIN loops p ON p.loop_id = c.parent_loop_id
+             WHERE c.parent IS NULL AND c.parent_loop_id IS NOT NULL AND p.session <> c.session",
+            [],
+            |row| Ok((row.get("child")?, row.get("parent")?)),
+        )
+    }
+
+    // Loops.
 
     fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>> {
         self.keys(
@@ -123,13 +127,53 @@ impl StoreScan for Reader<'_> {
         )
     }
 
-    fn next_message(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
-        self.next_of("messages", loop_key, from)
-    }
+    // Turns and messages.
 
     fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
         self.next_of("turns", loop_key, from)
     }
+
+    fn next_message(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>> {
+        self.next_of("messages", loop_key, from)
+    }
+
+    fn redaction(&self, place: MessagePlace) -> StoreResult<Option<Redaction>> {
+        self.first(
+            "SELECT receipt, salt, digest FROM redactions WHERE owner = ?1",
+            [owner_of(place)],
+            |row| redaction(row),
+        )
+    }
+
+    // Blobs.
+
+    fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
+        let owner = match owner {
+            BlobOwner::Message(loop_key, seq) => packed(loop_key.0, seq),
+            BlobOwner::Block(block) => -packed(block.0, 0),
+        };
+        self.all(
+            "SELECT b.sha256 FROM blob_refs r JOIN blobs b ON b.key = r.blob WHERE r.owner = ?1",
+            [owner],
+            |row| row.get("sha256"),
+        )
+    }
+
+    fn next_blob(&self, after: i64) -> StoreResult<Option<i64>> {
+        self.first(
+            "SELECT key FROM blobs NOT INDEXED WHERE key > ?1 ORDER BY key LIMIT 1",
+            [after],
+            |row| row.get("key"),
+        )
+    }
+
+    fn blob_row(&self, key: i64) -> StoreResult<StoredBlob> {
+        let sql = "SELECT sha256, bytes, data FROM blobs WHERE key = ?1";
+        let row = self.first(sql, [key], |row| stored_blob(row))?;
+        row.ok_or_else(|| missing("blob", key))
+    }
+
+    // Runs, their undos and redos.
 
     fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>> {
         self.keys(
@@ -162,6 +206,8 @@ impl StoreScan for Reader<'_> {
         .ok_or_else(|| missing("flip", key.0))
     }
 
+    // Blocks.
+
     fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>> {
         self.keys(
             "SELECT key FROM blocks WHERE loop = ?1 ORDER BY generation, key",
@@ -177,6 +223,8 @@ impl StoreScan for Reader<'_> {
             .ok_or_else(|| missing("block", key.0))
     }
 
+    // Manifests.
+
     fn manifest_keys(&self, session: SessionKey) -> StoreResult<Vec<ManifestKey>> {
         self.keys(
             "SELECT key FROM manifests WHERE session = ?1 ORDER BY key",
@@ -191,40 +239,7 @@ impl StoreScan for Reader<'_> {
             .ok_or_else(|| missing("manifest", key.0))
     }
 
-    fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
-        let owner = match owner {
-            BlobOwner::Message(loop_key, seq) => packed(loop_key.0, seq),
-            BlobOwner::Block(block) => -packed(block.0, 0),
-        };
-        self.all(
-            "SELECT b.sha256 FROM blob_refs r JOIN blobs b ON b.key = r.blob WHERE r.owner = ?1",
-            [owner],
-            |row| row.get("sha256"),
-        )
-    }
-
-    fn next_blob(&self, after: i64) -> StoreResult<Option<i64>> {
-        self.first(
-            "SELECT key FROM blobs NOT INDEXED WHERE key > ?1 ORDER BY key LIMIT 1",
-            [after],
-            |row| row.get("key"),
-        )
-    }
-
-    fn blob_row(&self, key: i64) -> StoreResult<StoredBlob> {
-        let row = self.first(
-            "SELECT sha256, bytes, data FROM blobs WHERE key = ?1",
-            [key],
-            |row| {
-                Ok(StoredBlob {
-                    sha256: row.get("sha256")?,
-                    bytes: row.unsigned("bytes")?,
-                    data: row.get("data")?,
-                })
-            },
-        )?;
-        row.ok_or_else(|| missing("blob", key))
-    }
+    // Kept files.
 
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>> {
         self.source_keys_of_all()
@@ -234,51 +249,7 @@ impl StoreScan for Reader<'_> {
         self.source(key)
     }
 
-    fn redaction(&self, place: MessagePlace) -> StoreResult<Option<Redaction>> {
-        self.first(
-            "SELECT receipt, salt, digest FROM redactions WHERE owner = ?1",
-            [owner_of(place)],
-            |row| {
-                Ok(Redaction {
-                    receipt: row.get("receipt")?,
-                    salt: row.get("salt")?,
-                    digest: row.get("digest")?,
-                })
-            },
-        )
-    }
-
-    fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>> {
-        self.all(
-            "SELECT DISTINCT c.session AS child, p.session AS parent
-             FROM loops c CROSS JOIN loops p ON p.loop_id = c.parent_loop_id
-             WHERE c.parent IS NULL AND c.parent_loop_id IS NOT NULL AND p.session <> c.session",
-            [],
-            |row| {
-                Ok((
-                    SessionKey(row.get("child")?),
-                    SessionKey(row.get("parent")?),
-                ))
-            },
-        )
-    }
-
-    fn receipts(&self) -> StoreResult<Vec<ReceiptRow>> {
-        self.all(
-            "SELECT key, session, kind, opened_at, closed_at, detail FROM maintenance ORDER BY key",
-            [],
-            |row| {
-                Ok(ReceiptRow {
-                    key: row.get("key")?,
-                    session: SessionKey(row.get("session")?),
-                    kind: row.get("kind")?,
-                    opened_at: row.get("opened_at")?,
-                    closed_at: row.get("closed_at")?,
-                    detail: row.get("detail")?,
-                })
-            },
-        )
-    }
+    // Packs of archived messages.
 
     fn pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
         self.read_pack_at(loop_key, seq)
@@ -299,6 +270,18 @@ impl StoreScan for Reader<'_> {
     fn unpacked(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>> {
         self.read_unpacked(loop_key, from)
     }
+
+    // Receipts.
+
+    fn receipts(&self) -> StoreResult<Vec<ReceiptRow>> {
+        self.all(
+            "SELECT key, session, kind, opened_at, closed_at, detail FROM maintenance ORDER BY key",
+            [],
+            |row| receipt_row(row),
+        )
+    }
+
+    // All tables.
 
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>> {
         let mut found = Vec::new();

@@ -2,22 +2,12 @@
 
 use rusqlite::params;
 
-use super::fields::Fields;
 use super::read::{Reader, packed};
-use super::write::signed;
 use crate::model::Time;
-use crate::store::error::{StoreError, StoreResult};
+use crate::store::columns::{Columns, missing};
+use crate::store::error::StoreResult;
+use crate::store::mapping::{signed, source_part, source_row};
 use crate::store::{SessionKey, SourceKey, SourcePart, SourcePiece, SourceRow};
-
-fn source_row(row: &Fields<'_, '_>) -> StoreResult<SourceRow> {
-    Ok(SourceRow {
-        key: SourceKey(row.get("key")?),
-        format: row.get("format")?,
-        path: row.get("path")?,
-        bytes: row.unsigned("bytes")?,
-        digest: row.get("digest")?,
-    })
-}
 
 impl Reader<'_> {
     pub(super) fn sources_of(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
@@ -26,19 +16,19 @@ impl Reader<'_> {
              FROM source_sessions l JOIN sources s ON s.key = l.source
              WHERE l.session = ?1 ORDER BY s.key",
             [session.0],
-            source_row,
+            |row| source_row(row),
         )
     }
 
     pub(super) fn source_keys_of_all(&self) -> StoreResult<Vec<SourceKey>> {
         let sql = "SELECT key FROM sources ORDER BY key";
-        self.all(sql, [], |row| Ok(SourceKey(row.get("key")?)))
+        self.all(sql, [], |row| row.get("key"))
     }
 
     pub(super) fn source(&self, key: SourceKey) -> StoreResult<SourceRow> {
         let sql = "SELECT key, format, path, bytes, digest FROM sources WHERE key = ?1";
-        let row = self.first(sql, [key.0], source_row)?;
-        row.ok_or_else(|| StoreError::Damaged(format!("source {} is missing", key.0)))
+        let row = self.first(sql, [key.0], |row| source_row(row))?;
+        row.ok_or_else(|| missing("source", key.0))
     }
 
     pub(super) fn parts_of(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>> {
@@ -47,12 +37,7 @@ impl Reader<'_> {
              FROM source_parts p JOIN source_pieces i ON i.key = p.piece
              WHERE p.id BETWEEN ?1 AND ?2 ORDER BY p.id",
             [packed(source.0, 0), packed(source.0, u32::MAX)],
-            |row| {
-                Ok(SourcePart {
-                    sha256: row.get("sha256")?,
-                    bytes: row.unsigned("bytes")?,
-                })
-            },
+            |row| source_part(row),
         )
     }
 

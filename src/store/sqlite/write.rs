@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::from_row::StoredPart;
 use super::from_sqlite;
 use super::read::{Reader, packed};
 use crate::failpoints::{self, Failpoint};
@@ -15,6 +14,7 @@ use crate::store::codec::role_number;
 use crate::store::digest;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::IndexEntry;
+use crate::store::mapping::*;
 use crate::store::*;
 
 impl Reader<'_> {
@@ -58,39 +58,6 @@ impl Reader<'_> {
     }
 }
 
-pub(super) fn signed(number: u64) -> StoreResult<i64> {
-    i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
-}
-
-fn open_calls(progress: &LoopProgress) -> StoreResult<Option<String>> {
-    if progress.open_calls.is_empty() {
-        return Ok(None);
-    }
-    crate::store::codec::to_json(&progress.open_calls).map(Some)
-}
-
-fn answers(sites: &[CallSite]) -> StoreResult<Option<String>> {
-    if sites.is_empty() {
-        return Ok(None);
-    }
-    let pairs: Vec<(i64, u32)> = sites
-        .iter()
-        .map(|site| (site.loop_key.0, site.turn))
-        .collect();
-    crate::store::codec::to_json(&pairs).map(Some)
-}
-
-fn stored_part(part: &ManifestPart) -> StoredPart {
-    (
-        part.loop_key.0,
-        part.section.clone(),
-        part.block.map(|block| block.0),
-        part.seqs.map(|(from, _)| from),
-        part.seqs.map(|(_, to)| to),
-        part.messages,
-    )
-}
-
 fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
     connection
         .prepare_cached(statement)
@@ -100,6 +67,8 @@ fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
 }
 
 impl StoreWrite for Reader<'_> {
+    // The same transaction for more.
+
     fn as_read(&self) -> &dyn StoreRead {
         self
     }
@@ -111,6 +80,8 @@ impl StoreWrite for Reader<'_> {
     fn as_remove(&mut self) -> &mut dyn removal::StoreRemove {
         self
     }
+
+    // Sessions.
 
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         self.run(
@@ -170,6 +141,12 @@ impl StoreWrite for Reader<'_> {
         Ok(())
     }
 
+    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
+        self.write_flags(session, flags)
+    }
+
+    // Loops.
+
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey> {
         self.run(
             "INSERT INTO loops (session, loop_id, parent, parent_loop_id, parent_turn, kind,
@@ -222,7 +199,7 @@ impl StoreWrite for Reader<'_> {
             totals.generation,
             signed(progress.system_tokens)?,
             progress.last_turn_index,
-            open_calls(progress)?,
+            open_calls_json(progress)?,
             progress.chain,
         ];
         // Writing the status again would take the loop out of an index and put it back.
@@ -253,6 +230,37 @@ impl StoreWrite for Reader<'_> {
         )?;
         Ok(())
     }
+
+    // Turns.
+
+    fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
+                 answered, answers, tick, started_at, ended_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+             ON CONFLICT (id) DO UPDATE SET messages = excluded.messages,
+                 prompts = excluded.prompts, tokens = excluded.tokens, bytes = excluded.bytes,
+                 answered = excluded.answered, answers = excluded.answers,
+                 tick = excluded.tick, started_at = excluded.started_at, ended_at = excluded.ended_at",
+            params![
+                packed(loop_key.0, row.turn),
+                row.first_seq,
+                signed(row.messages)?,
+                signed(row.prompts)?,
+                signed(row.tokens)?,
+                signed(row.bytes)?,
+                row.turn_index,
+                row.answered,
+                answers_json(&row.answers)?,
+                row.tick,
+                row.started_at,
+                row.ended_at,
+            ],
+        )?;
+        Ok(())
+    }
+
+    // Messages.
 
     fn insert_message(
         &mut self,
@@ -314,32 +322,7 @@ impl StoreWrite for Reader<'_> {
         Ok(())
     }
 
-    fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
-                 answered, answers, tick, started_at, ended_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-             ON CONFLICT (id) DO UPDATE SET messages = excluded.messages,
-                 prompts = excluded.prompts, tokens = excluded.tokens, bytes = excluded.bytes,
-                 answered = excluded.answered, answers = excluded.answers,
-                 tick = excluded.tick, started_at = excluded.started_at, ended_at = excluded.ended_at",
-            params![
-                packed(loop_key.0, row.turn),
-                row.first_seq,
-                signed(row.messages)?,
-                signed(row.prompts)?,
-                signed(row.tokens)?,
-                signed(row.bytes)?,
-                row.turn_index,
-                row.answered,
-                answers(&row.answers)?,
-                row.tick,
-                row.started_at,
-                row.ended_at,
-            ],
-        )?;
-        Ok(())
-    }
+    // Runs, their undos and redos.
 
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         self.run(
@@ -382,6 +365,27 @@ impl StoreWrite for Reader<'_> {
         )?;
         Ok(RunKey(self.last_key()))
     }
+
+    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO flips (session, run, kind, loop, turns, tick, at, reason, digest)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            params![
+                session.0,
+                row.run.0,
+                if row.redo { "redo" } else { "undo" },
+                row.point.loop_key.0,
+                row.point.turns,
+                row.tick,
+                row.at,
+                row.reason,
+                digest::flip(row),
+            ],
+        )?;
+        Ok(())
+    }
+
+    // Blocks.
 
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
         let row = &block.row;
@@ -430,27 +434,9 @@ impl StoreWrite for Reader<'_> {
         Ok(BlockKey(key))
     }
 
-    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO flips (session, run, kind, loop, turns, tick, at, reason, digest)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            params![
-                session.0,
-                row.run.0,
-                if row.redo { "redo" } else { "undo" },
-                row.point.loop_key.0,
-                row.point.turns,
-                row.tick,
-                row.at,
-                row.reason,
-                digest::flip(row),
-            ],
-        )?;
-        Ok(())
-    }
+    // Manifests.
 
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
-        let parts: Vec<StoredPart> = row.parts.iter().map(stored_part).collect();
         self.run(
             "INSERT INTO manifests (manifest_id, session, loop, tick, recorded_at, older_loops,
                  parts, messages, tokens, bytes, counter, sha256, digest)
@@ -462,7 +448,7 @@ impl StoreWrite for Reader<'_> {
                 row.tick,
                 row.recorded_at,
                 row.older_loops,
-                crate::store::codec::to_json(&parts)?,
+                parts_json(row)?,
                 signed(row.size.messages)?,
                 signed(row.size.tokens)?,
                 signed(row.size.bytes)?,
@@ -473,6 +459,8 @@ impl StoreWrite for Reader<'_> {
         )?;
         Ok(ManifestKey(self.last_key()))
     }
+
+    // Imports and kept files.
 
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
         self.run(
@@ -488,27 +476,6 @@ impl StoreWrite for Reader<'_> {
             ],
         )?;
         Ok(())
-    }
-
-    fn index(
-        &mut self,
-        loop_key: LoopKey,
-        seqs: Range<u32>,
-        entries: &[IndexEntry],
-    ) -> StoreResult<()> {
-        self.write_index(loop_key, seqs, entries)
-    }
-
-    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
-        self.remove_from_index(loop_key, from)
-    }
-
-    fn settle_index(&mut self) -> StoreResult<()> {
-        self.write_settled()
-    }
-
-    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
-        self.empty_index(version)
     }
 
     fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey> {
@@ -536,6 +503,8 @@ impl StoreWrite for Reader<'_> {
         self.drop_source_parts(source, number)
     }
 
+    // Leases.
+
     fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()> {
         self.write_lease(row)
     }
@@ -543,6 +512,8 @@ impl StoreWrite for Reader<'_> {
     fn guard_lease(&mut self, loop_key: LoopKey, token: i64) -> StoreResult<Option<LeaseGuard>> {
         self.lock_holder(loop_key, token)
     }
+
+    // Started calls.
 
     fn insert_call(&mut self, row: &CallRow) -> StoreResult<()> {
         self.write_call(row)
@@ -552,9 +523,13 @@ impl StoreWrite for Reader<'_> {
         self.write_call_again(row)
     }
 
+    // Append keys.
+
     fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
         self.write_append_key(session, row)
     }
+
+    // Notes.
 
     fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()> {
         self.write_note(loop_key, note)
@@ -564,17 +539,32 @@ impl StoreWrite for Reader<'_> {
         self.delete_notes(loop_key)
     }
 
-    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()> {
-        self.write_flags(session, flags)
+    // The index of messages.
+
+    fn index(
+        &mut self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        entries: &[IndexEntry],
+    ) -> StoreResult<()> {
+        self.write_index(loop_key, seqs, entries)
+    }
+
+    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()> {
+        self.remove_from_index(loop_key, from)
+    }
+
+    fn settle_index(&mut self) -> StoreResult<()> {
+        self.write_settled()
+    }
+
+    fn clear_index(&mut self, version: u32) -> StoreResult<()> {
+        self.empty_index(version)
     }
 }
 
 impl Reader<'_> {
     fn insert_block_message(&self, id: i64, message: &BlockMessage) -> StoreResult<()> {
-        let section = match message.section {
-            Section::Compacted => 1,
-            Section::Recent => 2,
-        };
         let body = message.body.as_ref();
         self.run(
             "INSERT INTO block_messages (id, section, replaces, role, tokens, bytes, body_block,
@@ -582,7 +572,7 @@ impl Reader<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
                 id,
-                section,
+                section_number(message.section),
                 message.replaces,
                 body.map(|body| role_number(body.role)),
                 signed(body.map_or(0, |body| body.tokens))?,

@@ -9,10 +9,11 @@ use rusqlite::params;
 
 use super::read::{Reader, packed};
 use super::scan::owner_of;
-use super::write::signed;
 use super::{SqliteStore, schema};
 use crate::model::Time;
+use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::mapping::{session_flags, signed};
 use crate::store::packs::Pack;
 use crate::store::removal::*;
 use crate::store::scan::{MessagePlace, StoreScan};
@@ -51,12 +52,7 @@ impl Reader<'_> {
         let flags = self.first(
             "SELECT pinned_at, redacts FROM session_flags WHERE session = ?1",
             [session.0],
-            |row| {
-                Ok(SessionFlags {
-                    pinned_at: row.get("pinned_at")?,
-                    redacts: row.get("redacts")?,
-                })
-            },
+            |row| session_flags(row),
         )?;
         Ok(flags.unwrap_or_default())
     }
@@ -193,6 +189,8 @@ impl Reader<'_> {
 }
 
 impl StoreRemove for Reader<'_> {
+    // Receipts.
+
     fn open_receipt(
         &mut self,
         session: SessionKey,
@@ -213,6 +211,12 @@ impl StoreRemove for Reader<'_> {
         )?;
         Ok(())
     }
+
+    fn note_scrub(&mut self) -> StoreResult<()> {
+        scrub::note(self)
+    }
+
+    // Sessions and kept files.
 
     fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved> {
         for row in self.loops(session)? {
@@ -241,10 +245,10 @@ impl StoreRemove for Reader<'_> {
     fn remove_sources(&mut self, session: SessionKey) -> StoreResult<SourcesRemoved> {
         let mut removed = SourcesRemoved::default();
         for source in self.sources(session)? {
-            let others = self.all(
+            let others: Vec<SessionKey> = self.all(
                 "SELECT session FROM source_sessions WHERE source = ?1 AND session <> ?2",
                 [source.key.0, session.0],
-                |row| Ok(SessionKey(row.get("session")?)),
+                |row| row.get("session"),
             )?;
             removed.others.extend(others);
             removed.shared_parts += self.shared_parts(source.key)?;
@@ -260,6 +264,8 @@ impl StoreRemove for Reader<'_> {
         removed.others.dedup();
         Ok(removed)
     }
+
+    // Texts beside the messages.
 
     fn texts(
         &self,
@@ -298,6 +304,8 @@ impl StoreRemove for Reader<'_> {
         }
         Ok(all)
     }
+
+    // Messages and blocks.
 
     fn redact_message(
         &mut self,
@@ -343,16 +351,14 @@ impl StoreRemove for Reader<'_> {
         self.digest_of("blocks", block.key.0, true)
     }
 
+    // Packs of archived messages.
+
     fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()> {
         self.write_pack(loop_key, pack)
     }
 
     fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()> {
         self.write_back_pack(loop_key, first)
-    }
-
-    fn note_scrub(&mut self) -> StoreResult<()> {
-        scrub::note(self)
     }
 }
 
@@ -366,7 +372,7 @@ impl Reader<'_> {
                      AND o.id NOT BETWEEN ?1 AND ?2
              )",
             [packed(source.0, 0), packed(source.0, u32::MAX)],
-            |row| row.unsigned("n"),
+            |row| row.get("n"),
         )?;
         Ok(count.unwrap_or(0))
     }

@@ -4,6 +4,7 @@
 
 use rusqlite::{Params, params};
 
+use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
 use crate::store::scan::StoreScan;
 use crate::store::sqlite::from_sqlite;
@@ -73,9 +74,8 @@ impl Mender<'_> {
                  coalesce((SELECT max(tick) FROM manifests m WHERE m.session = l.session), 0)
              ) AS tick
              FROM loops l WHERE session NOT IN (SELECT key FROM sessions) GROUP BY session";
-        self.rows.all(sql, [], |row| {
-            Ok((SessionKey(row.get("key")?), row.get("tick")?))
-        })
+        self.rows
+            .all(sql, [], |row| Ok((row.get("key")?, row.get("tick")?)))
     }
 
     /// Adds the row of a session under the key that its loops name.
@@ -91,7 +91,7 @@ impl Mender<'_> {
     /// Returns the loops whose parent is not there.
     pub(crate) fn parted(&self) -> StoreResult<Vec<LoopKey>> {
         let sql = "SELECT key FROM loops WHERE parent NOT IN (SELECT key FROM loops) ORDER BY key";
-        self.rows.all(sql, [], |row| Ok(LoopKey(row.get("key")?)))
+        self.rows.all(sql, [], |row| row.get("key"))
     }
 
     /// Makes a loop the beginning of a chain; it still names its parent.
@@ -106,16 +106,15 @@ impl Mender<'_> {
              WHERE id >> 32 NOT IN (SELECT key FROM loops) GROUP BY 1 ORDER BY 1";
         self.rows.all(sql, [], |row| {
             Ok(LostLoop {
-                key: LoopKey(row.get("key")?),
-                messages: row.unsigned("messages")?,
+                key: row.get("key")?,
+                messages: row.get("messages")?,
             })
         })
     }
 
     /// Returns the runs of which a part is gone.
     pub(crate) fn broken_runs(&self) -> StoreResult<Vec<RunKey>> {
-        self.rows
-            .all(BROKEN_RUNS, [], |row| Ok(RunKey(row.get("key")?)))
+        self.rows.all(BROKEN_RUNS, [], |row| row.get("key"))
     }
 
     /// Removes rows that belong to nothing until there are none, and returns the table and key of

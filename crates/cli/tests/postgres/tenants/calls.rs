@@ -137,7 +137,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         Ok(ControlFlow::Continue(()))
     });
     let mut words = 0;
-    let spoken = read.said(k.loop_key, 0..99, true, &mut |_| {
+    let spoken = read.message_refs(k.loop_key, 0..99, true, &mut |_| {
         words += 1;
         Ok(ControlFlow::Continue(()))
     });
@@ -173,7 +173,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.block_by_key(k.block)),
         said(read.block_messages(k.block)),
         said(read.coverage(k.block)),
-        visited(|visit| read.manifests(k.recorded, visit)),
+        said(read.manifests(k.recorded)),
         said(read.imported("x", k.file, "r")),
         said(read.unindexed_seqs(k.loop_key)),
         visited(|visit| read.find(&looked_for("annonly"), &filter, visit)),

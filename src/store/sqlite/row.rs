@@ -1,16 +1,18 @@
 //! The values of a row, found by the name of their column or by its place.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 
 use rusqlite::Row;
 use rusqlite::types::{FromSql, FromSqlError, ValueRef};
 
 use super::from_sqlite;
-use crate::store::Turns;
+use super::read::number;
+use crate::store::columns::{Columns, damaged};
 use crate::store::error::{StoreError, StoreResult};
 
 /// A row read by column name, with damage reported instead of passed on.
-pub(super) struct Fields<'r, 's> {
+pub(super) struct SqliteRow<'r, 's> {
     row: &'r Row<'s>,
     /// `None`: the columns stand in the order in which they are asked for.
     places: Option<&'r Places>,
@@ -53,7 +55,7 @@ impl Places {
     }
 }
 
-impl<'r, 's> Fields<'r, 's> {
+impl<'r, 's> SqliteRow<'r, 's> {
     /// A row whose columns may stand in any order.
     pub(super) fn by_name(row: &'r Row<'s>, places: &'r Places) -> Self {
         places.asked.set(0);
@@ -74,11 +76,6 @@ impl<'r, 's> Fields<'r, 's> {
         }
     }
 
-    #[inline]
-    pub(super) fn get<T: FromSql>(&self, column: &'static str) -> StoreResult<T> {
-        T::column_result(self.get_ref(column)?).map_err(|error| unlike(column, &error))
-    }
-
     /// Passes over columns of a row that is read in order.
     pub(super) fn skip(&self, columns: usize) {
         self.next.set(self.next.get() + columns);
@@ -86,28 +83,10 @@ impl<'r, 's> Fields<'r, 's> {
 
     /// Returns a value as it lies in the row.
     #[inline]
-    pub(super) fn get_ref(&self, column: &'static str) -> StoreResult<ValueRef<'_>> {
+    fn get_ref(&self, column: &'static str) -> StoreResult<ValueRef<'_>> {
         self.place(column)
             .and_then(|at| self.row.get_ref(at))
             .map_err(unread)
-    }
-
-    /// Returns a word that is only compared, as it lies in the row; none is damage.
-    pub(super) fn word(&self, column: &'static str) -> StoreResult<&str> {
-        let value = self.get_ref(column)?.as_str();
-        value.map_err(|error| unlike(column, &error))
-    }
-
-    /// Returns a text as it lies in the row.
-    pub(super) fn text(&self, column: &'static str) -> StoreResult<Option<&str>> {
-        match self.get_ref(column)? {
-            // Most of what a build reads is text, and a tenth of its time went into this check.
-            ValueRef::Text(bytes) => {
-                let text = simdutf8::basic::from_utf8(bytes);
-                text.map(Some).map_err(damaged)
-            }
-            other => other.as_str_or_null().map_err(damaged),
-        }
     }
 
     #[inline]
@@ -135,34 +114,53 @@ impl<'r, 's> Fields<'r, 's> {
         places.asked.set(places.asked.get() + 1);
         at
     }
+}
 
-    pub(super) fn unsigned(&self, column: &'static str) -> StoreResult<u64> {
-        let value: i64 = self.get(column)?;
-        u64::try_from(value).map_err(|_| out_of_range(column, &value))
+impl Columns for SqliteRow<'_, '_> {
+    #[inline]
+    fn integer(&self, column: &'static str) -> StoreResult<Option<i64>> {
+        let value = self.get_ref(column)?.as_i64_or_null();
+        value.map_err(|error| unlike(column, &error))
     }
 
-    pub(super) fn small(&self, column: &'static str) -> StoreResult<u32> {
-        let value: i64 = self.get(column)?;
-        u32::try_from(value).map_err(|_| out_of_range(column, &value))
+    fn real(&self, column: &'static str) -> StoreResult<Option<f64>> {
+        let value = Option::column_result(self.get_ref(column)?);
+        value.map_err(|error| unlike(column, &error))
     }
 
-    pub(super) fn maybe_small(&self, column: &'static str) -> StoreResult<Option<u32>> {
-        let Some(value) = self.get::<Option<i64>>(column)? else {
-            return Ok(None);
-        };
-        let small = u32::try_from(value).map(Some);
-        small.map_err(|_| out_of_range(column, &Some(value)))
+    #[inline]
+    fn flag(&self, column: &'static str) -> StoreResult<Option<bool>> {
+        Ok(self.integer(column)?.map(|number| number != 0))
     }
 
-    pub(super) fn turns(
-        &self,
-        first: &'static str,
-        last: &'static str,
-    ) -> StoreResult<Option<Turns>> {
-        Ok(match (self.maybe_small(first)?, self.maybe_small(last)?) {
-            (Some(first), Some(last)) => Some(Turns { first, last }),
-            _ => None,
-        })
+    fn text(&self, column: &'static str) -> StoreResult<Option<&str>> {
+        match self.get_ref(column)? {
+            // Most of what a build reads is text, and a tenth of its time went into this check.
+            ValueRef::Text(bytes) => {
+                let text = simdutf8::basic::from_utf8(bytes);
+                text.map(Some).map_err(damaged)
+            }
+            other => other
+                .as_str_or_null()
+                .map_err(|error| unlike(column, &error)),
+        }
+    }
+
+    #[inline]
+    fn bytes(&self, column: &'static str) -> StoreResult<Option<&[u8]>> {
+        let value = self.get_ref(column)?.as_blob_or_null();
+        value.map_err(|error| unlike(column, &error))
+    }
+
+    /// The key of such a row is packed: the number is its lower half.
+    #[inline]
+    fn number(&self, column: &'static str) -> StoreResult<u32> {
+        self.get(column).map(number)
+    }
+
+    /// SQLite keeps any text as it is.
+    fn content(&self, column: &'static str) -> StoreResult<Option<Cow<'_, str>>> {
+        Ok(self.text(column)?.map(Cow::Borrowed))
     }
 }
 
@@ -173,18 +171,9 @@ fn unlike(column: &str, error: &FromSqlError) -> StoreError {
 }
 
 #[cold]
-fn out_of_range(column: &str, value: &dyn std::fmt::Debug) -> StoreError {
-    StoreError::Damaged(format!("{column} is {value:?}"))
-}
-
-#[cold]
 fn unread(error: rusqlite::Error) -> StoreError {
     match error {
         rusqlite::Error::SqliteFailure(..) => from_sqlite(error),
-        _ => StoreError::Damaged(error.to_string()),
+        _ => damaged(error),
     }
-}
-
-pub(super) fn damaged<E: std::fmt::Display>(error: E) -> StoreError {
-    StoreError::Damaged(error.to_string())
 }

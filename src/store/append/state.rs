@@ -1,0 +1,273 @@
+//! An append in progress: turns and totals as they grow with each message.
+
+use super::calls::call_above;
+use super::{Appended, missing_turn, seal_with};
+use crate::model::{AgentMessage, GroupCursor, Role, Time};
+use crate::store::codec;
+use crate::store::error::{StoreError, StoreResult};
+use crate::store::ready::Ready;
+use crate::store::{
+    AppendState, CallSite, LoopCore, LoopProgress, LoopTotals, MessageRow, SessionActivity,
+    StoreWrite, StoredMessage, TurnRow,
+};
+
+/// The state of an append in progress.
+pub(super) struct Append {
+    pub(super) row: LoopCore,
+    pub(super) progress: LoopProgress,
+    session: SessionActivity,
+    /// The last turn, as far as it has come.
+    pub(super) turn: Option<TurnRow>,
+    cursor: GroupCursor,
+    /// Whether `turn` differs from what is stored.
+    dirty: bool,
+    /// Whether the tick has been raised yet.
+    ticked: bool,
+}
+
+impl Append {
+    pub(super) fn begin(state: AppendState) -> StoreResult<Self> {
+        let turns = state.row.totals.turns;
+        let cursor = match &state.last {
+            Some(turn) => GroupCursor::after(turn.turn_index),
+            None if turns == 0 => GroupCursor::default(),
+            None => return Err(missing_turn(turns - 1)),
+        };
+        Ok(Self {
+            row: state.row,
+            progress: state.progress,
+            session: state.session,
+            turn: state.last,
+            cursor,
+            dirty: false,
+            ticked: false,
+        })
+    }
+
+    pub(super) fn push(&mut self, write: &mut dyn StoreWrite, new: Ready) -> StoreResult<()> {
+        if new.body.role != Role::Extension {
+            self.enter_turn(write, new.turn_index)?;
+            self.follow_calls(write, &new)?;
+        }
+        if !self.ticked {
+            self.raise_tick();
+        }
+        self.count(&new.body, new.is_system, new.created_at);
+        let Ready {
+            body,
+            blobs,
+            origin,
+            created_at,
+            ..
+        } = new;
+        let totals = &mut self.row.totals;
+        self.progress.chain = codec::chain(&self.progress.chain, &body.digest);
+        let row = MessageRow {
+            seq: totals.next_seq,
+            turn: totals.turns.checked_sub(1),
+            tick: self.session.tick,
+            body,
+            created_at,
+            origin,
+            chain: self.progress.chain,
+        };
+        totals.next_seq = totals
+            .next_seq
+            .checked_add(1)
+            .ok_or_else(|| StoreError::Invalid("a loop can hold at most 2^32 messages".into()))?;
+        write.insert_message(self.row.key, &row, &blobs)
+    }
+
+    fn raise_tick(&mut self) {
+        self.session.tick += 1;
+        self.ticked = true;
+    }
+
+    /// Begins a new turn group if this message does.
+    fn enter_turn(
+        &mut self,
+        write: &mut dyn StoreWrite,
+        turn_index: Option<i64>,
+    ) -> StoreResult<()> {
+        if !self.cursor.begins(turn_index) && self.turn.is_some() {
+            return Ok(());
+        }
+        self.flush(write)?;
+        self.raise_tick();
+        let before = self.turn.take().unwrap_or_default();
+        self.turn = Some(TurnRow {
+            turn: self.row.totals.turns,
+            first_seq: self.row.totals.next_seq,
+            turn_index,
+            answered: false,
+            answers: Vec::new(),
+            started_at: None,
+            ended_at: None,
+            ..before
+        });
+        self.row.totals.turns += 1;
+        self.progress.last_turn_index = turn_index;
+        Ok(())
+    }
+
+    /// Keeps track of calls without a result, and of results that answer another turn's call.
+    fn follow_calls(&mut self, read: &dyn StoreWrite, new: &Ready) -> StoreResult<()> {
+        let Some(turn) = self.turn.as_mut() else {
+            return Ok(());
+        };
+        let calls = &mut self.progress.open_calls;
+        for id in &new.calls {
+            calls.insert(id.clone(), turn.turn);
+        }
+        let Some(id) = &new.answers else {
+            return Ok(());
+        };
+        let site = match calls.remove(id) {
+            Some(made) if made == turn.turn => None,
+            Some(made) => Some(CallSite {
+                loop_key: self.row.key,
+                turn: made,
+            }),
+            None => call_above(read, &self.row, id)?,
+        };
+        if let Some(site) = site.filter(|site| !turn.answers.contains(site)) {
+            turn.answers.push(site);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, body: &StoredMessage, is_system: bool, created_at: Option<i64>) {
+        if body.role == Role::Extension {
+            self.progress.system_tokens += if is_system { body.tokens } else { 0 };
+            return;
+        }
+        let totals = &mut self.row.totals;
+        totals.messages += 1;
+        totals.tokens += body.tokens;
+        totals.bytes += body.bytes;
+        let Some(turn) = self.turn.as_mut() else {
+            return;
+        };
+        turn.messages = totals.messages;
+        turn.tokens = totals.tokens;
+        turn.bytes = totals.bytes;
+        turn.prompts += u64::from(body.role == Role::User);
+        turn.answered |= body.role == Role::Assistant;
+        turn.started_at = turn.started_at.or(created_at);
+        turn.ended_at = created_at.or(turn.ended_at);
+        turn.tick = self.session.tick;
+        self.dirty = true;
+    }
+
+    fn flush(&mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
+        if let (true, Some(turn)) = (self.dirty, &self.turn) {
+            write.put_turn(self.row.key, turn)?;
+        }
+        self.dirty = false;
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self, write: &mut dyn StoreWrite, from: u32) -> StoreResult<Appended> {
+        self.flush(write)?;
+        if self.row.totals.next_seq > from {
+            seal_with(&mut self.row, &self.progress, self.turn.as_ref());
+            write.update_totals(&self.row, &self.progress)?;
+            self.session.current_loop = Some(self.row.key);
+            self.session.last_active_at = Some(self.last_active());
+            write.touch_session(&self.session)?;
+        }
+        let totals = &self.row.totals;
+        Ok(Appended {
+            seqs: from..totals.next_seq,
+            turns: totals.turns,
+            complete: totals.complete,
+            tick: self.session.tick,
+        })
+    }
+
+    /// The time of the last message if it has one: an import must not look like activity today.
+    fn last_active(&self) -> String {
+        let said = self
+            .turn
+            .as_ref()
+            .and_then(|turn| turn.ended_at)
+            .and_then(Time::from_millis);
+        let known = self.session.last_active_at.clone().map(Time::from_text);
+        match (said, known) {
+            (Some(said), Some(known)) if said.millis() < known.millis() => known,
+            (Some(said), _) => said,
+            (None, _) => Time::now(),
+        }
+        .as_str()
+        .to_owned()
+    }
+}
+
+/// Derives the turns and totals of a loop again, message by message, from rows that are there.
+pub(crate) struct Retell {
+    append: Append,
+}
+
+impl Retell {
+    /// Begins with a loop whose turns are gone.
+    pub(crate) fn begin(mut row: LoopCore, session: SessionActivity) -> Self {
+        row.totals = LoopTotals {
+            generation: row.totals.generation,
+            // A block may have sealed more than the turns that are complete.
+            sealed_seq: row.totals.sealed_seq,
+            ..Default::default()
+        };
+        Self {
+            append: Append {
+                row,
+                progress: LoopProgress::default(),
+                session,
+                turn: None,
+                cursor: GroupCursor::default(),
+                dirty: false,
+                ticked: true,
+            },
+        }
+    }
+
+    /// Takes the next message and returns its row with what follows from the messages before.
+    pub(crate) fn push(
+        &mut self,
+        write: &mut dyn StoreWrite,
+        row: MessageRow,
+        message: &AgentMessage,
+    ) -> StoreResult<MessageRow> {
+        let append = &mut self.append;
+        let told = Ready::stored(message, row.body.clone());
+        if told.role() != Role::Extension {
+            append.enter_turn(write, told.turn_index)?;
+            append.follow_calls(write, &told)?;
+        }
+        append.session.tick = row.tick;
+        append.count(&told.body, told.is_system, told.created_at);
+        let (totals, progress) = (&mut append.row.totals, &mut append.progress);
+        progress.chain = codec::chain(&progress.chain, &row.body.digest);
+        totals.next_seq = row.seq.saturating_add(1);
+        Ok(MessageRow {
+            turn: totals.turns.checked_sub(1),
+            created_at: told.created_at,
+            chain: progress.chain,
+            ..row
+        })
+    }
+
+    /// Writes the last turn and the totals.
+    pub(crate) fn finish(mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
+        self.append.flush(write)?;
+        let Append {
+            row,
+            progress,
+            turn,
+            ..
+        } = &mut self.append;
+        let totals = &mut row.totals;
+        totals.sealed_seq = totals.sealed_seq.min(totals.next_seq);
+        seal_with(row, progress, turn.as_ref());
+        write.update_totals(row, progress)
+    }
+}

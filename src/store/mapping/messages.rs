@@ -1,0 +1,77 @@
+//! Messages, their sizes, blobs, and what is left of redacted ones.
+
+use std::borrow::Cow;
+
+use crate::model::Role;
+use crate::store::columns::Columns;
+use crate::store::{
+    MessageRow, MessageSize, Proof, Redaction, Size, StoreResult, StoredBlob, StoredMessage,
+};
+
+pub(in crate::store) fn message_row(row: &impl Columns) -> StoreResult<MessageRow> {
+    Ok(MessageRow {
+        seq: row.number("seq")?,
+        turn: row.get("turn")?,
+        tick: row.get("tick")?,
+        body: stored_message(row, row.get("role")?, row.get("lines")?)?,
+        created_at: row.get("created_at")?,
+        origin: row.get("origin")?,
+        chain: row.get("chain")?,
+    })
+}
+
+/// Reads a message in its stored form, of which role and lines were read.
+pub(super) fn stored_message(
+    row: &impl Columns,
+    role: Role,
+    lines: Option<u32>,
+) -> StoreResult<StoredMessage> {
+    Ok(StoredMessage {
+        role,
+        tokens: row.get("tokens")?,
+        bytes: row.get("bytes")?,
+        lines,
+        text_block: row.get("body_block")?,
+        salt: row.get("salt")?,
+        digest: row.get("digest")?,
+        head: row.get("head")?,
+        text: row.content("body")?.map(Cow::into_owned),
+    })
+}
+
+pub(in crate::store) fn proof(row: &impl Columns) -> StoreResult<Proof> {
+    Ok(Proof {
+        salt: row.get("salt")?,
+        digest: row.get("digest")?,
+    })
+}
+
+pub(in crate::store) fn message_size(row: &impl Columns) -> StoreResult<MessageSize> {
+    Ok(MessageSize {
+        seq: row.number("seq")?,
+        turn: row.get("turn")?,
+        role: row.get("role")?,
+        size: Size {
+            tokens: row.get("tokens")?,
+            bytes: row.get("bytes")?,
+            messages: 1,
+        },
+        lines: row.get("lines")?,
+    })
+}
+
+pub(in crate::store) fn redaction(row: &impl Columns) -> StoreResult<Redaction> {
+    Ok(Redaction {
+        receipt: row.get("receipt")?,
+        salt: row.get("salt")?,
+        digest: row.get("digest")?,
+    })
+}
+
+pub(in crate::store) fn stored_blob(row: &impl Columns) -> StoreResult<StoredBlob> {
+    Ok(StoredBlob {
+        sha256: row.get("sha256")?,
+        bytes: row.get("bytes")?,
+        data: row.get("data")?,
+    })
+}

@@ -1,0 +1,109 @@
+//! Runs, undos and redos, manifests.
+
+use crate::store::codec::to_json;
+use crate::store::columns::Columns;
+use crate::store::{
+    BlockKey, FlipRow, LoopKey, ManifestPart, ManifestRow, Outcome, Point, RunRow, RunSummary,
+    StoreResult,
+};
+
+pub(in crate::store) fn run_row(row: &impl Columns) -> StoreResult<RunRow> {
+    Ok(RunRow {
+        key: row.get("key")?,
+        session: row.get("session")?,
+        run_id: row.get("run_id")?,
+        point: point(row)?,
+        tick: row.get("tick")?,
+        trigger: row.get("trigger")?,
+        strategy: row.get("strategy")?,
+        round: row.get("round")?,
+        outcome: row.get("outcome")?,
+        fallback: row.get("fallback")?,
+        error: row.get("error")?,
+        scope: row.get("scope")?,
+        older_loops: row.get("older_loops")?,
+        counter: row.get("counter")?,
+        before: row.size("tokens_before", "bytes_before", "messages_before")?,
+        after: row.size("tokens_after", "bytes_after", "messages_after")?,
+        started_at: row.get("started_at")?,
+        duration_ms: row.get("duration_ms")?,
+        config: row.get("config")?,
+        usage: row.get("usage")?,
+        plan: row.get("plan")?,
+        record: row.get("record")?,
+        events: row.get("events")?,
+    })
+}
+
+fn point(row: &impl Columns) -> StoreResult<Point> {
+    Ok(Point {
+        loop_key: row.get("loop")?,
+        turns: row.get("turns")?,
+    })
+}
+
+pub(in crate::store) fn run_summary(row: &impl Columns) -> StoreResult<RunSummary<'_>> {
+    Ok(RunSummary {
+        key: row.get("key")?,
+        point: point(row)?,
+        tick: row.get("tick")?,
+        round: row.get("round")?,
+        is_committed: row.text("outcome")? == Some(Outcome::Committed.as_str()),
+        is_flipped: row.get("is_flipped")?,
+        older_loops: row.get("older_loops")?,
+    })
+}
+
+pub(in crate::store) fn flip_row(row: &impl Columns) -> StoreResult<FlipRow> {
+    Ok(FlipRow {
+        run: row.get("run")?,
+        redo: row.get::<&str>("kind")? == "redo",
+        point: point(row)?,
+        tick: row.get("tick")?,
+        at: row.get("at")?,
+        reason: row.get("reason")?,
+    })
+}
+
+/// A part of a manifest as it is stored: loop, section, block, first and last sequence, messages.
+type StoredPart = (i64, String, Option<i64>, Option<u32>, Option<u32>, u64);
+
+pub(in crate::store) fn manifest_row(row: &impl Columns) -> StoreResult<ManifestRow> {
+    let parts: Vec<StoredPart> = row.json("parts")?;
+    let part = |(loop_key, section, block, from, to, messages): StoredPart| ManifestPart {
+        loop_key: LoopKey(loop_key),
+        section,
+        block: block.map(BlockKey),
+        seqs: from.zip(to),
+        messages,
+    };
+    Ok(ManifestRow {
+        key: row.get("key")?,
+        manifest_id: row.get("manifest_id")?,
+        session: row.get("session")?,
+        leaf: row.get("loop")?,
+        tick: row.get("tick")?,
+        recorded_at: row.get("recorded_at")?,
+        older_loops: row.get("older_loops")?,
+        parts: parts.into_iter().map(part).collect(),
+        size: row.size("tokens", "bytes", "messages")?,
+        counter: row.get("counter")?,
+        sha256: row.get("sha256")?,
+    })
+}
+
+/// Returns the parts of a manifest as they are stored.
+pub(in crate::store) fn parts_json(row: &ManifestRow) -> StoreResult<String> {
+    let part = |part: &ManifestPart| -> StoredPart {
+        (
+            part.loop_key.0,
+            part.section.clone(),
+            part.block.map(|block| block.0),
+            part.seqs.map(|(from, _)| from),
+            part.seqs.map(|(_, to)| to),
+            part.messages,
+        )
+    };
+    let parts: Vec<StoredPart> = row.parts.iter().map(part).collect();
+    to_json(&parts)
+}

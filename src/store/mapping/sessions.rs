@@ -1,0 +1,52 @@
+//! Sessions, what was decided about them, and receipts.
+
+use crate::store::columns::Columns;
+use crate::store::{
+    ReceiptRow, SessionActivity, SessionFlags, SessionKey, SessionRow, StoreResult,
+};
+
+pub(in crate::store) fn session_row(row: &impl Columns) -> StoreResult<SessionRow> {
+    Ok(SessionRow {
+        key: row.get("key")?,
+        session_id: row.get("session_id")?,
+        agent_id: row.get("agent_id")?,
+        title: row.get("title")?,
+        created_at: row.get("created_at")?,
+        last_active_at: row.get("last_active_at")?,
+        current_loop: row.get("current_loop")?,
+        tick: row.get("tick")?,
+        source: row.get("source")?,
+        meta: row.get("meta")?,
+    })
+}
+
+/// Reads what changes of a session, of which the key is known.
+pub(in crate::store) fn session_activity(
+    row: &impl Columns,
+    key: SessionKey,
+) -> StoreResult<SessionActivity> {
+    Ok(SessionActivity {
+        key,
+        last_active_at: row.get("last_active_at")?,
+        current_loop: row.get("current_loop")?,
+        tick: row.get("tick")?,
+    })
+}
+
+pub(in crate::store) fn session_flags(row: &impl Columns) -> StoreResult<SessionFlags> {
+    Ok(SessionFlags {
+        pinned_at: row.get("pinned_at")?,
+        redacts: row.get("redacts")?,
+    })
+}
+
+pub(in crate::store) fn receipt_row(row: &impl Columns) -> StoreResult<ReceiptRow> {
+    Ok(ReceiptRow {
+        key: row.get("key")?,
+        session: row.get("session")?,
+        kind: row.get("kind")?,
+        opened_at: row.get("opened_at")?,
+        closed_at: row.get("closed_at")?,
+        detail: row.get("detail")?,
+    })
+}

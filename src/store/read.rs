@@ -1,0 +1,327 @@
+//! What a backend reads within one snapshot, by table.
+
+use std::ops::{ControlFlow, Range};
+
+use super::StoreResult;
+use super::index::{IndexFilter, IndexQuery, IndexState, Match};
+use super::lease::LeaseRow;
+use super::reading::{AppendState, LoopWithBlock, MessageRef, RunSummary};
+use super::rows::*;
+use crate::model::{LoopId, SessionId};
+
+/// Called with each row; stops the query by breaking.
+pub type Visit<'a, T> = dyn FnMut(T) -> StoreResult<ControlFlow<()>> + 'a;
+
+/// Called with each message where it lies.
+pub type VisitMessageRef<'a> = dyn FnMut(&MessageRef<'_>) -> StoreResult<ControlFlow<()>> + 'a;
+
+/// Called with each run where it lies.
+pub type VisitRunSummary<'a> = dyn FnMut(&RunSummary<'_>) -> StoreResult<ControlFlow<()>> + 'a;
+
+/// What can be read within one snapshot.
+pub trait StoreRead {
+    // Sessions.
+
+    /// Returns the session with this id.
+    fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>>;
+
+    /// Returns the session with this key; a key without a row is damage.
+    fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow>;
+
+    /// Returns the sessions, last active first.
+    fn sessions(&self) -> StoreResult<Vec<SessionRow>>;
+
+    /// Returns at most `limit` ids of sessions in the order of their bytes, from the first that is not
+    /// before `first` on.
+    fn session_ids(&self, first: &str, limit: u32) -> StoreResult<Vec<SessionId>>;
+
+    /// Returns the session with this id and its current loop, by their keys.
+    fn current(&self, id: &SessionId) -> StoreResult<Option<(SessionKey, LoopKey)>> {
+        let session = self.session(id)?;
+        Ok(session.and_then(|row| Some((row.key, row.current_loop?))))
+    }
+
+    /// Returns the sessions that say they were started by this one, oldest first.
+    fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>>;
+
+    /// Returns what was decided about a session.
+    fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags>;
+
+    /// Returns the key of the newest receipt that may be one of the session, 0 without any: another one
+    /// than before says that content may be gone.
+    fn last_receipt(&self, session: SessionKey) -> StoreResult<i64>;
+
+    // Loops.
+
+    /// Returns the loop of a session with this id.
+    fn loop_by_id(&self, session: SessionKey, id: &LoopId) -> StoreResult<Option<LoopRow>>;
+
+    /// Returns the loop with this key; a key without a row is damage.
+    fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow>;
+
+    /// Returns the loops of a session, in the order of their creation.
+    fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>>;
+
+    /// Returns the loops (of a session) that are pending or running, oldest first.
+    fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>>;
+
+    /// Returns what the loop's source said of it.
+    fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta>;
+
+    /// Returns the parent of a loop, and how many of its turns belong to the loop's chain; a key without
+    /// a row is damage.
+    fn parent_of(&self, key: LoopKey) -> StoreResult<Option<(LoopKey, u32)>> {
+        let row = self.loop_by_key(key)?;
+        Ok(row.parent.map(|parent| (parent, row.parent_turns())))
+    }
+
+    /// Returns the newest loop that goes on from this one by default.
+    fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>>;
+
+    /// Visits the loops of the chain that ends in `leaf`, leaf first. One recursive query over
+    /// stored totals; must stop walking when `visit` breaks, must end on a damaged chain too, and a
+    /// parent in another session ends the chain.
+    fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()>;
+
+    /// Walks a chain as [`StoreRead::walk`] does, and finds the newest block of each loop on the way.
+    fn loops_with_blocks(
+        &self,
+        leaf: LoopKey,
+        visit: &mut Visit<'_, LoopWithBlock>,
+    ) -> StoreResult<()> {
+        self.walk(leaf, &mut |row| visit(loop_with_block(self, row.core)?))
+    }
+
+    /// Returns what an append has to know of a loop; a key without a row is damage.
+    fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {
+        let lease = self.lease(loop_key)?;
+        let row = self.loop_by_key(loop_key)?;
+        let last = row.totals.turns.checked_sub(1);
+        let last = last.map(|turn| self.turn(loop_key, turn)).transpose()?;
+        Ok(AppendState {
+            session: (&self.session_by_key(row.session)?).into(),
+            lease,
+            last: last.flatten(),
+            row: row.core,
+            progress: row.progress,
+        })
+    }
+
+    // Turns.
+
+    /// Returns one turn.
+    fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>>;
+
+    /// Returns some turns in order; those that are not there are left out.
+    fn turns(&self, loop_key: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>>;
+
+    /// Returns the turns within `turns` that answer calls of other turns, with those.
+    fn answers(
+        &self,
+        loop_key: LoopKey,
+        turns: Range<u32>,
+    ) -> StoreResult<Vec<(u32, Vec<CallSite>)>>;
+
+    // Messages.
+
+    /// Visits some messages in order; must stop when `visit` breaks, and hand on its error.
+    fn messages(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut Visit<'_, MessageRow>,
+    ) -> StoreResult<()>;
+
+    /// Visits what some messages say, in order and without a copy, each with its proof if `proofs` are
+    /// asked for; must stop when `visit` breaks, and hand on its error.
+    fn message_refs(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        proofs: bool,
+        visit: &mut VisitMessageRef<'_>,
+    ) -> StoreResult<()> {
+        self.messages(loop_key, seqs, &mut |row| {
+            visit(&MessageRef::of(&row, proofs))
+        })
+    }
+
+    /// Visits some messages in order without reading what they say; must stop when `visit` breaks.
+    fn sizes(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        visit: &mut Visit<'_, MessageSize>,
+    ) -> StoreResult<()>;
+
+    /// Returns how many messages the loop had at `tick`: those of that tick or an earlier one.
+    fn length_at(&self, loop_key: LoopKey, tick: Tick) -> StoreResult<u32>;
+
+    /// Returns what providers reported for a session, by loop and model.
+    fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>>;
+
+    // Blobs.
+
+    /// Returns a blob's bytes.
+    fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
+
+    /// Returns the names of the blobs from `first` to `last`, both inclusive, in order.
+    fn blob_names(&self, first: &[u8; 32], last: &[u8; 32]) -> StoreResult<Vec<[u8; 32]>>;
+
+    // Runs, their undos and redos.
+
+    /// Returns the run with this key; a key without a row is damage.
+    fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow>;
+
+    /// Visits the runs of a session, newest first; must stop when `visit` breaks. A visit, as a row may hold
+    /// much that another tool recorded, and most who ask want one of the newest.
+    fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()>;
+
+    /// Visits the runs of a session, newest first, without most of what they say of themselves; must
+    /// stop when `visit` breaks.
+    fn run_summaries(
+        &self,
+        session: SessionKey,
+        visit: &mut VisitRunSummary<'_>,
+    ) -> StoreResult<()> {
+        self.runs(session, &mut |run| {
+            visit(&RunSummary {
+                key: run.key,
+                point: run.point,
+                tick: run.tick,
+                round: run.round,
+                is_committed: run.outcome == Outcome::Committed,
+                is_flipped: !self.flips(run.key)?.is_empty(),
+                older_loops: &run.older_loops,
+            })
+        })
+    }
+
+    /// Returns the undos and redos of a run in order.
+    fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>>;
+
+    // Blocks.
+
+    /// Returns the block with this key; a key without a row is damage.
+    fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow>;
+
+    /// Returns the blocks that a run wrote, by loop.
+    fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>>;
+
+    /// Returns all blocks on a loop, oldest generation first.
+    fn blocks_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockRow>>;
+
+    /// Visits the blocks of committed runs on a loop, newest generation first; must stop when
+    /// `visit` breaks.
+    fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()>;
+
+    /// Returns the messages of a block in order.
+    fn block_messages(&self, block: BlockKey) -> StoreResult<Vec<BlockMessage>>;
+
+    /// Returns the coverage of a block in order.
+    fn coverage(&self, block: BlockKey) -> StoreResult<Vec<CoverageRow>>;
+
+    // Manifests.
+
+    /// Returns the manifests of a session, newest first.
+    fn manifests(&self, session: SessionKey) -> StoreResult<Vec<ManifestRow>>;
+
+    // Imports and kept files.
+
+    /// Returns the key that digests of imported records are made with; it never changes.
+    fn import_key(&self) -> StoreResult<Vec<u8>>;
+
+    /// Returns the sessions imported from a record without an id, oldest first.
+    fn imported(
+        &self,
+        format: &str,
+        file_name: &str,
+        record_key: &str,
+    ) -> StoreResult<Vec<SessionKey>>;
+
+    /// Returns the files that are kept for a session, oldest first.
+    fn sources(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>>;
+
+    /// Returns the parts of a kept file in order.
+    fn source_parts(&self, source: SourceKey) -> StoreResult<Vec<SourcePart>>;
+
+    /// Returns the packed bytes of a part.
+    fn source_piece(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
+
+    // Leases.
+
+    /// Returns the lease of a loop as it was last written, also one that ended or was let go.
+    fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>>;
+
+    /// Whether the holder of a lease is known to be gone, its [`LeaseGuard`] with it. `false` where a
+    /// backend cannot know: then the time of the lease decides.
+    fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
+        let _ = lease;
+        Ok(false)
+    }
+
+    // Started calls.
+
+    /// Returns the started calls of a loop with this id, oldest first.
+    fn calls(&self, loop_key: LoopKey, call_id: &str) -> StoreResult<Vec<CallRow>>;
+
+    /// Returns all started calls of a loop, oldest first.
+    fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>>;
+
+    /// Returns the started tool calls (of a session) that have no result, oldest first.
+    fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>>;
+
+    // Append keys.
+
+    /// Returns the append of a session with this name.
+    fn append_key(&self, session: SessionKey, name: &str) -> StoreResult<Option<AppendKey>>;
+
+    /// Returns the named appends of a session, by name.
+    fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>>;
+
+    // Notes.
+
+    /// Returns the notes of a loop in order.
+    fn notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>>;
+
+    // The index of messages.
+
+    /// Returns how far the index of messages is.
+    fn index_state(&self) -> StoreResult<IndexState>;
+
+    /// Returns the loops that have messages which the index has not taken in, oldest first. If there
+    /// are none this must be quick: it may cost time for each session, not for each loop.
+    fn unindexed(&self) -> StoreResult<Vec<LoopKey>>;
+
+    /// Returns the messages of a loop which the index has not taken in; empty also for a loop that
+    /// is not there.
+    fn unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>>;
+
+    /// Visits the messages in the index that fit, in any order; must stop when `visit` breaks. Only
+    /// the messages that the index has taken in are looked at. Of more than
+    /// [`MOST_MATCHES`](index::MOST_MATCHES) only so many need to be visited, about the newest.
+    fn find(
+        &self,
+        query: &IndexQuery,
+        filter: &IndexFilter,
+        visit: &mut Visit<'_, Match>,
+    ) -> StoreResult<()>;
+}
+
+/// Finds the newest block of a loop.
+fn loop_with_block(read: &(impl StoreRead + ?Sized), row: LoopCore) -> StoreResult<LoopWithBlock> {
+    let mut newest = None;
+    read.generations(row.key, &mut |generation| {
+        newest = Some(generation);
+        Ok(ControlFlow::Break(()))
+    })?;
+    let is_disputed = match &newest {
+        Some(newest) => !read.flips(newest.block.run)?.is_empty(),
+        None => false,
+    };
+    Ok(LoopWithBlock {
+        row,
+        newest: newest.filter(|_| !is_disputed),
+        is_disputed,
+    })
+}

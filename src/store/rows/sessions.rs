@@ -1,0 +1,79 @@
+//! Sessions, what was decided about them, and receipts.
+
+use super::{LoopKey, SessionKey, Tick};
+use crate::model::SessionId;
+
+/// A row of `sessions`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionRow {
+    /// Its key.
+    pub key: SessionKey,
+    /// Its public id.
+    pub session_id: SessionId,
+    /// The agent.
+    pub agent_id: Option<String>,
+    /// A title for people.
+    pub title: Option<String>,
+    /// ISO-8601 text.
+    pub created_at: Option<String>,
+    /// ISO-8601 text.
+    pub last_active_at: Option<String>,
+    /// The loop last appended to or created.
+    pub current_loop: Option<LoopKey>,
+    /// The session's clock.
+    pub tick: Tick,
+    /// The format that it was imported from.
+    pub source: Option<String>,
+    /// The interchange form without loops.
+    pub meta: String,
+}
+
+/// What changes of a session with all that happens in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionActivity {
+    /// Its key.
+    pub key: SessionKey,
+    /// ISO-8601 text.
+    pub last_active_at: Option<String>,
+    /// The loop last appended to or created.
+    pub current_loop: Option<LoopKey>,
+    /// The session's clock.
+    pub tick: Tick,
+}
+
+impl From<&SessionRow> for SessionActivity {
+    fn from(row: &SessionRow) -> Self {
+        Self {
+            key: row.key,
+            last_active_at: row.last_active_at.clone(),
+            current_loop: row.current_loop,
+            tick: row.tick,
+        }
+    }
+}
+
+/// What was decided about a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionFlags {
+    /// Since when prune leaves it alone, as ISO-8601 text; `None`: it does not.
+    pub pinned_at: Option<String>,
+    /// Whether what is imported into it is redacted first.
+    pub redacts: bool,
+}
+
+/// A row of `maintenance`: the receipt of something that removed content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiptRow {
+    /// Its key.
+    pub key: i64,
+    /// The session; it may be gone.
+    pub session: SessionKey,
+    /// `erase`, `redact`, `prune` or `archive`.
+    pub kind: String,
+    /// ISO-8601 text.
+    pub opened_at: String,
+    /// ISO-8601 text; `None` while content may be removed.
+    pub closed_at: Option<String>,
+    /// What was removed.
+    pub detail: String,
+}

@@ -1,0 +1,51 @@
+//! Where sessions were imported from, and the files that are kept of it.
+
+use super::SourceKey;
+
+/// A row of `imports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportRow {
+    /// The format.
+    pub format: String,
+    /// The file, as it was given.
+    pub path: String,
+    /// The file's name without folders.
+    pub file_name: String,
+    /// The record's own key.
+    pub record_key: Option<String>,
+}
+
+/// A row of `sources`: a file that sessions were imported from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceRow {
+    /// Its key.
+    pub key: SourceKey,
+    /// The format.
+    pub format: String,
+    /// The whole path of the file.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// SHA-256 of the names of its parts, in order.
+    pub digest: [u8; 32],
+}
+
+/// A part of a kept file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourcePart {
+    /// Of the bytes as they stood in the file.
+    pub sha256: [u8; 32],
+    /// How many these are.
+    pub bytes: u64,
+}
+
+/// The bytes of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePiece {
+    /// Of the bytes as they stood in the file.
+    pub sha256: [u8; 32],
+    /// How many these are.
+    pub bytes: u64,
+    /// The bytes, packed.
+    pub data: Vec<u8>,
+}

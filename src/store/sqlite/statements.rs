@@ -1,0 +1,193 @@
+//! The statements of the hot paths, each put together once, and the columns that others select.
+//!
+//! Columns stand in the order in which the mappers read them.
+
+use std::sync::LazyLock;
+
+use super::row::SqliteRow;
+use crate::store::columns::Columns;
+use crate::store::mapping::*;
+use crate::store::{AppendState, LoopKey, LoopWithBlock, StoreResult, StoredMessageRef};
+
+const SESSION_COLUMNS: &str = "s.key, s.session_id, s.agent_id, s.title, s.created_at,
+    s.last_active_at, s.current_loop, s.tick, s.source, s.meta";
+
+pub(super) static SESSION: Sql = Sql::new(|| format!("SELECT {SESSION_COLUMNS} FROM sessions s"));
+
+pub(super) static LOOP_COLUMNS: Sql = Sql::new(|| {
+    format!(
+        "l.key, {CORE_COLUMNS}, l.parent_loop_id, l.kind, l.started_at, l.ended_at, l.tick,
+         {PROGRESS_COLUMNS}"
+    )
+});
+
+const PROGRESS_COLUMNS: &str = "l.system_tokens, l.last_turn_index, l.open_calls, l.chain";
+
+// Whoever walks a chain knows the keys of its loops.
+const CORE_COLUMNS: &str = "l.session, l.loop_id, l.parent, l.parent_turn, l.status,
+    l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes, l.generation";
+
+const TURN_COLUMNS: &str = "t.id AS turn, t.first_seq, t.messages, t.prompts, t.tokens, t.bytes,
+    t.turn_index, t.answered, t.answers, t.tick, t.started_at, t.ended_at";
+
+pub(super) static TURN: Sql = Sql::new(|| format!("SELECT {TURN_COLUMNS} FROM turns t"));
+
+pub(super) const LEASE_COLUMNS: [&str; 7] = [
+    "e.loop",
+    "e.owner",
+    "e.token",
+    "e.ttl",
+    "e.renewed_at",
+    "e.expires_at",
+    "e.released",
+];
+
+pub(super) const RUN_COLUMNS: &str = "key, session, run_id, loop, turns, tick, trigger,
+    strategy, round, outcome, fallback, error, scope, older_loops, counter, tokens_before,
+    bytes_before, messages_before, tokens_after, bytes_after, messages_after, started_at, duration_ms, config,
+    usage, plan, record, events";
+
+pub(super) static BLOCK_COLUMNS: Sql = Sql::new(|| {
+    format!(
+        "b.loop, {BLOCK_CORE_COLUMNS}, b.tokens_covered, b.strategy, b.shaping, b.created_at, b.extra"
+    )
+});
+
+// Whoever looks for a block of a chain knows its loop.
+const BLOCK_CORE_COLUMNS: &str = "b.key, b.generation, b.run, b.kind, b.extends, b.first_start,
+    b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end, b.through,
+    b.tokens_block, b.bytes_block, b.messages_block";
+
+pub(super) const MANIFEST_COLUMNS: &str = "key, manifest_id, session, loop, tick, recorded_at,
+    older_loops, parts, messages, tokens, bytes, counter, sha256";
+
+/// A statement that is put together once.
+type Sql = LazyLock<String>;
+
+pub(super) static SESSION_BY_ID: Sql = Sql::new(|| format!("{} WHERE session_id = ?1", *SESSION));
+pub(super) static SESSION_BY_KEY: Sql = Sql::new(|| format!("{} WHERE key = ?1", *SESSION));
+pub(super) static LOOP_BY_KEY: Sql =
+    Sql::new(|| format!("SELECT {} FROM loops l WHERE l.key = ?1", *LOOP_COLUMNS));
+pub(super) static LOOP_BY_ID: Sql = Sql::new(|| {
+    let columns = &*LOOP_COLUMNS;
+    format!("SELECT {columns} FROM loops l WHERE l.session = ?1 AND l.loop_id = ?2")
+});
+pub(super) static TURN_BY_ID: Sql = Sql::new(|| format!("{} WHERE id = ?1", *TURN));
+pub(super) static LEASE_OF_LOOP: Sql = Sql::new(|| {
+    let lease = LEASE_COLUMNS.join(", ");
+    format!("SELECT {lease} FROM leases e WHERE e.loop = ?1")
+});
+pub(super) static APPEND_STATE: Sql = Sql::new(|| {
+    let lease = LEASE_COLUMNS.join(", ");
+    format!(
+        "SELECT l.key, {CORE_COLUMNS}, {PROGRESS_COLUMNS}, s.last_active_at, s.current_loop, s.tick,
+             e.loop IS NOT NULL AS has_lease, {lease}, t.id IS NOT NULL AS has_turn, {TURN_COLUMNS}
+         FROM loops l CROSS JOIN sessions s ON s.key = l.session
+             LEFT JOIN leases e ON e.loop = l.key
+             LEFT JOIN turns t ON t.id = (l.key << 32) + l.turns - 1 AND l.turns > 0
+         WHERE l.key = ?1"
+    )
+});
+
+// The rows come as the recursion makes them, so a visit that breaks stops the walk. Keys that fall
+// from child to parent cannot go round in a circle.
+const CHAIN: &str = "WITH RECURSIVE chain (loop, parent, session) AS (
+        SELECT key, parent, session FROM loops WHERE key = ?1
+        UNION ALL
+        SELECT p.key, p.parent, p.session FROM chain c JOIN loops p ON p.key = c.parent
+        WHERE p.key < c.loop AND p.session = c.session
+    )";
+
+pub(super) static WALK: Sql = Sql::new(|| {
+    let columns = &*LOOP_COLUMNS;
+    format!("{CHAIN} SELECT {columns} FROM chain c CROSS JOIN loops l ON l.key = c.loop")
+});
+
+// The newest generation is looked up, not taken from the loop: a noted number is no promise.
+pub(super) static LOOP_WITH_BLOCK: Sql = Sql::new(|| {
+    let columns = &*GENERATION_COLUMNS;
+    format!(
+        "SELECT {CORE_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
+                 r.key IS NOT NULL
+                 AND NOT EXISTS (SELECT 1 FROM flips f WHERE f.run = b.run)
+             END AS is_settled, {columns}
+         FROM loops l
+             LEFT JOIN blocks b ON b.loop = l.key
+             LEFT JOIN runs r ON r.key = b.run AND r.outcome = 'committed'
+         WHERE l.key = ?1 ORDER BY b.generation DESC LIMIT 1"
+    )
+});
+
+pub(super) static GENERATIONS: Sql = Sql::new(|| {
+    let columns = &*GENERATION_COLUMNS;
+    format!(
+        "SELECT {columns} FROM blocks b JOIN runs r ON r.key = b.run
+         WHERE b.loop = ?1 AND r.outcome = 'committed' ORDER BY b.generation DESC"
+    )
+});
+
+static GENERATION_COLUMNS: Sql = Sql::new(|| {
+    format!("{BLOCK_CORE_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick")
+});
+
+pub(super) const MESSAGE_REFS: &str =
+    "SELECT id AS seq, turn, role, tokens, bytes, body_block, head, body
+    FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+pub(super) const MESSAGE_REFS_WITH_PROOF: &str =
+    "SELECT id AS seq, turn, role, tokens, bytes, body_block, head, body, salt, digest
+    FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+
+pub(super) fn append_state(row: &SqliteRow<'_, '_>) -> StoreResult<AppendState> {
+    let key = row.get("key")?;
+    let (of_loop, progress) = (loop_core(row, key)?, loop_progress(row)?);
+    let session = session_activity(row, of_loop.session)?;
+    let lease = match row.get("has_lease")? {
+        true => Some(lease_row(row)?),
+        false => {
+            row.skip(LEASE_COLUMNS.len());
+            None
+        }
+    };
+    let has_turn: bool = row.get("has_turn")?;
+    Ok(AppendState {
+        row: of_loop,
+        progress,
+        session,
+        lease,
+        last: has_turn.then(|| turn_row(row)).transpose()?,
+    })
+}
+
+pub(super) fn loop_and_newest_block(
+    row: &SqliteRow<'_, '_>,
+    key: LoopKey,
+) -> StoreResult<LoopWithBlock> {
+    let core = loop_core(row, key)?;
+    let is_settled: Option<bool> = row.get("is_settled")?;
+    Ok(LoopWithBlock {
+        newest: match is_settled {
+            Some(true) => Some(generation(row, key)?),
+            _ => None,
+        },
+        row: core,
+        is_disputed: is_settled == Some(false),
+    })
+}
+
+/// Reads what a message says, behind the columns of its place.
+pub(super) fn stored_message_ref<'a>(
+    row: &'a SqliteRow<'_, '_>,
+    with_proof: bool,
+) -> StoreResult<StoredMessageRef<'a>> {
+    let message = StoredMessageRef {
+        role: row.get("role")?,
+        tokens: row.get("tokens")?,
+        bytes: row.get("bytes")?,
+        text_block: row.get("body_block")?,
+        head: row.text("head")?,
+        text: row.text("body")?,
+        proof: None,
+    };
+    let proof = with_proof.then(|| proof(row)).transpose()?;
+    Ok(StoredMessageRef { proof, ..message })
+}

@@ -1,0 +1,175 @@
+//! What a backend writes within one transaction, by table.
+
+use std::ops::Range;
+
+use super::StoreResult;
+use super::index::IndexEntry;
+use super::lease::{LeaseGuard, LeaseRow};
+use super::read::StoreRead;
+use super::removal::StoreRemove;
+use super::rows::*;
+use super::scan::StoreScan;
+
+/// What can be written within one transaction.
+pub trait StoreWrite: StoreRead {
+    // The same transaction for more.
+
+    /// Returns the same transaction for reading.
+    fn as_read(&self) -> &dyn StoreRead;
+
+    /// Returns the same transaction for looking at every row.
+    fn as_scan(&self) -> &dyn StoreScan;
+
+    /// Returns the same transaction for removing content.
+    fn as_remove(&mut self) -> &mut dyn StoreRemove;
+
+    // Sessions.
+
+    /// Adds a session; the key of `row` is ignored. Refused if its id is there.
+    fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey>;
+
+    /// Writes what changes in a session: all but key and id.
+    fn update_session(&mut self, row: &SessionRow) -> StoreResult<()>;
+
+    /// Writes of a session only what changes with all that happens in it.
+    fn touch_session(&mut self, activity: &SessionActivity) -> StoreResult<()>;
+
+    /// Writes what was decided about a session.
+    fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()>;
+
+    // Loops.
+
+    /// Adds a loop without messages; the key and the totals of `row` are ignored. Refused if the
+    /// session has a loop of this id.
+    fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey>;
+
+    /// Writes what changes in a loop: status, times, kind and totals. Refused if a sealed message
+    /// would no longer be sealed.
+    fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()>;
+
+    /// Writes of a loop only what an append or a run changes: status, totals, and what the next append
+    /// goes on from. Refused as [`StoreWrite::update_loop`].
+    fn update_totals(&mut self, row: &LoopCore, progress: &LoopProgress) -> StoreResult<()>;
+
+    /// Writes what the loop's source says of it.
+    fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()>;
+
+    // Turns.
+
+    /// Adds or rewrites a turn.
+    fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()>;
+
+    // Messages.
+
+    /// Adds a message, and the blobs that are not there yet. Refused if its place is taken.
+    fn insert_message(
+        &mut self,
+        loop_key: LoopKey,
+        row: &MessageRow,
+        blobs: &[Blob],
+    ) -> StoreResult<()>;
+
+    /// Removes the messages from `seq` on, and the turns from `turn` on; refused for sealed ones.
+    /// They must leave the index too.
+    fn remove_unsealed(&mut self, loop_key: LoopKey, seq: u32, turn: u32) -> StoreResult<()>;
+
+    // Runs, their undos and redos.
+
+    /// Adds a run; the key of `row` is ignored. Refused if its id is there.
+    fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey>;
+
+    /// Adds a flip.
+    fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()>;
+
+    // Blocks.
+
+    /// Adds a block with its messages and coverage; the key of its row is ignored. Refused if the
+    /// loop has a block of this generation.
+    fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey>;
+
+    // Manifests.
+
+    /// Adds a manifest; the key of `row` is ignored. Refused if its id is there.
+    fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey>;
+
+    // Imports and kept files.
+
+    /// Notes where a session was imported from.
+    fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()>;
+
+    /// Adds a file that is to be kept; the key of `row` is ignored.
+    fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey>;
+
+    /// Writes what changes in a kept file: its path and size.
+    fn update_source(&mut self, row: &SourceRow) -> StoreResult<()>;
+
+    /// Notes that a kept file holds something of a session, if that is not noted yet.
+    fn link_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()>;
+
+    /// Adds a part to a kept file; its bytes are stored if they are not there yet.
+    fn put_source_part(
+        &mut self,
+        source: SourceKey,
+        number: u32,
+        piece: &SourcePiece,
+    ) -> StoreResult<()>;
+
+    /// Removes the parts of a kept file from `number` on, and bytes that no file needs any more.
+    fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()>;
+
+    // Leases.
+
+    /// Writes the lease of a loop over the one before. Refused if its token would go back.
+    fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()>;
+
+    /// Makes it known that the holder of a lease lives, until the guard is dropped or the process ends;
+    /// `None` where a backend cannot. Called before the lease is written.
+    fn guard_lease(&mut self, loop_key: LoopKey, token: i64) -> StoreResult<Option<LeaseGuard>> {
+        let _ = (loop_key, token);
+        Ok(None)
+    }
+
+    // Started calls.
+
+    /// Adds a started call. Refused if the loop has this one.
+    fn insert_call(&mut self, row: &CallRow) -> StoreResult<()>;
+
+    /// Writes what changes in a started call: arguments, turn, attempts, and that it is finished.
+    /// Refused for a finished one, and for other arguments unless it is finished now.
+    fn update_call(&mut self, row: &CallRow) -> StoreResult<()>;
+
+    // Append keys.
+
+    /// Names an append. Refused if the session has one of this name.
+    fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()>;
+
+    // Notes.
+
+    /// Adds a note behind the others of its loop.
+    fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()>;
+
+    /// Removes the notes of a loop.
+    fn remove_notes(&mut self, loop_key: LoopKey) -> StoreResult<()>;
+
+    // The index of messages.
+
+    /// Takes messages into the index: `entries` are all of `seqs` that have words. Refused if `seqs`
+    /// do not begin where the loop's [`StoreRead::unindexed_seqs`] do, or end after them.
+    fn index(
+        &mut self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        entries: &[IndexEntry],
+    ) -> StoreResult<()>;
+
+    /// Takes the messages from `from` on out of the index, also if they are gone already; those
+    /// that are there count as not indexed afterwards.
+    fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()>;
+
+    /// Notes which sessions have no message that the index has not taken in, so that
+    /// [`StoreRead::unindexed`] need not look at their loops.
+    fn settle_index(&mut self) -> StoreResult<()>;
+
+    /// Makes the index empty, also a damaged one, for words made by this version of the rule.
+    fn clear_index(&mut self, version: u32) -> StoreResult<()>;
+}
