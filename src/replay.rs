@@ -93,13 +93,13 @@ struct BranchTurns {
 ///
 /// # Examples
 /// ```
-/// use loopstore::replay::{Replay, Step};
+/// use loopstore::replay::{Replay, ReplayStep};
 /// # use loopstore::*;
 /// let store = Store::in_memory()?;
 /// let chat = store.session("weather")?;
 /// chat.append([Message::user("Will it rain?")])?;
 /// for step in Replay::new(store.database(), chat.id(), None)?.with_contexts(true) {
-///     if let Step::Turn(turn) = step? {
+///     if let ReplayStep::Turn(turn) = step? {
 ///         println!("turn {} of loop {}", turn.turn, turn.loop_id);
 ///     }
 /// }

@@ -14,7 +14,7 @@ use super::strategy::BlockCompactionStrategy;
 use super::tiered::{CompactionStrategy, DefaultCompaction};
 use crate::model::Size;
 
-/// The window of the model, and what [`compact_messages`](super::compact_messages) keeps.
+/// The window of the model, and what [`compact_messages`](crate::extend::compaction::compact_messages) keeps.
 ///
 /// ```
 /// use loopstore::ContextConfig;

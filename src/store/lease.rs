@@ -4,7 +4,7 @@
 //! raises its token, and every write of a holder compares the token within the transaction: who
 //! was overtaken cannot write, whatever its own clock says.
 //!
-//! **When the holder dies.** A backend may know which holders live ([`LeaseGuard`]): SQLite does where its
+//! **When the holder dies.** A backend may know which holders live ([`LeaseGuard`](super::LeaseGuard)): SQLite does where its
 //! file lies on a local file system of Linux. A lease then ends with its holder, whatever time it has left.
 //! Elsewhere its time decides.
 //!

@@ -253,7 +253,7 @@ pub trait StoreRead {
     /// Returns the lease of a loop as it was last written, also one that ended or was let go.
     fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>>;
 
-    /// Whether the holder of a lease is known to be gone, its [`LeaseGuard`] with it. `false` where a
+    /// Whether the holder of a lease is known to be gone, its [`LeaseGuard`](super::LeaseGuard) with it. `false` where a
     /// backend cannot know: then the time of the lease decides.
     fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
         let _ = lease;
@@ -299,7 +299,7 @@ pub trait StoreRead {
 
     /// Visits the messages in the index that fit, in any order; must stop when `visit` breaks. Only
     /// the messages that the index has taken in are looked at. Of more than
-    /// [`MOST_MATCHES`](index::MOST_MATCHES) only so many need to be visited, about the newest.
+    /// [`MOST_MATCHES`](super::index::MOST_MATCHES) only so many need to be visited, about the newest.
     fn find(
         &self,
         query: &IndexQuery,
