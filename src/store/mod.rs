@@ -38,6 +38,7 @@ pub mod scan;
 pub mod session;
 pub mod source;
 pub mod sqlite;
+mod values;
 mod write;
 
 pub use database::Database;

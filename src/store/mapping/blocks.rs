@@ -1,10 +1,13 @@
 //! Blocks, their messages and coverage.
 
 use super::stored_message;
+use crate::store::codec::role_number;
 use crate::store::columns::Columns;
+use crate::store::digest;
+use crate::store::values::{BoundValue, values};
 use crate::store::{
-    BlockCore, BlockMessage, BlockRow, CoverageRow, Generation, Layout, LoopKey, Point, Section,
-    StoreResult,
+    BlockCore, BlockMessage, BlockRow, CoverageRow, Generation, Layout, LoopKey, NewBlock, Point,
+    Section, StoreResult,
 };
 
 pub(in crate::store) fn block_row(row: &impl Columns) -> StoreResult<BlockRow> {
@@ -66,8 +69,7 @@ pub(in crate::store) fn block_message(row: &impl Columns) -> StoreResult<BlockMe
     })
 }
 
-/// Returns a section as it is stored.
-pub(in crate::store) fn section_number(section: Section) -> i64 {
+fn section_number(section: Section) -> i64 {
     match section {
         Section::Compacted => 1,
         Section::Recent => 2,
@@ -90,4 +92,75 @@ fn pair(
     to: &'static str,
 ) -> StoreResult<Option<(u32, u32)>> {
     Ok(row.turns(from, to)?.map(|range| (range.first, range.last)))
+}
+
+pub(in crate::store) const BLOCK_COLUMNS: &str =
+    "loop, generation, run, kind, extends, first_start,
+    first_end, compacted_start, compacted_end, recent_start, recent_end, through, tokens_covered,
+    tokens_block, bytes_block, messages_block, strategy, shaping, created_at, extra, digest";
+
+pub(in crate::store) fn block_values(block: &NewBlock) -> StoreResult<Vec<BoundValue<'_>>> {
+    let (row, layout) = (&block.row, &block.row.layout);
+    let mut values = values![
+        &row.loop_key,
+        &row.generation,
+        &row.run,
+        &row.kind,
+        &row.extends
+    ];
+    for range in [layout.first, layout.compacted, layout.recent] {
+        let end = |end: Option<u32>| BoundValue::Integer(end.map(i64::from));
+        values.push(end(range.map(|turns| turns.first)));
+        values.push(end(range.map(|turns| turns.last)));
+    }
+    values.extend(values![
+        &row.through,
+        &row.tokens_covered,
+        &row.size.tokens,
+        &row.size.bytes,
+        &row.size.messages,
+        &row.strategy,
+        &row.shaping,
+        &row.created_at,
+        &row.extra,
+    ]);
+    let digest = digest::block(row, &block.messages, &block.coverage);
+    values.push(BoundValue::Digest(digest.into()));
+    Ok(values)
+}
+
+/// The columns of a message of a block; the text comes last.
+pub(in crate::store) const BLOCK_MESSAGE_COLUMNS: &str =
+    "section, replaces, role, tokens, bytes, body_block, salt, digest, head, body";
+
+/// Returns the values of a message of a block but for its text.
+pub(in crate::store) fn block_message_values(
+    message: &BlockMessage,
+) -> StoreResult<Vec<BoundValue<'_>>> {
+    let section = BoundValue::Integer(Some(section_number(message.section)));
+    let mut values = vec![section];
+    values.extend(values![&message.replaces]);
+    match &message.body {
+        Some(body) => {
+            values.push(BoundValue::Integer(Some(role_number(body.role).into())));
+            values.extend(values![
+                &body.tokens,
+                &body.bytes,
+                &body.text_block,
+                &body.salt,
+                &body.digest,
+                &body.head,
+            ]);
+        }
+        None => values.extend([
+            BoundValue::Integer(None),
+            BoundValue::Integer(Some(0)),
+            BoundValue::Integer(Some(0)),
+            BoundValue::Integer(None),
+            BoundValue::Bytes(None),
+            BoundValue::Bytes(Some(&[0; 32])),
+            BoundValue::Text(None),
+        ]),
+    }
+    Ok(values)
 }

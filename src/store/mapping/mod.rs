@@ -18,7 +18,8 @@ pub(super) use sessions::*;
 pub(super) use sources::*;
 
 use super::columns::Columns;
-use super::error::{StoreError, StoreResult};
+use super::error::StoreResult;
+pub(super) use super::values::signed;
 
 /// Reads a row and its stored digest.
 pub(super) fn with_digest<C: Columns, T>(
@@ -26,9 +27,4 @@ pub(super) fn with_digest<C: Columns, T>(
     from_row: fn(&C) -> StoreResult<T>,
 ) -> StoreResult<(T, [u8; 32])> {
     Ok((from_row(row)?, row.get("digest")?))
-}
-
-/// Returns a number as the databases keep it.
-pub(super) fn signed(number: u64) -> StoreResult<i64> {
-    i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
 }

@@ -1,7 +1,8 @@
 //! What a recorder reads and writes: leases, started calls, named appends, notes.
 
 use crate::store::columns::Columns;
-use crate::store::{AppendKey, CallRow, LeaseRow, Note, StoreResult};
+use crate::store::values::{BoundValue, values};
+use crate::store::{AppendKey, CallRow, LeaseRow, Note, SessionKey, StoreResult};
 
 pub(in crate::store) fn lease_row(row: &impl Columns) -> StoreResult<LeaseRow> {
     Ok(LeaseRow {
@@ -55,4 +56,43 @@ pub(in crate::store) fn note_values(note: &Note) -> (i64, &str) {
         Note::Event(text) => (0, text),
         Note::Turn(text) => (1, text),
     }
+}
+
+pub(in crate::store) const CALL_COLUMNS: &str = "loop, call_id, nth, tool_name, arguments,
+    idempotency_key, turn_index, started_at, attempts, finished_at";
+
+pub(in crate::store) fn call_values(row: &CallRow) -> StoreResult<Vec<BoundValue<'_>>> {
+    Ok(values![
+        &row.loop_key,
+        &row.call_id,
+        &row.nth,
+        &row.tool_name,
+        &row.arguments,
+        &row.idempotency_key,
+        &row.turn_index,
+        &row.started_at,
+        &row.attempts,
+        &row.finished_at,
+    ])
+}
+
+pub(in crate::store) const APPEND_KEY_COLUMNS: &str =
+    "session, name, loop, first_seq, end_seq, first_turn, end_turn, tokens";
+
+pub(in crate::store) fn append_key_values<'a>(
+    session: &'a SessionKey,
+    row: &'a AppendKey,
+) -> StoreResult<Vec<BoundValue<'a>>> {
+    let mut values = values![
+        session,
+        &row.name,
+        &row.loop_key,
+        &row.seqs.start,
+        &row.seqs.end,
+        &row.turns.start,
+        &row.turns.end,
+    ];
+    let tokens = i64::try_from(row.tokens).unwrap_or(i64::MAX);
+    values.push(BoundValue::Integer(Some(tokens)));
+    Ok(values)
 }

@@ -2,9 +2,11 @@
 
 use crate::store::codec::to_json;
 use crate::store::columns::Columns;
+use crate::store::digest;
+use crate::store::values::{BoundValue, values};
 use crate::store::{
     BlockKey, FlipRow, LoopKey, ManifestPart, ManifestRow, Outcome, Point, RunRow, RunSummary,
-    StoreResult,
+    SessionKey, StoreResult,
 };
 
 pub(in crate::store) fn run_row(row: &impl Columns) -> StoreResult<RunRow> {
@@ -93,7 +95,7 @@ pub(in crate::store) fn manifest_row(row: &impl Columns) -> StoreResult<Manifest
 }
 
 /// Returns the parts of a manifest as they are stored.
-pub(in crate::store) fn parts_json(row: &ManifestRow) -> StoreResult<String> {
+fn parts_json(row: &ManifestRow) -> StoreResult<String> {
     let part = |part: &ManifestPart| -> StoredPart {
         (
             part.loop_key.0,
@@ -106,4 +108,87 @@ pub(in crate::store) fn parts_json(row: &ManifestRow) -> StoreResult<String> {
     };
     let parts: Vec<StoredPart> = row.parts.iter().map(part).collect();
     to_json(&parts)
+}
+
+pub(in crate::store) const RUN_COLUMNS: &str =
+    "session, run_id, loop, turns, tick, trigger, strategy,
+    round, outcome, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
+    bytes_before, bytes_after, messages_before, messages_after, started_at, duration_ms, config,
+    usage, plan, record, events, digest";
+
+pub(in crate::store) fn run_values(row: &RunRow) -> StoreResult<Vec<BoundValue<'_>>> {
+    let mut values = values![
+        &row.session,
+        &row.run_id,
+        &row.point.loop_key,
+        &row.point.turns,
+        &row.tick,
+        &row.trigger,
+        &row.strategy,
+        &row.round,
+        &row.outcome,
+        &row.fallback,
+        &row.error,
+        &row.scope,
+        &row.older_loops,
+        &row.counter,
+        &row.before.tokens,
+        &row.after.tokens,
+        &row.before.bytes,
+        &row.after.bytes,
+        &row.before.messages,
+        &row.after.messages,
+        &row.started_at,
+        &row.duration_ms,
+        &row.config,
+        &row.usage,
+        &row.plan,
+        &row.record,
+        &row.events,
+    ];
+    values.push(BoundValue::Digest(digest::run(row).into()));
+    Ok(values)
+}
+
+pub(in crate::store) const FLIP_COLUMNS: &str =
+    "session, run, kind, loop, turns, tick, at, reason, digest";
+
+pub(in crate::store) fn flip_values<'a>(
+    session: &'a SessionKey,
+    row: &'a FlipRow,
+) -> StoreResult<Vec<BoundValue<'a>>> {
+    let mut values = values![
+        session,
+        &row.run,
+        if row.redo { "redo" } else { "undo" },
+        &row.point.loop_key,
+        &row.point.turns,
+        &row.tick,
+        &row.at,
+        &row.reason,
+    ];
+    values.push(BoundValue::Digest(digest::flip(row).into()));
+    Ok(values)
+}
+
+pub(in crate::store) const MANIFEST_COLUMNS: &str = "manifest_id, session, loop, tick, recorded_at,
+    older_loops, messages, tokens, bytes, counter, sha256, parts, digest";
+
+pub(in crate::store) fn manifest_values(row: &ManifestRow) -> StoreResult<Vec<BoundValue<'_>>> {
+    let mut values = values![
+        &row.manifest_id,
+        &row.session,
+        &row.leaf,
+        &row.tick,
+        &row.recorded_at,
+        &row.older_loops,
+        &row.size.messages,
+        &row.size.tokens,
+        &row.size.bytes,
+        &row.counter,
+        &row.sha256,
+    ];
+    values.push(BoundValue::Json(parts_json(row)?));
+    values.push(BoundValue::Digest(digest::manifest(row).into()));
+    Ok(values)
 }

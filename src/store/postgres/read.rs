@@ -356,14 +356,14 @@ impl StoreRead for Transaction<'_> {
 
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
         let session = session_of(key.0);
-        let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE session = $1 AND key = $2");
+        let sql = format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE session = $1 AND key = $2");
         self.first(session, &sql, &[&session, &key.0], run_row)?
             .ok_or_else(|| missing("run", key.0))
     }
 
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()> {
         let sql = format!(
-            "SELECT {RUN_COLUMNS} FROM runs
+            "SELECT key, {RUN_COLUMNS} FROM runs
              WHERE session = $1 AND (tick, key) < ($2, $3)
              ORDER BY tick DESC, key DESC LIMIT {PAGE}"
         );
@@ -388,7 +388,9 @@ impl StoreRead for Transaction<'_> {
 
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
         let session = session_of(run.0);
-        let sql = format!("{FLIP} WHERE session = $1 AND run = $2 ORDER BY tick, key");
+        let sql = format!(
+            "SELECT {FLIP_COLUMNS} FROM flips WHERE session = $1 AND run = $2 ORDER BY tick, key"
+        );
         self.all(session, &sql, &[&session, &run.0], flip_row)
     }
 
@@ -397,7 +399,7 @@ impl StoreRead for Transaction<'_> {
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
         let session = session_of(key.0);
         let sql =
-            format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.session = $1 AND b.key = $2");
+            format!("SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE session = $1 AND key = $2");
         self.first(session, &sql, &[&session, &key.0], block_row)?
             .ok_or_else(|| missing("block", key.0))
     }
@@ -405,8 +407,8 @@ impl StoreRead for Transaction<'_> {
     fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>> {
         let session = session_of(run.0);
         let sql = format!(
-            "SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.session = $1 AND b.run = $2
-             ORDER BY b.loop, b.key"
+            "SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE session = $1 AND run = $2
+             ORDER BY loop, key"
         );
         self.all(session, &sql, &[&session, &run.0], block_row)
     }
@@ -414,8 +416,8 @@ impl StoreRead for Transaction<'_> {
     fn blocks_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockRow>> {
         let session = session_of(loop_key.0);
         let sql = format!(
-            "SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.session = $1 AND b.loop = $2
-             ORDER BY b.generation"
+            "SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE session = $1 AND loop = $2
+             ORDER BY generation"
         );
         self.all(session, &sql, &[&session, &loop_key.0], block_row)
     }
@@ -423,7 +425,7 @@ impl StoreRead for Transaction<'_> {
     fn generations(&self, loop_key: LoopKey, visit: &mut Visit<'_, Generation>) -> StoreResult<()> {
         let session = session_of(loop_key.0);
         let sql = format!(
-            "SELECT {BLOCK_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick
+            "SELECT {BLOCK_CORE_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick
              FROM blocks b JOIN runs r ON r.session = $1 AND r.key = b.run
              WHERE b.session = $1 AND b.loop = $2 AND b.generation < $3
                  AND r.outcome = 'committed'
@@ -462,7 +464,7 @@ impl StoreRead for Transaction<'_> {
 
     fn manifests(&self, session: SessionKey) -> StoreResult<Vec<ManifestRow>> {
         let sql = format!(
-            "SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 ORDER BY key DESC"
+            "SELECT key, {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 ORDER BY key DESC"
         );
         self.all(session.0, &sql, &[&session.0], manifest_row)
     }

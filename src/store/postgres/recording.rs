@@ -12,10 +12,8 @@ use crate::model::Role;
 use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;
+use crate::store::values::BoundValue;
 use crate::store::*;
-
-const CALL: &str = "SELECT loop, call_id, nth, tool_name, arguments, idempotency_key, turn_index,
-    started_at, attempts, finished_at FROM started_calls";
 
 /// Sums of what providers reported: input, output, both caches, reasoning, total, cost.
 type Sums = [f64; 7];
@@ -100,7 +98,7 @@ impl Transaction<'_> {
     }
 
     pub(super) fn read_open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
-        let sql = format!("{CALL} WHERE finished_at IS NULL");
+        let sql = format!("SELECT {CALL_COLUMNS} FROM started_calls WHERE finished_at IS NULL");
         match session {
             Some(session) => {
                 let sql = format!("{sql} AND session = $1 ORDER BY key");
@@ -112,13 +110,17 @@ impl Transaction<'_> {
 
     pub(super) fn read_calls(&self, loop_key: LoopKey, id: &str) -> StoreResult<Vec<CallRow>> {
         let session = session_of(loop_key.0);
-        let sql = format!("{CALL} WHERE session = $1 AND loop = $2 AND call_id = $3 ORDER BY nth");
+        let sql = format!(
+            "SELECT {CALL_COLUMNS} FROM started_calls WHERE session = $1 AND loop = $2 AND call_id = $3 ORDER BY nth"
+        );
         self.all(session, &sql, &[&session, &loop_key.0, &id], call_row)
     }
 
     pub(super) fn read_calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
         let session = session_of(loop_key.0);
-        let sql = format!("{CALL} WHERE session = $1 AND loop = $2 ORDER BY key");
+        let sql = format!(
+            "SELECT {CALL_COLUMNS} FROM started_calls WHERE session = $1 AND loop = $2 ORDER BY key"
+        );
         self.all(session, &sql, &[&session, &loop_key.0], call_row)
     }
 
@@ -127,15 +129,17 @@ impl Transaction<'_> {
         session: SessionKey,
         name: &str,
     ) -> StoreResult<Option<AppendKey>> {
-        let sql = "SELECT name, loop, first_seq, end_seq, first_turn, end_turn, tokens
-            FROM append_keys WHERE session = $1 AND name = $2";
-        self.first(session.0, sql, &[&session.0, &name], append_key)
+        let sql = format!(
+            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = $1 AND name = $2"
+        );
+        self.first(session.0, &sql, &[&session.0, &name], append_key)
     }
 
     pub(super) fn read_append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
-        let sql = "SELECT name, loop, first_seq, end_seq, first_turn, end_turn, tokens
-            FROM append_keys WHERE session = $1 ORDER BY name COLLATE \"C\"";
-        self.all(session.0, sql, &[&session.0], append_key)
+        let sql = format!(
+            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = $1 ORDER BY name COLLATE \"C\""
+        );
+        self.all(session.0, &sql, &[&session.0], append_key)
     }
 
     pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
@@ -195,50 +199,21 @@ impl Transaction<'_> {
     }
 
     pub(super) fn write_append_key(&self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
-        self.run(
-            session.0,
-            "INSERT INTO append_keys
-                 (session, name, loop, first_seq, end_seq, first_turn, end_turn, tokens)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-            &[
-                &session.0,
-                &row.name,
-                &row.loop_key.0,
-                &i64::from(row.seqs.start),
-                &i64::from(row.seqs.end),
-                &i64::from(row.turns.start),
-                &i64::from(row.turns.end),
-                &i64::try_from(row.tokens).unwrap_or(i64::MAX),
-            ],
-        )?;
-        Ok(())
+        let values = append_key_values(&session, row)?;
+        self.insert(session.0, "append_keys", APPEND_KEY_COLUMNS, &values)
     }
 
     pub(super) fn write_call(&self, row: &CallRow) -> StoreResult<()> {
         let session = session_of(row.loop_key.0);
         let key = self.next_key("started_calls", session)?;
-        self.run(
+        let mut values = call_values(row)?;
+        values.extend([session, key].map(|key| BoundValue::Integer(Some(key))));
+        self.insert(
             session,
-            "INSERT INTO started_calls (session, key, loop, call_id, nth, tool_name, arguments,
-                 idempotency_key, turn_index, started_at, attempts, finished_at)
-             VALUES ($1, $2,
-                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-            &[
-                &session,
-                &key,
-                &row.loop_key.0,
-                &row.call_id,
-                &i64::from(row.nth),
-                &row.tool_name,
-                &row.arguments,
-                &row.idempotency_key,
-                &row.turn_index,
-                &row.started_at,
-                &i64::from(row.attempts),
-                &row.finished_at,
-            ],
-        )?;
-        Ok(())
+            "started_calls",
+            &format!("{CALL_COLUMNS}, session, key"),
+            &values,
+        )
     }
 
     pub(super) fn write_call_again(&self, row: &CallRow) -> StoreResult<()> {

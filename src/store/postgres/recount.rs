@@ -6,11 +6,10 @@
 use super::PostgresStore;
 use super::keys::session_of;
 use super::options::PostgresOptions;
-use super::row::BLOCK_COLUMNS;
 use super::transaction::Transaction;
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
-use crate::store::mapping::{block_row, signed};
+use crate::store::mapping::{BLOCK_COLUMNS, block_row, signed};
 use crate::store::recount::{RecountError, RecountProgress, RecountReport, StoreRecount, run};
 use crate::store::{BlockKey, BlockRow, LoopKey};
 
@@ -139,8 +138,8 @@ impl StoreRecount for Transaction<'_> {
 
     fn block_from(&self, from: BlockKey) -> StoreResult<Option<BlockRow>> {
         let sql = format!(
-            "SELECT {BLOCK_COLUMNS} FROM blocks b WHERE (b.session, b.key) >= ($1, $2)
-             ORDER BY b.session, b.key LIMIT 1"
+            "SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE (session, key) >= ($1, $2)
+             ORDER BY session, key LIMIT 1"
         );
         let params = [session_of(from.0), from.0];
         self.first_of_any(&sql, &[&params[0], &params[1]], block_row)

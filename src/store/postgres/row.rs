@@ -75,24 +75,9 @@ pub(super) const TURN: &str =
 pub(super) const MESSAGE: &str = "SELECT seq, turn, role, tick, tokens, bytes, lines, created_at,
     body_block, origin, salt, digest, chain, head, body, escaped FROM messages";
 
-pub(super) const RUN_COLUMNS: &str = "key, session, run_id, loop, turns, tick, trigger, strategy,
-    round, outcome, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
-    bytes_before, bytes_after, messages_before, messages_after, started_at, duration_ms, config,
-    usage, plan, record, events, digest";
-
-pub(super) const FLIP: &str = "SELECT run, kind, loop, turns, tick, at, reason, digest FROM flips";
-
-pub(super) const BLOCK_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.kind, b.extends,
-    b.first_start, b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end,
-    b.through, b.tokens_covered, b.tokens_block, b.bytes_block, b.messages_block, b.strategy,
-    b.shaping, b.created_at, b.extra, b.digest";
-
 pub(super) const BLOCK_CORE_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.kind, b.extends,
     b.first_start, b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end,
     b.through, b.tokens_block, b.bytes_block, b.messages_block";
-
-pub(super) const MANIFEST_COLUMNS: &str = "key, manifest_id, session, loop, tick, recorded_at,
-    older_loops, parts, messages, tokens, bytes, counter, sha256, digest";
 
 /// Returns a text without U+0000, if it has any: PostgreSQL does not take it.
 pub(super) fn escaped(text: Option<&str>) -> Option<String> {

@@ -199,7 +199,7 @@ impl StoreScan for Transaction<'_> {
 
     fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, [u8; 32])> {
         let session = session_of(key.0);
-        let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE session = $1 AND key = $2");
+        let sql = format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE session = $1 AND key = $2");
         let row = self.first(session, &sql, &[&session, &key.0], |row| {
             with_digest(row, run_row)
         })?;
@@ -213,7 +213,7 @@ impl StoreScan for Transaction<'_> {
 
     fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])> {
         let session = session_of(key.0);
-        let sql = format!("{FLIP} WHERE session = $1 AND key = $2");
+        let sql = format!("SELECT {FLIP_COLUMNS} FROM flips WHERE session = $1 AND key = $2");
         let row = self.first(session, &sql, &[&session, &key.0], |row| {
             with_digest(row, flip_row)
         })?;
@@ -232,7 +232,7 @@ impl StoreScan for Transaction<'_> {
     fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])> {
         let session = session_of(key.0);
         let sql =
-            format!("SELECT {BLOCK_COLUMNS} FROM blocks b WHERE b.session = $1 AND b.key = $2");
+            format!("SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE session = $1 AND key = $2");
         let row = self.first(session, &sql, &[&session, &key.0], |row| {
             with_digest(row, block_row)
         })?;
@@ -248,8 +248,9 @@ impl StoreScan for Transaction<'_> {
 
     fn manifest_and_digest(&self, key: ManifestKey) -> StoreResult<(ManifestRow, [u8; 32])> {
         let session = session_of(key.0);
-        let sql =
-            format!("SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 AND key = $2");
+        let sql = format!(
+            "SELECT key, {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 AND key = $2"
+        );
         let row = self.first(session, &sql, &[&session, &key.0], |row| {
             with_digest(row, manifest_row)
         })?;

@@ -7,12 +7,11 @@ use super::keys::{BIRTH, session_of};
 use super::row::escaped;
 use super::transaction::Transaction;
 use crate::model::{LoopStatus, Time};
-use crate::store::codec::role_number;
 use crate::store::columns::Columns;
-use crate::store::digest;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::IndexEntry;
 use crate::store::mapping::*;
+use crate::store::values::BoundValue;
 use crate::store::*;
 
 /// How many keys are tried for a session or a file before its birth is given up.
@@ -37,6 +36,17 @@ pub(super) fn rows_of_values(shared: usize, own: usize, rows: usize) -> String {
         sql.push(')');
     }
     sql
+}
+
+fn param<'a>(value: &'a BoundValue<'_>) -> Param<'a> {
+    match value {
+        BoundValue::Integer(number) => number,
+        BoundValue::Text(text) => text,
+        BoundValue::Json(text) => text,
+        BoundValue::Bytes(bytes) => bytes,
+        BoundValue::Digest(digest) => digest,
+        BoundValue::Flag(flag) => flag,
+    }
 }
 
 /// Returns the session that started this one, as its `meta` tells.
@@ -78,6 +88,20 @@ impl Transaction<'_> {
         let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT - $1 AS now";
         let now = self.first_of_any(sql, &[&BIRTH], |row| row.get("now"))?;
         Ok(now.unwrap_or(1).max(1))
+    }
+
+    /// Inserts a row of a table that is no part of a hot path.
+    pub(super) fn insert(
+        &self,
+        session: i64,
+        table: &str,
+        columns: &str,
+        values: &[BoundValue<'_>],
+    ) -> StoreResult<()> {
+        let params: Vec<Param<'_>> = values.iter().map(param).collect();
+        let places = rows_of_values(0, values.len(), 1);
+        let sql = format!("INSERT INTO {table} ({columns}) VALUES {places}");
+        self.run(session, &sql, &params).map(drop)
     }
 
     fn refer_to_blobs(&self, owner: Owner, blobs: &[Blob]) -> StoreResult<()> {
@@ -384,113 +408,31 @@ impl StoreWrite for Transaction<'_> {
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         let session = row.session.0;
         let key = self.next_key("runs", session)?;
-        self.run(
-            session,
-            "INSERT INTO runs (session, key, run_id, loop, turns, tick, trigger, strategy, round,
-                 outcome, fallback, error, scope, older_loops, counter, tokens_before,
-                 tokens_after, bytes_before, bytes_after, messages_before, messages_after,
-                 started_at, duration_ms, config, usage, plan, record, events, digest)
-             VALUES ($1, $2,
-                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                 $21, $22, $23, $24, $25, $26, $27, $28, $29)",
-            &[
-                &session,
-                &key,
-                &row.run_id,
-                &row.point.loop_key.0,
-                &i64::from(row.point.turns),
-                &row.tick,
-                &row.trigger,
-                &row.strategy,
-                &i64::from(row.round),
-                &row.outcome.as_str(),
-                &row.fallback,
-                &row.error,
-                &row.scope,
-                &row.older_loops,
-                &row.counter,
-                &signed(row.before.tokens)?,
-                &signed(row.after.tokens)?,
-                &signed(row.before.bytes)?,
-                &signed(row.after.bytes)?,
-                &signed(row.before.messages)?,
-                &signed(row.after.messages)?,
-                &row.started_at,
-                &signed(row.duration_ms)?,
-                &row.config,
-                &row.usage,
-                &&row.plan[..],
-                &row.record,
-                &row.events,
-                &&digest::run(row)[..],
-            ],
-        )?;
+        let mut values = run_values(row)?;
+        values.push(BoundValue::Integer(Some(key)));
+        self.insert(session, "runs", &format!("{RUN_COLUMNS}, key"), &values)?;
         Ok(RunKey(key))
     }
 
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
         let key = self.next_key("flips", session.0)?;
-        self.run(
-            session.0,
-            "INSERT INTO flips (session, key, run, kind, loop, turns, tick, at, reason, digest)
-             VALUES ($1, $2,
-                 $3, $4, $5, $6, $7, $8, $9, $10)",
-            &[
-                &session.0,
-                &key,
-                &row.run.0,
-                &if row.redo { "redo" } else { "undo" },
-                &row.point.loop_key.0,
-                &i64::from(row.point.turns),
-                &row.tick,
-                &row.at,
-                &row.reason,
-                &&digest::flip(row)[..],
-            ],
-        )?;
-        Ok(())
+        let mut values = flip_values(&session, row)?;
+        values.push(BoundValue::Integer(Some(key)));
+        self.insert(session.0, "flips", &format!("{FLIP_COLUMNS}, key"), &values)
     }
 
     // Blocks.
 
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
-        let row = &block.row;
-        let (layout, session) = (&row.layout, session_of(row.loop_key.0));
+        let session = session_of(block.row.loop_key.0);
         let key = self.next_key("blocks", session)?;
-        self.run(
+        let mut values = block_values(block)?;
+        values.extend([session, key].map(|key| BoundValue::Integer(Some(key))));
+        self.insert(
             session,
-            "INSERT INTO blocks (session, key, loop, generation, run, kind, extends, first_start,
-                 first_end, compacted_start, compacted_end, recent_start, recent_end, through,
-                 tokens_covered, tokens_block, bytes_block, messages_block, strategy, shaping,
-                 created_at, extra, digest)
-             VALUES ($1, $2,
-                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                 $21, $22, $23)",
-            &[
-                &session,
-                &key,
-                &row.loop_key.0,
-                &i64::from(row.generation),
-                &row.run.0,
-                &row.kind.as_str(),
-                &row.extends.map(|block| block.0),
-                &wide(layout.first.map(|turns| turns.first)),
-                &wide(layout.first.map(|turns| turns.last)),
-                &wide(layout.compacted.map(|turns| turns.first)),
-                &wide(layout.compacted.map(|turns| turns.last)),
-                &wide(layout.recent.map(|turns| turns.first)),
-                &wide(layout.recent.map(|turns| turns.last)),
-                &i64::from(row.through),
-                &signed(row.tokens_covered)?,
-                &signed(row.size.tokens)?,
-                &signed(row.size.bytes)?,
-                &signed(row.size.messages)?,
-                &row.strategy,
-                &row.shaping,
-                &row.created_at,
-                &row.extra,
-                &&digest::block(row, &block.messages, &block.coverage)[..],
-            ],
+            "blocks",
+            &format!("{BLOCK_COLUMNS}, session, key"),
+            &values,
         )?;
         for (ordinal, message) in (0i64..).zip(&block.messages) {
             self.insert_block_message(key, ordinal, message)?;
@@ -505,28 +447,13 @@ impl StoreWrite for Transaction<'_> {
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
         let session = row.session.0;
         let key = self.next_key("manifests", session)?;
-        self.run(
+        let mut values = manifest_values(row)?;
+        values.push(BoundValue::Integer(Some(key)));
+        self.insert(
             session,
-            "INSERT INTO manifests (session, key, manifest_id, loop, tick, recorded_at, older_loops,
-                 parts, messages, tokens, bytes, counter, sha256, digest)
-             VALUES ($1, $2,
-                 $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
-            &[
-                &session,
-                &key,
-                &row.manifest_id,
-                &row.leaf.0,
-                &row.tick,
-                &row.recorded_at,
-                &row.older_loops,
-                &parts_json(row)?,
-                &signed(row.size.messages)?,
-                &signed(row.size.tokens)?,
-                &signed(row.size.bytes)?,
-                &row.counter,
-                &&row.sha256[..],
-                &&digest::manifest(row)[..],
-            ],
+            "manifests",
+            &format!("{MANIFEST_COLUMNS}, key"),
+            &values,
         )?;
         Ok(ManifestKey(key))
     }
@@ -641,32 +568,17 @@ impl Transaction<'_> {
         ordinal: i64,
         message: &BlockMessage,
     ) -> StoreResult<()> {
-        let (session, body) = (session_of(block), message.body.as_ref());
-        let text = body.and_then(|body| body.text.as_deref());
+        let session = session_of(block);
+        let text = message.body.as_ref().and_then(|body| body.text.as_deref());
         let safe = escaped(text);
-        self.run(
-            session,
-            "INSERT INTO block_messages (session, block, ordinal, section, replaces, role, tokens,
-                 bytes, body_block, salt, digest, head, body, escaped)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
-            &[
-                &session,
-                &block,
-                &ordinal,
-                &section_number(message.section),
-                &wide(message.replaces),
-                &body.map(|body| i64::from(role_number(body.role))),
-                &signed(body.map_or(0, |body| body.tokens))?,
-                &signed(body.map_or(0, |body| body.bytes))?,
-                &wide(body.and_then(|body| body.text_block)),
-                &body.and_then(|body| body.salt.as_ref().map(|salt| &salt[..])),
-                &&body.map_or([0; 32], |body| body.digest)[..],
-                &body.and_then(|body| body.head.as_deref()),
-                &safe.as_deref().or(text),
-                &safe.is_some(),
-            ],
-        )?;
-        Ok(())
+        let mut values = block_message_values(message)?;
+        values.extend([
+            BoundValue::Text(safe.as_deref().or(text)),
+            BoundValue::Flag(safe.is_some()),
+        ]);
+        values.extend([session, block, ordinal].map(|key| BoundValue::Integer(Some(key))));
+        let columns = format!("{BLOCK_MESSAGE_COLUMNS}, escaped, session, block, ordinal");
+        self.insert(session, "block_messages", &columns, &values)
     }
 
     /// Adds the coverage of a block.

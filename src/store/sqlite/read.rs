@@ -423,7 +423,7 @@ impl StoreRead for Reader<'_> {
 
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow> {
         self.first(
-            &format!("SELECT {RUN_COLUMNS} FROM runs WHERE key = ?1"),
+            &format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE key = ?1"),
             [key.0],
             |row| run_row(row),
         )?
@@ -432,7 +432,7 @@ impl StoreRead for Reader<'_> {
 
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()> {
         let sql = format!(
-            "SELECT {RUN_COLUMNS} FROM runs WHERE session = ?1 ORDER BY tick DESC, key DESC"
+            "SELECT key, {RUN_COLUMNS} FROM runs WHERE session = ?1 ORDER BY tick DESC, key DESC"
         );
         self.each(&sql, [session.0], |row| run_row(row), visit)
     }
@@ -450,8 +450,10 @@ impl StoreRead for Reader<'_> {
 
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {
         self.all(
-            "SELECT run, kind, loop, turns, tick, at, reason FROM flips WHERE run = ?1
-             ORDER BY tick, key",
+            &format!(
+                "SELECT {FLIP_COLUMNS} FROM flips WHERE run = ?1
+             ORDER BY tick, key"
+            ),
             [run.0],
             |row| flip_row(row),
         )
@@ -460,21 +462,20 @@ impl StoreRead for Reader<'_> {
     // Blocks.
 
     fn block_by_key(&self, key: BlockKey) -> StoreResult<BlockRow> {
-        let columns = &*BLOCK_COLUMNS;
-        let sql = format!("SELECT {columns} FROM blocks b WHERE b.key = ?1");
+        let sql = format!("SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE key = ?1");
         self.first(&sql, [key.0], |row| block_row(row))?
             .ok_or_else(|| missing("block", key.0))
     }
 
     fn blocks_of_run(&self, run: RunKey) -> StoreResult<Vec<BlockRow>> {
-        let columns = &*BLOCK_COLUMNS;
-        let sql = format!("SELECT {columns} FROM blocks b WHERE b.run = ?1 ORDER BY b.loop, b.key");
+        let sql =
+            format!("SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE run = ?1 ORDER BY loop, key");
         self.all(&sql, [run.0], |row| block_row(row))
     }
 
     fn blocks_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockRow>> {
-        let columns = &*BLOCK_COLUMNS;
-        let sql = format!("SELECT {columns} FROM blocks b WHERE b.loop = ?1 ORDER BY b.generation");
+        let sql =
+            format!("SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE loop = ?1 ORDER BY generation");
         self.all(&sql, [loop_key.0], |row| block_row(row))
     }
 
@@ -511,7 +512,7 @@ impl StoreRead for Reader<'_> {
 
     fn manifests(&self, session: SessionKey) -> StoreResult<Vec<ManifestRow>> {
         let sql = format!(
-            "SELECT {MANIFEST_COLUMNS} FROM manifests WHERE session = ?1 ORDER BY key DESC"
+            "SELECT key, {MANIFEST_COLUMNS} FROM manifests WHERE session = ?1 ORDER BY key DESC"
         );
         self.all(&sql, [session.0], |row| manifest_row(row))
     }

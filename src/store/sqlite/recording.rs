@@ -11,9 +11,6 @@ use crate::store::error::{StoreError, StoreResult};
 use crate::store::mapping::*;
 use crate::store::*;
 
-const CALL: &str = "SELECT c.loop, c.call_id, c.nth, c.tool_name, c.arguments, c.idempotency_key,
-    c.turn_index, c.started_at, c.attempts, c.finished_at";
-
 fn usage_row(row: &SqliteRow<'_, '_>) -> StoreResult<UsageRow> {
     // What others reported may be anything; a cast saturates.
     let sum = |column: &'static str| row.get::<f64>(column).map(|sum| sum as u64);
@@ -50,22 +47,24 @@ impl Reader<'_> {
 
     pub(super) fn read_open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>> {
         let sql = format!(
-            "{CALL} FROM started_calls c INDEXED BY started_calls_open
-                 JOIN loops l ON l.key = c.loop
-             WHERE c.finished_at IS NULL AND (?1 IS NULL OR l.session = ?1) ORDER BY c.key"
+            "SELECT {CALL_COLUMNS} FROM started_calls INDEXED BY started_calls_open
+             WHERE finished_at IS NULL
+                 AND EXISTS (SELECT 1 FROM loops l
+                     WHERE l.key = loop AND (?1 IS NULL OR l.session = ?1))
+             ORDER BY key"
         );
         self.all(&sql, [session.map(|key| key.0)], |row| call_row(row))
     }
 
     pub(super) fn read_calls(&self, loop_key: LoopKey, id: &str) -> StoreResult<Vec<CallRow>> {
         let sql = format!(
-            "{CALL} FROM started_calls c WHERE c.loop = ?1 AND c.call_id = ?2 ORDER BY c.nth"
+            "SELECT {CALL_COLUMNS} FROM started_calls WHERE loop = ?1 AND call_id = ?2 ORDER BY nth"
         );
         self.all(&sql, params![loop_key.0, id], |row| call_row(row))
     }
 
     pub(super) fn read_calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>> {
-        let sql = format!("{CALL} FROM started_calls c WHERE c.loop = ?1 ORDER BY c.key");
+        let sql = format!("SELECT {CALL_COLUMNS} FROM started_calls WHERE loop = ?1 ORDER BY key");
         self.all(&sql, [loop_key.0], |row| call_row(row))
     }
 
@@ -74,15 +73,17 @@ impl Reader<'_> {
         session: SessionKey,
         name: &str,
     ) -> StoreResult<Option<AppendKey>> {
-        let sql = "SELECT name, loop, first_seq, end_seq, first_turn, end_turn, tokens
-            FROM append_keys WHERE session = ?1 AND name = ?2";
-        self.one(sql, params![session.0, name], |row| append_key(row))
+        let sql = format!(
+            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = ?1 AND name = ?2"
+        );
+        self.first(&sql, params![session.0, name], |row| append_key(row))
     }
 
     pub(super) fn read_append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>> {
-        let sql = "SELECT name, loop, first_seq, end_seq, first_turn, end_turn, tokens
-            FROM append_keys WHERE session = ?1 ORDER BY name";
-        self.all(sql, [session.0], |row| append_key(row))
+        let sql = format!(
+            "SELECT {APPEND_KEY_COLUMNS} FROM append_keys WHERE session = ?1 ORDER BY name"
+        );
+        self.all(&sql, [session.0], |row| append_key(row))
     }
 
     pub(super) fn read_notes(&self, loop_key: LoopKey) -> StoreResult<Vec<Note>> {
@@ -162,43 +163,15 @@ impl Reader<'_> {
     }
 
     pub(super) fn write_append_key(&self, session: SessionKey, row: &AppendKey) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO append_keys
-                 (session, name, loop, first_seq, end_seq, first_turn, end_turn, tokens)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            params![
-                session.0,
-                row.name,
-                row.loop_key.0,
-                row.seqs.start,
-                row.seqs.end,
-                row.turns.start,
-                row.turns.end,
-                i64::try_from(row.tokens).unwrap_or(i64::MAX),
-            ],
-        )?;
-        Ok(())
+        self.insert(
+            "append_keys",
+            APPEND_KEY_COLUMNS,
+            append_key_values(&session, row)?,
+        )
     }
 
     pub(super) fn write_call(&self, row: &CallRow) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO started_calls (loop, call_id, nth, tool_name, arguments, idempotency_key,
-                 turn_index, started_at, attempts, finished_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            params![
-                row.loop_key.0,
-                row.call_id,
-                row.nth,
-                row.tool_name,
-                row.arguments,
-                row.idempotency_key,
-                row.turn_index,
-                row.started_at,
-                row.attempts,
-                row.finished_at,
-            ],
-        )?;
-        Ok(())
+        self.insert("started_calls", CALL_COLUMNS, call_values(row)?)
     }
 
     pub(super) fn write_call_again(&self, row: &CallRow) -> StoreResult<()> {

@@ -5,11 +5,10 @@ use std::path::Path;
 use rusqlite::params;
 
 use super::read::{Reader, packed};
-use super::statements::BLOCK_COLUMNS;
 use super::{SqliteOptions, SqliteStore};
 use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
-use crate::store::mapping::{block_row, signed};
+use crate::store::mapping::{BLOCK_COLUMNS, block_row, signed};
 use crate::store::recount::{RecountError, RecountProgress, RecountReport, StoreRecount, run};
 use crate::store::{BlockKey, BlockRow, LoopKey};
 
@@ -122,9 +121,8 @@ impl StoreRecount for Reader<'_> {
     }
 
     fn block_from(&self, from: BlockKey) -> StoreResult<Option<BlockRow>> {
-        let columns = &*BLOCK_COLUMNS;
         let sql =
-            format!("SELECT {columns} FROM blocks b WHERE b.key >= ?1 ORDER BY b.key LIMIT 1");
+            format!("SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE key >= ?1 ORDER BY key LIMIT 1");
         self.first(&sql, [from.0], |row| block_row(row))
     }
 

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use super::read::{Reader, packed};
-use super::statements::{BLOCK_COLUMNS, MANIFEST_COLUMNS, RUN_COLUMNS};
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;
@@ -184,7 +183,7 @@ impl StoreScan for Reader<'_> {
     }
 
     fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, [u8; 32])> {
-        let sql = format!("SELECT {RUN_COLUMNS}, digest FROM runs WHERE key = ?1");
+        let sql = format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE key = ?1");
         self.first(&sql, [key.0], |row| with_digest(row, run_row))?
             .ok_or_else(|| missing("run", key.0))
     }
@@ -199,7 +198,7 @@ impl StoreScan for Reader<'_> {
 
     fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])> {
         self.first(
-            "SELECT run, kind, loop, turns, tick, at, reason, digest FROM flips WHERE key = ?1",
+            &format!("SELECT {FLIP_COLUMNS} FROM flips WHERE key = ?1"),
             [key.0],
             |row| with_digest(row, flip_row),
         )?
@@ -217,8 +216,7 @@ impl StoreScan for Reader<'_> {
     }
 
     fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])> {
-        let columns = &*BLOCK_COLUMNS;
-        let sql = format!("SELECT {columns}, b.digest FROM blocks b WHERE b.key = ?1");
+        let sql = format!("SELECT key, {BLOCK_COLUMNS} FROM blocks WHERE key = ?1");
         self.first(&sql, [key.0], |row| with_digest(row, block_row))?
             .ok_or_else(|| missing("block", key.0))
     }
@@ -234,7 +232,7 @@ impl StoreScan for Reader<'_> {
     }
 
     fn manifest_and_digest(&self, key: ManifestKey) -> StoreResult<(ManifestRow, [u8; 32])> {
-        let sql = format!("SELECT {MANIFEST_COLUMNS}, digest FROM manifests WHERE key = ?1");
+        let sql = format!("SELECT key, {MANIFEST_COLUMNS} FROM manifests WHERE key = ?1");
         self.first(&sql, [key.0], |row| with_digest(row, manifest_row))?
             .ok_or_else(|| missing("manifest", key.0))
     }

@@ -42,24 +42,10 @@ pub(super) const LEASE_COLUMNS: [&str; 7] = [
     "e.released",
 ];
 
-pub(super) const RUN_COLUMNS: &str = "key, session, run_id, loop, turns, tick, trigger,
-    strategy, round, outcome, fallback, error, scope, older_loops, counter, tokens_before,
-    bytes_before, messages_before, tokens_after, bytes_after, messages_after, started_at, duration_ms, config,
-    usage, plan, record, events";
-
-pub(super) static BLOCK_COLUMNS: Sql = Sql::new(|| {
-    format!(
-        "b.loop, {BLOCK_CORE_COLUMNS}, b.tokens_covered, b.strategy, b.shaping, b.created_at, b.extra"
-    )
-});
-
 // Whoever looks for a block of a chain knows its loop.
 const BLOCK_CORE_COLUMNS: &str = "b.key, b.generation, b.run, b.kind, b.extends, b.first_start,
     b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end, b.through,
     b.tokens_block, b.bytes_block, b.messages_block";
-
-pub(super) const MANIFEST_COLUMNS: &str = "key, manifest_id, session, loop, tick, recorded_at,
-    older_loops, parts, messages, tokens, bytes, counter, sha256";
 
 /// A statement that is put together once.
 type Sql = LazyLock<String>;

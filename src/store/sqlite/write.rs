@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use rusqlite::types::{ToSqlOutput, Value};
+use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::from_sqlite;
@@ -11,16 +11,28 @@ use super::read::{Reader, packed};
 use crate::failpoints::{self, Failpoint};
 use crate::model::{LoopStatus, Time};
 use crate::store::codec::role_number;
-use crate::store::digest;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::IndexEntry;
 use crate::store::mapping::*;
+use crate::store::values::BoundValue;
 use crate::store::*;
 
 impl Reader<'_> {
     pub(super) fn run(&self, sql: &str, params: impl rusqlite::Params) -> StoreResult<usize> {
         let mut statement = self.connection.prepare_cached(sql).map_err(from_sqlite)?;
         statement.execute(params).map_err(from_sqlite)
+    }
+
+    /// Inserts a row of a table that is no part of a hot path.
+    pub(super) fn insert(
+        &self,
+        table: &str,
+        columns: &str,
+        values: Vec<BoundValue<'_>>,
+    ) -> StoreResult<()> {
+        let places = vec!["?"; values.len()].join(", ");
+        let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places})");
+        self.run(&sql, params_from_iter(values)).map(drop)
     }
 
     fn last_key(&self) -> i64 {
@@ -55,6 +67,19 @@ impl Reader<'_> {
             )?;
         }
         Ok(())
+    }
+}
+
+impl ToSql for BoundValue<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Self::Integer(number) => number.to_sql(),
+            Self::Text(text) => text.to_sql(),
+            Self::Json(text) => text.to_sql(),
+            Self::Bytes(bytes) => bytes.to_sql(),
+            Self::Digest(digest) => digest.to_sql(),
+            Self::Flag(flag) => flag.to_sql(),
+        }
     }
 }
 
@@ -325,107 +350,24 @@ impl StoreWrite for Reader<'_> {
     // Runs, their undos and redos.
 
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
-        self.run(
-            "INSERT INTO runs (session, run_id, loop, turns, tick, trigger, strategy, round,
-                 outcome, fallback, error, scope, older_loops, counter, tokens_before,
-                 tokens_after, bytes_before, bytes_after, messages_before, messages_after,
-                 started_at, duration_ms, config, usage, plan, record, events, digest)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                 ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)",
-            params![
-                row.session.0,
-                row.run_id,
-                row.point.loop_key.0,
-                row.point.turns,
-                row.tick,
-                row.trigger,
-                row.strategy,
-                row.round,
-                row.outcome.as_str(),
-                row.fallback,
-                row.error,
-                row.scope,
-                row.older_loops,
-                row.counter,
-                signed(row.before.tokens)?,
-                signed(row.after.tokens)?,
-                signed(row.before.bytes)?,
-                signed(row.after.bytes)?,
-                signed(row.before.messages)?,
-                signed(row.after.messages)?,
-                row.started_at,
-                signed(row.duration_ms)?,
-                row.config,
-                row.usage,
-                row.plan,
-                row.record,
-                row.events,
-                digest::run(row),
-            ],
-        )?;
+        self.insert("runs", RUN_COLUMNS, run_values(row)?)?;
         Ok(RunKey(self.last_key()))
     }
 
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO flips (session, run, kind, loop, turns, tick, at, reason, digest)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            params![
-                session.0,
-                row.run.0,
-                if row.redo { "redo" } else { "undo" },
-                row.point.loop_key.0,
-                row.point.turns,
-                row.tick,
-                row.at,
-                row.reason,
-                digest::flip(row),
-            ],
-        )?;
-        Ok(())
+        self.insert("flips", FLIP_COLUMNS, flip_values(&session, row)?)
     }
 
     // Blocks.
 
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
-        let row = &block.row;
         let key = key_of(
             "SELECT coalesce(max(key), 0) + 1 FROM blocks",
             self.connection,
         )?;
-        let layout = &row.layout;
-        self.run(
-            "INSERT INTO blocks (key, loop, generation, run, kind, extends, first_start,
-                 first_end, compacted_start, compacted_end, recent_start, recent_end, through,
-                 tokens_covered, tokens_block, bytes_block, messages_block, strategy, shaping,
-                 created_at, extra, digest)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                 ?18, ?19, ?20, ?21, ?22)",
-            params![
-                key,
-                row.loop_key.0,
-                row.generation,
-                row.run.0,
-                row.kind.as_str(),
-                row.extends.map(|block| block.0),
-                layout.first.map(|turns| turns.first),
-                layout.first.map(|turns| turns.last),
-                layout.compacted.map(|turns| turns.first),
-                layout.compacted.map(|turns| turns.last),
-                layout.recent.map(|turns| turns.first),
-                layout.recent.map(|turns| turns.last),
-                row.through,
-                signed(row.tokens_covered)?,
-                signed(row.size.tokens)?,
-                signed(row.size.bytes)?,
-                signed(row.size.messages)?,
-                row.strategy,
-                row.shaping,
-                row.created_at,
-                row.extra,
-                digest::block(row, &block.messages, &block.coverage),
-            ],
-        )?;
+        let mut values = block_values(block)?;
+        values.push(BoundValue::Integer(Some(key)));
+        self.insert("blocks", &format!("{BLOCK_COLUMNS}, key"), values)?;
         for (ordinal, message) in (0u32..).zip(&block.messages) {
             self.insert_block_message(packed(key, ordinal), message)?;
         }
@@ -437,26 +379,7 @@ impl StoreWrite for Reader<'_> {
     // Manifests.
 
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
-        self.run(
-            "INSERT INTO manifests (manifest_id, session, loop, tick, recorded_at, older_loops,
-                 parts, messages, tokens, bytes, counter, sha256, digest)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-            params![
-                row.manifest_id,
-                row.session.0,
-                row.leaf.0,
-                row.tick,
-                row.recorded_at,
-                row.older_loops,
-                parts_json(row)?,
-                signed(row.size.messages)?,
-                signed(row.size.tokens)?,
-                signed(row.size.bytes)?,
-                row.counter,
-                row.sha256,
-                digest::manifest(row),
-            ],
-        )?;
+        self.insert("manifests", MANIFEST_COLUMNS, manifest_values(row)?)?;
         Ok(ManifestKey(self.last_key()))
     }
 
@@ -565,26 +488,14 @@ impl StoreWrite for Reader<'_> {
 
 impl Reader<'_> {
     fn insert_block_message(&self, id: i64, message: &BlockMessage) -> StoreResult<()> {
-        let body = message.body.as_ref();
-        self.run(
-            "INSERT INTO block_messages (id, section, replaces, role, tokens, bytes, body_block,
-                 salt, digest, head, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-            params![
-                id,
-                section_number(message.section),
-                message.replaces,
-                body.map(|body| role_number(body.role)),
-                signed(body.map_or(0, |body| body.tokens))?,
-                signed(body.map_or(0, |body| body.bytes))?,
-                body.and_then(|body| body.text_block),
-                body.and_then(|body| body.salt),
-                body.map_or([0; 32], |body| body.digest),
-                body.and_then(|body| body.head.as_deref()),
-                body.and_then(|body| body.text.as_deref()),
-            ],
-        )?;
-        Ok(())
+        let mut values = block_message_values(message)?;
+        let text = message.body.as_ref().and_then(|body| body.text.as_deref());
+        values.extend([BoundValue::Text(text), BoundValue::Integer(Some(id))]);
+        self.insert(
+            "block_messages",
+            &format!("{BLOCK_MESSAGE_COLUMNS}, id"),
+            values,
+        )
     }
 
     /// Writes the coverage of a block. A statement that may fail at a guard or a foreign key copies the
@@ -620,21 +531,18 @@ static INSERT_COVERAGE: LazyLock<[String; 2]> = LazyLock::new(|| {
     })
 });
 
-fn coverage_values<'a>(
-    rows: &'a [(i64, &'a CoverageRow)],
-) -> impl Iterator<Item = ToSqlOutput<'a>> {
+fn coverage_values<'a>(rows: &'a [(i64, &'a CoverageRow)]) -> impl Iterator<Item = BoundValue<'a>> {
     rows.iter().flat_map(|(id, row)| {
-        let number =
-            |number: Option<i64>| ToSqlOutput::Owned(number.map_or(Value::Null, Value::from));
+        let number = |number: Option<u32>| BoundValue::Integer(number.map(i64::from));
         let (seqs, turns) = (row.seqs, row.turns);
         [
-            number(Some(*id)),
-            number(Some(row.loop_key.0)),
-            number(seqs.map(|(from, _)| from.into())),
-            number(seqs.map(|(_, to)| to.into())),
-            number(turns.map(|(from, _)| from.into())),
-            number(turns.map(|(_, to)| to.into())),
-            ToSqlOutput::from(row.disposition.as_str()),
+            BoundValue::Integer(Some(*id)),
+            BoundValue::Integer(Some(row.loop_key.0)),
+            number(seqs.map(|(from, _)| from)),
+            number(seqs.map(|(_, to)| to)),
+            number(turns.map(|(from, _)| from)),
+            number(turns.map(|(_, to)| to)),
+            BoundValue::Text(Some(row.disposition.as_str())),
         ]
     })
 }

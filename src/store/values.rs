@@ -1,0 +1,90 @@
+//! Values on their way into columns, in a form that both backends take.
+//!
+//! What a row writes stands once, in [`super::mapping`]: a list of columns and their values. A backend
+//! adds what it alone keeps (its keys) and hands them to its driver. Rows of the hot paths (messages,
+//! turns, totals) are bound by each backend itself, without a list.
+
+use super::StoreResult;
+use super::error::StoreError;
+use super::rows::*;
+use crate::model::{LoopId, SessionId};
+
+/// A value of a column, with its type also if it is NULL: a server asks for that.
+#[derive(Clone, Debug)]
+pub(super) enum BoundValue<'a> {
+    /// A whole number.
+    Integer(Option<i64>),
+    /// A text.
+    Text(Option<&'a str>),
+    /// A text that was made for its column.
+    Json(String),
+    /// Bytes.
+    Bytes(Option<&'a [u8]>),
+    /// A digest that was made for its column.
+    Digest(Vec<u8>),
+    /// A truth value.
+    Flag(bool),
+}
+
+/// A type that can be written into a column.
+pub(super) trait ToValue {
+    /// Returns the value; fails for a number that no database keeps.
+    fn to_value(&self) -> StoreResult<BoundValue<'_>>;
+}
+
+/// Puts values together in the order of their columns.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => {
+        vec![$(crate::store::values::ToValue::to_value($value)?),*]
+    };
+}
+pub(super) use values;
+
+macro_rules! to_values {
+    ($($type:ty: $value:ident => $made:expr;)*) => {$(
+        impl ToValue for $type {
+            fn to_value(&self) -> StoreResult<BoundValue<'_>> {
+                let $value = self;
+                Ok($made)
+            }
+        }
+    )*};
+}
+
+to_values! {
+    i64: number => BoundValue::Integer(Some(*number));
+    u32: number => BoundValue::Integer(Some(i64::from(*number)));
+    u64: number => BoundValue::Integer(Some(signed(*number)?));
+    Option<i64>: number => BoundValue::Integer(*number);
+    Option<u32>: number => BoundValue::Integer(number.map(i64::from));
+    bool: flag => BoundValue::Flag(*flag);
+    str: text => BoundValue::Text(Some(text));
+    String: text => BoundValue::Text(Some(text));
+    Option<String>: text => BoundValue::Text(text.as_deref());
+    Option<&str>: text => BoundValue::Text(*text);
+    SessionId: id => BoundValue::Text(Some(id.as_str()));
+    LoopId: id => BoundValue::Text(Some(id.as_str()));
+    SessionKey: key => BoundValue::Integer(Some(key.0));
+    LoopKey: key => BoundValue::Integer(Some(key.0));
+    RunKey: key => BoundValue::Integer(Some(key.0));
+    Option<BlockKey>: key => BoundValue::Integer(key.map(|key| key.0));
+    Outcome: word => BoundValue::Text(Some(word.as_str()));
+    BlockKind: word => BoundValue::Text(Some(word.as_str()));
+}
+
+impl<const N: usize> ToValue for [u8; N] {
+    fn to_value(&self) -> StoreResult<BoundValue<'_>> {
+        Ok(BoundValue::Bytes(Some(self)))
+    }
+}
+
+impl<const N: usize> ToValue for Option<[u8; N]> {
+    fn to_value(&self) -> StoreResult<BoundValue<'_>> {
+        Ok(BoundValue::Bytes(self.as_ref().map(|bytes| &bytes[..])))
+    }
+}
+
+/// Returns a number as the databases keep it.
+pub(super) fn signed(number: u64) -> StoreResult<i64> {
+    i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
+}
