@@ -29,6 +29,10 @@ const BASELINE: &str = "benches/instructions/baseline.toml";
 const PATHS: [&str; 5] = ["append", "build", "compact", "import", "trigger"];
 /// How many times the baseline a path may need.
 const BOUND: f64 = 1.05;
+/// The same answers with their results, appended through a handle and through the door below it.
+const DOORS: [&str; 2] = ["handle", "below"];
+/// How many times the door below a handle may need.
+const HANDLE_BOUND: f64 = 1.03;
 
 type Result<T> = Outcome<T>;
 /// Thousands of instructions of each path.
@@ -55,6 +59,9 @@ fn path(name: &str, folder: &Path) -> Outcome<()> {
     }
     let mut turns = Turns::new(7);
     let mut recorded = session(folder, &mut turns)?;
+    if DOORS.contains(&name) {
+        return door(name, recorded, &mut turns);
+    }
     match name {
         "append" => {
             let next: Vec<_> = (0..20).map(|_| turns.next_turn()).collect();
@@ -93,6 +100,41 @@ fn path(name: &str, folder: &Path) -> Outcome<()> {
             })?;
         }
         other => return Err(format!("no path `{other}`").into()),
+    }
+    Ok(())
+}
+
+/// Appends turns of an answer and its results. The handle finds out which turn a message belongs to; the
+/// door below it is told.
+fn door(name: &str, mut recorded: Recorded, turns: &mut Turns) -> Outcome<()> {
+    let is_prompt = |message: &AgentMessage| message.role() == Role::User;
+    let answers: Vec<Vec<AgentMessage>> = (0..21)
+        .map(|_| turns.next_turn().into_iter())
+        .map(|turn| turn.filter(|message| !is_prompt(message)).collect())
+        .collect();
+    if name == "below" {
+        for (at, turn) in answers.into_iter().enumerate() {
+            let mut turn = Some(turn);
+            let mut append = || recorded.append(turn.take().unwrap_or_default()).map(drop);
+            // The first one prepares its statements.
+            match at {
+                0 => append()?,
+                _ => measured(&mut append)?,
+            }
+        }
+        return Ok(());
+    }
+    let handle = Store::from(recorded.store).session(recorded.session.as_str())?;
+    for (at, turn) in answers.into_iter().enumerate() {
+        let bare = turn
+            .into_iter()
+            .filter_map(|message| message.message().cloned());
+        let mut bare: Option<Vec<Message>> = Some(bare.collect());
+        let mut append = || Ok(handle.append(bare.take().unwrap_or_default()).map(drop)?);
+        match at {
+            0 => append()?,
+            _ => measured(&mut append)?,
+        }
     }
     Ok(())
 }
@@ -164,6 +206,11 @@ fn run() -> Outcome<bool> {
         }
         counts.insert(name.to_owned(), thousands);
     }
+    let [handle, below] = DOORS.map(count);
+    let (handle, below) = (handle?, below?);
+    println!("handle: {handle} thousand instructions, the door below it: {below}");
+    let ratio = handle as f64 / below as f64;
+    judge("handle / the door below", ratio, HANDLE_BOUND, &mut met);
     if is_new {
         let mut text = String::from("# Thousands of instructions; written by the benchmark.\n");
         for (name, thousands) in counts {

@@ -81,7 +81,9 @@ pub use report::{ImportReport, Skipped};
 pub(crate) use session_jsonl::{Restore, StoredLines};
 pub(crate) use swe_agent::SweAgent;
 pub use watch::{Growth, Watch};
-pub(crate) use writer::{Origin, StoreSink};
+pub(crate) use writer::Origin;
+#[cfg(feature = "phi-core")]
+pub(crate) use writer::StoreSink;
 
 /// Returns where SQLite keeps the write-ahead log of a file.
 pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
