@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::error::{Error, Result};
-use super::line::Line;
+use super::line::LoopLineage;
 use crate::model::{
     AgentMessage, ChildLoopRef, Extra, LoopId, LoopRecord, LoopStatus, Message, ParentSpawnRef,
     Session, SessionId, Time, ToolCall,
@@ -32,7 +32,7 @@ pub enum CallState {
 }
 
 /// A call on a line of loops.
-enum Found {
+enum CallOnLine {
     /// A loop made it, in this turn, and it has no result.
     Open(Box<LoopRow>, ToolCall),
     Answered(Box<AgentMessage>),
@@ -66,15 +66,15 @@ pub(super) fn finish(
 /// Notes that a call starts.
 pub(super) fn start(
     backend: &dyn SessionStore,
-    line: &Line,
+    line: &LoopLineage,
     id: &SessionId,
     call_id: &str,
 ) -> Result<CallState> {
     let found = store::write(backend, |write| {
         let (row, call) = match find(write.as_read(), line, id, call_id)? {
             None => return Ok(None),
-            Some(Found::Answered(result)) => return Ok(Some(CallState::Finished(result))),
-            Some(Found::Open(row, call)) => (row, call),
+            Some(CallOnLine::Answered(result)) => return Ok(Some(CallState::Finished(result))),
+            Some(CallOnLine::Open(row, call)) => (row, call),
         };
         let known = write.calls(row.key, call_id)?;
         if let Some(open) = known.iter().find(|row| row.finished_at.is_none()) {
@@ -108,13 +108,13 @@ pub(super) fn start(
 /// Begins the session of a sub-agent that a call starts, if it is not there, and links both sides.
 pub(super) fn spawn(
     backend: &dyn SessionStore,
-    line: &Line,
+    line: &LoopLineage,
     id: &SessionId,
     call_id: &str,
     child: &SessionId,
 ) -> Result<()> {
     let is_linked = store::write(backend, |write| {
-        let Some(Found::Open(row, call)) = find(write.as_read(), line, id, call_id)? else {
+        let Some(CallOnLine::Open(row, call)) = find(write.as_read(), line, id, call_id)? else {
             return Ok(false);
         };
         if write.session(child)?.is_none() {
@@ -169,10 +169,10 @@ fn begin_child(
 /// Finds a call on the line, the nearest to its end.
 fn find(
     read: &dyn StoreRead,
-    line: &Line,
+    line: &LoopLineage,
     id: &SessionId,
     call_id: &str,
-) -> StoreResult<Option<Found>> {
+) -> StoreResult<Option<CallOnLine>> {
     let position = line.find(read, id)?;
     let position = position.ok_or_else(|| StoreError::NoSession(id.to_string()))?;
     let Some(leaf) = position.leaf else {
@@ -197,7 +197,7 @@ fn in_loop(
     row: LoopRow,
     turns: u32,
     call_id: &str,
-) -> StoreResult<Option<Found>> {
+) -> StoreResult<Option<CallOnLine>> {
     let open = row.progress.open_calls.get(call_id).copied();
     let open = open.filter(|made| *made < turns);
     let end = match read.turn(row.key, turns.min(row.totals.turns))? {
@@ -223,8 +223,8 @@ fn in_loop(
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(match (open, call, result) {
-        (Some(_), Some(call), _) => Some(Found::Open(Box::new(row), call)),
-        (None, _, Some(result)) => Some(Found::Answered(result)),
+        (Some(_), Some(call), _) => Some(CallOnLine::Open(Box::new(row), call)),
+        (None, _, Some(result)) => Some(CallOnLine::Answered(result)),
         _ => None,
     })
 }

@@ -9,11 +9,11 @@ use crate::store::{LoopKey, SessionKey, StoreRead, StoreResult};
 /// The line of loops that a handle goes along: the session's current loop when it is first used, then that
 /// loop's default children. Clones of a handle share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line(Arc<Mutex<Option<Seen>>>);
+pub(super) struct LoopLineage(Arc<Mutex<Option<LastSeen>>>);
 
 /// The loop that a line had come to.
 #[derive(Clone, Debug)]
-struct Seen {
+struct LastSeen {
     key: LoopKey,
     id: LoopId,
 }
@@ -26,7 +26,7 @@ pub(super) struct Position {
     pub(super) leaf: Option<LoopKey>,
 }
 
-impl Line {
+impl LoopLineage {
     /// A line that has come to a loop.
     pub(super) fn at(key: LoopKey, id: LoopId) -> Self {
         let line = Self::default();
@@ -37,7 +37,7 @@ impl Line {
     /// Notes where the line has come to.
     pub(super) fn reached(&self, key: LoopKey, id: LoopId) {
         // What is kept is whole also after a panic of another thread.
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Seen { key, id });
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(LastSeen { key, id });
     }
 
     /// Finds the session and where the line ends in it; `None` if there is no such session.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Store;
 use super::calls::{self, CallState};
 use super::error::{Error, Result};
-use super::line::{Line, Position};
+use super::line::{LoopLineage, Position};
 use super::policy::Policy;
 use super::prepare::{compact_to_fit, refused};
 use super::prepared::Prepared;
@@ -55,7 +55,7 @@ pub struct SessionHandle {
     store: Store,
     id: SessionId,
     policy: Arc<Policy>,
-    line: Line,
+    line: LoopLineage,
     /// What the last call of the model got; the next one sees most of it again.
     kept: Arc<Mutex<KeptContext>>,
 }
@@ -159,7 +159,7 @@ impl SessionHandle {
             store,
             id,
             policy,
-            line: Line::default(),
+            line: LoopLineage::default(),
             kept: Arc::default(),
         }
     }
@@ -504,7 +504,7 @@ impl SessionHandle {
             row.map(|row| row.key)
                 .ok_or_else(|| StoreError::NoLoop(loop_id.to_string()))
         })?;
-        Ok(self.on(Line::at(key, loop_id.clone())))
+        Ok(self.on(LoopLineage::at(key, loop_id.clone())))
     }
 
     /// Begins a branch after a complete turn, and returns its handle. It is one row; nothing is copied.
@@ -527,10 +527,10 @@ impl SessionHandle {
             };
             Ok((session::fork(write, parent.key, &fork)?, id))
         })?;
-        Ok(self.on(Line::at(key, id)))
+        Ok(self.on(LoopLineage::at(key, id)))
     }
 
-    fn on(&self, line: Line) -> Self {
+    fn on(&self, line: LoopLineage) -> Self {
         Self {
             line,
             kept: Arc::default(),

@@ -337,9 +337,9 @@ impl<'a> LineWriter<'a> {
         Ok(line)
     }
 
-    fn name(&self, key: BlockKey) -> StoreResult<BlockName> {
+    fn name(&self, key: BlockKey) -> StoreResult<BlockAddress> {
         let block = self.read.block_by_key(key)?;
-        Ok(BlockName {
+        Ok(BlockAddress {
             loop_id: self.id(block.loop_key)?,
             generation: block.generation,
         })

@@ -43,7 +43,7 @@ impl ImportOptions {
 
 /// The state before each file.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress<'a> {
+pub struct FileProgress<'a> {
     /// The file.
     pub path: &'a Path,
     /// Its number, from 1.
@@ -84,7 +84,7 @@ pub fn import_paths(
     store: &dyn SessionStore,
     paths: &[PathBuf],
     options: &ImportOptions,
-    progress: &mut dyn FnMut(Progress<'_>),
+    progress: &mut dyn FnMut(FileProgress<'_>),
 ) -> Result<ImportReport, ImportError> {
     import_paths_with(store, paths, options, importers(), progress)
 }
@@ -98,7 +98,7 @@ pub fn import_paths_with(
     paths: &[PathBuf],
     options: &ImportOptions,
     importers: &[&dyn Importer],
-    progress: &mut dyn FnMut(Progress<'_>),
+    progress: &mut dyn FnMut(FileProgress<'_>),
 ) -> Result<ImportReport, ImportError> {
     let begun = Instant::now();
     let mut search = FileSearch {
@@ -119,7 +119,7 @@ pub fn import_paths_with(
     thread::scope(|scope| -> Result<(), ImportError> {
         let mut queue = FileQueue::new(scope, store.counter(), digests, &found, options);
         for (file, transcript) in (1..).zip(&found) {
-            progress(Progress {
+            progress(FileProgress {
                 path: &transcript.path,
                 file,
                 files,

@@ -21,7 +21,7 @@ pub fn shorten_history(
 ) -> serde_json::Result<String> {
     let json = Json::parse(history)?;
     let mut out = String::with_capacity(json.as_str().len());
-    shorten(&JsonNode::parse(json.as_str()), find, &mut out);
+    shorten(&HistoryNode::parse(json.as_str()), find, &mut out);
     Ok(out)
 }
 
@@ -36,23 +36,23 @@ pub fn restore_history(
     let json = Json::parse(history)
         .map_err(|error| StoreError::Damaged(format!("recorded turns are not JSON: {error}")))?;
     let mut out = String::with_capacity(json.as_str().len());
-    restore(&JsonNode::parse(json.as_str()), message, &mut out)?;
+    restore(&HistoryNode::parse(json.as_str()), message, &mut out)?;
     Ok(out)
 }
 
 /// Returns the digest of a JSON value that ignores the order of keys.
 pub fn history_fingerprint(json: &Json) -> [u8; 32] {
-    JsonNode::parse(json.as_str()).fingerprint()
+    HistoryNode::parse(json.as_str()).fingerprint()
 }
 
 /// A value within compact JSON; keys keep their quotes.
-enum JsonNode<'a> {
+enum HistoryNode<'a> {
     Scalar(&'a str),
-    Array(Vec<JsonNode<'a>>),
-    Object(Vec<(&'a str, JsonNode<'a>)>),
+    Array(Vec<HistoryNode<'a>>),
+    Object(Vec<(&'a str, HistoryNode<'a>)>),
 }
 
-impl<'a> JsonNode<'a> {
+impl<'a> HistoryNode<'a> {
     /// Reads compact, valid JSON as [`Json`] holds it.
     fn parse(text: &'a str) -> Self {
         Parser { text, at: 0 }.value()
@@ -82,25 +82,27 @@ impl<'a> JsonNode<'a> {
 }
 
 /// Whether an object can be a message: it has a role, and no key twice.
-fn may_be_message(fields: &[(&str, JsonNode<'_>)]) -> bool {
+fn may_be_message(fields: &[(&str, HistoryNode<'_>)]) -> bool {
     let mut keys: Vec<&str> = fields.iter().map(|(key, _)| *key).collect();
     keys.sort_unstable();
     keys.binary_search(&"\"role\"").is_ok() && keys.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 /// Returns how many `$` stand before `seq` if the object has just this key.
-fn marks(fields: &[(&str, JsonNode<'_>)]) -> Option<usize> {
+fn marks(fields: &[(&str, HistoryNode<'_>)]) -> Option<usize> {
     let [(key, _)] = fields else { return None };
     let dollars = key.strip_prefix('"')?.strip_suffix("seq\"")?;
     let only = !dollars.is_empty() && dollars.bytes().all(|byte| byte == b'$');
     only.then_some(dollars.len())
 }
 
-fn shorten(node: &JsonNode<'_>, find: &dyn Fn(&[u8; 32]) -> Option<u32>, out: &mut String) {
+fn shorten(node: &HistoryNode<'_>, find: &dyn Fn(&[u8; 32]) -> Option<u32>, out: &mut String) {
     match node {
-        JsonNode::Scalar(text) => out.push_str(text),
-        JsonNode::Array(values) => write_list(out, values, |value, out| shorten(value, find, out)),
-        JsonNode::Object(fields) => {
+        HistoryNode::Scalar(text) => out.push_str(text),
+        HistoryNode::Array(values) => {
+            write_list(out, values, |value, out| shorten(value, find, out));
+        }
+        HistoryNode::Object(fields) => {
             let seq = may_be_message(fields)
                 .then(|| find(&node.fingerprint()))
                 .flatten();
@@ -118,20 +120,20 @@ fn shorten(node: &JsonNode<'_>, find: &dyn Fn(&[u8; 32]) -> Option<u32>, out: &m
 }
 
 fn restore(
-    node: &JsonNode<'_>,
+    node: &HistoryNode<'_>,
     message: &mut dyn FnMut(u32) -> StoreResult<Json>,
     out: &mut String,
 ) -> StoreResult<()> {
     let mut result = Ok(());
-    let mut inner = |value: &JsonNode<'_>, out: &mut String| {
+    let mut inner = |value: &HistoryNode<'_>, out: &mut String| {
         if result.is_ok() {
             result = restore(value, message, out);
         }
     };
     match node {
-        JsonNode::Scalar(text) => out.push_str(text),
-        JsonNode::Array(values) => write_list(out, values, inner),
-        JsonNode::Object(fields) => match marks(fields) {
+        HistoryNode::Scalar(text) => out.push_str(text),
+        HistoryNode::Array(values) => write_list(out, values, inner),
+        HistoryNode::Object(fields) => match marks(fields) {
             Some(1) => {
                 out.push_str(message(reference(&fields[0].1)?)?.as_str());
             }
@@ -142,9 +144,9 @@ fn restore(
     result
 }
 
-fn reference(node: &JsonNode<'_>) -> StoreResult<u32> {
+fn reference(node: &HistoryNode<'_>) -> StoreResult<u32> {
     let seq = match node {
-        JsonNode::Scalar(text) => text.parse().ok(),
+        HistoryNode::Scalar(text) => text.parse().ok(),
         _ => None,
     };
     seq.ok_or_else(|| StoreError::Damaged("recorded turns refer to no message".into()))
@@ -160,8 +162,8 @@ fn write_marked(out: &mut String, dollars: usize, value: impl FnOnce(&mut String
 
 fn write_list(
     out: &mut String,
-    values: &[JsonNode<'_>],
-    mut write: impl FnMut(&JsonNode<'_>, &mut String),
+    values: &[HistoryNode<'_>],
+    mut write: impl FnMut(&HistoryNode<'_>, &mut String),
 ) {
     out.push('[');
     for (at, value) in values.iter().enumerate() {
@@ -175,8 +177,8 @@ fn write_list(
 
 fn write_fields<'n, 'a: 'n>(
     out: &mut String,
-    fields: impl Iterator<Item = &'n (&'a str, JsonNode<'a>)>,
-    mut write: impl FnMut(&JsonNode<'_>, &mut String),
+    fields: impl Iterator<Item = &'n (&'a str, HistoryNode<'a>)>,
+    mut write: impl FnMut(&HistoryNode<'_>, &mut String),
 ) {
     out.push('{');
     for (at, (key, value)) in fields.enumerate() {
@@ -200,16 +202,16 @@ impl<'a> Parser<'a> {
         self.text.as_bytes().get(self.at).copied().unwrap_or(b']')
     }
 
-    fn value(&mut self) -> JsonNode<'a> {
+    fn value(&mut self) -> HistoryNode<'a> {
         match self.peek() {
-            b'[' => JsonNode::Array(self.items(b']', Self::value)),
-            b'{' => JsonNode::Object(self.items(b'}', |parser| {
+            b'[' => HistoryNode::Array(self.items(b']', Self::value)),
+            b'{' => HistoryNode::Object(self.items(b'}', |parser| {
                 let key = parser.scalar();
                 // The colon.
                 parser.at += 1;
                 (key, parser.value())
             })),
-            _ => JsonNode::Scalar(self.scalar()),
+            _ => HistoryNode::Scalar(self.scalar()),
         }
     }
 

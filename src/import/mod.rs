@@ -65,7 +65,7 @@ pub(crate) use contract::{
 };
 pub(crate) use copilot::CopilotCli;
 pub use detect::importers;
-pub use files::{ImportOptions, Progress, import_paths, import_paths_with};
+pub use files::{FileProgress, ImportOptions, import_paths, import_paths_with};
 pub(crate) use foreign::block_form;
 pub(crate) use gemini::GeminiCli;
 pub(crate) use history::{history_fingerprint, restore_history, shorten_history};

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::files::{ImportOptions, Progress, entries, import_paths};
+use super::files::{FileProgress, ImportOptions, entries, import_paths};
 use super::report::{ImportReport, Skipped};
 use super::{ImportError, log_of};
 use crate::store::SessionStore;
@@ -99,7 +99,7 @@ impl Watch {
             if self.seen.get(&path) == Some(&stamp) {
                 continue;
             }
-            let mut silent = |_: Progress<'_>| {};
+            let mut silent = |_: FileProgress<'_>| {};
             let paths = std::slice::from_ref(&path);
             let result = import_paths(store, paths, &self.options, &mut silent);
             // What the store had no time for is tried again.

@@ -29,4 +29,4 @@ pub use replaced::{BlockName, BlockSection, Covered, Replaced, replaced};
 pub(crate) use report::Subject;
 pub use report::{Checked, Problem, ProblemKind, VerifyReport};
 pub use verify::verify;
-pub(crate) use verify::{Part, faults, verify_session};
+pub(crate) use verify::{CheckedPart, faults, verify_session};

@@ -103,7 +103,7 @@ pub(crate) fn verify_session(
 
 /// Which part of a database is looked at for faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum CheckedPart {
     Receipts,
     Blobs,
     Session(SessionKey),
@@ -117,7 +117,7 @@ pub(crate) enum Part {
 pub(crate) fn faults(
     scan: &dyn StoreScan,
     counter: &dyn TokenCounter,
-    part: Part,
+    part: CheckedPart,
 ) -> StoreResult<Vec<(Subject, Problem)>> {
     let receipts = scan.receipts()?;
     let mut verify = Verify {
@@ -127,10 +127,10 @@ pub(crate) fn faults(
         found: Findings::default(),
     };
     match part {
-        Part::Receipts => receipts::check(&mut verify).map(drop)?,
-        Part::Blobs => blobs::check(&mut verify)?,
-        Part::Session(key) => sessions::check_session(&mut verify, key)?,
-        Part::Sources => sources::check(&mut verify)?,
+        CheckedPart::Receipts => receipts::check(&mut verify).map(drop)?,
+        CheckedPart::Blobs => blobs::check(&mut verify)?,
+        CheckedPart::Session(key) => sessions::check_session(&mut verify, key)?,
+        CheckedPart::Sources => sources::check(&mut verify)?,
     }
     Ok(verify.found.into_faults())
 }

@@ -311,21 +311,21 @@ impl Extra {
 }
 
 /// The key of a field, borrowed where the text allows it: `Cow` itself always makes a copy.
-pub(crate) struct Key<'a>(pub(crate) Cow<'a, str>);
+pub(crate) struct FieldName<'a>(pub(crate) Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Key<'de> {
+impl<'de> Deserialize<'de> for FieldName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Key<'de>;
+            type Value = FieldName<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a key")
             }
-            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Borrowed(key)))
+            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<FieldName<'de>, E> {
+                Ok(FieldName(Cow::Borrowed(key)))
             }
-            fn visit_str<E>(self, key: &str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Owned(key.to_owned())))
+            fn visit_str<E>(self, key: &str) -> Result<FieldName<'de>, E> {
+                Ok(FieldName(Cow::Owned(key.to_owned())))
             }
         }
         deserializer.deserialize_str(Visitor)
@@ -388,7 +388,7 @@ macro_rules! json_object {
                     ) -> Result<$name, A::Error> {
                         $( let mut $field: Option<$ty> = None; )*
                         let mut extra = $crate::model::json::Extra::default();
-                        while let Some(key) = map.next_key::<$crate::model::json::Key<'de>>()? {
+                        while let Some(key) = map.next_key::<$crate::model::json::FieldName<'de>>()? {
                             match &*key.0 {
                                 $( $key => $crate::model::json::json_object!(
                                     @read $kind map, extra, $field, $key, $ty

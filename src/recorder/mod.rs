@@ -178,7 +178,7 @@ impl OpenTurnState {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct SessionRecorder<'a> {
-    store: Store<'a>,
+    store: RecorderStore<'a>,
     options: RecorderOptions,
     active: BTreeMap<LoopId, ActiveLoop>,
     /// Loops that were announced and are stored as pending.
@@ -191,12 +191,12 @@ pub struct SessionRecorder<'a> {
 
 /// The store of a recorder.
 #[derive(Clone)]
-enum Store<'a> {
+enum RecorderStore<'a> {
     Borrowed(&'a dyn SessionStore),
     Shared(Arc<dyn SessionStore>),
 }
 
-impl<'a> Deref for Store<'a> {
+impl<'a> Deref for RecorderStore<'a> {
     type Target = dyn SessionStore + 'a;
 
     fn deref(&self) -> &Self::Target {
@@ -211,17 +211,17 @@ impl SessionRecorder<'static> {
     /// A recorder that drives no loop yet, for where nothing can be borrowed: another thread, or a
     /// struct that holds both.
     pub fn shared(store: Arc<dyn SessionStore>, options: RecorderOptions) -> Self {
-        Self::on(Store::Shared(store), options)
+        Self::on(RecorderStore::Shared(store), options)
     }
 }
 
 impl<'a> SessionRecorder<'a> {
     /// A recorder that drives no loop yet.
     pub fn new(store: &'a dyn SessionStore, options: RecorderOptions) -> Self {
-        Self::on(Store::Borrowed(store), options)
+        Self::on(RecorderStore::Borrowed(store), options)
     }
 
-    fn on(store: Store<'a>, options: RecorderOptions) -> Self {
+    fn on(store: RecorderStore<'a>, options: RecorderOptions) -> Self {
         Self {
             store,
             options,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Leftover, scrub};
 use crate::model::{SessionId, Time};
-use crate::store::receipt::{Open, Receipt};
+use crate::store::receipt::{OpenReceipt, Receipt};
 use crate::store::removal::StoreRemove;
 use crate::store::{
     Database, ReceiptRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, database,
@@ -152,7 +152,7 @@ pub(super) fn remove(
     let key = row.key;
     let mut receipt = Receipt::of(write.as_read(), key, row.session_id, reason)?;
     receipt.named_by = named_by(write, key)?;
-    let open = Open::new(write, key, kind)?;
+    let open = OpenReceipt::new(write, key, kind)?;
     let sources = write.remove_sources(key)?;
     receipt.take_sources(write.as_read(), &sources)?;
     let removed = write.remove_session(key)?;

@@ -14,7 +14,7 @@ use super::{Leftover, scrub};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::redact::Redactor;
 use crate::store::codec::{self, hex};
-use crate::store::receipt::{MessageDigest, Open, Receipt};
+use crate::store::receipt::{MessageDigest, OpenReceipt, Receipt};
 use crate::store::removal::{StoreRemove, TextCell, TextForm};
 use crate::store::scan::MessagePlace;
 use crate::store::{
@@ -115,7 +115,7 @@ struct RedactWork<'a> {
 }
 
 /// A message and what it says.
-struct MessageText {
+struct RedactableText {
     place: MessagePlace,
     stored: StoredMessage,
     message: AgentMessage,
@@ -160,7 +160,7 @@ impl RedactWork<'_> {
     ) -> StoreResult<RedactReport> {
         let key = self.session;
         let mut receipt = Receipt::of(write.as_read(), key, session, reason)?;
-        let open = Open::new(write, key, "redact")?;
+        let open = OpenReceipt::new(write, key, "redact")?;
         for row in write.loops(key)? {
             self.replace_in_loop(write, &row, open.key)?;
         }
@@ -221,7 +221,7 @@ impl RedactWork<'_> {
         &mut self,
         write: &mut dyn StoreRemove,
         loop_id: &LoopId,
-        said: MessageText,
+        said: RedactableText,
         new: AgentMessage,
         receipt: i64,
     ) -> StoreResult<()> {
@@ -274,7 +274,7 @@ impl RedactWork<'_> {
 }
 
 /// Refuses to redact what is not what was stored: the damage would not be found any more.
-fn check(read: &dyn StoreRemove, said: &MessageText) -> StoreResult<()> {
+fn check(read: &dyn StoreRemove, said: &RedactableText) -> StoreResult<()> {
     let stored = &said.stored;
     let (salt, digest) = match (stored.salt, read.redaction(said.place)?) {
         (Some(salt), _) => (salt, stored.digest),
@@ -296,7 +296,7 @@ fn check(read: &dyn StoreRemove, said: &MessageText) -> StoreResult<()> {
 fn for_each_message(
     read: &dyn StoreRemove,
     row: &LoopRow,
-    visit: &mut dyn FnMut(MessageText) -> StoreResult<()>,
+    visit: &mut dyn FnMut(RedactableText) -> StoreResult<()>,
 ) -> StoreResult<()> {
     read.messages(row.key, 0..row.totals.next_seq, &mut |found| {
         let place = MessagePlace::InLoop(row.key, found.seq);
@@ -318,13 +318,13 @@ fn say(
     read: &dyn StoreRemove,
     place: MessagePlace,
     stored: StoredMessage,
-    visit: &mut dyn FnMut(MessageText) -> StoreResult<()>,
+    visit: &mut dyn FnMut(RedactableText) -> StoreResult<()>,
 ) -> StoreResult<()> {
     if stored.head.is_none() {
         return Ok(());
     }
     let message = decode(read, stored.clone())?;
-    visit(MessageText {
+    visit(RedactableText {
         place,
         stored,
         message,

@@ -5,7 +5,7 @@ mod loops;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Lost;
-use crate::inspect::{Part, Problem, Subject, faults};
+use crate::inspect::{CheckedPart, Problem, Subject, faults};
 use crate::model::{Session, SessionId};
 use crate::store::codec::to_json;
 use crate::store::sqlite::salvage::{LostRows, Mender, Removable};
@@ -43,13 +43,13 @@ struct SalvageMending<'m, 'a> {
 impl SalvageMending<'_, '_> {
     fn all(&mut self) -> StoreResult<()> {
         self.name_headless()?;
-        self.remove_faulty(Part::Blobs)?;
-        self.remove_faulty(Part::Receipts)?;
+        self.remove_faulty(CheckedPart::Blobs)?;
+        self.remove_faulty(CheckedPart::Receipts)?;
         self.settle()?;
         for key in self.mender.scan().session_keys()? {
             self.session(key)?;
         }
-        self.remove_faulty(Part::Sources)?;
+        self.remove_faulty(CheckedPart::Sources)?;
         self.settle()
     }
 
@@ -82,7 +82,7 @@ impl SalvageMending<'_, '_> {
     }
 
     /// Removes the rows of a part that have a fault.
-    fn remove_faulty(&mut self, part: Part) -> StoreResult<()> {
+    fn remove_faulty(&mut self, part: CheckedPart) -> StoreResult<()> {
         let mut seen = BTreeSet::new();
         for (subject, problem) in self.faults(part)? {
             let (kind, row) = match subject {
@@ -99,7 +99,7 @@ impl SalvageMending<'_, '_> {
         Ok(())
     }
 
-    fn faults(&self, part: Part) -> StoreResult<Faults> {
+    fn faults(&self, part: CheckedPart) -> StoreResult<Faults> {
         faults(self.mender.scan(), self.counter, part)
     }
 
@@ -139,7 +139,7 @@ impl SalvageMending<'_, '_> {
             for loop_key in self.mender.scan().loop_keys(key)? {
                 self.mender.renumber(loop_key)?;
             }
-            let faults = self.faults(Part::Session(key))?;
+            let faults = self.faults(CheckedPart::Session(key))?;
             if faults.is_empty() {
                 return Ok(());
             }

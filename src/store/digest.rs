@@ -10,9 +10,9 @@ use super::rows::{
     BlockMessage, BlockRow, CoverageRow, FlipRow, ManifestRow, RunRow, Section, Size, Turns,
 };
 
-struct Fields(Sha256);
+struct FieldDigest(Sha256);
 
-impl Fields {
+impl FieldDigest {
     fn new(kind: &str) -> Self {
         let mut fields = Self(Sha256::new());
         fields.text(kind);
@@ -64,7 +64,7 @@ impl Fields {
 
 /// Returns the digest of a run.
 pub fn run(row: &RunRow) -> [u8; 32] {
-    let mut fields = Fields::new("run");
+    let mut fields = FieldDigest::new("run");
     fields.text(&row.run_id);
     fields.number(row.session.0);
     fields.number(row.point.loop_key.0);
@@ -96,7 +96,7 @@ pub fn run(row: &RunRow) -> [u8; 32] {
 
 /// Returns the digest of a flip.
 pub fn flip(row: &FlipRow) -> [u8; 32] {
-    let mut fields = Fields::new("flip");
+    let mut fields = FieldDigest::new("flip");
     fields.number(row.run.0);
     fields.count(u64::from(row.redo));
     fields.number(row.point.loop_key.0);
@@ -109,7 +109,7 @@ pub fn flip(row: &FlipRow) -> [u8; 32] {
 
 /// Returns the digest of a manifest.
 pub fn manifest(row: &ManifestRow) -> [u8; 32] {
-    let mut fields = Fields::new("manifest");
+    let mut fields = FieldDigest::new("manifest");
     fields.text(&row.manifest_id);
     fields.number(row.session.0);
     fields.number(row.leaf.0);
@@ -131,7 +131,7 @@ pub fn manifest(row: &ManifestRow) -> [u8; 32] {
 
 /// Returns the digest of a block, its coverage and its messages.
 pub fn block(row: &BlockRow, messages: &[BlockMessage], coverage: &[CoverageRow]) -> [u8; 32] {
-    let mut fields = Fields::new("block");
+    let mut fields = FieldDigest::new("block");
     fields.number(row.loop_key.0);
     fields.count(u64::from(row.generation));
     fields.number(row.run.0);

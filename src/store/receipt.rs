@@ -80,14 +80,14 @@ struct Sealed {
 }
 
 /// A receipt that is open.
-pub(crate) struct Open {
+pub(crate) struct OpenReceipt {
     pub(crate) key: i64,
     session: SessionKey,
     kind: &'static str,
     opened_at: String,
 }
 
-impl Open {
+impl OpenReceipt {
     /// Opens a receipt: from now on content of the session may go.
     pub(crate) fn new(
         write: &mut dyn StoreRemove,

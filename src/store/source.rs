@@ -149,7 +149,7 @@ pub fn unpacked(read: &dyn StoreRead, part: &SourcePart) -> StoreResult<Vec<u8>>
 
 /// Where new parts begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct PartStart {
     part: u32,
     offset: u64,
 }
@@ -159,9 +159,9 @@ enum Relation {
     /// It is that one, or an earlier state of it.
     Within,
     /// It goes on after the parts that are kept.
-    Extends(Place),
+    Extends(PartStart),
     /// It is the same up to here.
-    Differs(Place),
+    Differs(PartStart),
 }
 
 /// Finds the kept file that this one is a state of, and where it goes on, if it does.
@@ -171,7 +171,7 @@ fn known(
     format: &str,
     path: &str,
     sessions: &[SessionKey],
-) -> Result<Option<(SourceRow, Option<Place>)>, SourceError> {
+) -> Result<Option<(SourceRow, Option<PartStart>)>, SourceError> {
     let mut rows: Vec<SourceRow> = Vec::new();
     for session in sessions {
         rows.extend(read.sources(*session)?);
@@ -197,7 +197,7 @@ fn compare(
     row: &SourceRow,
 ) -> Result<Relation, SourceError> {
     file.rewind()?;
-    let (mut place, mut before) = (Place::default(), Place::default());
+    let (mut place, mut before) = (PartStart::default(), PartStart::default());
     for part in read.source_parts(row.key)? {
         let here = read_some(file, part.bytes)?;
         if here.len() as u64 != part.bytes {
@@ -228,8 +228,8 @@ fn put_packed(
     file: &mut dyn SourceFile,
     pieces: &mut Pieces<'_>,
     key: SourceKey,
-) -> Result<Place, SourceError> {
-    let mut place = Place::default();
+) -> Result<PartStart, SourceError> {
+    let mut place = PartStart::default();
     for piece in pieces.map_while(Result::ok) {
         let end = place.offset + piece.bytes;
         let is_last = piece.bytes < MAX_PART_BYTES as u64;
@@ -255,7 +255,7 @@ fn rewrite(
     file: &mut dyn SourceFile,
     mut row: SourceRow,
     path: &str,
-    place: Place,
+    place: PartStart,
 ) -> Result<(), SourceError> {
     write.remove_source_parts(row.key, place.part)?;
     file.seek(SeekFrom::Start(place.offset))?;

@@ -35,11 +35,11 @@ pub struct Args {
     session: String,
     /// The form of the messages.
     #[arg(long, value_name = "FORMAT", default_value = "loopstore")]
-    format: Format,
+    format: LineFormat,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Format {
+enum LineFormat {
     /// As `context --format json` prints them.
     Loopstore,
     /// Messages of chat completions, or whole answers.
@@ -59,7 +59,7 @@ struct Keyed {
 }
 
 #[derive(Serialize)]
-struct Receipt<'a> {
+struct LineReceipt<'a> {
     line: u64,
     session_id: &'a SessionId,
     loop_id: &'a LoopId,
@@ -114,7 +114,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 }
 
 /// Appends the messages of a line.
-fn append(session: &SessionHandle, format: Format, line: &[u8]) -> Result<Appended, String> {
+fn append(session: &SessionHandle, format: LineFormat, line: &[u8]) -> Result<Appended, String> {
     let value: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let Keyed { key, messages } = match value.get("messages") {
         Some(_) => serde_json::from_value(value).map_err(|error| error.to_string())?,
@@ -131,9 +131,9 @@ fn append(session: &SessionHandle, format: Format, line: &[u8]) -> Result<Append
     appended.map_err(|error| with_causes(&error))
 }
 
-fn messages_of(format: Format, value: Value) -> Result<Vec<AgentMessage>, String> {
+fn messages_of(format: LineFormat, value: Value) -> Result<Vec<AgentMessage>, String> {
     let form = match format {
-        Format::Loopstore => {
+        LineFormat::Loopstore => {
             let list = match value {
                 Value::Array(list) => list,
                 one => vec![one],
@@ -143,16 +143,16 @@ fn messages_of(format: Format, value: Value) -> Result<Vec<AgentMessage>, String
             });
             return messages.collect();
         }
-        Format::Openai => Form::OpenAiChat,
-        Format::Responses => Form::OpenAiResponses,
-        Format::Anthropic => Form::Anthropic,
+        LineFormat::Openai => Form::OpenAiChat,
+        LineFormat::Responses => Form::OpenAiResponses,
+        LineFormat::Anthropic => Form::Anthropic,
     };
     provider::read(form, &value).map_err(|error| with_causes(&error))
 }
 
-fn receipt<'a>(line: u64, session: &'a SessionHandle, appended: &'a Appended) -> Receipt<'a> {
+fn receipt<'a>(line: u64, session: &'a SessionHandle, appended: &'a Appended) -> LineReceipt<'a> {
     let range = |of: &Range<u32>| (!of.is_empty()).then(|| [of.start, of.end - 1]);
-    Receipt {
+    LineReceipt {
         line,
         session_id: session.id(),
         loop_id: &appended.loop_id,

@@ -12,7 +12,7 @@ use loopstore::{
 };
 
 use super::error::CliError;
-use super::table::{Column, Table};
+use super::table::{Column, TextTable};
 use super::{App, Done, select, text};
 
 /// Compact a session: put blocks over its loops, so that its context becomes smaller
@@ -33,7 +33,7 @@ pub struct Args {
     strategy: Strategy,
     /// When to compact, and down to which size.
     #[arg(long, default_value = "headroom")]
-    policy: Policy,
+    policy: PolicyName,
     /// The context window in tokens, system prompt included [default: 128000; 64000 with --policy
     /// target].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -93,7 +93,7 @@ enum Strategy {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Policy {
+enum PolicyName {
     /// Less than 5 % of the window left below 90 % of it.
     Headroom,
     /// 80 % of the window less 11,000 tokens kept free.
@@ -102,7 +102,7 @@ enum Policy {
     Target,
 }
 
-impl Policy {
+impl PolicyName {
     fn config(self) -> CompactionConfig {
         match self {
             Self::Headroom => CompactionConfig::default(),
@@ -257,7 +257,7 @@ fn given_up(step: &str) -> &'static str {
 }
 
 /// Returns the blocks: which turns are in which section, and how many messages were kept, cut and so on.
-pub fn table(blocks: &[BlockReport]) -> Table {
+pub fn table(blocks: &[BlockReport]) -> TextTable {
     let mut columns = vec![
         Column::text("LOOP", 8),
         Column::number("BLOCK"),
@@ -268,7 +268,7 @@ pub fn table(blocks: &[BlockReport]) -> Table {
     ];
     let counts = ["KEPT", "TRUNCATED", "SUMMARISED", "DROPPED", "ROLLED UP"];
     columns.extend(counts.map(|title| Column::number(title).optional()));
-    let mut table = Table::new(columns);
+    let mut table = TextTable::new(columns);
     for block in blocks {
         let range = |turns: Option<Turns>| {
             turns.map_or("-".into(), |turns| text::turns(turns.first, turns.last))

@@ -37,7 +37,7 @@ pub fn answer_shell() {
 
 /// What an argument takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ArgumentKind {
     Session,
     Loop,
     Run,
@@ -52,11 +52,11 @@ fn command() -> Command {
     Cli::command().mut_subcommands(|command| {
         command.mut_args(|arg| {
             let kind = match arg.get_id().as_str() {
-                "session" => Kind::Session,
-                "loop_id" => Kind::Loop,
-                "run" => Kind::Run,
-                "as_of" => Kind::Moment,
-                "from" | "to" => Kind::Side,
+                "session" => ArgumentKind::Session,
+                "loop_id" => ArgumentKind::Loop,
+                "run" => ArgumentKind::Run,
+                "as_of" => ArgumentKind::Moment,
+                "from" | "to" => ArgumentKind::Side,
                 _ => return arg,
             };
             let ids = move |given: &OsStr| ids(kind, given);
@@ -68,14 +68,14 @@ fn command() -> Command {
 /// An id and its description.
 type Offer = (String, Option<String>);
 
-fn ids(kind: Kind, given: &OsStr) -> Vec<CompletionCandidate> {
+fn ids(kind: ArgumentKind, given: &OsStr) -> Vec<CompletionCandidate> {
     let Some(given) = given.to_str().map(str::to_owned) else {
         return Vec::new();
     };
     let (sender, offers) = mpsc::channel();
     // On a thread of its own, which ends with the program: a server may be far away.
     std::thread::spawn(move || {
-        let line = Line::read(std::env::args_os());
+        let line = TypedLine::read(std::env::args_os());
         let _ = sender.send(line.and_then(|line| line.offers(kind, &given)));
     });
     let offers = offers.recv_timeout(PATIENCE).ok().flatten();
@@ -94,13 +94,13 @@ fn is_plain(id: &str) -> bool {
 }
 
 /// What has been typed already.
-struct Line {
+struct TypedLine {
     app: App,
     /// The session that it names.
     session: Option<String>,
 }
 
-impl Line {
+impl TypedLine {
     /// Reads the words behind the `--` with which a script hands them on.
     fn read(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let words = arguments.skip_while(|word| word != "--").skip(1);
@@ -132,10 +132,10 @@ impl Line {
         Some(Box::new(store))
     }
 
-    fn offers(&self, kind: Kind, given: &str) -> Option<Vec<Offer>> {
+    fn offers(&self, kind: ArgumentKind, given: &str) -> Option<Vec<Offer>> {
         let store = self.open()?;
         let offers = store::read(&*store, |read| {
-            if kind == Kind::Session {
+            if kind == ArgumentKind::Session {
                 return sessions(read, given);
             }
             let Some(session) = &self.session else {
@@ -162,19 +162,19 @@ fn sessions(read: &dyn StoreRead, given: &str) -> StoreResult<Vec<Offer>> {
 fn of_session(
     read: &dyn StoreRead,
     session: &SessionRow,
-    kind: Kind,
+    kind: ArgumentKind,
     given: &str,
 ) -> StoreResult<Vec<Offer>> {
     let mut offers = Vec::new();
-    if kind == Kind::Side {
+    if kind == ArgumentKind::Side {
         offers.push(("now".to_owned(), Some("the current context".to_owned())));
         offers.push(("raw".to_owned(), Some("the originals".to_owned())));
     }
-    if kind != Kind::Loop {
+    if kind != ArgumentKind::Loop {
         runs(read, session, given, &mut offers)?;
     }
-    if kind != Kind::Run {
-        let end = if kind == Kind::Loop { "" } else { ":" };
+    if kind != ArgumentKind::Run {
+        let end = if kind == ArgumentKind::Loop { "" } else { ":" };
         let loops = read.loops(session.key)?;
         for row in loops.iter().rev() {
             let help = text::count(row.totals.turns, "turn");
@@ -233,7 +233,7 @@ mod tests {
     fn what_is_typed_already_names_database_and_session() {
         let line = |words: &str| {
             let words = words.split(' ').map(OsString::from);
-            let line = Line::read(words).unwrap();
+            let line = TypedLine::read(words).unwrap();
             (line.app.db.display().to_string(), line.session)
         };
         assert_eq!(

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::context_text;
 use super::error::CliError;
 use super::output::note;
-use super::select::{self, Moment};
+use super::select::{self, GivenMoment};
 use super::{App, Done};
 
 /// How many messages a note names.
@@ -47,10 +47,10 @@ pub struct Args {
     scope: Option<CompactionScope>,
     /// The moment: just after a run, or just after a turn (LOOP:TURN).
     #[arg(long, value_name = "RUN|LOOP:TURN")]
-    as_of: Option<Moment>,
+    as_of: Option<GivenMoment>,
     /// The format [default: text; json with --json].
     #[arg(long)]
-    format: Option<Format>,
+    format: Option<ContextFormat>,
     /// Record a manifest: which messages these were; `verify` checks it later.
     #[arg(long)]
     record: bool,
@@ -62,12 +62,12 @@ pub struct Args {
 impl Args {
     /// Whether the context is shown to people.
     pub fn is_text(&self) -> bool {
-        matches!(self.format, None | Some(Format::Text))
+        matches!(self.format, None | Some(ContextFormat::Text))
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ContextFormat {
     /// Messages, parts and faults as JSON.
     Json,
     /// For people.
@@ -83,25 +83,25 @@ enum Format {
 /// Prints the context.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let format = match (args.format, app.json) {
-        (Some(Format::Text), true) => {
+        (Some(ContextFormat::Text), true) => {
             let text = "--json cannot be used with --format text";
             return Err(CliError::Usage(text.into()));
         }
         (Some(format), _) => format,
-        (None, true) => Format::Json,
-        (None, false) => Format::Text,
+        (None, true) => ContextFormat::Json,
+        (None, false) => ContextFormat::Text,
     };
     let store = app.open_for(args.record)?;
     let context = build(&*store, args)?;
-    if let (Some(manifest), true) = (&context.manifest, format != Format::Json) {
+    if let (Some(manifest), true) = (&context.manifest, format != ContextFormat::Json) {
         note(&format!("Manifest {manifest} recorded."));
     }
     match format {
-        Format::Json => app.out.json(&ContextJson::of(&context))?,
-        Format::Text => context_text::print(&mut app.out, &context)?,
-        Format::Openai => print_for(app, &context, Form::OpenAiChat)?,
-        Format::Responses => print_for(app, &context, Form::OpenAiResponses)?,
-        Format::Anthropic => print_for(app, &context, Form::Anthropic)?,
+        ContextFormat::Json => app.out.json(&ContextJson::of(&context))?,
+        ContextFormat::Text => context_text::print(&mut app.out, &context)?,
+        ContextFormat::Openai => print_for(app, &context, Form::OpenAiChat)?,
+        ContextFormat::Responses => print_for(app, &context, Form::OpenAiResponses)?,
+        ContextFormat::Anthropic => print_for(app, &context, Form::Anthropic)?,
     }
     Ok(Done::Well)
 }

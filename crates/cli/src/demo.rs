@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::error::CliError;
 use super::output::width;
-use super::table::{Column, Table};
+use super::table::{Column, TextTable};
 use super::{App, Done, compact, demo_session, sql, text};
 
 /// The window of the story: its session is a little too long for it.
@@ -38,9 +38,9 @@ pub struct Args {
 struct Story {
     session_id: SessionId,
     recorded: Stats,
-    before: Shown,
+    before: ShownContext,
     compaction: CompactReport,
-    after: Shown,
+    after: ShownContext,
     undo: FlipReport,
     redo: FlipReport,
     query: &'static str,
@@ -50,13 +50,13 @@ struct Story {
 
 /// A context without its messages.
 #[derive(Serialize)]
-struct Shown {
+struct ShownContext {
     tokens: u64,
     messages: usize,
     parts: Vec<Part>,
 }
 
-impl From<Context> for Shown {
+impl From<Context> for ShownContext {
     fn from(context: Context) -> Self {
         Self {
             tokens: context.tokens,
@@ -154,8 +154,8 @@ fn summary(store: &SqliteStore, story: &Story) -> Result<String, CliError> {
     Ok(lines.join("\n"))
 }
 
-fn parts(shown: &Shown) -> String {
-    let mut table = Table::new(vec![
+fn parts(shown: &ShownContext) -> String {
+    let mut table = TextTable::new(vec![
         Column::text("LOOP", 6),
         Column::text("SECTION", 9),
         Column::text("TURNS", 5),

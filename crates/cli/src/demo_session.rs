@@ -49,7 +49,7 @@ pub fn record(store: &dyn SessionStore) -> StoreResult<SessionId> {
     store::write(store, |write| {
         let title = Some("Yen orders and the nightly export".to_owned());
         let key = create_session(write, &session, title, None)?;
-        let mut clock = Clock(BEGIN_MS);
+        let mut clock = DemoClock(BEGIN_MS);
         let mut parent = None;
         for (nth, (prompt, turns)) in LOOPS.into_iter().enumerate() {
             let loop_id = LoopId::new(format!("loop-{}", nth + 1)).map_err(invalid)?;
@@ -75,9 +75,9 @@ fn invalid(error: loopstore::InvalidId) -> loopstore::StoreError {
     loopstore::StoreError::Invalid(error.to_string())
 }
 
-struct Clock(i64);
+struct DemoClock(i64);
 
-impl Clock {
+impl DemoClock {
     fn tick(&mut self) -> i64 {
         self.0 += STEP_MS;
         self.0
@@ -85,7 +85,7 @@ impl Clock {
 }
 
 fn loop_messages(
-    clock: &mut Clock,
+    clock: &mut DemoClock,
     loop_id: &LoopId,
     nth: usize,
     prompt: &str,
@@ -117,14 +117,14 @@ fn loop_messages(
     messages.into_iter().map(place).collect()
 }
 
-fn user(clock: &mut Clock, text: &str) -> Message {
+fn user(clock: &mut DemoClock, text: &str) -> Message {
     Message::User(UserMessage {
         content: vec![Content::text(text)],
         timestamp: Some(clock.tick().into()),
     })
 }
 
-fn answer(clock: &mut Clock, content: Vec<Content>) -> Message {
+fn answer(clock: &mut DemoClock, content: Vec<Content>) -> Message {
     Message::Assistant(AssistantMessage {
         content,
         model: Some("demo-model".into()),
@@ -133,7 +133,7 @@ fn answer(clock: &mut Clock, content: Vec<Content>) -> Message {
     })
 }
 
-fn result(clock: &mut Clock, call: &str, tool: &str, step: usize) -> Message {
+fn result(clock: &mut DemoClock, call: &str, tool: &str, step: usize) -> Message {
     let lines: Vec<String> = (0..90 + step * 7 % 60)
         .map(|line| {
             let row = step * 131 + line * 17;

@@ -8,7 +8,7 @@ use loopstore::{Context, Database};
 use similar::{ChangeTag, TextDiff};
 
 use super::error::CliError;
-use super::select::{self, Moment};
+use super::select::{self, GivenMoment};
 use super::{App, Done, context_text, text};
 
 /// Compare what two contexts of a session show of each turn
@@ -21,10 +21,10 @@ pub struct Args {
     session: String,
     /// The first context [default: just before the newest active run].
     #[arg(long, value_name = "RUN|LOOP:TURN|raw|now")]
-    from: Option<Given>,
+    from: Option<GivenContext>,
     /// The second context [default: now].
     #[arg(long, value_name = "RUN|LOOP:TURN|raw|now")]
-    to: Option<Given>,
+    to: Option<GivenContext>,
     /// The loop for `now` and `raw` [default: the current one].
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
@@ -35,13 +35,13 @@ pub struct Args {
 
 /// A context as it is given.
 #[derive(Clone)]
-enum Given {
+enum GivenContext {
     Raw,
     Now,
-    Moment(Moment),
+    Moment(GivenMoment),
 }
 
-impl std::str::FromStr for Given {
+impl std::str::FromStr for GivenContext {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -53,7 +53,7 @@ impl std::str::FromStr for Given {
     }
 }
 
-impl Given {
+impl GivenContext {
     fn side(&self, store: &dyn Database, session: &SessionRow) -> Result<DiffSide, CliError> {
         Ok(match self {
             Self::Raw => DiffSide::Raw,
@@ -71,8 +71,8 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     }
     let store = app.open_to_read()?;
     let session = select::session(&*store, &args.session)?;
-    let side = |given: &Option<Given>| {
-        let side = |given: &Given| given.side(&*store, &session);
+    let side = |given: &Option<GivenContext>| {
+        let side = |given: &GivenContext| given.side(&*store, &session);
         given.as_ref().map(side).transpose()
     };
     let request = DiffRequest {

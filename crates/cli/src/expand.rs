@@ -37,7 +37,7 @@ pub struct Args {
     pub(super) run: Option<String>,
     /// Which section of the block [default: the compacted one, else recent, else first].
     #[arg(long, value_enum, conflicts_with_all = ["turns", "blob"])]
-    pub(super) section: Option<expand_block::Section>,
+    pub(super) section: Option<expand_block::SectionName>,
     /// Stop after this many tokens, at whole turns and after at least one; the output says where to
     /// continue.
     #[arg(long, value_name = "N", requires = "session")]

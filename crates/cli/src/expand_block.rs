@@ -10,7 +10,7 @@ use super::{select, text};
 
 /// A section as it is given.
 #[derive(Clone, Copy, clap::ValueEnum)]
-pub enum Section {
+pub enum SectionName {
     /// Kept verbatim.
     First,
     /// Replaced by a summary.
@@ -33,9 +33,9 @@ pub fn find(
         (None, None) => return Ok(None),
     };
     let section = args.section.map(|section| match section {
-        Section::First => BlockSection::First,
-        Section::Compacted => BlockSection::Compacted,
-        Section::Recent => BlockSection::Recent,
+        SectionName::First => BlockSection::First,
+        SectionName::Compacted => BlockSection::Compacted,
+        SectionName::Recent => BlockSection::Recent,
     });
     let found = inspect::replaced(store, &session.session_id, loop_id, &name, section)?;
     Ok(Some(found))

@@ -31,7 +31,7 @@ pub struct Args {
     session: String,
     /// The format.
     #[arg(long, value_name = "FORMAT")]
-    format: Format,
+    format: ExportFormat,
     /// The file, replaced if it exists [default: stdout].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ExportFormat {
     /// One JSON document of the whole session with its active blocks.
     PhiCore,
     /// The messages of a Chat Completions request.
@@ -84,16 +84,19 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 
 fn check(app: &App, args: &Args) -> Result<(), CliError> {
     let usage = |text: &str| Err(CliError::Usage(text.into()));
-    let is_whole = matches!(args.format, Format::PhiCore | Format::Original);
+    let is_whole = matches!(args.format, ExportFormat::PhiCore | ExportFormat::Original);
     if is_whole && args.loop_id.is_some() {
         return usage("phi-core and original export whole sessions; omit --loop");
     }
-    if args.source.is_some() && args.format != Format::Original {
+    if args.source.is_some() && args.format != ExportFormat::Original {
         return usage("--source needs --format original");
     }
     let is_document = matches!(
         args.format,
-        Format::PhiCore | Format::Openai | Format::Responses | Format::Anthropic
+        ExportFormat::PhiCore
+            | ExportFormat::Openai
+            | ExportFormat::Responses
+            | ExportFormat::Anthropic
     );
     if app.json && args.output.is_none() && !is_document {
         return usage("--json needs -o FILE with this format: it is not one JSON document");
@@ -103,13 +106,13 @@ fn check(app: &App, args: &Args) -> Result<(), CliError> {
 
 fn what(store: &dyn Database, session: &SessionRow, args: &Args) -> Result<What, CliError> {
     let form = match args.format {
-        Format::PhiCore => ExportForm::PhiCore,
-        Format::Openai => ExportForm::Request(Form::OpenAiChat),
-        Format::Responses => ExportForm::Request(Form::OpenAiResponses),
-        Format::Anthropic => ExportForm::Request(Form::Anthropic),
-        Format::Markdown => ExportForm::Markdown,
-        Format::Jsonl => ExportForm::Lines,
-        Format::Original => {
+        ExportFormat::PhiCore => ExportForm::PhiCore,
+        ExportFormat::Openai => ExportForm::Request(Form::OpenAiChat),
+        ExportFormat::Responses => ExportForm::Request(Form::OpenAiResponses),
+        ExportFormat::Anthropic => ExportForm::Request(Form::Anthropic),
+        ExportFormat::Markdown => ExportForm::Markdown,
+        ExportFormat::Jsonl => ExportForm::Lines,
+        ExportFormat::Original => {
             let found = sources(store, &session.session_id)?;
             return chosen(found, session, args.source.as_deref()).map(What::Source);
         }

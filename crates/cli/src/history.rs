@@ -3,7 +3,7 @@
 use loopstore::extend::sqlite::Record;
 
 use super::error::CliError;
-use super::table::{Column, Table};
+use super::table::{Column, TextTable};
 use super::{App, Done, select, text};
 
 /// List the compactions, newest first, with every undo and redo
@@ -36,7 +36,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn runs_table(runs: &[Record], of_all: bool) -> Table {
+fn runs_table(runs: &[Record], of_all: bool) -> TextTable {
     let mut columns = vec![Column::text("RUN", 18)];
     if of_all {
         columns.push(Column::text("SESSION", 10));
@@ -51,7 +51,7 @@ fn runs_table(runs: &[Record], of_all: bool) -> Table {
         Column::number("BEFORE"),
         Column::number("AFTER"),
     ]);
-    let mut table = Table::new(columns);
+    let mut table = TextTable::new(columns);
     for run in runs {
         let text = |column| run.text(column).unwrap_or_default();
         let number = |column| run.number(column).map(text::number).unwrap_or_default();
@@ -84,8 +84,8 @@ pub fn state(run: &Record) -> &'static str {
 }
 
 /// Returns why runs failed, were refused or fell back, if any did.
-fn errors_table(runs: &[Record]) -> Option<Table> {
-    let mut table = Table::new(vec![Column::text("RUN", 18), Column::text("ERROR", 12)]);
+fn errors_table(runs: &[Record]) -> Option<TextTable> {
+    let mut table = TextTable::new(vec![Column::text("RUN", 18), Column::text("ERROR", 12)]);
     let mut found = false;
     for run in runs {
         if let Some(error) = run.text("error") {
@@ -97,8 +97,8 @@ fn errors_table(runs: &[Record]) -> Option<Table> {
 }
 
 /// Returns the undos and redos, newest first, if there are any.
-fn flips_table(runs: &[Record]) -> Option<Table> {
-    let mut table = Table::new(vec![
+fn flips_table(runs: &[Record]) -> Option<TextTable> {
+    let mut table = TextTable::new(vec![
         Column::text("RUN", 18),
         Column::text("WHAT", 4),
         Column::text("LOOP", 8),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use indicatif::ProgressBar;
 use loopstore::import::{
-    ImportError, ImportOptions, ImportReport, Progress, Skipped, import_paths, importers,
+    FileProgress, ImportError, ImportOptions, ImportReport, Skipped, import_paths, importers,
 };
 use loopstore::{COUNTERS, Database, SessionId};
 
@@ -114,7 +114,7 @@ pub(super) fn warn_of_unredacted(report: &ImportReport) {
     }
 }
 
-fn show(bar: &ProgressBar, progress: Progress<'_>) {
+fn show(bar: &ProgressBar, progress: FileProgress<'_>) {
     bar.set_length(progress.files);
     bar.set_position(progress.file.saturating_sub(1));
     let path = text::line(&progress.path.display().to_string());

@@ -7,22 +7,22 @@ use anstyle::AnsiColor;
 use serde::Serialize;
 
 use super::error::CliError;
-use super::pager::Sink;
-use super::table::Table;
+use super::pager::PagedOutput;
+use super::table::TextTable;
 use super::{App, text};
 
 /// Standard output, written in large pieces.
-pub struct Out(BufWriter<Sink>);
+pub struct Out(BufWriter<PagedOutput>);
 
 impl Out {
     /// Standard output.
     pub fn new() -> Self {
-        Self(BufWriter::with_capacity(64 << 10, Sink::plain()))
+        Self(BufWriter::with_capacity(64 << 10, PagedOutput::plain()))
     }
 
     /// Standard output, which a pager shows if it is longer than the terminal.
     pub fn paged() -> Self {
-        Self(BufWriter::with_capacity(64 << 10, Sink::paged()))
+        Self(BufWriter::with_capacity(64 << 10, PagedOutput::paged()))
     }
 
     /// Prints lines for people. What a transcript says cannot steer the terminal.
@@ -43,7 +43,7 @@ impl Out {
     }
 
     /// Prints a table within the width of the terminal.
-    pub fn table(&mut self, table: &Table) -> Result<(), CliError> {
+    pub fn table(&mut self, table: &TextTable) -> Result<(), CliError> {
         self.text(&table.lines(width()))
     }
 

@@ -11,19 +11,19 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 const OWN: &str = "LOOPSTORE_PAGER";
 
 /// Standard output, or what stands before it.
-pub enum Sink {
+pub enum PagedOutput {
     /// As it comes.
     Plain(Stdout),
     /// Held back as long as it fits the screen.
-    Held(Box<Held>),
+    Held(Box<HeldBack>),
     /// The pager has it.
     Paged(Paged),
 }
 
 /// What was written so far, not yet a screen.
-pub struct Held {
+pub struct HeldBack {
     bytes: Vec<u8>,
-    screen: Screen,
+    screen: ScreenFill,
     pager: Command,
 }
 
@@ -35,14 +35,14 @@ pub struct Paged {
 
 /// How much of a screen is filled.
 #[derive(Clone, Copy)]
-struct Screen {
+struct ScreenFill {
     rows: usize,
     columns: usize,
     /// Of the line that is not at its end.
     column: usize,
 }
 
-impl Sink {
+impl PagedOutput {
     /// Standard output.
     pub fn plain() -> Self {
         Self::Plain(io::stdout())
@@ -59,9 +59,9 @@ impl Sink {
         let size = terminal_size::terminal_size();
         match (pager(named(OWN).or_else(|| named("PAGER"))), size) {
             (Some(pager), Some((columns, rows))) if rows.0 > 0 && columns.0 > 0 => {
-                Self::Held(Box::new(Held {
+                Self::Held(Box::new(HeldBack {
                     bytes: Vec::new(),
-                    screen: Screen {
+                    screen: ScreenFill {
                         // The prompt of the shell comes after it.
                         rows: usize::from(rows.0) - 1,
                         columns: usize::from(columns.0),
@@ -127,7 +127,7 @@ fn pager(named: Option<String>) -> Option<Command> {
     Some(pager)
 }
 
-impl Write for Sink {
+impl Write for PagedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(out) => out.write(bytes),
@@ -154,7 +154,7 @@ impl Write for Sink {
     }
 }
 
-impl Screen {
+impl ScreenFill {
     /// Fills the screen with bytes and tells whether they fit. Bytes count as columns, so that wide
     /// letters and colours may seem to fill it early; a pager shows those as well.
     fn takes(&mut self, bytes: &[u8]) -> bool {
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn takes(text: &str) -> bool {
-        let mut screen = Screen {
+        let mut screen = ScreenFill {
             rows: 3,
             columns: 4,
             column: 0,

@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 /// A report that was written.
-struct Written {
+struct WrittenReport {
     file: String,
     bytes: u64,
     line: ReportLine,
@@ -107,7 +107,7 @@ fn one(
         app,
         &file,
         bytes,
-        &[Written {
+        &[WrittenReport {
             file: file.clone(),
             bytes,
             line,
@@ -155,7 +155,7 @@ fn all(
         let (id, file) = name(&row.session_id);
         let path = folder.join(&file);
         let (bytes, line) = to_file(&path, |out| write_report(store, &id, &options, out))?;
-        written.push(Written { file, bytes, line });
+        written.push(WrittenReport { file, bytes, line });
     }
     let rows: Vec<(String, ReportLine)> = written
         .iter()
@@ -202,9 +202,8 @@ fn to_file<T>(
     Ok((bytes, made))
 }
 
-fn print(app: &mut App, file: &str, bytes: u64, written: &[Written]) -> Result<(), CliError> {
-    let page =
-        |w: &Written| json!({"session_id": w.line.session_id, "file": w.file, "bytes": w.bytes});
+fn print(app: &mut App, file: &str, bytes: u64, written: &[WrittenReport]) -> Result<(), CliError> {
+    let page = |w: &WrittenReport| json!({"session_id": w.line.session_id, "file": w.file, "bytes": w.bytes});
     let sessions: Vec<_> = written.iter().map(page).collect();
     let json = json!({"file": file, "bytes": bytes, "sessions": sessions});
     app.print(&json, || {

@@ -92,14 +92,14 @@ pub fn run_id(
 
 /// A moment as it is given: `RUN` or `LOOP:TURN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum GivenMoment {
     /// Just after a run.
     Run(String),
     /// Just after a turn.
     Turn(String, u32),
 }
 
-impl std::str::FromStr for Moment {
+impl std::str::FromStr for GivenMoment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -121,15 +121,15 @@ impl std::str::FromStr for Moment {
 pub fn moment(
     store: &dyn Database,
     session: &SessionRow,
-    given: &Moment,
+    given: &GivenMoment,
 ) -> Result<(AsOf, LoopId), Unknown> {
     let found = store::read(store, |read| match given {
-        Moment::Run(given) => {
+        GivenMoment::Run(given) => {
             let run = lookup::run(read, session.key, given)?;
             let loop_id = loop_of(read, &run)?;
             Ok((AsOf::Run(run.run_id), loop_id))
         }
-        Moment::Turn(given, turn) => {
+        GivenMoment::Turn(given, turn) => {
             let loop_id = lookup::loop_of(read, session.key, given)?.core.loop_id;
             let as_of = AsOf::Turn {
                 loop_id: loop_id.clone(),
@@ -151,10 +151,10 @@ mod tests {
 
     #[test]
     fn a_moment_is_split_at_the_last_colon() {
-        assert_eq!("r1".parse(), Ok(Moment::Run("r1".into())));
-        assert_eq!("a:b:3".parse(), Ok(Moment::Turn("a:b".into(), 3)));
+        assert_eq!("r1".parse(), Ok(GivenMoment::Run("r1".into())));
+        assert_eq!("a:b:3".parse(), Ok(GivenMoment::Turn("a:b".into(), 3)));
         for bad in ["", ":", ":3", "a:", "a:x", "a:-1", "a:99999999999"] {
-            assert!(bad.parse::<Moment>().is_err(), "{bad}");
+            assert!(bad.parse::<GivenMoment>().is_err(), "{bad}");
         }
     }
 }

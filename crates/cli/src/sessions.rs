@@ -3,7 +3,7 @@
 use loopstore::extend::sqlite::Record;
 
 use super::error::CliError;
-use super::table::{Column, Table};
+use super::table::{Column, TextTable};
 use super::{App, Done, text};
 
 /// List the sessions, most recently active first
@@ -24,8 +24,8 @@ pub fn run(app: &mut App, _: &Args) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn table(rows: &[Record]) -> Table {
-    let mut table = Table::new(vec![
+fn table(rows: &[Record]) -> TextTable {
+    let mut table = TextTable::new(vec![
         Column::text("SESSION", 18),
         Column::text("TITLE", 8).optional(),
         Column::number("LOOPS"),

@@ -11,7 +11,7 @@ use super::text;
 
 /// Returns the lines of the tree.
 pub fn tree(view: &SessionView) -> Vec<String> {
-    let mut tree = Tree::of(view);
+    let mut tree = TreeView::of(view);
     let roots: Vec<usize> = (0..view.loops.len())
         .filter(|at| tree.parents[*at].is_none())
         .collect();
@@ -21,7 +21,7 @@ pub fn tree(view: &SessionView) -> Vec<String> {
     tree.lines
 }
 
-struct Tree<'a> {
+struct TreeView<'a> {
     view: &'a SessionView,
     parents: Vec<Option<usize>>,
     children: Vec<Vec<usize>>,
@@ -30,7 +30,7 @@ struct Tree<'a> {
     lines: Vec<String>,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> TreeView<'a> {
     fn of(view: &'a SessionView) -> Self {
         let count = view.loops.len();
         let mut seen: HashMap<String, usize> = HashMap::new();

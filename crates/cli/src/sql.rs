@@ -8,7 +8,7 @@ use loopstore::extend::sqlite::{QueryLimits, QueryRows};
 use super::error::{CliError, with_causes};
 use super::nearest;
 use super::output::note;
-use super::table::{Column, Table};
+use super::table::{Column, TextTable};
 use super::{App, Done, text};
 
 /// The views, as the help names them.
@@ -87,7 +87,7 @@ fn with_near_view(error: CliError) -> CliError {
 }
 
 /// Returns the rows as a table; a column of nothing but numbers stands to the right.
-pub fn table(rows: &QueryRows) -> Table {
+pub fn table(rows: &QueryRows) -> TextTable {
     let column = |(at, name): (usize, &String)| {
         let mut cells = rows.rows.iter().map(|row| &row[at]);
         let is_number = !rows.rows.is_empty() && cells.all(|cell| cell.read::<f64>().is_ok());
@@ -97,7 +97,7 @@ pub fn table(rows: &QueryRows) -> Table {
             Column::text(name, 8)
         }
     };
-    let mut table = Table::new(rows.columns.iter().enumerate().map(column).collect());
+    let mut table = TextTable::new(rows.columns.iter().enumerate().map(column).collect());
     for row in &rows.rows {
         table.row(row.iter().map(cell).collect());
     }

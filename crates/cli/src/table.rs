@@ -45,12 +45,12 @@ impl Column {
 }
 
 /// A table.
-pub struct Table {
+pub struct TextTable {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// A table without rows.
     pub fn new(columns: Vec<Column>) -> Self {
         Self {
@@ -177,8 +177,8 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn table() -> Table {
-        let mut table = Table::new(vec![
+    fn table() -> TextTable {
+        let mut table = TextTable::new(vec![
             Column::text("id", 4),
             Column::text("title", 5),
             Column::number("tokens"),
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_column_of_zeros_goes_before_one_that_says_something() {
-        let mut table = Table::new(vec![
+        let mut table = TextTable::new(vec![
             Column::number("kept").optional(),
             Column::number("dropped").optional(),
         ]);

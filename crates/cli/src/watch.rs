@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// One line of `--json`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum Line<'a> {
+enum WatchLine<'a> {
     /// The first look is done.
     Watching { files: usize },
     /// Part of a file was imported or skipped.
@@ -90,7 +90,7 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn begun(&mut self, files: usize) -> Result<(), CliError> {
         if self.app.json {
-            return self.line(&Line::Watching { files });
+            return self.line(&WatchLine::Watching { files });
         }
         let files = text::count(files as u64, "file");
         note(&format!("Watching {files}; press Ctrl-C to stop."));
@@ -110,7 +110,7 @@ impl Printer<'_> {
     fn imported(&mut self, progress: &Growth, report: &ImportReport) -> Result<(), CliError> {
         let file = progress.path.display().to_string();
         if self.app.json {
-            return self.line(&Line::Imported { file, report });
+            return self.line(&WatchLine::Imported { file, report });
         }
         if report.added_messages > 0 || report.revised > 0 {
             let ids: Vec<String> = report
@@ -146,7 +146,7 @@ impl Printer<'_> {
         }
         let (file, reason) = (progress.path.display().to_string(), with_causes(error));
         if self.app.json {
-            return self.line(&Line::Failed { file, reason });
+            return self.line(&WatchLine::Failed { file, reason });
         }
         note(&format!("{}: {}", text::line(&file), text::line(&reason)));
         Ok(())
@@ -155,7 +155,7 @@ impl Printer<'_> {
     fn ended(&mut self) -> Result<(), CliError> {
         if self.app.json {
             let added_messages = self.added;
-            return self.line(&Line::Stopped { added_messages });
+            return self.line(&WatchLine::Stopped { added_messages });
         }
         let added = text::count(self.added, "message");
         note(&format!("Stopped: {added} imported."));
@@ -163,7 +163,7 @@ impl Printer<'_> {
     }
 
     /// Prints a line of JSON; whoever reads along gets it now.
-    fn line(&mut self, line: &Line<'_>) -> Result<(), CliError> {
+    fn line(&mut self, line: &WatchLine<'_>) -> Result<(), CliError> {
         self.app.out.json_line(line)?;
         self.app.out.flush()
     }

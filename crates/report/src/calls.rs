@@ -41,7 +41,7 @@ pub(super) struct Call {
 }
 
 /// Follows the messages of a session, loop by loop in the order of their creation.
-pub(super) struct CallBook {
+pub(super) struct CallLog {
     found: Calls,
     tools: HashMap<String, usize>,
     /// Calls without a result so far, by loop and id.
@@ -51,7 +51,7 @@ pub(super) struct CallBook {
     noted: BTreeMap<String, Vec<CallRow>>,
 }
 
-impl CallBook {
+impl CallLog {
     pub(super) fn new(loops: &[LoopRow]) -> Self {
         let places = places(loops);
         let parent = |row: &LoopRow| row.parent.and_then(|key| places.get(&key).copied());

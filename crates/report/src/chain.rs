@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::messages::Found;
+use super::messages::WrittenMessages;
 use loopstore::extend::active_blocks::{ChainLink, View};
 use loopstore::extend::{LoopRow, Size, StoreRead, StoreResult, shown_chain};
 
@@ -28,7 +28,7 @@ pub(super) fn chain_of(
     read: &dyn StoreRead,
     leaf: &LoopRow,
     links: &[ChainLink],
-    found: &Found,
+    found: &WrittenMessages,
 ) -> StoreResult<(Vec<ChainLoop>, Size)> {
     let shown = shown_chain(read, leaf, View::default())?;
     let mut all = Vec::with_capacity(links.len());

@@ -38,7 +38,7 @@ struct Drop {
 }
 
 /// The end of a turn.
-struct Moment {
+struct TurnEnd {
     depth: usize,
     tick: Tick,
     /// Tokens of the loop through this turn.
@@ -55,7 +55,7 @@ pub(super) fn curve_of(
         return Ok(Curve::default());
     };
     let moments = moments(read, links)?;
-    let mut progress = Growth {
+    let mut progress = CurveWalk {
         read,
         links,
         breaks: breaks(read, owner)?,
@@ -72,11 +72,11 @@ pub(super) fn curve_of(
     Ok(curve)
 }
 
-fn moments(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Vec<Moment>> {
+fn moments(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Vec<TurnEnd>> {
     let mut moments = Vec::new();
     for (depth, link) in links.iter().enumerate() {
         let turns = read.turns(link.row.key, 0..link.turns)?;
-        moments.extend(turns.into_iter().map(|turn| Moment {
+        moments.extend(turns.into_iter().map(|turn| TurnEnd {
             depth,
             tick: turn.tick,
             through: turn.tokens,
@@ -122,7 +122,7 @@ fn settled(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Tick> {
     Ok(settled)
 }
 
-struct Growth<'a> {
+struct CurveWalk<'a> {
     read: &'a dyn StoreRead,
     links: &'a [ChainLink],
     breaks: Vec<Tick>,
@@ -131,13 +131,13 @@ struct Growth<'a> {
     before: Option<(Tick, usize, u64, u64, bool)>,
 }
 
-impl Growth<'_> {
-    fn next(&mut self, moment: &Moment) -> StoreResult<u64> {
+impl CurveWalk<'_> {
+    fn next(&mut self, moment: &TurnEnd) -> StoreResult<u64> {
         let (tokens, only_grows) = match self.added(moment) {
             Some(tokens) => (tokens, true),
             None => size_at(self.read, &self.links[moment.depth].row, moment.tick)?,
         };
-        let Moment {
+        let TurnEnd {
             depth,
             tick,
             through,
@@ -146,7 +146,7 @@ impl Growth<'_> {
         Ok(tokens)
     }
 
-    fn added(&self, moment: &Moment) -> Option<u64> {
+    fn added(&self, moment: &TurnEnd) -> Option<u64> {
         let (tick, depth, through, tokens, only_grows) = self.before?;
         let first = self.breaks.partition_point(|change| *change <= tick);
         let is_quiet = self
@@ -180,7 +180,7 @@ fn drop_of(
     read: &dyn StoreRead,
     owner: &SessionRow,
     change: ReplayChange,
-    moments: &[Moment],
+    moments: &[TurnEnd],
 ) -> StoreResult<Drop> {
     let (leaf, view) = moment_of(read, owner, &AsOf::Run(change.run_id.clone()))?;
     // An undo or redo may be made from another loop than the run.

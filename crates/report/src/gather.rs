@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::calls::Calls;
 use super::chain::{ChainLoop, chain_of};
 use super::curve::{Curve, curve_of};
-use super::messages::{Found, places};
+use super::messages::{WrittenMessages, places};
 use super::usage::{UsageLines, usage_of};
 use super::{ReportLine, ReportOptions};
 use loopstore::extend::active_blocks::{self, View};
@@ -27,13 +27,13 @@ pub(super) struct Index {
     session: About,
     /// The loop whose chain is drawn, by place.
     leaf: Option<usize>,
-    loops: Vec<LoopLine>,
-    blocks: Vec<BlockLine>,
+    loops: Vec<IndexedLoop>,
+    blocks: Vec<IndexedBlock>,
     /// Newest first.
-    runs: Vec<RunLine>,
+    runs: Vec<IndexedRun>,
     chain: Vec<ChainLoop>,
     /// The size of the context that the next model call would see.
-    context: Size,
+    context: IndexedSize,
     curve: Curve,
     calls: Calls,
     usage: UsageLines,
@@ -50,13 +50,13 @@ struct About {
 }
 
 #[derive(Clone, Copy, Default, Serialize)]
-struct Size {
+struct IndexedSize {
     messages: u64,
     tokens: u64,
     bytes: u64,
 }
 
-impl From<loopstore::extend::Size> for Size {
+impl From<loopstore::extend::Size> for IndexedSize {
     fn from(size: loopstore::extend::Size) -> Self {
         Self {
             messages: size.messages,
@@ -67,7 +67,7 @@ impl From<loopstore::extend::Size> for Size {
 }
 
 #[derive(Serialize)]
-struct LoopLine {
+struct IndexedLoop {
     loop_id: String,
     parent: Option<usize>,
     parent_turn: Option<u32>,
@@ -85,7 +85,7 @@ struct LoopLine {
 }
 
 #[derive(Serialize)]
-struct BlockLine {
+struct IndexedBlock {
     #[serde(rename = "loop")]
     loop_key: usize,
     generation: u32,
@@ -106,7 +106,7 @@ struct BlockLine {
 }
 
 #[derive(Serialize)]
-struct RunLine {
+struct IndexedRun {
     run_id: String,
     #[serde(rename = "loop")]
     loop_key: Option<usize>,
@@ -116,8 +116,8 @@ struct RunLine {
     outcome: &'static str,
     fallback: Option<String>,
     error: Option<String>,
-    before: Size,
-    after: Size,
+    before: IndexedSize,
+    after: IndexedSize,
     started_at: String,
     duration_ms: u64,
     /// The tokens that messages had, if the run says so: its window less the system prompt.
@@ -129,7 +129,7 @@ impl Index {
     /// Returns what the overview tells of the session.
     pub(super) fn line(&self) -> ReportLine {
         let about = &self.session;
-        let committed = |run: &&RunLine| run.outcome == Outcome::Committed.as_str();
+        let committed = |run: &&IndexedRun| run.outcome == Outcome::Committed.as_str();
         let cost = self.usage.tree.total.cost;
         ReportLine {
             session_id: about.session_id.clone(),
@@ -154,7 +154,7 @@ pub(super) fn index(
     read: &dyn StoreRead,
     owner: &SessionRow,
     leaf: Option<&LoopRow>,
-    found: Found,
+    found: WrittenMessages,
     options: &ReportOptions,
 ) -> StoreResult<Index> {
     let runs = runs_of(read, owner)?;
@@ -162,7 +162,7 @@ pub(super) fn index(
         raw: true,
         ..View::default()
     };
-    let (mut chain, mut context, mut links) = (Vec::new(), Size::default(), Vec::new());
+    let (mut chain, mut context, mut links) = (Vec::new(), IndexedSize::default(), Vec::new());
     if let Some(leaf) = leaf {
         links = active_blocks::chain(read, leaf.key, raw)?;
         let (states, size) = chain_of(read, leaf, &links, &found)?;
@@ -207,7 +207,7 @@ fn runs_of(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<Vec<RunRow>>
     Ok(runs)
 }
 
-fn loop_lines(read: &dyn StoreRead, found: &Found) -> StoreResult<Vec<LoopLine>> {
+fn loop_lines(read: &dyn StoreRead, found: &WrittenMessages) -> StoreResult<Vec<IndexedLoop>> {
     let places = places(&found.loops);
     let mut lines = Vec::with_capacity(found.loops.len());
     for (row, pieces) in found.loops.iter().zip(&found.pieces) {
@@ -222,7 +222,7 @@ fn loop_lines(read: &dyn StoreRead, found: &Found) -> StoreResult<Vec<LoopLine>>
             before = turn.tokens;
         }
         let kind = RawValue::from_string(row.kind.clone());
-        lines.push(LoopLine {
+        lines.push(IndexedLoop {
             loop_id: row.loop_id.to_string(),
             parent: row.parent.and_then(|key| places.get(&key).copied()),
             parent_turn: row.parent_turn,
@@ -242,13 +242,13 @@ fn loop_lines(read: &dyn StoreRead, found: &Found) -> StoreResult<Vec<LoopLine>>
 
 fn block_lines(
     read: &dyn StoreRead,
-    found: &Found,
+    found: &WrittenMessages,
     runs: &[RunRow],
-) -> StoreResult<Vec<BlockLine>> {
+) -> StoreResult<Vec<IndexedBlock>> {
     let ends = |turns: Option<Turns>| turns.map(|turns| (turns.first, turns.last));
     let mut lines = Vec::with_capacity(found.blocks.len());
     for (row, piece) in &found.blocks {
-        lines.push(BlockLine {
+        lines.push(IndexedBlock {
             loop_key: found.place_of(row.loop_key).unwrap_or_default(),
             generation: row.generation,
             kind: row.kind.as_str(),
@@ -280,8 +280,8 @@ fn covered(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<(&'static 
     Ok(counted.filter(|(_, count)| *count > 0).collect())
 }
 
-fn run_lines(runs: &[RunRow], found: &Found) -> Vec<RunLine> {
-    let line = |run: &RunRow| RunLine {
+fn run_lines(runs: &[RunRow], found: &WrittenMessages) -> Vec<IndexedRun> {
+    let line = |run: &RunRow| IndexedRun {
         run_id: run.run_id.clone(),
         loop_key: found.place_of(run.point.loop_key),
         trigger: run.trigger.clone(),

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
-use super::calls::{CallBook, Calls};
+use super::calls::{CallLog, Calls};
 use super::page::Page;
 use loopstore::export::ExportError;
 use loopstore::extend::codec::decode;
@@ -18,7 +18,7 @@ use loopstore::extend::{
 use loopstore::model::{AgentMessage, AssistantMessage, Content, Image, Message, Usage};
 
 /// What was met while the messages were written.
-pub(super) struct Found {
+pub(super) struct WrittenMessages {
     pub(super) loops: Vec<LoopRow>,
     /// Of each loop, the pieces that hold its messages: the first sequence in each, and its number.
     pub(super) pieces: Vec<Vec<(u32, usize)>>,
@@ -27,7 +27,7 @@ pub(super) struct Found {
     pub(super) calls: Calls,
 }
 
-impl Found {
+impl WrittenMessages {
     pub(super) fn place_of(&self, key: LoopKey) -> Option<usize> {
         self.loops.iter().position(|row| row.key == key)
     }
@@ -67,13 +67,13 @@ struct Entry<'a> {
     #[serde(rename = "u", skip_serializing_if = "Option::is_none")]
     usage: Option<&'a Usage>,
     #[serde(rename = "b")]
-    blocks: Vec<Part<'a>>,
+    blocks: Vec<ContentPart<'a>>,
 }
 
 /// A content block: its kind, and what it says.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Part<'a> {
+enum ContentPart<'a> {
     Text(&'static str, &'a str),
     Call(&'static str, &'a str, &'a str, &'a str),
     Image(&'static str, &'a str, u64),
@@ -102,9 +102,9 @@ pub(super) fn write_all(
     read: &dyn StoreRead,
     owner: &SessionRow,
     page: &mut Page<'_>,
-) -> Result<Found, ExportError> {
+) -> Result<WrittenMessages, ExportError> {
     let loops = read.loops(owner.key)?;
-    let mut book = CallBook::new(&loops);
+    let mut book = CallLog::new(&loops);
     let mut pieces = Vec::with_capacity(loops.len());
     for (place, row) in loops.iter().enumerate() {
         book.begin_loop(read, row)?;
@@ -119,7 +119,7 @@ pub(super) fn write_all(
         let piece = write_block(read, place, &row, page)?;
         blocks.push((row, piece));
     }
-    Ok(Found {
+    Ok(WrittenMessages {
         calls: book.finish(),
         loops,
         pieces,
@@ -132,7 +132,7 @@ fn write_loop(
     place: usize,
     row: &LoopRow,
     page: &mut Page<'_>,
-    book: &mut CallBook,
+    book: &mut CallLog,
 ) -> Result<Vec<(u32, usize)>, ExportError> {
     let mut pieces: Vec<(u32, usize)> = Vec::new();
     let mut failed = None;
@@ -217,7 +217,7 @@ fn entry(message: &AgentMessage, tokens: u64) -> Entry<'_> {
         AgentMessage::Extension(extension) => {
             return Entry {
                 name: Some(&extension.kind),
-                blocks: vec![Part::Text("json", extension.data.as_str())],
+                blocks: vec![ContentPart::Text("json", extension.data.as_str())],
                 ..bare
             };
         }
@@ -247,15 +247,15 @@ fn entry(message: &AgentMessage, tokens: u64) -> Entry<'_> {
     }
 }
 
-fn part(block: &Content) -> Part<'_> {
+fn part(block: &Content) -> ContentPart<'_> {
     match block {
-        Content::Text(text) => Part::Text("text", &text.text),
-        Content::Thinking(thinking) => Part::Text("thinking", &thinking.thinking),
-        Content::Image(image) => Part::Image("image", &image.mime_type, bytes_of(image)),
+        Content::Text(text) => ContentPart::Text("text", &text.text),
+        Content::Thinking(thinking) => ContentPart::Text("thinking", &thinking.thinking),
+        Content::Image(image) => ContentPart::Image("image", &image.mime_type, bytes_of(image)),
         Content::ToolCall(call) => {
-            Part::Call("call", &call.id, &call.name, call.arguments.as_str())
+            ContentPart::Call("call", &call.id, &call.name, call.arguments.as_str())
         }
-        Content::Other(json) => Part::Text("json", json.as_str()),
+        Content::Other(json) => ContentPart::Text("json", json.as_str()),
     }
 }
 

@@ -15,7 +15,7 @@ use loopstore::recorder::Spent;
 /// # Ok::<(), loopstore_report::PriceError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Prices(BTreeMap<String, Price>);
+pub struct Prices(BTreeMap<String, ModelPrice>);
 
 /// Why prices cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum PriceError {
 /// What a million tokens cost.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Price {
+struct ModelPrice {
     input: f64,
     output: f64,
     /// As `input` if it is not given.
@@ -46,7 +46,7 @@ impl Prices {
     /// # Errors
     /// If it is anything else, or a price is negative.
     pub fn from_json(text: &str) -> Result<Self, PriceError> {
-        let prices: BTreeMap<String, Price> = serde_json::from_str(text)?;
+        let prices: BTreeMap<String, ModelPrice> = serde_json::from_str(text)?;
         for (model, price) in &prices {
             let given = [Some(price.input), Some(price.output)];
             let caches = [price.cache_read, price.cache_write];
@@ -71,7 +71,7 @@ impl Prices {
         Some(sum / 1e6)
     }
 
-    fn of(&self, model: &str) -> Option<&Price> {
+    fn of(&self, model: &str) -> Option<&ModelPrice> {
         self.0.get(model).or_else(|| {
             let fits = self
                 .0

@@ -57,8 +57,8 @@ impl<'a> PageWriter<'a> {
                 _ => {}
             }
         }
-        filling.values(&self.order, Written::Anywhere);
-        filling.values(&self.order, Written::UnderItsName);
+        filling.values(&self.order, WrittenWhere::Anywhere);
+        filling.values(&self.order, WrittenWhere::UnderItsName);
         for (kind, _) in SHARES {
             filling.notes(kind, usize::MAX);
         }
@@ -82,7 +82,7 @@ impl<'a> PageWriter<'a> {
 
 /// Where a value must stand already to be left out.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
+enum WrittenWhere {
     /// In a note or within another value.
     Anywhere,
     /// As a value with its label; only for values used.
@@ -162,7 +162,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    fn values(&mut self, order: &[usize], unless: Written) {
+    fn values(&mut self, order: &[usize], unless: WrittenWhere) {
         // The heading is paid for before it is needed, once.
         let is_paid = self.lines.values().any(|used| !used);
         let heading = if is_paid { 0 } else { SEEN.len() + 1 };
@@ -176,7 +176,7 @@ impl<'a> Filling<'a> {
                 self.is_full = true;
                 continue;
             }
-            let skipped = unless == Written::UnderItsName
+            let skipped = unless == WrittenWhere::UnderItsName
                 && (!fact.source.is_used() || self.listed.contains(at));
             if !skipped {
                 self.value(*at, fact, unless);
@@ -187,7 +187,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    fn value(&mut self, at: usize, fact: &Fact, unless: Written) {
+    fn value(&mut self, at: usize, fact: &Fact, unless: WrittenWhere) {
         let Some(value) = quoted(&fact.value) else {
             return;
         };
@@ -201,7 +201,7 @@ impl<'a> Filling<'a> {
             self.is_full = true;
             return;
         }
-        if unless == Written::Anywhere && is_written(&self.written, &fact.value) {
+        if unless == WrittenWhere::Anywhere && is_written(&self.written, &fact.value) {
             return;
         }
         self.room -= cost;

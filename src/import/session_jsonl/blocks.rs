@@ -18,7 +18,7 @@ impl SessionTarget<'_> {
         if !run.is_new {
             return Ok(());
         }
-        let name = BlockName {
+        let name = BlockAddress {
             loop_id: line.loop_id.clone(),
             generation: line.generation,
         };

@@ -229,7 +229,7 @@ pub(crate) struct RunLine {
 
 /// A block by its loop and number.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct BlockName {
+pub(crate) struct BlockAddress {
     #[serde(rename = "loop")]
     pub(crate) loop_id: LoopId,
     pub(crate) generation: u32,
@@ -243,7 +243,7 @@ pub(crate) struct BlockLine {
     pub(crate) loop_id: LoopId,
     pub(crate) generation: u32,
     pub(crate) kind: String,
-    pub(crate) extends: Option<BlockName>,
+    pub(crate) extends: Option<BlockAddress>,
     pub(crate) keep_first: Option<(u32, u32)>,
     pub(crate) keep_compacted: Option<(u32, u32)>,
     pub(crate) keep_recent: Option<(u32, u32)>,
@@ -313,7 +313,7 @@ pub(crate) struct PartForm {
     #[serde(rename = "loop")]
     pub(crate) loop_id: LoopId,
     pub(crate) section: String,
-    pub(crate) block: Option<BlockName>,
+    pub(crate) block: Option<BlockAddress>,
     pub(crate) seqs: Option<(u32, u32)>,
     pub(crate) messages: u64,
 }
@@ -363,7 +363,7 @@ impl BlockLine {
         row: &BlockRow,
         run: &str,
         loop_id: LoopId,
-        extends: Option<BlockName>,
+        extends: Option<BlockAddress>,
     ) -> StoreResult<Self> {
         Ok(Self {
             record: Record::Block,

@@ -10,13 +10,13 @@ use crate::import::ImportError;
 use crate::import::fields::shown;
 use crate::model::LoopId;
 use crate::store::codec::{self, hex};
-use crate::store::receipt::{MessageDigest, Open, Receipt};
+use crate::store::receipt::{MessageDigest, OpenReceipt, Receipt};
 use crate::store::scan::MessagePlace;
 use crate::store::{LoopRow, StoreResult, StoredMessage};
 
 /// The receipt of a session's redacted messages, while they come in.
 pub(super) struct Redacted {
-    receipt: Open,
+    receipt: OpenReceipt,
     messages: Vec<MessageDigest>,
 }
 
@@ -37,7 +37,7 @@ impl SessionTarget<'_> {
         let redacted = match &mut self.open.redacted {
             Some(redacted) => redacted,
             none => none.insert(Redacted {
-                receipt: Open::new(self.write.as_remove(), self.open.key, "redact")?,
+                receipt: OpenReceipt::new(self.write.as_remove(), self.open.key, "redact")?,
                 messages: Vec::new(),
             }),
         };

@@ -130,7 +130,7 @@ impl SessionTarget<'_> {
     }
 
     /// Finds a block that came before.
-    pub(super) fn block_key(&self, name: &BlockName) -> Result<BlockKey, ImportError> {
+    pub(super) fn block_key(&self, name: &BlockAddress) -> Result<BlockKey, ImportError> {
         let loop_key = self.open.loop_key(&name.loop_id)?;
         let blocks = self.write.blocks_of_loop(loop_key)?;
         let found = blocks.iter().find(|row| row.generation == name.generation);

@@ -8,7 +8,7 @@ use super::{
     ArchiveReport, ArchiveRequest, ColdLoop, LoopStays, LoopStaysWhy, MovedLoop, UnarchiveRequest,
 };
 use crate::store::packs::{MAX_PACK_BYTES, Pack, PackRow, each_pack};
-use crate::store::receipt::{Open, Receipt};
+use crate::store::receipt::{OpenReceipt, Receipt};
 use crate::store::removal::StoreRemove;
 use crate::store::scan::StoreScan;
 use crate::store::{Database, LoopKey, LoopRow, MessageRow, SessionRow, StoreResult, database};
@@ -199,7 +199,7 @@ impl ArchiveWork<'_> {
         rows.dedup_by_key(|row| row.key);
         rows.retain(|row| runs.iter().any(|run| self.cold[run.at].key == row.key));
         let mut receipt = Receipt::of_loops(now.session_id, self.reason, rows);
-        let open = Open::new(write, now.key, "archive")?;
+        let open = OpenReceipt::new(write, now.key, "archive")?;
         let mut packs = 0;
         for run in &runs {
             for pack in &run.packs {
@@ -346,7 +346,7 @@ fn bring_back(
     let rows = rows.collect::<StoreResult<Vec<_>>>()?;
     let reason = request.reason.as_deref();
     let mut receipt = Receipt::of_loops(session.session_id.clone(), reason, rows);
-    let open = Open::new(write, session.key, "archive")?;
+    let open = OpenReceipt::new(write, session.key, "archive")?;
     let mut messages = 0;
     for (key, pack) in there {
         write.take_pack(key, pack.first)?;

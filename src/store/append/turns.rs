@@ -31,7 +31,7 @@ pub(crate) struct TurnsAppended {
 
 /// Where a message belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum MessagePlacement {
     OpenTurn,
     NewTurn,
     NewLoop,
@@ -60,11 +60,11 @@ pub(crate) fn append_in_turns(
         let message = match message {
             AgentMessage::Llm(message) => {
                 let mut place = open.place(write, &message)?;
-                if place == Place::NewLoop {
+                if place == MessagePlacement::NewLoop {
                     let before = open.end(write)?;
                     let next = begin_loop(write, owner, Some(before), &mut begun)?;
                     open = OpenLoop::of(write, next)?;
-                    place = Place::NewTurn;
+                    place = MessagePlacement::NewTurn;
                 }
                 AgentMessage::Llm(open.numbered(message, place))
             }
@@ -130,32 +130,36 @@ impl OpenLoop {
     }
 
     /// Says where a message belongs.
-    fn place(&mut self, read: &dyn StoreWrite, message: &LlmMessage) -> StoreResult<Place> {
+    fn place(
+        &mut self,
+        read: &dyn StoreWrite,
+        message: &LlmMessage,
+    ) -> StoreResult<MessagePlacement> {
         let (role, response) = (message.message.role(), message.response());
         let goes_on = response.is_some() && self.last_response(read)? == response;
         self.response = Some(response.map(str::to_owned));
         if self.own_index(message).is_some() {
-            return Ok(Place::OpenTurn);
+            return Ok(MessagePlacement::OpenTurn);
         }
         let row = &self.append.row;
         if row.status.is_ended() {
             match role {
-                Role::User => return Ok(Place::NewLoop),
+                Role::User => return Ok(MessagePlacement::NewLoop),
                 // Its agent goes on after all.
                 _ => self.append.row.status = LoopStatus::Running,
             }
         }
         let Some(turn) = &self.append.turn else {
-            return Ok(Place::NewTurn);
+            return Ok(MessagePlacement::NewTurn);
         };
         let calls = &self.append.progress.open_calls;
         let is_waiting = calls.values().any(|made| *made == turn.turn);
         Ok(match role {
-            Role::ToolResult => Place::OpenTurn,
-            Role::Assistant if !turn.answered || goes_on => Place::OpenTurn,
-            Role::User if !turn.answered || is_waiting => Place::OpenTurn,
-            Role::User if calls.is_empty() => Place::NewLoop,
-            _ => Place::NewTurn,
+            Role::ToolResult => MessagePlacement::OpenTurn,
+            Role::Assistant if !turn.answered || goes_on => MessagePlacement::OpenTurn,
+            Role::User if !turn.answered || is_waiting => MessagePlacement::OpenTurn,
+            Role::User if calls.is_empty() => MessagePlacement::NewLoop,
+            _ => MessagePlacement::NewTurn,
         })
     }
 
@@ -166,12 +170,12 @@ impl OpenLoop {
     }
 
     /// Puts the message into its turn.
-    fn numbered(&mut self, mut message: LlmMessage, place: Place) -> LlmMessage {
+    fn numbered(&mut self, mut message: LlmMessage, place: MessagePlacement) -> LlmMessage {
         if self.own_index(&message).is_some() {
             return message;
         }
         let last = self.append.turn.as_ref();
-        let open = last.filter(|_| place == Place::OpenTurn);
+        let open = last.filter(|_| place == MessagePlacement::OpenTurn);
         // A turn without an index takes nothing more: a message without one is a turn of its own.
         let index = match open.and_then(|turn| turn.turn_index) {
             Some(index) => {

@@ -4,7 +4,7 @@
 
 use super::keys::session_of;
 use super::row::{LOOP_COLUMNS, PostgresRow, SESSION};
-use super::transaction::Transaction;
+use super::transaction::PostgresTransaction;
 use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
 use crate::store::mapping::{lease_row, loop_row, session_row};
@@ -24,7 +24,7 @@ fn driven(row: &PostgresRow) -> StoreResult<(Option<LoopRow>, Option<LeaseRow>)>
     Ok((loop_row(row).ok(), lease))
 }
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     /// Makes other writers of a session wait until the end of this write.
     pub(super) fn lock_row(&self, session: i64) -> StoreResult<()> {
         let sql = format!("{SESSION} WHERE s.session = $1 FOR NO KEY UPDATE OF s");

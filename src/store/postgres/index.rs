@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::connection::Param;
 use super::keys::session_of;
 use super::row::PostgresRow;
-use super::transaction::Transaction;
+use super::transaction::PostgresTransaction;
 use super::write::rows_of_values;
 use crate::store::codec::role_number;
 use crate::store::columns::Columns;
@@ -164,7 +164,7 @@ fn found(row: &PostgresRow) -> StoreResult<Match> {
     })
 }
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
         let state = self.first_of_any(
             "SELECT s.version, n.total, n.indexed

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::row::{BLOCK_CORE_COLUMNS, PostgresRow};
-use super::transaction::{Transaction, paged};
+use super::transaction::{PostgresTransaction, paged};
 use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
 use crate::store::mapping::{generation, run_summary};
@@ -18,7 +18,7 @@ fn newest(row: &PostgresRow) -> StoreResult<(Generation, bool)> {
     Ok((generation(row, row.get("loop")?)?, row.get("is_flipped")?))
 }
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     /// Visits the loops of a chain, each with its newest block.
     pub(super) fn walk_standings(
         &self,

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use super::connection::Param;
 use super::keys::session_of;
 use super::row::PostgresRow;
-use super::transaction::{Transaction, paged};
+use super::transaction::{PostgresTransaction, paged};
 use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
 use crate::store::mapping::proof;
@@ -14,7 +14,7 @@ use crate::store::{LoopKey, MessageRef, StoreRead, StoredMessageRef, VisitMessag
 /// Messages that are fetched at a time: mostly the whole end of a loop.
 const PAGE: i64 = 256;
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     /// Visits what some messages say. What has no content here is read the long way, which knows where
     /// it may lie instead.
     pub(super) fn read_said(

@@ -49,7 +49,7 @@ use connection::Connection;
 use ddl::literal;
 use errors::{from_postgres, is_lost, told};
 use pool::{Pool, Taken};
-use transaction::Transaction;
+use transaction::PostgresTransaction;
 use url::Address;
 
 const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -126,9 +126,12 @@ impl PostgresStore {
         &self.place
     }
 
-    fn snapshot<T>(&self, work: impl FnOnce(&Transaction<'_>) -> StoreResult<T>) -> StoreResult<T> {
+    fn snapshot<T>(
+        &self,
+        work: impl FnOnce(&PostgresTransaction<'_>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
         let mut transaction = self.begin(BEGIN_READ)?;
-        let done = work(&Transaction::reading(transaction.taken.link()?));
+        let done = work(&PostgresTransaction::reading(transaction.taken.link()?));
         // What was read is whole, whatever becomes of the connection.
         transaction.roll_back();
         done
@@ -137,11 +140,11 @@ impl PostgresStore {
     /// Runs `work` on a snapshot; its statements may go through much of the database.
     fn long_snapshot<T>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> StoreResult<T>,
+        work: impl FnOnce(&PostgresTransaction<'_>) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let mut transaction = self.begin(BEGIN_READ)?;
         let link = transaction.taken.link()?;
-        let done = link.at_length(|link| work(&Transaction::reading(link)));
+        let done = link.at_length(|link| work(&PostgresTransaction::reading(link)));
         transaction.roll_back();
         done
     }
@@ -150,7 +153,7 @@ impl PostgresStore {
     /// with the counter of this store.
     fn transaction<T>(
         &self,
-        work: impl FnOnce(&mut Transaction<'_>) -> StoreResult<T>,
+        work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
     ) -> StoreResult<T> {
         self.transaction_from(&self.begin_write(), |link| written(link, work))
     }
@@ -159,7 +162,7 @@ impl PostgresStore {
     fn long_transaction<T>(
         &self,
         begin: &str,
-        work: impl FnOnce(&mut Transaction<'_>) -> StoreResult<T>,
+        work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
     ) -> StoreResult<T> {
         self.transaction_from(begin, |link| link.at_length(|link| written(link, work)))
     }
@@ -211,9 +214,9 @@ impl PostgresStore {
 /// Runs `work` on a connection within a transaction that writes.
 fn written<T>(
     link: &mut Connection,
-    work: impl FnOnce(&mut Transaction<'_>) -> StoreResult<T>,
+    work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
 ) -> StoreResult<T> {
-    let mut door = Transaction::writing(link);
+    let mut door = PostgresTransaction::writing(link);
     let done = work(&mut door)?;
     door.check()?;
     Ok(done)

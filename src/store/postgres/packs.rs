@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::connection::Param;
 use super::keys::session_of;
 use super::row::escaped;
-use super::transaction::Transaction;
+use super::transaction::PostgresTransaction;
 use crate::store::LoopKey;
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
@@ -15,7 +15,7 @@ use crate::store::scan::MOST_UNPACKED;
 
 const PACK: &str = "SELECT seq, last_seq, bytes, digest FROM packs";
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     fn pack(&self, sql: &str, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
         let session = session_of(loop_key.0);
         let params: [Param<'_>; 3] = [&session, &loop_key.0, &i64::from(seq)];

@@ -4,7 +4,7 @@
 use super::connection::Param;
 use super::keys::session_of;
 use super::row::escaped;
-use super::transaction::Transaction;
+use super::transaction::PostgresTransaction;
 use super::write::{rows_of_values, wide};
 use crate::store::codec::role_number;
 use crate::store::error::StoreResult;
@@ -108,7 +108,7 @@ impl Pending {
     }
 }
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     /// Adds a message to those that wait; the session is locked already.
     pub(super) fn put_off(&self, loop_key: LoopKey, row: &MessageRow) -> StoreResult<()> {
         self.lock(session_of(loop_key.0))?;

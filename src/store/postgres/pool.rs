@@ -18,12 +18,12 @@ use crate::store::error::{OpenError, StoreError, StoreResult};
 pub(super) struct Pool {
     address: Address,
     options: PostgresOptions,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     freed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     idle: Vec<Connection>,
     /// Connections that are in use.
     out: usize,
@@ -46,7 +46,7 @@ impl Pool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

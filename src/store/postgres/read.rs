@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use super::connection::Param;
 use super::keys::session_of;
 use super::row::*;
-use super::transaction::{Transaction, paged};
+use super::transaction::{PostgresTransaction, paged};
 use crate::model::{LoopId, SessionId};
 use crate::store::columns::{Columns, damaged, missing};
 use crate::store::error::StoreResult;
@@ -21,7 +21,7 @@ const SMALL_PAGE: i64 = 1024;
 
 type FromRow<T> = fn(&PostgresRow) -> StoreResult<T>;
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     /// Returns the loops of a chain from `leaf` on, at most a page of them.
     fn links<T>(&self, leaf: LoopKey, columns: &str, from_row: FromRow<T>) -> StoreResult<Vec<T>> {
         // The rows come as the recursion makes them, and the limit ends it. Keys that fall from child
@@ -63,7 +63,7 @@ fn after_page(length: usize, last: Option<&LoopCore>) -> Option<LoopKey> {
     last.parent.filter(|parent| *parent < last.key)
 }
 
-impl StoreRead for Transaction<'_> {
+impl StoreRead for PostgresTransaction<'_> {
     // Sessions.
 
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {

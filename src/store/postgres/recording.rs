@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::keys::session_of;
 use super::row::PostgresRow;
-use super::transaction::Transaction;
+use super::transaction::PostgresTransaction;
 use crate::model::Role;
 use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
@@ -71,7 +71,7 @@ fn usage_row(loop_id: &str, model: Option<String>, sums: &Sums) -> UsageRow {
     }
 }
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     pub(super) fn read_lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
         if self.writes() {
             return self.lease_and_loop(loop_key);

@@ -6,7 +6,7 @@
 use super::PostgresStore;
 use super::keys::session_of;
 use super::options::PostgresOptions;
-use super::transaction::Transaction;
+use super::transaction::PostgresTransaction;
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
 use crate::store::mapping::{BLOCK_COLUMNS, block_row, signed};
@@ -60,7 +60,7 @@ impl PostgresStore {
     }
 }
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     fn meta(&self, name: &str) -> StoreResult<Option<String>> {
         let sql = "SELECT value FROM store_meta WHERE name = $1";
         self.first_of_any(sql, &[&name], |row| row.get("value"))
@@ -92,7 +92,7 @@ impl Transaction<'_> {
     }
 }
 
-impl StoreRecount for Transaction<'_> {
+impl StoreRecount for PostgresTransaction<'_> {
     fn counter_name(&self) -> StoreResult<Option<String>> {
         self.meta("token_counter")
     }

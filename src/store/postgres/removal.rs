@@ -9,7 +9,7 @@ use super::connection::Param;
 use super::keys::session_of;
 use super::row::escaped;
 use super::scan::owner_of;
-use super::transaction::Transaction;
+use super::transaction::PostgresTransaction;
 use crate::model::Time;
 use crate::store::codec::role_number;
 use crate::store::columns::Columns;
@@ -38,7 +38,7 @@ struct Cell {
     text: String,
 }
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     fn cells(&self, table: &str, column: &str, session: SessionKey) -> StoreResult<Vec<Cell>> {
         let key = if DIGESTED.contains(&table) {
             "key"
@@ -180,7 +180,7 @@ impl Transaction<'_> {
     }
 }
 
-impl StoreRemove for Transaction<'_> {
+impl StoreRemove for PostgresTransaction<'_> {
     // Receipts.
 
     fn open_receipt(

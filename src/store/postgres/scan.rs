@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::connection::Param;
 use super::keys::session_of;
 use super::row::*;
-use super::transaction::Transaction;
+use super::transaction::PostgresTransaction;
 use super::write::Owner;
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
@@ -75,7 +75,7 @@ const STRAYS: [(&str, &str, &str); 8] = [
     ),
 ];
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     /// Returns keys that a query over a session gives; $2 may be a key of what it is about.
     fn keys<T>(&self, sql: &str, of: i64, key: fn(i64) -> T) -> StoreResult<Vec<T>> {
         let keys = self.all(of, sql, &[&of], |row| row.get::<i64>("key"))?;
@@ -97,7 +97,7 @@ pub(super) fn owner_of(place: MessagePlace) -> Owner {
     }
 }
 
-impl StoreScan for Transaction<'_> {
+impl StoreScan for PostgresTransaction<'_> {
     // Sessions.
 
     fn session_keys(&self) -> StoreResult<Vec<SessionKey>> {

@@ -1,7 +1,7 @@
 //! The rows of kept files. A file may hold many sessions, so its rows are by its own key.
 
 use super::connection::Param;
-use super::transaction::Transaction;
+use super::transaction::PostgresTransaction;
 use crate::model::Time;
 use crate::store::columns::{Columns, missing};
 use crate::store::error::{StoreError, StoreResult};
@@ -10,7 +10,7 @@ use crate::store::{SessionKey, SourceKey, SourcePart, SourcePiece, SourceRow};
 
 const SOURCE: &str = "SELECT s.key, s.format, s.path, s.bytes, s.digest FROM sources s";
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     pub(super) fn sources_of(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
         let sql = format!(
             "{SOURCE} WHERE s.key IN (

@@ -24,7 +24,7 @@ use crate::store::error::{StoreError, StoreResult};
 use crate::store::packs::LastPack;
 
 /// A connection within a transaction.
-pub(super) struct Transaction<'a> {
+pub(super) struct PostgresTransaction<'a> {
     link: RefCell<&'a mut Connection>,
     /// `None`: it only reads.
     locked: Option<RefCell<Locked>>,
@@ -39,7 +39,7 @@ pub(super) struct Transaction<'a> {
     pub(super) last_pack: LastPack,
 }
 
-impl<'a> Transaction<'a> {
+impl<'a> PostgresTransaction<'a> {
     pub(super) fn reading(link: &'a mut Connection) -> Self {
         Self {
             link: RefCell::new(link),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::connection::Param;
 use super::keys::{BIRTH, session_of};
 use super::row::escaped;
-use super::transaction::Transaction;
+use super::transaction::PostgresTransaction;
 use crate::model::{LoopStatus, Time};
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
@@ -82,7 +82,7 @@ impl Owner {
     }
 }
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     /// Returns milliseconds since the birth of all keys, by the server's clock.
     pub(super) fn birth(&self) -> StoreResult<i64> {
         let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT - $1 AS now";
@@ -170,7 +170,7 @@ impl Transaction<'_> {
     }
 }
 
-impl StoreWrite for Transaction<'_> {
+impl StoreWrite for PostgresTransaction<'_> {
     // The same transaction for more.
 
     fn as_read(&self) -> &dyn StoreRead {
@@ -561,7 +561,7 @@ impl StoreWrite for Transaction<'_> {
     }
 }
 
-impl Transaction<'_> {
+impl PostgresTransaction<'_> {
     fn insert_block_message(
         &self,
         block: i64,

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{State, StoreRecount, count};
+use super::{RecountState, StoreRecount, count};
 use crate::model::Role;
 use crate::store::append::size_through;
 use crate::store::error::{StoreError, StoreResult};
@@ -13,13 +13,13 @@ use crate::tokens::TokenCounter;
 pub(super) fn step(
     write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,
-    state: &mut State,
+    state: &mut RecountState,
 ) -> StoreResult<bool> {
     let Some(block) = write.block_from(BlockKey(state.block.unwrap_or(0)))? else {
         return Ok(false);
     };
     let messages = count_messages(write, counter, &block)?;
-    let covered = Covered::of(write, &block)?;
+    let covered = CoveredOriginals::of(write, &block)?;
     let shown = covered.shown(&messages)?;
     let tokens = covered.all + covered.of_others()?;
     write.put_block_tokens(block.key, tokens, shown)?;
@@ -49,14 +49,14 @@ fn count_messages(
 }
 
 /// The originals that a block covers.
-struct Covered<'a> {
+struct CoveredOriginals<'a> {
     reader: &'a dyn StoreRecount,
     block: &'a BlockRow,
     /// Tokens of all of them: the last turn may have grown since.
     all: u64,
 }
 
-impl<'a> Covered<'a> {
+impl<'a> CoveredOriginals<'a> {
     fn of(reader: &'a dyn StoreRecount, block: &'a BlockRow) -> StoreResult<Self> {
         let all = tokens_to(reader, block.loop_key, block.layout.end(), block.through)?;
         Ok(Self { reader, block, all })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::{BATCH_BYTES, BATCH_MESSAGES, State, StoreRecount, count};
+use super::{BATCH_BYTES, BATCH_MESSAGES, RecountState, StoreRecount, count};
 use crate::model::{AgentMessage, Role};
 use crate::store::error::StoreResult;
 use crate::store::{LoopKey, MessageRow, codec};
@@ -20,7 +20,7 @@ struct Counts {
 pub(super) fn step(
     write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,
-    state: &mut State,
+    state: &mut RecountState,
 ) -> StoreResult<bool> {
     let Some((key, next_seq)) = write.loop_from(LoopKey(state.loop_key))? else {
         return Ok(false);
@@ -66,7 +66,7 @@ fn batch(
 
 fn count_message(
     counter: &dyn TokenCounter,
-    state: &mut State,
+    state: &mut RecountState,
     counts: &mut Counts,
     row: MessageRow,
 ) -> StoreResult<()> {

@@ -101,7 +101,7 @@ pub enum RecountError {
 /// Where a recount stands, as `store_meta` holds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-struct State {
+struct RecountState {
     /// The counter that it counts with.
     to: String,
     /// The loop that comes next, and its message that comes next.
@@ -121,7 +121,7 @@ struct State {
 /// Returns the counter that the note of a recount names; what cannot be read names none.
 #[cfg(feature = "postgres")]
 pub(super) fn counter_of(note: &str) -> String {
-    let state: State = serde_json::from_str(note).unwrap_or_default();
+    let state: RecountState = serde_json::from_str(note).unwrap_or_default();
     state.to
 }
 
@@ -180,7 +180,7 @@ fn within<T>(
 fn begin(
     write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,
-) -> StoreResult<(String, State, bool)> {
+) -> StoreResult<(String, RecountState, bool)> {
     let from = write
         .counter_name()?
         .ok_or_else(|| StoreError::Damaged("the token counter's name is missing".into()))?;
@@ -191,9 +191,9 @@ fn begin(
     if let Some(state) = earlier.filter(|state| state.to == to) {
         return Ok((from, state, true));
     }
-    let state = State {
+    let state = RecountState {
         to,
-        ..State::default()
+        ..RecountState::default()
     };
     if from != state.to || resumed {
         write.put_recount_note(&to_json(&state)?)?;
@@ -202,7 +202,7 @@ fn begin(
 }
 
 /// Returns how far a recount came; what cannot be read is as good as nowhere.
-fn noted(write: &dyn StoreRecount) -> StoreResult<Option<State>> {
+fn noted(write: &dyn StoreRecount) -> StoreResult<Option<RecountState>> {
     let note = write.recount_note()?;
     Ok(note.map(|note| serde_json::from_str(&note).unwrap_or_default()))
 }
@@ -211,8 +211,8 @@ fn noted(write: &dyn StoreRecount) -> StoreResult<Option<State>> {
 fn step(
     write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,
-    state: &State,
-) -> StoreResult<(State, bool)> {
+    state: &RecountState,
+) -> StoreResult<(RecountState, bool)> {
     // Two recounts at once would add up each other's figures.
     if noted(write)?.as_ref() != Some(state) {
         let why = "another recount of this database is at work";

@@ -22,11 +22,11 @@ use crate::store::error::{StoreError, StoreResult};
 /// The disk below the log of one database.
 pub(super) struct Disk {
     log: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<SyncState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SyncState {
     /// The log; opened with the first wait. Whoever has it open is told of a failure once.
     file: Option<File>,
     /// So many commits of this store are known to outlast a power loss.

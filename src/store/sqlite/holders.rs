@@ -53,7 +53,7 @@ impl Holders {
             }
         };
         let at = place_of(loop_key, token);
-        Ok(system::lock(&file, at).then(|| Arc::new(Held { file, at }) as LeaseGuard))
+        Ok(system::lock(&file, at).then(|| Arc::new(HolderLock { file, at }) as LeaseGuard))
     }
 
     /// Whether the holder of a lease is known to be gone.
@@ -71,12 +71,12 @@ impl Holders {
 }
 
 /// A lock on a byte; it ends with this value.
-struct Held {
+struct HolderLock {
     file: Arc<File>,
     at: i64,
 }
 
-impl Drop for Held {
+impl Drop for HolderLock {
     fn drop(&mut self) {
         system::unlock(&self.file, self.at);
     }

@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 
 use rusqlite::{Connection, params};
 
-use super::read::{Reader, number};
+use super::read::{SqliteReader, number};
 use super::row::SqliteRow;
 use super::{from_sqlite, migration};
 use crate::store::codec::role_number;
@@ -69,7 +69,7 @@ pub(super) fn problems(connection: &Connection) -> StoreResult<Vec<String>> {
     tables.retain(|table| is_index(table));
     tables.push("message_index".into());
     let mut found = check(connection, &tables)?;
-    let reader = Reader::new(connection);
+    let reader = SqliteReader::new(connection);
     let marks = reader.first(
         "SELECT count(*) AS n
          FROM indexed_sessions n JOIN sessions s ON s.key = n.session AND s.tick = n.tick
@@ -147,7 +147,7 @@ fn found(row: &SqliteRow<'_, '_>) -> StoreResult<Match> {
     })
 }
 
-impl Reader<'_> {
+impl SqliteReader<'_> {
     pub(super) fn read_index_state(&self) -> StoreResult<IndexState> {
         let state = self.first(
             "SELECT (SELECT version FROM index_state) AS version, coalesce(sum(l.next_seq), 0) AS total,

@@ -56,10 +56,10 @@ pub(super) struct Log {
     left: Arc<AtomicU32>,
     /// Held by whoever moves pages: SQLite refuses a second one at once.
     moving: Arc<Mutex<()>>,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
-struct State {
+struct LogState {
     /// Pages when the mover was last woken.
     woken_at: u32,
     mover: Option<Mover>,
@@ -68,7 +68,7 @@ struct State {
     pause: Duration,
 }
 
-impl State {
+impl LogState {
     /// Lets the readers be for a while, each time for longer.
     fn rest(&mut self) {
         self.next_try = Instant::now() + self.pause;
@@ -85,7 +85,7 @@ impl Log {
             moved: Arc::default(),
             left: Arc::default(),
             moving: Arc::default(),
-            state: Mutex::new(State {
+            state: Mutex::new(LogState {
                 woken_at: 0,
                 mover: None,
                 next_try: Instant::now(),
@@ -142,7 +142,7 @@ impl Log {
     }
 
     /// Lets the next commit begin the log anew, if its readers allow it.
-    fn begin_anew(&self, writer: &Connection, timeout: Duration, pages: u32, state: &mut State) {
+    fn begin_anew(&self, writer: &Connection, timeout: Duration, pages: u32, state: &mut LogState) {
         let _moving = match self.moving.try_lock() {
             Ok(alone) => alone,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -174,7 +174,7 @@ impl Log {
     }
 
     /// Moves the few pages that came while the mover moved all others.
-    fn catch_up(&self, writer: &Connection, pages: u32, state: &mut State) {
+    fn catch_up(&self, writer: &Connection, pages: u32, state: &mut LogState) {
         let moved = self.moved.load(Ordering::Relaxed);
         if moved == 0 || pages - pages.min(moved) > FEW {
             return;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::schema::Prepared;
+use super::schema::PreparedFile;
 #[cfg(debug_assertions)]
 use crate::failpoints::{self, Failpoint};
 use crate::store::error::OpenError;
@@ -94,7 +94,7 @@ impl Formats {
         connection: &mut Connection,
         path: &Path,
         patience: Duration,
-    ) -> Prepared {
+    ) -> PreparedFile {
         connection.pragma_update(None, "foreign_keys", false)?;
         let begun = Instant::now();
         let mut failures = 0;
@@ -135,7 +135,7 @@ impl Formats {
     }
 
     /// Compares the history of a file with the migrations.
-    fn check_history(&self, connection: &mut Connection, path: &Path) -> Prepared {
+    fn check_history(&self, connection: &mut Connection, path: &Path) -> PreparedFile {
         // One moment: another process may be making the tables.
         let moment = connection.transaction()?;
         let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'store_meta'";

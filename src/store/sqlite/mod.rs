@@ -56,7 +56,7 @@ use super::{Key, SessionStore, StoreRead, StoreWrite};
 use crate::failpoints::{self, Failpoint};
 use crate::tokens::TokenCounter;
 use disk::Disk;
-use place::Place;
+use place::OpenFiles;
 
 /// How many idle reading connections are kept.
 const MAX_IDLE_READERS: usize = 8;
@@ -112,7 +112,7 @@ impl Writer {
 pub struct SqliteStore {
     path: Option<PathBuf>,
     /// `None`: in memory.
-    place: Option<Place>,
+    place: Option<OpenFiles>,
     options: SqliteOptions,
     /// Whoever writes stands in line before it locks the writer.
     queue: queue::Queue,
@@ -152,7 +152,7 @@ impl SqliteStore {
         let mut options = options;
         let path = &*schema::real_path(path.as_ref(), &options)?;
         let first = schema::open_file(path, &mut options)?;
-        let place = Place::of(path, options.immutable).map_err(|cause| OpenError::Other {
+        let place = OpenFiles::of(path, options.immutable).map_err(|cause| OpenError::Other {
             path: path.to_owned(),
             cause: Box::new(cause),
         })?;
@@ -248,15 +248,15 @@ impl SqliteStore {
     /// Runs `work` on one snapshot of the bare connection.
     fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
         self.with_reader(|connection| {
-            let transaction = Transaction::begin(connection, "BEGIN DEFERRED")?;
+            let transaction = SqliteTransaction::begin(connection, "BEGIN DEFERRED")?;
             let done = work(connection)?;
             transaction.commit()?;
             Ok(done)
         })
     }
 
-    fn reader<'a>(&'a self, connection: &'a Connection) -> read::Reader<'a> {
-        read::Reader::new(connection).with_holders(&self.holders)
+    fn reader<'a>(&'a self, connection: &'a Connection) -> read::SqliteReader<'a> {
+        read::SqliteReader::new(connection).with_holders(&self.holders)
     }
 
     /// Runs `work` on one snapshot in which every row can be looked at.
@@ -299,7 +299,7 @@ impl SqliteStore {
         connection: &Connection,
         work: impl FnOnce(&Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let transaction = Transaction::begin(connection, "BEGIN IMMEDIATE")?;
+        let transaction = SqliteTransaction::begin(connection, "BEGIN IMMEDIATE")?;
         self.check_place()?;
         let done = work(connection)?;
         if failpoints::is_active(Failpoint::LostWrite)
@@ -329,7 +329,7 @@ impl SqliteStore {
 
     /// Checks that what is written would be found again.
     fn check_place(&self) -> StoreResult<()> {
-        self.place.as_ref().map_or(Ok(()), Place::check)
+        self.place.as_ref().map_or(Ok(()), OpenFiles::check)
     }
 
     /// Removes the files of a database without sessions and receipts, as one that was just made for
@@ -405,9 +405,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A transaction whose own statements stay prepared; it is rolled back if nobody commits it.
-struct Transaction<'c>(&'c Connection);
+struct SqliteTransaction<'c>(&'c Connection);
 
-impl<'c> Transaction<'c> {
+impl<'c> SqliteTransaction<'c> {
     fn begin(connection: &'c Connection, how: &str) -> StoreResult<Self> {
         execute(connection, how)?;
         Ok(Self(connection))
@@ -418,7 +418,7 @@ impl<'c> Transaction<'c> {
     }
 }
 
-impl Drop for Transaction<'_> {
+impl Drop for SqliteTransaction<'_> {
     fn drop(&mut self) {
         if !self.0.is_autocommit() {
             // Where even this fails SQLite rolls back with the connection.

@@ -6,7 +6,7 @@ use rusqlite::params;
 use rusqlite::types::Value;
 
 use super::from_sqlite;
-use super::read::{Reader, number, packed};
+use super::read::{SqliteReader, number, packed};
 use crate::store::LoopKey;
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
@@ -21,7 +21,7 @@ const BESIDE_CONTENT: &str = "id, turn, role, tick, tokens, bytes, lines, create
 const WRITE_BACK: &str = "UPDATE messages SET head = ?2, body = ?3
     WHERE id = ?1 AND head IS NULL AND body IS NULL";
 
-impl Reader<'_> {
+impl SqliteReader<'_> {
     pub(super) fn read_pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>> {
         let row = self.first(
             "SELECT id AS seq, last_seq, bytes, digest FROM packs WHERE id BETWEEN ?1 AND ?2

@@ -15,7 +15,7 @@ use crate::store::error::{StoreError, StoreResult};
 
 /// The files of an open database.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct OpenFiles {
     file: PathBuf,
     log: PathBuf,
     opened: Metadata,
@@ -24,7 +24,7 @@ pub(super) struct Place {
     is_still: bool,
 }
 
-impl Place {
+impl OpenFiles {
     /// Notes the files of a database that was just opened; `is_still`: as one that nobody writes.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ const MOMENT: Duration = Duration::from_micros(300);
 
 /// The line before the writer of one store.
 pub(super) struct Queue {
-    line: Mutex<Line>,
+    line: Mutex<WaitingThreads>,
     moved: Condvar,
     /// Touched only by the first of the line.
     lock: Mutex<ProcessLock>,
@@ -38,7 +38,7 @@ pub(super) struct Queue {
 
 /// The threads of this process that write or wait to.
 #[derive(Default)]
-struct Line {
+struct WaitingThreads {
     next: u64,
     waiting: VecDeque<u64>,
 }

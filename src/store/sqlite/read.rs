@@ -17,7 +17,7 @@ use crate::store::packs::{self, LastPack};
 use crate::store::*;
 
 /// A connection within a transaction: what both doors hand out.
-pub(super) struct Reader<'a> {
+pub(super) struct SqliteReader<'a> {
     pub(super) connection: &'a Connection,
     pub(super) last_pack: LastPack,
     /// Who lives of those that hold leases; `None`: nobody here asks.
@@ -39,7 +39,7 @@ fn span(owner: i64, range: &Range<u32>) -> Option<(i64, i64)> {
     (range.start < range.end).then(|| (packed(owner, range.start), packed(owner, range.end - 1)))
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SqliteReader<'a> {
     pub(super) fn new(connection: &'a Connection) -> Self {
         Self {
             connection,
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Reader<'_> {
+impl SqliteReader<'_> {
     pub(super) fn lock_holder(
         &self,
         loop_key: LoopKey,
@@ -150,7 +150,7 @@ impl Reader<'_> {
     }
 }
 
-impl StoreRead for Reader<'_> {
+impl StoreRead for SqliteReader<'_> {
     // Sessions.
 
     fn session(&self, id: &SessionId) -> StoreResult<Option<SessionRow>> {

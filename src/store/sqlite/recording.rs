@@ -3,7 +3,7 @@
 use rusqlite::params;
 
 use super::from_sqlite;
-use super::read::{Reader, packed};
+use super::read::{SqliteReader, packed};
 use super::row::SqliteRow;
 use super::statements::LEASE_OF_LOOP;
 use crate::store::columns::Columns;
@@ -27,7 +27,7 @@ fn usage_row(row: &SqliteRow<'_, '_>) -> StoreResult<UsageRow> {
     })
 }
 
-impl Reader<'_> {
+impl SqliteReader<'_> {
     pub(super) fn read_lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
         self.one(&LEASE_OF_LOOP, [loop_key.0], |row| lease_row(row))
     }

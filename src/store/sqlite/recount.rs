@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::params;
 
-use super::read::{Reader, packed};
+use super::read::{SqliteReader, packed};
 use super::{SqliteOptions, SqliteStore};
 use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
@@ -62,11 +62,11 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&mut dyn StoreRecount) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        self.transaction(|connection| work(&mut Reader::new(connection)))
+        self.transaction(|connection| work(&mut SqliteReader::new(connection)))
     }
 }
 
-impl Reader<'_> {
+impl SqliteReader<'_> {
     fn meta(&self, name: &str) -> StoreResult<Option<String>> {
         let sql = "SELECT value FROM store_meta WHERE name = ?1";
         self.first(sql, [name], |row| row.get("value"))
@@ -82,7 +82,7 @@ impl Reader<'_> {
     }
 }
 
-impl StoreRecount for Reader<'_> {
+impl StoreRecount for SqliteReader<'_> {
     fn counter_name(&self) -> StoreResult<Option<String>> {
         self.meta("token_counter")
     }

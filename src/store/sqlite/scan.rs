@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::read::{Reader, packed};
+use super::read::{SqliteReader, packed};
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;
@@ -73,7 +73,7 @@ pub(super) const STRAYS: [(&str, &str, &str); 11] = [
     ),
 ];
 
-impl Reader<'_> {
+impl SqliteReader<'_> {
     fn keys<T>(&self, sql: &str, of: i64, key: fn(i64) -> T) -> StoreResult<Vec<T>> {
         let keys = self.all(sql, [of], |row| row.get::<i64>("key"))?;
         Ok(keys.into_iter().map(key).collect())
@@ -97,7 +97,7 @@ pub(super) fn owner_of(place: MessagePlace) -> i64 {
     }
 }
 
-impl StoreScan for Reader<'_> {
+impl StoreScan for SqliteReader<'_> {
     // Sessions.
 
     fn session_keys(&self) -> StoreResult<Vec<SessionKey>> {

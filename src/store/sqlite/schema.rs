@@ -237,11 +237,11 @@ fn set_pragmas(connection: &Connection, options: &SqliteOptions) -> rusqlite::Re
     Ok(())
 }
 
-pub(super) type Prepared = rusqlite::Result<Result<(), OpenError>>;
+pub(super) type PreparedFile = rusqlite::Result<Result<(), OpenError>>;
 
 /// Makes an empty file a database, brings an older format up to date, refuses one that is newer or was
 /// never released.
-fn prepare(connection: &mut Connection, options: &mut SqliteOptions) -> Prepared {
+fn prepare(connection: &mut Connection, options: &mut SqliteOptions) -> PreparedFile {
     prepare_with(connection, options, migration::formats())
 }
 
@@ -250,7 +250,7 @@ pub(super) fn prepare_with(
     connection: &mut Connection,
     options: &mut SqliteOptions,
     formats: &Formats,
-) -> Prepared {
+) -> PreparedFile {
     set_pragmas(connection, options)?;
     let path = PathBuf::from(connection.path().unwrap_or(":memory:"));
     let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
@@ -315,7 +315,7 @@ fn write_meta(connection: &Connection, options: &SqliteOptions) -> rusqlite::Res
 }
 
 /// Compares the counter that the database is written with and the one that it is opened with.
-fn check_counter(connection: &Connection, options: &mut SqliteOptions) -> Prepared {
+fn check_counter(connection: &Connection, options: &mut SqliteOptions) -> PreparedFile {
     let (stored, recounting) = counters(connection)?;
     let given = options.counter.name().to_owned();
     if options.other_counter == OtherCounter::Recount {

@@ -2,14 +2,14 @@
 
 use rusqlite::params;
 
-use super::read::{Reader, packed};
+use super::read::{SqliteReader, packed};
 use crate::model::Time;
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
 use crate::store::mapping::{signed, source_part, source_row};
 use crate::store::{SessionKey, SourceKey, SourcePart, SourcePiece, SourceRow};
 
-impl Reader<'_> {
+impl SqliteReader<'_> {
     pub(super) fn sources_of(&self, session: SessionKey) -> StoreResult<Vec<SourceRow>> {
         self.all(
             "SELECT s.key, s.format, s.path, s.bytes, s.digest

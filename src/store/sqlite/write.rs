@@ -7,7 +7,7 @@ use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::from_sqlite;
-use super::read::{Reader, packed};
+use super::read::{SqliteReader, packed};
 use crate::failpoints::{self, Failpoint};
 use crate::model::{LoopStatus, Time};
 use crate::store::codec::role_number;
@@ -17,7 +17,7 @@ use crate::store::mapping::*;
 use crate::store::values::BoundValue;
 use crate::store::*;
 
-impl Reader<'_> {
+impl SqliteReader<'_> {
     pub(super) fn run(&self, sql: &str, params: impl rusqlite::Params) -> StoreResult<usize> {
         let mut statement = self.connection.prepare_cached(sql).map_err(from_sqlite)?;
         statement.execute(params).map_err(from_sqlite)
@@ -91,7 +91,7 @@ fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
         .map_err(from_sqlite)
 }
 
-impl StoreWrite for Reader<'_> {
+impl StoreWrite for SqliteReader<'_> {
     // The same transaction for more.
 
     fn as_read(&self) -> &dyn StoreRead {
@@ -486,7 +486,7 @@ impl StoreWrite for Reader<'_> {
     }
 }
 
-impl Reader<'_> {
+impl SqliteReader<'_> {
     fn insert_block_message(&self, id: i64, message: &BlockMessage) -> StoreResult<()> {
         let mut values = block_message_values(message)?;
         let text = message.body.as_ref().and_then(|body| body.text.as_deref());

@@ -1,6 +1,6 @@
 //! Where one is in a list or a text, and how keys move it.
 
-use super::state::Key;
+use super::state::KeyPress;
 
 /// A place in a list: the row that is chosen, and the first that is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,15 +13,15 @@ pub struct Cursor {
 
 impl Cursor {
     /// Moves within `count` rows of which `height` are shown; returns whether the key does that.
-    pub fn press(&mut self, key: Key, count: usize, height: usize) -> bool {
+    pub fn press(&mut self, key: KeyPress, count: usize, height: usize) -> bool {
         let page = height.max(1);
         self.at = match key {
-            Key::Up | Key::Char('k') => self.at.saturating_sub(1),
-            Key::Down | Key::Char('j') => self.at.saturating_add(1),
-            Key::PageUp => self.at.saturating_sub(page),
-            Key::PageDown => self.at.saturating_add(page),
-            Key::Home | Key::Char('g') => 0,
-            Key::End | Key::Char('G') => usize::MAX,
+            KeyPress::Up | KeyPress::Char('k') => self.at.saturating_sub(1),
+            KeyPress::Down | KeyPress::Char('j') => self.at.saturating_add(1),
+            KeyPress::PageUp => self.at.saturating_sub(page),
+            KeyPress::PageDown => self.at.saturating_add(page),
+            KeyPress::Home | KeyPress::Char('g') => 0,
+            KeyPress::End | KeyPress::Char('G') => usize::MAX,
             _ => return false,
         };
         self.settle(count, height);
@@ -98,15 +98,15 @@ impl Pane {
     }
 
     /// Scrolls; returns whether the key does that.
-    pub fn press(&mut self, key: Key, height: usize) -> bool {
+    pub fn press(&mut self, key: KeyPress, height: usize) -> bool {
         let page = height.max(2) - 1;
         self.top = match key {
-            Key::Up | Key::Char('k') => self.top.saturating_sub(1),
-            Key::Down | Key::Char('j') => self.top.saturating_add(1),
-            Key::PageUp => self.top.saturating_sub(page),
-            Key::PageDown | Key::Char(' ') => self.top.saturating_add(page),
-            Key::Home | Key::Char('g') => 0,
-            Key::End | Key::Char('G') => usize::MAX,
+            KeyPress::Up | KeyPress::Char('k') => self.top.saturating_sub(1),
+            KeyPress::Down | KeyPress::Char('j') => self.top.saturating_add(1),
+            KeyPress::PageUp => self.top.saturating_sub(page),
+            KeyPress::PageDown | KeyPress::Char(' ') => self.top.saturating_add(page),
+            KeyPress::Home | KeyPress::Char('g') => 0,
+            KeyPress::End | KeyPress::Char('G') => usize::MAX,
             _ => return false,
         };
         self.fit(self.width, height);
@@ -145,21 +145,21 @@ mod tests {
     fn a_cursor_stays_in_its_list_and_in_sight() {
         let mut cursor = Cursor::default();
         for (key, at, top) in [
-            (Key::Up, 0, 0),
-            (Key::PageDown, 3, 1),
-            (Key::End, 9, 7),
-            (Key::Down, 9, 7),
-            (Key::PageUp, 6, 6),
-            (Key::Char('g'), 0, 0),
+            (KeyPress::Up, 0, 0),
+            (KeyPress::PageDown, 3, 1),
+            (KeyPress::End, 9, 7),
+            (KeyPress::Down, 9, 7),
+            (KeyPress::PageUp, 6, 6),
+            (KeyPress::Char('g'), 0, 0),
         ] {
             assert!(cursor.press(key, 10, 3));
             assert_eq!((cursor.at, cursor.top), (at, top), "{key:?}");
         }
-        assert!(!cursor.press(Key::Tab, 10, 3));
+        assert!(!cursor.press(KeyPress::Tab, 10, 3));
         cursor.jump(9, 10, 4);
         cursor.settle(2, 4);
         assert_eq!(cursor, Cursor { at: 1, top: 0 });
-        cursor.press(Key::End, 0, 0);
+        cursor.press(KeyPress::End, 0, 0);
         assert_eq!(cursor, Cursor::default());
     }
 
@@ -178,7 +178,7 @@ mod tests {
         let text = "one\ntwo\nthree\nfour".to_owned();
         let mut pane = Pane::new(vec![(text, Tone::Plain)]);
         pane.fit(10, 2);
-        assert!(pane.press(Key::End, 2));
+        assert!(pane.press(KeyPress::End, 2));
         assert_eq!(pane.top, 2);
         pane.fit(10, 9);
         assert_eq!(pane.top, 0);

@@ -11,26 +11,26 @@ use loopstore::{Database, LoopId, OpenError, SessionId};
 use super::super::error::CliError;
 use super::super::{diff as diff_text, history, search, text, undo};
 use super::cursor::{Pane, Tone};
-use super::lists::{Hit, Run, SessionLine};
-use super::state::{Flip, Found, Want};
+use super::lists::{Hit, Run, SessionItem};
+use super::state::{FlipAction, ReadOutcome, Want};
 use super::{loops, turns};
 
 /// Hits that are read at once.
 const HITS: usize = 50;
 
 /// Opens the database, for writing if that is asked for.
-pub type Open<'a> = dyn Fn(bool) -> Result<Box<dyn Database>, OpenError> + 'a;
+pub type OpenDatabase<'a> = dyn Fn(bool) -> Result<Box<dyn Database>, OpenError> + 'a;
 
 /// The database.
 pub struct Data<'a> {
-    open: &'a Open<'a>,
+    open: &'a OpenDatabase<'a>,
     /// `None` after a flip whose reopening failed.
     store: Option<Box<dyn Database>>,
 }
 
 impl<'a> Data<'a> {
     /// Opens the database for reading.
-    pub fn new(open: &'a Open<'a>) -> Result<Self, CliError> {
+    pub fn new(open: &'a OpenDatabase<'a>) -> Result<Self, CliError> {
         let store = Some(open(false)?);
         Ok(Self { open, store })
     }
@@ -45,26 +45,26 @@ impl<'a> Data<'a> {
     }
 
     /// Reads what is wanted, or does what was confirmed.
-    pub fn read(&mut self, want: &Want) -> Result<Found, CliError> {
+    pub fn read(&mut self, want: &Want) -> Result<ReadOutcome, CliError> {
         if let Want::Flip(flip) = want {
             return self.flip(flip);
         }
         let store = self.store()?;
         Ok(match want {
-            Want::Sessions => Found::Sessions(sessions(store)?),
+            Want::Sessions => ReadOutcome::Sessions(sessions(store)?),
             Want::Tree(session) => loops::tree(store, session)?,
-            Want::Seen(session, leaf) => Found::Seen(loops::seen(store, session, leaf)?),
+            Want::Seen(session, leaf) => ReadOutcome::Seen(loops::seen(store, session, leaf)?),
             Want::Turns(session, loop_id, range) => {
-                Found::Turns(turns::page(store, session, loop_id, range.clone())?)
+                ReadOutcome::Turns(turns::page(store, session, loop_id, range.clone())?)
             }
             Want::Turn {
                 session,
                 leaf,
                 loop_id,
                 turn,
-            } => Found::Turn(turns::both(store, session, leaf, loop_id, *turn)?),
-            Want::Runs(session) => Found::Runs(runs(store, session)?),
-            Want::Diff(session, leaf) => Found::Diff(differences(store, session, leaf)?),
+            } => ReadOutcome::Turn(turns::both(store, session, leaf, loop_id, *turn)?),
+            Want::Runs(session) => ReadOutcome::Runs(runs(store, session)?),
+            Want::Diff(session, leaf) => ReadOutcome::Diff(differences(store, session, leaf)?),
             Want::Search {
                 session,
                 query,
@@ -74,7 +74,7 @@ impl<'a> Data<'a> {
         })
     }
 
-    fn flip(&mut self, flip: &Flip) -> Result<Found, CliError> {
+    fn flip(&mut self, flip: &FlipAction) -> Result<ReadOutcome, CliError> {
         // One connection at a time: what one closes must not take the locks of the other.
         self.store = None;
         let store = (self.open)(true)?;
@@ -87,15 +87,15 @@ impl<'a> Data<'a> {
             true => loopstore::redo(&*store, &flip.session, &request)?,
             false => loopstore::undo(&*store, &flip.session, &request)?,
         };
-        Ok(Found::Flipped(undo::summary(&report)))
+        Ok(ReadOutcome::Flipped(undo::summary(&report)))
     }
 }
 
-fn sessions(store: &dyn Database) -> Result<Vec<SessionLine>, CliError> {
+fn sessions(store: &dyn Database) -> Result<Vec<SessionItem>, CliError> {
     let line = |row: &Record| {
         let number = |column| row.number(column).unwrap_or(0);
         let last_active = row.text("last_active_at");
-        Some(SessionLine {
+        Some(SessionItem {
             id: SessionId::new(row.text("session_id")?).ok()?,
             title: row.text("title").unwrap_or_default(),
             loops: number("loops"),
@@ -168,7 +168,7 @@ fn hits(
     session: Option<&SessionId>,
     query: &str,
     offset: usize,
-) -> Result<Found, CliError> {
+) -> Result<ReadOutcome, CliError> {
     let mut asked = SearchQuery::new(query);
     asked.session = session.cloned();
     asked.limit = Some(HITS);
@@ -182,7 +182,7 @@ fn hits(
         turn: hit.turn,
         snippet: hit.snippet,
     };
-    Ok(Found::Hits(
+    Ok(ReadOutcome::Hits(
         found.hits.into_iter().map(hit).collect(),
         found.next,
     ))

@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::text;
 use super::cursor::{Pane, Tone};
-use super::state::{Browser, Entry, Screen};
+use super::state::{Browser, Screen, TextEntry};
 
 /// Colours, or none.
 #[derive(Clone, Copy, Debug)]
@@ -172,8 +172,8 @@ fn last_row(pen: &mut Pen<'_, '_>, browser: &Browser) {
         return pen.text(0, &question, Tone::Head);
     }
     match (&browser.entry, &browser.note) {
-        (Some(Entry::Filter(typed)), _) => pen.text(0, &format!("/{typed}▏"), Tone::Head),
-        (Some(Entry::Search(session, typed)), _) => {
+        (Some(TextEntry::Filter(typed)), _) => pen.text(0, &format!("/{typed}▏"), Tone::Head),
+        (Some(TextEntry::Search(session, typed)), _) => {
             let place = match session {
                 Some(_) => "search here",
                 None => "search everywhere",

@@ -4,11 +4,11 @@ use loopstore::{LoopId, SessionId, Snippet};
 
 use super::cursor::Cursor;
 use super::session::InSession;
-use super::state::{Entry, Flip, Key, Room, Step, Want};
+use super::state::{FlipAction, KeyPress, Room, Step, TextEntry, Want};
 
 /// A session in the list.
 #[derive(Clone, Debug)]
-pub struct SessionLine {
+pub struct SessionItem {
     pub id: SessionId,
     pub title: String,
     pub loops: i64,
@@ -21,7 +21,7 @@ pub struct SessionLine {
 #[derive(Debug, Default)]
 pub struct Sessions {
     /// `None` until read.
-    pub rows: Option<Vec<SessionLine>>,
+    pub rows: Option<Vec<SessionItem>>,
     pub filter: String,
     /// The rows that the filter leaves.
     pub shown: Vec<usize>,
@@ -38,7 +38,7 @@ impl Sessions {
         self.cursor.settle(self.shown.len(), Self::height(room));
     }
 
-    pub fn take(&mut self, rows: Vec<SessionLine>) {
+    pub fn take(&mut self, rows: Vec<SessionItem>) {
         self.rows = Some(rows);
         let text = self.filter.clone();
         self.filter(&text);
@@ -48,7 +48,7 @@ impl Sessions {
     pub fn filter(&mut self, text: &str) {
         self.filter = text.to_owned();
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
-        let fits = |row: &SessionLine| {
+        let fits = |row: &SessionItem| {
             let has = format!("{} {}", row.id, row.title).to_lowercase();
             words.iter().all(|word| has.contains(word))
         };
@@ -60,19 +60,19 @@ impl Sessions {
     }
 
     /// The session that is chosen.
-    pub fn chosen(&self) -> Option<&SessionLine> {
+    pub fn chosen(&self) -> Option<&SessionItem> {
         let at = self.shown.get(self.cursor.at)?;
         self.rows.as_ref()?.get(*at)
     }
 
-    pub fn press(&mut self, key: Key, room: Room) -> Step {
+    pub fn press(&mut self, key: KeyPress, room: Room) -> Step {
         match key {
-            Key::Enter | Key::Right | Key::Char('l') => match self.chosen() {
+            KeyPress::Enter | KeyPress::Right | KeyPress::Char('l') => match self.chosen() {
                 Some(row) => Step::Open(InSession::screen(row.id.clone(), None)),
                 None => Step::Stay,
             },
-            Key::Char('/') => Step::Type(Entry::Filter(self.filter.clone())),
-            Key::Escape if !self.filter.is_empty() => {
+            KeyPress::Char('/') => Step::Type(TextEntry::Filter(self.filter.clone())),
+            KeyPress::Escape if !self.filter.is_empty() => {
                 self.filter("");
                 Step::Stay
             }
@@ -139,10 +139,10 @@ impl Runs {
         self.rows.as_ref()?.get(self.cursor.at)
     }
 
-    pub fn press(&mut self, key: Key, room: Room) -> Step {
+    pub fn press(&mut self, key: KeyPress, room: Room) -> Step {
         let count = self.count();
         match key {
-            Key::Char('u' | 'r') => self.flip(key == Key::Char('r')),
+            KeyPress::Char('u' | 'r') => self.flip(key == KeyPress::Char('r')),
             _ if self.cursor.press(key, count, Self::heights(room).0) => Step::Stay,
             _ => Step::Unknown,
         }
@@ -155,7 +155,7 @@ impl Runs {
         let Some((run, leaf)) = chosen else {
             return Step::Stay;
         };
-        Step::Ask(Flip {
+        Step::Ask(FlipAction {
             session: self.session.clone(),
             leaf,
             run: Some(run.id.clone()),
@@ -226,15 +226,17 @@ impl Hits {
         self.rows.extend(hits);
     }
 
-    pub fn press(&mut self, key: Key, room: Room) -> Step {
+    pub fn press(&mut self, key: KeyPress, room: Room) -> Step {
         match key {
-            Key::Enter | Key::Right | Key::Char('l') => match self.rows.get(self.cursor.at) {
-                Some(hit) => {
-                    let place = (hit.loop_id.clone(), hit.turn.unwrap_or(0));
-                    Step::Open(InSession::screen(hit.session.clone(), Some(place)))
+            KeyPress::Enter | KeyPress::Right | KeyPress::Char('l') => {
+                match self.rows.get(self.cursor.at) {
+                    Some(hit) => {
+                        let place = (hit.loop_id.clone(), hit.turn.unwrap_or(0));
+                        Step::Open(InSession::screen(hit.session.clone(), Some(place)))
+                    }
+                    None => Step::Stay,
                 }
-                None => Step::Stay,
-            },
+            }
             _ if self.cursor.press(key, self.rows.len(), Self::height(room)) => Step::Stay,
             _ => Step::Unknown,
         }

@@ -12,8 +12,8 @@ use loopstore::inspect::{DiffRequest, DiffSide, diff};
 use loopstore::{ContinuationKind, Database, LoopId, SessionId};
 
 use super::cursor::Tone;
-use super::session::{LoopLine, LoopSeen, Node, Seen, TreeRow};
-use super::state::Found;
+use super::session::{LoopItem, LoopSeen, Node, Seen, TreeRow};
+use super::state::ReadOutcome;
 
 /// Returns the session's row.
 pub fn owner(read: &dyn StoreRead, session: &SessionId) -> StoreResult<SessionRow> {
@@ -40,11 +40,11 @@ pub fn tone(state: TurnState) -> Tone {
 }
 
 /// Reads the loops of a session and the sessions that it started.
-pub fn tree(store: &dyn Database, session: &SessionId) -> StoreResult<Found> {
+pub fn tree(store: &dyn Database, session: &SessionId) -> StoreResult<ReadOutcome> {
     store::read(store, |read| {
         let session = owner(read, session)?;
         let loops = read.loops(session.key)?;
-        let (mut rows, current) = Tree::of(&loops, session.current_loop).rows();
+        let (mut rows, current) = LoopTree::of(&loops, session.current_loop).rows();
         for key in read.started_by(session.key)? {
             let agent = read.session_by_key(key)?;
             rows.push(TreeRow {
@@ -56,19 +56,19 @@ pub fn tree(store: &dyn Database, session: &SessionId) -> StoreResult<Found> {
             });
         }
         let title = session.title.unwrap_or_default();
-        Ok(Found::Tree(title, rows, current))
+        Ok(ReadOutcome::Tree(title, rows, current))
     })
 }
 
 /// The loops of a session as a tree.
-struct Tree<'a> {
+struct LoopTree<'a> {
     loops: &'a [LoopRow],
     children: HashMap<Option<LoopKey>, Vec<&'a LoopRow>>,
     on_chain: HashSet<LoopKey>,
     current: Option<LoopKey>,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> LoopTree<'a> {
     fn of(loops: &'a [LoopRow], current: Option<LoopKey>) -> Self {
         let by_key: HashMap<LoopKey, &LoopRow> = loops.iter().map(|row| (row.key, row)).collect();
         let mut children: HashMap<Option<LoopKey>, Vec<&LoopRow>> = HashMap::new();
@@ -125,8 +125,8 @@ impl<'a> Tree<'a> {
         current.or_else(|| children.iter().find(goes_on)).copied()
     }
 
-    fn line(&self, row: &LoopRow) -> LoopLine {
-        LoopLine {
+    fn line(&self, row: &LoopRow) -> LoopItem {
+        LoopItem {
             id: row.loop_id.clone(),
             origin: origin(row),
             status: row.status.as_str().to_lowercase(),

@@ -25,7 +25,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 
 use self::data::Data;
 use self::draw::Palette;
-use self::state::{Browser, Key};
+use self::state::{Browser, KeyPress};
 use super::error::{CliError, with_causes};
 use super::{App, Done, output, select};
 
@@ -99,7 +99,7 @@ fn browse(
         match event::read()? {
             Event::Key(pressed) => {
                 if let Some(key) = key_of(pressed) {
-                    if key == Key::Again && failpoints::is_active(Failpoint::Panic) {
+                    if key == KeyPress::Again && failpoints::is_active(Failpoint::Panic) {
                         std::panic::panic_any("a fault that is built in");
                     }
                     browser.press(key);
@@ -124,30 +124,30 @@ fn fill(browser: &mut Browser, data: &mut Data<'_>) {
     }
 }
 
-fn key_of(pressed: KeyEvent) -> Option<Key> {
+fn key_of(pressed: KeyEvent) -> Option<KeyPress> {
     if pressed.kind == KeyEventKind::Release {
         return None;
     }
     let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
     Some(match pressed.code {
-        KeyCode::Char('c') if control => Key::Stop,
-        KeyCode::Char('l') if control => Key::Again,
-        KeyCode::Char('d' | 'f') if control => Key::PageDown,
-        KeyCode::Char('u' | 'b') if control => Key::PageUp,
-        KeyCode::Char(c) if !control => Key::Char(c),
-        KeyCode::F(5) => Key::Again,
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::Left => Key::Left,
-        KeyCode::Right => Key::Right,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Tab | KeyCode::BackTab => Key::Tab,
-        KeyCode::Esc => Key::Escape,
-        KeyCode::Backspace => Key::Erase,
+        KeyCode::Char('c') if control => KeyPress::Stop,
+        KeyCode::Char('l') if control => KeyPress::Again,
+        KeyCode::Char('d' | 'f') if control => KeyPress::PageDown,
+        KeyCode::Char('u' | 'b') if control => KeyPress::PageUp,
+        KeyCode::Char(c) if !control => KeyPress::Char(c),
+        KeyCode::F(5) => KeyPress::Again,
+        KeyCode::Up => KeyPress::Up,
+        KeyCode::Down => KeyPress::Down,
+        KeyCode::Left => KeyPress::Left,
+        KeyCode::Right => KeyPress::Right,
+        KeyCode::PageUp => KeyPress::PageUp,
+        KeyCode::PageDown => KeyPress::PageDown,
+        KeyCode::Home => KeyPress::Home,
+        KeyCode::End => KeyPress::End,
+        KeyCode::Enter => KeyPress::Enter,
+        KeyCode::Tab | KeyCode::BackTab => KeyPress::Tab,
+        KeyCode::Esc => KeyPress::Escape,
+        KeyCode::Backspace => KeyPress::Erase,
         _ => return None,
     })
 }

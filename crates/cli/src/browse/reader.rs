@@ -4,8 +4,8 @@ use loopstore::context::TurnState;
 use loopstore::{LoopId, SessionId};
 
 use super::cursor::Pane;
-use super::session::LoopLine;
-use super::state::{Key, Room, Step, Want};
+use super::session::LoopItem;
+use super::state::{KeyPress, Room, Step, Want};
 
 /// A turn in both forms.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Both {
 
 /// The reader.
 #[derive(Debug)]
-pub struct Reader {
+pub struct TextReader {
     pub session: SessionId,
     /// The loop whose context is looked at.
     pub leaf: LoopId,
@@ -35,8 +35,8 @@ pub struct Reader {
     pub in_originals: bool,
 }
 
-impl Reader {
-    pub fn new(session: SessionId, leaf: LoopId, line: &LoopLine, turn: u32) -> Self {
+impl TextReader {
+    pub fn new(session: SessionId, leaf: LoopId, line: &LoopItem, turn: u32) -> Self {
         Self {
             session,
             leaf,
@@ -75,11 +75,11 @@ impl Reader {
         })
     }
 
-    pub fn press(&mut self, key: Key, room: Room) -> Step {
+    pub fn press(&mut self, key: KeyPress, room: Room) -> Step {
         match key {
-            Key::Tab | Key::Enter => self.in_originals = !self.in_originals,
-            Key::Left | Key::Char('h' | 'p') => self.go(self.turn.checked_sub(1)),
-            Key::Right | Key::Char('l' | 'n') => self.go(self.turn.checked_add(1)),
+            KeyPress::Tab | KeyPress::Enter => self.in_originals = !self.in_originals,
+            KeyPress::Left | KeyPress::Char('h' | 'p') => self.go(self.turn.checked_sub(1)),
+            KeyPress::Right | KeyPress::Char('l' | 'n') => self.go(self.turn.checked_add(1)),
             _ => {
                 let Some(both) = &mut self.both else {
                     return Step::Unknown;

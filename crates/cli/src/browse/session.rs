@@ -8,8 +8,8 @@ use loopstore::{LoopId, SessionId};
 
 use super::cursor::Cursor;
 use super::lists::Runs;
-use super::reader::Reader;
-use super::state::{Flip, Key, Room, Screen, Step, Want};
+use super::reader::TextReader;
+use super::state::{FlipAction, KeyPress, Room, Screen, Step, Want};
 
 /// How many turns are read at once, at least.
 const PAGE: u32 = 100;
@@ -25,7 +25,7 @@ pub struct TreeRow {
 /// What a row of the tree is.
 #[derive(Clone, Debug)]
 pub enum Node {
-    Loop(LoopLine),
+    Loop(LoopItem),
     /// A session that this one started.
     Agent {
         session: SessionId,
@@ -35,7 +35,7 @@ pub enum Node {
 
 /// A loop in the tree.
 #[derive(Clone, Debug)]
-pub struct LoopLine {
+pub struct LoopItem {
     pub id: LoopId,
     /// Its kind and where it begins, if that is not the end of the loop above.
     pub origin: String,
@@ -80,15 +80,15 @@ impl Seen {
 
 /// Some turns of a loop.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct TurnPage {
     pub loop_id: LoopId,
     pub range: Range<u32>,
-    pub rows: Vec<TurnLine>,
+    pub rows: Vec<TurnItem>,
 }
 
 /// A turn in the list.
 #[derive(Clone, Debug)]
-pub struct TurnLine {
+pub struct TurnItem {
     pub turn: u32,
     pub tokens: u64,
     /// How it begins.
@@ -116,7 +116,7 @@ pub struct InSession {
     pub in_tree: Cursor,
     pub in_turns: Cursor,
     pub seen: Option<Seen>,
-    pub page: Option<Page>,
+    pub page: Option<TurnPage>,
 }
 
 impl InSession {
@@ -149,7 +149,7 @@ impl InSession {
     }
 
     /// The loop that is chosen.
-    pub fn chosen(&self) -> Option<&LoopLine> {
+    pub fn chosen(&self) -> Option<&LoopItem> {
         match &self.tree.as_ref()?.get(self.in_tree.at)?.what {
             Node::Loop(line) => Some(line),
             Node::Agent { .. } => None,
@@ -242,7 +242,7 @@ impl InSession {
                 });
             }
             Some(Want::Turns(_, loop_id, range)) => {
-                self.page = Some(Page {
+                self.page = Some(TurnPage {
                     loop_id,
                     range,
                     rows: Vec::new(),
@@ -253,14 +253,16 @@ impl InSession {
         self.tree.is_some()
     }
 
-    pub fn press(&mut self, key: Key, room: Room) -> Step {
+    pub fn press(&mut self, key: KeyPress, room: Room) -> Step {
         match key {
-            Key::Tab => self.turn_to_other(),
-            Key::Left if self.focus == Focus::Turns => self.turn_to_other(),
-            Key::Enter | Key::Right | Key::Char('l') => return self.enter(),
-            Key::Char('h') => return Step::Open(Screen::Runs(Runs::new(self.session.clone()))),
-            Key::Char('d') => return self.diff(),
-            Key::Char('u' | 'r') => return self.flip(key == Key::Char('r')),
+            KeyPress::Tab => self.turn_to_other(),
+            KeyPress::Left if self.focus == Focus::Turns => self.turn_to_other(),
+            KeyPress::Enter | KeyPress::Right | KeyPress::Char('l') => return self.enter(),
+            KeyPress::Char('h') => {
+                return Step::Open(Screen::Runs(Runs::new(self.session.clone())));
+            }
+            KeyPress::Char('d') => return self.diff(),
+            KeyPress::Char('u' | 'r') => return self.flip(key == KeyPress::Char('r')),
             _ => return self.move_to(key, room),
         }
         Step::Stay
@@ -273,7 +275,7 @@ impl InSession {
         };
     }
 
-    fn move_to(&mut self, key: Key, room: Room) -> Step {
+    fn move_to(&mut self, key: KeyPress, room: Room) -> Step {
         let (height, turns) = (Self::height(room), self.turns());
         let rows = self.tree.as_ref().map_or(0, Vec::len);
         let before = self.in_tree.at;
@@ -302,7 +304,7 @@ impl InSession {
                 Step::Stay
             }
             Some(Node::Loop(line)) if line.turns > 0 => match self.leaf() {
-                Some(leaf) => Step::Open(Screen::Reader(Box::new(Reader::new(
+                Some(leaf) => Step::Open(Screen::Reader(Box::new(TextReader::new(
                     self.session.clone(),
                     leaf.clone(),
                     line,
@@ -327,7 +329,7 @@ impl InSession {
 
     fn flip(&self, redo: bool) -> Step {
         match self.leaf() {
-            Some(leaf) => Step::Ask(Flip {
+            Some(leaf) => Step::Ask(FlipAction {
                 session: self.session.clone(),
                 leaf: leaf.clone(),
                 run: None,

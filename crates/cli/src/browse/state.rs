@@ -6,13 +6,13 @@
 use loopstore::{LoopId, SessionId};
 
 use super::cursor::Pane;
-use super::lists::{Hit, Hits, Run, Runs, SessionLine, Sessions};
-use super::reader::{Both, Reader};
-use super::session::{InSession, Page, Seen, TreeRow};
+use super::lists::{Hit, Hits, Run, Runs, SessionItem, Sessions};
+use super::reader::{Both, TextReader};
+use super::session::{InSession, Seen, TreeRow, TurnPage};
 
 /// A key, whatever the terminal calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum KeyPress {
     Up,
     Down,
     Left,
@@ -62,17 +62,17 @@ pub enum Want {
         offset: usize,
     },
     /// An undo or redo that was confirmed.
-    Flip(Flip),
+    Flip(FlipAction),
 }
 
 /// What was read.
 #[derive(Debug)]
-pub enum Found {
-    Sessions(Vec<SessionLine>),
+pub enum ReadOutcome {
+    Sessions(Vec<SessionItem>),
     /// The title, the rows, and the row of the current loop.
     Tree(String, Vec<TreeRow>, usize),
     Seen(Seen),
-    Turns(Page),
+    Turns(TurnPage),
     Turn(Both),
     Runs(Vec<Run>),
     Diff(Pane),
@@ -84,7 +84,7 @@ pub enum Found {
 
 /// An undo or redo.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Flip {
+pub struct FlipAction {
     pub session: SessionId,
     /// The loop from which it is seen.
     pub leaf: LoopId,
@@ -98,7 +98,7 @@ pub struct Flip {
 pub enum Screen {
     Sessions(Sessions),
     Session(Box<InSession>),
-    Reader(Box<Reader>),
+    Reader(Box<TextReader>),
     Runs(Runs),
     Diff {
         session: SessionId,
@@ -118,21 +118,21 @@ pub enum Step {
     /// Another screen.
     Open(Screen),
     /// A line is typed.
-    Type(Entry),
+    Type(TextEntry),
     /// An undo or redo is asked for.
-    Ask(Flip),
+    Ask(FlipAction),
 }
 
 /// A line that is being typed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
+pub enum TextEntry {
     /// Which sessions are listed.
     Filter(String),
     /// What is searched, in one session or all.
     Search(Option<SessionId>, String),
 }
 
-impl Entry {
+impl TextEntry {
     fn text(&mut self) -> &mut String {
         match self {
             Self::Filter(text) | Self::Search(_, text) => text,
@@ -162,10 +162,10 @@ pub struct Browser {
     pub room: Room,
     /// Never empty.
     screens: Vec<Screen>,
-    pub entry: Option<Entry>,
+    pub entry: Option<TextEntry>,
     /// What waits for a yes.
-    pub asked: Option<Flip>,
-    confirmed: Option<Flip>,
+    pub asked: Option<FlipAction>,
+    confirmed: Option<FlipAction>,
     pub note: Option<String>,
     pub help: bool,
     pub is_over: bool,
@@ -228,9 +228,9 @@ impl Browser {
     }
 
     /// A key was pressed.
-    pub fn press(&mut self, key: Key) {
+    pub fn press(&mut self, key: KeyPress) {
         self.note = None;
-        if key == Key::Stop {
+        if key == KeyPress::Stop {
             self.is_over = true;
         } else if self.help {
             self.help = false;
@@ -245,26 +245,26 @@ impl Browser {
     }
 
     /// Only a `y` is a yes.
-    fn answer(&mut self, key: Key) {
+    fn answer(&mut self, key: KeyPress) {
         let asked = self.asked.take();
-        if matches!(key, Key::Char('y' | 'Y')) {
+        if matches!(key, KeyPress::Char('y' | 'Y')) {
             self.confirmed = asked;
         } else {
             self.note = Some("Nothing was changed.".into());
         }
     }
 
-    fn typed(&mut self, key: Key) {
+    fn typed(&mut self, key: KeyPress) {
         let Some(mut entry) = self.entry.take() else {
             return;
         };
         match key {
-            Key::Char(c) => entry.text().push(c),
-            Key::Erase => {
+            KeyPress::Char(c) => entry.text().push(c),
+            KeyPress::Erase => {
                 entry.text().pop();
             }
-            Key::Enter => return self.entered(entry),
-            Key::Escape => {
+            KeyPress::Enter => return self.entered(entry),
+            KeyPress::Escape => {
                 entry.text().clear();
                 self.filter(&entry);
                 return;
@@ -276,23 +276,23 @@ impl Browser {
     }
 
     /// A filter is at work while it is typed.
-    fn filter(&mut self, entry: &Entry) {
-        if let (Entry::Filter(text), Some(Screen::Sessions(screen))) =
+    fn filter(&mut self, entry: &TextEntry) {
+        if let (TextEntry::Filter(text), Some(Screen::Sessions(screen))) =
             (entry, self.screens.last_mut())
         {
             screen.filter(text);
         }
     }
 
-    fn entered(&mut self, entry: Entry) {
-        if let Entry::Search(session, query) = entry
+    fn entered(&mut self, entry: TextEntry) {
+        if let TextEntry::Search(session, query) = entry
             && !query.trim().is_empty()
         {
             self.screens.push(Screen::Hits(Hits::new(session, query)));
         }
     }
 
-    fn command(&mut self, key: Key) {
+    fn command(&mut self, key: KeyPress) {
         let step = match self.screens.last_mut() {
             Some(Screen::Sessions(screen)) => screen.press(key, self.room),
             Some(Screen::Session(screen)) => screen.press(key, self.room),
@@ -318,14 +318,16 @@ impl Browser {
     }
 
     /// Keys that mean the same on every screen.
-    fn elsewhere(&mut self, key: Key) {
+    fn elsewhere(&mut self, key: KeyPress) {
         match key {
-            Key::Char('?') => self.help = true,
-            Key::Char('s') => self.entry = Some(Entry::Search(self.session(), String::new())),
-            Key::Again => self.renew(),
-            Key::Char('q') if self.screens.len() == 1 => self.is_over = true,
-            Key::Escape if self.screens.len() == 1 => self.note = Some("q quits.".into()),
-            Key::Char('q') | Key::Escape | Key::Left if self.screens.len() > 1 => {
+            KeyPress::Char('?') => self.help = true,
+            KeyPress::Char('s') => {
+                self.entry = Some(TextEntry::Search(self.session(), String::new()));
+            }
+            KeyPress::Again => self.renew(),
+            KeyPress::Char('q') if self.screens.len() == 1 => self.is_over = true,
+            KeyPress::Escape if self.screens.len() == 1 => self.note = Some("q quits.".into()),
+            KeyPress::Char('q') | KeyPress::Escape | KeyPress::Left if self.screens.len() > 1 => {
                 self.screens.pop();
             }
             _ => {}
@@ -370,23 +372,23 @@ impl Browser {
     }
 
     /// Takes what was wanted.
-    pub fn take(&mut self, found: Found) {
+    pub fn take(&mut self, found: ReadOutcome) {
         match (self.screens.last_mut(), found) {
-            (_, Found::Flipped(summary)) => {
+            (_, ReadOutcome::Flipped(summary)) => {
                 self.confirmed = None;
                 self.renew();
                 self.note = Some(summary);
             }
-            (Some(Screen::Sessions(screen)), Found::Sessions(rows)) => screen.take(rows),
-            (Some(Screen::Session(screen)), Found::Tree(title, rows, current)) => {
+            (Some(Screen::Sessions(screen)), ReadOutcome::Sessions(rows)) => screen.take(rows),
+            (Some(Screen::Session(screen)), ReadOutcome::Tree(title, rows, current)) => {
                 screen.take_tree(title, rows, current, self.room);
             }
-            (Some(Screen::Session(screen)), Found::Seen(seen)) => screen.seen = Some(seen),
-            (Some(Screen::Session(screen)), Found::Turns(page)) => screen.page = Some(page),
-            (Some(Screen::Reader(screen)), Found::Turn(both)) => screen.both = Some(both),
-            (Some(Screen::Runs(screen)), Found::Runs(rows)) => screen.rows = Some(rows),
-            (Some(Screen::Diff { pane, .. }), Found::Diff(read)) => *pane = Some(read),
-            (Some(Screen::Hits(screen)), Found::Hits(hits, next)) => screen.take(hits, next),
+            (Some(Screen::Session(screen)), ReadOutcome::Seen(seen)) => screen.seen = Some(seen),
+            (Some(Screen::Session(screen)), ReadOutcome::Turns(page)) => screen.page = Some(page),
+            (Some(Screen::Reader(screen)), ReadOutcome::Turn(both)) => screen.both = Some(both),
+            (Some(Screen::Runs(screen)), ReadOutcome::Runs(rows)) => screen.rows = Some(rows),
+            (Some(Screen::Diff { pane, .. }), ReadOutcome::Diff(read)) => *pane = Some(read),
+            (Some(Screen::Hits(screen)), ReadOutcome::Hits(hits, next)) => screen.take(hits, next),
             _ => {}
         }
         self.arrange();

@@ -15,7 +15,7 @@ use super::super::demo_session;
 use super::data::Data;
 use super::draw::{Palette, draw};
 use super::fill;
-use super::state::{Browser, Key, Screen};
+use super::state::{Browser, KeyPress, Screen};
 
 /// A browser over a database on disk.
 struct Stage {
@@ -84,13 +84,13 @@ fn boxed(folder: &Path, writes: bool) -> Result<Box<dyn Database>, OpenError> {
     Ok(Box::new(open(folder, writes)?))
 }
 
-fn keys_of(keys: &str) -> Vec<Key> {
+fn keys_of(keys: &str) -> Vec<KeyPress> {
     let (mut all, mut rest) = (Vec::new(), keys);
     while let Some(c) = rest.chars().next() {
         let named = rest.strip_prefix('<').and_then(|name| name.split_once('>'));
         let (key, after) = match named {
             Some((name, after)) => (key_named(name), after),
-            None => (Key::Char(c), &rest[c.len_utf8()..]),
+            None => (KeyPress::Char(c), &rest[c.len_utf8()..]),
         };
         all.push(key);
         rest = after;
@@ -98,16 +98,16 @@ fn keys_of(keys: &str) -> Vec<Key> {
     all
 }
 
-fn key_named(name: &str) -> Key {
+fn key_named(name: &str) -> KeyPress {
     match name {
-        "enter" => Key::Enter,
-        "tab" => Key::Tab,
-        "esc" => Key::Escape,
-        "end" => Key::End,
-        "left" => Key::Left,
-        "right" => Key::Right,
-        "erase" => Key::Erase,
-        "again" => Key::Again,
+        "enter" => KeyPress::Enter,
+        "tab" => KeyPress::Tab,
+        "esc" => KeyPress::Escape,
+        "end" => KeyPress::End,
+        "left" => KeyPress::Left,
+        "right" => KeyPress::Right,
+        "erase" => KeyPress::Erase,
+        "again" => KeyPress::Again,
         other => panic!("no key {other}"),
     }
 }
@@ -415,7 +415,7 @@ fn no_key_and_no_size_stops_it() {
     let open = |writes| boxed(stage.folder.path(), writes);
     let mut data = Data::new(&open).unwrap();
     let mut browser = Browser::new("agent.db".into(), None, stage.size);
-    let keys: Vec<Key> =
+    let keys: Vec<KeyPress> =
         keys_of("<enter><enter><tab><esc><end><left><right><erase><again>jkgGhdurs/?lnpq x");
     let sizes = [(0, 0), (1, 1), (3, 2), (9, 3), (79, 5), (80, 4), (300, 90)];
     let mut random = 7_u64;

@@ -14,7 +14,7 @@ use super::super::{context_text, text};
 use super::cursor::{Pane, Tone};
 use super::loops::{loop_of, name, owner, seen};
 use super::reader::Both;
-use super::session::{Page, TurnLine};
+use super::session::{TurnItem, TurnPage};
 
 /// Messages of a turn that are looked at for its line.
 const LOOKED_AT: u32 = 8;
@@ -31,7 +31,7 @@ pub fn page(
     session: &SessionId,
     loop_id: &LoopId,
     range: Range<u32>,
-) -> StoreResult<Page> {
+) -> StoreResult<TurnPage> {
     store::read(store, |read| {
         let row = loop_of(read, &owner(read, session)?, loop_id)?;
         let mut before = match range.start.checked_sub(1) {
@@ -43,14 +43,14 @@ pub fn page(
         for (at, turn) in turns.iter().enumerate() {
             let next = turns.get(at + 1);
             let end = next.map_or(row.totals.next_seq, |next| next.first_seq);
-            rows.push(TurnLine {
+            rows.push(TurnItem {
                 turn: turn.turn,
                 tokens: turn.tokens.saturating_sub(before),
                 text: beginning(read, row.key, turn, end)?,
             });
             before = turn.tokens;
         }
-        Ok(Page {
+        Ok(TurnPage {
             loop_id: loop_id.clone(),
             range,
             rows,

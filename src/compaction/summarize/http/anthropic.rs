@@ -81,13 +81,13 @@ impl Dialect for AnthropicSummarizer {
 
 #[derive(Deserialize)]
 struct AnthropicAnswer {
-    content: Vec<AnthropicBlock>,
+    content: Vec<AnswerBlock>,
     model: Option<String>,
     usage: Option<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
-struct AnthropicBlock {
+struct AnswerBlock {
     text: Option<String>,
 }
 

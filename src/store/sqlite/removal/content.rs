@@ -30,7 +30,7 @@ const JSON: Holds = Content(TextForm::Json);
 const META: Holds = Content(TextForm::Meta);
 
 /// A table whose rows belong to sessions.
-pub(super) struct Table {
+pub(super) struct ContentTable {
     pub(super) name: &'static str,
     /// The column that names its rows.
     pub(super) key: &'static str,
@@ -80,8 +80,8 @@ macro_rules! of_owners {
     };
 }
 
-const fn table(name: &'static str, key: &'static str, of_session: &'static str) -> Table {
-    Table {
+const fn table(name: &'static str, key: &'static str, of_session: &'static str) -> ContentTable {
+    ContentTable {
         name,
         key,
         of_session,
@@ -89,7 +89,7 @@ const fn table(name: &'static str, key: &'static str, of_session: &'static str) 
 }
 
 /// The tables with rows of sessions, those that others refer to last.
-pub(super) const TABLES: [Table; 21] = [
+pub(super) const TABLES: [ContentTable; 21] = [
     table(
         "manifests",
         "key",
@@ -293,7 +293,7 @@ pub(in crate::store) fn place_of(table: &str, column: &str) -> &'static str {
 }
 
 /// Returns a table.
-pub(super) fn named(name: &str) -> Option<&'static Table> {
+pub(super) fn named(name: &str) -> Option<&'static ContentTable> {
     TABLES.iter().find(|table| table.name == name)
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::params;
 
-use super::read::{Reader, packed};
+use super::read::{SqliteReader, packed};
 use super::scan::owner_of;
 use super::{SqliteStore, schema};
 use crate::model::Time;
@@ -21,7 +21,7 @@ use crate::store::{
     BlockKey, BlockRow, FlipKey, LoopKey, RunKey, SessionFlags, SessionKey, SourceKey, StoreRead,
     StoredMessage, digest,
 };
-use content::{TABLES, Table, place_of};
+use content::{ContentTable, TABLES, place_of};
 pub use scrub::Scrubbed;
 
 /// Texts whose digest is derived anew when they change.
@@ -47,7 +47,7 @@ fn damaged(what: &str, key: i64) -> StoreError {
     StoreError::Damaged(format!("{what} {key} is not what was stored"))
 }
 
-impl Reader<'_> {
+impl SqliteReader<'_> {
     pub(super) fn read_flags(&self, session: SessionKey) -> StoreResult<SessionFlags> {
         let flags = self.first(
             "SELECT pinned_at, redacts FROM session_flags WHERE session = ?1",
@@ -70,7 +70,7 @@ impl Reader<'_> {
     /// Returns the rows of a session in a table that have a text in a column.
     fn cells(
         &self,
-        table: &Table,
+        table: &ContentTable,
         column: &str,
         session: SessionKey,
     ) -> StoreResult<Vec<(i64, String)>> {
@@ -115,7 +115,7 @@ impl Reader<'_> {
 
     fn change_column(
         &self,
-        table: &Table,
+        table: &ContentTable,
         (column, form): (&'static str, TextForm),
         session: SessionKey,
         change: &mut dyn FnMut(TextCell<'_>) -> StoreResult<Option<String>>,
@@ -188,7 +188,7 @@ impl Reader<'_> {
     }
 }
 
-impl StoreRemove for Reader<'_> {
+impl StoreRemove for SqliteReader<'_> {
     // Receipts.
 
     fn open_receipt(
@@ -362,7 +362,7 @@ impl StoreRemove for Reader<'_> {
     }
 }
 
-impl Reader<'_> {
+impl SqliteReader<'_> {
     /// Counts the parts of a kept file that another one has too.
     fn shared_parts(&self, source: SourceKey) -> StoreResult<u64> {
         let count = self.first(

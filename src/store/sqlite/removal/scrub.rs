@@ -10,7 +10,7 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::super::read::Reader;
+use super::super::read::SqliteReader;
 use super::super::{SqliteStore, from_sqlite, locked};
 use crate::store::error::{StoreError, StoreResult};
 
@@ -51,7 +51,7 @@ impl SqliteStore {
         }
         drop((alone, connection, place));
         self.transaction(|connection| {
-            let reader = Reader::new(connection);
+            let reader = SqliteReader::new(connection);
             let sql = "DELETE FROM store_meta WHERE name = ?1 AND value = ?2";
             reader.run(sql, [MARK, &mark])
         })?;
@@ -76,7 +76,7 @@ fn mark(connection: &Connection) -> StoreResult<Option<String>> {
 
 /// Remembers that the file is to be scrubbed. Each mark is another one, so that nobody takes away one
 /// that came after his own.
-pub(super) fn note(reader: &Reader<'_>) -> StoreResult<()> {
+pub(super) fn note(reader: &SqliteReader<'_>) -> StoreResult<()> {
     let mark = uuid::Uuid::now_v7().to_string();
     let sql = "UPDATE store_meta SET value = ?2 WHERE name = ?1";
     if reader.run(sql, [MARK, &mark])? == 0 {
@@ -88,7 +88,7 @@ pub(super) fn note(reader: &Reader<'_>) -> StoreResult<()> {
 
 /// Writes the index anew: it keeps words of removed messages until it does.
 fn merge_index(connection: &Connection) -> StoreResult<()> {
-    let reader = Reader::new(connection);
+    let reader = SqliteReader::new(connection);
     let sql = "INSERT INTO message_index (message_index) VALUES ('optimize')";
     match reader.run(sql, []) {
         // A damaged index is made anew; the next search fills it.

@@ -8,13 +8,13 @@ use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
 use crate::store::scan::StoreScan;
 use crate::store::sqlite::from_sqlite;
-use crate::store::sqlite::read::{Reader, packed};
+use crate::store::sqlite::read::{SqliteReader, packed};
 use crate::store::sqlite::scan::STRAYS;
 use crate::store::*;
 
 /// The rows that were taken over, within one transaction and without triggers.
 pub(crate) struct Mender<'a> {
-    pub(super) rows: Reader<'a>,
+    pub(super) rows: SqliteReader<'a>,
 }
 
 /// Messages whose loop is gone.

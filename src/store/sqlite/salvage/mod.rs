@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 pub(crate) use mend::{Mender, Removable};
 
 use super::encryption::{bear_damage, unlock};
-use super::read::Reader;
+use super::read::SqliteReader;
 use super::{SqliteOptions, SqliteStore, from_open, from_sqlite, index, locked, migration, schema};
 use crate::store::Key;
 use crate::store::error::{OpenError, StoreError, StoreResult};
@@ -101,9 +101,9 @@ impl SqliteStore {
             .map_err(from_sqlite)?;
         let triggers = drop_triggers(&transaction).map_err(from_sqlite)?;
         let lost = copy(&from, &transaction)?;
-        Reader::new(&transaction).empty_packs()?;
+        SqliteReader::new(&transaction).empty_packs()?;
         mend(&mut Mender {
-            rows: Reader::new(&transaction),
+            rows: SqliteReader::new(&transaction),
         })?;
         for sql in triggers {
             transaction.execute_batch(&sql).map_err(from_sqlite)?;

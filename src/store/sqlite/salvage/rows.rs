@@ -11,7 +11,7 @@ use crate::store::error::{StoreError, StoreResult};
 use crate::store::sqlite::from_sqlite;
 
 /// The statements of one table.
-struct Table<'a> {
+struct TableStatements<'a> {
     from: &'a Connection,
     to: &'a Connection,
     name: &'a str,
@@ -36,7 +36,7 @@ pub(super) fn copy_table(
     name: &str,
     lost: &mut Vec<LostRows>,
 ) -> StoreResult<()> {
-    let table = Table::new(from, to, name).map_err(from_sqlite)?;
+    let table = TableStatements::new(from, to, name).map_err(from_sqlite)?;
     if table.has_rowid {
         table.copy_by_rowid(lost)
     } else {
@@ -44,7 +44,7 @@ pub(super) fn copy_table(
     }
 }
 
-impl<'a> Table<'a> {
+impl<'a> TableStatements<'a> {
     fn new(from: &'a Connection, to: &'a Connection, name: &'a str) -> rusqlite::Result<Self> {
         let mut statement = to.prepare("SELECT name, pk FROM pragma_table_info(?1)")?;
         let rows = statement.query_map([name], |row| Ok((row.get(0)?, row.get(1)?)))?;

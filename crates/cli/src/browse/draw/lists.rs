@@ -14,14 +14,14 @@ fn left(text: &str, width: usize) -> String {
 }
 
 /// Which columns a list of this width has: last active, turns and loops go first.
-struct Columns {
+struct ColumnWidths {
     loops: bool,
     last_active: bool,
     title: usize,
     id: usize,
 }
 
-impl Columns {
+impl ColumnWidths {
     fn of(width: usize) -> Self {
         let (loops, last_active) = (width >= 60, width >= 80);
         let numbers = 12 + if loops { 18 } else { 0 };
@@ -51,7 +51,7 @@ impl Columns {
 
 /// The sessions.
 pub(super) fn sessions(pen: &mut Pen<'_, '_>, screen: &Sessions, room: Room) {
-    let columns = Columns::of(room.width);
+    let columns = ColumnWidths::of(room.width);
     let heads = [
         "SESSION",
         "TITLE",

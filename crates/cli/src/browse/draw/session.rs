@@ -6,8 +6,8 @@ use loopstore::extend::Disposition;
 use super::super::super::text;
 use super::super::cursor::Tone;
 use super::super::loops::tone;
-use super::super::reader::{Both, Reader};
-use super::super::session::{Focus, InSession, LoopLine, Node, TreeRow, TurnLine};
+use super::super::reader::{Both, TextReader};
+use super::super::session::{Focus, InSession, LoopItem, Node, TreeRow, TurnItem};
 use super::super::state::Room;
 use super::Pen;
 
@@ -103,7 +103,7 @@ fn short(id: &str) -> String {
     format!("{first}…{last}")
 }
 
-fn loop_line(screen: &InSession, line: &LoopLine) -> (String, Tone) {
+fn loop_line(screen: &InSession, line: &LoopItem) -> (String, Tone) {
     let seen = screen.seen.as_ref();
     let of_loop = seen.and_then(|seen| seen.loops.get(&line.id));
     let is_leaf = seen.is_some_and(|seen| seen.leaf == line.id);
@@ -158,7 +158,7 @@ fn turns(pen: &mut Pen<'_, '_>, screen: &InSession, room: Room) {
     }
 }
 
-fn turn(pen: &mut Pen<'_, '_>, row: usize, screen: &InSession, line: &TurnLine, chosen: bool) {
+fn turn(pen: &mut Pen<'_, '_>, row: usize, screen: &InSession, line: &TurnItem, chosen: bool) {
     let loop_id = screen.chosen().map(|line| &line.id);
     let seen = screen.seen.as_ref().zip(loop_id);
     let state = seen.and_then(|(seen, id)| seen.state(id, line.turn));
@@ -180,7 +180,7 @@ fn turn(pen: &mut Pen<'_, '_>, row: usize, screen: &InSession, line: &TurnLine, 
 }
 
 /// A turn verbatim, beside its form in the context.
-pub(super) fn reader(pen: &mut Pen<'_, '_>, screen: &Reader, room: Room) {
+pub(super) fn reader(pen: &mut Pen<'_, '_>, screen: &TextReader, room: Room) {
     let Some(both) = &screen.both else { return };
     let (word, _) = fate(both.state);
     let colour = both.state.map_or(Tone::Faint, tone);
@@ -197,7 +197,7 @@ pub(super) fn reader(pen: &mut Pen<'_, '_>, screen: &Reader, room: Room) {
     pen.put(0, &head, false);
     pen.area.y += 1;
     pen.area.height = pen.area.height.saturating_sub(1);
-    let (width, _) = Reader::pane(room, both.shown.is_some());
+    let (width, _) = TextReader::pane(room, both.shown.is_some());
     if both.shown.is_none() {
         originals(pen, both, true);
     } else if room.is_wide() {
