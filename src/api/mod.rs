@@ -15,6 +15,7 @@ mod policy;
 mod prepare;
 mod prepared;
 mod session;
+mod spec;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +36,8 @@ pub use calls::CallState;
 pub use error::{Error, Result};
 pub use policy::Policy;
 pub use prepared::Prepared;
-pub use session::{Appended, LoopSpec, SessionHandle, TurnRef};
+pub use session::{Appended, SessionHandle};
+pub use spec::{LoopSpec, TurnRef};
 
 /// A database of sessions. Clones are the same store.
 ///

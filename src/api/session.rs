@@ -10,6 +10,7 @@ use super::line::{LoopLineage, Position};
 use super::policy::Policy;
 use super::prepare::{compact_to_fit, refused};
 use super::prepared::Prepared;
+use super::spec::{LoopSpec, TurnRef};
 use crate::compact::{
     CompactReport, CompactRequest, CompactTrigger, FlipReport, FlipRequest, compact_session_loops,
 };
@@ -17,9 +18,7 @@ use crate::compaction::CancelFlag;
 use crate::context::{
     AsOf, BuildOptions, Context, KeptContext, build_context_as_of, build_context_from_session,
 };
-use crate::model::{
-    AgentMessage, ContinuationKind, LoopId, LoopRecord, LoopStatus, Session, SessionId,
-};
+use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId};
 use crate::store::append::{append_in_turns, free_loop_id, set_status};
 use crate::store::session::{self, Fork};
 use crate::store::{
@@ -76,81 +75,6 @@ pub struct Appended {
     pub begun: Vec<LoopId>,
     /// Whether the session had an append of this key before, and nothing was appended now.
     pub duplicate: bool,
-}
-
-/// A turn of a loop, by position from 0.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TurnRef {
-    /// The loop.
-    pub loop_id: LoopId,
-    /// The turn.
-    pub turn: u32,
-}
-
-impl TurnRef {
-    /// Turn `turn` of loop `loop_id`.
-    pub fn new(loop_id: impl Into<String>, turn: u32) -> Self {
-        Self {
-            loop_id: LoopId::of(loop_id),
-            turn,
-        }
-    }
-}
-
-/// A loop that is begun on purpose.
-///
-/// ```
-/// use loopstore::{LoopId, LoopSpec, Message, Store};
-///
-/// let chat = Store::in_memory()?.session("weather")?;
-/// chat.append([Message::user("Will it rain?"), Message::assistant("No.")])?;
-/// let id = LoopId::new("clean-slate")?;
-/// // A start that sees nothing of what was before.
-/// chat.begin_loop(LoopSpec::fresh().id(id))?;
-/// chat.append([Message::user("What is the capital of France?")])?;
-/// assert_eq!(chat.context()?.messages.len(), 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, Default)]
-#[must_use]
-pub struct LoopSpec {
-    id: Option<LoopId>,
-    is_fresh: bool,
-    kind: Option<ContinuationKind>,
-    agent: Option<String>,
-}
-
-impl LoopSpec {
-    /// A loop that goes on from where the handle stands.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// A loop that goes on from nothing: its context begins empty.
-    pub fn fresh() -> Self {
-        Self {
-            is_fresh: true,
-            ..Self::default()
-        }
-    }
-
-    /// Sets its id; the next free `loop-N` if not given.
-    pub fn id(mut self, id: LoopId) -> Self {
-        self.id = Some(id);
-        self
-    }
-
-    /// Sets how it came to be.
-    pub fn kind(mut self, kind: ContinuationKind) -> Self {
-        self.kind = Some(kind);
-        self
-    }
-
-    /// Sets the agent that runs.
-    pub fn agent(mut self, agent: impl Into<String>) -> Self {
-        self.agent = Some(agent.into());
-        self
-    }
 }
 
 impl SessionHandle {

@@ -1,0 +1,78 @@
+//! Which turn, and what kind of loop.
+
+use crate::model::{ContinuationKind, LoopId};
+
+/// A turn of a loop, by position from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnRef {
+    /// The loop.
+    pub loop_id: LoopId,
+    /// The turn.
+    pub turn: u32,
+}
+
+impl TurnRef {
+    /// Turn `turn` of loop `loop_id`.
+    pub fn new(loop_id: impl Into<String>, turn: u32) -> Self {
+        Self {
+            loop_id: LoopId::of(loop_id),
+            turn,
+        }
+    }
+}
+
+/// A loop that is begun on purpose.
+///
+/// ```
+/// use loopstore::{LoopId, LoopSpec, Message, Store};
+///
+/// let chat = Store::in_memory()?.session("weather")?;
+/// chat.append([Message::user("Will it rain?"), Message::assistant("No.")])?;
+/// let id = LoopId::new("clean-slate")?;
+/// // A start that sees nothing of what was before.
+/// chat.begin_loop(LoopSpec::fresh().id(id))?;
+/// chat.append([Message::user("What is the capital of France?")])?;
+/// assert_eq!(chat.context()?.messages.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct LoopSpec {
+    pub(super) id: Option<LoopId>,
+    pub(super) is_fresh: bool,
+    pub(super) kind: Option<ContinuationKind>,
+    pub(super) agent: Option<String>,
+}
+
+impl LoopSpec {
+    /// A loop that goes on from where the handle stands.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A loop that goes on from nothing: its context begins empty.
+    pub fn fresh() -> Self {
+        Self {
+            is_fresh: true,
+            ..Self::default()
+        }
+    }
+
+    /// Sets its id; the next free `loop-N` if not given.
+    pub fn id(mut self, id: LoopId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// Sets how it came to be.
+    pub fn kind(mut self, kind: ContinuationKind) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Sets the agent that runs.
+    pub fn agent(mut self, agent: impl Into<String>) -> Self {
+        self.agent = Some(agent.into());
+        self
+    }
+}
