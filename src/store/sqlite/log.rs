@@ -12,13 +12,13 @@
 //! So where it has become long, a writer moves what is left and waits a little for the readers, who then
 //! find all in the database and leave the log alone.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
 use super::from_sqlite;
 use crate::store::error::{StoreError, StoreResult};
@@ -52,6 +52,8 @@ pub(super) struct Log {
     pages: Arc<AtomicU32>,
     /// Pages that the mover moved since it was last woken.
     moved: Arc<AtomicU32>,
+    /// Whether nobody has moved what the mover was last woken for.
+    is_due: Arc<AtomicBool>,
     /// Pages that the mover could not move when it last tried, as somebody reads what was there before.
     left: Arc<AtomicU32>,
     /// Held by whoever moves pages: SQLite refuses a second one at once.
@@ -83,6 +85,7 @@ impl Log {
             commits: Arc::default(),
             pages: Arc::default(),
             moved: Arc::default(),
+            is_due: Arc::default(),
             left: Arc::default(),
             moving: Arc::default(),
             state: Mutex::new(LogState {
@@ -136,8 +139,14 @@ impl Log {
             state.mover = open().ok().and_then(|own| self.mover(own));
         }
         self.moved.store(0, Ordering::Relaxed);
-        if let Some(mover) = &state.mover {
-            mover.wake();
+        self.wake(&mut state);
+    }
+
+    /// Wakes the mover; one that has ended is begun anew the next time.
+    fn wake(&self, state: &mut LogState) {
+        self.is_due.store(true, Ordering::Relaxed);
+        if state.mover.as_ref().is_some_and(|mover| !mover.wake()) {
+            state.mover = None;
         }
     }
 
@@ -155,7 +164,7 @@ impl Log {
         };
         // What a long reader left behind takes seconds to move, while which nobody could write.
         if self.left.load(Ordering::Relaxed) > MANY {
-            state.mover.iter().for_each(Mover::wake);
+            self.wake(state);
             state.rest();
             return;
         }
@@ -169,6 +178,7 @@ impl Log {
         if is_busy {
             state.rest();
         } else {
+            self.is_due.store(false, Ordering::Relaxed);
             state.pause = FIRST_PAUSE;
         }
     }
@@ -183,6 +193,7 @@ impl Log {
             // What fails here fails again where the log has become long.
             let _ = writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
             self.moved.store(0, Ordering::Relaxed);
+            self.is_due.store(false, Ordering::Relaxed);
             state.woken_at = pages;
         }
     }
@@ -209,8 +220,11 @@ impl Log {
         let (wake, woken) = sync_channel(1);
         let moving = Arc::clone(&self.moving);
         let shared = [&self.pages, &self.moved, &self.left].map(Arc::clone);
+        let is_due = Arc::clone(&self.is_due);
         let thread = std::thread::Builder::new().name("loopstore-log".into());
-        let thread = thread.spawn(move || move_pages(&connection, &woken, &moving, &shared));
+        let thread = thread.spawn(move || {
+            move_pages(&connection, &woken, &moving, &is_due, &shared);
+        });
         Some(Mover {
             wake: Some(wake),
             thread: Some(thread.ok()?),
@@ -238,11 +252,16 @@ fn move_pages(
     connection: &Connection,
     woken: &Receiver<()>,
     moving: &Mutex<()>,
+    is_due: &AtomicBool,
     [pages, moved, left]: &[Arc<AtomicU32>; 3],
 ) {
     for () in woken {
         for _ in 0..PASSES {
             let _alone = moving.lock().unwrap_or_else(PoisonError::into_inner);
+            if !is_due.load(Ordering::Relaxed) {
+                // The writer did it while this thread waited.
+                break;
+            }
             // What fails here fails again where the writer moves pages, or at its next commit.
             let pass = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 let number = |at| {
@@ -251,8 +270,14 @@ fn move_pages(
                 };
                 Ok((row.get(0)?, number(1)?, number(2)?))
             });
-            // Another process moves them: then it is not known how many are left.
-            let Ok((false, all, now)) = pass else { break };
+            let (all, now) = match pass {
+                Ok((false, all, now)) => (all, now),
+                // Another process moves them: then it is not known how many are left.
+                Ok((true, ..)) => break,
+                // A connection that can only read will never move a page.
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => return,
+                Err(_) => break,
+            };
             left.store(all - all.min(now), Ordering::Relaxed);
             moved.store(now, Ordering::Relaxed);
             let new = pages.load(Ordering::Relaxed);
@@ -270,11 +295,11 @@ struct Mover {
 }
 
 impl Mover {
-    fn wake(&self) {
-        if let Some(wake) = &self.wake {
-            // One that is awake looks again anyway.
-            let _ = wake.try_send(());
-        }
+    /// Returns whether it still runs.
+    fn wake(&self) -> bool {
+        // One that is awake looks again anyway.
+        let sent = self.wake.as_ref().map(|wake| wake.try_send(()));
+        !matches!(sent, Some(Err(TrySendError::Disconnected(()))))
     }
 }
 
@@ -387,6 +412,29 @@ mod tests {
         stage.commit(1 << 10);
         stage.commit(1 << 10);
         assert!(stage.log.pages.load(Ordering::Relaxed) < 100);
+    }
+
+    #[test]
+    fn a_mover_that_comes_late_moves_nothing_twice() {
+        let stage = Stage::new();
+        stage.commit(8 << 20);
+        let begun = Instant::now();
+        while stage.log.moved.load(Ordering::Relaxed) == 0 {
+            assert!(begun.elapsed() < HUNG, "nobody moves it");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // It is woken, and while it waits the writer moves all.
+        let alone = stage.log.alone();
+        let mut state = stage.log.state.lock().unwrap();
+        stage.log.moved.store(0, Ordering::Relaxed);
+        stage.log.wake(&mut state);
+        move_all(&stage.writer).unwrap();
+        stage.log.is_due.store(false, Ordering::Relaxed);
+        let mover = state.mover.take();
+        drop((state, alone));
+        // Waits until it has ended.
+        drop(mover);
+        assert_eq!(stage.log.moved.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, MAIN_DB};
 
 pub use super::recount::{RecountError, RecountProgress, RecountReport};
 pub use listing::SessionView;
@@ -220,7 +220,7 @@ impl SqliteStore {
         work: impl FnOnce(&mut Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let Some(place) = &self.place else {
-            return work(&mut *self.lock_writer()?);
+            return work(&mut self.lock_writer()?.1);
         };
         place.check()?;
         let idle = locked(&self.readers).pop();
@@ -270,17 +270,15 @@ impl SqliteStore {
     /// Runs `work` in a write transaction on the bare connection.
     fn transaction<T>(&self, work: impl FnOnce(&Connection) -> StoreResult<T>) -> StoreResult<T> {
         let ticket = self.queue.enter(self.options.busy_timeout)?;
-        let writer = self.writer()?;
-        let mut connection = locked(&writer.connection);
-        if let Some(place) = &self.place
-            && writer.is_spoiled.load(Ordering::Relaxed)
-        {
-            let mut new = schema::open_more(place.file(), &self.options).map_err(from_open)?;
-            writer.prepare(&mut new).map_err(from_sqlite)?;
-            *connection = new;
-            writer.is_spoiled.store(false, Ordering::Relaxed);
+        let (writer, mut connection) = self.lock_writer()?;
+        let mut begun = begin_writing(&connection);
+        // Where a file cannot be opened for writing, be it only that the disk failed once, SQLite opens it
+        // for reading, and the connection stays so.
+        if matches!(begun, Err(StoreError::ReadOnly)) && self.place.is_some() {
+            self.open_writer_anew(writer, &mut connection)?;
+            begun = begin_writing(&connection);
         }
-        let done = self.transaction_on(&connection, work);
+        let done = begun.and_then(|()| self.transaction_on(&connection, work));
         match &done {
             Ok(_) => self.keep_log_short(writer, &connection),
             Err(error) if self.spoils(error) => writer.is_spoiled.store(true, Ordering::Relaxed),
@@ -294,12 +292,13 @@ impl SqliteStore {
         Ok(done)
     }
 
+    /// Runs `work` in the transaction that was begun on the connection.
     fn transaction_on<T>(
         &self,
         connection: &Connection,
         work: impl FnOnce(&Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let transaction = SqliteTransaction::begin(connection, "BEGIN IMMEDIATE")?;
+        let transaction = SqliteTransaction(connection);
         self.check_place()?;
         let done = work(connection)?;
         if failpoints::is_active(Failpoint::LostWrite)
@@ -370,8 +369,26 @@ impl SqliteStore {
     }
 
     /// Returns the connection that writes, once nobody else has it.
-    fn lock_writer(&self) -> StoreResult<MutexGuard<'_, Connection>> {
-        Ok(locked(&self.writer()?.connection))
+    fn lock_writer(&self) -> StoreResult<(&Writer, MutexGuard<'_, Connection>)> {
+        let writer = self.writer()?;
+        let mut connection = locked(&writer.connection);
+        if writer.is_spoiled.load(Ordering::Relaxed) {
+            self.open_writer_anew(writer, &mut connection)?;
+        }
+        Ok((writer, connection))
+    }
+
+    /// Opens the writing connection anew. The old one is closed after that: with the last connection SQLite
+    /// removes the log, and what was opened would be another file.
+    fn open_writer_anew(&self, writer: &Writer, connection: &mut Connection) -> StoreResult<()> {
+        let Some(place) = &self.place else {
+            return Ok(());
+        };
+        let mut new = schema::open_more(place.file(), &self.options).map_err(from_open)?;
+        writer.prepare(&mut new).map_err(from_sqlite)?;
+        *connection = new;
+        writer.is_spoiled.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     fn writer(&self) -> StoreResult<&Writer> {
@@ -402,6 +419,14 @@ impl SqliteStore {
 /// A panic of another thread rolled its transaction back; a connection is still good.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins a transaction that writes. On a connection that can only read SQLite would begin one that reads.
+fn begin_writing(connection: &Connection) -> StoreResult<()> {
+    match connection.is_readonly(MAIN_DB).map_err(from_sqlite)? {
+        true => Err(StoreError::ReadOnly),
+        false => execute(connection, "BEGIN IMMEDIATE"),
+    }
 }
 
 /// A transaction whose own statements stay prepared; it is rolled back if nobody commits it.
@@ -569,6 +594,18 @@ mod tests {
         assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
         // What failed left no transaction behind.
         assert_eq!(count(&store), 0);
+    }
+
+    #[test]
+    fn a_writer_that_was_opened_only_for_reading_is_opened_anew() {
+        let (folder, store) = opened();
+        add(&store, "a").unwrap();
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let path = folder.path().join("some.db");
+        let only_reads = Connection::open_with_flags(path, flags).unwrap();
+        *store.lock_writer().unwrap().1 = only_reads;
+        add(&store, "b").unwrap();
+        assert_eq!(count(&store), 2);
     }
 
     #[test]

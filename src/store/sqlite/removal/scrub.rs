@@ -11,7 +11,7 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use super::super::read::SqliteReader;
-use super::super::{SqliteStore, from_sqlite, locked};
+use super::super::{SqliteStore, from_sqlite};
 use crate::store::error::{StoreError, StoreResult};
 
 /// The name of the mark.
@@ -43,8 +43,8 @@ impl SqliteStore {
         };
         self.transaction(merge_index)?;
         let place = self.queue.enter(self.options.busy_timeout)?;
-        let writer = self.writer()?;
-        let (connection, alone) = (locked(&writer.connection), writer.log.alone());
+        let (writer, connection) = self.lock_writer()?;
+        let alone = writer.log.alone();
         rewrite(&connection)?;
         if !empty_log(&connection)? {
             return Ok(Scrubbed::InLog);

@@ -15,7 +15,7 @@ pub(crate) use mend::{Mender, Removable};
 
 use super::encryption::{bear_damage, unlock};
 use super::read::SqliteReader;
-use super::{SqliteOptions, SqliteStore, from_open, from_sqlite, index, locked, migration, schema};
+use super::{SqliteOptions, SqliteStore, from_open, from_sqlite, index, migration, schema};
 use crate::store::Key;
 use crate::store::error::{OpenError, StoreError, StoreResult};
 
@@ -90,8 +90,7 @@ impl SqliteStore {
         mend: &mut dyn FnMut(&mut Mender<'_>) -> StoreResult<()>,
     ) -> StoreResult<Vec<LostRows>> {
         let from = open(file, self.key())?;
-        let writer = self.writer()?;
-        let mut connection = locked(&writer.connection);
+        let (writer, mut connection) = self.lock_writer()?;
         // Within a transaction the pragma does nothing.
         connection
             .pragma_update(None, "foreign_keys", false)
