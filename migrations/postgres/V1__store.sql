@@ -1765,3 +1765,24 @@ FROM sessions s
             LEFT JOIN blocks b ON b.session = m.session AND b.key = (part.value ->> 2)::BIGINT
         WHERE json_typeof(part.value) = 'array'
     ) shown;
+
+-- Receipts of everything that removed content, also of sessions that are gone. closed_at is NULL while a
+-- removal is going on; messages and sources count redacted messages and kept files that went. detail is
+-- JSON: {receipt, digest}.
+CREATE VIEW v_receipts AS
+SELECT
+    coalesce(
+        loopstore_text(loopstore_value(said.receipt, 'session')),
+        (SELECT s.session_id FROM sessions s WHERE s.session = m.session)
+    ) AS session_id,
+    m.key AS receipt, m.kind, m.opened_at, m.closed_at,
+    loopstore_text(loopstore_value(said.receipt, 'reason')) AS reason,
+    CASE json_typeof(gone.messages) WHEN 'array' THEN json_array_length(gone.messages) ELSE 0 END AS messages,
+    CASE json_typeof(gone.sources) WHEN 'array' THEN json_array_length(gone.sources) ELSE 0 END AS sources,
+    m.detail
+FROM maintenance m
+    CROSS JOIN LATERAL loopstore_value(loopstore_json(m.detail), 'receipt') said (receipt)
+    CROSS JOIN LATERAL (
+        SELECT loopstore_value(said.receipt, 'messages') AS messages,
+            loopstore_value(said.receipt, 'sources') AS sources
+    ) gone;

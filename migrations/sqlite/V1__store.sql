@@ -1974,3 +1974,21 @@ CROSS JOIN json_each((
         CROSS JOIN session_spend x ON x.session_id = b.session_id
         CROSS JOIN json_each(json_array(json(x.spend))) sum
 )) tree;
+
+-- Receipts of everything that removed content, also of sessions that are gone. closed_at is NULL while a
+-- removal is going on; messages and sources count redacted messages and kept files that went. detail is
+-- JSON: {receipt, digest}.
+CREATE VIEW v_receipts AS
+SELECT
+    coalesce(
+        CASE WHEN json_valid(m.detail) THEN json_extract(m.detail, '$.receipt.session') END,
+        (SELECT s.session_id FROM sessions s WHERE s.key = m.session)
+    ) AS session_id,
+    m.key AS receipt, m.kind, m.opened_at, m.closed_at,
+    CASE WHEN json_valid(m.detail) THEN json_extract(m.detail, '$.receipt.reason') END AS reason,
+    coalesce(CASE WHEN json_valid(m.detail)
+        THEN json_array_length(m.detail, '$.receipt.messages') END, 0) AS messages,
+    coalesce(CASE WHEN json_valid(m.detail)
+        THEN json_array_length(m.detail, '$.receipt.sources') END, 0) AS sources,
+    m.detail
+FROM maintenance m;

@@ -16,7 +16,7 @@ pub(crate) mod states;
 use crate::compaction::{
     CompactionConfig, CompactionScope, ContextConfig, KeepRecent, Noted, OlderLoops, RecentWindow,
 };
-use crate::model::{AgentMessage, LoopId, Message, Role, SessionId, ToolCall};
+use crate::model::{AgentMessage, LoopId, Message, Role, SessionId, Time, ToolCall};
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{
     self, LoopKey, SessionKey, SessionStore, Size, StoreError, StoreRead, StoreResult,
@@ -67,6 +67,41 @@ impl AsOf {
     /// For the run's own loop, just after its commit.
     pub fn run(run_id: impl Into<String>) -> Self {
         Self::Run(run_id.into())
+    }
+
+    /// Just after the last turn or run of a session until this time; with a loop, of that loop. Times are
+    /// those of the messages, as whoever recorded them said.
+    ///
+    /// # Errors
+    /// If the session or the loop is not there, or nothing had happened by then.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::context::AsOf;
+    /// use loopstore::*;
+    ///
+    /// let store = Store::in_memory()?;
+    /// let chat = store.session("weather")?;
+    /// chat.append([Message::user("Will it rain?")])?;
+    /// let moment = AsOf::time(store.database(), chat.id(), None, &Time::now())?;
+    /// assert_eq!(chat.context_as_of(moment)?.messages.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn time(
+        store: &dyn SessionStore,
+        session: &SessionId,
+        of_loop: Option<&LoopId>,
+        time: &Time,
+    ) -> StoreResult<Self> {
+        let invalid = || StoreError::Invalid(format!("`{}` is not a time", time.as_str()));
+        let until = time.millis().ok_or_else(invalid)?;
+        store::read(store, |read| {
+            let owner = session_of(read, session)?;
+            moment::last_until(read, &owner, of_loop, until)?.ok_or_else(|| {
+                let time = time.as_str();
+                StoreError::Invalid(format!("nothing is recorded of `{session}` until {time}"))
+            })
+        })
     }
 }
 

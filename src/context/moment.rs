@@ -1,9 +1,13 @@
 //! Which loop a moment is of, and how it is seen.
 
+use std::ops::ControlFlow;
+
 use super::AsOf;
-use crate::model::{LoopId, SessionId};
+use crate::model::{LoopId, SessionId, Time};
 use crate::store::active_blocks::View;
-use crate::store::{LoopRow, SessionRow, StoreError, StoreRead, StoreResult, Tick};
+use crate::store::{
+    LoopRow, Outcome, SessionRow, StoreError, StoreRead, StoreResult, Tick, TurnRow,
+};
 
 /// Returns the loop of a moment, and how the moment is seen.
 ///
@@ -24,9 +28,9 @@ pub fn moment_of(
             read.runs(owner.key, &mut |run| {
                 if run.run_id == *run_id {
                     found = Some(run);
-                    return Ok(std::ops::ControlFlow::Break(()));
+                    return Ok(ControlFlow::Break(()));
                 }
-                Ok(std::ops::ControlFlow::Continue(()))
+                Ok(ControlFlow::Continue(()))
             })?;
             let run = found.ok_or_else(|| StoreError::NoRun(run_id.clone()))?;
             let view = View {
@@ -52,12 +56,54 @@ pub fn moment_of(
     }
 }
 
+/// Returns the last turn or committed run until a time, in milliseconds since the epoch. Which is the last
+/// is a matter of ticks.
+///
+/// # Errors
+/// If the loop is not there.
+pub fn last_until(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    of_loop: Option<&LoopId>,
+    until: i64,
+) -> StoreResult<Option<AsOf>> {
+    let loops = match of_loop {
+        Some(id) => vec![leaf_of(read, owner, Some(id))?],
+        None => read.loops(owner.key)?,
+    };
+    let mut last: Option<(Tick, AsOf)> = None;
+    let mut offer = |tick: Tick, as_of: &dyn Fn() -> AsOf| {
+        if last.as_ref().is_none_or(|(known, _)| *known < tick) {
+            last = Some((tick, as_of()));
+        }
+    };
+    for row in &loops {
+        let turns = read.turns(row.key, 0..row.totals.turns)?;
+        let until = |turn: &&TurnRow| turn.ended_at.is_some_and(|ended| ended <= until);
+        if let Some(turn) = turns.iter().filter(until).max_by_key(|turn| turn.tick) {
+            offer(turn.tick, &|| AsOf::turn(row.loop_id.as_str(), turn.turn));
+        }
+    }
+    read.runs(owner.key, &mut |run| {
+        let ended = Time::from_text(run.started_at.as_str()).millis();
+        let ended = ended.map(|started| started.saturating_add(run.duration_ms as i64));
+        if run.outcome == Outcome::Committed
+            && ended.is_some_and(|ended| ended <= until)
+            && loops.iter().any(|row| row.key == run.point.loop_key)
+        {
+            offer(run.tick, &|| AsOf::run(run.run_id.as_str()));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(last.map(|(_, as_of)| as_of))
+}
+
 /// Returns a loop as it was just before one of its messages, and how that moment is seen.
 fn before(read: &dyn StoreRead, leaf: LoopRow, seq: u32) -> StoreResult<(LoopRow, View)> {
     let mut tick = None;
     read.messages(leaf.key, seq..seq.saturating_add(1), &mut |row| {
         tick = Some(row.tick);
-        Ok(std::ops::ControlFlow::Break(()))
+        Ok(ControlFlow::Break(()))
     })?;
     let tick = tick.ok_or_else(|| {
         let messages = leaf.totals.next_seq;

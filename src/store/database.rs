@@ -61,6 +61,15 @@ pub trait Database: SessionStore {
     /// If the session is not there, or the database cannot be read.
     fn session_view(&self, session: &SessionId) -> StoreResult<SessionView>;
 
+    /// Returns the rows of `v_receipts`, oldest first.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    fn receipt_rows(&self) -> StoreResult<Vec<Record>> {
+        let sql = "SELECT * FROM v_receipts ORDER BY receipt";
+        Ok(self.query_within(sql, QueryLimits::default())?.records())
+    }
+
     /// Returns figures of the database.
     ///
     /// # Errors

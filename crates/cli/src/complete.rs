@@ -108,7 +108,7 @@ impl TypedLine {
         let found = read.try_get_matches_from(words).ok()?;
         let key = KeyArgs::from_arg_matches(&found).ok()?.read_silently();
         let app = App {
-            db: found.get_one::<PathBuf>("db")?.clone(),
+            db: super::database(found.get_one::<PathBuf>("db").cloned()),
             key,
             json: false,
             out: Out::new(),

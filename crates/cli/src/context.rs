@@ -16,7 +16,7 @@ use super::context_text;
 use super::error::CliError;
 use super::output::note;
 use super::select::{self, GivenMoment};
-use super::{App, Done};
+use super::{App, Done, amount};
 
 /// How many messages a note names.
 const NAMED: usize = 5;
@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
     /// The window in tokens, the recorded system prompt included.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = amount::tokens)]
     max_tokens: Option<u64>,
     /// The most bytes of JSON for the messages.
     #[arg(long, value_name = "N")]
@@ -45,8 +45,9 @@ pub struct Args {
     /// compacted].
     #[arg(long, value_name = "SCOPE")]
     scope: Option<CompactionScope>,
-    /// The moment: just after a run, or just after a turn (LOOP:TURN).
-    #[arg(long, value_name = "RUN|LOOP:TURN")]
+    /// The moment: just after a run, just after a turn (LOOP:TURN), or a date or time, which means just
+    /// after the last turn or run until then. A date alone means its end; times are UTC without a zone.
+    #[arg(long, value_name = "RUN|LOOP:TURN|TIME")]
     as_of: Option<GivenMoment>,
     /// The format [default: text; json with --json].
     #[arg(long)]
@@ -111,7 +112,7 @@ fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
     let mut leaf = select::loop_id(store, &session, args.loop_id.as_deref())?;
     let mut as_of = None;
     if let Some(moment) = &args.as_of {
-        let (moment, of_moment) = select::moment(store, &session, moment)?;
+        let (moment, of_moment) = select::moment(store, &session, moment, leaf.as_ref())?;
         as_of = Some(moment);
         check_loop(leaf.as_ref(), &of_moment)?;
         leaf = Some(of_moment);

@@ -13,7 +13,7 @@ use super::{App, Done, context_text, text};
 
 /// Compare what two contexts of a session show of each turn
 ///
-/// A context is named by a run (just after it), by LOOP:TURN, by `now`, or by `raw`: the originals
+/// A context is named by a run (just after it), by LOOP:TURN, by a date or time, by `now`, or by `raw`: the originals
 /// without any block. Without --from it is the one just before the newest active run.
 #[derive(clap::Args)]
 pub struct Args {
@@ -58,7 +58,7 @@ impl GivenContext {
         Ok(match self {
             Self::Raw => DiffSide::Raw,
             Self::Now => DiffSide::Now,
-            Self::Moment(moment) => DiffSide::At(select::moment(store, session, moment)?.0),
+            Self::Moment(moment) => DiffSide::At(select::moment(store, session, moment, None)?.0),
         })
     }
 }

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use loopstore::extend::StoreError;
 use loopstore::inspect::{self, Expanded, Replaced};
 use serde::Serialize;
 use serde_json::json;
 
 use super::error::CliError;
 use super::output::write_file;
-use super::{App, Done, context_text, expand_block, select, text};
+use super::{App, Done, amount, context_text, expand_block, select, text};
 
 /// Read turns as recorded, whether compacted or not; or extract an image
 ///
@@ -27,8 +26,8 @@ pub struct Args {
     #[arg(long = "loop", value_name = "LOOP", requires = "session")]
     loop_id: Option<String>,
     /// The turns, counted from 0: A..B with both ends included, or A for one.
-    #[arg(long, value_name = "A..B", group = "what", requires = "session")]
-    turns: Option<String>,
+    #[arg(long, value_name = "A..B", group = "what", requires = "session", value_parser = amount::turns)]
+    turns: Option<(u32, u32)>,
     /// The turns that this block of the loop replaced.
     #[arg(long, value_name = "GENERATION", group = "what", requires = "session")]
     pub(super) block: Option<u32>,
@@ -40,7 +39,7 @@ pub struct Args {
     pub(super) section: Option<expand_block::SectionName>,
     /// Stop after this many tokens, at whole turns and after at least one; the output says where to
     /// continue.
-    #[arg(long, value_name = "N", requires = "session")]
+    #[arg(long, value_name = "N", requires = "session", value_parser = amount::tokens)]
     max_tokens: Option<u64>,
     /// The bytes of this image: its id or a unique prefix.
     #[arg(long, value_name = "ID", group = "what", conflicts_with_all = ["session", "loop_id", "max_tokens"])]
@@ -79,9 +78,11 @@ fn print_turns(app: &mut App, args: &Args, session: &str) -> Result<Done, CliErr
     let session = select::session(&*store, session)?;
     let mut loop_id = select::loop_id(&*store, &session, args.loop_id.as_deref())?;
     let block = expand_block::find(&*store, &session, loop_id.as_ref(), args)?;
-    let turns = match &block {
-        Some(block) => block.turns,
-        None => range(args.turns.as_deref().unwrap_or_default())?,
+    let turns = match (&block, args.turns) {
+        (Some(block), _) => block.turns,
+        (None, Some(turns)) => turns,
+        // The parser lets nothing else through.
+        (None, None) => return Err(CliError::Usage("expected --turns".into())),
     };
     if let Some(block) = &block {
         loop_id = Some(block.loop_id.clone());
@@ -131,15 +132,4 @@ fn write_blob(app: &mut App, id: &str, file: Option<&Path>) -> Result<Done, CliE
         None => app.out.bytes(&blob.data)?,
     }
     Ok(Done::Well)
-}
-
-fn range(given: &str) -> Result<(u32, u32), StoreError> {
-    let (first, last) = given.split_once("..").unwrap_or((given, given));
-    match (first.parse(), last.parse()) {
-        (Ok(first), Ok(last)) => Ok((first, last)),
-        _ => Err(StoreError::Invalid(format!(
-            "`{}` is not a range of turns; expected A..B, such as 0..4",
-            text::line(given)
-        ))),
-    }
 }

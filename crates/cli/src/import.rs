@@ -22,7 +22,7 @@ const LISTED: usize = 10;
 /// Formats are detected and folders walked. The database is created if it does not exist. Records that
 /// cannot be used are skipped and reported. The source files are stored too, compressed; of a file that
 /// grew, only what is new.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub struct Args {
     /// Files and folders.
     #[arg(required = true, value_name = "PATH")]
@@ -47,8 +47,23 @@ pub struct Args {
     watch: bool,
 }
 
+/// Import transcripts, and what is added to them until Ctrl-C; the same as `import --watch`
+#[derive(clap::Args)]
+#[command(mut_arg("watch", |arg| arg.hide(true)))]
+pub struct WatchArgs {
+    #[command(flatten)]
+    args: Args,
+}
+
 fn formats() -> PossibleValuesParser {
     PossibleValuesParser::new(importers().iter().map(|importer| importer.format()))
+}
+
+/// Imports what is there and what is added later.
+pub fn run_watch(app: &mut App, args: &WatchArgs) -> Result<Done, CliError> {
+    let mut args = args.args.clone();
+    args.watch = true;
+    run(app, &args)
 }
 
 /// Imports and prints what was added.

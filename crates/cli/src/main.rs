@@ -4,6 +4,7 @@
 //! Results go to stdout, all else to stderr. A new command is one file, its variant in [`Command`]
 //! and its line in [`run`].
 
+mod amount;
 mod append;
 mod archive;
 mod backup;
@@ -40,6 +41,7 @@ mod pager;
 mod pin;
 mod progress;
 mod prune;
+mod receipts;
 mod recount;
 mod recover;
 mod redact;
@@ -65,6 +67,7 @@ mod watch;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use loopstore::{Database, Key, OpenError, SqliteOptions, SqliteStore, counter_named};
 use serde::Serialize;
@@ -80,16 +83,11 @@ use server::Access;
 #[derive(Parser)]
 #[command(name = "loopstore", version, max_term_width = 100)]
 struct Cli {
-    /// The database: a file, or `postgres://USER@HOST:PORT/NAME`.
-    #[arg(
-        long,
-        global = true,
-        value_name = "PATH|URL",
-        env = "LOOPSTORE_DB",
-        hide_env_values = true,
-        default_value = "loopstore.db"
-    )]
-    db: PathBuf,
+    /// The database: a file, or `postgres://USER@HOST:PORT/NAME` [env: LOOPSTORE_DB] [default:
+    /// loopstore.db].
+    // Read from the environment by hand: usage lines would name the option as one that is needed.
+    #[arg(long, global = true, value_name = "PATH|URL")]
+    db: Option<PathBuf>,
 
     /// Print one JSON document on stdout.
     #[arg(long, global = true)]
@@ -111,6 +109,8 @@ enum Command {
     Demo(demo::Args),
     Append(append::Args),
     Import(import::Args),
+    Watch(import::WatchArgs),
+    #[command(visible_aliases = ["ls", "list"])]
     Sessions(sessions::Args),
     Show(show::Args),
     Context(context::Args),
@@ -118,6 +118,7 @@ enum Command {
     History(history::Args),
     Undo(undo::Args),
     Redo(redo::Args),
+    #[command(visible_alias = "find")]
     Search(search::Args),
     Diff(diff::Args),
     Fork(fork::Args),
@@ -140,6 +141,7 @@ enum Command {
     Pin(pin::Args),
     Unpin(pin::UnpinArgs),
     Erase(erase::Args),
+    Receipts(receipts::Args),
     Eval(eval::Args),
     #[cfg(feature = "mcp")]
     Mcp(mcp::Args),
@@ -252,6 +254,12 @@ impl App {
 
 /// Commands that a build may lack.
 const OPTIONAL: [&str; 3] = ["browse", "mcp", "schema"];
+/// Commands that remove something: nobody who mistyped another one is led to them.
+const REMOVING: [&str; 3] = ["erase", "prune", "redact"];
+/// What is said to who asks for it.
+const RESTORE: &str = "there is no `restore`: a backup is a database like any other. Read it with \
+    `--db BACKUP`, or copy the file to its place while no program has the database open. `redo` takes back \
+    an undo, `unarchive` unpacks a session";
 
 /// The feature that brings a command.
 fn feature_of(command: &str) -> &str {
@@ -263,14 +271,44 @@ fn feature_of(command: &str) -> &str {
 
 /// Returns which of these commands was asked for, where it is unknown.
 fn left_out(error: &clap::Error) -> Option<&'static str> {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    if error.kind() != ErrorKind::InvalidSubcommand {
-        return None;
+    let asked = asked_for(error)?;
+    OPTIONAL.into_iter().find(|name| *name == asked)
+}
+
+/// Returns the command that was asked for, where it is unknown.
+fn asked_for(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(asked)) => Some(asked),
+        _ => None,
     }
-    let Some(ContextValue::String(asked)) = error.get(ContextKind::InvalidSubcommand) else {
-        return None;
+}
+
+/// Takes commands that remove something out of what is proposed for a mistyped one.
+fn without_removals(mut error: clap::Error) -> clap::Error {
+    let kept = match error.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::String(name)) => vec![name],
+        Some(ContextValue::Strings(names)) => names,
+        _ => return error,
     };
-    OPTIONAL.into_iter().find(|name| name == asked)
+    let kept: Vec<String> = kept
+        .into_iter()
+        .filter(|name| !REMOVING.contains(&name.as_str()))
+        .collect();
+    if !kept.is_empty() {
+        error.insert(
+            ContextKind::SuggestedSubcommand,
+            ContextValue::Strings(kept),
+        );
+    }
+    error
+}
+
+/// Returns the database that the option names, else the environment.
+fn database(given: Option<PathBuf>) -> PathBuf {
+    let named = || std::env::var_os("LOOPSTORE_DB").filter(|value| !value.is_empty());
+    given
+        .or_else(|| named().map(PathBuf::from))
+        .unwrap_or_else(|| PathBuf::from("loopstore.db"))
 }
 
 /// Runs the command that the arguments name and returns the exit code.
@@ -279,6 +317,10 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            if asked_for(&error) == Some("restore") {
+                return CliError::Usage(RESTORE.into()).report();
+            }
+            let error = without_removals(error);
             if let Some(name) = left_out(&error) {
                 let text = format!(
                     "this loopstore was built without `{name}`; build it with `--features {}`",
@@ -303,7 +345,7 @@ fn main() -> ExitCode {
         false => Out::new(),
     };
     let mut app = App {
-        db: cli.db,
+        db: database(cli.db),
         key,
         json: cli.json,
         out,
@@ -339,6 +381,7 @@ fn wants_pager(cli: &Cli) -> bool {
             Command::Sessions(_)
                 | Command::Show(_)
                 | Command::History(_)
+                | Command::Receipts(_)
                 | Command::Search(_)
                 | Command::Diff(_)
                 | Command::Expand(_)
@@ -355,6 +398,7 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Demo(args) => demo::run(app, args),
         Command::Append(args) => append::run(app, args),
         Command::Import(args) => import::run(app, args),
+        Command::Watch(args) => import::run_watch(app, args),
         Command::Sessions(args) => sessions::run(app, args),
         Command::Show(args) => show::run(app, args),
         Command::Context(args) => context::run(app, args),
@@ -384,6 +428,7 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Pin(args) => pin::run(app, args),
         Command::Unpin(args) => pin::run_unpin(app, args),
         Command::Erase(args) => erase::run(app, args),
+        Command::Receipts(args) => receipts::run(app, args),
         Command::Eval(args) => eval::run(app, args),
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => mcp::run(app, args),

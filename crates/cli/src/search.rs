@@ -4,8 +4,9 @@ use std::io::IsTerminal;
 
 use loopstore::extend::Disposition;
 use loopstore::search::{QueryError, SearchError, SearchHit, SearchQuery, SearchResults, Snippet};
-use loopstore::{Database, Role, Time};
+use loopstore::{Database, Role};
 
+use super::amount::{self, Edge};
 use super::error::CliError;
 use super::{App, Done, index, select, text};
 
@@ -95,12 +96,12 @@ fn query(store: &dyn Database, args: &Args) -> Result<SearchQuery, CliError> {
         RoleName::Extension => Role::Extension,
     });
     query.tool.clone_from(&args.tool);
-    let moment = |given: &Option<String>, rest| {
+    let moment = |given: &Option<String>, edge| {
         let given = given.as_deref();
-        given.map(|given| moment(given, rest)).transpose()
+        given.map(|given| moment(given, edge)).transpose()
     };
-    query.since = moment(&args.since, "T00:00:00")?;
-    query.until = moment(&args.until, "T23:59:59.999")?;
+    query.since = moment(&args.since, Edge::Start)?;
+    query.until = moment(&args.until, Edge::End)?;
     query.hidden = match (args.hidden, args.visible) {
         (true, _) => Some(true),
         (_, true) => Some(false),
@@ -111,10 +112,8 @@ fn query(store: &dyn Database, args: &Args) -> Result<SearchQuery, CliError> {
     Ok(query)
 }
 
-/// Reads a time; `rest` is added to a day.
-fn moment(given: &str, rest: &str) -> Result<i64, CliError> {
-    let time = Time::from_text(given).millis();
-    let time = time.or_else(|| Time::from_text(format!("{given}{rest}")).millis());
+fn moment(given: &str, edge: Edge) -> Result<i64, CliError> {
+    let time = amount::time(given, edge).and_then(|time| time.millis());
     time.ok_or_else(|| {
         let given = text::line(given);
         CliError::Usage(format!(

@@ -6,8 +6,9 @@ use loopstore::context::AsOf;
 use loopstore::extend::{
     self as store, LoopRow, RunRow, SessionRow, StoreError, StoreRead, StoreResult, lookup,
 };
-use loopstore::{Database, LoopId, SessionId};
+use loopstore::{Database, LoopId, SessionId, Time};
 
+use super::amount::{self, Edge};
 use super::nearest;
 
 /// What is given names nothing, or several.
@@ -90,19 +91,24 @@ pub fn run_id(
     found.map_err(|error| with_near(store, Some(session), error))
 }
 
-/// A moment as it is given: `RUN` or `LOOP:TURN`.
+/// A moment as it is given: `RUN`, `LOOP:TURN` or a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GivenMoment {
     /// Just after a run.
     Run(String),
     /// Just after a turn.
     Turn(String, u32),
+    /// Just after the last turn or run until then.
+    Time(Time),
 }
 
 impl std::str::FromStr for GivenMoment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(time) = amount::time(text, Edge::End) {
+            return Ok(Self::Time(time));
+        }
         match text.rsplit_once(':') {
             _ if text.is_empty() => Err("expected a run or LOOP:TURN".into()),
             None => Ok(Self::Run(text.into())),
@@ -110,34 +116,42 @@ impl std::str::FromStr for GivenMoment {
             Some((loop_id, turn)) => match turn.parse() {
                 Ok(turn) => Ok(Self::Turn(loop_id.into(), turn)),
                 Err(_) => Err(format!(
-                    "`{turn}` is not a turn; expected a run or LOOP:TURN"
+                    "`{turn}` is not a turn; expected a run, LOOP:TURN or a time"
                 )),
             },
         }
     }
 }
 
-/// Returns the moment, and the loop that it is read from.
+/// Returns the moment, and the loop that it is read from; `of_loop`: the one that was given.
 pub fn moment(
     store: &dyn Database,
     session: &SessionRow,
     given: &GivenMoment,
+    of_loop: Option<&LoopId>,
 ) -> Result<(AsOf, LoopId), Unknown> {
-    let found = store::read(store, |read| match given {
-        GivenMoment::Run(given) => {
+    let found = match given {
+        GivenMoment::Run(given) => store::read(store, |read| {
             let run = lookup::run(read, session.key, given)?;
             let loop_id = loop_of(read, &run)?;
             Ok((AsOf::Run(run.run_id), loop_id))
-        }
-        GivenMoment::Turn(given, turn) => {
+        }),
+        GivenMoment::Turn(given, turn) => store::read(store, |read| {
             let loop_id = lookup::loop_of(read, session.key, given)?.core.loop_id;
-            let as_of = AsOf::Turn {
-                loop_id: loop_id.clone(),
-                turn: *turn,
-            };
-            Ok((as_of, loop_id))
-        }
-    });
+            Ok((AsOf::turn(loop_id.as_str(), *turn), loop_id))
+        }),
+        GivenMoment::Time(time) => match AsOf::time(store, &session.session_id, of_loop, time) {
+            Ok(AsOf::Run(run)) => {
+                return moment(store, session, &GivenMoment::Run(run), of_loop);
+            }
+            Ok(AsOf::Turn { loop_id, turn }) => Ok((AsOf::turn(loop_id.as_str(), turn), loop_id)),
+            Ok(AsOf::Before { loop_id, seq }) => {
+                let leaf = loop_id.clone();
+                Ok((AsOf::Before { loop_id, seq }, leaf))
+            }
+            Err(error) => Err(error),
+        },
+    };
     found.map_err(|error| with_near(store, Some(session), error))
 }
 
@@ -153,6 +167,19 @@ mod tests {
     fn a_moment_is_split_at_the_last_colon() {
         assert_eq!("r1".parse(), Ok(GivenMoment::Run("r1".into())));
         assert_eq!("a:b:3".parse(), Ok(GivenMoment::Turn("a:b".into(), 3)));
+        let time = |text: &str| GivenMoment::Time(Time::from_text(text));
+        for (given, meant) in [
+            ("2026-11-01", "2026-11-01T23:59:59.999999999"),
+            ("2026-11-01T12:00", "2026-11-01T12:00:59.999999999"),
+            ("2026-11-01 12:00:30", "2026-11-01T12:00:30"),
+            ("2026-11-01T12:00:30+02:00", "2026-11-01T12:00:30+02:00"),
+        ] {
+            assert_eq!(given.parse(), Ok(time(meant)), "{given}");
+        }
+        assert_eq!(
+            "2026-13-01".parse(),
+            Ok(GivenMoment::Run("2026-13-01".into()))
+        );
         for bad in ["", ":", ":3", "a:", "a:x", "a:-1", "a:99999999999"] {
             assert!(bad.parse::<GivenMoment>().is_err(), "{bad}");
         }

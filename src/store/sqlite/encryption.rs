@@ -24,7 +24,7 @@ pub(super) fn unlock(connection: &Connection, key: Option<&Key>) -> Result<(), O
     let Some(key) = key else {
         return Ok(());
     };
-    if !can_encrypt(connection) {
+    if !has_cipher(connection) {
         return Err(OpenError::NoEncryption);
     }
     let sql = unlocking(&key.literal());
@@ -60,9 +60,14 @@ pub(super) fn bear_damage(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Whether the library that this program is linked with is SQLCipher.
-fn can_encrypt(connection: &Connection) -> bool {
+fn has_cipher(connection: &Connection) -> bool {
     let version = connection.query_row("PRAGMA cipher_version", [], |row| row.get::<_, String>(0));
     version.is_ok()
+}
+
+/// Whether this program can encrypt.
+pub(super) fn can_encrypt() -> bool {
+    Connection::open_in_memory().is_ok_and(|connection| has_cipher(&connection))
 }
 
 /// Sorts an error of opening, and tells what is wrong with the key.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::encryption::{opening_with, unlock};
+use super::encryption::{can_encrypt, opening_with, unlock};
 use super::log;
 use super::migration::{self, FIRST_FORMAT, Formats};
 use super::old_format;
@@ -125,6 +125,9 @@ pub(super) fn real_path(path: &Path, options: &SqliteOptions) -> Result<PathBuf,
                 return Err(OpenError::Missing {
                     path: path.to_owned(),
                 });
+            }
+            if options.key.is_some() && !can_encrypt() {
+                return Err(OpenError::NoEncryption);
             }
             create(path).map_err(other)?;
             path.to_owned()

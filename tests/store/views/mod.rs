@@ -70,6 +70,10 @@ const CONTRACT: [(&str, &str); 13] = [
         "session_id parent_session_id parent_loop_id tool_call_id input output total cost
          tree_sessions tree_input tree_output tree_total tree_cost",
     ),
+    (
+        "v_receipts",
+        "session_id receipt kind opened_at closed_at reason messages sources detail",
+    ),
 ];
 
 #[test]

@@ -4,7 +4,7 @@ use loopstore::extend::sqlite::QueryLimits;
 use loopstore::*;
 
 /// The views, and what of them differs from run to run.
-const VIEWS: [(&str, &[&str]); 13] = [
+const VIEWS: [(&str, &[&str]); 14] = [
     ("v_sessions", &["created_at", "last_active_at"]),
     ("v_loops", &["started_at", "ended_at"]),
     ("v_turns", &[]),
@@ -21,6 +21,10 @@ const VIEWS: [(&str, &[&str]); 13] = [
     ("v_usage", &[]),
     ("v_session_tree", &[]),
     ("v_manifests", &["manifest_id", "recorded_at"]),
+    (
+        "v_receipts",
+        &["receipt", "opened_at", "closed_at", "detail"],
+    ),
 ];
 
 /// Returns the rows of a view for a session, each as text; their order is that of the text.

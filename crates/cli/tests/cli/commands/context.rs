@@ -250,11 +250,18 @@ fn a_moment_is_a_run_or_a_turn() {
     "#);
     assert_snapshot!(stage.say("context work --as-of test:x"), @r#"
     --- stderr
-    error: invalid value 'test:x' for '--as-of <RUN|LOOP:TURN>': `x` is not a turn; expected a run or LOOP:TURN
+    error: invalid value 'test:x' for '--as-of <RUN|LOOP:TURN|TIME>': `x` is not a turn; expected a run, LOOP:TURN or a time
 
     For more information, try '--help'.
     --- exit 2
     "#);
+    // A date is the last turn or run until then; the undo is neither.
+    assert_eq!(stage.json("context work --as-of 2999-01-01"), compacted);
+    assert_snapshot!(stage.say("context work --as-of 1999-01-01"), @"
+    --- stderr
+    error: nothing is recorded of `work` until 1999-01-01T23:59:59.999999999
+    --- exit 1
+    ");
     // The loop's own id holds a colon.
     assert_eq!(
         stage.json("context mess --as-of a:b:0")["parts"][0]["to_turn"],

@@ -281,9 +281,13 @@ fn expand_gives_back_what_a_compaction_hid() {
     assert_eq!(some["next"], 1, "one turn at least, then where to go on");
     let one = stage.json("expand work --loop build --turns 0");
     assert_eq!(one["messages"], some["messages"]);
-    for wrong in ["9..12", "5..0", "x", "0..y", "-1..2"] {
+    let dashed = stage.json("expand work --loop build --turns 0-5");
+    assert_eq!(dashed["messages"], all["messages"]);
+    let small = stage.json("expand work --loop build --turns 0..5 --max-tokens 8k");
+    assert_eq!(small["messages"], all["messages"]);
+    for (wrong, code) in [("9..12", 1), ("5..0", 1), ("x", 2), ("0..y", 2), ("-1..2", 2)] {
         let said = stage.say(&format!("expand work --loop build --turns={wrong}"));
-        assert_eq!(said.code, 1, "{wrong}\n{said}");
+        assert_eq!(said.code, code, "{wrong}\n{said}");
     }
     let text = stage.say("expand work --loop build --turns 0..5 --max-tokens 1");
     assert!(

@@ -43,6 +43,16 @@ fn views_and_commands_are_named_too() {
 
     For more information, try '--help'.
     "#);
+    for mistyped in ["prun", "eras", "redac", "erasee"] {
+        let said = stage.refused(mistyped);
+        let proposed = ["prune", "erase", "redact"]
+            .iter()
+            .any(|name| said.contains(&format!("'{name}'")));
+        assert!(!proposed, "{said}");
+    }
+    assert!(stage.refused("redoo").contains("'redo'"));
+    insta::assert_snapshot!(stage.refused("restore"), @"error: there is no `restore`: a backup is a database like any other. Read it with `--db BACKUP`, or copy the file to its place while no program has the database open. `redo` takes back an undo, `unarchive` unpacks a session");
+    insta::assert_snapshot!(stage.refused("show"), @"");
     insta::assert_snapshot!(stage.refused("compact kite-1 --strategy digset"), @r#"
     error: invalid value 'digset' for '--strategy <STRATEGY>'
       [possible values: one-liner, digest, summarize]
