@@ -20,6 +20,12 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// It was to be opened for writing, and its file or its folder can only be read.
+    #[error("{path}: the database can only be read here: its file or its folder is read-only")]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
     /// A key was given for a database that is not encrypted.
     #[error("{path}: this database is not encrypted; open it without a key")]
     NotEncrypted {

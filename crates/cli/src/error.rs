@@ -115,7 +115,7 @@ fn hint_of_open(error: &OpenError) -> Option<&'static str> {
         OpenError::Damaged { .. } => {
             "restore a backup, or save what is intact with `loopstore verify --salvage DEST`"
         }
-        OpenError::Other { .. } => {
+        OpenError::Other { .. } | OpenError::ReadOnly { .. } => {
             "check that the file and its folder are writable: SQLite keeps its log beside the file"
         }
         _ => return None,

@@ -209,7 +209,7 @@ impl App {
             Access::Read => match open(options.clone().read_only(true)) {
                 // Only opening for writing upgrades an older file.
                 Err(older @ OpenError::Older { .. }) => match self.open_file(Access::Write) {
-                    Err(OpenError::Other { .. }) => Err(older),
+                    Err(OpenError::Other { .. } | OpenError::ReadOnly { .. }) => Err(older),
                     Err(error) => Err(error),
                     Ok(_) => open(options.read_only(true)),
                 },

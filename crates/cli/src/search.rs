@@ -81,7 +81,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 /// Opens the database for writing, so that the index can catch up, or else for reading.
 fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
     match app.open_to_write() {
-        Err(loopstore::OpenError::Other { .. }) => Ok(app.open_to_read()?),
+        Err(loopstore::OpenError::Other { .. } | loopstore::OpenError::ReadOnly { .. }) => {
+            Ok(app.open_to_read()?)
+        }
         opened => Ok(opened?),
     }
 }

@@ -1,5 +1,6 @@
 //! The index of a page: everything but the messages.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use serde::Serialize;
@@ -13,8 +14,8 @@ use super::usage::{UsageLines, usage_of};
 use super::{ReportLine, ReportOptions};
 use loopstore::extend::active_blocks::{self, View};
 use loopstore::extend::{
-    BlockRow, Disposition, LoopRow, Outcome, RunRow, SessionRow, StoreRead, StoreResult, Turns,
-    turn_dispositions,
+    BlockKey, BlockRow, Disposition, LoopKey, LoopRow, Outcome, RunRow, SessionRow, StoreRead,
+    StoreResult, Turns, turn_dispositions,
 };
 use loopstore::model::Time;
 
@@ -101,6 +102,8 @@ struct IndexedBlock {
     strategy: String,
     created_at: String,
     piece: usize,
+    /// Whether it is active as seen from its run's own loop, as the views have it.
+    is_active: bool,
     /// Turns of each disposition, of all loops that it covers.
     coverage: Vec<(&'static str, u64)>,
 }
@@ -247,12 +250,19 @@ fn block_lines(
 ) -> StoreResult<Vec<IndexedBlock>> {
     let ends = |turns: Option<Turns>| turns.map(|turns| (turns.first, turns.last));
     let mut lines = Vec::with_capacity(found.blocks.len());
+    let mut active = HashMap::new();
     for (row, piece) in &found.blocks {
+        let run = runs.iter().position(|run| run.key == row.run);
+        let is_active = match run {
+            Some(at) => is_active(read, row, runs[at].point.loop_key, &mut active)?,
+            None => false,
+        };
         lines.push(IndexedBlock {
             loop_key: found.place_of(row.loop_key).unwrap_or_default(),
             generation: row.generation,
             kind: row.kind.as_str(),
-            run: runs.iter().position(|run| run.key == row.run),
+            run,
+            is_active,
             extends: row.extends.and_then(|key| found.block_of(key)),
             first: ends(row.layout.first),
             compacted: ends(row.layout.compacted),
@@ -266,6 +276,26 @@ fn block_lines(
         });
     }
     Ok(lines)
+}
+
+/// Whether a block is active as seen from `leaf`, whose active blocks are looked up once.
+fn is_active(
+    read: &dyn StoreRead,
+    block: &BlockRow,
+    leaf: LoopKey,
+    active: &mut HashMap<LoopKey, HashSet<BlockKey>>,
+) -> StoreResult<bool> {
+    if let Some(known) = active.get(&leaf) {
+        return Ok(known.contains(&block.key));
+    }
+    let links = active_blocks::chain(read, leaf, View::default())?;
+    let keys = links
+        .iter()
+        .filter_map(|link| Some(link.block.as_ref()?.key));
+    let keys: HashSet<BlockKey> = keys.collect();
+    let is_active = keys.contains(&block.key);
+    active.insert(leaf, keys);
+    Ok(is_active)
 }
 
 /// Counts the turns of each disposition.

@@ -171,7 +171,7 @@ function showBlock(at) {
   const sections = [['first', block.first], ['compacted', block.compacted], ['recent', block.recent]];
   const told = sections.filter(([, turns]) => turns).map(([name, [a, b]]) => `${name} ${a}–${b}`).join(', ') || 'no turns';
   put({place, until: Math.max(place, until), loop, first, last, block: at, is_block: true, state: 'summarised', ranges},
-    `Block ${block.generation} of loop ${line(index.loops[loop].loop_id)} (${block.kind}, ${index.isInForce(at) ? 'in force' : 'not in force'}): ${told}; ${number(block.tokens)} of ${number(block.tokens_covered)} tokens`);
+    `Block ${block.generation} of loop ${line(index.loops[loop].loop_id)} (${block.kind}, ${block.is_active ? 'active' : 'inactive'}): ${told}; ${number(block.tokens)} of ${number(block.tokens_covered)} tokens`);
 }
 
 function showLoop(loop) {
@@ -214,8 +214,6 @@ function prepare() {
     const link = index.chain[low];
     return {loop: link.loop, turn: place - starts[low], block: link.block, state: states[place], link};
   };
-  const inForce = new Set(index.chain.map(link => link.block));
-  index.isInForce = block => inForce.has(block);
 }
 
 function head() {
@@ -334,7 +332,7 @@ function tree() {
       return {attributes, children: [`${pad}◇ sub-agent `, link, el('span', {class: 'soft'}, `  ${agent.tool ? line(agent.tool) + ' · ' : ''}${number(agent.total.total)} tokens reported`)]};
     }
     const block = index.blocks[row.block];
-    const state = index.isInForce(row.block) ? 'in force' : 'not in force';
+    const state = block.is_active ? 'active' : 'inactive';
     return {attributes, children: [`${pad}▪ block ${block.generation}`, el('span', {class: 'soft'}, `  ${block.kind}, ${state} · ${number(block.tokens)} of ${number(block.tokens_covered)} tokens · ${line(block.strategy)}`)]};
   };
   const open = at => {

@@ -496,6 +496,7 @@ fn from_open(error: OpenError) -> StoreError {
     match error {
         OpenError::Busy => StoreError::Busy,
         OpenError::Damaged { detail, .. } => StoreError::Damaged(detail),
+        OpenError::ReadOnly { .. } => StoreError::ReadOnly,
         other => StoreError::Other(Box::new(other)),
     }
 }

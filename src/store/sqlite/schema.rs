@@ -370,6 +370,7 @@ pub(super) fn opening(path: &Path, error: rusqlite::Error) -> OpenError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::Busy,
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path },
+        Some(ErrorCode::ReadOnly) => OpenError::ReadOnly { path },
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged {
             path,
             detail: error.to_string(),

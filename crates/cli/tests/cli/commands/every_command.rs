@@ -137,7 +137,10 @@ const WITHOUT: &[(&str, &str)] = &[
     ("browse", "people look at it; feature `browse`"),
     ("completions", "a shell reads it"),
     ("help", "people read it"),
-    ("watch", "it is `import --watch`: a document a line, until it is stopped"),
+    (
+        "watch",
+        "it is `import --watch`: a document a line, until it is stopped",
+    ),
     ("schema", "psql reads it; feature `postgres`"),
     ("mcp", "it speaks a protocol of its own; feature `mcp`"),
 ];

@@ -285,7 +285,13 @@ fn expand_gives_back_what_a_compaction_hid() {
     assert_eq!(dashed["messages"], all["messages"]);
     let small = stage.json("expand work --loop build --turns 0..5 --max-tokens 8k");
     assert_eq!(small["messages"], all["messages"]);
-    for (wrong, code) in [("9..12", 1), ("5..0", 1), ("x", 2), ("0..y", 2), ("-1..2", 2)] {
+    for (wrong, code) in [
+        ("9..12", 1),
+        ("5..0", 1),
+        ("x", 2),
+        ("0..y", 2),
+        ("-1..2", 2),
+    ] {
         let said = stage.say(&format!("expand work --loop build --turns={wrong}"));
         assert_eq!(said.code, code, "{wrong}\n{said}");
     }

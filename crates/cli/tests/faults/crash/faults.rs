@@ -43,7 +43,7 @@ fn why(error: &StoreError) -> Why {
 
 fn why_not_opened(error: &OpenError) -> Why {
     match error {
-        OpenError::Other { .. } => Why::NotOpened,
+        OpenError::Other { .. } | OpenError::ReadOnly { .. } => Why::NotOpened,
         OpenError::Damaged { .. } => Why::Damaged,
         other => panic!("{other:?}"),
     }
