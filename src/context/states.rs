@@ -239,8 +239,8 @@ mod tests {
             row(4, (4, 4), Disposition::Dropped),
             row(5, (4, 4), Disposition::Kept),
         ];
-        let said = &turn_dispositions(&rows)[&LoopKey(1)];
-        let words: Vec<&str> = (0..5).map(|turn| said[&turn].as_str()).collect();
+        let dispositions = &turn_dispositions(&rows)[&LoopKey(1)];
+        let words: Vec<&str> = (0..5).map(|turn| dispositions[&turn].as_str()).collect();
         assert_eq!(words, ["kept", "truncated", "kept", "dropped", "truncated"]);
     }
 }

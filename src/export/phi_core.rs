@@ -149,8 +149,8 @@ impl PhiDocument<'_> {
     fn session(&mut self, row: &SessionRow, loops: &[LoopRow]) -> Result<(), ExportError> {
         let mut session: Session = noted(&row.meta)?;
         // A document of this form said itself when it was last active.
-        let is_said = row.source.as_deref() == Some("phi-core");
-        let known = row.last_active_at.as_deref().filter(|_| !is_said);
+        let is_own_form = row.source.as_deref() == Some("phi-core");
+        let known = row.last_active_at.as_deref().filter(|_| !is_own_form);
         let newer = newer(session.last_active_at.as_ref(), known);
         session.last_active_at = newer.or(session.last_active_at);
         if let Some(title) = row
@@ -217,11 +217,11 @@ impl PhiDocument<'_> {
         };
         let last = self.read.loop_by_key(parent)?.totals.turns.checked_sub(1);
         let cut = row.parent_turn.map_or(NO_TURN, i64::from);
-        let is_told = match noted {
+        let is_listed = match noted {
             Some(noted) => noted.get() == cut,
             None => row.parent_turn == last,
         };
-        Ok((!is_told).then_some(cut))
+        Ok((!is_listed).then_some(cut))
     }
 
     /// Returns the recorded turns and events, with their messages.

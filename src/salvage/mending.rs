@@ -208,7 +208,7 @@ impl SalvageMending<'_, '_> {
             match *subject {
                 Subject::Run(key) => self.remove_run(key, &problem.detail)?,
                 Subject::Block(key) => match self.run_of(key) {
-                    Some(run) => self.remove_run(run, &told(problem))?,
+                    Some(run) => self.remove_run(run, &describe(problem))?,
                     None => continue,
                 },
                 Subject::Flip(key) => {
@@ -250,7 +250,7 @@ impl SalvageMending<'_, '_> {
     }
 }
 
-fn told(problem: &Problem) -> String {
+fn describe(problem: &Problem) -> String {
     format!("{}: {}", problem.place, problem.detail)
 }
 

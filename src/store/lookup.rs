@@ -32,8 +32,8 @@ const PAGE: u32 = 1_000;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
 /// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+/// #     let message = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let found = store::read(&store, |read| lookup::session(read, "wea"))?;
 /// assert_eq!(found.session_id, id);

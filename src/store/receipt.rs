@@ -182,8 +182,8 @@ impl Receipt {
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
     /// #     let loop_key = session::create_loop(write, key, &first)?;
-    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+    /// #     let message = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let reason = Some("its user asked for it".into());
     /// erase(&store, &EraseRequest { session: id, reason: reason.clone(), force: false })?;
@@ -218,10 +218,10 @@ pub(crate) fn seal(
     (opened, session): (i64, SessionKey),
     row: &ReceiptRow,
 ) -> StoreResult<bool> {
-    let Ok(said) = serde_json::from_str::<Sealed>(&row.detail) else {
+    let Ok(sealed_receipt) = serde_json::from_str::<Sealed>(&row.detail) else {
         return Ok(false);
     };
-    let text = said.receipt.as_str();
+    let text = sealed_receipt.receipt.as_str();
     write.close_receipt(opened, &sealed(session, &row.kind, &row.opened_at, text))?;
     Ok(true)
 }

@@ -49,7 +49,7 @@ impl SalvageMending<'_, '_> {
         self.parent(key)?;
         match self.retell(key) {
             Err(StoreError::Damaged(_)) => self.remove_loop(key, problem),
-            told => told,
+            outcome => outcome,
         }
     }
 
@@ -159,7 +159,7 @@ impl SalvageMending<'_, '_> {
         match self.retell(key) {
             // Something else is wrong with it, and is found when its session is looked at.
             Err(StoreError::Damaged(_)) => Ok(()),
-            told => told,
+            outcome => outcome,
         }
     }
 

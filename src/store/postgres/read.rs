@@ -284,7 +284,7 @@ impl StoreRead for PostgresTransaction<'_> {
         proofs: bool,
         visit: &mut VisitMessageRef<'_>,
     ) -> StoreResult<()> {
-        self.read_said(loop_key, seqs, proofs, visit)
+        self.read_refs(loop_key, seqs, proofs, visit)
     }
 
     fn sizes(
