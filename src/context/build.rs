@@ -84,7 +84,7 @@ pub(crate) fn messages_with(
     Ok(builder.context.messages)
 }
 
-/// Returns the originals of a chain, whatever is in force.
+/// Returns the originals of a chain, whatever blocks are active.
 pub(crate) fn originals_of(
     read: &dyn StoreRead,
     chain: &[ChainLink],
@@ -346,7 +346,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Adds a message of the block in force; its text is not copied once more.
+    /// Adds a message of the active block; its text is not copied once more.
     fn push_own(
         &mut self,
         link: &ChainLink,

@@ -1,7 +1,7 @@
 //! A whole session as one document of the interchange form.
 //!
 //! Loops come in the order of their creation, the current one last if nothing goes on from it. A
-//! block is what is in force on its loop: from the current loop, where that goes on from the whole
+//! block is the active one of its loop: from the current loop, where that goes on from the whole
 //! loop, else from the loop itself. The form knows neither tails nor rollups, so a block takes in
 //! what came after it, and a loop that a rollup covers has a block that shows nothing.
 
@@ -99,7 +99,7 @@ fn overlays(
     Ok(found)
 }
 
-/// Returns the block in force on a loop from itself.
+/// Returns the active block on a loop from itself.
 fn own_block(read: &dyn StoreRead, key: LoopKey) -> StoreResult<Option<BlockRow>> {
     let mut block = None;
     ActiveBlocks::new(read, key, View::default()).run(&mut |link| {

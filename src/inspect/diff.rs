@@ -18,7 +18,7 @@ use crate::store::{
 /// One of the two contexts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiffSide {
-    /// The originals, as if nothing were in force: at the moment of the other side if that is one,
+    /// The originals, as if no block were active: at the moment of the other side if that is one,
     /// else now.
     Raw,
     /// What the next model call sees.

@@ -153,7 +153,7 @@ pub struct Fork {
 }
 
 /// Begins a branch after a complete turn of a loop. It is one row: what the parent holds up to that
-/// turn, and what was in force of it then, is read through it. It becomes the current loop.
+/// turn, and the blocks that were active then, are read through it. It becomes the current loop.
 ///
 /// # Errors
 /// If the parent has no such turn, if that is still in flight, or if the session has a loop of this

@@ -252,7 +252,7 @@ fn undo_and_redo_name_what_cannot_be_done() {
     start(&store, "a", None, 0..5);
     let nothing = FlipRequest::default();
     let error = undo(&store, &id(), &nothing).unwrap_err().to_string();
-    assert!(error.contains("no compaction is in force"), "{error}");
+    assert!(error.contains("no active compaction"), "{error}");
     let error = redo(&store, &id(), &nothing).unwrap_err().to_string();
     assert!(error.contains("nothing to redo"), "{error}");
     let named = FlipRequest {

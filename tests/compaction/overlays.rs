@@ -276,7 +276,7 @@ fn a_diff_says_what_became_of_each_turn() {
     let mut history = told(&store, 8);
     assert!(
         differ(&history, None, None).changes.is_empty(),
-        "nothing is in force"
+        "nothing is active"
     );
     let first = compact(&mut history, 0);
     let found = differ(&history, None, None);

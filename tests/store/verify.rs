@@ -595,7 +595,7 @@ fn a_manifest_whose_context_is_another_now_is_damage() {
     for sql in whole {
         assert_eq!(kinds(sql), BTreeSet::from([Kind::Digest]), "{sql}");
     }
-    // What was in force at that moment is no longer what it was.
+    // What was active at that moment is no longer what it was.
     let found = kinds("DELETE FROM flips WHERE kind = 'redo'");
     assert!(found.contains(&Kind::Manifest), "{found:?}");
     assert!(kinds("UPDATE manifests SET parts = 'x'").contains(&Kind::Unreadable));

@@ -359,7 +359,7 @@ fn headers(slice: &LoopSlice<'_>, turns: Turns) -> Result<Vec<String>, StrategyE
     ])
 }
 
-/// Returns the text of the digest in force if it covers the first of `turns`, with what it covers.
+/// Returns the text of the active digest if it covers the first of `turns`, with what it covers.
 ///
 /// One made for another budget is not used: it may lack what fits now.
 fn earlier_digest(

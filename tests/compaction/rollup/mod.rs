@@ -120,7 +120,7 @@ fn loops_before_the_scope_go_into_one_summary_that_is_extended() {
     assert_eq!(
         undone.parts[0].loop_id,
         loop_id(2),
-        "the rollup before is in force again"
+        "the rollup before is active again"
     );
     redo(&store, &id(), &FlipRequest::default()).unwrap();
     assert_eq!(context(&store).tokens, second.after.tokens);
@@ -187,7 +187,7 @@ fn every_turn_is_shown_or_covered_however_the_chain_grows() {
     }
 }
 
-/// Each turn of the chain is in one part of the context, or covered by the rollup in force.
+/// Each turn of the chain is in one part of the context, or covered by the active rollup.
 fn assert_every_turn_once(store: &SqliteStore) {
     let seen = context(store);
     let mut turns: Vec<(String, u32)> = Vec::new();

@@ -68,7 +68,7 @@ impl Stage {
         lines(&drawn(&self.press(keys), self.size, false))
     }
 
-    /// Whether each run is in force.
+    /// Whether each run is active.
     fn live(&self) -> Vec<Option<i64>> {
         let runs = self.store().run_rows(None).unwrap();
         runs.iter().map(|run| run.number("is_live")).collect()
@@ -318,7 +318,7 @@ fn a_compaction_is_undone_only_after_a_yes() {
     let shown = stage.shown("uy");
     assert!(shown.contains("is undone"), "{shown}");
     assert_eq!(stage.live(), [Some(0)]);
-    assert!(stage.shown("uy").contains("no compaction is in force"));
+    assert!(stage.shown("uy").contains("no active compaction"));
     // From the list of compactions, the one that is chosen.
     assert!(stage.shown("hry").contains("is redone"));
     assert_eq!(stage.live(), [Some(1)]);
