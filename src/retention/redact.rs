@@ -13,7 +13,7 @@ use super::sizes::{Changes, SizeChange};
 use super::{Leftover, scrub};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::redact::Redactor;
-use crate::store::codec::{self, hex};
+use crate::store::codec::{self};
 use crate::store::receipt::{MessageDigest, OpenReceipt, Receipt};
 use crate::store::removal::{StoreRemove, TextCell, TextForm};
 use crate::store::scan::MessagePlace;
@@ -241,8 +241,8 @@ impl RedactWork<'_> {
             loop_id: loop_id.clone(),
             generation,
             seq,
-            was: hex(&old.digest),
-            now: hex(&stored.digest),
+            was: hex::encode(old.digest),
+            now: hex::encode(stored.digest),
         });
         self.note_change(entry.place, old.role, is_system, change);
         Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::codec::{hex, to_json};
+use super::codec::to_json;
 use super::removal::{SourcesRemoved, StoreRemove};
 use super::{ReceiptRow, SessionKey, StoreRead, StoreResult};
 use crate::model::{Json, LoopId, SessionId, Time};
@@ -131,7 +131,7 @@ impl Receipt {
     ) -> Self {
         let digest = |row: super::LoopRow| LoopDigest {
             messages: row.totals.next_seq,
-            chain: hex(&row.progress.chain),
+            chain: hex::encode(row.progress.chain),
             loop_id: row.core.loop_id,
         };
         Self {
@@ -157,7 +157,7 @@ impl Receipt {
         self.sources = removed
             .sources
             .iter()
-            .map(|(_, digest)| hex(digest))
+            .map(|(_, digest)| hex::encode(digest))
             .collect();
         for other in &removed.others {
             self.source_of.push(read.session_by_key(*other)?.session_id);
@@ -238,5 +238,5 @@ fn digest_of(session: SessionKey, kind: &str, opened_at: &str, text: &str) -> St
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hex(&hash.finalize())
+    hex::encode(hash.finalize())
 }

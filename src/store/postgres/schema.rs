@@ -16,7 +16,6 @@ use super::options::PostgresOptions;
 use super::url::Address;
 use crate::failpoints::{self, Failpoint};
 use crate::model::Time;
-use crate::store::codec::hex;
 #[cfg(debug_assertions)]
 use crate::store::error::OpenError;
 use crate::store::migrations::{Applied, Migrations};
@@ -257,7 +256,7 @@ fn write_meta(link: &mut Connection, options: &PostgresOptions) -> Result<(), Tr
     let has_key = getrandom::fill(&mut key).is_ok();
     let values = [
         ("token_counter", options.counter.name().to_owned()),
-        ("import_key", hex(&key)),
+        ("import_key", hex::encode(key)),
         ("created_at", Time::now().as_str().to_owned()),
     ];
     for (name, value) in values.iter().filter(|_| has_key) {

@@ -467,6 +467,6 @@ fn json(value: ValueRef<'_>) -> Json {
         ValueRef::Integer(number) => Json::of(&number).unwrap_or_default(),
         ValueRef::Real(number) => Json::of(&number).unwrap_or_default(),
         ValueRef::Text(text) => Json::string(&String::from_utf8_lossy(text)),
-        ValueRef::Blob(bytes) => Json::string(&crate::store::codec::hex(bytes)),
+        ValueRef::Blob(bytes) => Json::string(&hex::encode(bytes)),
     }
 }
