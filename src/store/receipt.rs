@@ -171,7 +171,7 @@ impl Receipt {
     /// ```
     /// # use loopstore::extend as store;
     /// use loopstore::extend::receipt::is_genuine;
-    /// use loopstore::retention::{EraseRequest, Receipt, erase};
+    /// use loopstore::admin::retention::{EraseRequest, Receipt, erase};
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};

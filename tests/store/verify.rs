@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use crate::support::amount::{amount, given, is_long};
 use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
 use crate::support::keyed;
+use loopstore::admin::inspect::{Problem, ProblemKind as Kind, VerifyReport, verify};
+use loopstore::admin::salvage::salvage;
 use loopstore::context::AsOf;
-use loopstore::inspect::{Problem, ProblemKind as Kind, VerifyReport, verify};
 use loopstore::model::{AgentMessage, Content, Json};
-use loopstore::salvage::salvage;
 use loopstore::{BuildOptions, OpenError, SessionId, SqliteStore, build_context_from_session};
 
 #[test]

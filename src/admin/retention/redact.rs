@@ -51,7 +51,7 @@ pub struct RedactReport {
 ///
 /// # Examples
 /// ```
-/// use loopstore::retention::redact_session;
+/// use loopstore::admin::retention::redact_session;
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;

@@ -5,7 +5,7 @@ mod loops;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Lost;
-use crate::inspect::{CheckedPart, Problem, Subject, faults};
+use crate::admin::inspect::{CheckedPart, Problem, Subject, faults};
 use crate::model::{Session, SessionId};
 use crate::store::codec::to_json;
 use crate::store::sqlite::salvage::{LostRows, Mender, Removable};

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use super::{ATTEMPTS, SalvageMending};
-use crate::inspect::{Problem, ProblemKind, Subject};
+use crate::admin::inspect::{Problem, ProblemKind, Subject};
 use crate::model::LoopRecord;
 use crate::store::append::Retell;
 use crate::store::codec::{self, to_json};

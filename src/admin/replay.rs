@@ -93,7 +93,7 @@ struct BranchTurns {
 ///
 /// # Examples
 /// ```
-/// use loopstore::replay::{Replay, ReplayStep};
+/// use loopstore::admin::replay::{Replay, ReplayStep};
 /// # use loopstore::*;
 /// let store = Store::in_memory()?;
 /// let chat = store.session("weather")?;

@@ -97,7 +97,7 @@ pub struct ContextDiff {
 ///
 /// # Examples
 /// ```
-/// use loopstore::inspect::{DiffRequest, diff};
+/// use loopstore::admin::inspect::{DiffRequest, diff};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -149,7 +149,7 @@ pub fn diff(
 ///
 /// # Examples
 /// ```
-/// use loopstore::inspect::{DiffRequest, DiffSide, diff_contexts};
+/// use loopstore::admin::inspect::{DiffRequest, DiffSide, diff_contexts};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;

@@ -27,7 +27,7 @@ pub struct Expanded {
 ///
 /// # Examples
 /// ```
-/// use loopstore::inspect::expand;
+/// use loopstore::admin::inspect::expand;
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
