@@ -82,8 +82,8 @@ impl Agent<'_> {
         bank: &mut Bank,
         dies: bool,
     ) -> Result<(), Box<dyn Error>> {
-        let said = turn.iter().filter_map(AgentMessage::message);
-        let calls: Vec<ToolCall> = said.flat_map(Message::tool_calls).cloned().collect();
+        let messages = turn.iter().filter_map(AgentMessage::message);
+        let calls: Vec<ToolCall> = messages.flat_map(Message::tool_calls).cloned().collect();
         for call in calls {
             let start = ToolExecutionStart::new(
                 self.loop_id.clone(),

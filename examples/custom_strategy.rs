@@ -23,14 +23,14 @@ impl BlockCompactionStrategy for FirstLines {
         turns: Turns,
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
-        let (mut lines, mut told) = (Vec::new(), BTreeSet::new());
+        let (mut lines, mut covered) = (Vec::new(), BTreeSet::new());
         for placed in slice.messages(turns)? {
             let Some(answer @ Message::Assistant(_)) = placed.message.message() else {
                 continue;
             };
             if let Some(line) = answer.texts().flat_map(str::lines).next() {
                 lines.push(format!("{} (t{})", line, placed.turn));
-                told.insert(placed.turn);
+                covered.insert(placed.turn);
             }
         }
         let message = AgentMessage::from(Message::user(lines.join("\n")));
@@ -41,7 +41,7 @@ impl BlockCompactionStrategy for FirstLines {
         }
         Ok(Summary {
             messages: vec![message],
-            turns: told,
+            turns: covered,
             ..Summary::default()
         })
     }

@@ -4,8 +4,8 @@
 use std::error::Error;
 use std::path::Path;
 
+use loopstore::admin::replay::{Replay, ReplayStep};
 use loopstore::import::{ImportOptions, import_paths};
-use loopstore::replay::{Replay, ReplayStep};
 use loopstore::*;
 
 pub fn main() -> Result<(), Box<dyn Error>> {

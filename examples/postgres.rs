@@ -18,8 +18,8 @@ fn turn(loop_key: &LoopId, number: u32) -> Vec<AgentEvent> {
         number,
     ))];
     for message in messages {
-        let (id, said) = (loop_key.clone(), message.clone());
-        events.push(AgentEvent::MessageStart(MessageStart::new(id, said)));
+        let (id, started) = (loop_key.clone(), message.clone());
+        events.push(AgentEvent::MessageStart(MessageStart::new(id, started)));
         events.push(AgentEvent::MessageEnd(MessageEnd::new(
             loop_key.clone(),
             message,

@@ -7,7 +7,7 @@ use loopstore::extend::{self as store, append::append, session};
 use loopstore::*;
 
 /// Adds a turn to a loop: what the user says and the answer, in one transaction.
-fn turn(store: &SqliteStore, id: &SessionId, said: &str, answered: &str) -> Result<(), StoreError> {
+fn turn(store: &SqliteStore, id: &SessionId, prompt: &str, answer: &str) -> Result<(), StoreError> {
     store::write(store, |write| {
         let owner = store::lookup::session(write.as_read(), id.as_str())?;
         let loop_key = match write.loops(owner.key)?.pop() {
@@ -17,7 +17,7 @@ fn turn(store: &SqliteStore, id: &SessionId, said: &str, answered: &str) -> Resu
                 session::create_loop(write, owner.key, &first)?
             }
         };
-        let messages = [Message::user(said), Message::assistant(answered)];
+        let messages = [Message::user(prompt), Message::assistant(answer)];
         let messages = messages.map(AgentMessage::from).map(Into::into).into();
         append(write, loop_key, messages, &HeuristicTokenCounter).map(drop)
     })

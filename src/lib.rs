@@ -37,13 +37,12 @@
 //! [`Error`]; [`provider`] reads and writes what providers take and give, and the messages are in
 //! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
 //! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
-//! model call sees, [`import`], [`recorder`], [`export`] and [`replay`] are ways in and out, [`inspect`] and
-//! [`search`](mod@search) ways to look, [`redact`] and [`retention`] what is not kept,
-//! [`backup`](mod@backup) copies all of it, [`copy`](mod@copy) brings it to another backend,
-//! [`salvage`](mod@salvage) what a damage left. Behind [`extend`] stands the store itself: its contract for
-//! backends, rows, keys and transactions; and what importers and strategies of one's own are made of. With the
-//! feature `phi-core`, `phi` holds adapters for that crate. The package `loopstore-report` shows a session as one
-//! page. `ARCHITECTURE.md` draws the map.
+//! model call sees, [`import`], [`recorder`] and [`export`] are ways in and out, [`search`](mod@search) finds
+//! messages, [`redact`] takes secrets out. [`admin`] is for those who run a database: checks, copies, removals
+//! and replays. Behind [`extend`] stands the store itself: its contract for backends, rows, keys and
+//! transactions; and what importers and strategies of one's own are made of. With the feature `phi-core`, `phi`
+//! holds adapters for that crate. The package `loopstore-report` shows a session as one page.
+//! `ARCHITECTURE.md` draws the map.
 
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -52,18 +51,16 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod admin;
 mod api;
-pub mod backup;
 pub mod compact;
 pub mod compaction;
 pub mod context;
-pub mod copy;
 pub mod export;
 pub mod extend;
 #[doc(hidden)]
 pub mod failpoints;
 pub mod import;
-pub mod inspect;
 pub mod model;
 mod overlay;
 #[cfg(feature = "phi-core")]
@@ -71,9 +68,6 @@ pub mod phi;
 pub mod provider;
 pub mod recorder;
 pub mod redact;
-pub mod replay;
-pub mod retention;
-pub mod salvage;
 pub mod search;
 mod store;
 pub mod tokens;
@@ -123,7 +117,7 @@ pub use compaction::{
 };
 pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
 
-// Agents that tell events, and backends with options of their own.
+// Agents that emit events, and backends with options of their own.
 pub use recorder::{
     AgentEvent, LoopConfigSnapshot, RecordError, Recorded, RecorderOptions, SessionRecorder,
 };

@@ -181,11 +181,11 @@ fn base64_bytes(data: &str) -> u64 {
 /// use loopstore::{AgentMessage, ContextTracker, HeuristicTokenCounter, Message};
 ///
 /// let prompt = |text| AgentMessage::from(Message::user(text));
-/// let said = ["Will it rain?", "And tomorrow?"].map(prompt);
+/// let messages = ["Will it rain?", "And tomorrow?"].map(prompt);
 /// let mut tracker = ContextTracker::new();
 /// // The provider counted the first message, and what stands before it, as 500 tokens.
 /// tracker.record(&serde_json::from_str(r#"{"input": 480, "output": 20}"#)?, 1);
-/// assert_eq!(tracker.tokens(&said, &HeuristicTokenCounter), 500 + 8);
+/// assert_eq!(tracker.tokens(&messages, &HeuristicTokenCounter), 500 + 8);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

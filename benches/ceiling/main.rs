@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bare::{Bare, Form, Reader};
+use loopstore::admin::retention::{ArchiveRequest, archive};
 use loopstore::extend::{self as store, StoreRead, StoreResult, StoreWrite};
-use loopstore::retention::{ArchiveRequest, archive};
 use loopstore::*;
 use plain::{Plain, timed};
 use workload::growth::{self, Aged};
@@ -109,6 +109,69 @@ fn appends(folder: &Path, met: &mut bool) -> Outcome<()> {
     sorted.sort();
     let late = sorted[sorted.len() * 99 / 100].as_secs_f64() * 1e3;
     judge("2 append NORMAL, p99 / median", late / ours, 10.0, met);
+    Ok(())
+}
+
+/// An answer with two calls, and their results.
+fn open_turn(number: usize) -> [Message; 3] {
+    let calls = ["a", "b"].map(|letter| format!("call-{number}-{letter}"));
+    let output = |call: &str| {
+        let lines = (0..24).map(|line| format!("{call}: {line:04} rows read, no errors found\n"));
+        Message::tool_result(call, lines.collect::<String>())
+    };
+    let arguments = |path: &str| serde_json::json!({ "path": path });
+    let answer = Message::assistant("I look at both files before I change either of them.")
+        .with_tool_call(&*calls[0], "read", arguments("src/main.rs"))
+        .with_tool_call(&*calls[1], "read", arguments("src/lib.rs"));
+    [answer, output(&calls[0]), output(&calls[1])]
+}
+
+/// Appends turns message by message through a handle, each acknowledged on its own, and as many commits
+/// of the same messages to a bare database.
+fn opened(folder: &Path, met: &mut bool) -> Outcome<()> {
+    let (file, bare_file) = (folder.join("open"), folder.join("open-bare"));
+    let store = Store::options().durability(Durability::Full).open(&file)?;
+    let chat = store.session("session")?;
+    let mut bare = Bare::create(&bare_file, &file, "full", Form::Packed)?;
+    let (mut times, mut bare_times) = (Vec::new(), Vec::new());
+    for round in 0..rounds() {
+        if round % IN_A_LOOP as usize == 0 {
+            chat.append([Message::user("Go through the files.")])?;
+            bare.start()?;
+        }
+        let turn = open_turn(round);
+        let plain = turn
+            .iter()
+            .cloned()
+            .map(|message| Plain::of(&message.into()));
+        let plain = plain.collect::<Outcome<Vec<_>>>()?;
+        let ours = || {
+            timed(|| {
+                for message in turn.clone() {
+                    chat.append([message])?;
+                }
+                Ok(())
+            })
+        };
+        let mut alone = || {
+            timed(|| {
+                for message in plain.clone() {
+                    bare.append(vec![vec![message]])?;
+                }
+                Ok(())
+            })
+        };
+        if round % 2 == 0 {
+            times.push(ours()?.0);
+            bare_times.push(alone()?.0);
+        } else {
+            bare_times.push(alone()?.0);
+            times.push(ours()?.0);
+        }
+    }
+    let (all, alone) = (middle(&times), middle(&bare_times));
+    println!("an open turn, message by message, FULL: {all:.3} ms, three commits {alone:.3}");
+    judge("14 open turn / three commits", all / alone, 1.3, met);
     Ok(())
 }
 
@@ -422,7 +485,7 @@ fn size(folder: &Path, met: &mut bool) -> Outcome<()> {
 /// Archives all loops of a copy, and returns how large that is without the room that became free.
 fn archived(ours: &Recorded, to: &Path) -> Outcome<u64> {
     let all = to.with_extension("all");
-    loopstore::backup::backup(&ours.store, &all, false, &mut |_, _| {})?;
+    loopstore::admin::backup::backup(&ours.store, &all, false, &mut |_, _| {})?;
     let copy = SqliteStore::open(&all)?;
     store::write(&copy, |write| {
         let session = write.session(&ours.session)?;
@@ -437,12 +500,13 @@ fn archived(ours: &Recorded, to: &Path) -> Outcome<u64> {
         ..ArchiveRequest::default()
     };
     archive(&copy, &request)?;
-    Ok(loopstore::backup::compact_backup(&copy, to, false)?)
+    Ok(loopstore::admin::backup::compact_backup(&copy, to, false)?)
 }
 
 type Part = fn(&Path, &mut bool) -> Outcome<()>;
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 8] = [
     ("append", appends),
+    ("open", opened),
     ("bulk", bulk),
     ("build", builds),
     ("live", live),

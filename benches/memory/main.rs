@@ -12,10 +12,10 @@ mod workload;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use loopstore::admin::inspect::verify;
 use loopstore::export::{ExportForm, export};
 use loopstore::extend::search::index;
 use loopstore::import::{ImportOptions, import_paths};
-use loopstore::inspect::verify;
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
 use workload::turns::{Turns, of_messages};

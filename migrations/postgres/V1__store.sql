@@ -439,7 +439,7 @@ CREATE TABLE packs (
 -- It is compressed already.
 ALTER TABLE packs ALTER COLUMN content SET STORAGE EXTERNAL;
 
--- What the views tell of archived messages: usage and model of an answer, ids and names of its calls,
+-- What the views show of archived messages: usage and model of an answer, ids and names of its calls,
 -- which call a result answers. Derived from the head, as JSON of the same form.
 CREATE TABLE packed_heads (
     session BIGINT NOT NULL,
@@ -824,7 +824,7 @@ EXECUTE FUNCTION loopstore_only_with_receipt('a note is never changed');
 CREATE TRIGGER source_pieces_no_update BEFORE UPDATE ON source_pieces FOR EACH ROW
 EXECUTE FUNCTION loopstore_never('a piece of a source is never changed');
 
--- Without its key a database cannot tell a record that it knows from a new one.
+-- Without its key a database cannot distinguish a known record from a new one.
 CREATE TRIGGER store_meta_no_update BEFORE UPDATE ON store_meta FOR EACH ROW
 WHEN (OLD.name IN ('import_key', 'created_at') OR NEW.name <> OLD.name)
 EXECUTE FUNCTION loopstore_never('the key and the birth of a database never change');
@@ -852,9 +852,9 @@ EXECUTE FUNCTION loopstore_only_with_receipt('a pack is never deleted');
 CREATE TRIGGER packed_heads_no_insert BEFORE INSERT ON packed_heads FOR EACH ROW
 EXECUTE FUNCTION loopstore_packs_with_receipt();
 CREATE TRIGGER packed_heads_no_update BEFORE UPDATE ON packed_heads FOR EACH ROW
-EXECUTE FUNCTION loopstore_never('what is told of an archived message is never changed');
+EXECUTE FUNCTION loopstore_never('the head of an archived message is never changed');
 CREATE TRIGGER packed_heads_no_delete BEFORE DELETE ON packed_heads FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('what is told of an archived message is never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('the head of an archived message is never deleted');
 
 -- TRUNCATE fires no trigger for rows.
 DO $$
@@ -1011,7 +1011,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION loopstore_tenant_comes();
 
 -- `loopstore recount` counts the tokens of everything anew. A write of somebody who has the database open
 -- takes a share of the lock that a recount holds, and then looks: it either ends before the recount begins,
--- or is told.
+-- or fails.
 CREATE FUNCTION loopstore_count_lock() RETURNS BIGINT LANGUAGE sql IMMUTABLE RETURN 5499263;
 
 CREATE FUNCTION loopstore_counts_with(counter TEXT) RETURNS VOID
@@ -1146,7 +1146,7 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- Internal. Messages with their largest text back in its place. `json` is the head where it is JSON, or
--- what is told of an archived message; `payload` is the whole message, NULL when it was redacted or
+-- what is kept of it for an archived message; `payload` is the whole message, NULL when it was redacted or
 -- archived.
 CREATE VIEW message_content AS
 SELECT
@@ -1204,11 +1204,11 @@ BEGIN
 END
 $$;
 
--- Internal. What is in force on each loop of a chain: `block`, and `plain` if rollups do not count;
+-- Internal. The active block of each loop of a chain: `block`, and `plain` if rollups do not count;
 -- `run` is the newest live run of the chain. A run or flip counts if its loop is on the chain and had
 -- then no turn beyond its cut; a run is live if it committed and the last flip of it that counts is no
--- undo; in force is the newest generation of such a run.
-CREATE FUNCTION loopstore_in_force(of_session BIGINT, leaf BIGINT)
+-- undo; the active block is the newest generation of such a run.
+CREATE FUNCTION loopstore_active_by_loop(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, block BIGINT, plain BIGINT, run BIGINT)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -1217,7 +1217,7 @@ BEGIN
     WITH
     chain AS (SELECT * FROM loopstore_chain(of_session, leaf)),
     -- Every run that counts, and every flip.
-    said (run, word, tick, flip) AS (
+    changes (run, word, tick, flip) AS (
         SELECT r.key, 'run', r.tick, NULL::BIGINT
         FROM chain c JOIN runs r ON r.session = of_session AND r.loop = c.loop
         WHERE r.outcome = 'committed' AND r.turns <= c.cut
@@ -1227,10 +1227,10 @@ BEGIN
         WHERE f.turns <= c.cut
     ),
     judged (run, word, tick, last_word) AS (
-        SELECT said.run, said.word, said.tick, first_value(said.word) OVER (
-            PARTITION BY said.run ORDER BY said.flip IS NULL, said.tick DESC, said.flip DESC
+        SELECT changes.run, changes.word, changes.tick, first_value(changes.word) OVER (
+            PARTITION BY changes.run ORDER BY changes.flip IS NULL, changes.tick DESC, changes.flip DESC
         )
-        FROM said
+        FROM changes
     ),
     live (run, newest) AS (
         SELECT judged.run, first_value(judged.run) OVER (ORDER BY judged.tick DESC, judged.run DESC)
@@ -1252,7 +1252,7 @@ BEGIN
 END
 $$;
 
--- Internal. The blocks in force as seen from a leaf, from the anchor of the rollup in force on.
+-- Internal. The active blocks as seen from a leaf, from the anchor of the active rollup on.
 CREATE FUNCTION loopstore_active_blocks(of_session BIGINT, leaf BIGINT) RETURNS TABLE (block BIGINT)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -1262,7 +1262,7 @@ BEGIN
     FROM (
         SELECT f.block, f.depth,
             max(CASE WHEN o.kind = 'rollup' THEN f.depth ELSE 0 END) OVER () AS anchor
-        FROM loopstore_in_force(of_session, leaf) f
+        FROM loopstore_active_by_loop(of_session, leaf) f
             JOIN blocks o ON o.session = of_session AND o.key = f.block
     ) f
     WHERE f.depth >= f.anchor;
@@ -1275,8 +1275,8 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(loopstore_text(loopstore_value(config, name)), usual)
 $$;
 
--- Internal. The loops that the context of a leaf shows, with the block in force on each: those from
--- the anchor of the rollup in force on or, if the newest live run skips older loops, those in its
+-- Internal. The loops that the context of a leaf shows, with the active block on each: those from
+-- the anchor of the active rollup on or, if the newest live run skips older loops, those in its
 -- scope. `turns` and `end_seq` are where a loop's cut is.
 CREATE FUNCTION loopstore_context_loops(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (loop BIGINT, depth BIGINT, turns BIGINT, end_seq BIGINT, block BIGINT)
@@ -1300,7 +1300,7 @@ BEGIN
             CASE WHEN r.older_loops = 'skip' THEN f.plain ELSE f.block END AS block,
             coalesce(r.older_loops, 'rollup') AS older_loops, r.scope,
             loopstore_json(r.config) AS config
-        FROM loopstore_in_force(of_session, leaf) f
+        FROM loopstore_active_by_loop(of_session, leaf) f
             JOIN loops l ON l.session = of_session AND l.key = f.loop
             LEFT JOIN runs r ON r.session = of_session AND r.key = f.run
     ),
@@ -1310,7 +1310,7 @@ BEGIN
             loopstore_setting(k.config, 'keep_recent_turns', '10')::DOUBLE PRECISION AS keep_recent_turns,
             loopstore_setting(k.config, 'max_context_tokens', '128000')::DOUBLE PRECISION
                 - loopstore_setting(k.config, 'system_tokens', '0')::DOUBLE PRECISION AS budget,
-            -- Tokens in force: only a budget asks for them.
+            -- Active tokens: only a budget asks for them.
             CASE
                 WHEN k.older_loops <> 'skip' OR k.scope <> 'token-budget' THEN 0
                 WHEN b.key IS NULL THEN (
@@ -1463,7 +1463,7 @@ FROM sessions s
 
 -- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain.
 -- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind
--- that this version does not know. archived tells that no message of the loop has content left.
+-- that this version does not know. archived means that no message of the loop has content left.
 CREATE VIEW v_loops AS
 SELECT
     s.session_id, l.loop_id, l.parent_loop_id, l.parent_turn,
@@ -1535,7 +1535,7 @@ FROM sessions s
     LEFT JOIN turns t ON t.session = m.session AND t.loop = m.loop AND t.turn = m.turn;
 
 -- Tool calls with their results: the first result with the call's id in the same turn, else in a
--- later turn of the loop, else in a later loop of the session (result_loop_id tells which).
+-- later turn of the loop, else in a later loop of the session (result_loop_id names it).
 CREATE VIEW v_tool_calls AS
 SELECT
     s.session_id, l.loop_id, m.turn,
@@ -1614,7 +1614,7 @@ FROM sessions s
     ) f ON TRUE;
 
 -- Blocks. extends is LOOP#GENERATION of the rollup that a rollup goes on from; ratio is tokens_block
--- by tokens_covered. is_active tells whether the block is in force as seen from its run's own loop.
+-- by tokens_covered. is_active says whether the block is active as seen from its run's own loop.
 CREATE VIEW v_compaction_blocks AS
 SELECT
     s.session_id, l.loop_id, b.generation, r.run_id, b.kind,
@@ -1646,7 +1646,7 @@ FROM sessions s
     JOIN loops l ON l.session = c.session AND l.key = c.loop;
 
 -- What the next model call of each leaf would see, part by part in order. rollup is the text of the
--- rollup in force, first, compacted and recent are the sections of the block in force on a loop,
+-- active rollup, first, compacted and recent are the sections of the active block on a loop,
 -- tail is what came after it, raw is a loop without a block. Parts without messages are left out.
 CREATE VIEW v_context AS
 SELECT

@@ -35,7 +35,7 @@ CREATE TABLE store_meta (
     value ANY NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Without its key a database cannot tell a record that it knows from a new one.
+-- Without its key a database cannot distinguish a known record from a new one.
 CREATE TRIGGER store_meta_no_update
 BEFORE UPDATE ON store_meta
 WHEN OLD.name IN ('import_key', 'created_at') OR NEW.name IS NOT OLD.name
@@ -1020,7 +1020,7 @@ END;
 -- packed heads ------------------------------------------------------------------------------------
 
 CREATE TABLE packed_heads (
-    -- What the views tell of archived messages: usage and model of an answer, ids and names of its
+    -- What the views show of archived messages: usage and model of an answer, ids and names of its
     -- calls, which call a result answers. Derived from the head, as JSON of the same form.
 
     -- The message.
@@ -1036,13 +1036,13 @@ WHEN EXISTS (SELECT 1 FROM packed_heads WHERE id = NEW.id)
         WHERE l.key = NEW.id >> 32 AND m.closed_at IS NULL
     )
 BEGIN
-    SELECT RAISE(ABORT, 'what is told of an archived message is never replaced');
+    SELECT RAISE(ABORT, 'the head of an archived message is never replaced');
 END;
 
 CREATE TRIGGER packed_heads_no_update
 BEFORE UPDATE ON packed_heads
 BEGIN
-    SELECT RAISE(ABORT, 'what is told of an archived message is never changed');
+    SELECT RAISE(ABORT, 'the head of an archived message is never changed');
 END;
 
 CREATE TRIGGER packed_heads_no_delete
@@ -1052,7 +1052,7 @@ WHEN NOT EXISTS (
     WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
 )
 BEGIN
-    SELECT RAISE(ABORT, 'what is told of an archived message is never deleted');
+    SELECT RAISE(ABORT, 'the head of an archived message is never deleted');
 END;
 
 -- leases ------------------------------------------------------------------------------------------
@@ -1102,7 +1102,7 @@ END;
 -- started calls -----------------------------------------------------------------------------------
 
 CREATE TABLE started_calls (
-    -- Tool calls, written before the tool runs: after a crash they tell which may have had an effect.
+    -- Tool calls, written before the tool runs: after a crash they show which may have had an effect.
 
     key             INTEGER PRIMARY KEY,
     loop            INTEGER NOT NULL REFERENCES loops (key) ON DELETE CASCADE,
@@ -1248,7 +1248,7 @@ END;
 
 CREATE VIRTUAL TABLE message_index USING fts5 (
     -- The index of `loopstore search`. It is no part of the record: an append never writes it, which
-    -- would make recording several times slower. It catches up when it is searched or told to, and can
+    -- would make recording several times slower. It catches up when it is searched or asked to, and can
     -- be thrown away and made anew from the messages at any time.
     --
     -- It holds no text, only where which word stands. loopstore itself splits text into words, the same
@@ -1338,7 +1338,7 @@ END;
 -- numbers that others chose are added with total(), which does not overflow.
 
 -- Internal. Messages with their largest text back in its place. `json` is the head where it is
--- JSON, or what is told of an archived message; `payload` is the whole message, NULL when it was
+-- JSON, or what is kept of it for an archived message; `payload` is the whole message, NULL when it was
 -- redacted or archived. NOT INDEXED, since SQLite would rather index all messages by role than search
 -- the range of a loop's keys.
 CREATE VIEW message_content AS
@@ -1416,11 +1416,11 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
     FROM (SELECT loop, count(*) OVER () - 1 - distance AS depth, cut FROM up)
 )) link;
 
--- Internal. What is in force on each loop of a chain (see chain_of): `block`, and `plain` if
+-- Internal. The active block of each loop of a chain (see chain_of): `block`, and `plain` if
 -- rollups do not count; `run` is the newest live run of the chain. A run or flip counts if its loop
 -- is on the chain and had then no turn beyond its cut; a run is live if it committed and the last
--- flip of it that counts is no undo; in force is the newest generation of such a run.
-CREATE VIEW in_force AS
+-- flip of it that counts is no undo; the active block is the newest generation of such a run.
+CREATE VIEW active_by_loop AS
 SELECT
     leaf.key AS leaf, oldest.key AS oldest,
     link.value ->> 0 AS loop, link.value ->> 1 AS depth, link.value ->> 2 AS cut,
@@ -1436,7 +1436,7 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         WHERE c.leaf = leaf.key AND c.oldest = oldest.key
     ),
     -- Every run that counts, and every flip.
-    said (run, word, tick, flip) AS (
+    changes (run, word, tick, flip) AS (
         SELECT r.key, 'run', r.tick, NULL
         FROM chain c CROSS JOIN runs r ON r.loop = c.loop
         WHERE r.outcome = 'committed' AND r.turns <= c.cut
@@ -1449,7 +1449,7 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         SELECT run, word, tick, first_value(word) OVER (
             PARTITION BY run ORDER BY flip IS NULL, tick DESC, flip DESC
         )
-        FROM said
+        FROM changes
     ),
     live (run, newest) AS (
         SELECT run, first_value(run) OVER (ORDER BY tick DESC, run DESC)
@@ -1473,8 +1473,8 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
     WHERE depth IS NOT NULL
 )) link;
 
--- Internal. The loops that the context of a leaf shows, with the block in force on each: those
--- from the anchor of the rollup in force on or, if the newest live run skips older loops, those in
+-- Internal. The loops that the context of a leaf shows, with the active block on each: those
+-- from the anchor of the active rollup on or, if the newest live run skips older loops, those in
 -- its scope. `turns` and `end_seq` are where a loop's cut is.
 CREATE VIEW context_loops AS
 SELECT
@@ -1497,7 +1497,7 @@ FROM loops leaf CROSS JOIN json_each((
             CASE WHEN r.older_loops = 'skip' THEN f.plain ELSE f.block END,
             coalesce(r.older_loops, 'rollup'), r.scope,
             CASE WHEN json_valid(r.config) THEN r.config ELSE '{}' END
-        FROM in_force f CROSS JOIN loops l ON l.key = f.loop LEFT JOIN runs r ON r.key = f.run
+        FROM active_by_loop f CROSS JOIN loops l ON l.key = f.loop LEFT JOIN runs r ON r.key = f.run
         WHERE f.leaf = leaf.key AND f.oldest = (SELECT min(key) FROM loops)
     ),
     sized AS (
@@ -1506,7 +1506,7 @@ FROM loops leaf CROSS JOIN json_each((
             coalesce(json_extract(k.config, '$.keep_recent_turns'), 10) AS keep_recent_turns,
             coalesce(json_extract(k.config, '$.max_context_tokens'), 128000)
                 - coalesce(json_extract(k.config, '$.system_tokens'), 0) AS budget,
-            -- Tokens in force: only a budget asks for them.
+            -- Active tokens: only a budget asks for them.
             CASE
                 WHEN k.older_loops <> 'skip' OR k.scope <> 'token-budget' THEN 0
                 WHEN b.key IS NULL THEN (
@@ -1556,7 +1556,7 @@ FROM sessions s;
 
 -- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain.
 -- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind
--- that this version does not know. archived tells that no message of the loop has content left.
+-- that this version does not know. archived means that no message of the loop has content left.
 CREATE VIEW v_loops AS
 SELECT
     s.session_id, l.loop_id, l.parent_loop_id, l.parent_turn,
@@ -1620,7 +1620,7 @@ FROM sessions s
     LEFT JOIN turns t ON t.id = (l.key << 32) + m.turn;
 
 -- Tool calls with their results: the first result with the call's id in the same turn, else in a
--- later turn of the loop, else in a later loop of the session (result_loop_id tells which).
+-- later turn of the loop, else in a later loop of the session (result_loop_id names it).
 CREATE VIEW v_tool_calls AS
 SELECT
     s.session_id, l.loop_id, m.turn,
@@ -1693,7 +1693,7 @@ SELECT
 FROM sessions s JOIN runs r ON r.session = s.key CROSS JOIN loops l ON l.key = r.loop;
 
 -- Blocks. extends is LOOP#GENERATION of the rollup that a rollup goes on from; ratio is tokens_block
--- by tokens_covered. is_active tells whether the block is in force as seen from its run's own loop.
+-- by tokens_covered. is_active says whether the block is active as seen from its run's own loop.
 CREATE VIEW v_compaction_blocks AS
 SELECT
     s.session_id, l.loop_id, b.generation, r.run_id, b.kind,
@@ -1708,7 +1708,7 @@ SELECT
     b.created_at
 FROM sessions s
     JOIN runs r ON r.session = s.key
-    -- The run's blocks, and what is in force on the part of its chain where they stand.
+    -- The run's blocks, and what is active on the part of its chain where they stand.
     CROSS JOIN json_each((
         SELECT json_group_array(json_array(block, is_active))
         FROM (
@@ -1719,7 +1719,7 @@ FROM sessions s
                 SELECT f.block,
                     f.depth >= max(CASE WHEN b.kind = 'rollup' THEN f.depth ELSE 0 END) OVER (),
                     0
-                FROM in_force f CROSS JOIN blocks b ON b.key = f.block
+                FROM active_by_loop f CROSS JOIN blocks b ON b.key = f.block
                 WHERE f.leaf = r.loop
                     AND f.oldest = (SELECT min(b.loop) FROM blocks b WHERE b.run = r.key)
             )
@@ -1741,7 +1741,7 @@ FROM sessions s
     JOIN loops l ON l.key = c.loop;
 
 -- What the next model call of each leaf would see, part by part in order. rollup is the text of the
--- rollup in force, first, compacted and recent are the sections of the block in force on a loop,
+-- active rollup, first, compacted and recent are the sections of the active block on a loop,
 -- tail is what came after it, raw is a loop without a block. Parts without messages are left out.
 CREATE VIEW v_context AS
 SELECT

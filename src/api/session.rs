@@ -398,7 +398,7 @@ impl SessionHandle {
         )?)
     }
 
-    /// Puts the compaction that was undone last back in force.
+    /// Reactivates the compaction that was undone last.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is none; or if the store fails.

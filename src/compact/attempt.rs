@@ -122,7 +122,7 @@ impl Attempt<'_> {
         Ok(self.tokens_of(&summary) < originals.tokens)
     }
 
-    /// Whether the block in force is what the plan wants.
+    /// Whether the active block is what the plan wants.
     fn is_left_alone(&self, depth: usize, layout: &Layout) -> StoreResult<bool> {
         let is_forced = self.planner.request.trigger == CompactTrigger::Force;
         let block = self.snapshot.chain.links[depth].block.as_ref();
@@ -244,7 +244,7 @@ impl Costs for ChainCosts<'_> {
         Ok(first + middle + through(link.turns)? - recent)
     }
 
-    fn in_force(&mut self, depth: usize) -> StoreResult<u64> {
+    fn active_tokens(&mut self, depth: usize) -> StoreResult<u64> {
         Ok(self.chain.shown[self.base + depth].tokens)
     }
 }

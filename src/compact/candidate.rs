@@ -65,7 +65,7 @@ pub(super) struct Candidate {
     /// The loops in scope.
     pub(super) planned: Vec<PlannedLoop>,
     pub(super) blocks: Vec<PlacedBlock>,
-    /// The chain with the blocks in force.
+    /// The chain with the active blocks.
     pub(super) chain: Chain,
     /// The size of the context.
     pub(super) after: Size,

@@ -43,7 +43,7 @@ pub(super) fn plan_digest(
     let mut hash = Sha256::new();
     hash.update([u8::from(request.trigger == CompactTrigger::Force)]);
     hash.update(codec::to_json(&config)?);
-    for (loop_key, block) in &snapshot.in_force {
+    for (loop_key, block) in &snapshot.active_blocks {
         hash.update(loop_key.0.to_le_bytes());
         hash.update(block.map_or(0, |block| block.0).to_le_bytes());
     }
@@ -219,7 +219,7 @@ impl PendingRun<'_> {
         Ok(report)
     }
 
-    /// The commit: one transaction, in which what is in force is compared with the plan's snapshot.
+    /// The commit: one transaction, which compares the active blocks with those of the plan's snapshot.
     /// Returns the generations of the blocks.
     fn commit(
         &self,
@@ -253,14 +253,14 @@ impl PendingRun<'_> {
 
     fn is_unchanged(&self, read: &dyn StoreRead) -> StoreResult<bool> {
         let (config, window) = (&self.request.config, &self.request.window);
-        // What is in force is all that is asked, while others wait.
+        // Only the active blocks are read, while others wait.
         let purpose = match config.older_loops {
             OlderLoops::Skip => Purpose::Plan,
             OlderLoops::Rollup => Purpose::Build,
         };
         let view = View::default();
         let now = Chain::load(read, self.snapshot.leaf, view, config, window, purpose)?;
-        let (now, then) = (now.in_force(), &self.snapshot.in_force);
+        let (now, then) = (now.active_blocks(), &self.snapshot.active_blocks);
         // With `Skip` the walk ends where nothing before matters, which an append may move.
         let depth = match config.older_loops {
             OlderLoops::Skip => now.len().min(then.len()),

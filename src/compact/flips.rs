@@ -165,7 +165,7 @@ fn live_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreRe
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    found.ok_or_else(|| not_found(read, leaf, named, "no compaction is in force here to undo"))
+    found.ok_or_else(|| not_found(read, leaf, named, "there is no active compaction to undo"))
 }
 
 /// Finds the run of the newest undo that counts, or the one named if it stands undone.
@@ -224,7 +224,7 @@ fn not_found(
             StoreError::Invalid(format!("run `{named}`: {otherwise}"))
         }
         (Ok(()), Some(outcome)) => StoreError::Invalid(format!(
-            "run `{named}` ended as {} and was never in force",
+            "run `{named}` ended as {} and was never active",
             outcome.as_str()
         )),
     }

@@ -5,7 +5,7 @@
 //! each `FallbackStep` a `Candidate` (plan, texts, blocks; nothing written)
 //! until one fits → a run with its blocks, in one transaction → [`CompactReport`].
 //!
-//! The commit looks again at what is in force over the chain. If that is what the snapshot saw, it
+//! The commit looks again which blocks of the chain are active. If the snapshot saw the same, it
 //! writes run, blocks, replacement messages and coverage; if not, only the run, as a conflict. An
 //! append never conflicts: turns that came meanwhile are the tail.
 

@@ -10,7 +10,7 @@ use crate::store::Outcome;
 pub enum CompactOutcome {
     /// There was nothing to do; [`CompactReport::not_needed`](super::CompactReport) says why. It leaves no run.
     NotNeeded,
-    /// The blocks are in force.
+    /// The blocks are active.
     Committed,
     /// The context would not have become smaller.
     NoGain,

@@ -12,7 +12,7 @@ pub enum CompactTrigger {
     Policy,
     /// The provider stopped its answer for length: the policy is not asked.
     Length,
-    /// The user: the policy is not asked, the plan is made as if nothing were in force, and the
+    /// The user: the policy is not asked, the plan is made as if no block were active, and the
     /// gain is measured against the originals.
     Force,
 }

@@ -67,7 +67,7 @@ impl Attempt<'_> {
         Ok(Some(self.place(anchor, spec)?))
     }
 
-    /// Returns the place of the rollup in force if it has more tokens than the step allows.
+    /// Returns the place of the active rollup if it has more tokens than the step allows.
     fn too_large_rollup(&self) -> Option<usize> {
         let first = self.snapshot.chain.links[..self.snapshot.base].first()?;
         let most = match self.step.texts {

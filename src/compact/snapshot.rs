@@ -25,15 +25,15 @@ pub(super) enum Asked {
 pub(super) struct Snapshot {
     pub(super) session: SessionKey,
     pub(super) leaf: LoopKey,
-    /// As the plan sees it: through the blocks in force, or raw with `force`.
+    /// As the plan sees it: through the active blocks, or raw with `force`.
     pub(super) chain: Chain,
-    /// The first loop that can be planned: the one after the anchor of the rollup in force.
+    /// The first loop that can be planned: the one after the anchor of the active rollup.
     pub(super) base: usize,
     /// What the plan knows of the loops from `base` on, counted from there.
     pub(super) facts: Vec<LoopFacts>,
-    /// The block on each loop of the chain that is really in force.
-    pub(super) in_force: Vec<(LoopKey, Option<BlockKey>)>,
-    /// The anchor of the rollup that is really in force.
+    /// The block on each loop of the chain that is really active, whatever `force` says.
+    pub(super) active_blocks: Vec<(LoopKey, Option<BlockKey>)>,
+    /// The anchor of the rollup that is really active.
     anchor: Option<LoopKey>,
     /// What the gain is measured against: the context as it is built now, or the originals with
     /// `force`.
@@ -57,7 +57,7 @@ impl Snapshot {
             let (session, leaf) = keys_of(read, session, request.leaf.as_ref())?;
             let before = match request.trigger {
                 CompactTrigger::Force => None,
-                _ => Some(size_in_force(read, session, leaf)?),
+                _ => Some(active_size(read, session, leaf)?),
             };
             let waits = |size: &Size| {
                 request.trigger == CompactTrigger::Policy
@@ -83,7 +83,7 @@ impl Snapshot {
             Chain::load(read, leaf, view, config, window, Purpose::Plan)
         };
         let real = load(View::default())?;
-        let in_force = real.in_force();
+        let active_blocks = real.active_blocks();
         let anchor = real.links.first().filter(|link| link.is_anchor());
         let anchor = anchor.map(|link| link.row.key);
         let chain = if request.trigger == CompactTrigger::Force {
@@ -106,7 +106,7 @@ impl Snapshot {
             open: open_digests(read, &chain.links)?,
             base,
             facts: facts_from(&chain.facts, base),
-            in_force,
+            active_blocks,
             anchor,
             round: next_round(read, session, leaf)?,
             last_user: last_user(read, &chain.links)?,
@@ -132,10 +132,10 @@ impl Snapshot {
         let key = self.chain.links[depth].row.key;
         let has_block =
             |(loop_key, block): &(LoopKey, Option<BlockKey>)| *loop_key == key && block.is_some();
-        self.in_force.iter().any(has_block) || self.anchor.is_some_and(|anchor| key <= anchor)
+        self.active_blocks.iter().any(has_block) || self.anchor.is_some_and(|anchor| key <= anchor)
     }
 
-    /// Returns the rollup in force, if it stands on the leaf itself.
+    /// Returns the active rollup, if it stands on the leaf itself.
     pub(super) fn rollup_on_leaf(&self) -> Option<&BlockCore> {
         let leaf = self.chain.links.last().filter(|link| link.is_anchor())?;
         leaf.block.as_ref()
@@ -174,7 +174,7 @@ pub(super) fn open_digests(
 
 /// Returns the size of the context as it is built now: with the scope of the newest live run, not
 /// with that of the next one.
-fn size_in_force(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<Size> {
+fn active_size(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<Size> {
     let view = View::default();
     let now = settings(read, session, leaf, view, &BuildOptions::default())?;
     let purpose = Purpose::Build;

@@ -56,7 +56,7 @@ impl MemoryTurns {
         self.messages.push(Placed { turn, seq, message });
     }
 
-    /// Sets what the block in force shows in place of its compacted turns.
+    /// Sets what the active block shows in place of its compacted turns.
     pub(super) fn with_earlier(mut self, text: &str) -> Self {
         self.earlier = vec![Message::user(text).into()];
         self

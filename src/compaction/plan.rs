@@ -12,7 +12,7 @@ use crate::model::{Layout, Turns};
 pub struct LoopFacts {
     /// Turns that can be planned: the complete ones of the leaf, all up to the cut of the others.
     pub turns: u32,
-    /// Turns that the block in force hides.
+    /// Turns that the active block hides.
     pub hidden: Option<Turns>,
     /// Results that answer a call of another turn.
     pub answers: Vec<ForeignAnswer>,
@@ -96,7 +96,7 @@ pub trait Costs {
     ///
     /// # Errors
     /// If it cannot be found out.
-    fn in_force(&mut self, depth: usize) -> Result<u64, Self::Error>;
+    fn active_tokens(&mut self, depth: usize) -> Result<u64, Self::Error>;
 }
 
 /// Which turns of a chain are kept.
@@ -177,7 +177,7 @@ impl<'a> Plan<'a> {
         }
         let most = self.config.max_summary_tokens;
         fit(self.budget, spent, reached, |depth| {
-            Ok(costs.in_force(depth)?.min(most))
+            Ok(costs.active_tokens(depth)?.min(most))
         })
     }
 
@@ -235,7 +235,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Whether the block in force on a loop hides a turn.
+/// Whether the active block on a loop hides a turn.
 pub(crate) fn is_hidden(facts: &LoopFacts, turn: u32) -> bool {
     facts
         .hidden
@@ -340,7 +340,7 @@ mod tests {
         fn planned(&mut self, _: usize, _: &KeptTurns) -> Result<u64, Infallible> {
             Ok(0)
         }
-        fn in_force(&mut self, _: usize) -> Result<u64, Infallible> {
+        fn active_tokens(&mut self, _: usize) -> Result<u64, Infallible> {
             Ok(1)
         }
     }

@@ -1,4 +1,4 @@
-//! What a strategy sees: the planned sections of one loop, the block in force before, and the turns,
+//! What a strategy sees: the planned sections of one loop, the active block before, and the turns,
 //! read only when asked for.
 //!
 //! Nothing here knows where turns are kept. In a compaction the store stands behind [`TurnReader`], with
@@ -76,7 +76,7 @@ pub trait TurnReader: Send + Sync {
     /// If it cannot be read.
     fn first_prompt(&self) -> Result<Option<AgentMessage>, ReadError>;
 
-    /// Returns what the block in force shows in place of its compacted turns.
+    /// Returns what the active block shows in place of its compacted turns.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -88,7 +88,7 @@ pub trait TurnReader: Send + Sync {
     }
 }
 
-/// The block that is in force before a compaction.
+/// The active block before a compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlierBlock {
     /// Its sections.
@@ -134,7 +134,7 @@ impl<'a> LoopSlice<'a> {
         }
     }
 
-    /// Sets the block that is in force.
+    /// Sets the active block.
     #[must_use]
     pub fn with_before(mut self, before: EarlierBlock) -> Self {
         self.before = Some(before);
@@ -158,7 +158,7 @@ impl LoopSlice<'_> {
         &self.layout
     }
 
-    /// Returns the block that is in force now.
+    /// Returns the active block now.
     pub fn before(&self) -> Option<&EarlierBlock> {
         self.before.as_ref()
     }
@@ -218,7 +218,7 @@ impl LoopSlice<'_> {
         self.reader.first_prompt()
     }
 
-    /// Returns what the block that is in force now shows in place of its compacted turns.
+    /// Returns what the active block now shows in place of its compacted turns.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -103,8 +103,8 @@ pub fn compact_messages(
 /// use loopstore::extend::compaction::keep_within_budget;
 /// use loopstore::*;
 ///
-/// let said = [Message::user("old ".repeat(500)), Message::user("new")];
-/// let messages: Vec<AgentMessage> = said.map(AgentMessage::from).into();
+/// let messages = [Message::user("old ".repeat(500)), Message::user("new")];
+/// let messages: Vec<AgentMessage> = messages.map(AgentMessage::from).into();
 /// let kept = keep_within_budget(messages.clone(), 50, &HeuristicTokenCounter);
 /// // The marker, and what fits.
 /// assert_eq!(kept.len(), 2);

@@ -84,7 +84,7 @@ pub(crate) fn messages_with(
     Ok(builder.context.messages)
 }
 
-/// Returns the originals of a chain, whatever is in force.
+/// Returns the originals of a chain, whatever blocks are active.
 pub(crate) fn originals_of(
     read: &dyn StoreRead,
     chain: &[ChainLink],
@@ -234,8 +234,8 @@ impl Builder<'_> {
         let mut part = self.part(link, section, turns.first);
         part.to_turn = turns.last;
         // The summary of another tool may hold extensions, which never enter a context.
-        let said = messages.into_iter().filter_map(|message| message.body);
-        for stored in said.filter(|stored| stored.role != Role::Extension) {
+        let stored = messages.into_iter().filter_map(|message| message.body);
+        for stored in stored.filter(|stored| stored.role != Role::Extension) {
             let place = MessageOrigin {
                 block: Some(block.key),
                 seq: None,
@@ -336,17 +336,17 @@ impl Builder<'_> {
         &mut self,
         link: &ChainLink,
         part: &mut Part,
-        said: &StoredMessageRef<'_>,
+        stored: &StoredMessageRef<'_>,
         place: MessageOrigin,
     ) -> StoreResult<()> {
-        if self.note(link, part, said, place)? {
-            let message = store::decode_ref(self.read, said)?;
+        if self.note(link, part, stored, place)? {
+            let message = store::decode_ref(self.read, stored)?;
             self.context.messages.push(message);
         }
         Ok(())
     }
 
-    /// Adds a message of the block in force; its text is not copied once more.
+    /// Adds a message of the active block; its text is not copied once more.
     fn push_own(
         &mut self,
         link: &ChainLink,
@@ -366,28 +366,29 @@ impl Builder<'_> {
         &mut self,
         link: &ChainLink,
         part: &mut Part,
-        said: &StoredMessageRef<'_>,
+        stored: &StoredMessageRef<'_>,
         place: MessageOrigin,
     ) -> StoreResult<bool> {
         let MessageOrigin { block, seq, turn } = place;
         if self.with_outline {
             let section = part.section;
-            self.outline.add(link.row.key, section, block, seq, said)?;
+            self.outline
+                .add(link.row.key, section, block, seq, stored)?;
         }
         if self.only_outline {
             return Ok(false);
         }
-        if self.check && !codec::fits_digest(said) {
+        if self.check && !codec::fits_digest(stored) {
             return Err(not_its_digest(link, place));
         }
         part.messages += 1;
-        part.tokens += said.tokens;
+        part.tokens += stored.tokens;
         if self.only_parts {
             return Ok(false);
         }
         self.turns.push(turn);
-        self.context.tokens += said.tokens;
-        self.context.bytes += said.bytes;
+        self.context.tokens += stored.tokens;
+        self.context.bytes += stored.bytes;
         Ok(true)
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Reads a chain. With `Skip` the walk ends as soon as nothing before can be in the context or
-    /// in the plan; a rollup in force ends it otherwise.
+    /// in the plan; an active rollup ends it otherwise.
     pub(crate) fn load(
         read: &dyn StoreRead,
         leaf: LoopKey,
@@ -43,7 +43,7 @@ impl Chain {
         Self::load_with(read, leaf, view, config, limits, purpose, &[])
     }
 
-    /// Reads a chain as if these blocks were in force.
+    /// Reads a chain as if these blocks were active.
     pub(crate) fn load_with(
         read: &dyn StoreRead,
         leaf: LoopKey,
@@ -109,8 +109,8 @@ impl Chain {
         size
     }
 
-    /// Returns the block in force on each loop.
-    pub(crate) fn in_force(&self) -> Vec<(LoopKey, Option<BlockKey>)> {
+    /// Returns the active block on each loop.
+    pub(crate) fn active_blocks(&self) -> Vec<(LoopKey, Option<BlockKey>)> {
         let of = |link: &ChainLink| (link.row.key, link.block.as_ref().map(|block| block.key));
         self.links.iter().map(of).collect()
     }
@@ -175,8 +175,8 @@ impl Chain {
     }
 }
 
-/// Returns the size of the context of a leaf, with every loop of its chain, as if these blocks were in
-/// force.
+/// Returns the size of the context of a leaf, with every loop of its chain, as if these blocks were
+/// active.
 pub(crate) fn size_with(
     read: &dyn StoreRead,
     leaf: LoopKey,

@@ -147,8 +147,8 @@ impl<'a> Finder<'a> {
 /// Whether the message right after an answer is an answer of the same turn: some sources record
 /// the blocks of one answer one by one.
 pub(crate) fn goes_on(messages: &[AgentMessage], at: usize) -> bool {
-    let is_said = |message: &&AgentMessage| message.role() != Role::Extension;
-    let after = messages[at + 1..].iter().find(is_said);
+    let is_shown = |message: &&AgentMessage| message.role() != Role::Extension;
+    let after = messages[at + 1..].iter().find(is_shown);
     after.is_some_and(|after| {
         after.role() == Role::Assistant && turn_of(after) == turn_of(&messages[at])
     })
@@ -297,9 +297,9 @@ mod tests {
         assert_eq!(kinds(&pieces, false), []);
         assert_eq!(kinds(&[user("go"), unsigned()], true), []);
         let image = Content::image("aGVsbG8=", "image/png");
-        let mut said = Message::user("");
-        said.content_mut().push(image);
-        assert_eq!(kinds(&[said.into(), call("a"), result("a")], false), []);
+        let mut prompt = Message::user("");
+        prompt.content_mut().push(image);
+        assert_eq!(kinds(&[prompt.into(), call("a"), result("a")], false), []);
     }
 
     #[test]

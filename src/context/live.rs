@@ -2,7 +2,7 @@
 //!
 //! An agent builds a context before each model call, and most of it is what the call before saw: sealed
 //! messages and blocks never change. So what is kept is the context up to the last sealed message, with
-//! what it stood on: each loop of the chain with its block in force. As long as the new chain begins with
+//! what it stood on: each loop of the chain with its active block. As long as the new chain begins with
 //! these, only what came after is read. Whatever else happened (a compaction, an undo, another branch, a
 //! removal) shows in the chain or in the receipts, and all is read anew.
 
@@ -31,7 +31,7 @@ struct BuiltContext {
     last_receipt: i64,
 }
 
-/// What a loop showed: its block in force, and the messages before a sequence.
+/// What a loop showed: its active block, and the messages before a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stand {
     loop_key: LoopKey,

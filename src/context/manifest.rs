@@ -30,15 +30,15 @@ impl Outline {
         section: PartSection,
         block: Option<BlockKey>,
         seq: Option<u32>,
-        said: &StoredMessageRef<'_>,
+        message: &StoredMessageRef<'_>,
     ) -> StoreResult<()> {
-        let proof = said.proof.as_ref();
+        let proof = message.proof.as_ref();
         let proof =
             proof.ok_or_else(|| StoreError::Invalid("a message without its digest".into()))?;
         self.hash.update(proof.digest);
         self.size.add(Size {
-            tokens: said.tokens,
-            bytes: said.bytes,
+            tokens: message.tokens,
+            bytes: message.bytes,
             messages: 1,
         });
         let last = self.parts.last_mut();

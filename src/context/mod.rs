@@ -1,6 +1,6 @@
 //! What the next model call sees.
 //!
-//! A context is the chain of a leaf, root to leaf, each loop read through the block in force on
+//! A context is the chain of a leaf, root to leaf, each loop read through the active block on
 //! it: its sections in order, then its tail; without a block, raw up to the cut. Building reads
 //! only what it returns.
 
@@ -143,7 +143,7 @@ pub enum PartSection {
     Recent,
     /// After what the block covers.
     Tail,
-    /// No block is in force.
+    /// No block is active.
     Raw,
 }
 

@@ -1,6 +1,6 @@
 //! What a context shows of each turn of a chain.
 //!
-//! The coverage of the blocks in force says it: nothing here looks at what a block shows.
+//! The coverage of the active blocks says it: nothing here looks at what a block shows.
 
 use std::collections::HashMap;
 
@@ -157,7 +157,7 @@ fn states_of(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<Vec<TurnStat
     Ok(states)
 }
 
-/// Returns what is shown of a loop before the anchor of the rollup in force.
+/// Returns what is shown of a loop before the anchor of the active rollup.
 fn rolled_up(
     link: &ChainLink,
     covered: &HashMap<LoopKey, HashMap<u32, Disposition>>,
@@ -239,8 +239,8 @@ mod tests {
             row(4, (4, 4), Disposition::Dropped),
             row(5, (4, 4), Disposition::Kept),
         ];
-        let said = &turn_dispositions(&rows)[&LoopKey(1)];
-        let words: Vec<&str> = (0..5).map(|turn| said[&turn].as_str()).collect();
+        let dispositions = &turn_dispositions(&rows)[&LoopKey(1)];
+        let words: Vec<&str> = (0..5).map(|turn| dispositions[&turn].as_str()).collect();
         assert_eq!(words, ["kept", "truncated", "kept", "dropped", "truncated"]);
     }
 }

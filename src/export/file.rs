@@ -128,7 +128,7 @@ fn name_beside(target: &Path) -> io::Result<PathBuf> {
     // A long name must stay within the 255 bytes that a name may have.
     let short: String = name.to_string_lossy().chars().take(48).collect();
     beside.push(short);
-    beside.push(format!(".{}.part", crate::store::codec::hex(&random)));
+    beside.push(format!(".{}.part", hex::encode(random)));
     Ok(target.with_file_name(beside))
 }
 

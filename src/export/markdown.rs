@@ -84,7 +84,7 @@ fn one_message(
         }
         AgentMessage::Llm(llm) => {
             for block in llm.message.content() {
-                write!(out, "\n{}", said(block))?;
+                write!(out, "\n{}", block_text(block))?;
             }
         }
     }
@@ -106,7 +106,7 @@ fn head(message: &AgentMessage) -> String {
     }
 }
 
-fn said(block: &Content) -> String {
+fn block_text(block: &Content) -> String {
     match block {
         Content::Text(text) => fenced("text", &text.text),
         Content::Thinking(thinking) => {

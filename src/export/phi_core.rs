@@ -1,7 +1,7 @@
 //! A whole session as one document of the interchange form.
 //!
 //! Loops come in the order of their creation, the current one last if nothing goes on from it. A
-//! block is what is in force on its loop: from the current loop, where that goes on from the whole
+//! block is the active one of its loop: from the current loop, where that goes on from the whole
 //! loop, else from the loop itself. The form knows neither tails nor rollups, so a block takes in
 //! what came after it, and a loop that a rollup covers has a block that shows nothing.
 
@@ -99,7 +99,7 @@ fn overlays(
     Ok(found)
 }
 
-/// Returns the block in force on a loop from itself.
+/// Returns the active block on a loop from itself.
 fn own_block(read: &dyn StoreRead, key: LoopKey) -> StoreResult<Option<BlockRow>> {
     let mut block = None;
     ActiveBlocks::new(read, key, View::default()).run(&mut |link| {
@@ -149,8 +149,8 @@ impl PhiDocument<'_> {
     fn session(&mut self, row: &SessionRow, loops: &[LoopRow]) -> Result<(), ExportError> {
         let mut session: Session = noted(&row.meta)?;
         // A document of this form said itself when it was last active.
-        let is_said = row.source.as_deref() == Some("phi-core");
-        let known = row.last_active_at.as_deref().filter(|_| !is_said);
+        let is_own_form = row.source.as_deref() == Some("phi-core");
+        let known = row.last_active_at.as_deref().filter(|_| !is_own_form);
         let newer = newer(session.last_active_at.as_ref(), known);
         session.last_active_at = newer.or(session.last_active_at);
         if let Some(title) = row
@@ -217,11 +217,11 @@ impl PhiDocument<'_> {
         };
         let last = self.read.loop_by_key(parent)?.totals.turns.checked_sub(1);
         let cut = row.parent_turn.map_or(NO_TURN, i64::from);
-        let is_told = match noted {
+        let is_listed = match noted {
             Some(noted) => noted.get() == cut,
             None => row.parent_turn == last,
         };
-        Ok((!is_told).then_some(cut))
+        Ok((!is_listed).then_some(cut))
     }
 
     /// Returns the recorded turns and events, with their messages.

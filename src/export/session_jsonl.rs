@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{ExportError, ExportRange, each_message};
 use crate::import::session_jsonl::form::*;
 use crate::model::{AgentMessage, LoopId};
-use crate::store::codec::{hex, to_json};
+use crate::store::codec::to_json;
 use crate::store::{
     self, BlockKey, BlockRow, LoopKey, LoopRow, ManifestRow, MessageRow, Note, RunKey, RunRow,
     Section, SessionRow, StoreError, StoreRead, StoreResult,
@@ -171,7 +171,7 @@ impl<'a> LineWriter<'a> {
             generation: totals.generation,
             last_turn_index: progress.last_turn_index,
             open_calls: progress.open_calls.clone(),
-            chain: hex(&progress.chain),
+            chain: hex::encode(progress.chain),
             meta: raw(&meta.meta)?,
             history: raw_if(meta.history.as_deref())?,
         })
@@ -301,7 +301,7 @@ impl<'a> LineWriter<'a> {
             duration_ms: run.duration_ms,
             config: raw(&run.config)?,
             usage: raw_if(run.usage.as_deref())?,
-            plan: hex(&run.plan),
+            plan: hex::encode(run.plan),
             recorded: raw_if(run.record.as_deref())?,
             events: raw_if(run.events.as_deref())?,
         })
@@ -314,8 +314,8 @@ impl<'a> LineWriter<'a> {
             let (salt, digest, message) = match shown.body {
                 None => (None, None, None),
                 Some(body) => (
-                    body.salt.as_ref().map(|salt| hex(salt)),
-                    Some(hex(&body.digest)),
+                    body.salt.as_ref().map(hex::encode),
+                    Some(hex::encode(body.digest)),
                     match body.head {
                         None => None,
                         Some(_) => Some(raw(&to_json(&store::decode(self.read, body)?)?)?),
@@ -366,7 +366,7 @@ impl<'a> LineWriter<'a> {
             parts,
             size: row.size.into(),
             counter: row.counter.clone(),
-            sha256: hex(&row.sha256),
+            sha256: hex::encode(row.sha256),
         };
         self.line(&line)
     }
@@ -388,8 +388,8 @@ fn message_line(
         tokens: row.body.tokens,
         tick: row.tick,
         created_at: row.created_at,
-        salt: row.body.salt.as_ref().map(|salt| hex(salt)),
-        digest: hex(&row.body.digest),
+        salt: row.body.salt.as_ref().map(hex::encode),
+        digest: hex::encode(row.body.digest),
         message: match is_there {
             true => Some(store::decode(read, row.body)?),
             false => None,

@@ -1,11 +1,13 @@
 //! Files and folders: which hold transcripts, and what came of each that does.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
+
+use walkdir::{DirEntry, WalkDir};
 
 use super::matching::Digests;
 use super::one_file::import_and_keep;
@@ -273,35 +275,22 @@ impl<'a> FileSearch<'a> {
         Err(ImportError::NoTranscript(text))
     }
 
-    /// Looks at a folder and those within. The folders wait in a list, so that no depth is too
-    /// deep.
+    /// Looks at the files of a folder and of those within.
     fn walk(&mut self, folder: &Path) {
-        let mut folders = vec![folder.to_owned()];
-        while let Some(folder) = folders.pop() {
-            match entries(&folder) {
-                Ok(entries) => {
-                    let within = folders.len();
-                    for path in entries {
-                        if let Err(error) = self.entry(&path, &mut folders) {
-                            self.unreadable(&path, &error);
-                        }
-                    }
-                    folders[within..].reverse();
-                }
-                Err(error) => self.unreadable(&folder, &error),
+        for entry in files_within(folder) {
+            let looked = match entry {
+                Ok(path) => self.entry(&path).map_err(|error| (path, error)),
+                Err(unreadable) => Err(unreadable),
+            };
+            if let Err((path, error)) = looked {
+                let reason = format!("cannot be read: {error}");
+                self.report.skip(path.to_string_lossy(), None, reason);
             }
         }
     }
 
-    fn entry(&mut self, path: &Path, folders: &mut Vec<PathBuf>) -> std::io::Result<()> {
-        let is_link = std::fs::symlink_metadata(path)?.is_symlink();
+    fn entry(&mut self, path: &Path) -> std::io::Result<()> {
         let data = std::fs::metadata(path)?;
-        if data.is_dir() {
-            if !is_link {
-                folders.push(path.to_owned());
-            }
-            return Ok(());
-        }
         if !data.is_file() || self.is_own(&data) {
             return Ok(());
         }
@@ -319,11 +308,6 @@ impl<'a> FileSearch<'a> {
 
     fn is_own(&self, data: &std::fs::Metadata) -> bool {
         self.own.contains(&(data.dev(), data.ino()))
-    }
-
-    fn unreadable(&mut self, path: &Path, error: &std::io::Error) {
-        let reason = format!("cannot be read: {error}");
-        self.report.skip(path.to_string_lossy(), None, reason);
     }
 
     fn importer_of(&self, path: &Path, head: &[u8]) -> Option<&'a dyn Importer> {
@@ -347,17 +331,26 @@ fn own_files(store: &dyn SessionStore) -> Vec<(u64, u64)> {
     data.map(|data| (data.dev(), data.ino())).collect()
 }
 
-/// Returns the entries of a folder in the order of their names, hidden ones left out.
-pub(super) fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut entries = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
-            entries.push(entry.path());
-        }
-    }
-    entries.sort();
-    Ok(entries)
+/// Returns what is no folder in a folder and those within: in the order of names, the files of a folder
+/// before its folders, hidden entries left out. A link to a folder is not followed.
+pub(super) fn files_within(
+    folder: &Path,
+) -> impl Iterator<Item = Result<PathBuf, (PathBuf, std::io::Error)>> {
+    let is_shown = |entry: &DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
+    let unreadable = |error: walkdir::Error| {
+        let path = error.path().map_or_else(PathBuf::new, Path::to_owned);
+        (
+            path,
+            error.into_io_error().unwrap_or(ErrorKind::Other.into()),
+        )
+    };
+    WalkDir::new(folder)
+        .min_depth(1)
+        .sort_by_key(|entry| (entry.file_type().is_dir(), entry.file_name().to_owned()))
+        .into_iter()
+        .filter_entry(is_shown)
+        .filter(|entry| !entry.as_ref().is_ok_and(|entry| entry.file_type().is_dir()))
+        .map(move |entry| entry.map(DirEntry::into_path).map_err(unreadable))
 }
 
 fn digests_of(store: &dyn SessionStore) -> Result<Digests, ImportError> {
@@ -382,4 +375,33 @@ fn import_file(
         reader: &mut BufReader::with_capacity(BUFFER_BYTES, file),
     };
     import_and_keep(store, transcript.importer, &mut source, ahead, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_walked_by_names_without_hidden_entries_and_links_to_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for within in ["b", "b/.hidden", "b/c"] {
+            fs::create_dir(at(within)).unwrap();
+        }
+        for file in ["z", "a", ".x", "b/.hidden/e", "b/c/f", "b/d"] {
+            fs::write(at(file), file).unwrap();
+        }
+        std::os::unix::fs::symlink(at("b"), at("link")).unwrap();
+        std::os::unix::fs::symlink(at("a"), at("alias")).unwrap();
+        let files = |folder: &Path| -> Vec<String> {
+            let files = files_within(folder).map(Result::unwrap);
+            let files = files.filter(|path| path.is_file());
+            let name = |path: PathBuf| path.strip_prefix(folder).unwrap().display().to_string();
+            files.map(name).collect()
+        };
+        assert_eq!(files(folder.path()), ["a", "alias", "z", "b/d", "b/c/f"]);
+        assert_eq!(files(&at("link")), ["d", "c/f"]);
+    }
 }

@@ -211,8 +211,8 @@ impl ImportedCompaction<'_> {
     fn is_hidden(&self, summary: usize, later: usize) -> bool {
         let link = &self.chain.links[later];
         if self.chain.anchor.is_some_and(|anchor| anchor > summary) {
-            // The rollup in force hides what stands on the loops before it: any block of theirs
-            // would be in force again.
+            // The active rollup hides what stands on the loops before it: any block of theirs
+            // would be active again.
             return link.row.totals.generation > 0;
         }
         link.block.as_ref().is_some_and(|block| {

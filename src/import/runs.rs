@@ -33,7 +33,7 @@ pub(super) fn run_id(session: &SessionId, found: &FoundCompaction) -> StoreResul
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    let digest = codec::hex(&hash.finalize());
+    let digest = hex::encode(hash.finalize());
     Ok(format!("{}-{}", harmless(&found.strategy), &digest[..24]))
 }
 
@@ -55,7 +55,7 @@ pub(super) fn run_id_of_own(session: &SessionId, loop_id: &LoopId, run: &str) ->
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    format!("loopstore-{}", &codec::hex(&hash.finalize())[..24])
+    format!("loopstore-{}", &hex::encode(hash.finalize())[..24])
 }
 
 /// What the run of a found compaction is made on.

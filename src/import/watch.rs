@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::files::{FileProgress, ImportOptions, entries, import_paths};
+use super::files::{FileProgress, ImportOptions, files_within, import_paths};
 use super::report::{ImportReport, Skipped};
 use super::{ImportError, log_of};
 use crate::store::SessionStore;
@@ -151,26 +151,12 @@ fn files_in(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in paths {
         match path.is_dir() {
-            true => walk(path, &mut found),
+            // A folder that cannot be read now may be at the next look.
+            true => found.extend(files_within(path).flatten()),
             false => found.push(path.clone()),
         }
     }
     found
-}
-
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        // A folder that cannot be read now may be at the next look.
-        for path in entries(&folder).unwrap_or_default() {
-            let is_link = path.symlink_metadata().is_ok_and(|data| data.is_symlink());
-            match path.is_dir() {
-                true if is_link => {}
-                true => folders.push(path),
-                false => found.push(path),
-            }
-        }
-    }
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {

@@ -19,17 +19,6 @@ pub(crate) fn image_data(image: &Image) -> Option<Vec<u8>> {
 pub(crate) fn blob_id(image: &Image) -> Option<String> {
     match image.extra.get("blob") {
         Some(blob) => blob.read().ok(),
-        None => image_data(image).map(|data| hex(&Sha256::digest(data))),
+        None => image_data(image).map(|data| hex::encode(Sha256::digest(data))),
     }
-}
-
-/// Writes bytes as lower-case hexadecimal text.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }

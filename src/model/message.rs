@@ -206,9 +206,9 @@ impl Message {
     #[must_use]
     pub fn with_thinking(mut self, thinking: impl Into<String>, signature: Option<&str>) -> Self {
         let content = self.content_mut();
-        let said = content.iter().position(|block| !block.is_thinking());
+        let first_shown = content.iter().position(|block| !block.is_thinking());
         let block = Content::thinking(thinking, signature.map(str::to_owned));
-        content.insert(said.unwrap_or(content.len()), block);
+        content.insert(first_shown.unwrap_or(content.len()), block);
         self
     }
 

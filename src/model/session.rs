@@ -220,7 +220,7 @@ json_object! {
         list child_loop_refs: Vec<ChildLoopRef> = "child_loop_refs",
         /// The group of branches that ran in parallel, and which was selected.
         null parallel_group: Json = "parallel_group",
-        /// The overlay in force.
+        /// The active overlay.
         maybe compaction_block: CompactionBlock = "compaction_block",
     }
 }

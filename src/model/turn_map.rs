@@ -11,8 +11,8 @@ use super::{AgentMessage, TurnRange};
 /// ```
 /// use loopstore::{AgentMessage, Message, TurnId, TurnMap, TurnRange};
 ///
-/// let said = |turn| AgentMessage::from(Message::user("…")).in_turn(TurnId::new("monday", turn));
-/// let messages = [said(0), said(0), said(7)];
+/// let message = |turn| AgentMessage::from(Message::user("…")).in_turn(TurnId::new("monday", turn));
+/// let messages = [message(0), message(0), message(7)];
 /// let map = TurnMap::from_messages(&messages);
 /// assert_eq!(map.turn_count(), 2);
 /// assert_eq!(map.turn_msg_range(0), Some((0, 2)));

@@ -3,11 +3,11 @@
 use crate::store::active_blocks::{self, ChainLink, View};
 use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
 
-/// Every loop of a chain from the root, with the block in force on each.
+/// Every loop of a chain from the root, with the active block on each.
 pub(crate) struct ChainSnapshot {
     /// Root first.
     pub(crate) links: Vec<ChainLink>,
-    /// The place of the loop that holds the rollup in force.
+    /// The place of the loop that holds the active rollup.
     pub(crate) anchor: Option<usize>,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct StoreTurns<'a> {
     loop_key: LoopKey,
     /// The sequence after the last that may be read.
     through: u32,
-    /// The block in force.
+    /// The active block.
     before: Option<BlockKey>,
     bytes_read: AtomicU64,
 }

@@ -39,10 +39,10 @@ pub fn recorded_message(message: &phi_core::AgentMessage) -> serde_json::Result<
 /// use loopstore::phi::{context_message, recorded_message};
 /// use loopstore::{AgentMessage, Message};
 ///
-/// let said = AgentMessage::from(Message::user("Will it rain?"));
-/// let theirs = context_message(&said)?;
+/// let prompt = AgentMessage::from(Message::user("Will it rain?"));
+/// let theirs = context_message(&prompt)?;
 /// let ours = recorded_message(&theirs)?;
-/// assert_eq!(ours.message().map(Message::content), said.message().map(Message::content));
+/// assert_eq!(ours.message().map(Message::content), prompt.message().map(Message::content));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn context_message(message: &AgentMessage) -> serde_json::Result<phi_core::AgentMessage> {

@@ -36,7 +36,7 @@ pub(super) fn outcome<T>(done: api::Result<Result<T, Refusal>>) -> Result<T, Ref
 }
 
 /// Returns the error that phi-core has for this one; `session` is what was asked for.
-pub(super) fn told(refused: Refusal, session: &str) -> SessionError {
+pub(super) fn session_error(refused: Refusal, session: &str) -> SessionError {
     let session_id = session.to_owned();
     match refused {
         Refusal::Lost(error) => SessionError::Task(error.to_string()),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use phi_core::session::{EventLog, SessionError};
 
-use super::error::{Refusal, outcome, told};
+use super::error::{Refusal, outcome, session_error};
 use crate::api::{AsyncStore, Store};
 use crate::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId};
 use crate::store::append::append;
@@ -112,7 +112,7 @@ impl EventLog for PhiEventLog {
         // A task of its own: a flush that is dropped must not leave a batch half written.
         let written = tokio::spawn(async move { log.write().await }).await;
         match written {
-            Ok(done) => done.map_err(|error| told(error, session_id)),
+            Ok(done) => done.map_err(|error| session_error(error, session_id)),
             Err(error) => Err(SessionError::Task(error.to_string())),
         }
     }
@@ -133,7 +133,7 @@ impl EventWriter {
         work: impl FnOnce(&dyn SessionStore) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, SessionError> {
         let done = self.store.call(|store| work(store.database())).await;
-        outcome(done).map_err(|refused| told(refused, session))
+        outcome(done).map_err(|refused| session_error(refused, session))
     }
 
     /// Writes all that waits; what cannot be written waits on.

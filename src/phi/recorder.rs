@@ -3,7 +3,7 @@
 use phi_core::SessionError;
 
 use super::convert;
-use super::error::{outcome, told};
+use super::error::{outcome, session_error};
 use crate::api::{AsyncRecorder, AsyncStore};
 use crate::model::ContinuationKind;
 use crate::recorder::{AgentEvent, Recorded, RecorderOptions};
@@ -40,6 +40,6 @@ impl PhiRecorder {
             }
         }
         let recorded = self.recorder.call(|recorder| Ok(recorder.record(event)?));
-        outcome(recorded.await).map_err(|refused| told(refused, &session))
+        outcome(recorded.await).map_err(|refused| session_error(refused, &session))
     }
 }

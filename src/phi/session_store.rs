@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use phi_core::session::{SessionError, SessionStore as TheirStore};
 
 use super::convert;
-use super::error::{Refusal, outcome, told};
+use super::error::{Refusal, outcome, session_error};
 use super::event_log::is_log;
 use crate::api::AsyncStore;
 use crate::import::ImportReport;
@@ -34,7 +34,7 @@ impl PhiSessionStore {
         work: impl FnOnce(&dyn SessionStore) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, SessionError> {
         let done = self.store.call(|store| work(store.database())).await;
-        outcome(done).map_err(|refused| told(refused, session))
+        outcome(done).map_err(|refused| session_error(refused, session))
     }
 }
 

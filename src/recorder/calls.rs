@@ -9,7 +9,6 @@ use super::active_loop::{ActiveLoop, answered, short};
 use super::error::{RecordError, RecordResult};
 use super::event::ToolExecutionStart;
 use crate::model::{AgentMessage, InvalidId, Json, LoopId, Message, SessionId, Time};
-use crate::store::codec::hex;
 use crate::store::{
     self, CallRow, LoopKey, SessionKey, SessionStore, StoreRead, StoreResult, StoreWrite,
 };
@@ -59,7 +58,7 @@ pub fn idempotency_key(session: &SessionId, loop_id: &LoopId, call_id: &str, nth
         digest.update(part);
     }
     digest.update(nth.to_be_bytes());
-    hex(&digest.finalize())
+    hex::encode(digest.finalize())
 }
 
 /// Checks a text that names a call or is its key.

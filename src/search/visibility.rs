@@ -1,7 +1,7 @@
 //! What the next model call sees of a message, and what hides it.
 //!
 //! A message on the chain of its session's current loop is seen from there, any other from its own
-//! loop as leaf. What is in force, and where a context begins, is read as a build reads it.
+//! loop as leaf. Which blocks are active, and where a context begins, is read as a build reads it.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -45,7 +45,7 @@ pub(super) struct Sights {
 
 /// A chain as it is seen from its leaf.
 struct Outlook {
-    /// The loops from the anchor of the rollup in force (or the root) on.
+    /// The loops from the anchor of the active rollup (or the root) on.
     links: HashMap<LoopKey, ChainLink>,
     /// Those of them that are in the context.
     shown: HashSet<LoopKey>,

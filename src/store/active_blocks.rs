@@ -1,8 +1,8 @@
-//! What is in force for a leaf, from runs and flips alone.
+//! Which blocks are active for a leaf, from runs and flips alone.
 //!
 //! A run or a flip counts from a leaf if its loop is on the leaf's chain and had then no complete
 //! turn beyond the loop's cut. A run is live if it committed and the last flip of it that counts
-//! is no undo. In force for a loop is its newest generation of a run that counts and is live. The
+//! is no undo. Active on a loop is its newest generation of a run that counts and is live. The
 //! first rollup met on the way from the leaf covers every loop before its own.
 
 use std::collections::{HashMap, HashSet};
@@ -27,7 +27,7 @@ pub struct View {
     pub complete: u32,
     /// Rollups do not count (`OlderLoops::Skip`).
     pub without_rollups: bool,
-    /// Nothing is in force (`--force`).
+    /// No block is active (a forced compaction).
     pub raw: bool,
 }
 
@@ -42,12 +42,12 @@ pub struct ChainLink {
     pub complete: u32,
     /// The sequence after the last that belongs to the chain.
     pub end_seq: u32,
-    /// The block in force.
+    /// The active block.
     pub block: Option<BlockCore>,
 }
 
 impl ChainLink {
-    /// Whether the block in force covers every loop before this one.
+    /// Whether the active block covers every loop before this one.
     pub fn is_anchor(&self) -> bool {
         self.block
             .as_ref()
@@ -65,7 +65,7 @@ pub struct ActiveBlocks<'a> {
     next: Option<(LoopKey, u32)>,
     leaf: LoopKey,
     live: HashMap<RunKey, bool>,
-    /// Blocks that are to be written: as if they were in force already.
+    /// Blocks that are to be written: as if they were active already.
     instead: HashMap<LoopKey, BlockCore>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> ActiveBlocks<'a> {
         }
     }
 
-    /// The same walk as if these blocks were in force.
+    /// The same walk as if these blocks were active.
     #[must_use]
     pub fn with_blocks<'b>(mut self, blocks: impl IntoIterator<Item = &'b BlockCore>) -> Self {
         let by_loop = |block: &BlockCore| (block.loop_key, block.clone());
@@ -92,8 +92,8 @@ impl<'a> ActiveBlocks<'a> {
         self
     }
 
-    /// Visits the loops of the chain, leaf first, with the block in force on each; stops after the
-    /// anchor of the rollup in force.
+    /// Visits the loops of the chain, leaf first, with the active block on each; stops after the
+    /// anchor of the active rollup.
     ///
     /// # Errors
     /// What the store or `visit` returns.
@@ -332,7 +332,7 @@ impl<'a> ActiveBlocks<'a> {
     }
 }
 
-/// Returns the chain of `leaf` from the anchor of the rollup in force (or the root) to the leaf.
+/// Returns the chain of `leaf` from the anchor of the active rollup (or the root) to the leaf.
 ///
 /// # Errors
 /// What the store returns.
@@ -352,8 +352,8 @@ impl<'a> ActiveBlocks<'a> {
 /// #     let key = session::create_session(write, &new, None, None)?;
 /// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     let messages = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, loop_key, messages.collect(), &HeuristicTokenCounter)?;
 /// #     Ok(loop_key)
 /// # })?;
 /// # let trigger = CompactTrigger::Force;

@@ -164,8 +164,8 @@ fn missing_turn(turn: u32) -> StoreError {
 /// #     let key = session::create_session(write, &new, None, None)?;
 /// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     let messages = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, loop_key, messages.collect(), &HeuristicTokenCounter)?;
 /// #     Ok(loop_key)
 /// # })?;
 /// store::write(&store, |write| set_status(write, loop_key, LoopStatus::Aborted))?;

@@ -19,8 +19,6 @@ use crate::model::{
 };
 use crate::tokens::TokenCounter;
 
-pub(crate) use crate::model::hex;
-
 /// Texts shorter than this stay in the JSON: parsing them costs less than another column.
 const MIN_TEXT_BYTES: usize = 64;
 
@@ -286,7 +284,9 @@ fn take_image(image: &mut Image) -> Option<Blob> {
     let sha256: [u8; 32] = Sha256::digest(&data).into();
     image.data.clear();
     image.extra.mark_absent("data");
-    image.extra.insert("blob", Json::string(&hex(&sha256)));
+    image
+        .extra
+        .insert("blob", Json::string(&hex::encode(sha256)));
     image
         .extra
         .insert("bytes", Json::of(&data.len()).unwrap_or_default());
@@ -309,16 +309,10 @@ fn put_image(image: &mut Image, blob: &mut FindBlob<'_>) -> StoreResult<()> {
     Ok(())
 }
 
-/// Reads the name of a blob: 64 hexadecimal digits.
-pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
-    let mut bytes = [0; 32];
-    if digits.len() != 64 {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
+/// Reads exactly `N` bytes of hexadecimal text.
+pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)
 }
 

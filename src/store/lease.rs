@@ -126,8 +126,8 @@ pub(crate) fn now() -> i64 {
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
 /// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+/// #     let message = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let now = Time::now().millis().unwrap_or_default();
 /// let take = |owner: &str| {
@@ -194,8 +194,8 @@ pub fn acquire(
 /// #     let key = session::create_session(write, &new, None, None)?;
 /// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     let messages = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, loop_key, messages.collect(), &HeuristicTokenCounter)?;
 /// #     Ok(loop_key)
 /// # })?;
 /// let minute = 60_000;

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use super::codec::{hex, unhex};
+use super::codec::unhex;
 use super::{LoopRow, RunRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult};
 use crate::model::{LoopId, SessionId};
 
@@ -32,8 +32,8 @@ const PAGE: u32 = 1_000;
 /// # store::write(&store, |write| {
 /// #     let key = session::create_session(write, &new, None, None)?;
 /// #     let loop_key = session::create_loop(write, key, &first)?;
-/// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-/// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+/// #     let message = AgentMessage::from(Message::user("Will it rain?"));
+/// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
 /// # })?;
 /// let found = store::read(&store, |read| lookup::session(read, "wea"))?;
 /// assert_eq!(found.session_id, id);
@@ -131,16 +131,15 @@ pub fn run(read: &dyn StoreRead, session: SessionKey, given: &str) -> StoreResul
 /// # Errors
 /// If there is none, or several begin with it.
 pub fn blob(read: &dyn StoreRead, given: &str) -> StoreResult<[u8; 32]> {
-    let is_hex = given.bytes().all(|byte| byte.is_ascii_hexdigit());
     let padded = |digit: &str| {
         let missing = 64_usize.saturating_sub(given.len());
-        unhex(&(given.to_owned() + &digit.repeat(missing))).filter(|_| is_hex)
+        unhex(&(given.to_owned() + &digit.repeat(missing)))
     };
     let fits = match (padded("0"), padded("f")) {
         (Some(first), Some(last)) => read.blob_names(&first, &last)?,
         _ => Vec::new(),
     };
-    only(given, fits, |name| hex(name), StoreError::NoBlob)
+    only(given, fits, |name| hex::encode(name), StoreError::NoBlob)
 }
 
 /// Returns the only row that fits.
@@ -205,7 +204,8 @@ mod tests {
             store::append::append(write, loop_key, images.into(), &counter)
         })
         .unwrap();
-        let found = |given: &str| store::read(&store, |read| blob(read, given).map(|b| hex(&b)));
+        let found =
+            |given: &str| store::read(&store, |read| blob(read, given).map(|b| hex::encode(&b)));
         let whole = found("2").unwrap();
         assert!(whole.starts_with("2cf24dba"));
         for given in ["2c", "2CF", "2cf24dba5", &whole] {

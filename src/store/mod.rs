@@ -3,7 +3,7 @@
 //! A [`SessionStore`] has two doors. `read` runs a closure on one consistent snapshot, `write` runs
 //! one in a transaction that commits if the closure returns `Ok` and leaves no trace otherwise.
 //! Behind the doors stand primitive operations on rows; the rules (how an append groups turns,
-//! what is in force, what a commit compares) are written once, above them. A model call never
+//! which blocks are active, what a commit compares) are written once, above them. A model call never
 //! happens inside a door.
 //!
 //! The doors take closures and hand out no guards: how a transaction begins, and that it is tried again

@@ -49,8 +49,8 @@ impl PackRow {
         u64::from(self.last.saturating_sub(self.first)) + 1
     }
 
-    /// Returns how many bytes these say.
-    pub(crate) fn said(&self) -> u64 {
+    /// Returns how many bytes their content has.
+    pub(crate) fn content_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.messages() * LENGTHS)
     }
 }
@@ -62,8 +62,8 @@ pub struct Pack {
     pub row: PackRow,
     /// What its messages say, compressed.
     pub content: Vec<u8>,
-    /// What the views tell of them, by sequence.
-    pub told: Vec<(u32, String)>,
+    /// What the views show of them, by sequence.
+    pub heads: Vec<(u32, String)>,
 }
 
 impl Pack {
@@ -75,10 +75,10 @@ impl Pack {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(None);
         };
-        let mut told = Vec::new();
+        let mut heads = Vec::new();
         for row in rows {
             let head = row.body.head.as_deref().unwrap_or_default();
-            told.extend(tell(row.body.role, head)?.map(|head| (row.seq, head)));
+            heads.extend(view_head(row.body.role, head)?.map(|head| (row.seq, head)));
         }
         let content = whole(rows)?;
         let mut packed = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
@@ -94,14 +94,14 @@ impl Pack {
         Ok(Some(Self {
             row,
             content: packed,
-            told,
+            heads,
         }))
     }
 
     /// Returns how many bytes it takes.
     pub(crate) fn size(&self) -> u64 {
-        let told: usize = self.told.iter().map(|(_, head)| head.len()).sum();
-        (self.content.len() + told) as u64
+        let heads: usize = self.heads.iter().map(|(_, head)| head.len()).sum();
+        (self.content.len() + heads) as u64
     }
 }
 
@@ -141,7 +141,7 @@ fn digest(loop_key: LoopKey, row: &PackRow, content: &[u8]) -> [u8; 32] {
 
 /// What the views read of a head.
 #[derive(Serialize, Deserialize)]
-struct Told<'a> {
+struct ViewHead<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     model: Option<&'a RawValue>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -153,11 +153,11 @@ struct Told<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     is_error: Option<&'a RawValue>,
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
-    content: Vec<ToldBlock<'a>>,
+    content: Vec<ViewBlock<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct ToldBlock<'a> {
+struct ViewBlock<'a> {
     #[serde(borrow, rename = "type")]
     kind: &'a RawValue,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -166,30 +166,30 @@ struct ToldBlock<'a> {
     name: Option<&'a RawValue>,
 }
 
-/// Returns what the views tell of an archived message, `None` if that is nothing.
-pub(crate) fn tell(role: Role, head: &str) -> StoreResult<Option<String>> {
+/// Returns what the views show of an archived message, `None` if that is nothing.
+pub(crate) fn view_head(role: Role, head: &str) -> StoreResult<Option<String>> {
     if !matches!(role, Role::Assistant | Role::ToolResult) {
         return Ok(None);
     }
-    // A head that is another form of JSON tells the views nothing.
-    let Ok(mut told) = serde_json::from_str::<Told<'_>>(head) else {
+    // A head that is another form of JSON has nothing for the views.
+    let Ok(mut view) = serde_json::from_str::<ViewHead<'_>>(head) else {
         return Ok(None);
     };
-    told.content
+    view.content
         .retain(|block| block.kind.get() == "\"toolCall\"");
     match role {
-        Role::Assistant => (told.call, told.is_error) = (None, None),
-        _ => (told.model, told.usage, told.content) = (None, None, Vec::new()),
+        Role::Assistant => (view.call, view.is_error) = (None, None),
+        _ => (view.model, view.usage, view.content) = (None, None, Vec::new()),
     }
-    let is_any = told.usage.is_some() || told.call.is_some() || !told.content.is_empty();
-    is_any.then(|| to_json(&told)).transpose()
+    let is_any = view.usage.is_some() || view.call.is_some() || !view.content.is_empty();
+    is_any.then(|| to_json(&view)).transpose()
 }
 
 /// A pack that is open.
 pub(crate) struct Unpacked {
     loop_key: LoopKey,
     row: PackRow,
-    said: String,
+    content: String,
     /// Where head and text of each message stand.
     places: Vec<(Range<usize>, Option<Range<usize>>)>,
 }
@@ -219,7 +219,7 @@ impl Unpacked {
     fn read(loop_key: LoopKey, row: PackRow, mut raw: Vec<u8>) -> Option<Self> {
         let count = (row.last.checked_sub(row.first)? as usize).checked_add(1)?;
         let table = count.checked_mul(8)?;
-        let said = String::from_utf8(raw.split_off(table.min(raw.len()))).ok()?;
+        let content = String::from_utf8(raw.split_off(table.min(raw.len()))).ok()?;
         let (pairs, rest) = raw.as_chunks::<8>();
         if pairs.len() != count || !rest.is_empty() {
             return None;
@@ -236,11 +236,11 @@ impl Unpacked {
             places.push((head_at..head_at + head, text));
             head_at += head;
         }
-        let is_whole = text_at == said.len();
+        let is_whole = text_at == content.len();
         is_whole.then_some(Self {
             loop_key,
             row,
-            said,
+            content,
             places,
         })
     }
@@ -250,16 +250,16 @@ impl Unpacked {
         let at = seq.checked_sub(self.row.first)? as usize;
         let (head, text) = self.places.get(at)?;
         let text = match text {
-            Some(text) => Some(self.said.get(text.clone())?),
+            Some(text) => Some(self.content.get(text.clone())?),
             None => None,
         };
-        Some((self.said.get(head.clone())?, text))
+        Some((self.content.get(head.clone())?, text))
     }
 }
 
 impl Unpacked {
     /// Returns head and text of a message that must be in this pack.
-    fn said(&self, seq: u32) -> StoreResult<(&str, Option<&str>)> {
+    fn must_get(&self, seq: u32) -> StoreResult<(&str, Option<&str>)> {
         let why = || StoreError::Damaged(format!("message {seq} is not in its pack"));
         self.get(seq).ok_or_else(why)
     }
@@ -325,7 +325,7 @@ pub(crate) fn fill(
     }
     let place = (loop_key, row.seq);
     if let Some(pack) = pack_of(scan, last, place, row.body.salt.is_some())? {
-        let (head, text) = pack.said(row.seq)?;
+        let (head, text) = pack.must_get(row.seq)?;
         row.body.head = Some(head.to_owned());
         row.body.text = text.map(str::to_owned);
     }
@@ -357,7 +357,7 @@ pub(crate) fn with_message<T>(
         return visit(message);
     };
     let pack = last.open(scan, loop_key, row)?;
-    let (head, text) = pack.said(seq)?;
+    let (head, text) = pack.must_get(seq)?;
     let head = Some(head);
     visit(StoredMessageRef {
         head,
@@ -387,7 +387,7 @@ impl Unpacked {
     /// Visits its messages: sequence, head, text.
     pub(crate) fn each(&self, visit: &mut VisitPacked<'_>) -> StoreResult<()> {
         for seq in self.row.first..=self.row.last {
-            let (head, text) = self.said(seq)?;
+            let (head, text) = self.must_get(seq)?;
             visit(seq, head, text)?;
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::codec::{hex, to_json};
+use super::codec::to_json;
 use super::removal::{SourcesRemoved, StoreRemove};
 use super::{ReceiptRow, SessionKey, StoreRead, StoreResult};
 use crate::model::{Json, LoopId, SessionId, Time};
@@ -131,7 +131,7 @@ impl Receipt {
     ) -> Self {
         let digest = |row: super::LoopRow| LoopDigest {
             messages: row.totals.next_seq,
-            chain: hex(&row.progress.chain),
+            chain: hex::encode(row.progress.chain),
             loop_id: row.core.loop_id,
         };
         Self {
@@ -157,7 +157,7 @@ impl Receipt {
         self.sources = removed
             .sources
             .iter()
-            .map(|(_, digest)| hex(digest))
+            .map(|(_, digest)| hex::encode(digest))
             .collect();
         for other in &removed.others {
             self.source_of.push(read.session_by_key(*other)?.session_id);
@@ -171,7 +171,7 @@ impl Receipt {
     /// ```
     /// # use loopstore::extend as store;
     /// use loopstore::extend::receipt::is_genuine;
-    /// use loopstore::retention::{EraseRequest, Receipt, erase};
+    /// use loopstore::admin::retention::{EraseRequest, Receipt, erase};
     /// use loopstore::*;
     ///
     /// # use loopstore::extend::{append, session};
@@ -182,8 +182,8 @@ impl Receipt {
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
     /// #     let loop_key = session::create_loop(write, key, &first)?;
-    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+    /// #     let message = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let reason = Some("its user asked for it".into());
     /// erase(&store, &EraseRequest { session: id, reason: reason.clone(), force: false })?;
@@ -218,10 +218,10 @@ pub(crate) fn seal(
     (opened, session): (i64, SessionKey),
     row: &ReceiptRow,
 ) -> StoreResult<bool> {
-    let Ok(said) = serde_json::from_str::<Sealed>(&row.detail) else {
+    let Ok(sealed_receipt) = serde_json::from_str::<Sealed>(&row.detail) else {
         return Ok(false);
     };
-    let text = said.receipt.as_str();
+    let text = sealed_receipt.receipt.as_str();
     write.close_receipt(opened, &sealed(session, &row.kind, &row.opened_at, text))?;
     Ok(true)
 }
@@ -238,5 +238,5 @@ fn digest_of(session: SessionKey, kind: &str, opened_at: &str, text: &str) -> St
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hex(&hash.finalize())
+    hex::encode(hash.finalize())
 }

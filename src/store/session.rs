@@ -153,7 +153,7 @@ pub struct Fork {
 }
 
 /// Begins a branch after a complete turn of a loop. It is one row: what the parent holds up to that
-/// turn, and what was in force of it then, is read through it. It becomes the current loop.
+/// turn, and the blocks that were active then, are read through it. It becomes the current loop.
 ///
 /// # Errors
 /// If the parent has no such turn, if that is still in flight, or if the session has a loop of this
@@ -174,8 +174,8 @@ pub struct Fork {
 /// #     let key = session::create_session(write, &new, None, None)?;
 /// #     let loop_key = session::create_loop(write, key, &monday)?;
 /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-/// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-/// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+/// #     let messages = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+/// #     append::append(write, loop_key, messages.collect(), &HeuristicTokenCounter)?;
 /// #     Ok(loop_key)
 /// # })?;
 /// let branch = Fork { loop_id: LoopId::new("another")?, turn: 9, tag: "sunny".into() };

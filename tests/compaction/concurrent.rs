@@ -217,7 +217,7 @@ fn two_processes_on_one_chain_leave_one_commit_and_one_conflict() {
     );
     let blocks = store.query("SELECT count(*), count(DISTINCT run_id) FROM v_compaction_blocks");
     assert_eq!(format!("{:?}", blocks.unwrap().rows), "[[1, 1]]");
-    assert!(inspect::verify(&store).unwrap().ok);
+    assert!(loopstore::admin::inspect::verify(&store).unwrap().ok);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn undo_and_redo_name_what_cannot_be_done() {
     start(&store, "a", None, 0..5);
     let nothing = FlipRequest::default();
     let error = undo(&store, &id(), &nothing).unwrap_err().to_string();
-    assert!(error.contains("no compaction is in force"), "{error}");
+    assert!(error.contains("no active compaction"), "{error}");
     let error = redo(&store, &id(), &nothing).unwrap_err().to_string();
     assert!(error.contains("nothing to redo"), "{error}");
     let named = FlipRequest {
@@ -570,7 +570,7 @@ fn a_parents_open_turn_that_is_replaced_meanwhile_is_a_conflict() {
     assert!(text.contains("turn 3 was written anew"), "{text}");
     let again = compact_session_loops(&*store, &id(), &one_liner("a")).unwrap();
     assert_eq!(again.outcome, CompactOutcome::Committed);
-    let problems = inspect::verify(&*store).unwrap();
+    let problems = loopstore::admin::inspect::verify(&*store).unwrap();
     assert!(problems.ok, "{:?}", problems.problems);
 }
 
@@ -600,7 +600,7 @@ fn an_append_that_shortens_the_walk_is_no_conflict() {
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
     let text = texts(&context(&store, "c"));
     (0..9).for_each(|number| assert!(text.contains(&format!("prompt c {number}"))));
-    assert!(inspect::verify(&*store).unwrap().ok);
+    assert!(loopstore::admin::inspect::verify(&*store).unwrap().ok);
 }
 
 /// Keeps no turn of an earlier loop, whatever was planned.

@@ -4,7 +4,7 @@
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, open, user};
 use crate::support::keyed;
-use loopstore::retention::redact_session;
+use loopstore::admin::retention::redact_session;
 use loopstore::*;
 
 /// A handle whose contexts are never compacted.

@@ -2,11 +2,11 @@
 //! show differently, and manifests.
 
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
+use loopstore::admin::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts, verify};
 use loopstore::compact::FlipRequest;
 use loopstore::context::BuildError;
 use loopstore::extend::session::{self, Fork};
 use loopstore::extend::{self as store, StoreError};
-use loopstore::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts, verify};
 use loopstore::model::{AgentMessage, Content, Json, LoopId};
 use loopstore::*;
 
@@ -276,7 +276,7 @@ fn a_diff_says_what_became_of_each_turn() {
     let mut history = told(&store, 8);
     assert!(
         differ(&history, None, None).changes.is_empty(),
-        "nothing is in force"
+        "nothing is active"
     );
     let first = compact(&mut history, 0);
     let found = differ(&history, None, None);

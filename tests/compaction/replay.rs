@@ -3,9 +3,9 @@
 
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
+use loopstore::admin::replay::{Replay, ReplayStep, ReplayedTurn};
 use loopstore::context::AsOf;
 use loopstore::model::*;
-use loopstore::replay::{Replay, ReplayStep, ReplayedTurn};
 use loopstore::{
     BuildOptions, Context, OlderLoops, SqliteStore, StoreError, build_context_from_session,
 };

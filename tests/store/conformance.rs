@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::histories::{History, answer, loop_id, open, result, user};
+use loopstore::admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::compact::CompactOutcome;
 use loopstore::extend::append::{self, NewMessage};
 use loopstore::extend::index::{
@@ -16,7 +17,6 @@ use loopstore::extend::index::{
 use loopstore::extend::session;
 use loopstore::extend::*;
 use loopstore::model::*;
-use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::{
     CancelFlag, CompactRequest, CompactTrigger, HeuristicTokenCounter, KeepRecent, SqliteStore,
     TokenCounter, compact_session_loops,
@@ -1544,7 +1544,7 @@ fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn
         Ok(())
     };
     store.scan(left).unwrap();
-    assert!(loopstore::inspect::verify(store).unwrap().ok);
+    assert!(loopstore::admin::inspect::verify(store).unwrap().ok);
 }
 
 /// A store whose first write comes after the compaction was cancelled.

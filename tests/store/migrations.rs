@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::support::histories::{History, answer, open, result, user};
 use crate::support::keyed;
+use loopstore::admin::inspect::verify;
 use loopstore::extend as store;
-use loopstore::inspect::verify;
 use loopstore::model::Content;
 use loopstore::{OpenError, SqliteStore};
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::support::histories::{History, Random};
 use crate::support::keyed;
 use crate::support::letters::Letters;
+use loopstore::admin::inspect::verify;
 use loopstore::extend as store;
 use loopstore::extend::sqlite::{RecountReport, recount};
-use loopstore::inspect::verify;
 use loopstore::*;
 
 fn letters() -> SqliteOptions {

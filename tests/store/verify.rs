@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use crate::support::amount::{amount, given, is_long};
 use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
 use crate::support::keyed;
+use loopstore::admin::inspect::{Problem, ProblemKind as Kind, VerifyReport, verify};
+use loopstore::admin::salvage::salvage;
 use loopstore::context::AsOf;
-use loopstore::inspect::{Problem, ProblemKind as Kind, VerifyReport, verify};
 use loopstore::model::{AgentMessage, Content, Json};
-use loopstore::salvage::salvage;
 use loopstore::{BuildOptions, OpenError, SessionId, SqliteStore, build_context_from_session};
 
 #[test]
@@ -595,7 +595,7 @@ fn a_manifest_whose_context_is_another_now_is_damage() {
     for sql in whole {
         assert_eq!(kinds(sql), BTreeSet::from([Kind::Digest]), "{sql}");
     }
-    // What was in force at that moment is no longer what it was.
+    // What was active at that moment is no longer what it was.
     let found = kinds("DELETE FROM flips WHERE kind = 'redo'");
     assert!(found.contains(&Kind::Manifest), "{found:?}");
     assert!(kinds("UPDATE manifests SET parts = 'x'").contains(&Kind::Unreadable));

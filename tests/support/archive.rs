@@ -1,7 +1,9 @@
 //! What the tests of archiving share.
 
-use loopstore::inspect::verify;
-use loopstore::retention::{ArchiveReport, ArchiveRequest, UnarchiveRequest, archive, unarchive};
+use loopstore::admin::inspect::verify;
+use loopstore::admin::retention::{
+    ArchiveReport, ArchiveRequest, UnarchiveRequest, archive, unarchive,
+};
 use loopstore::*;
 
 use crate::support::histories::{History, Random, answer, loop_id, result, user};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loopstore::retention::{
+use loopstore::admin::retention::{
     self, ArchiveReport, ArchiveRequest, LoopStays, LoopStaysWhy, UnarchiveRequest,
 };
 use loopstore::{Database, LoopId, SessionId};

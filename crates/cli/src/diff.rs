@@ -1,9 +1,9 @@
 //! `loopstore diff`
 
 use anstyle::AnsiColor;
+use loopstore::admin::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts};
 use loopstore::context::TurnState;
 use loopstore::extend::{Disposition, SessionRow};
-use loopstore::inspect::{ContextDiff, DiffRequest, DiffSide, diff, diff_contexts};
 use loopstore::{Context, Database};
 use similar::{ChangeTag, TextDiff};
 

@@ -1,8 +1,8 @@
 //! `loopstore erase`
 
 use loopstore::SessionId;
+use loopstore::admin::retention::{self, EraseReport, EraseRequest, Leftover};
 use loopstore::extend::StoreError;
-use loopstore::retention::{self, EraseReport, EraseRequest, Leftover};
 
 use super::confirm::confirm;
 use super::error::CliError;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use loopstore::backup::BackupError;
+use loopstore::admin::backup::BackupError;
 use loopstore::context::BuildError;
 use loopstore::export::ExportError;
 use loopstore::extend::sqlite::RecountError;

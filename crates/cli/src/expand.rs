@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use loopstore::inspect::{self, Expanded, Replaced};
+use loopstore::admin::inspect::{self, Expanded, Replaced};
 use serde::Serialize;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! `loopstore expand --block` and `--run`
 
+use loopstore::admin::inspect::{self, BlockName, BlockSection, Replaced};
 use loopstore::extend::SessionRow;
-use loopstore::inspect::{self, BlockName, BlockSection, Replaced};
 use loopstore::{Database, LoopId};
 
 use super::error::CliError;

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use loopstore::backup::is_part_of;
+use loopstore::admin::backup::is_part_of;
 use loopstore::export::{ExportError, ExportForm, WholeFile, export, export_source, sources};
 use loopstore::extend::{SessionRow, SourceRow};
 use loopstore::provider::{Form, Mending};

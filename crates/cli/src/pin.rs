@@ -1,6 +1,6 @@
 //! `loopstore pin` and `loopstore unpin`
 
-use loopstore::retention::set_pinned;
+use loopstore::admin::retention::set_pinned;
 use serde::Serialize;
 
 use super::error::CliError;

@@ -1,6 +1,6 @@
 //! `loopstore prune`
 
-use loopstore::retention::{self, KeptWhy, PruneReport, PruneRequest};
+use loopstore::admin::retention::{self, KeptWhy, PruneReport, PruneRequest};
 
 use super::confirm::confirm;
 use super::erase::{files_of, left};

@@ -1,6 +1,6 @@
 //! `loopstore redact`
 
-use loopstore::retention::{self, RedactReport};
+use loopstore::admin::retention::{self, RedactReport};
 
 use super::confirm::confirm;
 use super::erase::{files_of, left};

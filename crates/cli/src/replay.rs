@@ -3,8 +3,8 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use loopstore::admin::replay::{ChangeKind, Replay, ReplayChange, ReplayStep, ReplayedTurn};
 use loopstore::provider::{Form, Mending, ProviderRequest};
-use loopstore::replay::{ChangeKind, Replay, ReplayChange, ReplayStep, ReplayedTurn};
 use loopstore::{AgentMessage, LoopId};
 use serde::Serialize;
 

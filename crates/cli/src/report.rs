@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use loopstore::backup::is_part_of;
+use loopstore::admin::backup::is_part_of;
 use loopstore::export::{ExportError, WholeFile};
 use loopstore::{Database, SessionId, extend as store};
 use loopstore_report::{

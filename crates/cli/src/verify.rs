@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::inspect::{Checked, VerifyReport, verify};
-use loopstore::salvage::{SalvageReport, salvage};
+use loopstore::admin::inspect::{Checked, VerifyReport, verify};
+use loopstore::admin::salvage::{SalvageReport, salvage};
 use loopstore::{OpenError, StoreError};
 use serde::Serialize;
 use serde_json::json;

@@ -69,9 +69,9 @@ class Charts {
   // Says which turn is under the pointer or the keyboard's cursor.
   point(turn) {
     if (!this.count) return;
-    const said = this.timeline.told(turn);
-    fill(this.ribbon, {'aria-valuemin': 0, 'aria-valuemax': this.count - 1, 'aria-valuenow': turn, 'aria-valuetext': said}, []);
-    $('ribbon-now').textContent = said;
+    const content = this.timeline.caption(turn);
+    fill(this.ribbon, {'aria-valuemin': 0, 'aria-valuemax': this.count - 1, 'aria-valuenow': turn, 'aria-valuetext': content}, []);
+    $('ribbon-now').textContent = content;
     for (const cursor of document.querySelectorAll('.chart .cursor')) {
       fill(cursor, {x1: this.x(turn + .5), x2: this.x(turn + .5)}, []);
     }
@@ -165,7 +165,7 @@ class Charts {
     for (const change of changes) {
       const x = this.x(change.at);
       picture.append(svg('line', {class: 'drop', x1: x, x2: x, y1: y(change.before), y2: y(change.after)},
-        svg('title', {}, change.told)));
+        svg('title', {}, change.caption)));
       const label = `${change.after <= change.before ? '−' : '+'}${short(Math.abs(change.before - change.after))}`;
       const isLate = x > MARGIN.left + this.width - 60;
       if (x < free) continue;

@@ -7,13 +7,13 @@
 
 use serde::Serialize;
 
+use loopstore::admin::replay::{ChangeKind, ReplayChange, changes};
 use loopstore::compaction::OlderLoops;
 use loopstore::context::AsOf;
 use loopstore::extend::active_blocks::{ChainLink, View};
 use loopstore::extend::{
     LoopCore, Outcome, SessionRow, StoreRead, StoreResult, Tick, context_size, leaf_of, moment_of,
 };
-use loopstore::replay::{ChangeKind, ReplayChange, changes};
 
 /// The sizes of a context over time.
 #[derive(Debug, Default, Serialize)]

@@ -300,9 +300,9 @@ fn is_active(
 
 /// Counts the turns of each disposition.
 fn covered(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<(&'static str, u64)>> {
-    let said = turn_dispositions(&read.coverage(block.key)?);
+    let dispositions = turn_dispositions(&read.coverage(block.key)?);
     let count = |disposition: Disposition| {
-        let turns = said.values().flat_map(|turns| turns.values());
+        let turns = dispositions.values().flat_map(|turns| turns.values());
         let own = turns.filter(|state| **state == disposition).count();
         (disposition.as_str(), own as u64)
     };

@@ -172,7 +172,7 @@ fn write_block(
     row: &BlockRow,
     page: &mut Page<'_>,
 ) -> Result<usize, ExportError> {
-    let mut said = Vec::new();
+    let mut entries = Vec::new();
     for BlockMessage {
         section,
         replaces,
@@ -183,14 +183,14 @@ fn write_block(
             Some(body) => Some((body.tokens, without_blobs(body)?)),
             None => None,
         };
-        said.push((section, replaces, decoded));
+        entries.push((section, replaces, decoded));
     }
     let mut found = BlockEntry {
         block: place,
         summary: Vec::new(),
         replaced: Vec::new(),
     };
-    for (section, replaces, decoded) in &said {
+    for (section, replaces, decoded) in &entries {
         let shown = decoded.as_ref().map(|(tokens, body)| entry(body, *tokens));
         match (section, replaces) {
             (Section::Recent, Some(seq)) => found.replaced.push((*seq, shown)),

@@ -41,29 +41,29 @@ async function ofBlock(block) {
 
 // ---- messages
 
-function text(kind, said) {
+function text(kind, content) {
   const box = el('pre', {class: kind});
   const put = most => {
-    const whole = clean(said.slice(0, most));
+    const whole = clean(content.slice(0, most));
     box.replaceChildren(...marked(whole));
   };
   put(MOST_SIGNS);
-  if (said.length <= MOST_SIGNS) return [box];
-  const more = el('button', {type: 'button'}, `Show all ${number(said.length)} signs`);
+  if (content.length <= MOST_SIGNS) return [box];
+  const more = el('button', {type: 'button'}, `Show all ${number(content.length)} signs`);
   more.addEventListener('click', () => { put(Infinity); more.remove(); });
   return [box, more];
 }
 
 // The text with what is searched for marked.
-function marked(said) {
-  if (!words) return [said];
-  const parts = [], low = said.toLowerCase();
+function marked(content) {
+  if (!words) return [content];
+  const parts = [], low = content.toLowerCase();
   let from = 0;
   for (let at = low.indexOf(words); at >= 0 && parts.length < 400; at = low.indexOf(words, from)) {
-    parts.push(said.slice(from, at), el('mark', {}, said.slice(at, at + words.length)));
+    parts.push(content.slice(from, at), el('mark', {}, content.slice(at, at + words.length)));
     from = at + words.length;
   }
-  return [...parts, said.slice(from)];
+  return [...parts, content.slice(from)];
 }
 
 function part([kind, ...rest]) {
@@ -89,7 +89,7 @@ function message(entry, isHere) {
   return box;
 }
 
-const note = said => el('p', {class: 'small'}, said);
+const note = content => el('p', {class: 'small'}, content);
 
 // ---- what is shown beside each other
 
@@ -112,10 +112,10 @@ async function* standing({block, state, loop, first, last, is_block}) {
 }
 
 async function blockSays(block, loop, first, last, isBlock) {
-  const said = await ofBlock(block);
+  const content = await ofBlock(block);
   const [from, end] = seqs(loop, first, last);
   const isHere = ([seq]) => isBlock || (index.blocks[block].loop === loop && seq >= from && seq < end);
-  return {summary: said.m, replaced: said.p.filter(isHere)};
+  return {summary: content.m, replaced: content.p.filter(isHere)};
 }
 
 async function* originals(ranges, here) {
@@ -126,9 +126,9 @@ async function* originals(ranges, here) {
   }
 }
 
-function put(what, told) {
+function put(what, caption) {
   shown = what;
-  $('reader-what').textContent = told;
+  $('reader-what').textContent = caption;
   seen.show(standing(what));
   recorded.show(originals(what.ranges, what.here));
   $('earlier').disabled = !(what.place > 0);
@@ -151,9 +151,9 @@ function showTurn(loop, turn, here) {
   const place = index.placeOf(loop, turn);
   const known = place >= 0 ? index.at(place) : {block: null, state: 'raw'};
   const {block, state} = known;
-  const told = place >= 0 ? STATES[state][0] : 'not on the way to the current context';
+  const caption = place >= 0 ? STATES[state][0] : 'not on the way to the current context';
   const beyond = state === 'raw' ? null : block;
-  put({place, loop, first: turn, last: turn, block: beyond, state, ranges: [[loop, turn, turn]], here}, `${turnName(loop, turn)}: ${told}`);
+  put({place, loop, first: turn, last: turn, block: beyond, state, ranges: [[loop, turn, turn]], here}, `${turnName(loop, turn)}: ${caption}`);
 }
 
 // Shows a block, and all that its summary stands for.
@@ -169,9 +169,9 @@ function showBlock(at) {
   }
   const until = index.placeOf(loop, last);
   const sections = [['first', block.first], ['compacted', block.compacted], ['recent', block.recent]];
-  const told = sections.filter(([, turns]) => turns).map(([name, [a, b]]) => `${name} ${a}–${b}`).join(', ') || 'no turns';
+  const caption = sections.filter(([, turns]) => turns).map(([name, [a, b]]) => `${name} ${a}–${b}`).join(', ') || 'no turns';
   put({place, until: Math.max(place, until), loop, first, last, block: at, is_block: true, state: 'summarised', ranges},
-    `Block ${block.generation} of loop ${line(index.loops[loop].loop_id)} (${block.kind}, ${block.is_active ? 'active' : 'inactive'}): ${told}; ${number(block.tokens)} of ${number(block.tokens_covered)} tokens`);
+    `Block ${block.generation} of loop ${line(index.loops[loop].loop_id)} (${block.kind}, ${block.is_active ? 'active' : 'inactive'}): ${caption}; ${number(block.tokens)} of ${number(block.tokens_covered)} tokens`);
 }
 
 function showLoop(loop) {
@@ -247,7 +247,7 @@ function timeline() {
   const words = {compacted: 'compacted', undone: 'undone', redone: 'redone'};
   const changes = index.curve.changes.map(change => ({
     ...change,
-    told: `${words[change.change]}: ${number(change.before)} → ${number(change.after)} tokens`,
+    caption: `${words[change.change]}: ${number(change.before)} → ${number(change.after)} tokens`,
   }));
   const budgets = [];
   for (const change of changes) {
@@ -265,22 +265,22 @@ function timeline() {
     ? `The context grew to at most ${number(peak)} tokens over ${count(tokens.length, 'turn')}; after ${count(changes.length, 'change')} by compactions, undos and redos it has ${number(index.context.tokens)}.`
     : 'The session has no turns yet.';
   $('curve-note').textContent = summary + (budgets.length && budgets.every(line => line.budget > 1.6 * peak) ? ` The budget of ${number(budgets[0].budget)} lies above the picture.` : '');
-  const told = place => {
+  const caption = place => {
     const {loop, turn, state} = index.at(place);
     return `${turnName(loop, turn)}: ${STATES[state][0]} · ${count(index.loops[loop].turns[turn][1], 'token')} recorded · context then ${number(tokens[place])}`;
   };
-  charts = new Charts({now: index.context.tokens, states: index.states, tokens, changes, budgets, loops, summary, told}, pickTurn);
+  charts = new Charts({now: index.context.tokens, states: index.states, tokens, changes, budgets, loops, summary, caption}, pickTurn);
   legend();
 }
 
 function legend() {
   const counts = {};
   for (const state of index.states) counts[state] = (counts[state] || 0) + 1;
-  for (const [state, [name, told, tall]] of Object.entries(STATES)) {
+  for (const [state, [name, caption, tall]] of Object.entries(STATES)) {
     if (!counts[state]) continue;
-    $('legend').append(el('li', {title: told},
+    $('legend').append(el('li', {title: caption},
       svg('svg', {class: state, viewBox: '0 0 14 18', 'aria-hidden': 'true'}, svg('rect', {x: 0, y: 18 - 18 * tall, width: 14, height: 18 * tall})),
-      `${name} `, el('span', {class: 'small'}, `${count(counts[state], 'turn')}, ${told}`)));
+      `${name} `, el('span', {class: 'small'}, `${count(counts[state], 'turn')}, ${caption}`)));
   }
 }
 
@@ -311,8 +311,8 @@ function treeRows() {
 
 function kindOf(kind) {
   if (typeof kind === 'string') return kind === 'Default' ? '' : kind.toLowerCase();
-  const [name, said] = Object.entries(kind || {})[0] || [''];
-  return `${name.toLowerCase()} ${said && said.tag ? said.tag : ''}`.trim();
+  const [name, content] = Object.entries(kind || {})[0] || [''];
+  return `${name.toLowerCase()} ${content && content.tag ? content.tag : ''}`.trim();
 }
 
 function tree() {
@@ -360,9 +360,9 @@ function runs() {
       button.addEventListener('click', () => { showBlock(place); reveal(); });
       return button;
     });
-    const said = [run.outcome.replace('_', ' '), run.fallback && `fallback ${line(run.fallback)}`, run.error && line(run.error)];
+    const content = [run.outcome.replace('_', ' '), run.fallback && `fallback ${line(run.fallback)}`, run.error && line(run.error)];
     return [
-      el('span', {}, time(run.started_at)), line(run.strategy), said.filter(Boolean).join('; '),
+      el('span', {}, time(run.started_at)), line(run.strategy), content.filter(Boolean).join('; '),
       number(run.before.tokens), number(run.after.tokens),
       run.outcome === 'committed' ? `${number(removed)} (${percent(removed, run.before.tokens)})` : '',
       Object.entries(covered).map(([word, turns]) => `${STATES[word][0]} ${number(turns)}`).join(', '),
@@ -444,8 +444,8 @@ function agents(children, isPriced) {
     const name = line(child.title || child.session_id);
     const link = child.file ? el('a', {href: child.file}, name) : name;
     const cost = isPriced ? `, cost ${money(child.total.cost)}` : '';
-    const told = ` · ${line(child.session_id)} · ${number(child.total.total)} tokens reported${cost}`;
-    return el('li', {}, link, el('span', {class: 'small'}, told), child.children.length ? agents(child.children, isPriced) : null);
+    const caption = ` · ${line(child.session_id)} · ${number(child.total.total)} tokens reported${cost}`;
+    return el('li', {}, link, el('span', {class: 'small'}, caption), child.children.length ? agents(child.children, isPriced) : null);
   }));
 }
 
@@ -456,9 +456,9 @@ async function* found(wanted) {
     // Searched pieces do not push out those that are shown.
     const entries = pieces.has(at) ? await pieces.get(at) : await unpack(`piece-${at}`);
     for (const entry of entries) {
-      for (const said of entry.g === undefined ? [entry] : entry.m) {
-        const hit = hitIn(said, wanted);
-        if (hit) yield {entry, said, ...hit};
+      for (const content of entry.g === undefined ? [entry] : entry.m) {
+        const hit = hitIn(content, wanted);
+        if (hit) yield {entry, content, ...hit};
       }
     }
     yield null;
@@ -484,8 +484,8 @@ function search() {
   };
   const list = new List($('hits'), 'listbox', 'Messages found', open);
   const draw = at => {
-    const {entry, said, text, at: from} = hits[at];
-    const place = entry.g !== undefined ? `summary of block ${index.blocks[entry.g].generation}, loop ${line(index.loops[index.blocks[entry.g].loop].loop_id)}` : `${turnName(entry.l, entry.t ?? '–')}, ${ROLES[said.r]}`;
+    const {entry, content, text, at: from} = hits[at];
+    const place = entry.g !== undefined ? `summary of block ${index.blocks[entry.g].generation}, loop ${line(index.loops[index.blocks[entry.g].loop].loop_id)}` : `${turnName(entry.l, entry.t ?? '–')}, ${ROLES[content.r]}`;
     const begin = Math.max(0, from - 40);
     return {attributes: {}, children: [
       el('span', {class: 'soft'}, `${place}: `), begin ? '…' : '', line(text.slice(begin, from)),
@@ -500,18 +500,18 @@ function search() {
     $('found').textContent = '';
     if (!words) return;
     let drawn = 0;
-    const told = end => {
+    const caption = end => {
       list.count !== hits.length && list.at < 0 && list.set(hits.length, draw);
       $('found').textContent = `${count(hits.length, 'message')}${hits.length >= MOST_HITS ? ' and more' : ''}${end ? '' : ' …'}`;
     };
     for await (const hit of found(words)) {
       if (own !== turn) return;
       if (hit) hits.push(hit);
-      else if (performance.now() - drawn > 150) { drawn = performance.now(); told(false); }
+      else if (performance.now() - drawn > 150) { drawn = performance.now(); caption(false); }
       if (hits.length >= MOST_HITS) break;
     }
     list.set(hits.length, draw);
-    told(true);
+    caption(true);
   };
   let waiting;
   $('find').addEventListener('input', () => { clearTimeout(waiting); waiting = setTimeout(run, 200); });

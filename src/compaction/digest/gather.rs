@@ -247,12 +247,12 @@ impl Gatherer {
             ledger, failures, ..
         } = self;
         failures.retain(|failure| {
-            let telling = |at: &&usize| ledger.facts[**at].shape.names_one_thing();
+            let is_specific = |at: &&usize| ledger.facts[**at].shape.names_one_thing();
             let same = failure.tool == call.tool
                 && failure
                     .values
                     .iter()
-                    .filter(telling)
+                    .filter(is_specific)
                     .any(|at| call.values.contains(at));
             if same {
                 ledger.notes[failure.note].ok_at = Some(place.clone());

@@ -175,8 +175,8 @@ fn default_headers(span: Option<(u32, u32)>) -> Vec<String> {
 /// use loopstore::*;
 ///
 /// let placed = |turn, text: &str| Placed { turn, seq: turn, message: Message::user(text).into() };
-/// let said = ["Repair the roof.", "The ladder is in /barn/ladder-7."];
-/// let messages = vec![placed(0, said[0]), placed(1, said[1])];
+/// let texts = ["Repair the roof.", "The ladder is in /barn/ladder-7."];
+/// let messages = vec![placed(0, texts[0]), placed(1, texts[1])];
 /// let part = DigestInput::Messages { of: None, messages };
 /// let digest = digest_of(&mut [part].into_iter(), 200, &HeuristicTokenCounter);
 /// assert!(digest.text.contains("/barn/ladder-7"));
@@ -359,7 +359,7 @@ fn headers(slice: &LoopSlice<'_>, turns: Turns) -> Result<Vec<String>, StrategyE
     ])
 }
 
-/// Returns the text of the digest in force if it covers the first of `turns`, with what it covers.
+/// Returns the text of the active digest if it covers the first of `turns`, with what it covers.
 ///
 /// One made for another budget is not used: it may lack what fits now.
 fn earlier_digest(

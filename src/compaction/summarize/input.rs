@@ -12,7 +12,7 @@ const UNKNOWN_TASK: &str = "Unknown task";
 pub(super) struct Input {
     /// The loop's first user message.
     pub(super) task: String,
-    /// What the block in force shows in place of its turns.
+    /// What the active block shows in place of its turns.
     pub(super) previous: Option<String>,
     /// The messages of the turns to read.
     pub(super) messages: Vec<Placed>,

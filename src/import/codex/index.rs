@@ -201,7 +201,7 @@ impl CodexIndex {
     fn event(&mut self, event: &Fields<'_>, place: SourceLocation) -> IndexStep {
         match event.text("type").as_deref() {
             Some("user_message") => {
-                let has_item = self.prompt_told();
+                let has_item = self.take_announcement();
                 return match has_item && is_bare(event) {
                     true => IndexStep::Copy,
                     false => IndexStep::Extension(place),
@@ -229,7 +229,7 @@ impl CodexIndex {
 
     /// Takes the event that announces a prompt. It comes after the prompt's item, in some versions
     /// before it. Returns whether the item is there.
-    fn prompt_told(&mut self) -> bool {
+    fn take_announcement(&mut self) -> bool {
         self.has_prompts = true;
         let candidate = self.candidates.pop_if(|_| self.is_fresh);
         self.is_fresh = false;

@@ -9,6 +9,7 @@ use crate::import::fields::shown;
 use crate::store::scan::MessagePlace;
 use crate::store::{
     Blob, BlockCore, BlockKey, BlockMessage, BlockRow, CoverageRow, NewBlock, RunKey, Section,
+    codec,
 };
 
 impl SessionTarget<'_> {
@@ -81,7 +82,7 @@ impl SessionTarget<'_> {
         let (body, blobs) = match &shows.digest {
             None => (None, Vec::new()),
             Some(digest) => {
-                let digest = bytes(digest).ok_or_else(|| wrong("a digest is malformed"))?;
+                let digest = codec::unhex(digest).ok_or_else(|| wrong("a digest is malformed"))?;
                 let (message, salt) = (shows.message.as_deref(), shows.salt.as_deref());
                 let (body, blobs) = body_of(message, salt, digest, self.counter)?;
                 (Some(body), blobs)

@@ -336,19 +336,6 @@ pub(crate) fn raw_if(text: Option<&str>) -> StoreResult<Option<Box<RawValue>>> {
     text.map(raw).transpose()
 }
 
-/// Reads `N` bytes of hexadecimal text.
-pub(crate) fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    let mut bytes = [0; N];
-    if digits.len() != 2 * N || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(bytes)
-}
-
 fn pair(turns: Option<Turns>) -> Option<(u32, u32)> {
     turns.map(|turns| (turns.first, turns.last))
 }

@@ -186,7 +186,8 @@ impl SessionTarget<'_> {
                 system_tokens: line.system_tokens,
                 last_turn_index: line.last_turn_index,
                 open_calls: line.open_calls.clone(),
-                chain: bytes(&line.chain).ok_or_else(|| wrong("its chain is not a digest"))?,
+                chain: codec::unhex(&line.chain)
+                    .ok_or_else(|| wrong("its chain is not a digest"))?,
             },
         })
     }
@@ -249,7 +250,7 @@ impl SessionTarget<'_> {
             return Err(wrong(format!("message {} is out of order", line.seq)));
         }
         let digest: [u8; 32] =
-            bytes(&line.digest).ok_or_else(|| wrong("its digest is malformed"))?;
+            codec::unhex(&line.digest).ok_or_else(|| wrong("its digest is malformed"))?;
         open.chain = codec::chain(&open.chain, &digest);
         open.seq += 1;
         if open.check.0 == open.seq && open.check.1 != open.chain {

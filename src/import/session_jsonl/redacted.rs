@@ -9,7 +9,7 @@ use super::wrong;
 use crate::import::ImportError;
 use crate::import::fields::shown;
 use crate::model::LoopId;
-use crate::store::codec::{self, hex};
+use crate::store::codec::{self};
 use crate::store::receipt::{MessageDigest, OpenReceipt, Receipt};
 use crate::store::scan::MessagePlace;
 use crate::store::{LoopRow, StoreResult, StoredMessage};
@@ -47,8 +47,8 @@ impl SessionTarget<'_> {
             seq: match place {
                 MessagePlace::InLoop(_, seq) | MessagePlace::InBlock(_, seq) => seq,
             },
-            was: hex(&body.digest),
-            now: hex(&now),
+            was: hex::encode(body.digest),
+            now: hex::encode(now),
         });
         let stands = StoredMessage {
             salt: Some(salt),
@@ -119,6 +119,6 @@ impl SessionTarget<'_> {
 
 /// What a message of a file needs to be checked, or was redacted.
 pub(super) fn salt_of(text: Option<&str>) -> Result<Option<[u8; 16]>, ImportError> {
-    let read = |text| super::form::bytes(text).ok_or_else(|| wrong("its salt is malformed"));
+    let read = |text| codec::unhex(text).ok_or_else(|| wrong("its salt is malformed"));
     text.map(read).transpose()
 }

@@ -6,7 +6,7 @@ use super::wrong;
 use crate::import::ImportError;
 use crate::import::fields::shown;
 use crate::store::{
-    BlockKey, FlipRow, ManifestKey, ManifestPart, ManifestRow, Point, RunKey, RunRow,
+    BlockKey, FlipRow, ManifestKey, ManifestPart, ManifestRow, Point, RunKey, RunRow, codec,
 };
 
 /// The run at hand.
@@ -65,7 +65,7 @@ impl SessionTarget<'_> {
                 turns: line.turns,
             },
             outcome: line.run_outcome().ok_or_else(unknown)?,
-            plan: bytes(&line.plan).ok_or_else(|| wrong("its plan is not a digest"))?,
+            plan: codec::unhex(&line.plan).ok_or_else(|| wrong("its plan is not a digest"))?,
             run_id: line.run,
             tick: line.tick,
             trigger: line.trigger,
@@ -172,7 +172,8 @@ impl SessionTarget<'_> {
             parts,
             size: line.size.into(),
             counter: line.counter,
-            sha256: bytes(&line.sha256).ok_or_else(|| wrong("its sha256 is not a digest"))?,
+            sha256: codec::unhex(&line.sha256)
+                .ok_or_else(|| wrong("its sha256 is not a digest"))?,
         })?;
         self.open.is_changed = true;
         Ok(())

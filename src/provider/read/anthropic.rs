@@ -54,11 +54,11 @@ fn message(node: &JsonNode<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
 }
 
 fn prompt(mut fields: NodeFields<'_>, out: &mut Vec<AgentMessage>) -> Result<()> {
-    let said = fields.need("content")?;
+    let body = fields.need("content")?;
     let first = out.len();
-    if said.is_list() {
+    if body.is_list() {
         let mut waiting = Vec::new();
-        for node in said.list()? {
+        for node in body.list()? {
             match block(&node)? {
                 ReadBlock::Content(block) if !is_of_model(&block) => waiting.push(block),
                 ReadBlock::Result(message) => {
@@ -70,7 +70,7 @@ fn prompt(mut fields: NodeFields<'_>, out: &mut Vec<AgentMessage>) -> Result<()>
         }
         flush(&mut waiting, out);
     } else {
-        flush(&mut content(&said, plain_text)?, out);
+        flush(&mut content(&body, plain_text)?, out);
     }
     if out.len() == first {
         out.push(Message::User(UserMessage::default()).into());

@@ -22,8 +22,9 @@ pub(super) fn content(
     } else {
         return Err(node.wrong_type("a text or a list"));
     };
-    let is_said = |block: &Content| !matches!(block, Content::Text(text) if text.text.is_empty());
-    Ok(read.into_iter().filter(is_said).collect())
+    let is_not_empty =
+        |block: &Content| !matches!(block, Content::Text(text) if text.text.is_empty());
+    Ok(read.into_iter().filter(is_not_empty).collect())
 }
 
 /// Reads a text block whose text stands in `key`.

@@ -248,12 +248,12 @@ impl<'a> NodeFields<'a> {
 
     /// Returns the fields that were not taken; an empty list says as little as `null`.
     fn rest(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
-        let is_said = |value: &Value| match value {
+        let has_value = |value: &Value| match value {
             Value::Array(list) => !list.is_empty(),
             value => !value.is_null(),
         };
         let is_left = move |(key, value): &(&String, &Value)| {
-            is_said(value) && !self.taken.contains(&key.as_str())
+            has_value(value) && !self.taken.contains(&key.as_str())
         };
         self.map.iter().filter(is_left)
     }

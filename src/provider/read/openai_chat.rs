@@ -91,8 +91,8 @@ fn answer(fields: &mut NodeFields<'_>) -> Result<Message> {
     let given = fields.take("content");
     let given = given.map(|node| content(&node, plain_text)).transpose()?;
     let mut blocks = given.unwrap_or_default();
-    if let Some(said) = fields.text("refusal")? {
-        blocks.push(as_refusal(Content::text(said)));
+    if let Some(refusal) = fields.text("refusal")? {
+        blocks.push(as_refusal(Content::text(refusal)));
     }
     if let Some(calls) = fields.take("tool_calls") {
         for node in calls.list()? {

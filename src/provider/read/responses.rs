@@ -157,17 +157,17 @@ impl AnswerReader {
 
     fn message(&mut self, mut fields: NodeFields<'_>) -> Result<()> {
         let role = fields.need("role")?;
-        let said = fields.need("content")?;
+        let body = fields.need("content")?;
         match role.text()? {
             "user" => {
                 let message = Message::User(UserMessage {
-                    content: content(&said, part)?,
+                    content: content(&body, part)?,
                     timestamp: None,
                 });
                 self.push(with_rest(message, &fields)?);
             }
             "assistant" => {
-                let blocks = content(&said, output_part)?;
+                let blocks = content(&body, output_part)?;
                 let mut extra = Extra::default();
                 fields.keep_rest(&mut extra)?;
                 let rest = extra.remove("source");
@@ -175,7 +175,7 @@ impl AnswerReader {
                 self.output(blocks);
             }
             role @ ("system" | "developer") => {
-                let mut message = system(role, &said, input_text)?;
+                let mut message = system(role, &body, input_text)?;
                 fields.keep_rest(message.extra_mut())?;
                 self.push(message);
             }

@@ -154,8 +154,8 @@ impl AnthropicWriter<'_> {
     }
 
     fn answer(&mut self, at: usize, mut blocks: Vec<AnthropicBlock>) {
-        let said = blocks.iter().rposition(|block| !block.is_thinking());
-        let trailing = blocks.split_off(said.map_or(0, |at| at + 1));
+        let last_shown = blocks.iter().rposition(|block| !block.is_thinking());
+        let trailing = blocks.split_off(last_shown.map_or(0, |at| at + 1));
         if blocks.is_empty() && !trailing.is_empty() {
             return self
                 .thinking

@@ -76,6 +76,6 @@ fn texts(note: &ExtensionMessage) -> Option<Vec<String>> {
             content: Parts::List(parts),
         } => parts.into_iter().map(|part| part.text).collect(),
     };
-    let is_said = |text: &String| !text.trim().is_empty();
-    Some(texts.into_iter().filter(is_said).collect())
+    let is_not_blank = |text: &String| !text.trim().is_empty();
+    Some(texts.into_iter().filter(is_not_blank).collect())
 }

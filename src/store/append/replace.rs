@@ -127,8 +127,8 @@ fn open_before(
         return Ok(open);
     }
     read.messages(row.key, 0..before, &mut |stored| {
-        let is_said = matches!(stored.body.role, Role::Assistant | Role::ToolResult);
-        let Some(turn) = stored.turn.filter(|_| is_said) else {
+        let has_calls = matches!(stored.body.role, Role::Assistant | Role::ToolResult);
+        let Some(turn) = stored.turn.filter(|_| has_calls) else {
             return Ok(ControlFlow::Continue(()));
         };
         let message = decode(read, stored.body)?;

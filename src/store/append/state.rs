@@ -187,15 +187,15 @@ impl Append {
 
     /// The time of the last message if it has one: an import must not look like activity today.
     fn last_active(&self) -> String {
-        let said = self
+        let ended = self
             .turn
             .as_ref()
             .and_then(|turn| turn.ended_at)
             .and_then(Time::from_millis);
         let known = self.session.last_active_at.clone().map(Time::from_text);
-        match (said, known) {
-            (Some(said), Some(known)) if said.millis() < known.millis() => known,
-            (Some(said), _) => said,
+        match (ended, known) {
+            (Some(ended), Some(known)) if ended.millis() < known.millis() => known,
+            (Some(ended), _) => ended,
             (None, _) => Time::now(),
         }
         .as_str()
@@ -238,19 +238,19 @@ impl Retell {
         message: &AgentMessage,
     ) -> StoreResult<MessageRow> {
         let append = &mut self.append;
-        let told = Ready::stored(message, row.body.clone());
-        if told.role() != Role::Extension {
-            append.enter_turn(write, told.turn_index)?;
-            append.follow_calls(write, &told)?;
+        let ready = Ready::stored(message, row.body.clone());
+        if ready.role() != Role::Extension {
+            append.enter_turn(write, ready.turn_index)?;
+            append.follow_calls(write, &ready)?;
         }
         append.session.tick = row.tick;
-        append.count(&told.body, told.is_system, told.created_at);
+        append.count(&ready.body, ready.is_system, ready.created_at);
         let (totals, progress) = (&mut append.row.totals, &mut append.progress);
         progress.chain = codec::chain(&progress.chain, &row.body.digest);
         totals.next_seq = row.seq.saturating_add(1);
         Ok(MessageRow {
             turn: totals.turns.checked_sub(1),
-            created_at: told.created_at,
+            created_at: ready.created_at,
             chain: progress.chain,
             ..row
         })

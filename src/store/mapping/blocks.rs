@@ -40,7 +40,7 @@ fn block_core(row: &impl Columns, loop_key: LoopKey) -> StoreResult<BlockCore> {
     })
 }
 
-/// Reads a block and what tells whether it is in force; its loop is known.
+/// Reads a block and what tells whether it is active; its loop is known.
 pub(in crate::store) fn generation(
     row: &impl Columns,
     loop_key: LoopKey,

@@ -53,7 +53,7 @@ fn what_has_another_form_is_damage_and_no_panic() {
         let both = pairs.iter().flat_map(|(head, text)| [*head, *text]);
         both.flat_map(u32::to_le_bytes).collect::<Vec<u8>>()
     };
-    let with = |pairs: &[(u32, u32)], said: &[u8]| [lengths(pairs), said.to_vec()].concat();
+    let with = |pairs: &[(u32, u32)], text: &[u8]| [lengths(pairs), text.to_vec()].concat();
     assert!(opened(&with(&[(2, 0), (2, 3)], b"{}[]hi"), 1).is_ok());
     for (raw, last) in [
         (Vec::new(), 0),
@@ -76,21 +76,24 @@ fn what_has_another_form_is_damage_and_no_panic() {
 
 #[test]
 fn the_views_are_told_usage_and_calls_and_no_text() {
-    let told = |role, head: &str| tell(role, head).unwrap();
+    let head_of = |role, head: &str| view_head(role, head).unwrap();
     let answer = r#"{"role":"assistant","content":[{"type":"text","text":"secret"},
         {"type":"toolCall","id":"c","name":"read","arguments":{"path":"secret"}}],
         "model":"m","usage":{"input":1.50},"stopReason":"secret"}"#;
     assert_eq!(
-        told(Role::Assistant, answer).unwrap(),
+        head_of(Role::Assistant, answer).unwrap(),
         r#"{"model":"m","usage":{"input":1.50},"content":[{"type":"toolCall","id":"c","name":"read"}]}"#
     );
     let result = r#"{"role":"toolResult","toolCallId":"c","toolName":"read","content":[
         {"type":"text","text":""}],"isError":true}"#;
     assert_eq!(
-        told(Role::ToolResult, result).unwrap(),
+        head_of(Role::ToolResult, result).unwrap(),
         r#"{"toolCallId":"c","isError":true}"#
     );
-    assert_eq!(told(Role::User, answer), None);
-    assert_eq!(told(Role::Assistant, r#"{"content":"text"}"#), None);
-    assert_eq!(told(Role::Assistant, r#"{"content":[],"model":"m"}"#), None);
+    assert_eq!(head_of(Role::User, answer), None);
+    assert_eq!(head_of(Role::Assistant, r#"{"content":"text"}"#), None);
+    assert_eq!(
+        head_of(Role::Assistant, r#"{"content":[],"model":"m"}"#),
+        None
+    );
 }

@@ -72,7 +72,7 @@ impl Wire {
             answer
                 .as_mut()
                 .poll(context)
-                .map(|said| answered = Some(said))
+                .map(|answer| answered = Some(answer))
         });
         let in_time = runtime.block_on(async {
             match limit {
@@ -87,7 +87,7 @@ impl Wire {
             self.traffic = None;
         }
         match (answered, limit) {
-            (Some(answered), _) => answered.map_err(Trouble::Told),
+            (Some(answered), _) => answered.map_err(Trouble::Driver),
             (None, Some(limit)) => Err(Trouble::StatementTimeout(limit)),
             (None, None) => Err(Trouble::GivenUp),
         }
@@ -130,7 +130,7 @@ impl Connection {
         };
         let (client, traffic) = connected
             .map_err(|_| Trouble::StatementTimeout(within))?
-            .map_err(Trouble::Told)?;
+            .map_err(Trouble::Driver)?;
         wire.traffic = Some(Box::pin(traffic));
         Ok(Self {
             client,

@@ -13,7 +13,7 @@ use crate::store::error::{OpenError, StoreError};
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The server or the driver said so.
-    Told(Error),
+    Driver(Error),
     /// The server said nothing for so long.
     StatementTimeout(Duration),
     /// The connection was given up before.
@@ -26,16 +26,16 @@ impl Trouble {
     /// Returns the code of the server's error.
     pub(super) fn code(&self) -> Option<&str> {
         match self {
-            Self::Told(error) => error.code().map(SqlState::code),
+            Self::Driver(error) => error.code().map(SqlState::code),
             _ => None,
         }
     }
 }
 
 /// What the driver says, without what stands in the address.
-pub(super) fn told(trouble: &Trouble) -> String {
+pub(super) fn describe(trouble: &Trouble) -> String {
     match trouble {
-        Trouble::Told(error) => said(error),
+        Trouble::Driver(error) => driver_text(error),
         Trouble::StatementTimeout(limit) => {
             format!("it did not answer in {} s", limit.as_secs_f64())
         }
@@ -45,7 +45,7 @@ pub(super) fn told(trouble: &Trouble) -> String {
 }
 
 /// What the driver says, without what stands in the address.
-pub(super) fn said(error: &Error) -> String {
+pub(super) fn driver_text(error: &Error) -> String {
     if let Some(error) = error.as_db_error() {
         return error.message().to_owned();
     }
@@ -57,7 +57,7 @@ pub(super) fn said(error: &Error) -> String {
 
 /// Whether the connection is of no use any more.
 pub(super) fn is_lost(trouble: &Trouble) -> bool {
-    let Trouble::Told(error) = trouble else {
+    let Trouble::Driver(error) = trouble else {
         return true;
     };
     match error.code() {
@@ -89,10 +89,10 @@ pub(super) fn from_postgres(trouble: Trouble) -> StoreError {
         return StoreError::StatementTimeout(limit);
     }
     if is_lost(&trouble) {
-        return StoreError::Connection(told(&trouble).into());
+        return StoreError::Connection(describe(&trouble).into());
     }
     let Some(code) = trouble.code() else {
-        return StoreError::Damaged(told(&trouble));
+        return StoreError::Damaged(describe(&trouble));
     };
     match code {
         "55P03" => StoreError::Busy,
@@ -100,27 +100,29 @@ pub(super) fn from_postgres(trouble: Trouble) -> StoreError {
         "57014" => StoreError::TimedOut,
         "25006" => StoreError::ReadOnly,
         "53100" => StoreError::Full,
-        "58030" => StoreError::Io(told(&trouble).into()),
-        "XX001" | "XX002" => StoreError::Damaged(told(&trouble)),
+        "58030" => StoreError::Io(describe(&trouble).into()),
+        "XX001" | "XX002" => StoreError::Damaged(describe(&trouble)),
         "22021" | "22P05" => {
             StoreError::Invalid("PostgreSQL cannot hold U+0000 in this text".into())
         }
         // A statement of this program does not fit the tables.
-        "42P01" | "42703" | "42883" => StoreError::Damaged(told(&trouble)),
+        "42P01" | "42703" | "42883" => StoreError::Damaged(describe(&trouble)),
         // Raised by functions of the store.
-        "55000" => StoreError::Invalid(told(&trouble)),
-        "42501" => StoreError::Invalid(format!("{}; this role may not do that", told(&trouble))),
-        code if code.starts_with("22") || code.starts_with("23") => {
-            StoreError::Invalid(told(&trouble))
+        "55000" => StoreError::Invalid(describe(&trouble)),
+        "42501" => {
+            StoreError::Invalid(format!("{}; this role may not do that", describe(&trouble)))
         }
-        _ => StoreError::Other(told(&trouble).into()),
+        code if code.starts_with("22") || code.starts_with("23") => {
+            StoreError::Invalid(describe(&trouble))
+        }
+        _ => StoreError::Other(describe(&trouble).into()),
     }
 }
 
 /// Sorts an error of a connection that could not be made.
 pub(super) fn from_connecting(place: &str, trouble: Trouble) -> OpenError {
-    let (place, detail) = (place.to_owned(), told(&trouble));
-    let Trouble::Told(error) = &trouble else {
+    let (place, detail) = (place.to_owned(), describe(&trouble));
+    let Trouble::Driver(error) = &trouble else {
         return OpenError::Unreachable { place, detail };
     };
     match error.code() {

@@ -340,7 +340,7 @@ impl PostgresTransaction<'_> {
                  ON CONFLICT (session) DO UPDATE SET tick = excluded.tick",
                 rows_of_values(0, 2, rows.len())
             );
-            self.tell(&sql, &params)?;
+            self.execute(&sql, &params)?;
         }
         Ok(())
     }
@@ -352,9 +352,9 @@ impl PostgresTransaction<'_> {
             "indexed_sessions",
             "index_state",
         ] {
-            self.tell_at_length(&format!("DELETE FROM {table}"), &[])?;
+            self.execute_at_length(&format!("DELETE FROM {table}"), &[])?;
         }
-        self.tell(
+        self.execute(
             "INSERT INTO index_state (key, version) VALUES (1, $1)",
             &[&i64::from(version)],
         )?;

@@ -128,7 +128,7 @@ impl Database for PostgresStore {
             "VACUUM sessions, loops, messages, blobs, runs, blocks, block_messages, notes,
                  started_calls, imports, sources, source_pieces, message_words",
         )?;
-        self.transaction(|door| door.tell("DELETE FROM store_meta WHERE name = 'scrub'", &[]))?;
+        self.transaction(|door| door.execute("DELETE FROM store_meta WHERE name = 'scrub'", &[]))?;
         Ok(Scrubbed::OnServer)
     }
 

@@ -1,4 +1,4 @@
-//! What is in force on a chain, with few questions: a page of loops and their newest blocks are two.
+//! The active blocks of a chain, with few questions: a page of loops and their newest blocks are two.
 
 use std::ops::ControlFlow;
 

@@ -17,7 +17,7 @@ const PAGE: i64 = 256;
 impl PostgresTransaction<'_> {
     /// Visits what some messages say. What has no content here is read the long way, which knows where
     /// it may lie instead.
-    pub(super) fn read_said(
+    pub(super) fn read_refs(
         &self,
         loop_key: LoopKey,
         seqs: Range<u32>,

@@ -47,7 +47,7 @@ use super::{SessionStore, StoreRead, StoreWrite};
 use crate::tokens::TokenCounter;
 use connection::Connection;
 use ddl::literal;
-use errors::{from_postgres, is_lost, told};
+use errors::{describe, from_postgres, is_lost};
 use pool::{Pool, Taken};
 use transaction::PostgresTransaction;
 use url::Address;
@@ -246,7 +246,7 @@ impl OpenTransaction<'_> {
             let is_unknown = error.code() == Some("40003");
             if is_lost(&error) || is_unknown {
                 self.taken.discard();
-                return StoreError::Unconfirmed(told(&error).into());
+                return StoreError::Unconfirmed(describe(&error).into());
             }
             from_postgres(error)
         })

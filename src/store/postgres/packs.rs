@@ -114,7 +114,7 @@ impl PostgresTransaction<'_> {
                 &pack.content,
             ],
         )?;
-        for (seq, head) in &pack.told {
+        for (seq, head) in &pack.heads {
             self.run(
                 session,
                 "INSERT INTO packed_heads (session, loop, seq, head) VALUES ($1, $2, $3, $4)",

@@ -139,7 +139,7 @@ impl PostgresTransaction<'_> {
             params.extend(rows.iter().flat_map(PendingRow::params));
             let values = rows_of_values(2, 16, rows.len());
             let sql = format!("INSERT INTO messages ({COLUMNS}) VALUES {values}");
-            self.tell(&sql, &params)?;
+            self.execute(&sql, &params)?;
             left = others;
         }
         Ok(())

@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
 use super::connection::{Connection, Param};
-use super::errors::{Trouble, from_postgres, is_lost, is_serialization_failure, told};
+use super::errors::{Trouble, describe, from_postgres, is_lost, is_serialization_failure};
 use super::{BEGIN_READ, PostgresStore, again};
 use crate::model::Json;
 use crate::store::columns::Columns;
@@ -106,10 +106,10 @@ fn refused(error: Trouble) -> StoreError {
     StoreError::Invalid(match code {
         "57014" => "the query timed out".into(),
         // No query, several of them, or one that writes.
-        "25006" | "42601" if told(&error).contains("multiple commands") || code == "25006" => {
+        "25006" | "42601" if describe(&error).contains("multiple commands") || code == "25006" => {
             "only a single SELECT is allowed here".into()
         }
-        _ => format!("the query failed: {}", told(&error)),
+        _ => format!("the query failed: {}", describe(&error)),
     })
 }
 

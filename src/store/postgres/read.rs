@@ -284,7 +284,7 @@ impl StoreRead for PostgresTransaction<'_> {
         proofs: bool,
         visit: &mut VisitMessageRef<'_>,
     ) -> StoreResult<()> {
-        self.read_said(loop_key, seqs, proofs, visit)
+        self.read_refs(loop_key, seqs, proofs, visit)
     }
 
     fn sizes(
@@ -474,7 +474,7 @@ impl StoreRead for PostgresTransaction<'_> {
     fn import_key(&self) -> StoreResult<Vec<u8>> {
         let sql = "SELECT value FROM store_meta WHERE name = 'import_key'";
         let hex = self.first_of_any(sql, &[], |row| row.get::<String>("value"))?;
-        let key = hex.as_deref().and_then(crate::store::codec::unhex);
+        let key = hex.as_deref().and_then(crate::store::codec::unhex::<32>);
         key.map(Vec::from)
             .ok_or_else(|| damaged("the import key is missing"))
     }

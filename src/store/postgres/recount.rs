@@ -104,13 +104,13 @@ impl StoreRecount for PostgresTransaction<'_> {
     fn put_recount_note(&mut self, note: &str) -> StoreResult<()> {
         let sql = "INSERT INTO store_meta (name, value) VALUES ('recount', $1)
              ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-        self.tell(sql, &[&note]).map(drop)
+        self.execute(sql, &[&note]).map(drop)
     }
 
     fn finish_recount(&mut self, counter: &str) -> StoreResult<()> {
         let sql = "UPDATE store_meta SET value = $1 WHERE name = 'token_counter'";
-        self.tell(sql, &[&counter])?;
-        self.tell("DELETE FROM store_meta WHERE name = 'recount'", &[])
+        self.execute(sql, &[&counter])?;
+        self.execute("DELETE FROM store_meta WHERE name = 'recount'", &[])
             .map(drop)
     }
 

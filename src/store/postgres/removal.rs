@@ -210,7 +210,7 @@ impl StoreRemove for PostgresTransaction<'_> {
     }
 
     fn note_scrub(&mut self) -> StoreResult<()> {
-        self.tell(
+        self.execute(
             "INSERT INTO store_meta (name, value) VALUES ('scrub', $1)
              ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             &[&uuid::Uuid::now_v7().to_string()],
@@ -264,7 +264,7 @@ impl StoreRemove for PostgresTransaction<'_> {
                 "DELETE FROM source_sessions WHERE source = $1",
                 "DELETE FROM sources WHERE key = $1",
             ] {
-                self.tell(sql, &[&source.key.0])?;
+                self.execute(sql, &[&source.key.0])?;
             }
             removed.sources.push((source.key, source.digest));
         }

@@ -11,12 +11,11 @@ use std::sync::LazyLock;
 use tokio_postgres::Row;
 
 use super::connection::{Connection, Param};
-use super::errors::{Trouble, from_connecting, is_serialization_failure, said, told};
+use super::errors::{Trouble, describe, driver_text, from_connecting, is_serialization_failure};
 use super::options::PostgresOptions;
 use super::url::Address;
 use crate::failpoints::{self, Failpoint};
 use crate::model::Time;
-use crate::store::codec::hex;
 #[cfg(debug_assertions)]
 use crate::store::error::OpenError;
 use crate::store::migrations::{Applied, Migrations};
@@ -116,7 +115,7 @@ pub(super) fn prepare(
     }
     check_tenant(link, address, options)?;
     if !options.read_only {
-        write_meta(link, options).map_err(|error| other(address, told(&error)))?;
+        write_meta(link, options).map_err(|error| other(address, describe(&error)))?;
     }
     check_counter(link, address, options)
 }
@@ -154,7 +153,7 @@ fn format_of(
     link: &mut Connection,
     address: &Address,
 ) -> Result<Result<i64, OpenError>, OpenError> {
-    let failed = |error: Trouble| other(address, told(&error));
+    let failed = |error: Trouble| other(address, describe(&error));
     let sql = "SELECT to_regclass('refinery_schema_history') IS NOT NULL,
         to_regclass('store_meta') IS NOT NULL";
     let row = only(link, sql, &[]).map_err(failed)?;
@@ -182,18 +181,18 @@ fn history(link: &mut Connection) -> Result<Vec<Applied>, Trouble> {
 fn lock_migrations(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
     let lock = format!("SELECT pg_advisory_lock({MIGRATION_LOCK})");
     link.batch(&lock)
-        .map_err(|error| other(address, told(&error)))
+        .map_err(|error| other(address, describe(&error)))
 }
 
 fn unlock_migrations(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
     let unlock = format!("SELECT pg_advisory_unlock({MIGRATION_LOCK})");
     link.batch(&unlock)
-        .map_err(|error| other(address, told(&error)))
+        .map_err(|error| other(address, describe(&error)))
 }
 
 /// Runs the migrations in one transaction, one process at a time.
 fn migrate(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
-    let failed = |error: Trouble| other(address, told(&error));
+    let failed = |error: Trouble| other(address, describe(&error));
     lock_migrations(link, address)?;
     // The functions keep the search path that they are made with; named last, temporary tables cannot
     // stand in for those of the store.
@@ -219,7 +218,7 @@ fn check_tenant(
     options: &PostgresOptions,
 ) -> Result<(), OpenError> {
     let sql = format!("{ARE_APART}, row_security_active('sessions')");
-    let row = only(link, &sql, &[]).map_err(|error| other(address, told(&error)))?;
+    let row = only(link, &sql, &[]).map_err(|error| other(address, describe(&error)))?;
     let (are_apart, sees_one): (bool, bool) = (row.get(0), row.get(1));
     match (options.recounts, sees_one) {
         (false, false) if are_apart => Err(OpenError::EveryTenant {
@@ -242,7 +241,7 @@ fn unfinished(address: &Address, error: &refinery::Error) -> OpenError {
     };
     match cause.code() {
         Some(code) if is_serialization_failure(code.code()) => OpenError::Busy,
-        _ => other(address, said(cause)),
+        _ => other(address, driver_text(cause)),
     }
 }
 
@@ -257,7 +256,7 @@ fn write_meta(link: &mut Connection, options: &PostgresOptions) -> Result<(), Tr
     let has_key = getrandom::fill(&mut key).is_ok();
     let values = [
         ("token_counter", options.counter.name().to_owned()),
-        ("import_key", hex(&key)),
+        ("import_key", hex::encode(key)),
         ("created_at", Time::now().as_str().to_owned()),
     ];
     for (name, value) in values.iter().filter(|_| has_key) {
@@ -277,7 +276,7 @@ fn check_counter(
 ) -> Result<(), OpenError> {
     let sql = "SELECT (SELECT value FROM store_meta WHERE name = 'token_counter'),
         (SELECT value FROM store_meta WHERE name = 'recount')";
-    let row = only(link, sql, &[]).map_err(|error| other(address, told(&error)))?;
+    let row = only(link, sql, &[]).map_err(|error| other(address, describe(&error)))?;
     let (stored, recounting): (Option<String>, Option<String>) = (row.get(0), row.get(1));
     let stored = stored.ok_or_else(|| OpenError::Damaged {
         path: PathBuf::from(&address.place),
@@ -310,8 +309,8 @@ pub(super) fn objects() -> Vec<String> {
     let made = lines.filter_map(|line| {
         let (kind, rest) = line.strip_prefix("CREATE ")?.split_once(' ')?;
         let name = rest.split([' ', '(']).next()?;
-        let is_told = matches!(kind, "TABLE" | "VIEW" | "FUNCTION" | "TRIGGER");
-        is_told.then(|| format!("{kind} {name}"))
+        let is_listed = matches!(kind, "TABLE" | "VIEW" | "FUNCTION" | "TRIGGER");
+        is_listed.then(|| format!("{kind} {name}"))
     });
     made.collect()
 }

@@ -46,7 +46,7 @@ impl PostgresTransaction<'_> {
     pub(super) fn add_source(&self, row: &SourceRow) -> StoreResult<SourceKey> {
         let birth = self.birth()?;
         for key in birth.. {
-            let stored = self.tell(
+            let stored = self.execute(
                 "INSERT INTO sources (key, format, path, bytes, digest, kept_at)
                  VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (key) DO NOTHING",
                 &[
@@ -66,7 +66,7 @@ impl PostgresTransaction<'_> {
     }
 
     pub(super) fn change_source(&self, row: &SourceRow) -> StoreResult<()> {
-        self.tell(
+        self.execute(
             "UPDATE sources SET path = $2, bytes = $3, digest = $4, kept_at = $5 WHERE key = $1",
             &[
                 &row.key.0,
@@ -96,12 +96,12 @@ impl PostgresTransaction<'_> {
         piece: &SourcePiece,
     ) -> StoreResult<()> {
         let name = &piece.sha256[..];
-        self.tell(
+        self.execute(
             "INSERT INTO source_pieces (source, sha256, bytes, data) VALUES ($1, $2, $3, $4)
              ON CONFLICT DO NOTHING",
             &[&source.0, &name, &signed(piece.bytes)?, &piece.data],
         )?;
-        self.tell(
+        self.execute(
             "INSERT INTO source_parts (source, number, sha256) VALUES ($1, $2, $3)",
             &[&source.0, &i64::from(number), &name],
         )?;
@@ -111,10 +111,10 @@ impl PostgresTransaction<'_> {
     pub(super) fn drop_source_parts(&self, source: SourceKey, number: u32) -> StoreResult<()> {
         let params: [Param<'_>; 2] = [&source.0, &i64::from(number)];
         let sql = "DELETE FROM source_parts WHERE source = $1 AND number >= $2";
-        self.tell(sql, &params)?;
+        self.execute(sql, &params)?;
         let sql = "DELETE FROM source_pieces i WHERE i.source = $1 AND NOT EXISTS (
                  SELECT 1 FROM source_parts p WHERE p.source = $1 AND p.sha256 = i.sha256
              )";
-        self.tell(sql, &[&source.0]).map(drop)
+        self.execute(sql, &[&source.0]).map(drop)
     }
 }

@@ -135,7 +135,7 @@ impl<'a> PostgresTransaction<'a> {
     }
 
     /// Runs a statement, whatever session it is about; returns how many rows it touched.
-    pub(super) fn tell(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
+    pub(super) fn execute(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
         self.flush()?;
         self.ahead.take();
         let done = self.link.borrow_mut().execute(sql, params);
@@ -143,7 +143,7 @@ impl<'a> PostgresTransaction<'a> {
     }
 
     /// Runs a statement that goes through much of the database.
-    pub(super) fn tell_at_length(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
+    pub(super) fn execute_at_length(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
         let mut link = self.link.borrow_mut();
         self.noted(link.at_length(|link| link.execute(sql, params)))
     }
@@ -151,7 +151,7 @@ impl<'a> PostgresTransaction<'a> {
     /// Runs a statement about a session.
     pub(super) fn run(&self, session: i64, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
         self.lock(session)?;
-        self.tell(sql, params)
+        self.execute(sql, params)
     }
 
     /// Returns the next key of a table in a session, which no other write takes: it locks the session. An

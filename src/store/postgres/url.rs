@@ -168,9 +168,9 @@ fn host_of(config: &Config, at: usize) -> Config {
 /// Says what is wrong with an address. What the driver could not make sense of may be part of a
 /// password; the name of an option that it knows is not.
 fn why(error: &tokio_postgres::Error) -> String {
-    let told = super::errors::said(error);
-    match told.find("invalid value for option") {
-        Some(at) => told[at..].to_owned(),
+    let text = super::errors::driver_text(error);
+    match text.find("invalid value for option") {
+        Some(at) => text[at..].to_owned(),
         None => "user, host, port, name or an option of it is not as it should be; a password's \
                  special signs stand as %XX"
             .to_owned(),
@@ -313,10 +313,10 @@ mod tests {
                 continue;
             };
             assert!(matches!(error, OpenError::Address { .. }));
-            let told = format!("{error} {error:?}");
+            let text = format!("{error} {error:?}");
             assert!(
-                !told.contains("s3cret@") && !told.contains(":s3cret"),
-                "{told}"
+                !text.contains("s3cret@") && !text.contains(":s3cret"),
+                "{text}"
             );
         }
         assert!(Address::parse("postgres://me:s3cret@host/agents?sslmode=never", true).is_err());

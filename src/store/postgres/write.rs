@@ -143,7 +143,7 @@ impl PostgresTransaction<'_> {
             if !self.ask(sql, &[&key])?.is_empty() {
                 continue;
             }
-            let stored = self.tell(
+            let stored = self.execute(
                 "INSERT INTO sessions (session, session_id, agent_id, title, created_at,
                      last_active_at, current_loop, tick, source, started_by, meta)
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
@@ -190,7 +190,7 @@ impl StoreWrite for PostgresTransaction<'_> {
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         let key = self.store_session(row)?;
         self.owns(key);
-        self.tell(
+        self.execute(
             "INSERT INTO session_names (session_id, session) VALUES ($1, $2)",
             &[&row.session_id.as_str(), &key],
         )?;

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::{Blob, BlockKey, Layout, LoopKey, Point, RunKey, Size, StoredMessage, Tick};
 
-/// A block with what is needed to tell whether it is in force.
+/// A block with what is needed to tell whether it is active.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generation {
     /// The block.

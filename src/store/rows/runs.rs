@@ -5,7 +5,7 @@ use super::{BlockKey, LoopKey, ManifestKey, RunKey, SessionKey, Size, Tick};
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its blocks are in force until undone.
+    /// Its blocks are active until undone.
     Committed,
     /// The context would not have become smaller.
     NoGain,

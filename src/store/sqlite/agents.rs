@@ -44,7 +44,7 @@ pub struct AgentFile {
 /// Takes why a file cannot be used.
 type Unusable<T> = Result<T, String>;
 
-fn told(error: rusqlite::Error) -> String {
+fn reason(error: rusqlite::Error) -> String {
     error.to_string()
 }
 
@@ -57,9 +57,9 @@ impl AgentFile {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_URI;
-        let connection = Connection::open_with_flags(uri(path), flags).map_err(told)?;
+        let connection = Connection::open_with_flags(uri(path), flags).map_err(reason)?;
         let limit = std::time::Duration::from_secs(5);
-        connection.busy_timeout(limit).map_err(told)?;
+        connection.busy_timeout(limit).map_err(reason)?;
         let messages = table_with(&connection, &["id", "session_id", "message_data"])?;
         let messages = messages.ok_or("it has no table with session_id and message_data")?;
         let sessions = table_with(&connection, &["session_id", "created_at", "updated_at"])?;
@@ -89,7 +89,7 @@ impl AgentFile {
                  FROM {messages} GROUP BY session_id ORDER BY min(id)"
             ),
         };
-        let mut statement = self.connection.prepare(&sql).map_err(told)?;
+        let mut statement = self.connection.prepare(&sql).map_err(reason)?;
         let rows = statement.query_map([], |row| {
             Ok(AgentSession {
                 id: text(row, "id")?.unwrap_or_default(),
@@ -97,7 +97,9 @@ impl AgentFile {
                 updated_at: text(row, "updated_at")?,
             })
         });
-        rows.map_err(told)?.collect::<Result<_, _>>().map_err(told)
+        rows.map_err(reason)?
+            .collect::<Result<_, _>>()
+            .map_err(reason)
     }
 
     /// Gives the items of a conversation in their order.
@@ -116,17 +118,17 @@ impl AgentFile {
         );
         let mut statement = match self.connection.prepare(&sql) {
             Ok(statement) => statement,
-            Err(error) => return Ok(Err(told(error))),
+            Err(error) => return Ok(Err(reason(error))),
         };
         let mut rows = match statement.query([session]) {
             Ok(rows) => rows,
-            Err(error) => return Ok(Err(told(error))),
+            Err(error) => return Ok(Err(reason(error))),
         };
         loop {
             let item = match rows.next() {
                 Ok(Some(row)) => item(row),
                 Ok(None) => return Ok(Ok(())),
-                Err(error) => return Ok(Err(told(error))),
+                Err(error) => return Ok(Err(reason(error))),
             };
             match item {
                 Ok(item) => {
@@ -134,7 +136,7 @@ impl AgentFile {
                         return Ok(Ok(()));
                     }
                 }
-                Err(error) => return Ok(Err(told(error))),
+                Err(error) => return Ok(Err(reason(error))),
             }
         }
     }
@@ -163,10 +165,10 @@ fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>> {
 /// Returns the first table that has these columns.
 fn table_with(connection: &Connection, columns: &[&str]) -> Unusable<Option<String>> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid";
-    let mut statement = connection.prepare(sql).map_err(told)?;
+    let mut statement = connection.prepare(sql).map_err(reason)?;
     let names = statement.query_map([], |row| row.get::<_, String>("name"));
-    for name in names.map_err(told)? {
-        let name = name.map_err(told)?;
+    for name in names.map_err(reason)? {
+        let name = name.map_err(reason)?;
         if has_columns(connection, &name, columns)? {
             return Ok(Some(name));
         }
@@ -176,10 +178,10 @@ fn table_with(connection: &Connection, columns: &[&str]) -> Unusable<Option<Stri
 
 fn has_columns(connection: &Connection, table: &str, columns: &[&str]) -> Unusable<bool> {
     let sql = "SELECT name FROM pragma_table_info(?1)";
-    let mut statement = connection.prepare(sql).map_err(told)?;
+    let mut statement = connection.prepare(sql).map_err(reason)?;
     let found = statement.query_map([table], |row| row.get::<_, String>("name"));
-    let found: Result<Vec<String>, _> = found.map_err(told)?.collect();
-    let found = found.map_err(told)?;
+    let found: Result<Vec<String>, _> = found.map_err(reason)?.collect();
+    let found = found.map_err(reason)?;
     Ok(columns
         .iter()
         .all(|column| found.iter().any(|name| name == column)))

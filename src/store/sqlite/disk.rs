@@ -155,8 +155,8 @@ mod tests {
         assert!(matches!(refused, Err(StoreError::Unconfirmed(_))));
         // Who waited for the same meanwhile is answered by that.
         let refused = disk.wait_for(4, || 4, never);
-        let told = refused.unwrap_err().to_string();
-        assert!(told.contains("the disk failed: No such file"), "{told}");
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("the disk failed: No such file"), "{error}");
         disk.wait_for(5, || 5, || Ok(())).unwrap();
         disk.wait_for(6, || 6, never).unwrap();
     }

@@ -115,7 +115,7 @@ fn any(phrases: &[Phrase]) -> String {
 
 /// The word that stands for a tool: whole names are compared, whatever is in them.
 fn tool_word(name: &str) -> String {
-    format!("t{}", crate::store::codec::hex(name.as_bytes()))
+    format!("t{}", hex::encode(name.as_bytes()))
 }
 
 fn expression(query: &IndexQuery, filter: &IndexFilter) -> String {

@@ -37,8 +37,8 @@ impl SqliteStore {
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
     /// #     let loop_key = session::create_loop(write, key, &first)?;
-    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+    /// #     let message = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let rows = store.session_rows()?;
     /// assert_eq!(rows[0].text("session_id"), Some("weather".into()));
@@ -72,8 +72,8 @@ impl SqliteStore {
     /// #     let key = session::create_session(write, &new, None, None)?;
     /// #     let loop_key = session::create_loop(write, key, &monday)?;
     /// #     let report = |hour| format!("Hour {hour}: {}", "rain, ".repeat(200));
-    /// #     let said = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
-    /// #     append::append(write, loop_key, said.collect(), &HeuristicTokenCounter)?;
+    /// #     let messages = (0..40).map(|hour| AgentMessage::from(Message::user(report(hour))).into());
+    /// #     append::append(write, loop_key, messages.collect(), &HeuristicTokenCounter)?;
     /// #     Ok(loop_key)
     /// # })?;
     /// # let trigger = CompactTrigger::Force;
@@ -119,8 +119,8 @@ impl SqliteStore {
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
     /// #     let loop_key = session::create_loop(write, key, &first)?;
-    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+    /// #     let message = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let view = store.session_view(&id)?;
     /// assert_eq!(view.session.number("messages"), Some(1));

@@ -125,7 +125,7 @@ impl SqliteReader<'_> {
                 pack.content
             ],
         )?;
-        for (seq, head) in &pack.told {
+        for (seq, head) in &pack.heads {
             self.run(
                 "INSERT INTO packed_heads (id, head) VALUES (?1, ?2)",
                 params![packed(loop_key.0, *seq), head],

@@ -142,8 +142,8 @@ impl SqliteStore {
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
     /// #     let loop_key = session::create_loop(write, key, &first)?;
-    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+    /// #     let message = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let found = store.query("SELECT session_id, messages FROM v_sessions")?;
     /// assert_eq!(found.columns, ["session_id", "messages"]);
@@ -175,8 +175,8 @@ impl SqliteStore {
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
     /// #     let loop_key = session::create_loop(write, key, &first)?;
-    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+    /// #     let message = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let sql = "SELECT count(*) AS n FROM v_messages WHERE session_id = ?1";
     /// let found = store.query_with(sql, &["weather"])?;
@@ -236,8 +236,8 @@ impl SqliteStore {
     /// # store::write(&store, |write| {
     /// #     let key = session::create_session(write, &new, None, None)?;
     /// #     let loop_key = session::create_loop(write, key, &first)?;
-    /// #     let said = AgentMessage::from(Message::user("Will it rain?"));
-    /// #     append::append(write, loop_key, vec![said.into()], &HeuristicTokenCounter)
+    /// #     let message = AgentMessage::from(Message::user("Will it rain?"));
+    /// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let stats = store.stats()?;
     /// assert_eq!((stats.sessions, stats.messages), (1, 1));
@@ -467,6 +467,6 @@ fn json(value: ValueRef<'_>) -> Json {
         ValueRef::Integer(number) => Json::of(&number).unwrap_or_default(),
         ValueRef::Real(number) => Json::of(&number).unwrap_or_default(),
         ValueRef::Text(text) => Json::string(&String::from_utf8_lossy(text)),
-        ValueRef::Blob(bytes) => Json::string(&crate::store::codec::hex(bytes)),
+        ValueRef::Blob(bytes) => Json::string(&hex::encode(bytes)),
     }
 }

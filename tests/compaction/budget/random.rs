@@ -164,7 +164,7 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
         let unchanged = build_context_from_session(&store, &history.session, &options).unwrap();
         assert_eq!(unchanged, seen, "seed {seed}");
     }
-    let verified = inspect::verify(&store).unwrap();
+    let verified = loopstore::admin::inspect::verify(&store).unwrap();
     assert!(verified.ok, "seed {seed}: {:#?}", verified.problems);
 }
 

@@ -198,7 +198,9 @@ fn an_agent_is_recorded_compacted_dropped_and_resumed() {
             1 + 3 + 2 + 1,
             "prompt, three calls and results, answer"
         );
-        let verified = inspect::verify(&crate::support::keyed::open(&path).unwrap()).unwrap();
+        let verified =
+            loopstore::admin::inspect::verify(&crate::support::keyed::open(&path).unwrap())
+                .unwrap();
         assert!(verified.ok, "{:?}", verified.problems);
     });
 }

@@ -134,7 +134,7 @@ impl<'a> Twin<'a> {
         assert!(fine.contains(&report.outcome), "{report:?}");
     }
 
-    /// Whether a run is in force that says how wide the recent window is: by default it reaches back
+    /// Whether a run is active that says how wide the recent window is: by default it reaches back
     /// into the chain, which phi-core does not know.
     fn has_its_options(&self) -> bool {
         store::read(self.store, |read| {

@@ -114,7 +114,7 @@ fn a_rollup_on_the_leaf_is_gone_on_from() {
     assert_eq!(query(&store, kinds), r#"[["rollup"], ["rollup"]]"#);
     let again = compact_session_loops(&store, &session, &request()).unwrap();
     assert_eq!(again.outcome, CompactOutcome::NotNeeded);
-    let problems = inspect::verify(&store).unwrap();
+    let problems = loopstore::admin::inspect::verify(&store).unwrap();
     assert!(problems.ok, "{:?}", problems.problems);
     undo(&store, &session, &FlipRequest::default()).unwrap();
     assert_eq!(texts(&seen()), before);
@@ -188,7 +188,7 @@ fn the_text_on_the_leaf_stays_bounded_however_long_the_loop() {
     let lots = "SELECT DISTINCT disposition FROM v_coverage c JOIN v_compaction_blocks b \
                 USING (loop_id, generation) WHERE b.is_active ORDER BY 1";
     assert_eq!(query(&store, lots), r#"[["kept"], ["rolled_up"]]"#);
-    let problems = inspect::verify(&store).unwrap();
+    let problems = loopstore::admin::inspect::verify(&store).unwrap();
     assert!(problems.ok, "{:?}", problems.problems);
 }
 
@@ -205,7 +205,7 @@ fn a_tools_own_summary_that_fills_the_window_is_made_anew() {
         .texts()
         .collect::<String>();
     assert!(texts.contains("invoice 4711"), "{texts}");
-    assert!(inspect::verify(&store).unwrap().ok);
+    assert!(loopstore::admin::inspect::verify(&store).unwrap().ok);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which loops are archived, and which are left.
 
+use loopstore::admin::retention::{ArchiveReport, ArchiveRequest, LoopStaysWhy, archive};
 use loopstore::import::{ImportOptions, import_paths};
-use loopstore::retention::{ArchiveReport, ArchiveRequest, LoopStaysWhy, archive};
 use loopstore::*;
 
 use crate::support::archive::*;

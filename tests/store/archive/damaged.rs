@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use loopstore::admin::inspect::{ProblemKind, verify};
+use loopstore::admin::salvage::salvage;
 use loopstore::extend as store;
-use loopstore::inspect::{ProblemKind, verify};
-use loopstore::salvage::salvage;
 use loopstore::*;
 
 use crate::support::archive::*;
@@ -78,7 +78,7 @@ fn whatever_is_wrong_with_a_pack_is_told() {
         assert!(matches!(error, StoreError::Damaged(_)), "{sql}: {error}");
         assert_eq!(messages_of(&store, 1).unwrap(), 18, "{sql}");
         let report = verify(&store).unwrap();
-        let found = |problem: &loopstore::inspect::Problem| {
+        let found = |problem: &loopstore::admin::inspect::Problem| {
             problem.kind == ProblemKind::Unreadable && problem.place.contains("loop loop-0")
         };
         assert!(
@@ -90,7 +90,8 @@ fn whatever_is_wrong_with_a_pack_is_told() {
             continue;
         }
         // The damaged one stays where it is, for a salvage.
-        let error = retention::unarchive(&store, &Default::default()).unwrap_err();
+        let error =
+            loopstore::admin::retention::unarchive(&store, &Default::default()).unwrap_err();
         assert!(matches!(error, StoreError::Damaged(_)), "{sql}: {error}");
     }
 }
@@ -191,13 +192,13 @@ fn a_backup_and_a_copy_hold_what_is_archived() {
     let store = open(&file);
     let id = SessionId::new("s").unwrap();
     let copy = folder.path().join("copy.db");
-    loopstore::backup::compact_backup(&store, &copy, false).unwrap();
+    loopstore::admin::backup::compact_backup(&store, &copy, false).unwrap();
     let backup = open(&copy);
     assert_eq!(crate::archive::seen::lines(&backup, &id), lines);
     assert_eq!(packed(&backup), 36);
     assert_whole(&backup);
     let other = SqliteStore::in_memory().unwrap();
-    loopstore::copy::copy(&store, &other, folder.path(), &mut |_, _| {}).unwrap();
+    loopstore::admin::copy::copy(&store, &other, folder.path(), &mut |_, _| {}).unwrap();
     assert_eq!(crate::archive::seen::lines(&other, &id), lines);
     assert_whole(&other);
 }

@@ -1,6 +1,6 @@
 //! Redacting and erasing what is archived: no byte is left in packs either.
 
-use loopstore::retention::{EraseRequest, erase, redact_session};
+use loopstore::admin::retention::{EraseRequest, erase, redact_session};
 use loopstore::*;
 
 use crate::support::archive::*;

@@ -1,9 +1,9 @@
 //! What stands in the tables: receipts, packs, what SQL still tells, and what the triggers refuse.
 
+use loopstore::admin::retention::{ArchiveRequest, archive};
 use loopstore::extend::packs::PackRow;
 use loopstore::extend::sqlite::recount;
 use loopstore::extend::{self as store, append};
-use loopstore::retention::{ArchiveRequest, archive};
 use loopstore::*;
 
 use crate::support::archive::*;

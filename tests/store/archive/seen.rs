@@ -1,12 +1,12 @@
 //! Everything that can be read of a session, as text, byte by byte.
 
+use loopstore::admin::inspect::{DiffRequest, DiffSide, diff, expand};
+use loopstore::admin::replay::Replay;
 use loopstore::context::{AsOf, build_context_from_session};
 use loopstore::export::{ExportForm, export};
 use loopstore::extend as store;
 use loopstore::extend::sqlite::QueryLimits;
-use loopstore::inspect::{DiffRequest, DiffSide, diff, expand};
 use loopstore::provider::Form;
-use loopstore::replay::Replay;
 use loopstore::*;
 
 use crate::support::histories::{History, loop_id};

@@ -409,7 +409,7 @@ fn play(seed: u64) -> (usize, usize) {
 
 /// Whatever was compacted and undone, every message is stored as it was appended.
 fn originals_are_untouched(twin: &Twin) {
-    let report = loopstore::inspect::verify(&twin.store).unwrap();
+    let report = loopstore::admin::inspect::verify(&twin.store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
     for (at, ref_loop) in twin.model.loops.iter().enumerate() {
         let expected: Vec<String> = ref_loop

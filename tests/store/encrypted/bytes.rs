@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use loopstore::backup::{backup, compact_backup};
-use loopstore::inspect::verify;
-use loopstore::retention::{EraseRequest, erase};
-use loopstore::salvage::salvage;
+use loopstore::admin::backup::{backup, compact_backup};
+use loopstore::admin::inspect::verify;
+use loopstore::admin::retention::{EraseRequest, erase};
+use loopstore::admin::salvage::salvage;
 use loopstore::{OpenError, SearchQuery, SqliteStore, search};
 
 use crate::support::encryption::{fill, key, options, telling};

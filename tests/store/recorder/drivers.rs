@@ -376,7 +376,12 @@ fn eight_processes_drive_eight_loops_and_two_fight_for_one() {
         assert_whole_turns(&store, name, TURNS as usize);
     }
     assert_whole_turns(&store, "fought", fought);
-    assert!(inspect::verify(&store).unwrap().problems.is_empty());
+    assert!(
+        loopstore::admin::inspect::verify(&store)
+            .unwrap()
+            .problems
+            .is_empty()
+    );
 }
 
 /// Each turn once, in order, none within another.

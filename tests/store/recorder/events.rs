@@ -68,7 +68,12 @@ fn a_message_is_durable_when_it_is_complete_and_there_once() {
     1:a paid 1
     ");
     assert_eq!(row(&store, "a").status, LoopStatus::Completed);
-    assert!(inspect::verify(&store).unwrap().problems.is_empty());
+    assert!(
+        loopstore::admin::inspect::verify(&store)
+            .unwrap()
+            .problems
+            .is_empty()
+    );
 }
 
 #[test]
@@ -215,7 +220,12 @@ fn huge_and_hostile_values_are_errors() {
         record_all(&mut recorder, vec![start(name)]);
         record_all(&mut recorder, turn(name, 0));
     }
-    assert!(inspect::verify(&store).unwrap().problems.is_empty());
+    assert!(
+        loopstore::admin::inspect::verify(&store)
+            .unwrap()
+            .problems
+            .is_empty()
+    );
 }
 
 #[test]

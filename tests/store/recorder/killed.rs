@@ -113,7 +113,12 @@ fn a_killed_recorder_loses_no_message_and_no_call_and_is_taken_over_at_once() {
             assert_eq!(row(&store, "a").status, LoopStatus::Completed);
         }
         assert_eq!(context(&store, "a"), expected, "kill {kill}");
-        assert!(inspect::verify(&store).unwrap().problems.is_empty());
+        assert!(
+            loopstore::admin::inspect::verify(&store)
+                .unwrap()
+                .problems
+                .is_empty()
+        );
         let left = recover(&store, &RecoverRequest::default()).unwrap();
         assert_eq!((left.calls, left.aborted.len()), (vec![], 0));
     }
@@ -177,5 +182,10 @@ fn check(store: &SqliteStore, heard: &[String]) {
     let built = build_context_from_session(store, &session(), &BuildOptions::default()).unwrap();
     assert_eq!(built.messages.len(), stored.len());
     assert_eq!(built.faults, [], "a call whose tool may still run is none");
-    assert!(inspect::verify(store).unwrap().problems.is_empty());
+    assert!(
+        loopstore::admin::inspect::verify(store)
+            .unwrap()
+            .problems
+            .is_empty()
+    );
 }

@@ -68,7 +68,12 @@ fn an_open_prompt_fires_the_trigger_and_the_result_fits_with_it() {
     let events = vec![begins("a", &reply), ends("a", &reply), turn_end("a")];
     record_all(&mut recorder, events);
     assert_eq!(row(sqlite, "a").totals.complete, 16);
-    assert!(inspect::verify(sqlite).unwrap().problems.is_empty());
+    assert!(
+        loopstore::admin::inspect::verify(sqlite)
+            .unwrap()
+            .problems
+            .is_empty()
+    );
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use loopstore::admin::inspect::verify;
+use loopstore::admin::retention::{EraseRequest, Leftover, erase};
 use loopstore::extend::{self as store, StoreError, lease, session::create_session};
-use loopstore::inspect::verify;
-use loopstore::retention::{EraseRequest, Leftover, erase};
 use loopstore::*;
 
 use crate::support::histories::{History, answer, loop_id, open, result, user};

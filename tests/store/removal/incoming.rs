@@ -1,9 +1,9 @@
 //! Secrets in what comes in: an import or a recorder that redacts lets none of them reach the files.
 
+use loopstore::admin::retention::redact_session;
 use loopstore::extend as store;
 use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::recorder::event::*;
-use loopstore::retention::redact_session;
 use loopstore::*;
 
 use crate::support::histories::{answer, loop_id, result, user};

@@ -1,7 +1,7 @@
 //! Which sessions go and which stay.
 
+use loopstore::admin::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_pinned};
 use loopstore::extend::{self as store, lease};
-use loopstore::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_pinned};
 use loopstore::*;
 
 use crate::support::removal::*;

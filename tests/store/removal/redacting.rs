@@ -3,11 +3,11 @@
 use std::io::Cursor;
 use std::path::Path;
 
+use loopstore::admin::retention::{Leftover, redact_session};
 use loopstore::export::{ExportForm, export};
 use loopstore::extend::import::{Source, StoredLines, import_source};
 use loopstore::extend::{self as store, append};
 use loopstore::import::{ImportError, ImportReport};
-use loopstore::retention::{Leftover, redact_session};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
 
@@ -173,7 +173,7 @@ fn a_damaged_message_is_not_redacted_and_a_changed_redaction_is_found() {
     assert_whole(&store);
     drop(store);
     break_in("UPDATE messages SET head = replace(head, 'with', 'WITH') WHERE role = 0");
-    let report = loopstore::inspect::verify(&stage.store()).unwrap();
+    let report = loopstore::admin::inspect::verify(&stage.store()).unwrap();
     assert!(!report.ok);
 }
 

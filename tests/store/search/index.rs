@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use loopstore::admin::inspect::verify;
 use loopstore::extend::append::{self, NewMessage};
 use loopstore::extend::index::{remove_loop, remove_session};
 use loopstore::extend::search::{index, rebuild_index};
 use loopstore::extend::{self as store, SessionStore};
-use loopstore::inspect::verify;
 use loopstore::model::*;
 use loopstore::search::{SearchError, SearchQuery, search};
 use loopstore::{Durability, HeuristicTokenCounter, SqliteStore, StoreError};

@@ -312,7 +312,7 @@ fn the_views_agree_with_the_library() {
     }
 }
 
-/// What is in force if rollups do not count.
+/// What is active if rollups do not count.
 fn check_plain(stage: &Stage, leaf: LoopKey, loop_id: &str, seed: u64) {
     let view = View {
         without_rollups: true,
@@ -325,7 +325,7 @@ fn check_plain(stage: &Stage, leaf: LoopKey, loop_id: &str, seed: u64) {
         .map(|(depth, link)| format!("{depth}|{}|{}", link.row.loop_id, block_name(link)))
         .collect();
     let found = stage.lines(&format!(
-        "SELECT i.depth, l.loop_id, b.generation FROM in_force i
+        "SELECT i.depth, l.loop_id, b.generation FROM active_by_loop i
              JOIN loops f ON f.key = i.leaf JOIN loops l ON l.key = i.loop
              LEFT JOIN blocks b ON b.key = i.plain
          WHERE f.loop_id = '{loop_id}' AND i.oldest = 1 ORDER BY i.depth"

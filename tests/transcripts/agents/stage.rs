@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use loopstore::admin::inspect::verify;
 use loopstore::export::{ExportForm, export, export_source, sources};
 use loopstore::extend::import::Importer;
 use loopstore::import::{ImportOptions, ImportReport, import_paths, importers};
-use loopstore::inspect::verify;
 use loopstore::provider::Form;
 use loopstore::{AgentMessage, Content, Json, Message, SessionId, SqliteStore};
 use serde_json::Value;

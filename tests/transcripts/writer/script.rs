@@ -262,7 +262,7 @@ pub fn chain(store: &SqliteStore, loop_key: &str) -> Vec<ChainLink> {
     .unwrap()
 }
 
-/// The texts that the context of a leaf shows, by its blocks in force alone.
+/// The texts that the context of a leaf shows, by its active blocks alone.
 pub fn context(store: &SqliteStore, loop_key: &str) -> Vec<String> {
     let links = chain(store, loop_key);
     read(store, |snapshot| {

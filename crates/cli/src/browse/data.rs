@@ -2,9 +2,9 @@
 //!
 //! The database is open for reading. An undo or redo opens it for writing and closes it again.
 
+use loopstore::admin::inspect::{DiffRequest, DiffSide, diff};
 use loopstore::compact::FlipRequest;
 use loopstore::extend::sqlite::Record;
-use loopstore::inspect::{DiffRequest, DiffSide, diff};
 use loopstore::search::{SearchHit, SearchQuery};
 use loopstore::{Database, LoopId, OpenError, SessionId};
 

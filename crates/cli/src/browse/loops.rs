@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use loopstore::admin::inspect::{DiffRequest, DiffSide, diff};
 use loopstore::context::TurnState;
 use loopstore::extend::active_blocks::{View, chain};
 use loopstore::extend::{
     self as store, BlockCore, BlockKind, Disposition, LoopKey, LoopRow, SessionRow, StoreError,
     StoreRead, StoreResult,
 };
-use loopstore::inspect::{DiffRequest, DiffSide, diff};
 use loopstore::{ContinuationKind, Database, LoopId, SessionId};
 
 use super::cursor::Tone;

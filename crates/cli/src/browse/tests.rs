@@ -68,7 +68,7 @@ impl Stage {
         lines(&drawn(&self.press(keys), self.size, false))
     }
 
-    /// Whether each run is in force.
+    /// Whether each run is active.
     fn live(&self) -> Vec<Option<i64>> {
         let runs = self.store().run_rows(None).unwrap();
         runs.iter().map(|run| run.number("is_live")).collect()
@@ -135,13 +135,13 @@ fn lines(buffer: &Buffer) -> String {
 }
 
 /// Records a session of one loop, a turn for each text.
-fn record(store: &SqliteStore, id: &str, title: &str, said: &[&str]) {
+fn record(store: &SqliteStore, id: &str, title: &str, texts: &[&str]) {
     let session = Session::new(SessionId::new(id).unwrap(), "agent");
     write(store, |write| {
         let key = create_session(write, &session, Some(title.into()), None)?;
         let record = LoopRecord::new(LoopId::new(format!("{id}-loop")).unwrap(), None);
         let loop_id = create_loop(write, key, &record)?;
-        let messages = (0..).zip(said).map(|(turn, text)| {
+        let messages = (0..).zip(texts).map(|(turn, text)| {
             let turn = TurnId::new(record.loop_id.as_str(), turn);
             AgentMessage::from(Message::user(*text))
                 .in_turn(turn)
@@ -318,7 +318,7 @@ fn a_compaction_is_undone_only_after_a_yes() {
     let shown = stage.shown("uy");
     assert!(shown.contains("is undone"), "{shown}");
     assert_eq!(stage.live(), [Some(0)]);
-    assert!(stage.shown("uy").contains("no compaction is in force"));
+    assert!(stage.shown("uy").contains("no active compaction"));
     // From the list of compactions, the one that is chosen.
     assert!(stage.shown("hry").contains("is redone"));
     assert_eq!(stage.live(), [Some(1)]);
@@ -354,9 +354,9 @@ fn what_a_transcript_says_cannot_steer_the_terminal() {
 #[test]
 fn only_turns_near_those_in_sight_are_read() {
     let mut stage = Stage::new((80, 20));
-    let said: Vec<String> = (0..1000).map(|turn| format!("message {turn}")).collect();
-    let said: Vec<&str> = said.iter().map(String::as_str).collect();
-    record(&stage.store(), "long", "A long one", &said);
+    let texts: Vec<String> = (0..1000).map(|turn| format!("message {turn}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    record(&stage.store(), "long", "A long one", &texts);
     stage.begin = Some(SessionId::new("long").unwrap());
     for (keys, seen) in [("<enter>", "message 0"), ("<enter><end>", "message 999")] {
         let browser = stage.press(keys);

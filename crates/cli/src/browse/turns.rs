@@ -127,7 +127,7 @@ pub fn both(
             _ => None,
         };
         let mut originals = Vec::new();
-        for message in messages.into_iter().filter(is_said) {
+        for message in messages.into_iter().filter(is_shown) {
             originals.push(store::decode(read, message.body)?);
         }
         Ok(Both {
@@ -139,7 +139,7 @@ pub fn both(
     })
 }
 
-fn is_said(row: &MessageRow) -> bool {
+fn is_shown(row: &MessageRow) -> bool {
     row.body.role != Role::Extension
 }
 
@@ -217,7 +217,7 @@ fn summary(read: &dyn StoreRead, block: &BlockCore) -> StoreResult<Pane> {
 fn cut(read: &dyn StoreRead, block: &BlockCore, messages: &[MessageRow]) -> StoreResult<Pane> {
     let own = read.block_messages(block.key)?;
     let mut shown = Vec::new();
-    for row in messages.iter().filter(|row| is_said(row)) {
+    for row in messages.iter().filter(|row| is_shown(row)) {
         let other = own.iter().find(|own| own.replaces == Some(row.seq));
         let body = match other {
             Some(other) => other.body.clone(),

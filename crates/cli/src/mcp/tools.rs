@@ -3,7 +3,7 @@
 use loopstore::context::context_parts;
 use loopstore::extend::sqlite::Record;
 use loopstore::search::{SearchQuery, search};
-use loopstore::{BuildOptions, Database, LoopId, Role, SessionId, inspect};
+use loopstore::{BuildOptions, Database, LoopId, Role, SessionId, admin::inspect};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};

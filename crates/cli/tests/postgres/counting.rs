@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use loopstore::admin::inspect::verify;
 use loopstore::extend::postgres::{recount, tenant};
 use loopstore::extend::{self as store, sqlite};
-use loopstore::inspect::verify;
 use loopstore::*;
 
 use super::views;

@@ -1,10 +1,10 @@
 //! What the database itself refuses, whoever asks.
 
+use loopstore::admin::retention::{ArchiveRequest, archive};
 use loopstore::extend::append::append;
 use loopstore::extend::postgres::grants;
 use loopstore::extend::{self as store, StoreRead};
 use loopstore::model::*;
-use loopstore::retention::{ArchiveRequest, archive};
 use loopstore::*;
 use postgres::Client;
 
@@ -83,7 +83,7 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
         .batch_execute("UPDATE messages SET tokens = 0")
         .unwrap();
     drop(transaction);
-    let report = loopstore::inspect::verify(&store).unwrap();
+    let report = loopstore::admin::inspect::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 
@@ -118,7 +118,7 @@ fn a_pack_is_not_changed_added_or_removed_without_a_receipt() {
     let sql = "SET session_replication_role = replica;
          UPDATE packs SET content = content || '\\x00'; RESET session_replication_role";
     client.batch_execute(sql).unwrap();
-    let report = loopstore::inspect::verify(&store).unwrap();
+    let report = loopstore::admin::inspect::verify(&store).unwrap();
     assert!(!report.ok);
     let told = &report.problems[0];
     assert!(told.detail.contains("not what its digest says"), "{told:?}");
@@ -198,7 +198,7 @@ fn verify_tells_what_was_changed_behind_the_triggers() {
              ALTER TABLE flips DISABLE TRIGGER flips_stay",
         )
         .unwrap();
-    let report = loopstore::inspect::verify(&store).unwrap();
+    let report = loopstore::admin::inspect::verify(&store).unwrap();
     let told = format!("{:?}", report.problems);
     for part in [
         "the trigger runs_stay",
@@ -243,7 +243,7 @@ fn texts_with_zeros_and_odd_json_are_kept_word_for_word_and_break_no_view() {
             .query_within(&format!("SELECT * FROM {view}"), limits)
             .unwrap();
     }
-    let report = loopstore::inspect::verify(&store).unwrap();
+    let report = loopstore::admin::inspect::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 
@@ -287,7 +287,7 @@ fn sessions_are_written_side_by_side_and_one_session_in_turn() {
         Ok(())
     })
     .unwrap();
-    let report = loopstore::inspect::verify(&store).unwrap();
+    let report = loopstore::admin::inspect::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 

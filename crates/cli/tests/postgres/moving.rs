@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use loopstore::copy::{CopyReport, copy, copy_at_rest};
+use loopstore::admin::copy::{CopyReport, copy, copy_at_rest};
+use loopstore::admin::inspect::verify;
 use loopstore::export::{ExportForm, export};
 use loopstore::extend::{self as store, SessionFlags, lease, source};
-use loopstore::inspect::verify;
 use loopstore::*;
 
 use super::views;
@@ -376,7 +376,7 @@ fn what_is_there_already_is_compared_without_a_write() {
     assert!(
         matches!(
             refused,
-            Err(loopstore::copy::CopyError::Import(
+            Err(loopstore::admin::copy::CopyError::Import(
                 import::ImportError::Store(StoreError::ReadOnly)
             ))
         ),
@@ -401,12 +401,12 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
         History::new(&*source, "redacted")
             .append(0, vec![crate::support::histories::user(&secret, 0)]);
         let erase = |store: &dyn Database, id: &str| {
-            let request = retention::EraseRequest {
+            let request = loopstore::admin::retention::EraseRequest {
                 session: SessionId::new(id).unwrap(),
                 reason: None,
                 force: false,
             };
-            retention::erase(store, &request).unwrap();
+            loopstore::admin::retention::erase(store, &request).unwrap();
         };
         erase(&*source, "session-40");
         run(&from, &["redact", "redacted", "--yes"]);

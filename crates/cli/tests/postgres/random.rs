@@ -1,9 +1,9 @@
 //! The same random histories on both backends: the same contexts, byte by byte.
 
+use loopstore::admin::inspect::verify;
+use loopstore::admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::context::{AsOf, build_context_as_of};
 use loopstore::export::{ExportForm, export};
-use loopstore::inspect::verify;
-use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 use loopstore::*;
 
 use super::views;

@@ -73,8 +73,8 @@ fn candidates(value: &Value, each: &mut dyn FnMut(String)) {
 /// use loopstore::{AgentMessage, Message};
 ///
 /// let prompt = |text| AgentMessage::from(Message::user(text));
-/// let said = ["Will it rain?", "And tomorrow?"].map(prompt);
-/// assert_eq!(context_text(&said), "Will it rain?\nAnd tomorrow?\n");
+/// let messages = ["Will it rain?", "And tomorrow?"].map(prompt);
+/// assert_eq!(context_text(&messages), "Will it rain?\nAnd tomorrow?\n");
 /// ```
 pub fn context_text<'a>(messages: impl IntoIterator<Item = &'a AgentMessage>) -> String {
     let mut text = String::new();

@@ -2,7 +2,7 @@
 //!
 //! The rows are copied as they are, with no regard to what they say; archived content goes back into its
 //! rows, as far as its packs can be opened. What does not fit together is then removed from the copy by
-//! [`Mender`]; `crate::salvage` decides what.
+//! [`Mender`]; `crate::admin::salvage` decides what.
 
 mod mend;
 mod rows;

@@ -258,7 +258,7 @@ fn nothing_to_undo_is_an_error() {
     let stage = Stage::new();
     assert_snapshot!(stage.say("undo work"), @r#"
     --- stderr
-    error: no compaction is in force here to undo
+    error: there is no active compaction to undo
     --- exit 1
     "#);
     assert_snapshot!(stage.say("redo work"), @r#"

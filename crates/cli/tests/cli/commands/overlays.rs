@@ -59,11 +59,11 @@ fn history_shows_every_attempt_with_its_error() {
     assert_eq!(rows[2]["flips"], json!([]));
     let told = stage.say("history work").out;
     assert!(told.contains("the agent is"), "{told}");
-    // A run that never was in force is not undone.
+    // A run that never was active is not undone.
     let said = stage.say(&format!("undo work --run {}", run_ids(&stage)[2]));
     assert_snapshot!(said, @"
     --- stderr
-    error: run `RUN` ended as vetoed and was never in force
+    error: run `RUN` ended as vetoed and was never active
     --- exit 1
     ");
 }

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use loopstore::admin::retention::{ArchiveRequest, archive};
 use loopstore::extend::sqlite::format_version;
-use loopstore::retention::{ArchiveRequest, archive};
 use loopstore::search::{SearchQuery, search};
 
 use crate::crash::shim::{Act, Shim, calls};

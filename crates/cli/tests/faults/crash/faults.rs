@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use loopstore::backup::{BackupError, backup};
+use loopstore::admin::backup::{BackupError, backup};
+use loopstore::admin::retention::{EraseRequest, erase};
 use loopstore::extend::search::index;
 use loopstore::import::{ImportError, ImportOptions, import_paths};
-use loopstore::retention::{EraseRequest, erase};
 use loopstore::*;
 
 use crate::crash::shim::{Act, Shim, alone, calls};

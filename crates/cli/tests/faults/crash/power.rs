@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::backup::backup;
+use loopstore::admin::backup::backup;
+use loopstore::admin::retention::{EraseRequest, erase};
 use loopstore::compact::FlipRequest;
 use loopstore::extend as store;
 use loopstore::extend::session::{create_loop, create_session};
 use loopstore::import::{ImportOptions, import_paths};
-use loopstore::retention::{EraseRequest, erase};
 use loopstore::*;
 
 use crate::crash::disk::{Disk, Files, Unsynced};

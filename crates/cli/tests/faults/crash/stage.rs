@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use loopstore::admin::inspect::verify;
 use loopstore::extend as store;
-use loopstore::inspect::verify;
 use loopstore::model::Content;
 use loopstore::*;
 

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use loopstore::backup::backup;
+use loopstore::admin::backup::backup;
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
+use loopstore::admin::inspect::{DiffRequest, diff, verify};
 use loopstore::context::AsOf;
 use loopstore::export::{ExportForm, export};
-use loopstore::inspect::{DiffRequest, diff, verify};
 use loopstore::{
     BuildOptions, OpenError, SearchQuery, SessionId, SqliteStore, build_context_from_session,
     search,

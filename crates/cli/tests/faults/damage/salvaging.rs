@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
-use loopstore::inspect::verify;
+use loopstore::admin::inspect::verify;
 
 use crate::damage::stage::tell;
 use crate::support::histories::Random;

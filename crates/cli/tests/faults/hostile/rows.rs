@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::salvage::salvage;
+use loopstore::admin::salvage::salvage;
 use rusqlite::Connection;
 
 use crate::damage::reading;

@@ -62,7 +62,7 @@ pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
                 pack: packs::Pack {
                     row: scan.pack_at(k.packed, 0)?.unwrap(),
                     content: scan.pack_content(k.packed, 0)?,
-                    told: scan.packed_heads(k.packed, 0..99)?,
+                    heads: scan.packed_heads(k.packed, 0..99)?,
                 },
             });
             Ok(())

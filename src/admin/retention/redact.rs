@@ -13,7 +13,7 @@ use super::sizes::{Changes, SizeChange};
 use super::{Leftover, scrub};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::redact::Redactor;
-use crate::store::codec::{self, hex};
+use crate::store::codec::{self};
 use crate::store::receipt::{MessageDigest, OpenReceipt, Receipt};
 use crate::store::removal::{StoreRemove, TextCell, TextForm};
 use crate::store::scan::MessagePlace;
@@ -51,7 +51,7 @@ pub struct RedactReport {
 ///
 /// # Examples
 /// ```
-/// use loopstore::retention::redact_session;
+/// use loopstore::admin::retention::redact_session;
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -125,8 +125,8 @@ impl RedactWork<'_> {
     /// Finds all secrets, and returns whether there are any.
     fn learn(&mut self, read: &dyn StoreRemove) -> StoreResult<bool> {
         for row in read.loops(self.session)? {
-            for_each_message(read, &row, &mut |said| {
-                self.redact(&said.message)?;
+            for_each_message(read, &row, &mut |entry| {
+                self.redact(&entry.message)?;
                 Ok(())
             })?;
         }
@@ -198,18 +198,18 @@ impl RedactWork<'_> {
         receipt: i64,
     ) -> StoreResult<()> {
         let mut found = Vec::new();
-        for_each_message(write, row, &mut |said| {
-            if let Some(new) = self.redact(&said.message)? {
-                found.push((said, new));
+        for_each_message(write, row, &mut |entry| {
+            if let Some(new) = self.redact(&entry.message)? {
+                found.push((entry, new));
             }
             Ok(())
         })?;
         let mut first = None;
-        for (said, new) in found {
-            if let MessagePlace::InLoop(_, seq) = said.place {
+        for (entry, new) in found {
+            if let MessagePlace::InLoop(_, seq) = entry.place {
                 first.get_or_insert(seq);
             }
-            self.replace_message(write, &row.loop_id, said, new, receipt)?;
+            self.replace_message(write, &row.loop_id, entry, new, receipt)?;
         }
         match first {
             Some(seq) => index::remove_loop(write, row.key, seq),
@@ -221,17 +221,17 @@ impl RedactWork<'_> {
         &mut self,
         write: &mut dyn StoreRemove,
         loop_id: &LoopId,
-        said: RedactableText,
+        entry: RedactableText,
         new: AgentMessage,
         receipt: i64,
     ) -> StoreResult<()> {
-        check(write, &said)?;
+        check(write, &entry)?;
         let is_system = matches!(&new, AgentMessage::Extension(note) if note.kind == "system");
         let (stored, _) = codec::encode(new, self.counter)?;
-        write.redact_message(said.place, &stored, receipt)?;
-        let old = &said.stored;
+        write.redact_message(entry.place, &stored, receipt)?;
+        let old = &entry.stored;
         let change = SizeChange::between((old.tokens, old.bytes), (stored.tokens, stored.bytes));
-        let (generation, seq) = match said.place {
+        let (generation, seq) = match entry.place {
             MessagePlace::InLoop(_, seq) => (None, seq),
             MessagePlace::InBlock(block, ordinal) => {
                 (Some(write.block_by_key(block)?.generation), ordinal)
@@ -241,10 +241,10 @@ impl RedactWork<'_> {
             loop_id: loop_id.clone(),
             generation,
             seq,
-            was: hex(&old.digest),
-            now: hex(&stored.digest),
+            was: hex::encode(old.digest),
+            now: hex::encode(stored.digest),
         });
-        self.note_change(said.place, old.role, is_system, change);
+        self.note_change(entry.place, old.role, is_system, change);
         Ok(())
     }
 
@@ -274,9 +274,9 @@ impl RedactWork<'_> {
 }
 
 /// Refuses to redact what is not what was stored: the damage would not be found any more.
-fn check(read: &dyn StoreRemove, said: &RedactableText) -> StoreResult<()> {
-    let stored = &said.stored;
-    let (salt, digest) = match (stored.salt, read.redaction(said.place)?) {
+fn check(read: &dyn StoreRemove, entry: &RedactableText) -> StoreResult<()> {
+    let stored = &entry.stored;
+    let (salt, digest) = match (stored.salt, read.redaction(entry.place)?) {
         (Some(salt), _) => (salt, stored.digest),
         (None, Some(redaction)) => (redaction.salt, redaction.digest),
         (None, None) => return Err(StoreError::Damaged("a message without its salt".into())),

@@ -5,7 +5,7 @@ mod loops;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Lost;
-use crate::inspect::{CheckedPart, Problem, Subject, faults};
+use crate::admin::inspect::{CheckedPart, Problem, Subject, faults};
 use crate::model::{Session, SessionId};
 use crate::store::codec::to_json;
 use crate::store::sqlite::salvage::{LostRows, Mender, Removable};
@@ -208,7 +208,7 @@ impl SalvageMending<'_, '_> {
             match *subject {
                 Subject::Run(key) => self.remove_run(key, &problem.detail)?,
                 Subject::Block(key) => match self.run_of(key) {
-                    Some(run) => self.remove_run(run, &told(problem))?,
+                    Some(run) => self.remove_run(run, &describe(problem))?,
                     None => continue,
                 },
                 Subject::Flip(key) => {
@@ -250,7 +250,7 @@ impl SalvageMending<'_, '_> {
     }
 }
 
-fn told(problem: &Problem) -> String {
+fn describe(problem: &Problem) -> String {
     format!("{}: {}", problem.place, problem.detail)
 }
 

@@ -40,7 +40,7 @@ impl Verify<'_> {
 /// # Examples
 /// ```
 /// let store = loopstore::Store::in_memory()?;
-/// let report = loopstore::inspect::verify(store.database())?;
+/// let report = loopstore::admin::inspect::verify(store.database())?;
 /// assert!(report.ok, "{:?}", report.problems);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use super::{ATTEMPTS, SalvageMending};
-use crate::inspect::{Problem, ProblemKind, Subject};
+use crate::admin::inspect::{Problem, ProblemKind, Subject};
 use crate::model::LoopRecord;
 use crate::store::append::Retell;
 use crate::store::codec::{self, to_json};
@@ -49,7 +49,7 @@ impl SalvageMending<'_, '_> {
         self.parent(key)?;
         match self.retell(key) {
             Err(StoreError::Damaged(_)) => self.remove_loop(key, problem),
-            told => told,
+            outcome => outcome,
         }
     }
 
@@ -159,7 +159,7 @@ impl SalvageMending<'_, '_> {
         match self.retell(key) {
             // Something else is wrong with it, and is found when its session is looked at.
             Err(StoreError::Damaged(_)) => Ok(()),
-            told => told,
+            outcome => outcome,
         }
     }
 

@@ -137,7 +137,7 @@ impl ArchiveReport {
 ///
 /// # Examples
 /// ```
-/// use loopstore::retention::{ArchiveRequest, archive};
+/// use loopstore::admin::retention::{ArchiveRequest, archive};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -180,7 +180,7 @@ pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<Ar
 ///
 /// # Examples
 /// ```
-/// use loopstore::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
+/// use loopstore::admin::retention::{ArchiveRequest, UnarchiveRequest, archive, unarchive};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;

@@ -103,7 +103,7 @@ pub struct PruneReport {
 ///
 /// # Examples
 /// ```
-/// use loopstore::retention::{PruneRequest, prune};
+/// use loopstore::admin::retention::{PruneRequest, prune};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;

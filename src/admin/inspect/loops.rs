@@ -130,9 +130,9 @@ impl Walk<'_, '_> {
         self.check_chain(&row, &place)?;
         self.packs.check(self.verify, &row, &place)?;
         self.check_tick(&row, &place);
-        let said = self.said(&row, &place)?;
-        self.place_in_turn(&row, said.as_ref(), &place)?;
-        self.count(&row, said.as_ref());
+        let message = self.decode(&row, &place)?;
+        self.place_in_turn(&row, message.as_ref(), &place)?;
+        self.count(&row, message.as_ref());
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl Walk<'_, '_> {
     }
 
     /// Decodes a message and compares what its row says of it.
-    fn said(&mut self, row: &MessageRow, place: &str) -> StoreResult<Option<AgentMessage>> {
+    fn decode(&mut self, row: &MessageRow, place: &str) -> StoreResult<Option<AgentMessage>> {
         if row.body.head.is_none() {
             return Ok(None);
         }
@@ -182,16 +182,16 @@ impl Walk<'_, '_> {
     fn place_in_turn(
         &mut self,
         row: &MessageRow,
-        said: Option<&AgentMessage>,
+        message: Option<&AgentMessage>,
         place: &str,
     ) -> StoreResult<()> {
         let last_tick = std::mem::replace(&mut self.tick, row.tick);
-        if row.body.role != Role::Extension && self.begins(row, said) {
+        if row.body.role != Role::Extension && self.begins(row, message) {
             if last_tick == row.tick && self.totals.turns > 0 {
                 let detail = "it begins a turn at the tick of the message before";
                 self.verify.found.add(ProblemKind::Tick, place, detail);
             }
-            self.open_turn(row, said)?;
+            self.open_turn(row, message)?;
         }
         let turn = self.totals.turns.checked_sub(1);
         let found = &mut self.verify.found;
@@ -199,17 +199,17 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn begins(&mut self, row: &MessageRow, said: Option<&AgentMessage>) -> bool {
-        match (&mut self.cursor, said) {
+    fn begins(&mut self, row: &MessageRow, message: Option<&AgentMessage>) -> bool {
+        match (&mut self.cursor, message) {
             (Some(cursor), Some(message)) => cursor.begins(message.turn_index()),
             _ => {
-                self.cursor = said.map(|message| GroupCursor::after(message.turn_index()));
+                self.cursor = message.map(|message| GroupCursor::after(message.turn_index()));
                 row.turn.is_some_and(|turn| turn >= self.totals.turns)
             }
         }
     }
 
-    fn open_turn(&mut self, row: &MessageRow, said: Option<&AgentMessage>) -> StoreResult<()> {
+    fn open_turn(&mut self, row: &MessageRow, message: Option<&AgentMessage>) -> StoreResult<()> {
         self.close_turn()?;
         // After a gap the turn column says how many turns went by.
         let number = match row.turn {
@@ -220,7 +220,7 @@ impl Walk<'_, '_> {
             _ => self.totals.turns,
         };
         self.totals.turns = number.saturating_add(1);
-        self.progress.last_turn_index = said.and_then(AgentMessage::turn_index);
+        self.progress.last_turn_index = message.and_then(AgentMessage::turn_index);
         self.turn = Some(Turn {
             row: TurnRow {
                 turn: number,
@@ -231,15 +231,15 @@ impl Walk<'_, '_> {
             calls_from_above: Vec::new(),
             began: row.tick,
             knows_calls: false,
-            is_whole: said.is_some(),
+            is_whole: message.is_some(),
         });
         Ok(())
     }
 
     /// Adds a message to the totals of its turn and loop.
-    fn count(&mut self, row: &MessageRow, said: Option<&AgentMessage>) {
-        self.is_whole &= said.is_some();
-        let (tokens, bytes) = match said {
+    fn count(&mut self, row: &MessageRow, message: Option<&AgentMessage>) {
+        self.is_whole &= message.is_some();
+        let (tokens, bytes) = match message {
             Some(message) => (
                 self.verify.counter.message_tokens(message),
                 codec::json_bytes(message).unwrap_or(row.body.bytes),
@@ -247,7 +247,8 @@ impl Walk<'_, '_> {
             None => (row.body.tokens, row.body.bytes),
         };
         if row.body.role == Role::Extension {
-            let is_system = matches!(said, Some(AgentMessage::Extension(e)) if e.kind == "system");
+            let is_system =
+                matches!(message, Some(AgentMessage::Extension(e)) if e.kind == "system");
             self.progress.system_tokens += if is_system { tokens } else { 0 };
             return;
         }
@@ -255,9 +256,9 @@ impl Walk<'_, '_> {
         self.totals.tokens = self.totals.tokens.saturating_add(tokens);
         self.totals.bytes = self.totals.bytes.saturating_add(bytes);
         let Some(turn) = &mut self.turn else { return };
-        turn.is_whole &= said.is_some();
+        turn.is_whole &= message.is_some();
         turn.add(row, tokens, bytes);
-        if let Some(message) = said.and_then(AgentMessage::message) {
+        if let Some(message) = message.and_then(AgentMessage::message) {
             self.calls.follow(self.row.key, turn, message);
         }
     }

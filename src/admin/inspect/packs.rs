@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::report::{ProblemKind, Subject};
 use super::verify::Verify;
-use crate::store::packs::tell;
+use crate::store::packs::view_head;
 use crate::store::{LoopKey, LoopRow, MessageRow, StoreResult};
 
 /// The packs of a loop, while its messages go by in order.
@@ -14,7 +14,7 @@ pub(super) struct Packs {
     /// First and last message of each.
     spans: Vec<(u32, u32)>,
     /// What is told of its messages and was not looked at yet.
-    told: BTreeMap<u32, String>,
+    heads: BTreeMap<u32, String>,
 }
 
 impl Packs {
@@ -22,9 +22,9 @@ impl Packs {
     pub(super) fn of(verify: &mut Verify<'_>, row: &LoopRow, place: &str) -> StoreResult<Self> {
         let (scan, key) = (verify.scan, row.key);
         let mut packs = Self::default();
-        let told = scan.packed_heads(key, 0..u32::MAX);
-        let told = verify.found.readable(place, told)?;
-        packs.told.extend(told.into_iter().flatten());
+        let heads = scan.packed_heads(key, 0..u32::MAX);
+        let heads = verify.found.readable(place, heads)?;
+        packs.heads.extend(heads.into_iter().flatten());
         let mut from = Some(0);
         while let Some(next) = from {
             let row = scan.next_pack(key, next);
@@ -80,13 +80,13 @@ impl Packs {
         place: &str,
     ) -> StoreResult<()> {
         let is_packed = self.holds(row.seq);
-        let told = self.told.remove(&row.seq);
+        let heads = self.heads.remove(&row.seq);
         let head = row.body.head.as_deref().filter(|_| is_packed);
         let expected = match head {
-            Some(head) => tell(row.body.role, head)?,
+            Some(head) => view_head(row.body.role, head)?,
             None => None,
         };
-        if told != expected {
+        if heads != expected {
             let detail = "what the views tell of it as archived is not what it says";
             verify.found.add(ProblemKind::Digest, place, detail);
         }

@@ -64,11 +64,11 @@ fn check_redacted(
         let detail = format!("redacted as {stored}, it should be {derived}");
         verify.found.add(ProblemKind::Digest, place, detail);
     }
-    let is_told = |receipt: &ReceiptRow| {
+    let is_recorded = |receipt: &ReceiptRow| {
         let own = receipt.session == scope.key && receipt.kind == "redact";
         own && receipt.key == redaction.receipt
     };
-    if !verify.receipts.iter().any(is_told) {
+    if !verify.receipts.iter().any(is_recorded) {
         let detail = "it was redacted and there is no receipt";
         verify.found.add(ProblemKind::Receipt, place, detail);
     }

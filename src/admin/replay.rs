@@ -86,14 +86,14 @@ struct BranchTurns {
 
 /// Walks a recorded session.
 ///
-/// A context is that of the moment: with the runs, undos and redos that were in force just before
+/// A context is that of the moment: with the runs, undos and redos that were active just before
 /// the turn's first answer, and the messages that were there. Compactions of the branch come where
 /// they took effect, before the turn whose answer came after them. A tool result that came late is
 /// told where it stands, in its turn; contexts know it from when it came.
 ///
 /// # Examples
 /// ```
-/// use loopstore::replay::{Replay, ReplayStep};
+/// use loopstore::admin::replay::{Replay, ReplayStep};
 /// # use loopstore::*;
 /// let store = Store::in_memory()?;
 /// let chat = store.session("weather")?;

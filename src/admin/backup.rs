@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::admin::inspect::{Checked, VerifyReport, verify};
 use crate::export::WholeFile;
-use crate::inspect::{Checked, VerifyReport, verify};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::{Key, OpenError, StoreError, StoreResult};
 
@@ -60,8 +60,8 @@ fn first_problem(report: &VerifyReport) -> String {
 ///
 /// # Examples
 /// ```
-/// use loopstore::backup::backup;
-/// use loopstore::{SqliteStore, inspect};
+/// use loopstore::admin::backup::backup;
+/// use loopstore::{SqliteStore, admin::inspect};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let store = SqliteStore::open(folder.path().join("agent.db"))?;
@@ -93,7 +93,7 @@ pub fn backup(
 /// # Examples
 /// ```
 /// use loopstore::SqliteStore;
-/// use loopstore::backup::compact_backup;
+/// use loopstore::admin::backup::compact_backup;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let store = SqliteStore::open(folder.path().join("agent.db"))?;
@@ -172,7 +172,7 @@ fn copy_and_check(
 /// Whether a path names a database or one of the files beside it.
 ///
 /// ```
-/// use loopstore::backup::is_part_of;
+/// use loopstore::admin::backup::is_part_of;
 /// use std::path::Path;
 ///
 /// assert!(is_part_of(Path::new("/data/agent.db-wal"), Path::new("/data/agent.db")));

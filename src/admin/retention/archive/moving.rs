@@ -270,7 +270,7 @@ pub(super) fn out_of_packs(
             if let Some(moved) = moved.get_mut(&pack.at) {
                 moved.messages += pack.row.messages();
                 moved.bytes_before += pack.bytes;
-                moved.bytes_after += pack.row.said();
+                moved.bytes_after += pack.row.content_bytes();
             }
         }
     }

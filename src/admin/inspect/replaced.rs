@@ -75,7 +75,7 @@ pub struct Covered {
 ///
 /// # Examples
 /// ```
-/// use loopstore::inspect::{BlockName, BlockSection, replaced};
+/// use loopstore::admin::inspect::{BlockName, BlockSection, replaced};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;

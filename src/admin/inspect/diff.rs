@@ -18,7 +18,7 @@ use crate::store::{
 /// One of the two contexts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiffSide {
-    /// The originals, as if nothing were in force: at the moment of the other side if that is one,
+    /// The originals, as if no block were active: at the moment of the other side if that is one,
     /// else now.
     Raw,
     /// What the next model call sees.
@@ -97,7 +97,7 @@ pub struct ContextDiff {
 ///
 /// # Examples
 /// ```
-/// use loopstore::inspect::{DiffRequest, diff};
+/// use loopstore::admin::inspect::{DiffRequest, diff};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -149,7 +149,7 @@ pub fn diff(
 ///
 /// # Examples
 /// ```
-/// use loopstore::inspect::{DiffRequest, DiffSide, diff_contexts};
+/// use loopstore::admin::inspect::{DiffRequest, DiffSide, diff_contexts};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;

@@ -13,8 +13,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::backup::{BackupError, checked_copy};
-use crate::inspect::Checked;
+use crate::admin::backup::{BackupError, checked_copy};
+use crate::admin::inspect::Checked;
 use crate::store::sqlite::salvage::{LostRows, counter_of, place_of};
 use crate::store::sqlite::{Durability, SqliteOptions, SqliteStore};
 use crate::store::{Key, OpenError};
@@ -46,7 +46,7 @@ pub struct SalvageReport {
 }
 
 /// Writes what can be read of the database at `database` to a new one at `to`, which passes
-/// [`verify`](crate::inspect::verify). With `force` it takes the place of another file. `key` is that
+/// [`verify`](crate::admin::inspect::verify). With `force` it takes the place of another file. `key` is that
 /// of an encrypted database; the new one has it too.
 ///
 /// # Errors
@@ -55,8 +55,8 @@ pub struct SalvageReport {
 ///
 /// # Examples
 /// ```
-/// use loopstore::salvage::salvage;
-/// use loopstore::{Store, inspect};
+/// use loopstore::admin::salvage::salvage;
+/// use loopstore::{Store, admin::inspect};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let (damaged, whole) = (folder.path().join("agent.db"), folder.path().join("whole.db"));

@@ -6,7 +6,6 @@ use sha2::{Digest as _, Sha256};
 
 use crate::context::{leaf_of, session_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
-use crate::store::codec::hex;
 use crate::store::{self, LoopRow, SessionStore, StoreError, StoreResult, lookup};
 
 /// Some turns of a loop as they were recorded; extensions are left out.
@@ -28,7 +27,7 @@ pub struct Expanded {
 ///
 /// # Examples
 /// ```
-/// use loopstore::inspect::expand;
+/// use loopstore::admin::inspect::expand;
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -118,7 +117,7 @@ pub struct BlobBytes {
 pub fn blob(store: &dyn SessionStore, given: &str) -> StoreResult<BlobBytes> {
     store::read(store, |read| {
         let name = lookup::blob(read, given)?;
-        let id = hex(&name);
+        let id = hex::encode(name);
         let data = read
             .blob(&name)?
             .filter(|data| <[u8; 32]>::from(Sha256::digest(data)) == name)

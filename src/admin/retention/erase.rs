@@ -57,7 +57,7 @@ pub struct EraseReport {
 ///
 /// # Examples
 /// ```
-/// use loopstore::retention::{EraseRequest, Leftover, erase};
+/// use loopstore::admin::retention::{EraseRequest, Leftover, erase};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;

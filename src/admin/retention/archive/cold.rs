@@ -215,7 +215,7 @@ fn shown(read: &dyn StoreRead, session: SessionKey) -> StoreResult<HashSet<LoopK
     Ok(shown)
 }
 
-/// Whether a context shows a message of a loop itself: a kept turn, or one behind the block in force.
+/// Whether a context shows a message of a loop itself: a kept turn, or one behind the active block.
 fn shows_originals(link: &ChainLink) -> bool {
     let Some(block) = &link.block else {
         return link.end_seq > 0;

@@ -133,7 +133,7 @@ pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 ///
 /// # Examples
 /// ```
-/// use loopstore::copy::copy;
+/// use loopstore::admin::copy::copy;
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -171,7 +171,7 @@ pub fn copy(
 ///
 /// # Examples
 /// ```
-/// use loopstore::copy::copy_at_rest;
+/// use loopstore::admin::copy::copy_at_rest;
 /// use loopstore::*;
 /// use std::time::Duration;
 ///

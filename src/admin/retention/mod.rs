@@ -68,7 +68,7 @@ fn scrub(store: &dyn Database) -> StoreResult<Leftover> {
 /// # Examples
 /// ```
 /// use loopstore::Store;
-/// use loopstore::retention::{Leftover, finish};
+/// use loopstore::admin::retention::{Leftover, finish};
 ///
 /// let store = Store::in_memory()?;
 /// assert_eq!(finish(store.database())?, Leftover::None);
@@ -85,7 +85,7 @@ pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
 ///
 /// # Examples
 /// ```
-/// use loopstore::retention::{KeptWhy, PruneRequest, prune, set_pinned};
+/// use loopstore::admin::retention::{KeptWhy, PruneRequest, prune, set_pinned};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;

@@ -233,5 +233,5 @@ impl Findings {
 
 /// Writes a digest so that two can be told apart.
 pub(super) fn short(digest: &[u8; 32]) -> String {
-    crate::store::codec::hex(digest)[..12].to_owned()
+    hex::encode(digest)[..12].to_owned()
 }

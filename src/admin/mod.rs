@@ -1,0 +1,16 @@
+//! For those who run a database: checks, copies, removals, and the past moment by moment.
+//!
+//! - [`inspect`]: `verify`, and what two contexts show of each turn
+//! - [`backup`], [`copy`], [`salvage`]: a copy of a file, all sessions to another database, what is intact
+//!   of a damaged one
+//! - [`retention`]: redact, erase, prune, archive
+//! - [`replay`]: a session as it happened
+//!
+//! A program that only keeps sessions needs none of this: see [`Store`](crate::Store).
+
+pub mod backup;
+pub mod copy;
+pub mod inspect;
+pub mod replay;
+pub mod retention;
+pub mod salvage;
