@@ -75,7 +75,7 @@ pub mod tokens;
 // The front door.
 pub use api::{
     Appended, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle, Store,
-    StoreOptions, TurnRef,
+    StoreOptions, StoredBlock, TurnRef,
 };
 #[cfg(feature = "tokio")]
 pub use api::{AsyncRecorder, AsyncSession, AsyncStore};
@@ -86,11 +86,11 @@ pub use store::{Key, KeyError, OpenError, StoreError};
 
 // Messages, loops and sessions.
 pub use model::{
-    AgentMessage, AssistantMessage, ChildLoopRef, CompactedSection, CompactionBlock, Content,
-    ContinuationKind, ExtensionMessage, Extra, Image, Int, InvalidId, Json, LlmMessage, LoopId,
-    LoopRecord, LoopStatus, MAX_JSON_DEPTH, Message, ParentSpawnRef, Role, Session, SessionId,
-    Text, Thinking, Time, ToolCall, ToolResultMessage, Turn, TurnId, TurnMap, TurnRange, Turns,
-    Usage, UserMessage,
+    AgentMessage, AssistantMessage, Author, ChildLoopRef, CompactedSection, CompactionBlock,
+    Content, ContinuationKind, ExtensionMessage, Extra, Image, Int, InvalidId, Json, LlmMessage,
+    LoopId, LoopRecord, LoopStatus, MAX_JSON_DEPTH, Message, ParentSpawnRef, Role, Session,
+    SessionId, Text, Thinking, Time, ToolCall, ToolResultMessage, Turn, TurnId, TurnMap, TurnRange,
+    Turns, Usage, UserMessage,
 };
 
 // Tokens.

@@ -136,6 +136,8 @@ CREATE TABLE messages (
     turn       BIGINT,
     -- 0 user, 1 assistant, 2 tool result, 3 extension
     role       BIGINT NOT NULL CHECK (role BETWEEN 0 AND 3),
+    -- Whose words it is: 0 human, 1 agent, 2 harness
+    author     BIGINT NOT NULL CHECK (author BETWEEN 0 AND 2),
     tick       BIGINT NOT NULL,
     tokens     BIGINT NOT NULL,
     -- Size of the message's JSON.
@@ -706,10 +708,10 @@ END
 $$;
 
 CREATE TRIGGER messages_no_update BEFORE UPDATE ON messages FOR EACH ROW
-WHEN ((NEW.session, NEW.loop, NEW.seq, NEW.turn, NEW.role, NEW.tick, NEW.created_at, NEW.body_block,
-        NEW.origin, NEW.salt, NEW.digest, NEW.chain, NEW.head, NEW.body, NEW.escaped)
-    IS DISTINCT FROM (OLD.session, OLD.loop, OLD.seq, OLD.turn, OLD.role, OLD.tick, OLD.created_at,
-        OLD.body_block, OLD.origin, OLD.salt, OLD.digest, OLD.chain, OLD.head, OLD.body, OLD.escaped))
+WHEN ((NEW.session, NEW.loop, NEW.seq, NEW.turn, NEW.role, NEW.author, NEW.tick, NEW.created_at,
+        NEW.body_block, NEW.origin, NEW.salt, NEW.digest, NEW.chain, NEW.head, NEW.body, NEW.escaped)
+    IS DISTINCT FROM (OLD.session, OLD.loop, OLD.seq, OLD.turn, OLD.role, OLD.author, OLD.tick,
+        OLD.created_at, OLD.body_block, OLD.origin, OLD.salt, OLD.digest, OLD.chain, OLD.head, OLD.body, OLD.escaped))
 EXECUTE FUNCTION loopstore_only_with_receipt('a stored message is never changed');
 CREATE TRIGGER messages_no_delete BEFORE DELETE ON messages FOR EACH ROW
 EXECUTE FUNCTION loopstore_message_goes();
@@ -1161,7 +1163,8 @@ SELECT
         WHEN m.head IS NOT NULL AND h.json IS NOT NULL
         THEN loopstore_texts(h.json, m.body_block, loopstore_body(m.body, m.escaped))
         ELSE loopstore_body(m.body, m.escaped)
-    END AS text
+    END AS text,
+    m.author
 FROM messages m
     LEFT JOIN packed_heads p ON p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
     CROSS JOIN LATERAL loopstore_json(coalesce(m.head, p.head)) h (json);
@@ -1528,7 +1531,8 @@ SELECT
     END AS role,
     m.text, m.tokens, m.bytes,
     loopstore_time(m.created_at) AS created_at,
-    m.payload
+    m.payload,
+    CASE m.author WHEN 0 THEN 'human' WHEN 1 THEN 'agent' ELSE 'harness' END AS author
 FROM sessions s
     JOIN loops l ON l.session = s.session
     JOIN message_content m ON m.session = l.session AND m.loop = l.key
@@ -1612,6 +1616,23 @@ FROM sessions s
         WHERE f.session = r.session AND f.run = r.key AND f.loop = r.loop
         ORDER BY f.tick DESC, f.key DESC LIMIT 1
     ) f ON TRUE;
+
+-- What happened around each run: compactionStarted, then compactionEnded. payload is the whole event as
+-- JSON, at is when it happened.
+CREATE VIEW v_compaction_events AS
+SELECT
+    s.session_id, r.run_id, l.loop_id, r.tick,
+    loopstore_text(loopstore_value(event.value, 'type')) AS kind,
+    loopstore_text(loopstore_value(event.value, 'timestamp')) AS at,
+    event.value::TEXT AS payload
+FROM sessions s
+    JOIN runs r ON r.session = s.session
+    JOIN loops l ON l.session = r.session AND l.key = r.loop
+    CROSS JOIN LATERAL loopstore_json(r.events) noted (json)
+    CROSS JOIN LATERAL json_array_elements(
+        CASE json_typeof(noted.json) WHEN 'array' THEN noted.json ELSE '[]' END
+    ) WITH ORDINALITY AS event (value, place)
+WHERE json_typeof(event.value) = 'object';
 
 -- Blocks. extends is LOOP#GENERATION of the rollup that a rollup goes on from; ratio is tokens_block
 -- by tokens_covered. is_active says whether the block is active as seen from its run's own loop.

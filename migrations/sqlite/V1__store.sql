@@ -280,6 +280,8 @@ CREATE TABLE messages (
     turn       INTEGER,
     -- 0 user, 1 assistant, 2 tool result, 3 extension
     role       INTEGER NOT NULL CHECK (role BETWEEN 0 AND 3),
+    -- Whose words it is: 0 human, 1 agent, 2 harness
+    author     INTEGER NOT NULL CHECK (author BETWEEN 0 AND 2),
     -- The session's tick at the append.
     tick       INTEGER NOT NULL,
     tokens     INTEGER NOT NULL,
@@ -307,6 +309,7 @@ CREATE TABLE messages (
 CREATE TRIGGER messages_no_update
 BEFORE UPDATE ON messages
 WHEN (NEW.id IS NOT OLD.id OR NEW.turn IS NOT OLD.turn OR NEW.role IS NOT OLD.role
+        OR NEW.author IS NOT OLD.author
         OR NEW.tick IS NOT OLD.tick OR NEW.created_at IS NOT OLD.created_at
         OR NEW.body_block IS NOT OLD.body_block OR NEW.origin IS NOT OLD.origin
         OR NEW.salt IS NOT OLD.salt OR NEW.digest IS NOT OLD.digest
@@ -1370,7 +1373,8 @@ SELECT
                 = 'text'
         )
         ELSE m.body
-    END AS text
+    END AS text,
+    m.author
 FROM messages m NOT INDEXED;
 
 -- Internal. Turns with the keys of the messages that they hold: first_id <= id < end_id.
@@ -1613,7 +1617,8 @@ SELECT
     END AS role,
     m.text, m.tokens, m.bytes,
     strftime('%Y-%m-%dT%H:%M:%fZ', m.created_at / 1000.0, 'unixepoch') AS created_at,
-    m.payload
+    m.payload,
+    CASE m.author WHEN 0 THEN 'human' WHEN 1 THEN 'agent' ELSE 'harness' END AS author
 FROM sessions s
     JOIN loops l ON l.session = s.key
     CROSS JOIN message_content m ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32
@@ -1691,6 +1696,20 @@ SELECT
     r.messages_before, r.messages_after, r.started_at, r.duration_ms, r.config,
     r.turns, r.scope, r.older_loops, r.counter, r.usage
 FROM sessions s JOIN runs r ON r.session = s.key CROSS JOIN loops l ON l.key = r.loop;
+
+-- What happened around each run: compactionStarted, then compactionEnded. payload is the whole event as
+-- JSON, at is when it happened.
+CREATE VIEW v_compaction_events AS
+SELECT
+    s.session_id, r.run_id, l.loop_id, r.tick,
+    event.value ->> '$.type' AS kind,
+    event.value ->> '$.timestamp' AS at,
+    event.value AS payload
+FROM sessions s
+    JOIN runs r ON r.session = s.key
+    CROSS JOIN loops l ON l.key = r.loop
+    CROSS JOIN json_each(CASE WHEN json_valid(r.events) THEN r.events ELSE '[]' END) event
+WHERE event.type = 'object';
 
 -- Blocks. extends is LOOP#GENERATION of the rollup that a rollup goes on from; ratio is tokens_block
 -- by tokens_covered. is_active says whether the block is active as seen from its run's own loop.

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use crate::BuildOptions;
 use crate::context::{AsOf, BuildError, Context, build_context_from_session, leaf_of, session_of};
-use crate::model::{AgentMessage, LoopId, Role, SessionId};
+use crate::model::{AgentMessage, Json, LoopId, Role, SessionId};
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult, Tick};
 
@@ -35,6 +35,9 @@ pub struct ReplayChange {
     pub strategy: String,
     /// When, as ISO-8601 text.
     pub at: String,
+    /// What happened around the run, as JSON: `compactionStarted`, then `compactionEnded`. An undo or redo has
+    /// none.
+    pub events: Vec<Json>,
     /// Tokens of the context before the run.
     pub tokens_before: u64,
     /// Tokens of the context after it.
@@ -232,6 +235,7 @@ pub fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Repl
     ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
         let compacted = ReplayChange {
             change: ChangeKind::Compacted,
+            events: run.noted_events(),
             run_id: run.run_id,
             loop_id: read.loop_by_key(run.point.loop_key)?.core.loop_id,
             strategy: run.strategy,
@@ -249,6 +253,7 @@ pub fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Repl
                     },
                     loop_id: read.loop_by_key(flip.point.loop_key)?.core.loop_id,
                     at: flip.at,
+                    events: Vec::new(),
                     tick: flip.tick,
                     ..compacted.clone()
                 });

@@ -6,12 +6,12 @@ use tokio::task::spawn_blocking;
 
 use super::{
     Appended, AsyncRecorder, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle,
-    Store, TurnRef,
+    Store, StoredBlock, TurnRef,
 };
 use crate::compact::{CompactReport, CompactRequest, CompactTrigger, FlipReport};
 use crate::compaction::CancelFlag;
 use crate::context::{AsOf, Context};
-use crate::model::{AgentMessage, InvalidId, LoopId, LoopStatus, SessionId};
+use crate::model::{AgentMessage, InvalidId, LoopId, LoopRecord, LoopStatus, Session, SessionId};
 use crate::recorder::RecorderOptions;
 use crate::search::{SearchQuery, SearchResults};
 use crate::store::OpenError;
@@ -194,6 +194,60 @@ impl AsyncSession {
         self.call(move |session| session.child(&call_id, id))
             .await
             .map(Self)
+    }
+
+    /// As [`SessionHandle::load`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::load`].
+    pub async fn load(&self) -> Result<Session> {
+        self.call(|session| session.load()).await
+    }
+
+    /// As [`SessionHandle::load_whole`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::load_whole`].
+    pub async fn load_whole(&self) -> Result<Session> {
+        self.call(|session| session.load_whole()).await
+    }
+
+    /// As [`SessionHandle::load_loop`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::load_loop`].
+    pub async fn load_loop(&self, loop_id: &LoopId) -> Result<LoopRecord> {
+        let loop_id = loop_id.clone();
+        self.call(move |session| session.load_loop(&loop_id)).await
+    }
+
+    /// As [`SessionHandle::blocks`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::blocks`].
+    pub async fn blocks(&self, loop_id: &LoopId) -> Result<Vec<StoredBlock>> {
+        let loop_id = loop_id.clone();
+        self.call(move |session| session.blocks(&loop_id)).await
+    }
+
+    /// As [`SessionHandle::block`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::block`].
+    pub async fn block(&self, loop_id: &LoopId, generation: u32) -> Result<StoredBlock> {
+        let loop_id = loop_id.clone();
+        self.call(move |session| session.block(&loop_id, generation))
+            .await
+    }
+
+    /// As [`SessionHandle::active_block`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::active_block`].
+    pub async fn active_block(&self, loop_id: &LoopId) -> Result<Option<StoredBlock>> {
+        let loop_id = loop_id.clone();
+        self.call(move |session| session.active_block(&loop_id))
+            .await
     }
 
     /// As [`SessionHandle::context`].

@@ -1,6 +1,7 @@
 //! What happens around a compaction: events, and hooks that get them.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -94,11 +95,12 @@ pub trait CompactionHook: Send + Sync {
         Decision::Proceed
     }
 
-    /// After its audit row is written.
+    /// After its audit row is written, and after the import that brought a compaction of another tool. Nothing
+    /// can be changed any more: a panic here ends with this call.
     fn after(&self, _: &CompactionEnded) {}
 }
 
-/// The hooks of a compaction, in the order in which they are called.
+/// The hooks of a compaction or an import, in the order in which they are called.
 #[derive(Clone, Default)]
 pub struct Hooks(Vec<Arc<dyn CompactionHook>>);
 
@@ -116,8 +118,11 @@ impl Hooks {
         })
     }
 
-    pub(super) fn after(&self, event: &CompactionEnded) {
-        self.0.iter().for_each(|hook| hook.after(event));
+    /// Tells each hook; one that panics keeps nothing from the others or from who compacts.
+    pub(crate) fn after(&self, event: &CompactionEnded) {
+        for hook in &self.0 {
+            let _ = catch_unwind(AssertUnwindSafe(|| hook.after(event)));
+        }
     }
 }
 

@@ -12,8 +12,8 @@ use crate::compaction::{
     Summary,
 };
 use crate::context::shown_messages;
-use crate::model::{LoopId, Role, Size, Turns};
-use crate::overlay::{BlockSpec, CompactedAs, rolled_up};
+use crate::model::{LoopId, Message, Size, Turns};
+use crate::overlay::{BlockSpec, CompactedAs, first_prompt, rolled_up};
 use crate::store::active_blocks::ChainLink;
 use crate::store::append::size_through;
 use crate::store::{self, BlockCore, BlockKind, LoopKey, StoreRead, StoreResult};
@@ -94,7 +94,7 @@ impl Attempt<'_> {
         let leaf = self.snapshot.leaf;
         let task = || {
             Ok(store::read(self.planner.store, |read| {
-                root_prompt(read, leaf)
+                task_of_chain(read, leaf)
             })?)
         };
         let slice = RollupSlice {
@@ -249,26 +249,19 @@ fn whole(turns: Turns, summary: Summary) -> Draft {
     }
 }
 
-/// Returns the first prompt of the root of a chain.
-fn root_prompt(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Option<String>> {
-    let mut root = leaf;
+/// Returns what the first prompt of a chain says: that of the root, unless it has none.
+fn task_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Option<String>> {
+    let mut chain = Vec::new();
     read.walk(leaf, &mut |row| {
-        root = row.key;
+        chain.push(row.key);
         Ok(ControlFlow::Continue(()))
     })?;
-    let mut prompt = None;
-    read.messages(root, 0..u32::MAX, &mut |row| {
-        if row.body.role != Role::User {
-            return Ok(ControlFlow::Continue(()));
+    for loop_key in chain.into_iter().rev() {
+        if let Some((prompt, _)) = first_prompt(read, loop_key, u32::MAX)? {
+            return Ok(prompt.message().and_then(Message::prompt_text));
         }
-        let message = store::decode(read, row.body)?;
-        let texts = message
-            .message()
-            .map(|m| m.texts().collect::<Vec<_>>().join("\n"));
-        prompt = texts;
-        Ok(ControlFlow::Break(()))
-    })?;
-    Ok(prompt)
+    }
+    Ok(None)
 }
 
 /// Moves the beginning of the recent turns back until it parts no call from its result.

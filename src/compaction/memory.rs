@@ -96,7 +96,13 @@ impl TurnReader for MemoryTurns {
     }
 
     fn first_prompt(&self) -> Result<Option<AgentMessage>, ReadError> {
-        Ok(self.messages.first().map(|placed| placed.message.clone()))
+        let mut messages = self.messages.iter().map(|placed| &placed.message);
+        let says = |message: &&AgentMessage| {
+            message
+                .message()
+                .is_some_and(|message| message.prompt_text().is_some())
+        };
+        Ok(messages.find(says).cloned())
     }
 
     fn earlier_messages(&self) -> Result<Vec<AgentMessage>, ReadError> {

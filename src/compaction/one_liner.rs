@@ -137,6 +137,7 @@ impl BlockCompactionStrategy for DefaultBlockCompaction {
                 .push(AgentMessage::from(Message::User(UserMessage {
                     content: vec![Content::text(line)],
                     timestamp: answer.timestamp.clone(),
+                    ..UserMessage::default()
                 })));
         }
         Ok(summary)

@@ -70,7 +70,8 @@ pub trait TurnReader: Send + Sync {
         Ok(found)
     }
 
-    /// Returns the loop's first user message, which need not be among the planned turns.
+    /// Returns the loop's first message with a [`Message::prompt_text`], which need not be among the planned
+    /// turns.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -210,7 +211,8 @@ impl LoopSlice<'_> {
         self.reader.long_results(turns, max_lines)
     }
 
-    /// Returns the loop's first user message, which need not be among the planned turns.
+    /// Returns the loop's first prompt, which need not be among the planned turns: what a person asks, or a
+    /// parent agent, not what the harness says in the user's name.
     ///
     /// # Errors
     /// If it cannot be read.

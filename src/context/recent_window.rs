@@ -6,7 +6,7 @@ use crate::compaction::{CompactionConfig, KeepRecent, RecentWindow};
 use crate::model::{Role, Turns};
 use crate::overlay::turn_seqs;
 use crate::store::active_blocks::ChainLink;
-use crate::store::{StoreRead, StoreResult};
+use crate::store::{MessageSize, StoreRead, StoreResult};
 
 /// Counts the turns that hold what is kept at the end, loop by loop from the leaf.
 pub(super) struct Reach {
@@ -57,10 +57,10 @@ impl Reach {
     }
 
     fn found_in(&self, read: &dyn StoreRead, link: &ChainLink, turn: u32) -> StoreResult<u32> {
-        let counts = |role: Role| match self.keep {
+        let counts = |message: &MessageSize| match self.keep {
             KeepRecent::Turns(_) => false,
-            KeepRecent::UserTurns(_) => role == Role::User,
-            KeepRecent::Messages(_) => role != Role::Extension,
+            KeepRecent::UserTurns(_) => message.is_prompt(),
+            KeepRecent::Messages(_) => message.role != Role::Extension,
         };
         if let KeepRecent::Turns(_) = self.keep {
             return Ok(1);
@@ -69,7 +69,7 @@ impl Reach {
         let mut found = 0;
         let seqs = turn_seqs(read, link.row.key, only, link.end_seq)?;
         read.sizes(link.row.key, seqs, &mut |message| {
-            found += u32::from(counts(message.role));
+            found += u32::from(counts(&message));
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(found)

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{ExportError, ExportRange, each_message};
-use crate::model::{AgentMessage, Content, Message, Time};
+use crate::model::{AgentMessage, Author, Content, Message, Time};
 use crate::store::{self, LoopRow, SessionRow, StoreRead};
 
 /// Writes the session.
@@ -95,7 +95,10 @@ fn head(message: &AgentMessage) -> String {
     match message {
         AgentMessage::Extension(extension) => format!("**note** {}", span(&extension.kind)),
         AgentMessage::Llm(llm) => match &llm.message {
-            Message::User(_) => "**user**".to_owned(),
+            Message::User(_) => match llm.message.author() {
+                Author::Human => "**user**".to_owned(),
+                author => format!("**user** ({})", author.as_str()),
+            },
             Message::Assistant(_) => "**assistant**".to_owned(),
             Message::ToolResult(result) => {
                 let failed = if result.is_error { ", failed" } else { "" };

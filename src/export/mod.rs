@@ -6,6 +6,7 @@
 mod file;
 mod markdown;
 mod phi_core;
+pub(crate) mod records;
 mod session_jsonl;
 
 use std::io::{self, Write};

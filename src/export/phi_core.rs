@@ -5,26 +5,14 @@
 //! loop, else from the loop itself. The form knows neither tails nor rollups, so a block takes in
 //! what came after it, and a loop that a rollup covers has a block that shows nothing.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
 
 use super::ExportError;
+use super::records::{SessionRecords, ordered, session_record};
 use crate::import::fields::Fields;
-use crate::import::runs::OWN_RUN;
-use crate::import::state::CURRENT_LOOP;
-use crate::import::{block_form, restore_history};
-use crate::model::{
-    AgentMessage, CompactedSection, CompactionBlock, Extra, Int, Json, LoopId, LoopRecord, Role,
-    Session, Time, Turn, TurnRange,
-};
-use crate::overlay::ChainSnapshot;
-use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
-use crate::store::session::NO_TURN;
-use crate::store::{
-    BlockRow, LoopKey, LoopRow, Outcome, RunKey, SessionRow, StoreError, StoreRead, StoreResult,
-    codec, decode,
-};
+use crate::model::{AgentMessage, Json, LoopId, LoopRecord};
+use crate::store::{LoopRow, SessionRow, StoreError, StoreRead, codec, decode};
 
 /// Writes the session.
 pub(super) fn write(
@@ -34,110 +22,15 @@ pub(super) fn write(
 ) -> Result<(), ExportError> {
     let loops = ordered(read.loops(session.key)?, session.current_loop);
     let mut document = PhiDocument {
-        read,
+        records: SessionRecords::of(read, session, &loops)?,
         out,
-        overlays: overlays(read, session, &loops)?,
-        broken: broken(read, session)?,
     };
     document.session(session, &loops)
 }
 
-/// Puts the current loop last, so that it is the current one where the document comes in.
-fn ordered(mut loops: Vec<LoopRow>, current: Option<LoopKey>) -> Vec<LoopRow> {
-    let is_parent = loops.iter().any(|row| row.parent == current);
-    let at = loops.iter().position(|row| Some(row.key) == current);
-    if let Some(at) = at.filter(|_| !is_parent) {
-        let last = loops.remove(at);
-        loops.push(last);
-    }
-    loops
-}
-
-/// What a block is made from.
-enum Overlay {
-    /// A block on the loop.
-    Block(Box<BlockRow>),
-    /// A rollup on a later loop.
-    RolledUp(RunKey, String),
-}
-
-fn overlays(
-    read: &dyn StoreRead,
-    session: &SessionRow,
-    loops: &[LoopRow],
-) -> StoreResult<HashMap<LoopKey, Overlay>> {
-    let mut found = HashMap::new();
-    let mut seen = Vec::new();
-    if let Some(current) = session.current_loop {
-        let chain = ChainSnapshot::load(read, current)?;
-        let rollup = chain.anchor.and_then(|at| chain.links[at].block.clone());
-        for (at, link) in chain.links.iter().enumerate() {
-            // What the current loop sees of a loop that it left midway is not all of it.
-            if link.turns < link.row.totals.turns {
-                continue;
-            }
-            seen.push(link.row.key);
-            let above = chain.anchor.is_some_and(|anchor| at < anchor);
-            let overlay = match (&link.block, &rollup) {
-                (_, Some(rollup)) if above => {
-                    let at = read.block_by_key(rollup.key)?.created_at;
-                    Some(Overlay::RolledUp(rollup.run, at))
-                }
-                (Some(block), _) => {
-                    let row = read.block_by_key(block.key)?;
-                    Some(Overlay::Block(Box::new(row)))
-                }
-                (None, _) => None,
-            };
-            found.extend(overlay.map(|overlay| (link.row.key, overlay)));
-        }
-    }
-    for row in loops.iter().filter(|row| !seen.contains(&row.key)) {
-        let block = own_block(read, row.key)?;
-        found.extend(block.map(|block| (row.key, Overlay::Block(Box::new(block)))));
-    }
-    Ok(found)
-}
-
-/// Returns the active block on a loop from itself.
-fn own_block(read: &dyn StoreRead, key: LoopKey) -> StoreResult<Option<BlockRow>> {
-    let mut block = None;
-    ActiveBlocks::new(read, key, View::default()).run(&mut |link| {
-        block = link.block;
-        Ok(ControlFlow::Break(()))
-    })?;
-    block.map(|block| read.block_by_key(block.key)).transpose()
-}
-
-/// Returns the blocks of the source that break the rules, as they stood there.
-fn broken(
-    read: &dyn StoreRead,
-    session: &SessionRow,
-) -> StoreResult<HashMap<LoopKey, CompactionBlock>> {
-    let mut found = HashMap::new();
-    read.runs(session.key, &mut |run| {
-        if run.outcome == Outcome::Failed
-            && let Some(record) = &run.record
-        {
-            found.entry(run.point.loop_key).or_insert(noted(record)?);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(found)
-}
-
 struct PhiDocument<'a> {
-    read: &'a dyn StoreRead,
+    records: SessionRecords<'a>,
     out: &'a mut dyn Write,
-    overlays: HashMap<LoopKey, Overlay>,
-    broken: HashMap<LoopKey, CompactionBlock>,
-}
-
-/// What a source recorded of a loop besides its messages.
-#[derive(serde::Deserialize)]
-struct SourceHistory {
-    turns: Vec<Turn>,
-    events: Vec<Json>,
 }
 
 /// What stands in place of the messages or loops that are written one by one.
@@ -147,26 +40,7 @@ fn placeholder() -> AgentMessage {
 
 impl PhiDocument<'_> {
     fn session(&mut self, row: &SessionRow, loops: &[LoopRow]) -> Result<(), ExportError> {
-        let mut session: Session = noted(&row.meta)?;
-        // A document of this form said itself when it was last active.
-        let is_own_form = row.source.as_deref() == Some("phi-core");
-        let known = row.last_active_at.as_deref().filter(|_| !is_own_form);
-        let newer = newer(session.last_active_at.as_ref(), known);
-        session.last_active_at = newer.or(session.last_active_at);
-        if let Some(title) = row
-            .title
-            .as_ref()
-            .filter(|_| session.extra.get("title").is_none())
-        {
-            session.extra.insert("title", Json::string(title));
-        }
-        session.extra.remove(CURRENT_LOOP);
-        let is_last = loops.last().map(|last| last.key) == row.current_loop;
-        let current = loops.iter().find(|l| Some(l.key) == row.current_loop);
-        if let Some(current) = current.filter(|_| !is_last) {
-            let id = Json::string(current.loop_id.as_str());
-            session.extra.insert(CURRENT_LOOP, id);
-        }
+        let mut session = session_record(row, loops)?;
         if !loops.is_empty() {
             let id = LoopId::new("placeholder").map_err(|e| StoreError::Invalid(e.to_string()))?;
             session.loops = vec![LoopRecord::new(id, None)];
@@ -186,63 +60,12 @@ impl PhiDocument<'_> {
     }
 
     fn one_loop(&mut self, row: &LoopRow) -> Result<(), ExportError> {
-        let meta = self.read.loop_meta(row.key)?;
-        let mut record: LoopRecord = noted(&meta.meta)?;
-        record.status = row.status.clone();
-        for (noted, known) in [
-            (&mut record.started_at, &row.started_at),
-            (&mut record.ended_at, &row.ended_at),
-        ] {
-            *noted = known.as_ref().map(Time::from_text);
-        }
-        if let Some(cut) = self.cut(row, record.parent_turn.as_ref())? {
-            record.parent_turn = Some(cut.into());
-        }
-        if let Some(history) = &meta.history {
-            let SourceHistory { turns, events } = noted(&self.history(row.key, history)?)?;
-            (record.turns, record.events) = (turns, events);
-        }
-        record.compaction_block = self.block(row)?;
+        let mut record = self.records.loop_record(row)?;
         if row.totals.next_seq > 0 {
             record.messages = vec![placeholder()];
         }
         let text = codec::to_json(&record)?;
         self.object(&text, "messages", &mut |document| document.messages(row))
-    }
-
-    /// Returns the cut if it is not the one noted, or without a note the parent's last turn.
-    fn cut(&self, row: &LoopRow, noted: Option<&Int>) -> Result<Option<i64>, ExportError> {
-        let Some(parent) = row.parent else {
-            return Ok(None);
-        };
-        let last = self.read.loop_by_key(parent)?.totals.turns.checked_sub(1);
-        let cut = row.parent_turn.map_or(NO_TURN, i64::from);
-        let is_listed = match noted {
-            Some(noted) => noted.get() == cut,
-            None => row.parent_turn == last,
-        };
-        Ok((!is_listed).then_some(cut))
-    }
-
-    /// Returns the recorded turns and events, with their messages.
-    fn history(&self, key: LoopKey, history: &str) -> StoreResult<String> {
-        let read = self.read;
-        restore_history(history, &mut |seq| {
-            let text = codec::to_json(&message_of(read, key, seq)?)?;
-            Json::parse(&text).map_err(|error| StoreError::Damaged(error.to_string()))
-        })
-    }
-
-    fn block(&self, row: &LoopRow) -> StoreResult<Option<CompactionBlock>> {
-        Ok(match self.overlays.get(&row.key) {
-            Some(Overlay::Block(block)) => Some(whole_block(self.read, row, block)?),
-            Some(Overlay::RolledUp(run, at)) if row.totals.turns > 0 => {
-                let run = self.read.run_by_key(*run)?.run_id;
-                Some(hidden(row.totals.turns, at, &run))
-            }
-            Some(Overlay::RolledUp(..)) => None,
-            None => self.broken.get(&row.key).cloned(),
-        })
     }
 
     /// Writes an object, and the value of one of its keys, if it has that, by `write`.
@@ -267,7 +90,7 @@ impl PhiDocument<'_> {
 
     fn messages(&mut self, row: &LoopRow) -> Result<(), ExportError> {
         self.out.write_all(b"[")?;
-        let (read, out) = (self.read, &mut *self.out);
+        let (read, out) = (self.records.read, &mut *self.out);
         let mut failed = None;
         read.messages(row.key, 0..row.totals.next_seq, &mut |message| {
             let separator: &[u8] = if message.seq > 0 { b",\n" } else { b"\n" };
@@ -288,101 +111,4 @@ impl PhiDocument<'_> {
             None => Ok(self.out.write_all(b"]")?),
         }
     }
-}
-
-fn noted<T: serde::de::DeserializeOwned>(text: &str) -> StoreResult<T> {
-    let damaged = |error| StoreError::Damaged(format!("what a source noted: {error}"));
-    serde_json::from_str(text).map_err(damaged)
-}
-
-/// Returns when something last happened, if that was after what the source noted.
-fn newer(noted: Option<&Time>, known: Option<&str>) -> Option<Time> {
-    let known = Time::from_text(known?);
-    (noted.and_then(Time::millis) < known.millis()).then_some(known)
-}
-
-fn message_of(read: &dyn StoreRead, key: LoopKey, seq: u32) -> StoreResult<AgentMessage> {
-    let mut found = None;
-    read.messages(key, seq..seq.saturating_add(1), &mut |row| {
-        found = Some(decode(read, row.body)?);
-        Ok(ControlFlow::Break(()))
-    })?;
-    found.ok_or_else(|| StoreError::Damaged(format!("message {seq} is missing")))
-}
-
-/// Returns a block that takes in what came after it.
-fn whole_block(
-    read: &dyn StoreRead,
-    row: &LoopRow,
-    stored: &BlockRow,
-) -> StoreResult<CompactionBlock> {
-    let turns = row.totals.turns;
-    let link = ChainLink {
-        turns,
-        complete: row.totals.complete,
-        end_seq: row.totals.next_seq,
-        row: row.core.clone(),
-        block: None,
-    };
-    let mut block = block_form(read, &link, stored)?;
-    let tail = tail(read, row, stored.through)?;
-    if tail.is_empty() && stored.extra.is_some() {
-        return Ok(block);
-    }
-    if !tail.is_empty() {
-        take_in(&mut block, tail, stored.layout.end(), turns);
-    }
-    if block.extra.get(OWN_RUN).is_none() {
-        let run = read.run_by_key(stored.run)?.run_id;
-        block.extra.insert(OWN_RUN, Json::string(&run));
-    }
-    Ok(block)
-}
-
-/// Returns the messages that a block does not cover, from its last turn's end on.
-fn tail(read: &dyn StoreRead, row: &LoopRow, through: u32) -> StoreResult<Vec<AgentMessage>> {
-    let mut tail = Vec::new();
-    read.messages(row.key, through..row.totals.next_seq, &mut |message| {
-        if message.body.role != Role::Extension {
-            tail.push(decode(read, message.body)?);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(tail)
-}
-
-fn take_in(block: &mut CompactionBlock, mut tail: Vec<AgentMessage>, from: u32, turns: u32) {
-    let last = turns.saturating_sub(1);
-    match (&mut block.keep_recent, &mut block.keep_compacted) {
-        (Some(recent), _) => {
-            recent.range.end = i64::from(last).into();
-            recent.messages.append(&mut tail);
-        }
-        // Only late results of covered turns: there are no turns for a section of their own.
-        (None, Some(compacted)) if from >= turns => compacted.messages.append(&mut tail),
-        (None, _) => {
-            block.keep_recent = Some(CompactedSection {
-                range: TurnRange::new(from.min(last), last),
-                messages: tail,
-                extra: Extra::default(),
-            });
-        }
-    }
-}
-
-/// Returns the block of a loop of which nothing is shown.
-fn hidden(turns: u32, created_at: &str, run: &str) -> CompactionBlock {
-    let mut block = CompactionBlock {
-        keep_first: None,
-        keep_compacted: Some(CompactedSection {
-            range: TurnRange::new(0, turns - 1),
-            messages: Vec::new(),
-            extra: Extra::default(),
-        }),
-        keep_recent: None,
-        created_at: Some(Time::from_text(created_at)),
-        extra: Extra::default(),
-    };
-    block.extra.insert(OWN_RUN, Json::string(run));
-    block
 }

@@ -178,6 +178,12 @@ pub trait Importer: Sync {
     /// Only if the source cannot be read or the sink refuses; a bad record is skipped.
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError>;
 
+    /// Whether a file of the format is written anew as its session grows, so that its last turn may come back
+    /// changed. Such a turn stays open until something stands behind it.
+    fn rewrites(&self) -> bool {
+        false
+    }
+
     /// Whether the format holds what is stored, row by row, and is read by [`Importer::restore`].
     fn holds_rows(&self) -> bool {
         false

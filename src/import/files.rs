@@ -15,6 +15,7 @@ use super::queue::{FileQueue, Opened};
 use super::report::ImportReport;
 use super::sniff::sniff;
 use super::{ImportError, Importer, Source, importers, unread};
+use crate::compact::Hooks;
 use crate::model::SessionId;
 use crate::store::SessionStore;
 
@@ -24,7 +25,7 @@ pub(super) const BUFFER_BYTES: usize = 128 << 10;
 const MAX_REASONS: usize = 5;
 
 /// How files are imported.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The format; `None`: as each file looks.
     pub format: Option<String>,
@@ -35,6 +36,8 @@ pub struct ImportOptions {
     /// Replace secrets by markers before anything is stored. The files themselves are not kept then:
     /// they hold the secrets.
     pub redact: bool,
+    /// Are told of each compaction that came in, after its file was committed.
+    pub hooks: Hooks,
 }
 
 impl ImportOptions {

@@ -9,6 +9,7 @@
 //! transcripts in `tests/fixtures/` and a room in `tests/transcripts/`.
 
 pub(crate) mod adk;
+mod authors;
 pub(crate) mod claude_code;
 pub(crate) mod codex;
 pub(crate) mod contract;

@@ -9,6 +9,7 @@ use super::report::ImportReport;
 use super::writer::{Origin, StoreSink};
 use super::{ImportError, Importer, Restore, Sink, Source, unread};
 use crate::model::SessionId;
+use crate::store::append::LastTurn;
 use crate::store::source::{self, Pieces, SourceError};
 use crate::store::{SessionStore, StoreError, StoreWrite};
 
@@ -71,7 +72,12 @@ pub(super) fn import_and_keep(
                 return restored.map(|()| into.finish());
             }
             let sink = StoreSink::new(write, store.counter(), origin.clone(), only.clone())?;
-            let sink = sink.redacting(options.redact);
+            let sink = sink
+                .redacting(options.redact)
+                .with_last_turn(match importer.rewrites() {
+                    true => LastTurn::Open,
+                    false => LastTurn::Sealed,
+                });
             let (report, mut pieces) = match ahead.take() {
                 Some(opened) => {
                     let mut sink = sink.skipping(opened.skip_encoding);
@@ -95,6 +101,12 @@ pub(super) fn import_and_keep(
             Err(error) => Err(StoreError::Invalid(error.to_string())),
         }
     });
+    if let (Ok(()), Some(Ok(report))) = (&written, &result) {
+        report
+            .compactions
+            .iter()
+            .for_each(|ended| options.hooks.after(ended));
+    }
     match (written, result) {
         (Ok(()), Some(result)) => result,
         (Err(_), Some(Err(error))) => Err(error),

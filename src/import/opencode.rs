@@ -40,6 +40,10 @@ impl Importer for OpenCode {
         ["", "[]."].iter().any(|at| is_export(&outline, at))
     }
 
+    fn rewrites(&self) -> bool {
+        true
+    }
+
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let mut nth = 0;
         let any = documents(source, sink, &mut |document, sink| {

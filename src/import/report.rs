@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::compact::CompactionEnded;
 use crate::model::SessionId;
 
 /// Something that could not be used.
@@ -48,6 +49,9 @@ pub struct ImportReport {
     pub bytes: u64,
     /// How long it took.
     pub seconds: f64,
+    /// The compactions of other tools that were new.
+    #[serde(skip)]
+    pub(crate) compactions: Vec<CompactionEnded>,
 }
 
 impl ImportReport {
@@ -75,6 +79,7 @@ impl ImportReport {
         self.skipped.extend(other.skipped);
         self.bytes += other.bytes;
         self.seconds += other.seconds;
+        self.compactions.extend(other.compactions);
     }
 
     /// Notes something that could not be used.

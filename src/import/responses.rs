@@ -86,6 +86,7 @@ fn message(mut fields: Fields<'_>, record: Json) -> Result<ResponseItem, String>
             let message = UserMessage {
                 content: blocks(content)?,
                 timestamp: None,
+                ..UserMessage::default()
             };
             let message = Message::User(message).into();
             Ok(ResponseItem::Prompt(with_extra_source(

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use super::matching::{Digest, is_revised};
 use super::writer::StoreSink;
 use crate::model::{AgentMessage, Json, LlmMessage, LoopId, Message, Role, extension_kinds};
-use crate::store::append::{self, NewMessage};
-use crate::store::{LoopKey, StoreResult, decode};
+use crate::store::append::{self, LastTurn, NewMessage};
+use crate::store::{LoopKey, SessionKey, StoreResult, StoreWrite, decode};
 
 impl StoreSink<'_> {
     /// Keeps a message that is not what is stored in its place.
@@ -24,7 +24,10 @@ impl StoreSink<'_> {
         let Some(key) = self.loop_key(at, loop_key) else {
             return Ok(());
         };
-        if seq >= self.write.loop_by_key(key)?.totals.sealed_seq {
+        if self.is_outgrown(key, seq, &message)? {
+            return Ok(());
+        }
+        if self.may_replace(key, seq)? {
             return self.replace_turn(at, loop_key, seq, message, origin);
         }
         let digest = self.digests.revised(seq, &origin);
@@ -44,6 +47,33 @@ impl StoreSink<'_> {
         self.report.revised += 1;
         let note = AgentMessage::extension(extension_kinds::REVISED, data);
         self.queue(at, loop_key, note.into(), digest, 0)
+    }
+
+    /// Whether a message may still be replaced: its turn is in flight, or nothing stands behind it.
+    fn may_replace(&self, key: LoopKey, seq: u32) -> StoreResult<bool> {
+        let row = self.write.loop_by_key(key)?;
+        if seq < row.totals.sealed_seq {
+            return Ok(false);
+        }
+        let is_in_flight = row.totals.complete < row.totals.turns;
+        Ok(is_in_flight || newest_loop(&*self.write, row.session)? == Some(key))
+    }
+
+    /// Whether an answer has grown since: what is stored begins with it. An earlier state of its document
+    /// comes in again.
+    fn is_outgrown(&self, key: LoopKey, seq: u32, old: &AgentMessage) -> StoreResult<bool> {
+        let Some(Message::Assistant(old)) = old.message() else {
+            return Ok(false);
+        };
+        let (read, mut is_outgrown) = (&*self.write, false);
+        read.messages(key, seq..seq.saturating_add(1), &mut |row| {
+            if let Some(Message::Assistant(stored)) = decode(read, row.body)?.message() {
+                is_outgrown = stored.content.len() > old.content.len()
+                    && stored.content.starts_with(&old.content);
+            }
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(is_outgrown && self.last_turn == LastTurn::Open)
     }
 
     /// Returns what an answer of the last turn has grown by, as an answer of its own.
@@ -143,9 +173,18 @@ impl StoreSink<'_> {
         let key = state.key;
         self.sessions[at].is_changed = true;
         self.reopen(key)?;
-        append::replace_last_turn(self.write, key, turn, self.counter)?;
+        append::replace_turn(self.write, key, turn, self.counter, self.last_turn)?;
         Ok(())
     }
+}
+
+/// Returns the loop of a session that nothing stands behind.
+pub(super) fn newest_loop(
+    read: &dyn StoreWrite,
+    session: SessionKey,
+) -> StoreResult<Option<LoopKey>> {
+    let loops = read.loops(session)?;
+    Ok(loops.into_iter().map(|row| row.key).max())
 }
 
 /// Whether an answer has the tokens of its call.

@@ -5,6 +5,7 @@ use sha2::{Digest as _, Sha256};
 use super::imported_compaction::ImportedCompaction;
 use super::matching::harmless;
 use super::{FoundCompaction, FoundEffect, foreign};
+use crate::compact::{CompactionEnded, CompactionStarted};
 use crate::context::size_with;
 use crate::model::{CompactionBlock, Json, LoopId, SessionId, Time};
 use crate::overlay::{self, ChainSnapshot};
@@ -74,13 +75,13 @@ struct Made {
 }
 
 impl ImportedRun {
-    /// Writes the run and its blocks.
+    /// Writes the run and its blocks, and returns how it ended.
     pub(super) fn write(
         self,
         write: &mut dyn StoreWrite,
         counter: &dyn TokenCounter,
         found: FoundCompaction,
-    ) -> StoreResult<()> {
+    ) -> StoreResult<CompactionEnded> {
         let chain = ChainSnapshot::load(&*write, self.loop_key)?;
         let started_at = found.at.clone().unwrap_or_else(Time::now);
         let compaction = ImportedCompaction {
@@ -93,6 +94,28 @@ impl ImportedRun {
         let made = made(&compaction, &found)?;
         let size_with = |blocks: &[NewBlock]| size_with(&*write, self.loop_key, blocks);
         let (before, after) = (size_with(&[])?, size_with(&made.blocks)?);
+        let trigger = found.trigger.clone().unwrap_or_else(|| "imported".into());
+        let duration_ms = duration(&found.record);
+        let started = CompactionStarted {
+            session_id: write.session_by_key(self.session)?.session_id,
+            loop_id: chain.links[chain.leaf()].row.loop_id.clone(),
+            trigger: trigger.clone(),
+            strategy: found.strategy.clone(),
+            tokens_before: before.tokens,
+            bytes_before: before.bytes,
+            messages_before: before.messages,
+            timestamp: started_at.as_str().to_owned(),
+        };
+        let ended = CompactionEnded {
+            session_id: started.session_id.clone(),
+            loop_id: started.loop_id.clone(),
+            outcome: made.outcome.into(),
+            tokens_before: before.tokens,
+            tokens_after: after.tokens,
+            messages_before: before.messages,
+            messages_after: after.messages,
+            timestamp: ended_at(&started_at, duration_ms),
+        };
         let run = RunRow {
             key: RunKey(0),
             session: self.session,
@@ -101,7 +124,7 @@ impl ImportedRun {
                 turns: chain.end(chain.leaf()),
             },
             tick: 0,
-            trigger: found.trigger.clone().unwrap_or_else(|| "imported".into()),
+            trigger,
             round: 0,
             outcome: made.outcome,
             fallback: None,
@@ -112,17 +135,17 @@ impl ImportedRun {
             before,
             after,
             started_at: started_at.as_str().to_owned(),
-            duration_ms: duration(&found.record),
+            duration_ms,
             config: "{}".into(),
             usage: None,
             plan: Sha256::digest(&self.run_id).into(),
-            events: None,
+            events: Some(codec::to_json(&(&started, &ended))?),
             record: (!made.record.is_null()).then(|| made.record.as_str().to_owned()),
             strategy: found.strategy,
             run_id: self.run_id,
         };
         overlay::commit(write, run, made.blocks)?;
-        Ok(())
+        Ok(ended)
     }
 }
 
@@ -202,6 +225,15 @@ fn foreign_block(
             record: Json::parse(&codec::to_json(block)?).unwrap_or_default(),
         },
     })
+}
+
+/// Returns when a compaction ended that began then.
+fn ended_at(began: &Time, duration_ms: u64) -> String {
+    let millis = began.millis().zip(i64::try_from(duration_ms).ok());
+    let ended = millis.and_then(|(began, took)| Time::from_millis(began.checked_add(took)?));
+    // Without a duration the text of the source stays as it is.
+    let ended = ended.filter(|_| duration_ms > 0);
+    ended.as_ref().unwrap_or(began).as_str().to_owned()
 }
 
 /// Returns the milliseconds that a record tells of, itself or in an object within.

@@ -7,10 +7,12 @@ use super::deferred::RecordKey;
 use super::history::{history_fingerprint, shorten_history};
 use super::matching::Stored;
 use super::pending::PendingMessage;
+use super::revised::newest_loop;
 use super::{Origin, SessionHead};
 use crate::model::{
     GroupCursor, Json, LoopId, LoopRecord, LoopStatus, Role, SessionId, Time, Turn,
 };
+use crate::store::append::LastTurn;
 use crate::store::{
     ImportRow, LoopCore, LoopKey, LoopMeta, LoopProgress, LoopRow, LoopTotals, SessionKey,
     SessionRow, StoreError, StoreRead, StoreResult, StoreWrite, append, codec, decode, session,
@@ -148,7 +150,7 @@ impl LoopState {
     }
 
     /// Writes what is known only at the end, and returns whether it was new.
-    fn finish(self, write: &mut dyn StoreWrite) -> StoreResult<bool> {
+    fn finish(self, write: &mut dyn StoreWrite, last_turn: LastTurn) -> StoreResult<bool> {
         let row = write.loop_by_key(self.key)?;
         let mut new = row.clone();
         match &self.before {
@@ -163,7 +165,7 @@ impl LoopState {
                 new.ended_at.clone_from(&self.described.ended_at);
             }
         }
-        append::seal(write, &mut new)?;
+        append::seal(write, &mut new, last_turn)?;
         if new != row {
             write.update_loop(&new)?;
         }
@@ -311,11 +313,13 @@ impl SessionState {
         Ok(self.runs.get_or_insert_default())
     }
 
-    /// Writes what is known only at the end.
+    /// Writes what is known only at the end. `last_turn` is that of the newest loop; nothing of the others
+    /// changes any more.
     pub(super) fn finish(
         mut self,
         write: &mut dyn StoreWrite,
         from: &Origin,
+        last_turn: LastTurn,
     ) -> StoreResult<Finished> {
         let finished = Finished {
             id: self.head.session.session_id.clone(),
@@ -326,9 +330,14 @@ impl SessionState {
         let Some(key) = self.key else {
             return Ok(finished);
         };
+        let newest = newest_loop(write, key)?;
         for id in std::mem::take(&mut self.order) {
             if let Some(state) = self.loops.remove(&id) {
-                self.is_changed |= state.finish(write)?;
+                let last_turn = match newest == Some(state.key) {
+                    true => last_turn,
+                    false => LastTurn::Sealed,
+                };
+                self.is_changed |= state.finish(write, last_turn)?;
             }
         }
         let row = write.session_by_key(key)?;

@@ -12,6 +12,7 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use self::steps::Steps;
+use super::authors::by_harness;
 use super::extension::extension;
 use super::fields::{Fields, list};
 use super::json_stream::{JsonDocument, LineCounter, documents};
@@ -187,6 +188,9 @@ impl<'a> RunReader<'a> {
         steps: Option<&mut Steps<'a>>,
     ) -> Result<(), ImportError> {
         let bytes = raw.get().as_bytes();
+        if is_shown(raw) {
+            message = by_harness(message);
+        }
         match message.role() {
             Role::User if self.answered => return self.transcript.observation(message, bytes),
             Role::User if std::mem::replace(&mut self.begun, true) => {
@@ -284,6 +288,15 @@ impl<'a> RunReader<'a> {
             }
         }
     }
+}
+
+/// Whether a message is none of who gave the task: an example run, or what a tool gave back.
+fn is_shown(raw: &RawValue) -> bool {
+    let fields = Fields::parse(raw.get()).unwrap_or_default();
+    let kind = fields.text("message_type");
+    let is_told = |kind: &str| matches!(kind, "demonstration" | "observation");
+    fields.text("role").as_deref() == Some("user")
+        && (fields.read("is_demo") == Some(true) || kind.as_deref().is_some_and(is_told))
 }
 
 /// What the model was shown of an observation.

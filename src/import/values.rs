@@ -225,7 +225,12 @@ pub(super) fn millis_of(time: Option<&Time>) -> Option<Int> {
 
 /// A message in the user's name.
 pub(super) fn user(content: Vec<Content>, timestamp: Option<Int>) -> AgentMessage {
-    Message::User(UserMessage { content, timestamp }).into()
+    Message::User(UserMessage {
+        content,
+        timestamp,
+        ..UserMessage::default()
+    })
+    .into()
 }
 
 /// Keeps what a message's record says besides.

@@ -18,7 +18,7 @@ use super::secrets::Secrets;
 use super::state::{Described, LoopState, PendingHistory, SessionState};
 use super::{FoundCompaction, Identity, ImportError, SessionHead, Sink};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
-use crate::store::append;
+use crate::store::append::{self, LastTurn};
 use crate::store::ready::Ready;
 use crate::store::{LoopKey, LoopRow, SessionKey, StoreResult, StoreWrite, session};
 use crate::tokens::TokenCounter;
@@ -82,6 +82,7 @@ pub struct StoreSink<'a> {
     pub(super) secrets: Secrets,
     batch: Option<LoopBatch>,
     skip_encoding: SkipEncoding,
+    pub(super) last_turn: LastTurn,
 }
 
 impl<'a> StoreSink<'a> {
@@ -112,7 +113,14 @@ impl<'a> StoreSink<'a> {
             secrets,
             batch: None,
             skip_encoding: SkipEncoding::default(),
+            last_turn: LastTurn::Sealed,
         })
+    }
+
+    /// Says how final the last turn of a transcript is.
+    pub(super) fn with_last_turn(mut self, last_turn: LastTurn) -> Self {
+        self.last_turn = last_turn;
+        self
     }
 
     /// Sets `skip_encoding` when stored forms are not worth making ahead.
@@ -147,7 +155,7 @@ impl<'a> StoreSink<'a> {
                 true => self.secrets.origin(&self.from),
                 false => self.from.clone(),
             };
-            let finished = state.finish(self.write, &from)?;
+            let finished = state.finish(self.write, &from, self.last_turn)?;
             self.report.loops += finished.loops;
             self.report.turns += finished.turns;
             match finished.is_stored {
@@ -406,7 +414,7 @@ impl<'a> StoreSink<'a> {
             return Ok(());
         };
         // It runs until the transcript ends, so that its last turn counts as in flight meanwhile.
-        append::append_ready(self.write, batch.loop_key, batch.messages)?;
+        append::append_ready(self.write, batch.loop_key, batch.messages, self.last_turn)?;
         Ok(())
     }
 
@@ -461,7 +469,7 @@ impl<'a> StoreSink<'a> {
         let mut row = self.write.loop_by_key(loop_key)?;
         if status.is_ended() && !row.status.is_ended() {
             row.status = status;
-            append::seal(self.write, &mut row)?;
+            append::seal(self.write, &mut row, LastTurn::Sealed)?;
             self.write.update_loop(&row)?;
         }
         let run = super::runs::ImportedRun {
@@ -469,7 +477,9 @@ impl<'a> StoreSink<'a> {
             loop_key,
             run_id,
         };
-        Ok(run.write(self.write, self.counter, compaction)?)
+        let ended = run.write(self.write, self.counter, compaction)?;
+        self.report.compactions.push(ended);
+        Ok(())
     }
 }
 

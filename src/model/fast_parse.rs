@@ -8,6 +8,7 @@
 
 use serde::Deserialize;
 
+use super::author::Author;
 use super::content::Content;
 use super::json::{Extra, Json};
 use super::message::{
@@ -271,6 +272,7 @@ struct MessageFields<'a> {
     tool_name: Option<String>,
     is_error: Option<bool>,
     timestamp: Option<i64>,
+    author: Option<Author>,
     turn_id: Option<TurnId>,
 }
 
@@ -287,6 +289,7 @@ impl<'a> MessageFields<'a> {
             "toolName" => set(&mut self.tool_name, scan.string()),
             "isError" => set(&mut self.is_error, scan.boolean()),
             "timestamp" => set(&mut self.timestamp, scan.integer()),
+            "author" => set(&mut self.author, scan.plain().and_then(Author::from_name)),
             "turnId" => set(&mut self.turn_id, scan.turn()),
             _ => None,
         }
@@ -294,9 +297,13 @@ impl<'a> MessageFields<'a> {
 
     fn into_message(mut self) -> Option<AgentMessage> {
         let content = self.content.take()?;
-        let timestamp = self.timestamp.map(Into::into);
+        let (timestamp, author) = (self.timestamp.map(Into::into), self.author);
         let message = match self.role? {
-            "user" => Message::User(UserMessage { content, timestamp }),
+            "user" => Message::User(UserMessage {
+                content,
+                timestamp,
+                author,
+            }),
             "assistant" => Message::Assistant(AssistantMessage {
                 content,
                 stop_reason: self.stop_reason.take(),
@@ -305,6 +312,7 @@ impl<'a> MessageFields<'a> {
                 usage: self.usage.take(),
                 timestamp,
                 error_message: None,
+                author,
             }),
             "toolResult" => Message::ToolResult(ToolResultMessage {
                 tool_call_id: self.tool_call_id.take()?,
@@ -312,6 +320,7 @@ impl<'a> MessageFields<'a> {
                 content,
                 is_error: self.is_error.take()?,
                 timestamp,
+                author,
             }),
             _ => return None,
         };
@@ -367,6 +376,8 @@ mod tests {
             ),
             r#"{"role":"user","content":[{"type":"text","text":"\\"},{"type":"text","text":"é\ud83d\ude00\\\""}]}"#,
             r#"{"role":"toolResult","toolCallId":"1","toolName":"n","content":[],"isError":true}"#,
+            r#"{"role":"user","content":[],"author":"harness"}"#,
+            r#"{"role":"assistant","content":[],"timestamp":1,"author":"agent"}"#,
         ];
         for json in usual {
             let read = message(json);
@@ -396,6 +407,8 @@ mod tests {
             r#"{"role":"toolResult","toolCallId":"1","toolName":"n","content":[]}"#,
             r#"{"role":"extension","kind":"k","content":[]}"#,
             r#"{"role":"user"}"#,
+            r#"{"role":"user","content":[],"author":"bob"}"#,
+            r#"{"role":"user","content":[],"author":1}"#,
             r#"{"role":"user","content":[{"type":"text","text":"a"} ]}"#,
             r#"{"role":"user","content":[{"type":"te\u0078t","text":"a"}]}"#,
             r#"{"role":"user","content":[],"timestamp":05}"#,

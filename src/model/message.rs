@@ -1,5 +1,6 @@
 //! Messages, and what they say of themselves.
 
+use super::author::Author;
 use super::content::{Content, ToolCall};
 use super::json::{Extra, Int, Json, json_object};
 
@@ -52,6 +53,8 @@ pub struct UserMessage {
     pub content: Vec<Content>,
     /// Milliseconds since the epoch.
     pub timestamp: Option<Int>,
+    /// Whose words it is; `None`: a person's.
+    pub author: Option<Author>,
 }
 
 /// One answer of the model.
@@ -71,6 +74,8 @@ pub struct AssistantMessage {
     pub timestamp: Option<Int>,
     /// What went wrong, if the answer is an error.
     pub error_message: Option<String>,
+    /// Whose words it is; `None`: an agent's.
+    pub author: Option<Author>,
 }
 
 /// What a tool gave back.
@@ -86,6 +91,8 @@ pub struct ToolResultMessage {
     pub is_error: bool,
     /// Milliseconds since the epoch.
     pub timestamp: Option<Int>,
+    /// Whose words it is; `None`: the harness's, as it ran the tool.
+    pub author: Option<Author>,
 }
 
 /// A message that a model can see.
@@ -125,7 +132,7 @@ impl Message {
     pub fn user(text: impl Into<String>) -> Self {
         Self::User(UserMessage {
             content: vec![Content::text(text)],
-            timestamp: None,
+            ..UserMessage::default()
         })
     }
 
@@ -405,6 +412,11 @@ impl AgentMessage {
             Self::Llm(llm) => llm.message.role(),
             Self::Extension(_) => Role::Extension,
         }
+    }
+
+    /// Returns whose words the message is; those of an extension are the harness's.
+    pub fn author(&self) -> Author {
+        self.message().map_or(Author::Harness, Message::author)
     }
 
     /// Returns the message if a model can see it.

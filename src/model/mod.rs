@@ -3,6 +3,7 @@
 //! Their JSON is the interchange form: one document per session, as phi-core writes it. Unknown
 //! fields, the text of times and the text of numbers survive reading and writing.
 
+pub(crate) mod author;
 mod block;
 mod content;
 pub(crate) mod extension_kinds;
@@ -17,6 +18,7 @@ mod time;
 mod turn_map;
 mod wire;
 
+pub use author::Author;
 pub use block::{CompactedSection, CompactionBlock, TurnRange};
 pub use content::{Content, Image, Text, Thinking, ToolCall};
 pub use ids::{InvalidId, LoopId, SessionId};

@@ -4,6 +4,7 @@ use serde::de::Error as _;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::author::Author;
 use super::content::Content;
 use super::json::{Extra, Int, Json, json_object};
 use super::message::{
@@ -25,6 +26,7 @@ json_object! {
         maybe is_error: bool = "isError",
         maybe timestamp: Int = "timestamp",
         maybe error_message: String = "error_message",
+        maybe author: Json = "author",
         maybe turn_id: TurnId = "turnId",
         maybe kind: String = "kind",
         maybe data: Json = "data",
@@ -33,6 +35,7 @@ json_object! {
 
 impl WireMessage {
     fn into_message(mut self) -> Result<AgentMessage, String> {
+        let author = self.take_author();
         let message = match self.role.as_str() {
             "user" => Message::User(UserMessage {
                 content: self
@@ -40,6 +43,7 @@ impl WireMessage {
                     .take()
                     .ok_or("a user message without content")?,
                 timestamp: self.timestamp.take(),
+                author,
             }),
             "assistant" => Message::Assistant(AssistantMessage {
                 content: self
@@ -52,6 +56,7 @@ impl WireMessage {
                 usage: self.usage.take(),
                 timestamp: self.timestamp.take(),
                 error_message: self.error_message.take(),
+                author,
             }),
             "toolResult" => Message::ToolResult(ToolResultMessage {
                 tool_call_id: self
@@ -62,6 +67,7 @@ impl WireMessage {
                 content: self.content.take().ok_or("a tool result without content")?,
                 is_error: self.is_error.take().unwrap_or(false),
                 timestamp: self.timestamp.take(),
+                author,
             }),
             "extension" => {
                 let kind = self
@@ -86,6 +92,17 @@ impl WireMessage {
             turn_id,
             extra: self.leftover(),
         }))
+    }
+
+    /// Takes the author, unless it is a word of another's: that stays where it is.
+    fn take_author(&mut self) -> Option<Author> {
+        if self.role == "extension" {
+            return None;
+        }
+        let name: String = self.author.as_ref()?.read().ok()?;
+        let author = Author::from_name(&name)?;
+        self.author = None;
+        Some(author)
     }
 
     /// Returns the unknown fields together with known ones that this role has no place for.
@@ -125,6 +142,7 @@ impl WireMessage {
             && self.usage.is_none()
             && self.is_error.is_none()
             && self.timestamp.is_none()
+            && self.author.is_none()
             && self.turn_id.is_none()
             && self.data.is_none()
     }
@@ -172,11 +190,16 @@ fn write_if<M: SerializeMap, T: Serialize>(
     }
 }
 
+fn write_author<M: SerializeMap>(map: &mut M, author: Option<Author>) -> Result<(), M::Error> {
+    write_if(map, "author", author.map(Author::as_str).as_ref())
+}
+
 fn write_message<M: SerializeMap>(map: &mut M, message: &Message) -> Result<(), M::Error> {
     match message {
         Message::User(m) => {
             map.serialize_entry("content", &m.content)?;
-            write_if(map, "timestamp", m.timestamp.as_ref())
+            write_if(map, "timestamp", m.timestamp.as_ref())?;
+            write_author(map, m.author)
         }
         Message::Assistant(m) => {
             map.serialize_entry("content", &m.content)?;
@@ -185,14 +208,16 @@ fn write_message<M: SerializeMap>(map: &mut M, message: &Message) -> Result<(), 
             write_if(map, "provider", m.provider.as_ref())?;
             write_if(map, "usage", m.usage.as_ref())?;
             write_if(map, "timestamp", m.timestamp.as_ref())?;
-            write_if(map, "error_message", m.error_message.as_ref())
+            write_if(map, "error_message", m.error_message.as_ref())?;
+            write_author(map, m.author)
         }
         Message::ToolResult(m) => {
             map.serialize_entry("toolCallId", &m.tool_call_id)?;
             map.serialize_entry("toolName", &m.tool_name)?;
             map.serialize_entry("content", &m.content)?;
             map.serialize_entry("isError", &m.is_error)?;
-            write_if(map, "timestamp", m.timestamp.as_ref())
+            write_if(map, "timestamp", m.timestamp.as_ref())?;
+            write_author(map, m.author)
         }
     }
 }

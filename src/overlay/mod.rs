@@ -18,4 +18,4 @@ pub(crate) use chain_snapshot::ChainSnapshot;
 pub(crate) use coverage::{message_count, rolled_up};
 pub(crate) use ranges::{size_of, through, turn_seqs};
 pub(crate) use run::{commit, next_round};
-pub(crate) use turns::StoreTurns;
+pub(crate) use turns::{StoreTurns, first_prompt};

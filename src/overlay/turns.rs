@@ -112,18 +112,11 @@ impl TurnReader for StoreTurns<'_> {
 
     fn first_prompt(&self) -> Result<Option<AgentMessage>, ReadError> {
         self.read(|read| {
-            let mut prompt = None;
-            read.sizes(self.loop_key, 0..self.through, &mut |size| {
-                if size.role == Role::User {
-                    prompt = Some(size.seq);
-                    return Ok(ControlFlow::Break(()));
-                }
-                Ok(ControlFlow::Continue(()))
-            })?;
-            match prompt {
-                Some(seq) => Ok(self.message(read, seq)?.map(|placed| placed.message)),
-                None => Ok(None),
+            let prompt = first_prompt(read, self.loop_key, self.through)?;
+            if let Some((_, bytes)) = &prompt {
+                self.count_read(*bytes);
             }
+            Ok(prompt.map(|(message, _)| message))
         })
     }
 
@@ -146,6 +139,42 @@ impl TurnReader for StoreTurns<'_> {
 
     fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Ordering::Relaxed)
+    }
+}
+
+/// Returns the first prompt of a loop before the sequence `through`, and its bytes. One that says nothing of
+/// its own does not count.
+pub(crate) fn first_prompt(
+    read: &dyn StoreRead,
+    loop_key: LoopKey,
+    through: u32,
+) -> StoreResult<Option<(AgentMessage, u64)>> {
+    let mut next = 0;
+    loop {
+        let mut seq = None;
+        read.sizes(loop_key, next..through, &mut |size| {
+            seq = size.is_prompt().then_some(size.seq);
+            Ok(match seq {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            })
+        })?;
+        let Some(seq) = seq else { return Ok(None) };
+        next = seq.saturating_add(1);
+        let mut found = None;
+        read.messages(loop_key, seq..next, &mut |row| {
+            let bytes = row.body.bytes;
+            found = Some((store::decode(read, row.body)?, bytes));
+            Ok(ControlFlow::Break(()))
+        })?;
+        let says = |(message, _): &(AgentMessage, u64)| {
+            message
+                .message()
+                .is_some_and(|message| message.prompt_text().is_some())
+        };
+        if let Some(prompt) = found.filter(says) {
+            return Ok(Some(prompt));
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::model::{AgentMessage, LoopStatus, Time};
 use crate::tokens::TokenCounter;
 
 pub use replace::replace_last_turn;
+pub(crate) use replace::replace_turn;
 use state::Append;
 pub(crate) use state::Retell;
 pub(crate) use turns::{append_in_turns, end_of_line, free_loop_id};
@@ -84,9 +85,19 @@ pub fn append(
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
+    append_ended_by(write, loop_key, messages, counter, LastTurn::Sealed)
+}
+
+fn append_ended_by(
+    write: &mut dyn StoreWrite,
+    loop_key: LoopKey,
+    messages: Vec<NewMessage>,
+    counter: &dyn TokenCounter,
+    last_turn: LastTurn,
+) -> StoreResult<Appended> {
     let state = write.append_state(loop_key)?;
     lease::ensure_row_unleased(write, state.lease.as_ref(), lease::now())?;
-    append_all(write, state, ready(messages, counter))
+    append_all(write, state, ready(messages, counter), last_turn)
 }
 
 /// Appends messages to a loop for the holder of its lease.
@@ -98,7 +109,7 @@ pub(crate) fn append_leased(
 ) -> StoreResult<Appended> {
     let state = write.append_state(lease.loop_key)?;
     lease::keep_row(write, lease, state.lease.as_ref(), now)?;
-    append_all(write, state, ready(messages, counter))
+    append_all(write, state, ready(messages, counter), LastTurn::Sealed)
 }
 
 fn ready(
@@ -108,32 +119,43 @@ fn ready(
     messages.into_iter().map(|new| Ready::of(new, counter))
 }
 
+/// Whether the last turn of a loop is final as soon as it is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastTurn {
+    /// It is.
+    Sealed,
+    /// Its transcript is written anew as it grows, and may replace it until something stands behind it.
+    Open,
+}
+
 /// Appends messages that are in their stored form to a loop that nobody drives. One that has ended
 /// runs again.
 pub(crate) fn append_ready(
     write: &mut dyn StoreWrite,
     loop_key: LoopKey,
     messages: Vec<Ready>,
+    last_turn: LastTurn,
 ) -> StoreResult<Appended> {
     let mut state = write.append_state(loop_key)?;
     lease::ensure_row_unleased(write, state.lease.as_ref(), lease::now())?;
     if state.row.status.is_ended() {
         state.row.status = LoopStatus::Running;
     }
-    append_all(write, state, messages.into_iter().map(Ok))
+    append_all(write, state, messages.into_iter().map(Ok), last_turn)
 }
 
 fn append_all(
     write: &mut dyn StoreWrite,
     state: AppendState,
     messages: impl Iterator<Item = StoreResult<Ready>>,
+    last_turn: LastTurn,
 ) -> StoreResult<Appended> {
     let from = state.row.totals.next_seq;
     let mut append = Append::begin(state)?;
     for message in messages {
         append.push(write, message?)?;
     }
-    append.finish(write, from)
+    append.finish(write, from, last_turn)
 }
 
 fn turn_of(read: &(impl StoreRead + ?Sized), loop_key: LoopKey, turn: u32) -> StoreResult<TurnRow> {
@@ -194,21 +216,30 @@ pub(crate) fn set_status_leased(
     let at = at.cloned().unwrap_or_else(Time::now);
     row.ended_at = status.is_ended().then(|| at.as_str().to_owned());
     row.status = status;
-    seal(write, &mut row)?;
+    seal(write, &mut row, LastTurn::Sealed)?;
     write.update_loop(&row)
 }
 
 /// Works out which turns are complete, and seals them. A turn that was sealed stays sealed.
-pub(crate) fn seal(read: &dyn StoreWrite, row: &mut LoopRow) -> StoreResult<()> {
+pub(crate) fn seal(
+    read: &dyn StoreWrite,
+    row: &mut LoopRow,
+    last_turn: LastTurn,
+) -> StoreResult<()> {
     let last = match row.totals.turns.checked_sub(1) {
         Some(turn) => Some(turn_of(read, row.key, turn)?),
         None => None,
     };
-    seal_with(&mut row.core, &row.progress, last.as_ref());
+    seal_with(&mut row.core, &row.progress, last.as_ref(), last_turn);
     Ok(())
 }
 
-fn seal_with(row: &mut LoopCore, progress: &LoopProgress, last: Option<&TurnRow>) {
+fn seal_with(
+    row: &mut LoopCore,
+    progress: &LoopProgress,
+    last: Option<&TurnRow>,
+    last_turn: LastTurn,
+) {
     let ended = row.status.is_ended();
     let open = &progress.open_calls;
     let in_flight = last.is_some_and(|last| {
@@ -217,7 +248,7 @@ fn seal_with(row: &mut LoopCore, progress: &LoopProgress, last: Option<&TurnRow>
     let totals = &mut row.totals;
     totals.complete = totals.turns - u32::from(in_flight);
     let sealed = match last {
-        Some(last) if in_flight => last.first_seq,
+        Some(last) if in_flight || last_turn == LastTurn::Open => last.first_seq,
         _ => totals.next_seq,
     };
     totals.sealed_seq = totals.sealed_seq.max(sealed);

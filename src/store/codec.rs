@@ -15,7 +15,8 @@ use super::reading::StoredMessageRef;
 use super::rows::{Blob, StoredMessage};
 use crate::failpoints::{self, Failpoint};
 use crate::model::{
-    AgentMessage, Content, Image, Json, Message, Role, extension_kinds, fast_parse, image_data,
+    AgentMessage, Author, Content, Image, Json, Message, Role, extension_kinds, fast_parse,
+    image_data,
 };
 use crate::tokens::TokenCounter;
 
@@ -59,6 +60,7 @@ pub fn encode(
     let digest = message_digest(&salt, role, &head, text_block, text.as_deref());
     let stored = StoredMessage {
         role,
+        author: message.author(),
         tokens,
         bytes,
         lines,
@@ -161,6 +163,26 @@ pub fn chain(before: &[u8; 32], digest: &[u8; 32]) -> [u8; 32] {
     hash.update(before);
     hash.update(digest);
     hash.finalize().into()
+}
+
+/// Returns the number that stands for an author in the tables.
+pub fn author_number(author: Author) -> u8 {
+    match author {
+        Author::Human => 0,
+        Author::Agent => 1,
+        Author::Harness => 2,
+    }
+}
+
+/// Returns the author that a number stands for.
+///
+/// # Errors
+/// If no author has the number.
+pub fn author_from_number(number: i64) -> StoreResult<Author> {
+    let author = Author::ALL
+        .into_iter()
+        .find(|author| i64::from(author_number(*author)) == number);
+    author.ok_or_else(|| StoreError::Damaged(format!("author {number}")))
 }
 
 /// Returns the number that stands for a role in the tables.

@@ -7,10 +7,10 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 
-use super::codec::role_from_number;
+use super::codec::{author_from_number, role_from_number};
 use super::error::{StoreError, StoreResult};
 use super::rows::*;
-use crate::model::{LoopId, LoopStatus, Role, SessionId};
+use crate::model::{Author, LoopId, LoopStatus, Role, SessionId};
 
 /// A row whose columns are read by name. What cannot be read is damage.
 ///
@@ -134,6 +134,7 @@ column_values! {
     LoopId: text, column, id => Self::new(id).map_err(damaged)?;
     LoopStatus: text, column, word => Self::from(word);
     Role: integer, column, number => role_from_number(number)?;
+    Author: integer, column, number => author_from_number(number)?;
     Outcome: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;
     BlockKind: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;
     Disposition: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;

@@ -8,10 +8,10 @@ use crate::model::{ContinuationKind, LoopId, LoopRecord, LoopStatus, Session, Ti
 /// The `parent_turn` of a loop whose chain holds no turn of its parent.
 pub const NO_TURN: i64 = -1;
 
-/// Adds a session; its loops are not looked at.
+/// Adds a session without loops: these come one by one, by [`create_loop`].
 ///
 /// # Errors
-/// If a session with this id is there already.
+/// If a session with this id is there already, or `session` has loops.
 ///
 /// # Examples
 /// ```
@@ -32,6 +32,14 @@ pub fn create_session(
     title: Option<String>,
     source: Option<String>,
 ) -> StoreResult<SessionKey> {
+    if !session.loops.is_empty() {
+        return Err(StoreError::Invalid(format!(
+            "session `{}` comes with {} loops, which are not stored with it; create each loop and append its \
+             messages, or import the session as a document",
+            session.session_id,
+            session.loops.len()
+        )));
+    }
     if write.session(&session.session_id)?.is_some() {
         return Err(StoreError::SessionExists(session.session_id.to_string()));
     }
@@ -64,13 +72,14 @@ pub fn describe_session(row: &mut SessionRow, session: &Session) -> StoreResult<
     Ok(())
 }
 
-/// Begins a loop. `record.messages` is not looked at.
+/// Begins a loop without messages: these are appended.
 ///
 /// Without a `parent_turn` the chain of the loop holds everything that the parent has now, with
 /// [`NO_TURN`] nothing of it. A parent that is not in this session is only noted.
 ///
 /// # Errors
-/// If the loop is there already, or `parent_turn` is beyond the parent's last turn.
+/// If the loop is there already, `parent_turn` is beyond the parent's last turn, or `record` has messages,
+/// turns, events or a block.
 ///
 /// # Examples
 /// ```
@@ -95,6 +104,7 @@ pub fn create_loop(
     session: SessionKey,
     record: &LoopRecord,
 ) -> StoreResult<LoopKey> {
+    ensure_empty(record)?;
     if write.loop_by_id(session, &record.loop_id)?.is_some() {
         return Err(StoreError::LoopExists(record.loop_id.to_string()));
     }
@@ -103,6 +113,24 @@ pub fn create_loop(
         None => None,
     };
     add_loop(write, session, record, parent)
+}
+
+/// Refuses a record with content: it would be kept as metadata, where nothing reads it.
+fn ensure_empty(record: &LoopRecord) -> StoreResult<()> {
+    let parts = [
+        (record.messages.len(), "messages"),
+        (record.turns.len(), "turns"),
+        (record.events.len(), "events"),
+        (usize::from(record.compaction_block.is_some()), "block"),
+    ];
+    match parts.into_iter().find(|(count, _)| *count > 0) {
+        None => Ok(()),
+        Some((count, what)) => Err(StoreError::Invalid(format!(
+            "loop `{}` comes with {count} {what}, which are not stored with it; create the loop and append \
+             its messages, or import its session as a document",
+            record.loop_id
+        ))),
+    }
 }
 
 /// Begins a loop that is not there yet, below its parent as it is now.

@@ -32,6 +32,7 @@ fn result(id: &str, tool: &str, text: &str, is_error: bool) -> AgentMessage {
         content: vec![Content::text(text)],
         is_error,
         timestamp: None,
+        ..ToolResultMessage::default()
     })
     .into()
 }

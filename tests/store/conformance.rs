@@ -69,6 +69,8 @@ promises! {
     answers_name_the_turns_of_the_calls,
     messages_come_in_order_and_stop_when_told,
     what_messages_say_is_what_is_stored,
+    whose_words_a_message_is_is_stored_beside_it,
+    a_session_or_loop_with_content_is_refused,
     length_at_counts_what_had_come,
     blobs_are_stored_once_and_found_by_name,
     generations_come_newest_first,
@@ -492,6 +494,85 @@ fn what_messages_say_is_what_is_stored(store: &dyn SessionStore) {
         Ok(())
     })
     .unwrap();
+}
+
+fn whose_words_a_message_is_is_stored_beside_it(store: &dyn SessionStore) {
+    let history = History::new(store, "s");
+    let said = |author| AgentMessage::from(Message::user("now").with_author(author));
+    let mut messages: Vec<AgentMessage> = Author::ALL.map(said).into();
+    messages.push(Message::user("then").into());
+    messages.push(Message::assistant("so").into());
+    messages.push(
+        Message::assistant("API error")
+            .with_author(Author::Harness)
+            .into(),
+    );
+    messages.push(AgentMessage::extension("note", Json::null()));
+    let turn = |message: AgentMessage| message.in_turn(TurnId::new("l", 0));
+    history.append(0, messages.clone().into_iter().map(turn).collect());
+    let loop_key = history.row(0).key;
+    let (mut rows, mut sizes, mut prompts) = (Vec::new(), Vec::new(), 0);
+    read(store, |read| {
+        read.messages(loop_key, 0..9, &mut |row| {
+            rows.push((row.body.author, decode(read, row.body)?.author()));
+            GO
+        })?;
+        read.sizes(loop_key, 0..9, &mut |size| {
+            sizes.push(size.author);
+            GO
+        })?;
+        prompts = read.turn(loop_key, 0)?.unwrap().prompts;
+        Ok(())
+    })
+    .unwrap();
+    let expected: Vec<Author> = messages.iter().map(AgentMessage::author).collect();
+    assert_eq!(sizes, expected);
+    assert_eq!(
+        rows,
+        expected
+            .iter()
+            .map(|author| (*author, *author))
+            .collect::<Vec<_>>()
+    );
+    // A person's, a parent agent's, and one of whom nothing is said.
+    assert_eq!(prompts, 3);
+}
+
+fn a_session_or_loop_with_content_is_refused(store: &dyn SessionStore) {
+    let history = History::new(store, "s");
+    let of = |change: &dyn Fn(&mut LoopRecord)| {
+        let mut record = LoopRecord::new(LoopId::new("full").unwrap(), None);
+        change(&mut record);
+        let created = write(store, |write| {
+            let session = key(&*write, history.session.as_str());
+            session::create_loop(write, session, &record)
+        });
+        created.unwrap_err().to_string()
+    };
+    let message = AgentMessage::from(Message::user("now"));
+    let said = of(&|record| record.messages = vec![message.clone()]);
+    assert!(said.contains("`full` comes with 1 messages"), "{said}");
+    let said = of(&|record| record.events = vec![Json::null(), Json::null()]);
+    assert!(said.contains("comes with 2 events"), "{said}");
+    let said = of(&|record| {
+        record.compaction_block = Some(CompactionBlock {
+            keep_first: None,
+            keep_compacted: None,
+            keep_recent: None,
+            created_at: None,
+            extra: Extra::default(),
+        });
+    });
+    assert!(said.contains("comes with 1 block"), "{said}");
+    let mut session = Session::new(SessionId::new("full").unwrap(), "agent");
+    session.loops = vec![LoopRecord::new(LoopId::new("l").unwrap(), None)];
+    let created = write(store, |write| {
+        session::create_session(write, &session, None, None)
+    });
+    let said = created.unwrap_err().to_string();
+    assert!(said.contains("session `full` comes with 1 loops"), "{said}");
+    let id = SessionId::new("full").unwrap();
+    assert!(read(store, |read| read.session(&id)).unwrap().is_none());
 }
 
 fn length_at_counts_what_had_come(store: &dyn SessionStore) {

@@ -11,6 +11,7 @@ mod encrypted;
 mod examples;
 mod export;
 mod immutability;
+mod loaded;
 mod migrations;
 mod model;
 mod recorder;

@@ -1,7 +1,9 @@
 //! Imports: the transcripts of other tools and the lines of exports, whole, grown, damaged and again.
 
 mod agents;
+mod authors;
 mod claude_code;
+mod compaction_events;
 mod many;
 mod openai_chat;
 mod phi_core;

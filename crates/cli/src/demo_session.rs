@@ -121,6 +121,7 @@ fn user(clock: &mut DemoClock, text: &str) -> Message {
     Message::User(UserMessage {
         content: vec![Content::text(text)],
         timestamp: Some(clock.tick().into()),
+        ..UserMessage::default()
     })
 }
 
@@ -150,5 +151,6 @@ fn result(clock: &mut DemoClock, call: &str, tool: &str, step: usize) -> Message
         content: vec![Content::text(lines.join("\n"))],
         is_error: step % 13 == 7,
         timestamp: Some(clock.tick().into()),
+        ..ToolResultMessage::default()
     })
 }

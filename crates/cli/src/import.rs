@@ -96,6 +96,7 @@ fn import(app: &mut App, args: &Args, store: &dyn Database) -> Result<Done, CliE
         session: args.session.clone(),
         without_source: args.no_source,
         redact: args.redact,
+        ..ImportOptions::default()
     };
     if args.watch {
         return watch::run(app, store, &args.paths, options);

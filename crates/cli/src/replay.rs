@@ -1,11 +1,12 @@
 //! `loopstore replay`
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use loopstore::admin::replay::{ChangeKind, Replay, ReplayChange, ReplayStep, ReplayedTurn};
 use loopstore::provider::{Form, Mending, ProviderRequest};
-use loopstore::{AgentMessage, LoopId};
+use loopstore::{AgentMessage, Json, LoopId};
 use serde::Serialize;
 
 use super::context::ContextJson;
@@ -256,15 +257,31 @@ fn change_line(change: &ReplayChange) -> String {
     let (run, at) = (text::line(&change.run_id), text::time(&change.at));
     let of = text::line(change.loop_id.as_str());
     match change.change {
-        ChangeKind::Compacted => format!(
-            "── compacted by {} from loop {of}: {} to {} tokens (run {run}, {at})\n",
-            text::line(&change.strategy),
-            text::number(change.tokens_before),
-            text::number(change.tokens_after)
-        ),
+        ChangeKind::Compacted => {
+            let events: String = change.events.iter().map(event_line).collect();
+            format!(
+                "── compacted by {} from loop {of}: {} to {} tokens (run {run}, {at})\n{events}",
+                text::line(&change.strategy),
+                text::number(change.tokens_before),
+                text::number(change.tokens_after)
+            )
+        }
         ChangeKind::Undone => format!("── undone from loop {of}: run {run} ({at})\n"),
         ChangeKind::Redone => format!("── redone from loop {of}: run {run} ({at})\n"),
     }
+}
+
+fn event_line(event: &Json) -> String {
+    let of = |key: &str| {
+        let fields = event.read::<BTreeMap<String, Json>>().unwrap_or_default();
+        let value = fields.get(key).map(Json::read::<String>);
+        value.and_then(Result::ok).unwrap_or_default()
+    };
+    format!(
+        "   {} at {}\n",
+        text::line(&of("type")),
+        text::time(&of("timestamp"))
+    )
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use loopstore::extend::{
     BlockKey, BlockRow, Disposition, LoopKey, LoopRow, Outcome, RunRow, SessionRow, StoreRead,
     StoreResult, Turns, turn_dispositions,
 };
-use loopstore::model::Time;
+use loopstore::model::{Json, Time};
 
 /// What a page knows when it opens.
 #[derive(Serialize)]
@@ -123,6 +123,8 @@ struct IndexedRun {
     after: IndexedSize,
     started_at: String,
     duration_ms: u64,
+    /// What happened around it: its beginning, and its end.
+    events: Vec<Json>,
     /// The tokens that messages had, if the run says so: its window less the system prompt.
     budget: Option<u64>,
     counter: String,
@@ -203,7 +205,7 @@ fn runs_of(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<Vec<RunRow>>
     let mut runs = Vec::new();
     read.runs(owner.key, &mut |mut run| {
         // What another tool recorded may be large, and nothing here shows it.
-        (run.record, run.events) = (None, None);
+        run.record = None;
         runs.push(run);
         Ok(ControlFlow::Continue(()))
     })?;
@@ -324,6 +326,7 @@ fn run_lines(runs: &[RunRow], found: &WrittenMessages) -> Vec<IndexedRun> {
         after: run.after.into(),
         started_at: run.started_at.clone(),
         duration_ms: run.duration_ms,
+        events: run.noted_events(),
         budget: budget_of(&run.config),
         counter: run.counter.clone(),
     };

@@ -15,7 +15,7 @@ use loopstore::extend::{
     BlockKey, BlockMessage, BlockRow, LoopKey, LoopRow, MessageRow, Section, SessionRow, StoreRead,
     StoreResult, StoredMessage,
 };
-use loopstore::model::{AgentMessage, AssistantMessage, Content, Image, Message, Usage};
+use loopstore::model::{AgentMessage, AssistantMessage, Author, Content, Image, Message, Usage};
 
 /// What was met while the messages were written.
 pub(super) struct WrittenMessages {
@@ -224,7 +224,13 @@ fn entry(message: &AgentMessage, tokens: u64) -> Entry<'_> {
     };
     let blocks = llm.message.content().iter().map(part).collect();
     match &llm.message {
-        Message::User(_) => Entry { blocks, ..bare },
+        Message::User(_) => Entry {
+            name: Some(llm.message.author())
+                .filter(|author| *author != Author::Human)
+                .map(Author::as_str),
+            blocks,
+            ..bare
+        },
         Message::Assistant(AssistantMessage {
             model,
             usage,

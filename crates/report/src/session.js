@@ -362,7 +362,7 @@ function runs() {
     });
     const content = [run.outcome.replace('_', ' '), run.fallback && `fallback ${line(run.fallback)}`, run.error && line(run.error)];
     return [
-      el('span', {}, time(run.started_at)), line(run.strategy), content.filter(Boolean).join('; '),
+      el('span', {title: run.events.map(event => `${line(event.type)} ${time(event.timestamp)}`).join('\n')}, time(run.started_at)), line(run.strategy), content.filter(Boolean).join('; '),
       number(run.before.tokens), number(run.after.tokens),
       run.outcome === 'committed' ? `${number(removed)} (${percent(removed, run.before.tokens)})` : '',
       Object.entries(covered).map(([word, turns]) => `${STATES[word][0]} ${number(turns)}`).join(', '),

@@ -174,6 +174,7 @@ impl Walk<'_, '_> {
         let lines = codec::tool_result_lines(&message);
         let created_at = message.message().and_then(Message::timestamp);
         let (found, kind) = (&mut self.verify.found, ProblemKind::Count);
+        found.compare(kind, place, "author", &row.body.author, &message.author());
         found.compare(kind, place, "lines", &row.body.lines, &lines);
         found.compare(kind, place, "created_at", &row.created_at, &created_at);
         Ok(Some(message))
@@ -321,7 +322,7 @@ impl Walk<'_, '_> {
         );
     }
 
-    /// Checks which turns are complete, and that these are sealed.
+    /// Checks which turns are complete, and that these are sealed; an import may leave the last one open.
     fn check_seal(&mut self) {
         let (stored, open) = (&self.row.totals, &self.row.progress.open_calls);
         let last = self.before.as_ref().filter(|_| self.totals.turns > 0);
@@ -332,7 +333,7 @@ impl Walk<'_, '_> {
         let (found, kind, at) = (&mut self.verify.found, ProblemKind::Total, &self.place);
         found.compare(kind, at, "complete", &stored.complete, &complete);
         let least = match last {
-            Some(last) if in_flight => last.first_seq,
+            Some(last) if in_flight || self.scope.is_imported => last.first_seq,
             _ => stored.next_seq,
         };
         if stored.sealed_seq < least || stored.sealed_seq > stored.next_seq {

@@ -14,6 +14,8 @@ pub(super) struct Scope {
     pub(super) place: String,
     /// Its clock; the end of time if it cannot be read.
     pub(super) tick: Tick,
+    /// Whether it came from a transcript, which may leave the last turn of a loop open.
+    pub(super) is_imported: bool,
     /// Moments of loop starts, runs and flips: no two are the same.
     pub(super) moments: BTreeSet<Tick>,
 }
@@ -56,6 +58,7 @@ pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreRe
             |row| format!("session {}", row.session_id),
         ),
         tick: row.as_ref().map_or(Tick::MAX, |row| row.tick),
+        is_imported: row.as_ref().is_some_and(|row| row.source.is_some()),
         moments: BTreeSet::new(),
     };
     let loops = verify.scan.loop_keys(key);

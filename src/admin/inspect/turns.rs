@@ -25,7 +25,7 @@ impl Turn {
     pub(super) fn add(&mut self, message: &MessageRow, tokens: u64, bytes: u64) {
         let row = &mut self.row;
         row.messages += 1;
-        row.prompts += u64::from(message.body.role == Role::User);
+        row.prompts += u64::from(message.body.is_prompt());
         row.tokens = row.tokens.saturating_add(tokens);
         row.bytes = row.bytes.saturating_add(bytes);
         row.answered |= message.body.role == Role::Assistant;

@@ -64,7 +64,7 @@ impl Gatherer {
                 turn: placed.turn,
             };
             match placed.message.message() {
-                Some(Message::User(message)) => self.prompt(message, &place),
+                Some(inner @ Message::User(message)) => self.user(inner, message, &place),
                 Some(Message::Assistant(message)) => self.answer(message, &place),
                 Some(Message::ToolResult(message)) => self.result(message, &place),
                 None => {}
@@ -101,12 +101,26 @@ impl Gatherer {
         }
     }
 
-    fn prompt(&mut self, message: &UserMessage, place: &Place) {
+    /// Reads a message in the user's name: a prompt, with what the harness put around it, or all the
+    /// harness's.
+    fn user(&mut self, inner: &Message, message: &UserMessage, place: &Place) {
         self.note_time(message.timestamp.as_ref());
-        // What the user says next answers what the model said last.
-        self.last_answer = None;
-        let label = self.ledger.label("user");
+        self.prompt(inner, place);
+        let own: Vec<&str> = inner.prompt_texts().collect();
+        let label = self.ledger.label("harness");
         for text in texts(&message.content) {
+            let around = own.iter().find_map(|own| text.split_once(own));
+            let (before, after) = around.unwrap_or((text, ""));
+            self.mentions(before, label, place);
+            self.mentions(after, label, place);
+        }
+    }
+
+    fn prompt(&mut self, message: &Message, place: &Place) {
+        let label = self.ledger.label("user");
+        for text in message.prompt_texts() {
+            // What is asked next answers what the model said last.
+            self.last_answer = None;
             self.gather_text(text, place);
             let ledger = &mut self.ledger;
             let is_document = is_document(text);

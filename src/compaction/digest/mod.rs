@@ -83,9 +83,11 @@ fn message(text: &str, role: Role, timestamp: Option<Int>) -> AgentMessage {
             timestamp,
             ..AssistantMessage::default()
         }),
-        Role::User | Role::ToolResult | Role::Extension => {
-            Message::User(UserMessage { content, timestamp })
-        }
+        Role::User | Role::ToolResult | Role::Extension => Message::User(UserMessage {
+            content,
+            timestamp,
+            ..UserMessage::default()
+        }),
     })
 }
 

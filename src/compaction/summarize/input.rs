@@ -1,6 +1,6 @@
 //! What a summary is made from: the task, the summary before, and the turns that it does not hold.
 
-use crate::model::{AgentMessage, Int, Message, Role, Turns};
+use crate::model::{AgentMessage, Int, Message, Turns};
 use crate::tokens::TokenCounter;
 
 use super::super::slice::{LoopSlice, Placed, ReadError, RollupSlice};
@@ -10,7 +10,7 @@ const UNKNOWN_TASK: &str = "Unknown task";
 
 /// What a summariser reads.
 pub(super) struct Input {
-    /// The loop's first user message.
+    /// The loop's first prompt.
     pub(super) task: String,
     /// What the active block shows in place of its turns.
     pub(super) previous: Option<String>,
@@ -28,7 +28,7 @@ impl Input {
         for part in unread(slice, turns, name) {
             messages.extend(slice.messages(part)?);
         }
-        let task = slice.first_prompt()?.as_ref().map(text_of);
+        let task = slice.first_prompt()?.as_ref().and_then(prompt_of);
         let counted = before.iter().chain(messages.iter().map(|m| &m.message));
         Ok(Self {
             tokens: counted.map(|m| slice.counter().message_tokens(m)).sum(),
@@ -61,12 +61,11 @@ impl Input {
         })
     }
 
-    /// Takes messages that belong to no store; the first of the user is the task.
+    /// Takes messages that belong to no store; the first prompt is the task.
     pub(super) fn of_messages(messages: &[Placed], counter: &dyn TokenCounter) -> Self {
         let mut shown = messages.iter().map(|placed| &placed.message);
-        let is_prompt = |message: &&AgentMessage| message.role() == Role::User;
         Self {
-            task: task_or_unknown(shown.clone().find(is_prompt).map(text_of)),
+            task: task_or_unknown(shown.clone().find_map(prompt_of)),
             previous: None,
             tokens: shown.by_ref().map(|m| counter.message_tokens(m)).sum(),
             messages: messages.to_vec(),
@@ -99,6 +98,10 @@ fn unread(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> Vec<Turns> {
 fn task_or_unknown(task: Option<String>) -> String {
     let task = task.filter(|task| !task.trim().is_empty());
     task.unwrap_or_else(|| UNKNOWN_TASK.to_owned())
+}
+
+fn prompt_of(message: &AgentMessage) -> Option<String> {
+    message.message()?.prompt_text()
 }
 
 fn text_of(message: &AgentMessage) -> String {

@@ -230,7 +230,11 @@ impl SummarizeCompaction {
     fn message(&self, input: &Input, text: &str) -> AgentMessage {
         let (content, timestamp) = (vec![Content::text(text)], input.timestamp());
         AgentMessage::from(match self.options.role {
-            SummaryRole::User => Message::User(UserMessage { content, timestamp }),
+            SummaryRole::User => Message::User(UserMessage {
+                content,
+                timestamp,
+                ..UserMessage::default()
+            }),
             SummaryRole::Assistant => Message::Assistant(AssistantMessage {
                 content,
                 timestamp,

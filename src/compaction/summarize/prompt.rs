@@ -7,7 +7,7 @@ use super::input::Input;
 use super::options::SummarizeOptions;
 use crate::compaction::Placed;
 use crate::compaction::image_reference;
-use crate::model::{Content, Message};
+use crate::model::{Author, Content, Message};
 
 /// The sections that every summary has; errors come only if there were some.
 pub(super) const SECTIONS: [&str; 5] = [
@@ -143,7 +143,14 @@ fn format_message(at: usize, placed: &Placed, most: usize, result: usize) -> Str
         return String::new();
     };
     let (role, content) = match message {
-        Message::User(m) => ("USER", blocks(&m.content)),
+        Message::User(m) => {
+            let role = match message.author() {
+                Author::Human => "USER",
+                Author::Agent => "PARENT AGENT",
+                Author::Harness => "HARNESS",
+            };
+            (role, blocks(&m.content))
+        }
         Message::Assistant(m) => ("ASSISTANT", blocks(&m.content)),
         Message::ToolResult(m) => {
             let word = if m.is_error { "Error" } else { "Result" };

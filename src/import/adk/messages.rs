@@ -109,6 +109,7 @@ fn answer(content: Vec<Content>, timestamp: Option<Int>, event: &mut Fields<'_>)
         usage,
         timestamp,
         error_message: text_of(event.either("error_message", "errorMessage")),
+        ..AssistantMessage::default()
     });
     message.into()
 }
@@ -143,6 +144,7 @@ fn result(raw: &RawValue, timestamp: Option<Int>) -> Option<AgentMessage> {
         content: vec![Content::text(Json::parse(given).ok()?.as_str())],
         is_error: fields.as_ref().is_some_and(failed),
         timestamp,
+        ..ToolResultMessage::default()
     });
     let mut beside = Fields::default();
     for (key, value) in response.iter() {

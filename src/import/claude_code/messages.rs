@@ -3,8 +3,10 @@
 use serde_json::value::RawValue;
 
 use super::content::{ExtendedFields, content, contents, kept, list, read, stop_reason, usage};
+use crate::import::authors::{of_origin, settle};
 use crate::model::{
-    AgentMessage, AssistantMessage, Content, Json, Message, Time, ToolResultMessage, UserMessage,
+    AgentMessage, AssistantMessage, Author, Content, Json, Message, Time, ToolResultMessage,
+    UserMessage,
 };
 
 /// The key under which a message keeps what its record says besides.
@@ -24,6 +26,7 @@ pub(super) fn user_record<'a>(
     tool_name: impl Fn(&str) -> Option<&'a str>,
 ) -> UserRecord {
     let timestamp = millis(&record);
+    let (author, is_sidechain) = (author(&record), record.is_true("isSidechain"));
     let (blocks, source) = open(record);
     let mut results = Vec::new();
     let mut texts = Vec::new();
@@ -50,15 +53,39 @@ pub(super) fn user_record<'a>(
         }
         with_source(Message::ToolResult(result), own)
     };
-    let results = results.into_iter().map(with_rest).collect();
+    let results: Vec<AgentMessage> = results.into_iter().map(with_rest).collect();
+    // What stands beside a result is none of a person's.
+    let author = author.or((!results.is_empty()).then_some(Author::Harness));
     let text = (!texts.is_empty()).then(|| {
         let message = UserMessage {
             content: texts,
             timestamp: timestamp.map(Into::into),
+            author,
         };
-        with_source(Message::User(message), next_source())
+        let mut message = with_source(Message::User(message), next_source());
+        settle(&mut message, is_sidechain);
+        message
     });
     UserRecord { results, text }
+}
+
+/// Returns whose words a record says that its text is, if it does.
+fn author(record: &ExtendedFields<'_>) -> Option<Author> {
+    let queued = record.get("attachment").map(ExtendedFields::of);
+    let of_queued = queued.filter(|_| record.get("message").is_none());
+    let record = of_queued.as_ref().unwrap_or(record);
+    let is_made = ["isMeta", "isCompactSummary", "isVisibleInTranscriptOnly"]
+        .iter()
+        .any(|key| record.is_true(key));
+    let origin = record.get("origin").map(ExtendedFields::of);
+    let origin = origin.and_then(|origin| origin.text("kind"));
+    // A queued command says how it came.
+    let mode = record.text("commandMode").filter(|mode| mode != "prompt");
+    match (is_made, origin.or(mode)) {
+        (true, _) => Some(Author::Harness),
+        (false, Some(kind)) => Some(of_origin(&kind)).filter(|author| *author != Author::Human),
+        (false, None) => None,
+    }
 }
 
 fn with_source(message: Message, source: ExtendedFields<'_>) -> AgentMessage {
@@ -105,6 +132,7 @@ fn tool_result<'a, 'b>(
         content: contents(block.get("content")),
         is_error: block.is_true("is_error"),
         timestamp: None,
+        ..ToolResultMessage::default()
     };
     for key in ["type", "tool_use_id", "content", "is_error"] {
         block.remove(key);
@@ -137,10 +165,12 @@ pub(super) fn answer(records: Vec<ExtendedFields<'_>>) -> AgentMessage {
         usage: found_usage.and_then(usage),
         timestamp: records.first().and_then(millis).map(Into::into),
         error_message: None,
+        ..AssistantMessage::default()
     };
     if failed {
         message.stop_reason = Some("error".into());
         message.error_message = Some(text_of(&message.content));
+        message.author = Some(Author::Harness);
     }
     let known = JoinedSoFar {
         usage: found_usage.map(kept),

@@ -24,6 +24,9 @@ pub(super) fn emit(
         index,
         transcript: TranscriptBuilder::new(sink, head, Style::Log),
     };
+    if index.meta.as_ref().is_some_and(|meta| meta.is_subagent) {
+        emitter.transcript.is_of_agent();
+    }
     for step in &index.steps {
         emitter.step(step)?;
     }

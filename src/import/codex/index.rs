@@ -25,7 +25,7 @@ const ADDED: [&str; 12] = [
 
 /// Who wrote a user's item, as far as it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Author {
+enum ItemAuthor {
     /// It begins as nothing does that Codex adds.
     Person,
     /// It begins with a tag, as much does that Codex adds.
@@ -40,6 +40,8 @@ pub(super) struct Meta {
     pub(super) provider: Option<String>,
     /// The session that started this one.
     pub(super) parent: Option<String>,
+    /// Whether another agent, or Codex itself, gave it its task.
+    pub(super) is_subagent: bool,
 }
 
 /// One thing to emit, in the order of the file.
@@ -80,7 +82,7 @@ pub(super) struct AnswerItems {
 #[derive(Debug)]
 struct PromptCandidate {
     step: usize,
-    author: Author,
+    author: ItemAuthor,
     name: String,
 }
 
@@ -153,7 +155,7 @@ impl CodexIndex {
     pub(super) fn finish(&mut self) -> Option<u64> {
         let unclear = self.candidates.last().filter(|candidate| {
             let is_last = candidate.step + 1 == self.steps.len();
-            is_last && self.is_fresh && candidate.author == Author::Unknown
+            is_last && self.is_fresh && candidate.author == ItemAuthor::Unknown
         });
         if let Some(step) = unclear.map(|candidate| candidate.step)
             && let IndexStep::User { place, .. } = &self.steps[step]
@@ -168,7 +170,7 @@ impl CodexIndex {
             (true, false) => self.candidates.len(),
         };
         for candidate in self.candidates.split_off(undecided) {
-            if candidate.author == Author::Person {
+            if candidate.author == ItemAuthor::Person {
                 self.name(candidate);
             }
         }
@@ -316,7 +318,7 @@ impl CodexIndex {
             place,
             prompt: None,
         });
-        if self.is_announced && candidate.author != Author::Codex {
+        if self.is_announced && candidate.author != ItemAuthor::Codex {
             self.is_announced = false;
             return self.name(candidate);
         }
@@ -330,10 +332,12 @@ fn read_meta(meta: &Fields<'_>) -> Meta {
         object_in(object_in(object_in(Some(source))?.get("subagent"))?.get("thread_spawn"))
     };
     let parent = meta.get("source").and_then(spawned);
+    let source = object_in(meta.get("source"));
     Meta {
         id: meta.text("id").or_else(|| meta.text("session_id")),
         provider: meta.text("model_provider"),
         parent: parent.and_then(|parent| parent.text("parent_thread_id")),
+        is_subagent: source.is_some_and(|source| source.get("subagent").is_some()),
     }
 }
 
@@ -343,7 +347,7 @@ fn turn_of(item: &Fields<'_>) -> Option<String> {
         .find_map(|key| text_of(object_in(item.get(key))?.get("turn_id")))
 }
 
-fn author(item: &Fields<'_>) -> Author {
+fn author(item: &Fields<'_>) -> ItemAuthor {
     let parts = item.get("content").and_then(list).unwrap_or_default();
     let mut message_text = parts.into_iter().filter_map(|part| {
         let part = object_in(Some(part))?;
@@ -352,11 +356,11 @@ fn author(item: &Fields<'_>) -> Author {
     let message_text = message_text.next().unwrap_or_default();
     let message_text = message_text.trim_start();
     if ADDED.iter().any(|words| message_text.starts_with(words)) {
-        Author::Codex
+        ItemAuthor::Codex
     } else if begins_with_tag(message_text) {
-        Author::Unknown
+        ItemAuthor::Unknown
     } else {
-        Author::Person
+        ItemAuthor::Person
     }
 }
 

@@ -225,6 +225,7 @@ pub(super) fn answer(
         usage,
         timestamp,
         error_message: None,
+        ..AssistantMessage::default()
     });
     with_source(message.into(), source)
 }

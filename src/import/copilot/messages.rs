@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use crate::import::authors;
 use crate::import::extension::system_prompt;
 use crate::import::fields::{Fields, list, some};
 use crate::import::values::{
@@ -82,7 +83,12 @@ impl CopilotEvent<'_> {
         if typed.is_some() && typed == sent {
             self.data.take("content");
         }
-        let message = user(content, self.millis());
+        let mut message = user(content, self.millis());
+        // A text that a skill or a hook brought names it.
+        let origin = self.data.text("source").filter(|origin| !origin.is_empty());
+        if let (Some(origin), Some(Message::User(prompt))) = (origin, message.message_mut()) {
+            prompt.author = Some(authors::of_origin(&origin));
+        }
         Ok(CopilotRecord::Message(with_source(message, self.source())))
     }
 
@@ -128,6 +134,7 @@ impl CopilotEvent<'_> {
             usage,
             timestamp: self.millis(),
             error_message: None,
+            ..AssistantMessage::default()
         });
         Ok(CopilotRecord::Message(with_source(
             message.into(),
@@ -145,6 +152,7 @@ impl CopilotEvent<'_> {
             content,
             is_error,
             timestamp: self.millis(),
+            ..ToolResultMessage::default()
         });
         Ok(CopilotRecord::Message(with_source(
             message.into(),

@@ -34,6 +34,12 @@ impl Header {
         }
     }
 
+    /// Whether another agent gave the session its task.
+    fn is_subagent(&self) -> bool {
+        let kind = self.extra.get("kind").map(Json::read::<String>);
+        kind.is_some_and(|kind| kind.is_ok_and(|kind| kind == "subagent"))
+    }
+
     /// Takes the fields of a session besides its messages; the first word on its id counts.
     fn read(&mut self, fields: &Fields<'_>) {
         self.session = self.session.take().or_else(|| fields.text("sessionId"));
@@ -93,6 +99,9 @@ impl<'a> GeminiReader<'a> {
     pub(super) fn begin(&mut self) {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.transcript.describe(self.header.head(self.path));
+            if self.header.is_subagent() {
+                self.transcript.is_of_agent();
+            }
         }
     }
 

@@ -100,6 +100,7 @@ fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<GeminiRecord
         usage,
         timestamp,
         error_message: None,
+        ..AssistantMessage::default()
     });
     Ok(GeminiRecord::Answer(Box::new(GeminiAnswer {
         message: with_source(message.into(), fields.to_json().ok()),
@@ -181,6 +182,7 @@ fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMe
         content,
         is_error: matches!(status.as_deref(), Some("error" | "cancelled")),
         timestamp: millis_of(time.as_ref()),
+        ..ToolResultMessage::default()
     });
     let source = fields.to_json().ok().filter(|_| !fields.is_empty());
     Ok(Some(with_source(message.into(), source)))

@@ -42,6 +42,10 @@ impl Importer for GeminiCli {
             || lines.any(|line| looks_like_a_record(&KeyOutline::of(line)))
     }
 
+    fn rewrites(&self) -> bool {
+        true
+    }
+
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let path = source.path;
         let mut reader = GeminiReader::new(path, sink);

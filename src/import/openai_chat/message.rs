@@ -29,6 +29,7 @@ pub(in crate::import) fn read(record: &Json, nth: usize) -> Result<AgentMessage,
             Message::User(UserMessage {
                 content,
                 timestamp: None,
+                ..UserMessage::default()
             })
             .into()
         }

@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use super::super::authors::mark_injected;
 use super::super::fields::{Fields, list, some};
 use super::super::values::{
     add_cost, as_it_is, data_image, json, loop_id, millis, object_of, rest, session_id, usage,
@@ -151,8 +152,13 @@ fn text_block(fields: Fields<'_>) -> Option<Content> {
         return None;
     }
     let text = fields.text("text")?;
+    let is_synthetic = fields.read("synthetic") == Some(true);
     let extra = besides(fields, &["type", "text"]);
-    Some(Content::Text(Text { text, extra }))
+    let mut block = Content::Text(Text { text, extra });
+    if is_synthetic {
+        mark_injected(&mut block);
+    }
+    Some(block)
 }
 
 fn thinking(fields: Fields<'_>) -> Option<Content> {
@@ -211,6 +217,7 @@ fn result(id: &str, tool: &str, state: &mut Fields<'_>) -> Option<AgentMessage> 
         content,
         is_error,
         timestamp: timestamp.map(Into::into),
+        ..ToolResultMessage::default()
     };
     Some(with_extra_source(
         Message::ToolResult(result).into(),
@@ -234,6 +241,7 @@ pub(super) fn user(mut info: Fields<'_>, parts: &[&RawValue]) -> AgentMessage {
     let message = UserMessage {
         content: blocks.content,
         timestamp: timestamp.map(Into::into),
+        ..UserMessage::default()
     };
     with_extra_source(
         Message::User(message).into(),
@@ -278,6 +286,7 @@ pub(super) fn answer(
         usage: if alone { usage_of(info) } else { blocks.usage },
         timestamp: millis(&times, "created").map(Into::into),
         error_message,
+        ..AssistantMessage::default()
     };
     let mut source = match first {
         true => rest(info),

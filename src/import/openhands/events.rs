@@ -8,6 +8,7 @@ use std::io::BufRead;
 
 use serde_json::value::RawValue;
 
+use super::super::authors::{mark_injected, of_origin};
 use super::super::extension::{extension, system_prompt};
 use super::super::fields::{Fields, list, some};
 use super::super::json_stream::JsonStream;
@@ -171,14 +172,17 @@ impl Events<'_> {
         let at = moment(&fields, "timestamp");
         let millis = millis(&fields);
         let mut content = parts(stated.take("content"));
-        content.extend(parts(fields.take("extended_content")));
+        let mut added = parts(fields.take("extended_content"));
+        added.iter_mut().for_each(mark_injected);
+        content.extend(added);
         let role = stated.text("role").unwrap_or_default();
         if !matches!(role.as_str(), "user" | "assistant") {
             return self
                 .transcript
                 .extension(extension(Some("message"), record), raw.as_bytes());
         }
-        let is_prompt = fields.text("source").as_deref() == Some("user");
+        let origin = fields.text("source");
+        let is_prompt = origin.as_deref() == Some("user");
         fields.retain(|key| !matches!(key, "kind" | "timestamp" | "llm_message"));
         let mut source = rest(&fields);
         let besides = rest(&stated);
@@ -192,6 +196,7 @@ impl Events<'_> {
             let message = UserMessage {
                 content,
                 timestamp: millis.map(Into::into),
+                author: origin.as_deref().filter(|_| !is_prompt).map(of_origin),
             };
             if is_prompt || self.transcript.here().is_none() {
                 self.transcript.begin(NewLoop {
@@ -278,6 +283,7 @@ fn observation(kind: &str, mut fields: Fields<'_>) -> AgentMessage {
         content,
         is_error: failed || kind != "ObservationEvent",
         timestamp: millis(&fields).map(Into::into),
+        ..ToolResultMessage::default()
     };
     fields.retain(|key| {
         let own = matches!(

@@ -161,6 +161,7 @@ fn answer(message: &mut Fields<'_>, timestamp: Option<Int>) -> Result<AgentMessa
         usage,
         timestamp,
         error_message: message.take_string("errorMessage"),
+        ..AssistantMessage::default()
     };
     Ok(Message::Assistant(answer).into())
 }
@@ -178,6 +179,7 @@ fn result(message: &mut Fields<'_>, timestamp: Option<Int>) -> Result<AgentMessa
         content,
         is_error,
         timestamp,
+        ..ToolResultMessage::default()
     };
     Ok(Message::ToolResult(result).into())
 }

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 pub(super) use self::head::{identity, session, started_by};
 pub(super) use self::loops::{LoopBuilder, LoopTurn, NewLoop, Style, TranscriptLoops};
+use super::authors;
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink};
 use crate::model::{
     AgentMessage, ChildLoopRef, ContinuationKind, Json, LoopId, LoopStatus, Message, Role, Time,
@@ -33,6 +34,8 @@ pub(super) struct TranscriptBuilder<'a> {
 /// One session.
 struct SessionBuilder {
     head: SessionHead,
+    /// Whether another agent gives it its tasks, though the head names no parent.
+    is_spawned: bool,
     loops: TranscriptLoops,
     /// Whether the last loop goes on.
     is_open: bool,
@@ -48,6 +51,7 @@ impl SessionBuilder {
     fn new(head: SessionHead, style: Style) -> Self {
         Self {
             head,
+            is_spawned: false,
             loops: TranscriptLoops::new(style),
             is_open: false,
             calls: HashMap::new(),
@@ -117,6 +121,11 @@ impl<'a> TranscriptBuilder<'a> {
     /// Describes the session of the file anew. Has no effect once its first loop began.
     pub(super) fn describe(&mut self, head: SessionHead) {
         self.sessions[0].head = head;
+    }
+
+    /// Says that another agent gives the session of the file its tasks.
+    pub(super) fn is_of_agent(&mut self) {
+        self.sessions[0].is_spawned = true;
     }
 
     /// Goes on with a session.
@@ -245,13 +254,17 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Takes a text in the user's name that begins no loop; it may want no answer.
+    /// Takes a text in the user's name that begins no loop; one that wants no answer is the harness's.
     pub(super) fn input(
         &mut self,
         message: AgentMessage,
         raw: &[u8],
         wants_answer: bool,
     ) -> Result<(), ImportError> {
+        let message = match wants_answer {
+            true => message,
+            false => authors::by_harness(message),
+        };
         let Some(loop_no) = self.session().open_loop() else {
             return self.wait(message, raw);
         };
@@ -328,7 +341,7 @@ impl<'a> TranscriptBuilder<'a> {
         self.push_to((loop_no, turn), message, raw)
     }
 
-    /// Takes what a tool gave back as a message in the user's name.
+    /// Takes what a tool gave back as a message in the user's name: the harness's words.
     pub(super) fn observation(
         &mut self,
         message: AgentMessage,
@@ -336,7 +349,7 @@ impl<'a> TranscriptBuilder<'a> {
     ) -> Result<(), ImportError> {
         let loop_no = self.any_loop(String::new)?;
         self.session_mut().loops[loop_no].waiting = true;
-        self.push(loop_no, message, raw)
+        self.push(loop_no, authors::by_harness(message), raw)
     }
 
     /// Notes that the run was stopped.
@@ -471,7 +484,7 @@ impl<'a> TranscriptBuilder<'a> {
     fn push_to(
         &mut self,
         (loop_no, turn): LoopTurn,
-        message: AgentMessage,
+        mut message: AgentMessage,
         raw: &[u8],
     ) -> Result<(), ImportError> {
         let session = &mut self.sessions[self.current];
@@ -486,6 +499,8 @@ impl<'a> TranscriptBuilder<'a> {
             return self.sink.message(&of.id, message, raw);
         }
         of.is_empty = false;
+        let is_spawned = session.is_spawned || session.head.session.parent_spawn_ref.is_some();
+        authors::settle(&mut message, is_spawned);
         session.last = Some((loop_no, turn));
         let turn_id = TurnId::new(of.id.as_str(), turn);
         self.sink.message(&of.id, message.in_turn(turn_id), raw)

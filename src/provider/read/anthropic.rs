@@ -88,6 +88,7 @@ fn flush(blocks: &mut Vec<Content>, out: &mut Vec<AgentMessage>) {
         let message = UserMessage {
             content: std::mem::take(blocks),
             timestamp: None,
+            ..UserMessage::default()
         };
         out.push(Message::User(message).into());
     }

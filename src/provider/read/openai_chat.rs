@@ -72,6 +72,7 @@ pub(super) fn message(node: &JsonNode<'_>) -> Result<AgentMessage> {
         "user" => Message::User(UserMessage {
             content: content(&fields.need("content")?, part)?,
             timestamp: None,
+            ..UserMessage::default()
         }),
         "assistant" => answer(&mut fields)?,
         "tool" => {

@@ -163,6 +163,7 @@ impl AnswerReader {
                 let message = Message::User(UserMessage {
                     content: content(&body, part)?,
                     timestamp: None,
+                    ..UserMessage::default()
                 });
                 self.push(with_rest(message, &fields)?);
             }
@@ -188,6 +189,7 @@ impl AnswerReader {
         let message = UserMessage {
             content,
             timestamp: None,
+            ..UserMessage::default()
         };
         self.out.push(Message::User(message).into());
     }

@@ -1,7 +1,7 @@
 //! An append in progress: turns and totals as they grow with each message.
 
 use super::calls::call_above;
-use super::{Appended, missing_turn, seal_with};
+use super::{Appended, LastTurn, missing_turn, seal_with};
 use crate::model::{AgentMessage, GroupCursor, Role, Time};
 use crate::store::codec;
 use crate::store::error::{StoreError, StoreResult};
@@ -151,7 +151,7 @@ impl Append {
         turn.messages = totals.messages;
         turn.tokens = totals.tokens;
         turn.bytes = totals.bytes;
-        turn.prompts += u64::from(body.role == Role::User);
+        turn.prompts += u64::from(body.is_prompt());
         turn.answered |= body.role == Role::Assistant;
         turn.started_at = turn.started_at.or(created_at);
         turn.ended_at = created_at.or(turn.ended_at);
@@ -167,10 +167,15 @@ impl Append {
         Ok(())
     }
 
-    pub(super) fn finish(mut self, write: &mut dyn StoreWrite, from: u32) -> StoreResult<Appended> {
+    pub(super) fn finish(
+        mut self,
+        write: &mut dyn StoreWrite,
+        from: u32,
+        last_turn: LastTurn,
+    ) -> StoreResult<Appended> {
         self.flush(write)?;
         if self.row.totals.next_seq > from {
-            seal_with(&mut self.row, &self.progress, self.turn.as_ref());
+            seal_with(&mut self.row, &self.progress, self.turn.as_ref(), last_turn);
             write.update_totals(&self.row, &self.progress)?;
             self.session.current_loop = Some(self.row.key);
             self.session.last_active_at = Some(self.last_active());
@@ -267,7 +272,7 @@ impl Retell {
         } = &mut self.append;
         let totals = &mut row.totals;
         totals.sealed_seq = totals.sealed_seq.min(totals.next_seq);
-        seal_with(row, progress, turn.as_ref());
+        seal_with(row, progress, turn.as_ref(), LastTurn::Sealed);
         write.update_totals(row, progress)
     }
 }

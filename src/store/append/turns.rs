@@ -7,7 +7,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{Append, Ready, set_status_leased};
+use super::{Append, LastTurn, Ready, set_status_leased};
 use crate::model::{AgentMessage, LlmMessage, LoopId, LoopRecord, LoopStatus, Role, TurnId};
 use crate::store::error::StoreResult;
 use crate::store::{LoopKey, LoopRow, SessionKey, StoreRead, StoreWrite, lease, session};
@@ -76,7 +76,7 @@ pub(crate) fn append_in_turns(
     }
     let (loop_key, loop_id) = (open.append.row.key, open.append.row.loop_id.clone());
     let turns_before = open.turns_before;
-    let appended = open.append.finish(write, open.from)?;
+    let appended = open.append.finish(write, open.from, LastTurn::Sealed)?;
     // A message that joined a turn which was there changed that one too.
     let first = turns_before.saturating_sub(u32::from(open.joined));
     Ok(TurnsAppended {
@@ -122,7 +122,7 @@ impl OpenLoop {
     /// Writes what was appended, and ends the loop if it runs: the next one begins.
     fn end(self, write: &mut dyn StoreWrite) -> StoreResult<LoopRow> {
         let (key, has_ended) = (self.append.row.key, self.append.row.status.is_ended());
-        self.append.finish(write, self.from)?;
+        self.append.finish(write, self.from, LastTurn::Sealed)?;
         if !has_ended {
             set_status_leased(write, key, LoopStatus::Completed, None)?;
         }

@@ -1,6 +1,7 @@
 //! Blocks, their messages and coverage.
 
 use super::stored_message;
+use crate::model::Author;
 use crate::store::codec::role_number;
 use crate::store::columns::Columns;
 use crate::store::digest;
@@ -64,7 +65,7 @@ pub(in crate::store) fn block_message(row: &impl Columns) -> StoreResult<BlockMe
         replaces: row.get("replaces")?,
         body: match row.get("role")? {
             None => None,
-            Some(role) => Some(stored_message(row, role, None)?),
+            Some(role) => Some(stored_message(row, role, Author::of_role(role), None)?),
         },
     })
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::model::Role;
+use crate::model::{Author, Role};
 use crate::store::columns::Columns;
 use crate::store::{
     MessageRow, MessageSize, Proof, Redaction, Size, StoreResult, StoredBlob, StoredMessage,
@@ -13,21 +13,23 @@ pub(in crate::store) fn message_row(row: &impl Columns) -> StoreResult<MessageRo
         seq: row.number("seq")?,
         turn: row.get("turn")?,
         tick: row.get("tick")?,
-        body: stored_message(row, row.get("role")?, row.get("lines")?)?,
+        body: stored_message(row, row.get("role")?, row.get("author")?, row.get("lines")?)?,
         created_at: row.get("created_at")?,
         origin: row.get("origin")?,
         chain: row.get("chain")?,
     })
 }
 
-/// Reads a message in its stored form, of which role and lines were read.
+/// Reads a message in its stored form, of which role, author and lines were read.
 pub(super) fn stored_message(
     row: &impl Columns,
     role: Role,
+    author: Author,
     lines: Option<u32>,
 ) -> StoreResult<StoredMessage> {
     Ok(StoredMessage {
         role,
+        author,
         tokens: row.get("tokens")?,
         bytes: row.get("bytes")?,
         lines,
@@ -51,6 +53,7 @@ pub(in crate::store) fn message_size(row: &impl Columns) -> StoreResult<MessageS
         seq: row.number("seq")?,
         turn: row.get("turn")?,
         role: row.get("role")?,
+        author: row.get("author")?,
         size: Size {
             tokens: row.get("tokens")?,
             bytes: row.get("bytes")?,

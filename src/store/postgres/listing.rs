@@ -13,7 +13,7 @@ use crate::store::sqlite::{
     QueryLimits, QueryRows, Record, Scrubbed, SessionView, Stats, view_of, with_flips,
 };
 
-const RUNS: &str = "SELECT v.* FROM v_compaction_runs v
+const RUNS: &str = "SELECT v.*, r.events FROM v_compaction_runs v
     JOIN sessions s ON s.session_id = v.session_id
     JOIN runs r ON r.session = s.session AND r.run_id = v.run_id";
 

@@ -6,7 +6,7 @@ use super::keys::session_of;
 use super::row::escaped;
 use super::transaction::PostgresTransaction;
 use super::write::{rows_of_values, wide};
-use crate::store::codec::role_number;
+use crate::store::codec::{author_number, role_number};
 use crate::store::error::StoreResult;
 use crate::store::mapping::signed;
 use crate::store::{LoopKey, MessageRow};
@@ -31,6 +31,7 @@ struct PendingRow {
     seq: i64,
     turn: Option<i64>,
     role: i64,
+    author: i64,
     tick: i64,
     tokens: i64,
     bytes: i64,
@@ -47,16 +48,17 @@ struct PendingRow {
 }
 
 const COLUMNS: &str =
-    "session, loop, seq, turn, role, tick, tokens, bytes, lines, created_at, body_block,
+    "session, loop, seq, turn, role, author, tick, tokens, bytes, lines, created_at, body_block,
     origin, salt, digest, chain, head, body, escaped";
 
 impl PendingRow {
     /// Its columns behind session and loop.
-    fn params(&self) -> [Param<'_>; 16] {
+    fn params(&self) -> [Param<'_>; 17] {
         [
             &self.seq,
             &self.turn,
             &self.role,
+            &self.author,
             &self.tick,
             &self.tokens,
             &self.bytes,
@@ -86,6 +88,7 @@ impl Pending {
             seq: row.seq.into(),
             turn: wide(row.turn),
             role: role_number(body.role).into(),
+            author: author_number(body.author).into(),
             tick: row.tick,
             tokens: signed(body.tokens)?,
             bytes: signed(body.bytes)?,
@@ -137,7 +140,7 @@ impl PostgresTransaction<'_> {
             let (rows, others) = left.split_at(at_once.unwrap_or(left.len()));
             let mut params: Vec<Param<'_>> = vec![&session, &pending.loop_key];
             params.extend(rows.iter().flat_map(PendingRow::params));
-            let values = rows_of_values(2, 16, rows.len());
+            let values = rows_of_values(2, 17, rows.len());
             let sql = format!("INSERT INTO messages ({COLUMNS}) VALUES {values}");
             self.execute(&sql, &params)?;
             left = others;

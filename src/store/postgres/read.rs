@@ -299,7 +299,7 @@ impl StoreRead for PostgresTransaction<'_> {
         let session = session_of(loop_key.0);
         let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
         let sql = format!(
-            "SELECT seq, turn, role, tokens, bytes, lines FROM messages
+            "SELECT seq, turn, role, author, tokens, bytes, lines FROM messages
              WHERE session = $1 AND loop = $2 AND seq >= $3 AND seq < $4
              ORDER BY seq LIMIT {SMALL_PAGE}"
         );

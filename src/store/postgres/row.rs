@@ -72,7 +72,8 @@ pub(super) const TURN: &str =
     "SELECT turn, first_seq, messages, prompts, tokens, bytes, turn_index,
     answered, answers, tick, started_at, ended_at FROM turns";
 
-pub(super) const MESSAGE: &str = "SELECT seq, turn, role, tick, tokens, bytes, lines, created_at,
+pub(super) const MESSAGE: &str =
+    "SELECT seq, turn, role, author, tick, tokens, bytes, lines, created_at,
     body_block, origin, salt, digest, chain, head, body, escaped FROM messages";
 
 pub(super) const BLOCK_CORE_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.kind, b.extends,

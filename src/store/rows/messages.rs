@@ -1,7 +1,7 @@
 //! Messages, their sizes, blobs, and what is left of redacted ones.
 
 use super::{Size, Tick};
-use crate::model::Role;
+use crate::model::{Author, Role};
 
 /// What is left of a message that was redacted: the digest of what stands there now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +23,23 @@ pub struct MessageSize {
     pub turn: Option<u32>,
     /// Its role.
     pub role: Role,
+    /// Whose words it is.
+    pub author: Author,
     /// Its size.
     pub size: Size,
     /// Lines of the longest text of a tool result.
     pub lines: Option<u32>,
+}
+
+impl MessageSize {
+    /// Whether it asks something of the agent, as [`Message::is_prompt`](crate::Message::is_prompt).
+    pub fn is_prompt(&self) -> bool {
+        is_prompt(self.role, self.author)
+    }
+}
+
+fn is_prompt(role: Role, author: Author) -> bool {
+    role == Role::User && author != Author::Harness
 }
 
 /// A row of `messages`.
@@ -53,6 +66,8 @@ pub struct MessageRow {
 pub struct StoredMessage {
     /// Its role.
     pub role: Role,
+    /// Whose words it is. No row says so of a message of a block, which has that of its role.
+    pub author: Author,
     /// Its tokens.
     pub tokens: u64,
     /// The size of its JSON.
@@ -69,6 +84,13 @@ pub struct StoredMessage {
     pub head: Option<String>,
     /// The largest text.
     pub text: Option<String>,
+}
+
+impl StoredMessage {
+    /// Whether it asks something of the agent, as [`Message::is_prompt`](crate::Message::is_prompt).
+    pub fn is_prompt(&self) -> bool {
+        is_prompt(self.role, self.author)
+    }
 }
 
 /// Content that stands apart from its message, named by its SHA-256.

@@ -1,6 +1,7 @@
 //! Runs, undos and redos, manifests.
 
 use super::{BlockKey, LoopKey, ManifestKey, RunKey, SessionKey, Size, Tick};
+use crate::model::Json;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,21 @@ pub struct RunRow {
     pub record: Option<String>,
     /// Its events as a JSON array.
     pub events: Option<String>,
+}
+
+impl RunRow {
+    /// Returns its events.
+    pub fn noted_events(&self) -> Vec<Json> {
+        noted_events(self.events.as_deref())
+    }
+}
+
+/// Returns the events in a column of `runs`; none if they cannot be read.
+pub(in crate::store) fn noted_events(events: Option<&str>) -> Vec<Json> {
+    let events = events.and_then(|events| Json::parse(events).ok());
+    events
+        .and_then(|events| events.read().ok())
+        .unwrap_or_default()
 }
 
 /// An undo or a redo of a run.

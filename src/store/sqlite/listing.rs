@@ -7,6 +7,7 @@ use super::SqliteStore;
 use super::query::{QueryRows, Record, rows};
 use crate::model::{Json, SessionId};
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::rows::noted_events;
 
 /// A session with its loops and what compactions made of them, as rows of the views.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +85,7 @@ impl SqliteStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {
-        let runs = "SELECT v.* FROM v_compaction_runs v JOIN runs r USING (run_id)";
+        let runs = "SELECT v.*, r.events FROM v_compaction_runs v JOIN runs r USING (run_id)";
         let flips = "SELECT r.run_id, f.kind, l.loop_id, f.turns, f.at, f.reason
              FROM flips f JOIN runs r ON r.key = f.run JOIN loops l ON l.key = f.loop
              ORDER BY f.key";
@@ -171,7 +172,7 @@ fn with_blocks(loops: Vec<Record>, blocks: &[Record]) -> Vec<(Record, Vec<Record
         .collect()
 }
 
-/// Gives each run its undos and redos.
+/// Gives each run its events and its undos and redos.
 pub(in crate::store) fn with_flips(
     runs: &QueryRows,
     flips: &QueryRows,
@@ -184,7 +185,14 @@ pub(in crate::store) fn with_flips(
             .iter()
             .filter(|flip| flip.get("run_id") == id)
             .collect();
-        let own = Json::of(&own).map_err(|error| StoreError::Other(Box::new(error)))?;
+        let other = |error: serde_json::Error| StoreError::Other(Box::new(error));
+        let own = Json::of(&own).map_err(other)?;
+        // Read as they stand in the row.
+        let events = record.text("events");
+        record.set(
+            "events",
+            Json::of(&noted_events(events.as_deref())).map_err(other)?,
+        );
         record.push("flips", own);
     }
     Ok(records)

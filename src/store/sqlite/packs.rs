@@ -15,7 +15,8 @@ use crate::store::packs::{Pack, PackRow, open};
 use crate::store::scan::MOST_UNPACKED;
 
 /// The columns of a message but for its content.
-const BESIDE_CONTENT: &str = "id, turn, role, tick, tokens, bytes, lines, created_at, body_block,
+const BESIDE_CONTENT: &str =
+    "id, turn, role, author, tick, tokens, bytes, lines, created_at, body_block,
     origin, salt, digest, chain";
 
 const WRITE_BACK: &str = "UPDATE messages SET head = ?2, body = ?3
@@ -110,7 +111,7 @@ impl SqliteReader<'_> {
         self.run("DELETE FROM messages WHERE id BETWEEN ?1 AND ?2", ids)?;
         let sql = format!(
             "INSERT INTO messages ({BESIDE_CONTENT})
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
         );
         for row in rows {
             self.run(&sql, rusqlite::params_from_iter(row))?;

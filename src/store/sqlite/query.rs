@@ -111,6 +111,14 @@ impl Record {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
 
+    /// Writes over the value of a column; one that is not there is added.
+    pub(in crate::store) fn set(&mut self, column: &str, value: Json) {
+        match self.0.iter_mut().find(|(name, _)| name == column) {
+            Some((_, old)) => *old = value,
+            None => self.push(column, value),
+        }
+    }
+
     /// Adds a column.
     pub fn push(&mut self, column: impl Into<String>, value: Json) {
         self.0.push((column.into(), value));

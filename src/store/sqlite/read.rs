@@ -325,7 +325,7 @@ impl StoreRead for SqliteReader<'_> {
             return Ok(());
         };
         self.each(
-            "SELECT id AS seq, turn, tick, role, lines, tokens, bytes, body_block, salt, digest,
+            "SELECT id AS seq, turn, tick, role, author, lines, tokens, bytes, body_block, salt, digest,
                  head, body, created_at, origin, chain
              FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             [first, last],
@@ -377,7 +377,7 @@ impl StoreRead for SqliteReader<'_> {
         let Some((first, last)) = span(loop_key.0, &seqs) else {
             return Ok(());
         };
-        let sql = "SELECT id AS seq, turn, role, tokens, bytes, lines
+        let sql = "SELECT id AS seq, turn, role, author, tokens, bytes, lines
              FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
         self.in_order(sql, [first, last], &mut |row| visit(message_size(row)?))
     }

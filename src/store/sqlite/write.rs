@@ -10,7 +10,7 @@ use super::from_sqlite;
 use super::read::{SqliteReader, packed};
 use crate::failpoints::{self, Failpoint};
 use crate::model::{LoopStatus, Time};
-use crate::store::codec::role_number;
+use crate::store::codec::{author_number, role_number};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::IndexEntry;
 use crate::store::mapping::*;
@@ -296,13 +296,14 @@ impl StoreWrite for SqliteReader<'_> {
         let id = packed(loop_key.0, row.seq);
         let body = &row.body;
         self.run(
-            "INSERT INTO messages (id, turn, role, tick, tokens, bytes, lines, created_at,
+            "INSERT INTO messages (id, turn, role, author, tick, tokens, bytes, lines, created_at,
                  body_block, origin, salt, digest, chain, head, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
             params![
                 id,
                 row.turn,
                 role_number(body.role),
+                author_number(body.author),
                 row.tick,
                 signed(body.tokens)?,
                 signed(body.bytes)?,

@@ -227,6 +227,7 @@ fn agent_message(message: &RefMessage) -> AgentMessage {
         RefKind::User => Message::User(UserMessage {
             content,
             timestamp: None,
+            ..UserMessage::default()
         }),
         RefKind::Assistant => Message::Assistant(AssistantMessage {
             content,

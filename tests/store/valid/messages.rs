@@ -130,6 +130,7 @@ impl Maker {
         Message::User(UserMessage {
             content,
             timestamp: None,
+            ..UserMessage::default()
         })
     }
 
@@ -175,6 +176,7 @@ impl Maker {
             content,
             is_error: random.one_in(4),
             timestamp: None,
+            ..ToolResultMessage::default()
         })
     }
 

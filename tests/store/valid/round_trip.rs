@@ -72,6 +72,7 @@ fn held(form: Form, messages: &[AgentMessage]) -> Vec<AgentMessage> {
             let message = UserMessage {
                 content,
                 timestamp: None,
+                ..UserMessage::default()
             };
             held.push(AgentMessage::from(Message::User(message)));
         }

@@ -27,7 +27,8 @@ const CONTRACT: [(&str, &str); 14] = [
     ),
     (
         "v_messages",
-        "session_id loop_id seq turn turn_index role text tokens bytes created_at payload",
+        "session_id loop_id seq turn turn_index role text tokens bytes created_at payload
+         author",
     ),
     (
         "v_tool_calls",
@@ -40,6 +41,10 @@ const CONTRACT: [(&str, &str); 14] = [
         "session_id run_id loop_id trigger strategy round outcome is_live fallback error
          tokens_before tokens_after bytes_before bytes_after messages_before messages_after
          started_at duration_ms config",
+    ),
+    (
+        "v_compaction_events",
+        "session_id run_id loop_id tick kind at payload",
     ),
     (
         "v_compaction_blocks",

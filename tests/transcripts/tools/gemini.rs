@@ -1,8 +1,14 @@
 //! Sessions of Gemini CLI.
 
-use insta::assert_snapshot;
+use std::sync::Arc;
 
-use crate::tools::recorder::Recorder;
+use insta::assert_snapshot;
+use loopstore::{Database, Message, SqliteStore, Store};
+use serde_json::Value;
+
+use crate::support::recording::real_transcripts;
+use crate::tools::recorder::{Recorder, importer};
+use crate::tools::stored::{import, is_sound, rows, said, store};
 
 #[test]
 fn calls_and_results_come_out_of_the_answer() {
@@ -39,4 +45,117 @@ fn the_last_writing_of_a_message_counts() {
         1 assistant Gull and Tern.
         - note set
     "##);
+}
+
+/// What a document says without the messages from `end` on, `cut` of its last one taken out.
+fn prefix(document: &Value, end: usize, cut: &[&str]) -> Vec<u8> {
+    let mut document = document.clone();
+    let messages = document["messages"].as_array_mut().unwrap();
+    messages.truncate(end);
+    let last = messages.last_mut().filter(|last| last["type"] == "gemini");
+    if let Some(last) = last.and_then(Value::as_object_mut) {
+        for key in cut {
+            last.remove(*key);
+        }
+        // Without its results, as it stands while its tools run.
+        if let (true, Some(calls)) = (cut.is_empty(), last.get_mut("toolCalls")) {
+            for call in calls.as_array_mut().unwrap() {
+                let call = call.as_object_mut().unwrap();
+                call.remove("result");
+                call.insert("status".into(), "executing".into());
+            }
+        }
+    }
+    serde_json::to_vec_pretty(&document).unwrap()
+}
+
+/// Everything in a store but the ticks and times of its import.
+fn stands(store: &SqliteStore) -> Vec<String> {
+    let mut all = said(store);
+    for sql in [
+        "SELECT loop_id, seq, turn, role, author, payload FROM v_messages ORDER BY 1, 2",
+        "SELECT loop_id, parent_turn, status, turns, messages, tokens FROM v_loops ORDER BY 1",
+        "SELECT loop_id, turn, messages, tokens FROM v_turns ORDER BY 1, 2",
+    ] {
+        all.extend(rows(store, sql));
+    }
+    all
+}
+
+fn grows_as_a_whole(document: &Value) {
+    let whole = store();
+    let bytes = serde_json::to_vec_pretty(document).unwrap();
+    import(&whole, importer("gemini-cli"), "grow.json", &bytes).unwrap();
+    let count = document["messages"].as_array().unwrap().len();
+    let grown = store();
+    for end in 1..=count {
+        for cut in [&["toolCalls", "content"][..], &["toolCalls"], &[]] {
+            let part = prefix(document, end, cut);
+            import(&grown, importer("gemini-cli"), "grow.json", &part);
+            is_sound(&grown, &format!("{end} {cut:?}"));
+        }
+        // One state by itself, then the whole.
+        let twice = store();
+        import(
+            &twice,
+            importer("gemini-cli"),
+            "grow.json",
+            &prefix(document, end, &["toolCalls"]),
+        );
+        import(&twice, importer("gemini-cli"), "grow.json", &bytes).unwrap();
+        assert_eq!(stands(&twice), stands(&whole), "after {end} messages");
+    }
+    import(&grown, importer("gemini-cli"), "grow.json", &bytes).unwrap();
+    assert_eq!(stands(&grown), stands(&whole));
+    let report = import(&grown, importer("gemini-cli"), "grow.json", &bytes).unwrap();
+    assert_eq!((report.added_messages, report.revised), (0, 0));
+    is_sound(&grown, "grown");
+}
+
+#[test]
+fn a_document_that_grows_ends_as_the_whole_does() {
+    let text = std::fs::read_to_string("tests/fixtures/gemini-cli/tide.json").unwrap();
+    grows_as_a_whole(&serde_json::from_str(&text).unwrap());
+}
+
+#[test]
+fn a_recorded_document_that_grows_ends_as_the_whole_does() {
+    let Some(folder) = real_transcripts() else {
+        return;
+    };
+    let read = |name: &str| std::fs::read(folder.join("gemini-cli").join(name)).unwrap();
+    let (first, second) = (read("grow-a.json"), read("grow-b.json"));
+    let (grown, whole) = (store(), store());
+    for bytes in [&first, &second] {
+        import(&grown, importer("gemini-cli"), "grow.json", bytes).unwrap();
+    }
+    import(&whole, importer("gemini-cli"), "grow.json", &second).unwrap();
+    assert_eq!(stands(&grown), stands(&whole));
+    grows_as_a_whole(&serde_json::from_slice(&second).unwrap());
+}
+
+#[test]
+fn an_answer_that_something_stands_behind_is_not_replaced() {
+    let text = std::fs::read_to_string("tests/fixtures/gemini-cli/tide.json").unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let first = document["messages"].as_array().unwrap().iter();
+    let answer = first.clone().position(|m| m["type"] == "gemini").unwrap();
+    let store = store();
+    let part = prefix(&document, answer + 1, &["toolCalls"]);
+    import(&store, importer("gemini-cli"), "tide.json", &part).unwrap();
+    let store = Arc::new(store);
+    let database: Arc<dyn Database> = store.clone();
+    let chat = Store::from(database).session("tide-1").unwrap();
+    chat.append([Message::user("Go on here.")]).unwrap();
+    let whole = serde_json::to_vec_pretty(&document).unwrap();
+    import(&store, importer("gemini-cli"), "tide.json", &whole).unwrap();
+    is_sound(&store, "behind");
+    let sql = "SELECT seq, json_extract(payload, '$.content') FROM v_messages
+        WHERE loop_id = 'm1' AND role = 'assistant' ORDER BY seq";
+    let answers = rows(&store, sql);
+    let all = rows(
+        &store,
+        "SELECT loop_id, seq, turn, role, text FROM v_messages ORDER BY 1, 2",
+    );
+    assert!(!answers[0].contains("toolCall"), "{answers:#?} {all:#?}");
 }

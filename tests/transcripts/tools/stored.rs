@@ -46,7 +46,7 @@ pub fn import(
     import_source(store, importer, &mut source, None).ok()
 }
 
-fn rows(store: &SqliteStore, sql: &str) -> Vec<String> {
+pub fn rows(store: &SqliteStore, sql: &str) -> Vec<String> {
     let found = store.query(sql).unwrap();
     let line = |row: &Vec<Json>| {
         row.iter()

@@ -87,21 +87,22 @@ fn beginning(
 }
 
 fn texts_of(message: &AgentMessage) -> Vec<String> {
-    let sign = match message.role() {
-        Role::User => "› ",
-        _ => "",
-    };
+    if let Some(prompt) = message.message().and_then(Message::prompt_text) {
+        return vec![format!("› {}", beginning_of(&prompt))];
+    }
     let content = message.message().map_or(&[][..], Message::content);
     let text = content.iter().filter_map(|block| match block {
-        Content::Text(text) if !text.text.trim().is_empty() => {
-            let text = text.text.trim_start();
-            let text = &text[..text.floor_char_boundary(LINE)];
-            Some(format!("{sign}{}", text::line(text.trim_end())))
-        }
+        Content::Text(text) if !text.text.trim().is_empty() => Some(beginning_of(&text.text)),
         Content::ToolCall(call) => Some(format!("[{}]", text::line(&call.name))),
         _ => None,
     });
     text.collect()
+}
+
+fn beginning_of(said: &str) -> String {
+    let said = said.trim_start();
+    let said = &said[..said.floor_char_boundary(LINE)];
+    text::line(said.trim_end())
 }
 
 /// Reads a turn verbatim, and what the context of `leaf` shows of it.

@@ -4,7 +4,7 @@ use loopstore::extend::sqlite::QueryLimits;
 use loopstore::*;
 
 /// The views, and what of them differs from run to run.
-const VIEWS: [(&str, &[&str]); 14] = [
+const VIEWS: [(&str, &[&str]); 15] = [
     ("v_sessions", &["created_at", "last_active_at"]),
     ("v_loops", &["started_at", "ended_at"]),
     ("v_turns", &[]),
@@ -15,6 +15,7 @@ const VIEWS: [(&str, &[&str]); 14] = [
         "v_compaction_runs",
         &["run_id", "started_at", "duration_ms"],
     ),
+    ("v_compaction_events", &["run_id", "at", "payload"]),
     ("v_compaction_blocks", &["run_id", "created_at"]),
     ("v_coverage", &[]),
     ("v_context", &[]),

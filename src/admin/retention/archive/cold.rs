@@ -162,8 +162,9 @@ pub(super) fn is_at_work(
     row: &LoopRow,
     also_current: bool,
 ) -> StoreResult<Option<LoopStaysWhy>> {
-    let is_sealed = row.totals.sealed_seq >= row.totals.next_seq;
-    if !row.status.is_ended() || !is_sealed {
+    // The last turn of a transcript that is written anew is complete before it is sealed.
+    let is_complete = row.totals.complete >= row.totals.turns;
+    if !row.status.is_ended() || !is_complete {
         return Ok(Some(LoopStaysWhy::Open));
     }
     if lease::held(read, row.key, lease::now())?.is_some() {

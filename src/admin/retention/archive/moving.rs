@@ -198,6 +198,13 @@ impl ArchiveWork<'_> {
         }
         rows.dedup_by_key(|row| row.key);
         rows.retain(|row| runs.iter().any(|run| self.cold[run.at].key == row.key));
+        // What is packed is not replaced any more.
+        for row in &mut rows {
+            if row.totals.sealed_seq < row.totals.next_seq {
+                row.totals.sealed_seq = row.totals.next_seq;
+                write.update_totals(&row.core, &row.progress)?;
+            }
+        }
         let mut receipt = Receipt::of_loops(now.session_id, self.reason, rows);
         let open = OpenReceipt::new(write, now.key, "archive")?;
         let mut packs = 0;

@@ -4,6 +4,7 @@
 
 use rusqlite::{Params, params};
 
+use crate::store::codec::author_number;
 use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
 use crate::store::scan::StoreScan;
@@ -211,7 +212,7 @@ impl Mender<'_> {
         let id = packed(key.0, row.seq);
         self.run(
             "UPDATE messages SET turn = ?2, tokens = ?3, bytes = ?4, lines = ?5, created_at = ?6,
-                 chain = ?7 WHERE id = ?1",
+                 chain = ?7, author = ?8 WHERE id = ?1",
             params![
                 id,
                 row.turn,
@@ -219,7 +220,8 @@ impl Mender<'_> {
                 row.body.bytes.cast_signed(),
                 row.body.lines,
                 row.created_at,
-                row.chain
+                row.chain,
+                author_number(row.body.author),
             ],
         )?;
         for name in blobs {

@@ -1,0 +1,168 @@
+//! What is stored of a session, as types: its record, its loops with their messages, and their blocks.
+
+use std::ops::ControlFlow;
+
+use super::{Error, Result, SessionHandle};
+use crate::export::records::{SessionRecords, ordered, session_record};
+use crate::model::{CompactionBlock, LoopId, LoopRecord, Session};
+use crate::store::{self, BlockKind, LoopRow, SessionRow, StoreRead, StoreResult, decode};
+
+/// A block of a loop, with what is stored beside it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StoredBlock {
+    /// Its number among the blocks of its loop, from 1.
+    pub generation: u32,
+    /// The run that wrote it.
+    pub run_id: String,
+    /// What it stands for: the loop that was current, an earlier one, or several as a rollup.
+    pub kind: BlockKind,
+    /// Whether it is in force.
+    pub is_active: bool,
+    /// Its sections.
+    pub block: CompactionBlock,
+}
+
+impl SessionHandle {
+    /// Returns the session with its loops as they stand, but without what they hold: no messages, turns,
+    /// events or blocks. [`SessionHandle::load_loop`] reads these, loop by loop.
+    ///
+    /// ```
+    /// use loopstore::{Message, Store};
+    ///
+    /// let chat = Store::in_memory()?.session("weather")?;
+    /// chat.append([Message::user("Will it rain?"), Message::assistant("It will.")])?;
+    /// let session = chat.load()?;
+    /// assert!(session.loops[0].messages.is_empty());
+    /// let first = chat.load_loop(&session.loops[0].loop_id)?;
+    /// assert_eq!(first.messages.len(), 2);
+    /// assert_eq!(chat.active_block(&first.loop_id)?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the session is not there, or the store fails.
+    pub fn load(&self) -> Result<Session> {
+        self.loading(|records, row, loops| {
+            let mut session = session_record(row, loops)?;
+            let outlines = loops.iter().map(|row| records.outline(row));
+            session.loops = outlines.collect::<StoreResult<_>>()?;
+            Ok(Some(session))
+        })?
+        .ok_or_else(|| Error::not_found("session", self.id().as_str()))
+    }
+
+    /// Returns the session with all that it holds, as its JSON document says it. Long sessions are large:
+    /// see [`SessionHandle::load`].
+    ///
+    /// # Errors
+    /// If the session is not there, or the store fails.
+    pub fn load_whole(&self) -> Result<Session> {
+        self.loading(|records, row, loops| {
+            let mut session = session_record(row, loops)?;
+            let whole = loops.iter().map(|row| whole_loop(records, row));
+            session.loops = whole.collect::<StoreResult<_>>()?;
+            Ok(Some(session))
+        })?
+        .ok_or_else(|| Error::not_found("session", self.id().as_str()))
+    }
+
+    /// Returns a loop with its messages, its recorded turns and events, and the block in force on it, which
+    /// takes in what came after it.
+    ///
+    /// # Errors
+    /// If the session has no such loop, or the store fails.
+    pub fn load_loop(&self, loop_id: &LoopId) -> Result<LoopRecord> {
+        self.of_loop(loop_id, whole_loop)
+    }
+
+    /// Returns the blocks of a loop, oldest first, each as it was made: what came after it is not in it.
+    ///
+    /// # Errors
+    /// If the session has no such loop, or the store fails.
+    pub fn blocks(&self, loop_id: &LoopId) -> Result<Vec<StoredBlock>> {
+        self.of_loop(loop_id, |records, row| stored_blocks(records, row, None))
+    }
+
+    /// Returns a block of a loop by its generation.
+    ///
+    /// # Errors
+    /// If the session has no such loop, the loop no such block, or the store fails.
+    pub fn block(&self, loop_id: &LoopId, generation: u32) -> Result<StoredBlock> {
+        let found = self.of_loop(loop_id, |records, row| {
+            stored_blocks(records, row, Some(generation))
+        })?;
+        let name = || format!("{loop_id}#{generation}");
+        found
+            .into_iter()
+            .next()
+            .ok_or_else(|| Error::not_found("block", name()))
+    }
+
+    /// Returns the block in force on a loop; `None` if it shows its originals, or a rollup on a later loop
+    /// stands for it.
+    ///
+    /// # Errors
+    /// If the session has no such loop, or the store fails.
+    pub fn active_block(&self, loop_id: &LoopId) -> Result<Option<StoredBlock>> {
+        let blocks = self.blocks(loop_id)?;
+        Ok(blocks.into_iter().rfind(|block| block.is_active))
+    }
+
+    fn loading<T>(
+        &self,
+        work: impl FnOnce(&SessionRecords<'_>, &SessionRow, &[LoopRow]) -> StoreResult<Option<T>>,
+    ) -> Result<Option<T>> {
+        Ok(store::read(self.store().database(), |read| {
+            let Some(row) = read.session(self.id())? else {
+                return Ok(None);
+            };
+            let loops = ordered(read.loops(row.key)?, row.current_loop);
+            let records = SessionRecords::of(read, &row, &loops)?;
+            work(&records, &row, &loops)
+        })?)
+    }
+
+    fn of_loop<T>(
+        &self,
+        loop_id: &LoopId,
+        work: impl FnOnce(&SessionRecords<'_>, &LoopRow) -> StoreResult<T>,
+    ) -> Result<T> {
+        let found = self.loading(|records, _, loops| {
+            let row = loops.iter().find(|row| row.loop_id == *loop_id);
+            row.map(|row| work(records, row)).transpose()
+        })?;
+        found.ok_or_else(|| Error::not_found("loop", loop_id.as_str()))
+    }
+}
+
+fn whole_loop(records: &SessionRecords<'_>, row: &LoopRow) -> StoreResult<LoopRecord> {
+    let mut record = records.loop_record(row)?;
+    let read: &dyn StoreRead = records.read;
+    read.messages(row.key, 0..row.totals.next_seq, &mut |message| {
+        record.messages.push(decode(read, message.body)?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(record)
+}
+
+fn stored_blocks(
+    records: &SessionRecords<'_>,
+    row: &LoopRow,
+    only: Option<u32>,
+) -> StoreResult<Vec<StoredBlock>> {
+    let active = records.active(row);
+    let mut rows = records.read.blocks_of_loop(row.key)?;
+    rows.retain(|block| only.is_none_or(|only| only == block.generation));
+    rows.sort_by_key(|block| block.generation);
+    let stored = rows.into_iter().map(|block| {
+        Ok(StoredBlock {
+            generation: block.generation,
+            run_id: records.read.run_by_key(block.run)?.run_id,
+            kind: block.kind,
+            is_active: active == Some(block.key),
+            block: records.stored_block(row, &block)?,
+        })
+    });
+    stored.collect()
+}

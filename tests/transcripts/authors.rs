@@ -1,0 +1,317 @@
+//! Whose words a message is: a person's, an agent's or the harness's, as the importer of each format tells
+//! it.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use insta::assert_snapshot;
+use loopstore::extend::compaction::{DigestInput, digest_of};
+use loopstore::extend::{decode, read};
+use loopstore::import::{ImportOptions, import_paths};
+use loopstore::inspect::verify;
+use loopstore::{AgentMessage, Author, HeuristicTokenCounter, Message, Placed, Role, SqliteStore};
+use rusqlite::Connection;
+
+use crate::support::recording::real_transcripts;
+
+fn imported(path: &Path) -> SqliteStore {
+    let store = SqliteStore::in_memory().unwrap();
+    let options = ImportOptions::default();
+    let report = import_paths(&store, &[path.to_owned()], &options, &mut |_| {}).unwrap();
+    assert!(
+        !report.sessions.is_empty(),
+        "{path:?}: {:?}",
+        report.skipped
+    );
+    store
+}
+
+/// The messages of a store that a model sees, loop by loop.
+fn messages(store: &SqliteStore) -> Vec<AgentMessage> {
+    by_session(store).into_iter().flatten().collect()
+}
+
+/// The messages of each session.
+fn by_session(store: &SqliteStore) -> Vec<Vec<AgentMessage>> {
+    read(store, |read| {
+        let mut found = Vec::new();
+        let mut sessions = read.sessions()?;
+        sessions.sort_by_key(|session| session.session_id.to_string());
+        for session in sessions {
+            let mut messages = Vec::new();
+            for row in read.loops(session.key)? {
+                read.messages(row.key, 0..u32::MAX, &mut |row| {
+                    let author = row.body.author;
+                    let message = decode(read, row.body)?;
+                    assert_eq!(message.author(), author);
+                    messages.push(message);
+                    Ok(ControlFlow::Continue(()))
+                })?;
+            }
+            messages.retain(|message| message.role() != Role::Extension);
+            found.push(messages);
+        }
+        Ok(found)
+    })
+    .unwrap()
+}
+
+/// Whose words each message of a fixture is, and what a prompt says.
+fn told(name: &str) -> String {
+    let store = imported(&Path::new("tests/fixtures/authors").join(name));
+    assert_eq!(verify(&store).unwrap().problems, []);
+    let sql = "SELECT count(*) FROM v_messages WHERE author NOT IN ('human', 'agent', 'harness')";
+    assert_eq!(store.query(sql).unwrap().rows[0][0].as_str(), "0");
+    let line = |message: &AgentMessage| {
+        let (role, author) = (message.role().as_str(), message.author().as_str());
+        let prompt = message.message().and_then(Message::prompt_text);
+        format!("{role} {author} {}", prompt.unwrap_or_default())
+            .trim_end()
+            .to_owned()
+    };
+    messages(&store)
+        .iter()
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn claude_code_tells_prompts_from_its_own_words() {
+    assert_snapshot!(told("claude-code.jsonl"), @r#"
+    user harness
+    user harness
+    user harness
+    user human Mend the wheel.
+    assistant agent
+    toolResult harness
+    assistant harness
+    user harness
+    user harness
+    user human What does <system-reminder>x</system-reminder> mean?
+    assistant agent
+    user agent Find the spokes.
+    assistant agent
+    "#);
+}
+
+#[test]
+fn codex_tells_prompts_from_its_own_words() {
+    assert_snapshot!(told("codex.jsonl"), @r#"
+    user harness
+    user human Fire the kiln.
+    assistant agent
+    user harness
+    user human <skill> is spelt wrong
+    assistant agent
+    "#);
+    assert_snapshot!(told("codex-spawned.jsonl"), @r#"
+    user agent Look at the bricks.
+    assistant agent
+    "#);
+}
+
+#[test]
+fn copilot_tells_prompts_from_its_own_words() {
+    assert_snapshot!(told("copilot-cli.jsonl"), @r#"
+    user human Which ships?
+    assistant agent
+    toolResult harness
+    user harness
+    assistant agent
+    user agent Count the masts.
+    assistant agent
+    "#);
+}
+
+#[test]
+fn opencode_tells_prompts_from_its_own_words() {
+    assert_snapshot!(told("opencode.json"), @r#"
+    user human Read the plan.
+    assistant agent
+    user harness
+    assistant agent
+    "#);
+    assert_snapshot!(told("opencode-child.json"), @r#"
+    user agent Count the beams.
+    assistant agent
+    "#);
+}
+
+#[test]
+fn gemini_tells_prompts_from_its_own_words() {
+    assert_snapshot!(told("gemini-cli.json"), @r#"
+    user harness
+    user human How deep is the well?
+    assistant agent
+    toolResult harness
+    assistant agent
+    "#);
+    assert_snapshot!(told("gemini-cli-subagent.json"), @r#"
+    user agent Find the bucket.
+    assistant agent
+    "#);
+}
+
+#[test]
+fn pi_tells_prompts_from_its_own_words() {
+    assert_snapshot!(told("pi.jsonl"), @r#"
+    user human Plant an oak.
+    assistant agent
+    user harness
+    user harness
+    user human Water it.
+    assistant agent
+    "#);
+}
+
+#[test]
+fn a_chat_tells_prompts_from_what_is_all_frame() {
+    assert_snapshot!(told("openai-chat.json"), @r#"
+    user harness
+    user human Two seats, please.
+    assistant agent
+    toolResult harness
+    assistant agent
+    "#);
+}
+
+#[test]
+fn swe_agents_tell_the_task_from_observations_and_examples() {
+    assert_snapshot!(told("swe-agent.traj.json"), @r#"
+    user harness
+    user human The lamp does not light. Mend it.
+    assistant agent
+    user harness
+    assistant agent
+    "#);
+    assert_snapshot!(told("mini-swe-agent.traj.json"), @r#"
+    user human Mend the lamp.
+    assistant agent
+    user harness
+    assistant agent
+    "#);
+}
+
+#[test]
+fn openhands_tells_prompts_from_its_own_words() {
+    assert_snapshot!(told("openhands.jsonl"), @r#"
+    user human It is dark.
+    assistant agent
+    toolResult harness
+    user harness
+    assistant agent
+    "#);
+}
+
+#[test]
+fn adk_tells_prompts_from_what_is_all_frame() {
+    assert_snapshot!(told("adk.json"), @r#"
+    user harness
+    user human Sow the wheat.
+    assistant agent
+    toolResult harness
+    assistant agent
+    "#);
+}
+
+#[test]
+fn a_phi_core_session_says_it_itself() {
+    assert_snapshot!(told("phi-core.json"), @r#"
+    user harness
+    user human Make a nail.
+    assistant agent
+    user agent Now two.
+    user human Quick.
+    "#);
+}
+
+#[test]
+fn a_session_of_the_agents_sdk_tells_prompts_from_what_is_all_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chats.db");
+    let connection = Connection::open(&path).unwrap();
+    let tables = "CREATE TABLE agent_sessions (session_id TEXT PRIMARY KEY,
+            created_at TIMESTAMP, updated_at TIMESTAMP);
+        CREATE TABLE agent_messages (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT,
+            message_data TEXT, created_at TIMESTAMP);
+        INSERT INTO agent_sessions VALUES ('s', '2026-02-02 02:40:00', '2026-02-02 02:40:00');";
+    connection.execute_batch(tables).unwrap();
+    for item in [
+        r#"{"role":"user","content":"<environment_context>x</environment_context>"}"#,
+        r#"{"role":"user","content":"Will it rain?"}"#,
+        r#"{"role":"assistant","type":"message","content":[{"type":"output_text","text":"No."}]}"#,
+    ] {
+        let sql = "INSERT INTO agent_messages (session_id, message_data, created_at)
+            VALUES ('s', ?1, '2026-02-02 02:40:00')";
+        connection.execute(sql, [item]).unwrap();
+    }
+    drop(connection);
+    let store = imported(&path);
+    let said: Vec<_> = messages(&store).iter().map(AgentMessage::author).collect();
+    assert_eq!(said, [Author::Harness, Author::Human, Author::Agent]);
+}
+
+/// How texts begin that harnesses write.
+const INJECTED: [&str; 9] = [
+    "# AGENTS.md",
+    "<INSTRUCTIONS>",
+    "<command-",
+    "<environment_context>",
+    "<local-command",
+    "<system-reminder>",
+    "<task-notification>",
+    "<user_instructions>",
+    "[Request interrupted",
+];
+
+#[test]
+fn the_task_in_the_digest_of_a_recorded_session_is_a_persons_words() {
+    let Some(folder) = real_transcripts() else {
+        return;
+    };
+    let formats = [
+        "claude-code",
+        "codex",
+        "copilot-cli",
+        "gemini-cli",
+        "opencode",
+        "pi",
+    ];
+    for format in formats {
+        let store = imported(&folder.join(format));
+        let (mut tasks, mut prompts) = (0, 0);
+        for messages in by_session(&store) {
+            let placed = (0..).zip(messages).map(|(seq, message)| Placed {
+                turn: seq,
+                seq,
+                message,
+            });
+            let placed: Vec<Placed> = placed.collect();
+            let said = placed
+                .iter()
+                .filter_map(|p| p.message.message()?.prompt_text());
+            prompts += usize::from(said.count() > 0);
+            let part = DigestInput::Messages {
+                of: None,
+                messages: placed,
+            };
+            let digest = digest_of(&mut [part].into_iter(), 8_000, &HeuristicTokenCounter);
+            for line in digest
+                .text
+                .lines()
+                .filter_map(|line| line.strip_prefix("The task: "))
+            {
+                tasks += 1;
+                let is_injected = INJECTED
+                    .iter()
+                    .any(|words| line.trim_start().starts_with(words));
+                assert!(!is_injected, "{format}: {line}");
+            }
+        }
+        assert!(
+            prompts > 0 && tasks == prompts,
+            "{format}: {tasks} of {prompts}"
+        );
+    }
+}
