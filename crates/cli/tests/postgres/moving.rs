@@ -401,11 +401,7 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
         History::new(&*source, "redacted")
             .append(0, vec![crate::support::histories::user(&secret, 0)]);
         let erase = |store: &dyn Database, id: &str| {
-            let request = retention::EraseRequest {
-                session: SessionId::new(id).unwrap(),
-                reason: None,
-                force: false,
-            };
+            let request = retention::EraseRequest::new(SessionId::new(id).unwrap());
             retention::erase(store, &request).unwrap();
         };
         erase(&*source, "session-40");
