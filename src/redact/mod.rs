@@ -7,6 +7,7 @@
 //! A secret that is split across content blocks is not found, nor one in the pixels of an image.
 
 mod json;
+mod pieces;
 mod rules;
 mod views;
 
@@ -18,7 +19,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use crate::model::{AgentMessage, Content, Json, Message};
+use crate::model::{AgentMessage, Content, Json, Message, image_data};
+use pieces::Pieces;
 use rules::{SecretMatch, rules};
 use views::{MappedText, plain, views};
 
@@ -51,6 +53,14 @@ pub struct Redactor {
     known: Option<BTreeMap<String, KnownSecret>>,
     /// Finds those; `None` after another one was added.
     finder: Option<AhoCorasick>,
+    /// Finds parts of those.
+    pieces: Pieces,
+    /// The secrets of which there are pieces.
+    cut: Vec<KnownSecret>,
+    /// Whether parts are replaced.
+    replaces_pieces: bool,
+    /// How many parts were replaced.
+    pieces_replaced: u64,
 }
 
 /// A secret that was found.
@@ -65,6 +75,8 @@ struct Redactions {
     range: Range<usize>,
     rule: String,
     marker: String,
+    /// Whether it is only a part of a secret.
+    is_piece: bool,
 }
 
 impl Redactor {
@@ -75,6 +87,10 @@ impl Redactor {
             counts: BTreeMap::new(),
             known: None,
             finder: None,
+            pieces: Pieces::default(),
+            cut: Vec::new(),
+            replaces_pieces: false,
+            pieces_replaced: 0,
         }
     }
 
@@ -94,6 +110,39 @@ impl Redactor {
     /// Forgets the counts, not what was found.
     pub(crate) fn reset_counts(&mut self) {
         self.counts.clear();
+        self.pieces_replaced = 0;
+    }
+
+    /// Returns how many secrets were replaced since the last time, by type, and how many parts of some.
+    pub(crate) fn take_counts(&mut self) -> (BTreeMap<String, u64>, u64) {
+        let pieces = std::mem::take(&mut self.pieces_replaced);
+        (std::mem::take(&mut self.counts), pieces)
+    }
+
+    /// Compares what was found with an original, which may have words in common with a secret.
+    pub(crate) fn compare(&mut self, original: &str) {
+        self.pieces.compare(&views(original));
+    }
+
+    /// Replaces parts of the secrets that were found, too, from now on.
+    pub(crate) fn replace_pieces(&mut self) {
+        self.pieces.settle();
+        self.replaces_pieces = true;
+    }
+
+    /// Returns how often a secret that was found stands in a text, or a part of one.
+    pub(crate) fn count_in(&mut self, text: &str) -> u64 {
+        let views = views(text);
+        let markers = markers(text);
+        let mut found = Vec::new();
+        self.add_known(text, &markers, &mut found);
+        self.add_pieces(&views, &markers, &mut found);
+        found.len() as u64
+    }
+
+    /// Whether a secret that was found, or a part of one, stands in bytes that are no text.
+    pub(crate) fn is_in_bytes(&self, bytes: &[u8]) -> bool {
+        self.pieces.are_in_bytes(bytes)
     }
 
     /// Redacts a text; `None` if nothing was found.
@@ -129,7 +178,46 @@ impl Redactor {
         if let Some(new) = &mut new {
             unsign(message, new);
         }
+        if self.replaces_pieces && self.is_in_bytes_of(new.as_ref().unwrap_or(message)) {
+            self.replace_in_bytes(new.get_or_insert_with(|| message.clone()));
+        }
         Ok(new)
+    }
+
+    fn is_in_bytes_of(&self, message: &AgentMessage) -> bool {
+        let content = message.message().map_or(&[][..], Message::content);
+        content.iter().any(|block| self.is_in_block(block))
+    }
+
+    /// Whether what is not read as text holds a secret: the bytes of an image, a signature.
+    fn is_in_block(&self, block: &Content) -> bool {
+        match block {
+            Content::Image(image) => {
+                let bytes = image_data(image);
+                let bytes = bytes.as_deref().unwrap_or(image.data.as_bytes());
+                self.is_in_bytes(bytes)
+            }
+            Content::Thinking(thinking) => {
+                let signature = thinking.signature.as_deref().unwrap_or_default();
+                self.is_in_bytes(signature.as_bytes())
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes out images and signatures that hold a secret: no part of them could be replaced.
+    fn replace_in_bytes(&mut self, message: &mut AgentMessage) {
+        let content = message.message_mut().map(Message::content_mut);
+        for block in content.into_iter().flatten() {
+            if !self.is_in_block(block) {
+                continue;
+            }
+            self.pieces_replaced += 1;
+            match block {
+                Content::Thinking(thinking) => thinking.signature = None,
+                _ => *block = Content::text(format!("{MARKER}image:{}]", self.digest("image"))),
+            }
+        }
     }
 
     /// Redacts a value by its JSON; `None` if nothing was found. Fields that name sessions and loops
@@ -165,7 +253,10 @@ impl Redactor {
             out.push_str(&text[copied..one.range.start]);
             out.push_str(&one.marker);
             copied = one.range.end;
-            *self.counts.entry(one.rule).or_default() += 1;
+            match one.is_piece {
+                true => self.pieces_replaced += 1,
+                false => *self.counts.entry(one.rule).or_default() += 1,
+            }
         }
         out.push_str(&text[copied..]);
         Some(out)
@@ -173,9 +264,10 @@ impl Redactor {
 
     fn find(&mut self, name: Option<&str>, text: &str) -> Vec<Redactions> {
         let mut hits = Vec::new();
-        for view in views(text) {
-            hits.extend(placed(&view, rules().find(&view.text)));
-            hits.extend(name.into_iter().flat_map(|name| with_name(name, &view)));
+        let views = views(text);
+        for view in &views {
+            hits.extend(placed(view, rules().find(&view.text)));
+            hits.extend(name.into_iter().flat_map(|name| with_name(name, view)));
         }
         let markers = markers(text);
         hits.retain(|hit| is_new(&text[hit.range.clone()], &hit.range, &markers));
@@ -184,6 +276,9 @@ impl Redactor {
             .map(|hit| self.marked(text, hit))
             .collect();
         self.add_known(text, &markers, &mut found);
+        if self.replaces_pieces {
+            self.add_pieces(&views, &markers, &mut found);
+        }
         found
     }
 
@@ -196,6 +291,7 @@ impl Redactor {
             range: hit.range,
             rule,
             marker,
+            is_piece: false,
         }
     }
 
@@ -215,6 +311,10 @@ impl Redactor {
 
     fn remember(&mut self, rule: &str, marker: &str, written: &str, secret: &str) {
         let Some(known) = &mut self.known else { return };
+        if self.pieces.learn(rule, secret, self.cut.len()) {
+            let (rule, marker) = (rule.to_owned(), marker.to_owned());
+            self.cut.push(KnownSecret { rule, marker });
+        }
         let lines = secret.lines().map(str::trim);
         let lines = lines.filter(|line| line.len() >= MIN_KEY_LINE && rule == "private-key");
         for text in [written, secret].into_iter().chain(lines) {
@@ -247,11 +347,45 @@ impl Redactor {
                     range,
                     rule: known.rule.clone(),
                     marker: known.marker.clone(),
+                    is_piece: false,
                 });
             }
         }
         found.extend(more);
         found.sort_by_key(|one| one.range.start);
+    }
+
+    /// Adds parts of secrets that were found before; what touches a whole one becomes a part of that.
+    fn add_pieces(
+        &self,
+        views: &[MappedText<'_>],
+        markers: &[Range<usize>],
+        found: &mut Vec<Redactions>,
+    ) {
+        for piece in self.pieces.find(views) {
+            let is_free = !markers.iter().any(|marker| meet(marker, &piece.range));
+            if let (true, Some(secret)) = (is_free, self.cut.get(piece.secret)) {
+                found.push(Redactions {
+                    range: piece.range,
+                    rule: secret.rule.clone(),
+                    marker: secret.marker.clone(),
+                    is_piece: true,
+                });
+            }
+        }
+        found.sort_by_key(|one| (one.range.start, one.is_piece));
+        found.dedup_by(|later, one| {
+            let is_one = later.range.start < one.range.end;
+            if is_one {
+                one.range.end = one.range.end.max(later.range.end);
+                if one.is_piece && !later.is_piece {
+                    one.rule = std::mem::take(&mut later.rule);
+                    one.marker = std::mem::take(&mut later.marker);
+                    one.is_piece = false;
+                }
+            }
+            is_one
+        });
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::codec::to_json;
-use super::removal::{SourcesRemoved, StoreRemove};
+use super::removal::StoreRemove;
 use super::{ReceiptRow, SessionKey, StoreRead, StoreResult};
 use crate::model::{Json, LoopId, SessionId, Time};
 
@@ -55,6 +55,9 @@ pub struct Receipt {
     /// Secrets that were replaced, by type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, u64>,
+    /// Parts of these that were replaced where the rest had been cut off.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pieces: u64,
     /// Rows that went, by table; of a redaction, texts that were changed, by table and column.
     #[serde(default)]
     pub counts: BTreeMap<String, u64>,
@@ -64,12 +67,19 @@ pub struct Receipt {
     /// Other sessions that these files held something of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub source_of: Vec<SessionId>,
+    /// Digests of the kept source files that stay for other sessions, with what they hold of this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources_left: Vec<String>,
     /// Blobs and parts of files that stay because others show them too.
     #[serde(default)]
     pub shared: u64,
     /// Sessions that name this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub named_by: Vec<SessionId>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A receipt as it is stored: with a digest, so that `verify` finds a changed one.
@@ -140,30 +150,14 @@ impl Receipt {
             loops: loops.into_iter().map(digest).collect(),
             messages: Vec::new(),
             secrets: BTreeMap::new(),
+            pieces: 0,
             counts: BTreeMap::new(),
             sources: Vec::new(),
             source_of: Vec::new(),
+            sources_left: Vec::new(),
             shared: 0,
             named_by: Vec::new(),
         }
-    }
-
-    /// Notes which kept files went.
-    pub(crate) fn take_sources(
-        &mut self,
-        read: &dyn StoreRead,
-        removed: &SourcesRemoved,
-    ) -> StoreResult<()> {
-        self.sources = removed
-            .sources
-            .iter()
-            .map(|(_, digest)| hex::encode(digest))
-            .collect();
-        for other in &removed.others {
-            self.source_of.push(read.session_by_key(*other)?.session_id);
-        }
-        self.shared += removed.shared_parts;
-        Ok(())
     }
 
     /// Reads a stored receipt; `None` if it is open or of another form.
@@ -186,7 +180,7 @@ impl Receipt {
     /// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
     /// # })?;
     /// let reason = Some("its user asked for it".into());
-    /// erase(&store, &EraseRequest { session: id, reason: reason.clone(), force: false })?;
+    /// erase(&store, &EraseRequest { reason: reason.clone(), ..EraseRequest::new(id) })?;
     /// store.scan(&mut |scan| {
     ///     let row = &scan.receipts()?[0];
     ///     assert_eq!(is_genuine(row), Some(true));

@@ -7,30 +7,8 @@
 //! as its pages are not written anew: [`StoreRemove::note_scrub`] remembers that.
 
 use super::packs::Pack;
-use super::scan::{MessagePlace, StoreScan};
+use super::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
 use super::{BlockRow, LoopKey, SessionKey, SourceKey, StoreResult, StoreWrite, StoredMessage};
-
-/// How a text is read when it is redacted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextForm {
-    /// As it stands.
-    Text,
-    /// As JSON.
-    Json,
-    /// As JSON in which the ids of sessions and loops stay.
-    Meta,
-}
-
-/// A text beside the messages.
-#[derive(Clone, Copy, Debug)]
-pub struct TextCell<'a> {
-    /// Where it stands: table and column.
-    pub place: &'static str,
-    /// How it is read.
-    pub form: TextForm,
-    /// The text.
-    pub text: &'a str,
-}
 
 /// Texts that were changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,17 +24,6 @@ pub struct SessionRemoved {
     pub rows: std::collections::BTreeMap<&'static str, u64>,
     /// Blobs that other sessions show too, and that so stay.
     pub shared_blobs: u64,
-}
-
-/// Kept files that went.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SourcesRemoved {
-    /// Their keys and digests.
-    pub sources: Vec<(SourceKey, [u8; 32])>,
-    /// Other sessions that they held something of.
-    pub others: Vec<SessionKey>,
-    /// Parts that other kept files hold too, and that so stay.
-    pub shared_parts: u64,
 }
 
 /// What can be done while content is removed.
@@ -83,20 +50,16 @@ pub trait StoreRemove: StoreWrite + StoreScan {
     /// Removes a session with all that belongs to it, but for kept files.
     fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved>;
 
-    /// Removes the kept files that hold something of a session, whole: no part of a file can be
-    /// given back as it was.
-    fn remove_sources(&mut self, session: SessionKey) -> StoreResult<SourcesRemoved>;
+    /// Removes a kept file, whole: no part of it could be given back as it was. Returns how many of its
+    /// parts stay, as other kept files hold them too.
+    fn remove_source(&mut self, source: SourceKey) -> StoreResult<u64>;
+
+    /// Notes that a kept file, which stays for others, is no longer one of a session.
+    fn unlink_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()>;
 
     // Texts beside the messages.
 
-    /// Visits every text of a session that is no message.
-    fn texts(
-        &self,
-        session: SessionKey,
-        visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
-    ) -> StoreResult<()>;
-
-    /// Replaces the texts for which `change` returns another one; digests that hold them are derived
+    /// Replaces the texts, ids apart, for which `change` returns another one; digests that hold them are derived
     /// anew. Refused if such a digest did not fit before.
     fn change_texts(
         &mut self,
@@ -114,6 +77,9 @@ pub trait StoreRemove: StoreWrite + StoreScan {
         new: &StoredMessage,
         receipt: i64,
     ) -> StoreResult<()>;
+
+    /// Notes that an owner no longer shows a blob, which goes if nothing else shows it.
+    fn forget_blob(&mut self, owner: BlobOwner, name: &[u8; 32]) -> StoreResult<()>;
 
     /// Writes the sizes of a block and derives its digest anew. Refused if that did not fit before.
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()>;

@@ -34,6 +34,30 @@ pub enum MessagePlace {
     InBlock(BlockKey, u32),
 }
 
+/// How a text is read when it is redacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextForm {
+    /// As it stands.
+    Text,
+    /// As JSON.
+    Json,
+    /// As JSON in which the ids of sessions and loops stay.
+    Meta,
+    /// Not at all: an id, which stays.
+    Id,
+}
+
+/// A text beside the messages.
+#[derive(Clone, Copy, Debug)]
+pub struct TextCell<'a> {
+    /// Where it stands: table and column.
+    pub place: &'static str,
+    /// How it is read.
+    pub form: TextForm,
+    /// The text.
+    pub text: &'a str,
+}
+
 /// What `verify` reads within one snapshot beside [`StoreRead`].
 pub trait StoreScan: StoreRead {
     // Sessions.
@@ -43,6 +67,13 @@ pub trait StoreScan: StoreRead {
 
     /// Returns pairs of sessions of which the first goes on from a loop of the second.
     fn session_links(&self) -> StoreResult<Vec<(SessionKey, SessionKey)>>;
+
+    /// Visits every text of a session that is no message.
+    fn texts(
+        &self,
+        session: SessionKey,
+        visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
+    ) -> StoreResult<()>;
 
     // Loops.
 
@@ -105,6 +136,9 @@ pub trait StoreScan: StoreRead {
 
     /// Returns the keys of all kept files.
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>>;
+
+    /// Returns the sessions that a kept file holds something of.
+    fn sessions_of(&self, source: SourceKey) -> StoreResult<Vec<SessionKey>>;
 
     /// Returns the kept file with this key.
     fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow>;

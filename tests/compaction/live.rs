@@ -4,7 +4,7 @@
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, open, user};
 use crate::support::keyed;
-use loopstore::admin::retention::redact_session;
+use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::*;
 
 /// A handle whose contexts are never compacted.
@@ -102,7 +102,7 @@ fn what_was_redacted_is_gone_from_it() {
     let before = chat.prepare().unwrap().context;
     assert!(format!("{before:?}").contains(&secret));
 
-    redact_session(store.database(), chat.id(), None).unwrap();
+    redact_session(store.database(), &RedactRequest::new(chat.id().clone())).unwrap();
     let after = chat.prepare().unwrap().context;
     assert_eq!((after.tokens, after.bytes), (before.tokens, before.bytes));
     assert!(!format!("{after:?}").contains(&secret));

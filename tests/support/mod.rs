@@ -20,5 +20,6 @@ pub mod recording;
 pub mod removal;
 pub mod requests;
 pub mod root;
+pub mod secrets;
 #[cfg(feature = "postgres")]
 pub mod server;

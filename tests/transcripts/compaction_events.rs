@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use loopstore::admin::replay::{Replay, ReplayStep};
 use loopstore::compact::CompactOutcome;
 use loopstore::import::{ImportOptions, import_paths};
-use loopstore::replay::{Replay, ReplayStep};
 use loopstore::{
     CompactRequest, CompactTrigger, CompactionEnded, CompactionHook, Database, Json, Message,
     SqliteStore, Store,
@@ -121,6 +121,9 @@ fn a_compaction_that_a_transcript_brought_is_told_of_once() {
             (noted.1.lock().unwrap().len(), events(&store)),
             (runs.len(), found)
         );
-        assert_eq!(loopstore::inspect::verify(&*store).unwrap().problems, []);
+        assert_eq!(
+            loopstore::admin::inspect::verify(&*store).unwrap().problems,
+            []
+        );
     }
 }

@@ -5,8 +5,12 @@ use std::io::{self, BufRead, IsTerminal};
 use super::error::CliError;
 use super::output;
 
-/// Asks on the terminal whether to continue; without one, `--yes` must be given.
-pub fn confirm(yes: bool, question: &str) -> Result<(), CliError> {
+/// Asks on the terminal whether to continue; without one, `--yes` must be given. The question is put
+/// together only if it is asked.
+pub fn confirm(
+    yes: bool,
+    question: impl FnOnce() -> Result<String, CliError>,
+) -> Result<(), CliError> {
     if yes {
         return Ok(());
     }
@@ -14,7 +18,7 @@ pub fn confirm(yes: bool, question: &str) -> Result<(), CliError> {
         let text = "this permanently removes content; add --yes to confirm";
         return Err(CliError::Usage(text.into()));
     }
-    output::note(&format!("{question} Type `yes` to continue:"));
+    output::note(&format!("{} Type `yes` to continue:", question()?));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     match answer.trim() {

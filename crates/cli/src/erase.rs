@@ -1,18 +1,18 @@
 //! `loopstore erase`
 
-use loopstore::SessionId;
 use loopstore::admin::retention::{self, EraseReport, EraseRequest, Leftover};
 use loopstore::extend::StoreError;
+use loopstore::{Database, SessionId};
 
 use super::confirm::confirm;
 use super::error::CliError;
 use super::output::note;
-use super::{App, Done, select, text};
+use super::{App, Done, kept_files, select, text};
 
 /// Permanently remove a session; only a receipt remains
 ///
-/// Removes its rows, its words in the search index, its stored source files, and their bytes in the
-/// database file and its log. The receipt holds ids, digests, counts and the reason. If interrupted,
+/// Removes its rows, its words in the search index, the source files that hold no other session, and
+/// their bytes in the database file and its log. The receipt holds ids, digests, counts and the reason. If interrupted,
 /// run it again to finish. The file is rewritten, so other writers wait meanwhile.
 #[derive(clap::Args)]
 pub struct Args {
@@ -24,6 +24,12 @@ pub struct Args {
     /// Even while an agent holds a lease on one of its loops; its next write then fails.
     #[arg(long)]
     force: bool,
+    /// Also remove source files that hold other sessions too.
+    #[arg(long)]
+    with_files: bool,
+    /// Only report what would be removed.
+    #[arg(long)]
+    dry_run: bool,
     /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
@@ -31,7 +37,7 @@ pub struct Args {
 
 /// Erases the session and prints what was removed.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
-    let store = app.open_to_write()?;
+    let store = app.open_for(!args.dry_run)?;
     let (session, unknown) = match select::session(&*store, &args.session) {
         Ok(row) => (row.session_id, None),
         // It may be gone already and only its bytes left.
@@ -40,18 +46,38 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
             _ => return Err(unknown.into()),
         },
     };
-    confirm(args.yes, &format!("Permanently erase session {session}?"))?;
     let request = EraseRequest {
-        session,
         reason: args.reason.clone(),
         force: args.force,
+        with_files: args.with_files,
+        dry_run: args.dry_run,
+        ..EraseRequest::new(session)
     };
+    if !args.dry_run {
+        confirm(args.yes, || question(&*store, &request))?;
+    }
     let report = match (retention::erase(&*store, &request), unknown) {
         (Err(StoreError::NoSession(_)), Some(unknown)) => return Err(unknown.into()),
         (report, _) => report?,
     };
     app.print(&report, || summary(&report))?;
     Ok(left(report.leftover, "erase"))
+}
+
+/// Says which source files are removed with the session, and asks whether to go on.
+fn question(store: &dyn Database, request: &EraseRequest) -> Result<String, CliError> {
+    let request = EraseRequest {
+        dry_run: true,
+        ..request.clone()
+    };
+    let mut lines = match retention::erase(store, &request) {
+        Ok(report) => kept_files::lines(&report.files),
+        Err(StoreError::NoSession(_)) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let id = text::line(request.session.as_str());
+    lines.push(format!("Permanently erase session {id}?"));
+    Ok(lines.join("\n"))
 }
 
 /// Prints whether bytes are left, and returns how the command ended.
@@ -69,6 +95,10 @@ pub fn left(leftover: Leftover, command: &str) -> Done {
             );
             return Done::Well;
         }
+        Leftover::InContent => {
+            note("note: a source file that other sessions need still holds the removed text");
+            return Done::Well;
+        }
     };
     note(&format!(
         "error: {what}\nhint: run `loopstore {command}` again when they are done"
@@ -78,12 +108,17 @@ pub fn left(leftover: Leftover, command: &str) -> Done {
 
 fn summary(report: &EraseReport) -> String {
     let id = text::line(report.session_id.as_str());
+    let receipt = report
+        .receipt
+        .map_or(String::new(), |key| format!(" (receipt {key})"));
+    if report.dry_run && !report.was_erased {
+        let mut lines = vec![format!("Would erase session {id}.")];
+        lines.extend(kept_files::lines(&report.files));
+        return lines.join("\n");
+    }
     let mut lines = vec![match report.was_erased {
-        true => format!(
-            "Session {id} was already erased (receipt {}).",
-            report.receipt
-        ),
-        false => format!("Erased session {id} (receipt {}).", report.receipt),
+        true => format!("Session {id} was already erased{receipt}."),
+        false => format!("Erased session {id}{receipt}."),
     }];
     let count = |table: &str| report.counts.get(table).copied().unwrap_or(0);
     lines.push(format!(
@@ -98,7 +133,7 @@ fn summary(report: &EraseReport) -> String {
         let stay = text::count(report.shared, "blob or part of a file");
         lines.push(format!("{stay} kept: other sessions use it too"));
     }
-    lines.extend(files_of(&report.source_of));
+    lines.extend(kept_files::lines(&report.files));
     for other in &report.named_by {
         lines.push(format!(
             "session {} refers to it",
@@ -106,12 +141,4 @@ fn summary(report: &EraseReport) -> String {
         ));
     }
     lines.join("\n")
-}
-
-/// Says which other sessions lost their source file.
-pub fn files_of(sessions: &[SessionId]) -> impl Iterator<Item = String> {
-    sessions.iter().map(|other| {
-        let id = text::line(other.as_str());
-        format!("the source file of session {id} was removed too: it held both")
-    })
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use loopstore::admin::backup::is_part_of;
+use loopstore::admin::retention::files_removed;
 use loopstore::export::{ExportError, ExportForm, WholeFile, export, export_source, sources};
 use loopstore::extend::{SessionRow, SourceRow};
 use loopstore::provider::{Form, Mending};
@@ -114,11 +115,38 @@ fn what(store: &dyn Database, session: &SessionRow, args: &Args) -> Result<What,
         ExportFormat::Jsonl => ExportForm::Lines,
         ExportFormat::Original => {
             let found = sources(store, &session.session_id)?;
+            if found.is_empty() {
+                return Err(no_source(store, session)?);
+            }
             return chosen(found, session, args.source.as_deref()).map(What::Source);
         }
     };
     let leaf = select::loop_id(store, session, args.loop_id.as_deref())?;
     Ok(What::Form(form, leaf))
+}
+
+/// Says why a session has no source file.
+fn no_source(store: &dyn Database, session: &SessionRow) -> Result<CliError, CliError> {
+    let id = text::line(session.session_id.as_str());
+    let Some(removed) = files_removed(store, &session.session_id)? else {
+        let why = "it was recorded here, or imported with --no-source, --redact or --session";
+        let text = format!("session {id} has no source file: {why}; import its file again");
+        return Ok(CliError::Failed(text.into()));
+    };
+    let what = match removed.kind.as_str() {
+        "redact" => "redaction",
+        "prune" => "pruning",
+        _ => "erasure",
+    };
+    let of = match removed.session_id == session.session_id {
+        true => String::new(),
+        false => format!(" of session {}", text::line(removed.session_id.as_str())),
+    };
+    let (at, receipt) = (text::time(&removed.at), removed.receipt);
+    let text = format!(
+        "session {id} has no source file: the {what}{of} of {at} removed it (receipt {receipt})"
+    );
+    Ok(CliError::Failed(text.into()))
 }
 
 /// Returns the only file, or the only one whose path ends as given.
@@ -128,15 +156,6 @@ fn chosen(
     given: Option<&str>,
 ) -> Result<SourceRow, CliError> {
     let id = text::line(session.session_id.as_str());
-    if found.is_empty() {
-        return Err(CliError::Failed(
-            format!(
-                "session {id} has no source file: it was recorded here, or imported with \
-                 --no-source or --session; import its file again"
-            )
-            .into(),
-        ));
-    }
     let paths: Vec<&str> = found
         .iter()
         .map(|row| row.path.as_str())

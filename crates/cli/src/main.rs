@@ -31,6 +31,7 @@ mod fork;
 mod history;
 mod import;
 mod index;
+mod kept_files;
 mod key;
 mod man;
 #[cfg(feature = "mcp")]

@@ -3,9 +3,9 @@
 use loopstore::admin::retention::{self, KeptWhy, PruneReport, PruneRequest};
 
 use super::confirm::confirm;
-use super::erase::{files_of, left};
+use super::erase::left;
 use super::error::CliError;
-use super::{App, Done, text};
+use super::{App, Done, kept_files, text};
 
 /// The most days that an age can have: a thousand years.
 const MOST_DAYS: i64 = 365_250;
@@ -32,6 +32,9 @@ pub struct Args {
     /// Why; kept in the receipts.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Also remove source files that hold sessions that are kept.
+    #[arg(long)]
+    with_files: bool,
     /// Only report what would be done.
     #[arg(long)]
     dry_run: bool,
@@ -71,13 +74,18 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         keep_last: args.keep_last,
         agent: args.agent.clone(),
         reason: args.reason.clone(),
+        with_files: args.with_files,
         dry_run: true,
     };
     let mut report = retention::prune(&*store, &request)?;
     if !args.dry_run {
         if !report.pruned.is_empty() {
             let sessions = text::count(report.pruned.len() as u64, "session");
-            confirm(args.yes, &format!("Permanently remove {sessions}?"))?;
+            confirm(args.yes, || {
+                let mut lines = kept_files::lines(&report.files);
+                lines.push(format!("Permanently remove {sessions}?"));
+                Ok(lines.join("\n"))
+            })?;
         }
         let dry_run = false;
         report = retention::prune(&*store, &PruneRequest { dry_run, ..request })?;
@@ -122,7 +130,7 @@ fn summary(report: &PruneReport) -> String {
         format!("{} kept: {why}", text::line(one.session_id.as_str()))
     });
     lines.extend(text::at_most(kept, LISTED));
-    lines.extend(files_of(&report.source_of));
+    lines.extend(kept_files::lines(&report.files));
     lines.join("\n")
 }
 

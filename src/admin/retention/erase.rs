@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::files::{self, KeptFile, KeptFiles};
 use super::{Leftover, scrub};
 use crate::model::{SessionId, Time};
 use crate::store::receipt::{OpenReceipt, Receipt};
 use crate::store::removal::StoreRemove;
+use crate::store::scan::StoreScan;
 use crate::store::{
     Database, ReceiptRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult, database,
     lease,
@@ -22,23 +24,44 @@ pub struct EraseRequest {
     pub reason: Option<String>,
     /// Also while somebody drives one of its loops; the next write of the driver then fails.
     pub force: bool,
+    /// Also kept files that hold other sessions too.
+    pub with_files: bool,
+    /// Only tell.
+    pub dry_run: bool,
 }
 
-/// What was erased.
+impl EraseRequest {
+    /// A request to erase a session and the files that hold nothing else.
+    pub fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            reason: None,
+            force: false,
+            with_files: false,
+            dry_run: false,
+        }
+    }
+}
+
+/// What was erased, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EraseReport {
     /// The session.
     pub session_id: SessionId,
-    /// The receipt.
-    pub receipt: i64,
+    /// Whether it was only told.
+    pub dry_run: bool,
+    /// The receipt; `None`: it was only told.
+    pub receipt: Option<i64>,
     /// Whether it had been erased before, and only its bytes had to be taken away.
     pub was_erased: bool,
-    /// Rows that went, by table.
+    /// Rows that went, by table; not known before.
     pub counts: BTreeMap<String, u64>,
     /// Kept source files that went.
     pub sources: u64,
     /// Other sessions that these files held something of.
     pub source_of: Vec<SessionId>,
+    /// All kept source files of the session, also those that stay for others.
+    pub files: Vec<KeptFile>,
     /// Blobs and parts of files that stay because others show them too.
     pub shared: u64,
     /// Sessions that name this one.
@@ -47,8 +70,8 @@ pub struct EraseReport {
     pub leftover: Leftover,
 }
 
-/// Erases a session: its rows, its words in the index, the files that it came from, and their bytes in
-/// the file and its log. One that was erased before, and whose bytes are still to be taken away, is
+/// Erases a session: its rows, its words in the index, the files that hold nothing else, and their bytes
+/// in the file and its log. One that was erased before, and whose bytes are still to be taken away, is
 /// finished.
 ///
 /// # Errors
@@ -64,41 +87,84 @@ pub struct EraseReport {
 /// let chat = store.session("weather")?;
 /// chat.append([Message::user("Will it rain?")])?;
 /// let reason = Some("its user asked for it".into());
-/// let request = EraseRequest { session: chat.id().clone(), reason, force: false };
+/// let request = EraseRequest { reason, ..EraseRequest::new(chat.id().clone()) };
 /// let report = erase(store.database(), &request)?;
 /// assert_eq!(report.leftover, Leftover::None);
 /// assert_eq!(chat.leaf()?, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn erase(store: &dyn Database, request: &EraseRequest) -> StoreResult<EraseReport> {
+    if request.dry_run {
+        return database::scan(store, |scan| preview(scan, request));
+    }
     let reason = request.reason.as_deref();
-    let (key, receipt, was_erased) = database::removing(store, |write| {
+    let (key, receipt, files) = database::removing(store, |write| {
         let Some(row) = write.session(&request.session)? else {
-            let (key, receipt) = erased_before(write, &request.session)?;
-            return Ok((key, receipt, true));
+            let (key, receipt) = erased_before(&*write, &request.session)?;
+            return Ok((key, receipt, None));
         };
         if !request.force {
             check_free(write.as_read(), &row)?;
         }
-        let (key, receipt) = remove(write, row, "erase", reason)?;
-        Ok((key, receipt, false))
+        let (key, receipt, files) = remove(write, row, "erase", reason, request.with_files)?;
+        Ok((key, receipt, Some(files)))
     })?;
-    Ok(EraseReport {
-        session_id: receipt.session,
-        receipt: key,
-        was_erased,
-        counts: receipt.counts,
-        sources: receipt.sources.len() as u64,
-        source_of: receipt.source_of,
-        shared: receipt.shared,
-        named_by: receipt.named_by,
-        leftover: scrub(store)?,
-    })
+    let was_erased = files.is_none();
+    let mut report = EraseReport::of(receipt, files.unwrap_or_default());
+    report.receipt = Some(key);
+    report.was_erased = was_erased;
+    report.leftover = scrub(store)?;
+    let stays = report.files.iter().any(|file| !file.goes);
+    if stays && matches!(report.leftover, Leftover::None | Leftover::OnServer) {
+        report.leftover = Leftover::InContent;
+    }
+    Ok(report)
+}
+
+/// Tells what would be erased.
+fn preview(scan: &dyn StoreScan, request: &EraseRequest) -> StoreResult<EraseReport> {
+    let Some(row) = scan.session(&request.session)? else {
+        let (key, receipt) = erased_before(scan, &request.session)?;
+        let mut report = EraseReport::of(receipt, KeptFiles::new());
+        (report.receipt, report.was_erased, report.dry_run) = (Some(key), true, true);
+        return Ok(report);
+    };
+    if !request.force {
+        check_free(scan, &row)?;
+    }
+    let files = files::plan(scan, &[row.key], request.with_files)?;
+    let mut receipt = Receipt::of(scan, row.key, row.session_id, None)?;
+    receipt.named_by = named_by(scan, row.key)?;
+    for (source, file) in files.values().filter(|(_, file)| file.goes) {
+        receipt.sources.push(hex::encode(source.digest));
+        receipt.source_of.extend(file.sessions.iter().cloned());
+    }
+    let mut report = EraseReport::of(receipt, files);
+    report.dry_run = true;
+    Ok(report)
+}
+
+impl EraseReport {
+    fn of(receipt: Receipt, files: KeptFiles) -> Self {
+        Self {
+            session_id: receipt.session,
+            dry_run: false,
+            receipt: None,
+            was_erased: false,
+            counts: receipt.counts,
+            sources: receipt.sources.len() as u64,
+            source_of: receipt.source_of,
+            files: files::listed(files),
+            shared: receipt.shared,
+            named_by: receipt.named_by,
+            leftover: Leftover::None,
+        }
+    }
 }
 
 /// Returns the newest receipt of a session that is gone.
-fn erased_before(write: &dyn StoreRemove, session: &SessionId) -> StoreResult<(i64, Receipt)> {
-    let found = write.receipts()?.into_iter().rev().find_map(|row| {
+fn erased_before(scan: &dyn StoreScan, session: &SessionId) -> StoreResult<(i64, Receipt)> {
+    let found = scan.receipts()?.into_iter().rev().find_map(|row| {
         let fits = |receipt: &Receipt| receipt.session == *session && is_removal(&row);
         Some((row.key, Receipt::read(&row).filter(fits)?))
     });
@@ -126,9 +192,9 @@ fn check_free(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<()> {
 }
 
 /// Returns the sessions that this one started, or that go on from a loop of it.
-fn named_by(write: &dyn StoreRemove, key: SessionKey) -> StoreResult<Vec<SessionId>> {
-    let mut keys = write.started_by(key)?;
-    let links = write.session_links()?;
+fn named_by(scan: &dyn StoreScan, key: SessionKey) -> StoreResult<Vec<SessionId>> {
+    let mut keys = scan.started_by(key)?;
+    let links = scan.session_links()?;
     keys.extend(
         links
             .into_iter()
@@ -138,7 +204,7 @@ fn named_by(write: &dyn StoreRemove, key: SessionKey) -> StoreResult<Vec<Session
     keys.sort();
     keys.dedup();
     keys.retain(|other| *other != key);
-    let id = |key: &SessionKey| write.session_by_key(*key).map(|row| row.session_id);
+    let id = |key: &SessionKey| scan.session_by_key(*key).map(|row| row.session_id);
     keys.iter().map(id).collect()
 }
 
@@ -148,13 +214,13 @@ pub(super) fn remove(
     row: SessionRow,
     kind: &'static str,
     reason: Option<&str>,
-) -> StoreResult<(i64, Receipt)> {
+    with_files: bool,
+) -> StoreResult<(i64, Receipt, KeptFiles)> {
     let key = row.key;
     let mut receipt = Receipt::of(write.as_read(), key, row.session_id, reason)?;
-    receipt.named_by = named_by(write, key)?;
+    receipt.named_by = named_by(&*write, key)?;
     let open = OpenReceipt::new(write, key, kind)?;
-    let sources = write.remove_sources(key)?;
-    receipt.take_sources(write.as_read(), &sources)?;
+    let files = files::remove(write, key, with_files, &mut receipt)?;
     let removed = write.remove_session(key)?;
     receipt.shared += removed.shared_blobs;
     receipt.counts = removed
@@ -164,5 +230,5 @@ pub(super) fn remove(
         .collect();
     write.note_scrub()?;
     let key = open.close(write, &receipt)?;
-    Ok((key, receipt))
+    Ok((key, receipt, files))
 }

@@ -7,13 +7,16 @@
 //!
 //! What hangs together:
 //! - a blob goes with the last session that shows it; one that another session shows stays;
-//! - a kept source file goes whole with the first session of it that is redacted or removed: a part
-//!   of it could not be given back as it was;
+//! - a kept source file goes whole, as a part of it could not be given back as it was, and it goes with
+//!   the last session that it holds something of. Until then it stays for the others, with what it holds
+//!   of those that went, and each report says so; `with_files` removes it at once;
 //! - sessions that refer to an erased one keep the reference, and `verify` explains it;
 //! - pruning takes sessions that started each other, or go on from each other, together or not at all.
 
 mod archive;
 mod erase;
+mod files;
+mod left;
 mod prune;
 mod redact;
 mod sizes;
@@ -30,8 +33,10 @@ pub use archive::{
     unarchive,
 };
 pub use erase::{EraseReport, EraseRequest, erase};
+pub use files::{FilesRemoved, KeptFile, files_removed};
+pub use left::LeftPlace;
 pub use prune::{Kept, KeptWhy, PruneReport, PruneRequest, Pruned, prune};
-pub use redact::{RedactReport, redact_session};
+pub use redact::{RedactReport, RedactRequest, RedactedMessage, redact_session};
 
 /// Whether bytes of what was removed are left in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -47,6 +52,9 @@ pub enum Leftover {
     InFile,
     /// Some may be on the server, in pages that it has not used again, in its log and its backups.
     OnServer,
+    /// Some are in what stays: other sessions, ids, or a kept file that others need too. The report says
+    /// where.
+    InContent,
 }
 
 /// Scrubs the file; what cannot be done now is told.

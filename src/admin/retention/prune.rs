@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 use super::erase::remove;
+use super::files::{self, KeptFile, KeptFiles};
 use super::{Leftover, scrub};
 use crate::model::{SessionId, Time};
 use crate::store::scan::StoreScan;
@@ -31,6 +32,8 @@ pub struct PruneRequest {
     pub agent: Option<String>,
     /// Why; it stays in the receipts.
     pub reason: Option<String>,
+    /// Also kept files that hold sessions that stay.
+    pub with_files: bool,
     /// Only tell.
     pub dry_run: bool,
 }
@@ -90,6 +93,8 @@ pub struct PruneReport {
     pub sources: u64,
     /// Sessions that stay, and whose source file went with one that did not.
     pub source_of: Vec<SessionId>,
+    /// All kept source files of the sessions that go, also those that stay for others.
+    pub files: Vec<KeptFile>,
     /// Whether bytes are left.
     pub leftover: Leftover,
 }
@@ -131,23 +136,48 @@ pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneR
         kept: plan.kept,
         sources: 0,
         source_of: Vec::new(),
+        files: Vec::new(),
         leftover: Leftover::None,
     };
+    let mut files = plan.files;
     for group in plan.groups {
         match request.dry_run {
             true => report
                 .pruned
                 .extend(group.into_iter().map(|(_, pruned)| pruned)),
-            false => prune_group(store, group, request, &mut report)?,
+            false => prune_group(store, group, request, &mut report, &mut files)?,
         }
     }
-    let gone: HashSet<&SessionId> = report.pruned.iter().map(|one| &one.session_id).collect();
-    let others: BTreeSet<SessionId> = report.source_of.drain(..).collect();
-    report.source_of = others.into_iter().filter(|id| !gone.contains(id)).collect();
+    report.take_files(files);
     if !request.dry_run {
         report.leftover = scrub(store)?;
+        let stays = report.files.iter().any(|file| !file.goes);
+        if stays && matches!(report.leftover, Leftover::None | Leftover::OnServer) {
+            report.leftover = Leftover::InContent;
+        }
     }
     Ok(report)
+}
+
+impl PruneReport {
+    /// Tells what became of the kept files of the sessions that went.
+    fn take_files(&mut self, files: KeptFiles) {
+        let gone: HashSet<&SessionId> = self.pruned.iter().map(|one| &one.session_id).collect();
+        let mut others = BTreeSet::new();
+        for file in files::listed(files) {
+            if file.goes {
+                self.sources += 1;
+                others.extend(
+                    file.sessions
+                        .iter()
+                        .filter(|id| !gone.contains(id))
+                        .cloned(),
+                );
+            }
+            self.files.push(file);
+        }
+        self.source_of = others.into_iter().collect();
+    }
 }
 
 type SessionFamily = Vec<(SessionRow, Pruned)>;
@@ -155,6 +185,8 @@ type SessionFamily = Vec<(SessionRow, Pruned)>;
 struct PrunePlan {
     groups: Vec<SessionFamily>,
     kept: Vec<Kept>,
+    /// What becomes of kept files; if the sessions really go, they tell.
+    files: KeptFiles,
 }
 
 impl PrunePlan {
@@ -168,6 +200,7 @@ impl PrunePlan {
         let mut plan = Self {
             groups: Vec::new(),
             kept: Vec::new(),
+            files: KeptFiles::new(),
         };
         if old.is_empty() {
             return Ok(plan);
@@ -180,6 +213,11 @@ impl PrunePlan {
         let at = |(row, _): &(SessionRow, Pruned)| active.get(&row.key).copied();
         let age = |group: &SessionFamily| group.iter().map(at).max();
         plan.groups.sort_by_key(age);
+        if request.dry_run {
+            let going = plan.groups.iter().flatten();
+            let going: Vec<SessionKey> = going.map(|(row, _)| row.key).collect();
+            plan.files = files::plan(scan, &going, request.with_files)?;
+        }
         Ok(plan)
     }
 
@@ -331,6 +369,7 @@ fn prune_group(
     group: SessionFamily,
     request: &PruneRequest,
     report: &mut PruneReport,
+    files: &mut KeptFiles,
 ) -> StoreResult<()> {
     let reason = request.reason.as_deref();
     let ids: Vec<SessionId> = group
@@ -346,9 +385,9 @@ fn prune_group(
         }
         let mut removed = Vec::new();
         for (row, mut pruned) in group {
-            let (key, receipt) = remove(write, row, "prune", reason)?;
+            let (key, _, held) = remove(write, row, "prune", reason, request.with_files)?;
             pruned.receipt = Some(key);
-            removed.push((pruned, receipt));
+            removed.push((pruned, held));
         }
         Ok(Some(removed))
     })?;
@@ -360,9 +399,9 @@ fn prune_group(
         }));
         return Ok(());
     };
-    for (pruned, receipt) in removed {
-        report.sources += receipt.sources.len() as u64;
-        report.source_of.extend(receipt.source_of);
+    for (pruned, held) in removed {
+        // The last session of a file says what became of it.
+        files.extend(held);
         report.pruned.push(pruned);
     }
     Ok(())

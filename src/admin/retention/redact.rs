@@ -1,106 +1,181 @@
 //! Taking secrets out of a stored session.
 //!
 //! Everything is read twice: first to find the secrets, then to replace them wherever they stand, also
-//! where no rule would find them, in a summary say. A message that changes keeps its digest and its
-//! place in the chain and loses the salt; what stands there now has a digest of its own.
+//! where no rule would find them: in a summary say, or cut in two by one. A message that changes keeps
+//! its digest and its place in the chain and loses the salt; what stands there now has a digest of its
+//! own. In the end all that is stored is searched for what was removed.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
 
+use super::files::{self, KeptFile};
+use super::left::{self, LeftPlace};
 use super::sizes::{Changes, SizeChange};
 use super::{Leftover, scrub};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
 use crate::redact::Redactor;
-use crate::store::codec::{self};
+use crate::store::codec;
 use crate::store::receipt::{MessageDigest, OpenReceipt, Receipt};
-use crate::store::removal::{StoreRemove, TextCell, TextForm};
-use crate::store::scan::MessagePlace;
+use crate::store::removal::StoreRemove;
+use crate::store::scan::{BlobOwner, MessagePlace, StoreScan, TextCell, TextForm};
 use crate::store::{
-    Database, LoopRow, SessionKey, StoreError, StoreResult, StoredMessage, database, decode, index,
+    BlockKey, Database, LoopRow, SessionKey, SourceRow, StoreError, StoreResult, StoredMessage,
+    database, decode, index,
 };
 use crate::tokens::TokenCounter;
 
-/// What was redacted.
+/// What is to be redacted.
+#[derive(Clone, Debug)]
+pub struct RedactRequest {
+    /// The session.
+    pub session: SessionId,
+    /// Why; it stays in the receipt.
+    pub reason: Option<String>,
+    /// Also kept files that hold other sessions too.
+    pub with_files: bool,
+    /// Only tell.
+    pub dry_run: bool,
+}
+
+impl RedactRequest {
+    /// A request to redact a session and the files that hold nothing else.
+    pub fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            reason: None,
+            with_files: false,
+            dry_run: false,
+        }
+    }
+}
+
+/// What was redacted, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RedactReport {
     /// The session.
     pub session_id: SessionId,
-    /// The receipt; `None`: there was nothing to redact.
+    /// Whether it was only told.
+    pub dry_run: bool,
+    /// The receipt; `None`: there was nothing to redact, or it was only told.
     pub receipt: Option<i64>,
     /// Secrets that were replaced, by type.
     pub secrets: BTreeMap<String, u64>,
+    /// Parts of these that were replaced where the rest had been cut off.
+    pub pieces: u64,
     /// Messages that changed, those of blocks included.
     pub messages: u64,
+    /// Where these are.
+    pub places: Vec<RedactedMessage>,
     /// Other texts that changed, by table and column.
     pub texts: BTreeMap<String, u64>,
     /// Kept source files that went: they hold the secrets too.
     pub sources: u64,
     /// Other sessions that these files held something of.
     pub source_of: Vec<SessionId>,
+    /// All kept source files of the session, also those that stay for others.
+    pub files: Vec<KeptFile>,
+    /// Where something of the secrets still stands.
+    pub left: Vec<LeftPlace>,
     /// Whether bytes are left.
     pub leftover: Leftover,
 }
 
-/// Replaces the secrets in a stored session by markers. What is imported into it from then on is
-/// redacted first.
+/// A message in which secrets were replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RedactedMessage {
+    /// Its loop.
+    pub loop_id: LoopId,
+    /// The generation of the block whose message it is; `None`: an original.
+    pub generation: Option<u32>,
+    /// Its sequence, or its place in the block.
+    pub seq: u32,
+    /// Secrets, by type.
+    pub secrets: BTreeMap<String, u64>,
+    /// Parts of secrets.
+    pub pieces: u64,
+}
+
+/// Replaces the secrets in a stored session by markers, and parts of them from eight characters on. What
+/// is imported into it from then on is redacted first.
 ///
 /// # Errors
 /// If there is no such session, if it is damaged, or if the store refuses. Then nothing was changed.
 ///
 /// # Examples
 /// ```
-/// use loopstore::admin::retention::redact_session;
+/// use loopstore::admin::retention::{RedactRequest, redact_session};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
 /// let chat = store.session("weather")?;
 /// chat.append([Message::user("git clone https://me:hunter2@example.org/x")])?;
-/// let report = redact_session(store.database(), chat.id(), Some("a password in an address"))?;
-/// assert_eq!(report.secrets["url-password"], 1);
+/// let reason = Some("a password in an address".into());
+/// let request = RedactRequest { reason, ..RedactRequest::new(chat.id().clone()) };
+/// // What would be replaced?
+/// let told = redact_session(store.database(), &RedactRequest { dry_run: true, ..request.clone() })?;
+/// assert_eq!((told.secrets["url-password"], told.receipt), (1, None));
+/// let report = redact_session(store.database(), &request)?;
+/// assert_eq!(report.secrets, told.secrets);
 /// let context = chat.context()?;
 /// assert!(!format!("{:?}", context.messages).contains("hunter2"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn redact_session(
-    store: &dyn Database,
-    session: &SessionId,
-    reason: Option<&str>,
-) -> StoreResult<RedactReport> {
-    let mut report = database::removing(store, |write| {
-        let row = write
-            .session(session)?
-            .ok_or_else(|| StoreError::NoSession(session.to_string()))?;
-        let redactor = Redactor::new(&write.import_key()?).remembering();
-        let mut work = RedactWork {
-            session: row.key,
-            redactor,
-            counter: store.counter(),
-            changes: Changes::default(),
-            digests: Vec::new(),
-        };
-        let has_any = work.learn(write)?;
-        let is_known = write.flags(row.key)?.redacts && write.sources(row.key)?.is_empty();
-        if is_known && !has_any {
-            return Ok(RedactReport::nothing(row.session_id));
+pub fn redact_session(store: &dyn Database, request: &RedactRequest) -> StoreResult<RedactReport> {
+    if request.dry_run {
+        return database::scan(store, |scan| {
+            let mut work = RedactWork::new(scan, store.counter(), request)?;
+            match work.learn(scan)? {
+                true => work.preview(scan, request)?,
+                false => {}
+            }
+            Ok(work.report)
+        });
+    }
+    let (mut report, mut redactor, shared) = database::removing(store, |write| {
+        let mut work = RedactWork::new(&*write, store.counter(), request)?;
+        match work.learn(&*write)? {
+            true => work.replace(write, request)?,
+            false => mark(write, work.session)?,
         }
-        work.replace(write, row.session_id, reason)
+        Ok((work.report, work.redactor, work.shared))
     })?;
     report.leftover = scrub(store)?;
+    if report.receipt.is_some() {
+        report.left = left::look(store, &request.session, &mut redactor, shared)?;
+    }
+    if !report.left.is_empty() && matches!(report.leftover, Leftover::None | Leftover::OnServer) {
+        report.leftover = Leftover::InContent;
+    }
     Ok(report)
 }
 
+/// Notes that what comes into the session is redacted.
+fn mark(write: &mut dyn StoreRemove, session: SessionKey) -> StoreResult<()> {
+    let mut flags = write.flags(session)?;
+    if flags.redacts {
+        return Ok(());
+    }
+    flags.redacts = true;
+    write.put_flags(session, &flags)
+}
+
 impl RedactReport {
-    fn nothing(session: SessionId) -> Self {
+    fn nothing(session: SessionId, dry_run: bool) -> Self {
         Self {
             session_id: session,
+            dry_run,
             receipt: None,
             secrets: BTreeMap::new(),
+            pieces: 0,
             messages: 0,
+            places: Vec::new(),
             texts: BTreeMap::new(),
             sources: 0,
             source_of: Vec::new(),
+            files: Vec::new(),
+            left: Vec::new(),
             leftover: Leftover::None,
         }
     }
@@ -112,6 +187,9 @@ struct RedactWork<'a> {
     counter: &'a dyn TokenCounter,
     changes: Changes,
     digests: Vec<MessageDigest>,
+    /// Kept files that stay for other sessions.
+    shared: Vec<SourceRow>,
+    report: RedactReport,
 }
 
 /// A message and what it says.
@@ -121,22 +199,53 @@ struct RedactableText {
     message: AgentMessage,
 }
 
-impl RedactWork<'_> {
+impl<'a> RedactWork<'a> {
+    fn new(
+        scan: &dyn StoreScan,
+        counter: &'a dyn TokenCounter,
+        request: &RedactRequest,
+    ) -> StoreResult<Self> {
+        let row = scan
+            .session(&request.session)?
+            .ok_or_else(|| StoreError::NoSession(request.session.to_string()))?;
+        Ok(Self {
+            session: row.key,
+            redactor: Redactor::new(&scan.import_key()?).remembering(),
+            counter,
+            changes: Changes::default(),
+            digests: Vec::new(),
+            shared: Vec::new(),
+            report: RedactReport::nothing(row.session_id, request.dry_run),
+        })
+    }
+
     /// Finds all secrets, and returns whether there are any.
-    fn learn(&mut self, read: &dyn StoreRemove) -> StoreResult<bool> {
-        for row in read.loops(self.session)? {
-            for_each_message(read, &row, &mut |entry| {
-                self.redact(&entry.message)?;
+    fn learn(&mut self, scan: &dyn StoreScan) -> StoreResult<bool> {
+        let loops = scan.loops(self.session)?;
+        for row in &loops {
+            for_each_message(scan, row, &mut |said| {
+                self.redact(&said.message)?;
                 Ok(())
             })?;
         }
-        read.texts(self.session, &mut |cell| {
+        scan.texts(self.session, &mut |cell| {
             self.redact_text(cell);
             Ok(())
         })?;
-        let has_any = !self.redactor.counts().is_empty();
-        self.redactor.reset_counts();
-        Ok(has_any)
+        if self.redactor.counts().is_empty() {
+            return Ok(false);
+        }
+        self.redactor.take_counts();
+        for row in &loops {
+            scan.messages(row.key, 0..row.totals.next_seq, &mut |found| {
+                for text in [&found.body.head, &found.body.text].into_iter().flatten() {
+                    self.redactor.compare(text);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        self.redactor.replace_pieces();
+        Ok(true)
     }
 
     fn redact(&mut self, message: &AgentMessage) -> StoreResult<Option<AgentMessage>> {
@@ -149,46 +258,116 @@ impl RedactWork<'_> {
             TextForm::Text => self.redactor.text(cell.text),
             TextForm::Json => self.redactor.json(cell.text),
             TextForm::Meta => self.redactor.meta(cell.text),
+            TextForm::Id => None,
         }
     }
 
-    fn replace(
-        &mut self,
-        write: &mut dyn StoreRemove,
-        session: SessionId,
-        reason: Option<&str>,
-    ) -> StoreResult<RedactReport> {
+    /// Tells what would be replaced.
+    fn preview(&mut self, scan: &dyn StoreScan, request: &RedactRequest) -> StoreResult<()> {
+        for row in scan.loops(self.session)? {
+            self.find_in_loop(scan, &row)?;
+        }
+        let mut texts = BTreeMap::new();
+        scan.texts(self.session, &mut |cell| {
+            if self.redact_text(cell).is_some() {
+                *texts.entry(cell.place.to_owned()).or_default() += 1;
+            }
+            Ok(())
+        })?;
+        self.report.texts = texts;
+        self.add_counts();
+        let files = files::plan(scan, &[self.session], request.with_files)?;
+        self.report_files(files);
+        Ok(())
+    }
+
+    fn replace(&mut self, write: &mut dyn StoreRemove, request: &RedactRequest) -> StoreResult<()> {
         let key = self.session;
-        let mut receipt = Receipt::of(write.as_read(), key, session, reason)?;
+        let reason = request.reason.as_deref();
+        let reason = reason.map(|text| self.redactor.text(text).unwrap_or_else(|| text.to_owned()));
+        self.redactor.take_counts();
+        let session = self.report.session_id.clone();
+        let mut receipt = Receipt::of(write.as_read(), key, session, reason.as_deref())?;
         let open = OpenReceipt::new(write, key, "redact")?;
         for row in write.loops(key)? {
             self.replace_in_loop(write, &row, open.key)?;
         }
         self.changes.settle(write, key)?;
         let texts = write.change_texts(key, &mut |cell| Ok(self.redact_text(cell)))?;
-        let sources = write.remove_sources(key)?;
-        receipt.take_sources(write.as_read(), &sources)?;
+        self.add_counts();
         let texts = texts.counts.into_iter();
         receipt.counts = texts
             .map(|(place, count)| (place.to_owned(), count))
             .collect();
+        let files = files::remove(write, key, request.with_files, &mut receipt)?;
+        self.report_files(files);
         receipt.messages = std::mem::take(&mut self.digests);
-        receipt.secrets.clone_from(self.redactor.counts());
-        let mut flags = write.flags(key)?;
-        flags.redacts = true;
-        write.put_flags(key, &flags)?;
+        receipt.secrets.clone_from(&self.report.secrets);
+        receipt.pieces = self.report.pieces;
+        mark(write, key)?;
         write.note_scrub()?;
-        let number = open.close(write, &receipt)?;
-        Ok(RedactReport {
-            session_id: receipt.session,
-            receipt: Some(number),
-            secrets: receipt.secrets,
-            messages: receipt.messages.len() as u64,
-            texts: receipt.counts,
-            sources: receipt.sources.len() as u64,
-            source_of: receipt.source_of,
-            leftover: Leftover::None,
-        })
+        self.report.receipt = Some(open.close(write, &receipt)?);
+        self.report.texts = receipt.counts;
+        Ok(())
+    }
+
+    fn report_files(&mut self, files: files::KeptFiles) {
+        for (row, mut file) in files.into_values() {
+            if file.goes {
+                self.report.sources += 1;
+                self.report.source_of.extend(file.sessions.iter().cloned());
+            } else {
+                self.shared.push(row);
+            }
+            if let Some(path) = self.redactor.text(&file.path) {
+                file.path = path;
+            }
+            self.report.files.push(file);
+        }
+        self.report.source_of.sort();
+        self.report.source_of.dedup();
+    }
+
+    /// Adds what was replaced since the last time, and returns it.
+    fn add_counts(&mut self) -> (BTreeMap<String, u64>, u64) {
+        let (secrets, pieces) = self.redactor.take_counts();
+        for (kind, count) in &secrets {
+            *self.report.secrets.entry(kind.clone()).or_default() += count;
+        }
+        self.report.pieces += pieces;
+        (secrets, pieces)
+    }
+
+    /// Finds the messages of a loop that change, and what they say then.
+    fn find_in_loop(
+        &mut self,
+        scan: &dyn StoreScan,
+        row: &LoopRow,
+    ) -> StoreResult<Vec<(RedactableText, AgentMessage)>> {
+        let mut found = Vec::new();
+        for_each_message(scan, row, &mut |said| {
+            let Some(new) = self.redact(&said.message)? else {
+                return Ok(());
+            };
+            let (secrets, pieces) = self.add_counts();
+            let (generation, seq) = match said.place {
+                MessagePlace::InLoop(_, seq) => (None, seq),
+                MessagePlace::InBlock(block, ordinal) => {
+                    (Some(scan.block_by_key(block)?.generation), ordinal)
+                }
+            };
+            self.report.messages += 1;
+            self.report.places.push(RedactedMessage {
+                loop_id: row.loop_id.clone(),
+                generation,
+                seq,
+                secrets,
+                pieces,
+            });
+            found.push((said, new));
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     fn replace_in_loop(
@@ -197,19 +376,23 @@ impl RedactWork<'_> {
         row: &LoopRow,
         receipt: i64,
     ) -> StoreResult<()> {
-        let mut found = Vec::new();
-        for_each_message(write, row, &mut |entry| {
-            if let Some(new) = self.redact(&entry.message)? {
-                found.push((entry, new));
+        let before = self.report.places.len();
+        let found = self.find_in_loop(&*write, row)?;
+        let (mut first, mut blocks) = (None, Vec::new());
+        for (at, (said, new)) in found.into_iter().enumerate() {
+            match said.place {
+                MessagePlace::InLoop(_, seq) => {
+                    first.get_or_insert(seq);
+                }
+                MessagePlace::InBlock(block, _) => blocks.push(block),
             }
-            Ok(())
-        })?;
-        let mut first = None;
-        for (entry, new) in found {
-            if let MessagePlace::InLoop(_, seq) = entry.place {
-                first.get_or_insert(seq);
-            }
-            self.replace_message(write, &row.loop_id, entry, new, receipt)?;
+            let told = &self.report.places[before + at];
+            let place = (told.generation, told.seq);
+            self.replace_message(write, &row.loop_id, place, said, new, receipt)?;
+        }
+        blocks.dedup();
+        for block in blocks {
+            forget_blobs_of_block(write, block)?;
         }
         match first {
             Some(seq) => index::remove_loop(write, row.key, seq),
@@ -221,22 +404,21 @@ impl RedactWork<'_> {
         &mut self,
         write: &mut dyn StoreRemove,
         loop_id: &LoopId,
-        entry: RedactableText,
+        (generation, seq): (Option<u32>, u32),
+        said: RedactableText,
         new: AgentMessage,
         receipt: i64,
     ) -> StoreResult<()> {
-        check(write, &entry)?;
+        check(write, &said)?;
         let is_system = matches!(&new, AgentMessage::Extension(note) if note.kind == "system");
-        let (stored, _) = codec::encode(new, self.counter)?;
-        write.redact_message(entry.place, &stored, receipt)?;
-        let old = &entry.stored;
+        let (stored, blobs) = codec::encode(new, self.counter)?;
+        write.redact_message(said.place, &stored, receipt)?;
+        if let MessagePlace::InLoop(key, seq) = said.place {
+            let shown: Vec<[u8; 32]> = blobs.iter().map(|blob| blob.sha256).collect();
+            forget_blobs(write, BlobOwner::Message(key, seq), &shown)?;
+        }
+        let old = &said.stored;
         let change = SizeChange::between((old.tokens, old.bytes), (stored.tokens, stored.bytes));
-        let (generation, seq) = match entry.place {
-            MessagePlace::InLoop(_, seq) => (None, seq),
-            MessagePlace::InBlock(block, ordinal) => {
-                (Some(write.block_by_key(block)?.generation), ordinal)
-            }
-        };
         self.digests.push(MessageDigest {
             loop_id: loop_id.clone(),
             generation,
@@ -244,7 +426,7 @@ impl RedactWork<'_> {
             was: hex::encode(old.digest),
             now: hex::encode(stored.digest),
         });
-        self.note_change(entry.place, old.role, is_system, change);
+        self.note_change(said.place, old.role, is_system, change);
         Ok(())
     }
 
@@ -273,10 +455,41 @@ impl RedactWork<'_> {
     }
 }
 
+/// Lets go of the blobs that an owner no longer shows.
+fn forget_blobs(
+    write: &mut dyn StoreRemove,
+    owner: BlobOwner,
+    shown: &[[u8; 32]],
+) -> StoreResult<()> {
+    for name in write.blobs_of(owner)? {
+        if !shown.contains(&name) {
+            write.forget_blob(owner, &name)?;
+        }
+    }
+    Ok(())
+}
+
+fn forget_blobs_of_block(write: &mut dyn StoreRemove, block: BlockKey) -> StoreResult<()> {
+    let owner = BlobOwner::Block(block);
+    if write.blobs_of(owner)?.is_empty() {
+        return Ok(());
+    }
+    let mut shown = Vec::new();
+    for message in write.block_messages(block)? {
+        if let Some(body) = message.body {
+            codec::decode(body, &mut |name| {
+                shown.push(*name);
+                write.blob(name)
+            })?;
+        }
+    }
+    forget_blobs(write, owner, &shown)
+}
+
 /// Refuses to redact what is not what was stored: the damage would not be found any more.
-fn check(read: &dyn StoreRemove, entry: &RedactableText) -> StoreResult<()> {
-    let stored = &entry.stored;
-    let (salt, digest) = match (stored.salt, read.redaction(entry.place)?) {
+fn check(read: &dyn StoreRemove, said: &RedactableText) -> StoreResult<()> {
+    let stored = &said.stored;
+    let (salt, digest) = match (stored.salt, read.redaction(said.place)?) {
         (Some(salt), _) => (salt, stored.digest),
         (None, Some(redaction)) => (redaction.salt, redaction.digest),
         (None, None) => return Err(StoreError::Damaged("a message without its salt".into())),
@@ -294,7 +507,7 @@ fn check(read: &dyn StoreRemove, entry: &RedactableText) -> StoreResult<()> {
 
 /// Visits the messages of a loop and of the blocks on it; those whose content is gone are left out.
 fn for_each_message(
-    read: &dyn StoreRemove,
+    read: &dyn StoreScan,
     row: &LoopRow,
     visit: &mut dyn FnMut(RedactableText) -> StoreResult<()>,
 ) -> StoreResult<()> {
@@ -315,7 +528,7 @@ fn for_each_message(
 }
 
 fn say(
-    read: &dyn StoreRemove,
+    read: &dyn StoreScan,
     place: MessagePlace,
     stored: StoredMessage,
     visit: &mut dyn FnMut(RedactableText) -> StoreResult<()>,

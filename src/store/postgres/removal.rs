@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::connection::Param;
 use super::keys::session_of;
 use super::row::escaped;
-use super::scan::owner_of;
+use super::scan::{owner_of, shower_of};
 use super::transaction::PostgresTransaction;
 use crate::model::Time;
 use crate::store::codec::role_number;
@@ -17,7 +17,7 @@ use crate::store::error::{StoreError, StoreResult};
 use crate::store::mapping::signed;
 use crate::store::packs::Pack;
 use crate::store::removal::*;
-use crate::store::scan::{MessagePlace, StoreScan};
+use crate::store::scan::{BlobOwner, MessagePlace, StoreScan as _, TextCell, TextForm};
 use crate::store::sqlite::content::{place_of, table_names, texts};
 use crate::store::{
     BlockKey, BlockRow, FlipKey, LoopKey, RunKey, SessionKey, SourceKey, StoreRead, StoredMessage,
@@ -87,6 +87,24 @@ impl PostgresTransaction<'_> {
         let sql = format!("UPDATE {table} SET digest = $3 WHERE session = $1 AND key = $2");
         self.run(session, &sql, &[&session, &key, &&derived[..]])
             .map(drop)
+    }
+
+    /// Visits the texts of a session, ids too.
+    pub(super) fn read_texts(
+        &self,
+        session: SessionKey,
+        visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        for table in table_names() {
+            for (column, form) in texts(table) {
+                let place = place_of(table, column);
+                for cell in self.cells(table, column, session)? {
+                    let text = &cell.text;
+                    visit(TextCell { place, form, text })?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn change_column(
@@ -247,50 +265,25 @@ impl StoreRemove for PostgresTransaction<'_> {
         Ok(removed)
     }
 
-    fn remove_sources(&mut self, session: SessionKey) -> StoreResult<SourcesRemoved> {
-        let mut removed = SourcesRemoved::default();
-        for source in self.sources(session)? {
-            let others: Vec<SessionKey> = self.all(
-                session.0,
-                "SELECT session FROM source_sessions WHERE source = $1 AND session <> $2",
-                &[&source.key.0, &session.0],
-                |row| row.get("session"),
-            )?;
-            removed.others.extend(others);
-            removed.shared_parts += self.shared_parts(source.key)?;
-            for sql in [
-                "DELETE FROM source_parts WHERE source = $1",
-                "DELETE FROM source_pieces WHERE source = $1",
-                "DELETE FROM source_sessions WHERE source = $1",
-                "DELETE FROM sources WHERE key = $1",
-            ] {
-                self.execute(sql, &[&source.key.0])?;
-            }
-            removed.sources.push((source.key, source.digest));
+    fn remove_source(&mut self, source: SourceKey) -> StoreResult<u64> {
+        let shared = self.shared_parts(source)?;
+        for sql in [
+            "DELETE FROM source_parts WHERE source = $1",
+            "DELETE FROM source_pieces WHERE source = $1",
+            "DELETE FROM source_sessions WHERE source = $1",
+            "DELETE FROM sources WHERE key = $1",
+        ] {
+            self.execute(sql, &[&source.0])?;
         }
-        removed.others.sort();
-        removed.others.dedup();
-        Ok(removed)
+        Ok(shared)
+    }
+
+    fn unlink_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()> {
+        let sql = "DELETE FROM source_sessions WHERE session = $1 AND source = $2";
+        self.run(session.0, sql, &[&session.0, &source.0]).map(drop)
     }
 
     // Texts beside the messages.
-
-    fn texts(
-        &self,
-        session: SessionKey,
-        visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
-    ) -> StoreResult<()> {
-        for table in table_names() {
-            for (column, form) in texts(table) {
-                let place = place_of(table, column);
-                for cell in self.cells(table, column, session)? {
-                    let text = &cell.text;
-                    visit(TextCell { place, form, text })?;
-                }
-            }
-        }
-        Ok(())
-    }
 
     fn change_texts(
         &mut self,
@@ -300,7 +293,7 @@ impl StoreRemove for PostgresTransaction<'_> {
         let mut all = TextsChanged::default();
         for table in table_names() {
             let mut touched = BTreeSet::new();
-            for text in texts(table) {
+            for text in texts(table).filter(|(_, form)| *form != TextForm::Id) {
                 let changed = self.change_column(table, text, session, change, &mut touched)?;
                 if changed > 0 {
                     all.counts.insert(place_of(table, text.0), changed);
@@ -349,6 +342,24 @@ impl StoreRemove for PostgresTransaction<'_> {
             ],
         )?;
         Ok(())
+    }
+
+    fn forget_blob(&mut self, owner: BlobOwner, name: &[u8; 32]) -> StoreResult<()> {
+        let owner = shower_of(owner);
+        let session = session_of(owner.key);
+        let sql = "SELECT key FROM blobs WHERE session = $1 AND sha256 = $2";
+        let blob = self.first(session, sql, &[&session, &&name[..]], |row| row.get("key"))?;
+        let Some(blob): Option<i64> = blob else {
+            return Ok(());
+        };
+        let sql = "DELETE FROM blob_refs WHERE session = $1 AND owner = $2 AND number = $3
+             AND in_block = $4 AND blob = $5";
+        let params: [Param<'_>; 5] = [&session, &owner.key, &owner.number, &owner.in_block, &blob];
+        self.run(session, sql, &params)?;
+        let sql = "DELETE FROM blobs WHERE session = $1 AND key = $2 AND NOT EXISTS (
+                 SELECT 1 FROM blob_refs WHERE session = $1 AND blob = $2
+             )";
+        self.run(session, sql, &[&session, &blob]).map(drop)
     }
 
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()> {

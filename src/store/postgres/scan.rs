@@ -12,7 +12,7 @@ use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;
 use crate::store::packs::PackRow;
-use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
+use crate::store::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table with its row `t`, how that is named, the
@@ -97,6 +97,14 @@ pub(super) fn owner_of(place: MessagePlace) -> Owner {
     }
 }
 
+/// Returns the key of an owner among those that show blobs.
+pub(super) fn shower_of(owner: BlobOwner) -> Owner {
+    match owner {
+        BlobOwner::Message(loop_key, seq) => Owner::message(loop_key, seq),
+        BlobOwner::Block(block) => Owner::block(block, 0),
+    }
+}
+
 impl StoreScan for PostgresTransaction<'_> {
     // Sessions.
 
@@ -129,6 +137,14 @@ impl StoreScan for PostgresTransaction<'_> {
             .filter(|(child, parent)| child != parent)
             .collect();
         Ok(links.into_iter().collect())
+    }
+
+    fn texts(
+        &self,
+        session: SessionKey,
+        visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        self.read_texts(session, visit)
     }
 
     // Loops.
@@ -164,10 +180,7 @@ impl StoreScan for PostgresTransaction<'_> {
     // Blobs.
 
     fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
-        let owner = match owner {
-            BlobOwner::Message(loop_key, seq) => Owner::message(loop_key, seq),
-            BlobOwner::Block(block) => Owner::block(block, 0),
-        };
+        let owner = shower_of(owner);
         let session = session_of(owner.key);
         let sql = "SELECT b.sha256 FROM blob_refs r
                  JOIN blobs b ON b.session = $1 AND b.key = r.blob
@@ -261,6 +274,11 @@ impl StoreScan for PostgresTransaction<'_> {
 
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>> {
         self.source_keys_of_all()
+    }
+
+    fn sessions_of(&self, source: SourceKey) -> StoreResult<Vec<SessionKey>> {
+        let sql = "SELECT session FROM source_sessions WHERE source = $1 ORDER BY session";
+        self.all_of_any(sql, &[&source.0], |row| row.get("session"))
     }
 
     fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow> {

@@ -7,7 +7,7 @@ use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;
 use crate::store::packs::PackRow;
-use crate::store::scan::{BlobOwner, MessagePlace, StoreScan};
+use crate::store::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table, the condition on its row `t`.
@@ -97,6 +97,14 @@ pub(super) fn owner_of(place: MessagePlace) -> i64 {
     }
 }
 
+/// Returns the key of an owner among those that show blobs.
+pub(super) fn shower_of(owner: BlobOwner) -> i64 {
+    match owner {
+        BlobOwner::Message(loop_key, seq) => packed(loop_key.0, seq),
+        BlobOwner::Block(block) => -packed(block.0, 0),
+    }
+}
+
 impl StoreScan for SqliteReader<'_> {
     // Sessions.
 
@@ -114,6 +122,14 @@ impl StoreScan for SqliteReader<'_> {
             [],
             |row| Ok((row.get("child")?, row.get("parent")?)),
         )
+    }
+
+    fn texts(
+        &self,
+        session: SessionKey,
+        visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        self.read_texts(session, visit)
     }
 
     // Loops.
@@ -147,13 +163,9 @@ impl StoreScan for SqliteReader<'_> {
     // Blobs.
 
     fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>> {
-        let owner = match owner {
-            BlobOwner::Message(loop_key, seq) => packed(loop_key.0, seq),
-            BlobOwner::Block(block) => -packed(block.0, 0),
-        };
         self.all(
             "SELECT b.sha256 FROM blob_refs r JOIN blobs b ON b.key = r.blob WHERE r.owner = ?1",
-            [owner],
+            [shower_of(owner)],
             |row| row.get("sha256"),
         )
     }
@@ -241,6 +253,14 @@ impl StoreScan for SqliteReader<'_> {
 
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>> {
         self.source_keys_of_all()
+    }
+
+    fn sessions_of(&self, source: SourceKey) -> StoreResult<Vec<SessionKey>> {
+        self.keys(
+            "SELECT session AS key FROM source_sessions WHERE source = ?1 ORDER BY session",
+            source.0,
+            SessionKey,
+        )
     }
 
     fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow> {

@@ -1,6 +1,6 @@
 //! Redacting and erasing what is archived: no byte is left in packs either.
 
-use loopstore::admin::retention::{EraseRequest, erase, redact_session};
+use loopstore::admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
 use loopstore::*;
 
 use crate::support::archive::*;
@@ -42,7 +42,7 @@ fn redacting_takes_only_the_packs_apart_that_hold_a_secret() {
     let store = open(&folder.path().join("a.db"));
     let history = with_secret(&store);
     assert_eq!((standing(&store), packed(&store)), (1, 25));
-    let report = redact_session(&store, &history.session, None).unwrap();
+    let report = redact_session(&store, &RedactRequest::new(history.session.clone())).unwrap();
     assert_eq!(report.messages, 1);
     assert_eq!((standing(&store), packed(&store)), (0, 12));
     assert_whole(&store);
@@ -55,7 +55,7 @@ fn redacting_takes_only_the_packs_apart_that_hold_a_secret() {
         crate::archive::seen::lines(&store, &history.session),
         before
     );
-    let again = redact_session(&store, &history.session, None).unwrap();
+    let again = redact_session(&store, &RedactRequest::new(history.session.clone())).unwrap();
     assert_eq!((again.receipt, packed(&store)), (None, 25));
     assert_eq!(bring_back(&store).messages, 25);
     assert_whole(&store);
@@ -96,13 +96,9 @@ fn no_pack_of_what_was_redacted_or_erased_is_left_in_the_file() {
     };
     let is_plain = crate::support::keyed::key().is_none();
     assert_eq!(left() == 2, is_plain, "what is searched for can be found");
-    redact_session(&store, &history.session, None).unwrap();
+    redact_session(&store, &RedactRequest::new(history.session.clone())).unwrap();
     assert_eq!(left(), usize::from(is_plain), "the other pack stays");
-    let request = EraseRequest {
-        session: history.session,
-        reason: None,
-        force: false,
-    };
+    let request = EraseRequest::new(history.session);
     let report = erase(&store, &request).unwrap();
     assert_eq!(report.counts["packs"], 1);
     assert_eq!(left(), 0);

@@ -90,9 +90,8 @@ fn what_is_removed_is_written_anew_without_plain_text() {
     fill(&store, "first");
     fill(&store, "second");
     let request = EraseRequest {
-        session: "first".parse().unwrap(),
         force: true,
-        reason: None,
+        ..EraseRequest::new("first".parse().unwrap())
     };
     erase(&store, &request).unwrap();
     assert_eq!(telling(folder.path()), Vec::<std::path::PathBuf>::new());

@@ -12,9 +12,8 @@ use crate::support::removal::*;
 
 fn request(id: &str) -> EraseRequest {
     EraseRequest {
-        session: session(id),
         reason: Some("asked for".into()),
-        force: false,
+        ..EraseRequest::new(session(id))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Secrets in what comes in: an import or a recorder that redacts lets none of them reach the files.
 
-use loopstore::admin::retention::redact_session;
+use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::extend as store;
 use loopstore::import::{ImportOptions, ImportReport, import_paths};
 use loopstore::recorder::event::*;
@@ -79,7 +79,7 @@ fn an_import_into_a_session_that_was_redacted_later_brings_nothing_back() {
     assert!(stage.count(CORE.as_bytes()) > 0);
     let told = import(&stage, &store, "chat.json", &chat(""), true);
     assert_eq!(told.unredacted, first.sessions);
-    let report = redact_session(&store, &first.sessions[0], None).unwrap();
+    let report = redact_session(&store, &RedactRequest::new(first.sessions[0].clone())).unwrap();
     assert_eq!(report.sources, 1);
     assert_eq!(stage.count(CORE.as_bytes()), 0);
     let more = format!(r#",{{"role":"user","content":"and {} again"}}"#, token());

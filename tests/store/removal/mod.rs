@@ -2,6 +2,8 @@
 
 mod erasing;
 mod incoming;
+mod kept_files;
+mod pieces;
 mod pruning;
 mod redacting;
 mod rules;

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use loopstore::admin::retention::{Leftover, redact_session};
+use loopstore::admin::retention::{Leftover, RedactRequest, redact_session};
 use loopstore::export::{ExportForm, export};
 use loopstore::extend::import::{Source, StoredLines, import_source};
 use loopstore::extend::{self as store, append};
@@ -29,8 +29,7 @@ fn no_byte_of_a_secret_is_left_and_the_record_is_whole() {
     plain(&store, "other");
     tell(&store, "s", &token());
     let other = context(&store, "other");
-    // The image is not read; without it every copy of the token must go.
-    let in_images = number(&store, "SELECT count(*) AS n FROM blobs") as usize;
+    assert_eq!(number(&store, "SELECT count(*) AS n FROM blobs"), 1);
     let digests = "SELECT group_concat(hex(digest) || hex(chain)) AS n FROM messages";
     let digests = || {
         store.query(digests).unwrap().records()[0]
@@ -39,7 +38,9 @@ fn no_byte_of_a_secret_is_left_and_the_record_is_whole() {
     };
     let before = digests();
 
-    let report = redact_session(&store, &session("s"), Some("leaked")).unwrap();
+    let mut request = RedactRequest::new(session("s"));
+    request.reason = Some(format!("{} leaked", token()));
+    let report = redact_session(&store, &request).unwrap();
 
     assert_eq!(report.leftover, Leftover::None);
     assert_eq!(report.secrets.keys().collect::<Vec<_>>(), ["github-pat"]);
@@ -53,7 +54,8 @@ fn no_byte_of_a_secret_is_left_and_the_record_is_whole() {
     ] {
         assert!(report.texts[place] > 0, "{place}: {:?}", report.texts);
     }
-    assert_eq!(stage.count(CORE.as_bytes()), in_images);
+    assert_eq!((stage.count(CORE.as_bytes()), report.left.len()), (0, 0));
+    assert_eq!(number(&store, "SELECT count(*) AS n FROM blobs"), 0);
     assert_whole(&store);
     assert_eq!(digests(), before, "digest and chain stay");
     let salts = "SELECT count(*) AS n FROM redactions r JOIN messages m ON m.id = r.owner
@@ -80,7 +82,7 @@ fn no_byte_of_a_secret_is_left_and_the_record_is_whole() {
     );
     assert_whole(&store);
 
-    let again = redact_session(&store, &session("s"), None).unwrap();
+    let again = redact_session(&store, &RedactRequest::new(session("s"))).unwrap();
     assert_eq!((again.receipt, again.messages), (None, 0));
     assert_eq!(context(&store, "s"), shown);
 }
@@ -97,7 +99,7 @@ fn what_a_summary_tells_without_saying_that_it_is_secret_goes_too() {
         answer("tangerine-77 it is, not tangerine", &[], 1),
     ];
     history.append(0, messages);
-    redact_session(&store, &session("s"), None).unwrap();
+    redact_session(&store, &RedactRequest::new(session("s"))).unwrap();
     assert_eq!(stage.count(b"tangerine-77"), 0);
     let shown = context(&store, "s");
     assert!(shown.contains("not tangerine\""), "{shown}");
@@ -117,7 +119,7 @@ fn a_redacted_session_goes_on() {
     let stage = Stage::new();
     let store = stage.store();
     tell(&store, "s", &token());
-    redact_session(&store, &session("s"), None).unwrap();
+    redact_session(&store, &RedactRequest::new(session("s"))).unwrap();
     let key = store::read(&store, |read| {
         let owner = read.session(&session("s"))?.unwrap();
         Ok(read.loops(owner.key)?[0].key)
@@ -161,7 +163,7 @@ fn a_damaged_message_is_not_redacted_and_a_changed_redaction_is_found() {
     };
     break_in("UPDATE messages SET head = replace(head, 'with', 'WITH') WHERE role = 0");
     let store = stage.store();
-    let refused = redact_session(&store, &session("s"), None);
+    let refused = redact_session(&store, &RedactRequest::new(session("s")));
     assert!(
         matches!(refused, Err(StoreError::Damaged(_))),
         "{refused:?}"
@@ -169,7 +171,7 @@ fn a_damaged_message_is_not_redacted_and_a_changed_redaction_is_found() {
     drop(store);
     break_in("UPDATE messages SET head = replace(head, 'WITH', 'with') WHERE role = 0");
     let store = stage.store();
-    redact_session(&store, &session("s"), None).unwrap();
+    redact_session(&store, &RedactRequest::new(session("s"))).unwrap();
     assert_whole(&store);
     drop(store);
     break_in("UPDATE messages SET head = replace(head, 'with', 'WITH') WHERE role = 0");
@@ -200,7 +202,7 @@ fn a_redacted_session_comes_in_elsewhere_under_a_receipt() {
     let stage = Stage::new();
     let store = stage.store();
     tell(&store, "s", &token());
-    redact_session(&store, &session("s"), None).unwrap();
+    redact_session(&store, &RedactRequest::new(session("s"))).unwrap();
     let lines = lines_of(&store, "s");
 
     let other = SqliteStore::in_memory().unwrap();
@@ -227,7 +229,7 @@ fn a_session_is_redacted_on_both_sides_or_refused() {
     let history = told(&store, "s");
     history.append(0, vec![user(&format!("it is {}", token()), 6)]);
     let with_secrets = lines_of(&store, "s");
-    redact_session(&store, &session("s"), None).unwrap();
+    redact_session(&store, &RedactRequest::new(session("s"))).unwrap();
     let redacted = lines_of(&store, "s");
 
     // The older telling brings nothing back.

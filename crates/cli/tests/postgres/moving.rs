@@ -401,12 +401,8 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
         History::new(&*source, "redacted")
             .append(0, vec![crate::support::histories::user(&secret, 0)]);
         let erase = |store: &dyn Database, id: &str| {
-            let request = loopstore::admin::retention::EraseRequest {
-                session: SessionId::new(id).unwrap(),
-                reason: None,
-                force: false,
-            };
-            loopstore::admin::retention::erase(store, &request).unwrap();
+            let request = admin::retention::EraseRequest::new(SessionId::new(id).unwrap());
+            admin::retention::erase(store, &request).unwrap();
         };
         erase(&*source, "session-40");
         run(&from, &["redact", "redacted", "--yes"]);

@@ -3,7 +3,7 @@
 //! A new table or column is added here, or a test fails: what is not listed would be neither redacted
 //! nor erased.
 
-use crate::store::removal::TextForm;
+use crate::store::scan::TextForm;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +12,6 @@ pub(super) enum Holds {
     Content(TextForm),
     /// A message or a part of it.
     Message,
-    /// An id, which stays: what is named by it would not be found any more.
-    Id,
     /// A word of this program, a time or a number.
     Word,
     /// A digest, a salt or a key.
@@ -24,10 +22,12 @@ pub(super) enum Holds {
     Receipt,
 }
 
-use Holds::{Bytes, Content, Digest, Id, Message, Receipt, Word};
+use Holds::{Bytes, Content, Digest, Message, Receipt, Word};
 const TEXT: Holds = Content(TextForm::Text);
 const JSON: Holds = Content(TextForm::Json);
 const META: Holds = Content(TextForm::Meta);
+/// What is named by an id would not be found any more, so it stays.
+const ID: Holds = Content(TextForm::Id);
 
 /// A table whose rows belong to sessions.
 pub(super) struct ContentTable {
@@ -146,7 +146,7 @@ const OTHERS: [&str; 10] = [
     "maintenance",
     // Gone with the last message that shows them.
     "blobs",
-    // Gone with the first of their sessions.
+    // Gone with the last of their sessions, or the first if that is asked for.
     "sources",
     "source_parts",
     "source_pieces",
@@ -161,15 +161,15 @@ const OTHERS: [&str; 10] = [
 pub(super) const COLUMNS: [(&str, &str, Holds); 102] = [
     ("store_meta", "name", Word),
     ("store_meta", "value", Digest),
-    ("sessions", "session_id", Id),
+    ("sessions", "session_id", ID),
     ("sessions", "agent_id", TEXT),
     ("sessions", "title", TEXT),
     ("sessions", "created_at", Word),
     ("sessions", "last_active_at", Word),
     ("sessions", "source", Word),
     ("sessions", "meta", META),
-    ("loops", "loop_id", Id),
-    ("loops", "parent_loop_id", Id),
+    ("loops", "loop_id", ID),
+    ("loops", "parent_loop_id", ID),
     ("loops", "kind", JSON),
     ("loops", "status", Word),
     ("loops", "started_at", Word),
@@ -190,7 +190,7 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 102] = [
     ("packed_heads", "head", Message),
     ("blobs", "sha256", Digest),
     ("blobs", "data", Bytes),
-    ("runs", "run_id", Id),
+    ("runs", "run_id", ID),
     ("runs", "trigger", TEXT),
     ("runs", "strategy", TEXT),
     ("runs", "outcome", Word),
@@ -230,7 +230,7 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 102] = [
     ("maintenance", "opened_at", Word),
     ("maintenance", "closed_at", Word),
     ("maintenance", "detail", Receipt),
-    ("manifests", "manifest_id", Id),
+    ("manifests", "manifest_id", ID),
     ("manifests", "recorded_at", Word),
     ("manifests", "older_loops", Word),
     ("manifests", "parts", Word),
@@ -243,14 +243,14 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 102] = [
     ("sources", "kept_at", Word),
     ("source_pieces", "sha256", Digest),
     ("source_pieces", "data", Bytes),
-    ("leases", "owner", Word),
+    ("leases", "owner", ID),
     ("started_calls", "call_id", TEXT),
     ("started_calls", "tool_name", TEXT),
     ("started_calls", "arguments", JSON),
-    ("started_calls", "idempotency_key", Id),
+    ("started_calls", "idempotency_key", ID),
     ("started_calls", "started_at", Word),
     ("started_calls", "finished_at", Word),
-    ("append_keys", "name", Id),
+    ("append_keys", "name", ID),
     ("notes", "note", META),
     ("redactions", "salt", Digest),
     ("redactions", "digest", Digest),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rusqlite::params;
 
 use super::read::{SqliteReader, packed};
-use super::scan::owner_of;
+use super::scan::{owner_of, shower_of};
 use super::{SqliteStore, schema};
 use crate::model::Time;
 use crate::store::columns::Columns;
@@ -16,7 +16,7 @@ use crate::store::error::{StoreError, StoreResult};
 use crate::store::mapping::{session_flags, signed};
 use crate::store::packs::Pack;
 use crate::store::removal::*;
-use crate::store::scan::{MessagePlace, StoreScan};
+use crate::store::scan::{BlobOwner, MessagePlace, StoreScan as _, TextCell, TextForm};
 use crate::store::{
     BlockKey, BlockRow, FlipKey, LoopKey, RunKey, SessionFlags, SessionKey, SourceKey, StoreRead,
     StoredMessage, digest,
@@ -232,57 +232,28 @@ impl StoreRemove for SqliteReader<'_> {
             shared_blobs: 0,
         };
         for blob in blobs {
-            let sql = "DELETE FROM blobs WHERE key = ?1
-                 AND NOT EXISTS (SELECT 1 FROM blob_refs WHERE blob = ?1)";
-            match self.run(sql, [blob])? {
-                0 => removed.shared_blobs += 1,
-                _ => *removed.rows.entry("blobs").or_default() += 1,
+            match self.remove_unshown(blob)? {
+                false => removed.shared_blobs += 1,
+                true => *removed.rows.entry("blobs").or_default() += 1,
             }
         }
         Ok(removed)
     }
 
-    fn remove_sources(&mut self, session: SessionKey) -> StoreResult<SourcesRemoved> {
-        let mut removed = SourcesRemoved::default();
-        for source in self.sources(session)? {
-            let others: Vec<SessionKey> = self.all(
-                "SELECT session FROM source_sessions WHERE source = ?1 AND session <> ?2",
-                [source.key.0, session.0],
-                |row| row.get("session"),
-            )?;
-            removed.others.extend(others);
-            removed.shared_parts += self.shared_parts(source.key)?;
-            self.drop_source_parts(source.key, 0)?;
-            self.run(
-                "DELETE FROM source_sessions WHERE source = ?1",
-                [source.key.0],
-            )?;
-            self.run("DELETE FROM sources WHERE key = ?1", [source.key.0])?;
-            removed.sources.push((source.key, source.digest));
-        }
-        removed.others.sort();
-        removed.others.dedup();
-        Ok(removed)
+    fn remove_source(&mut self, source: SourceKey) -> StoreResult<u64> {
+        let shared = self.shared_parts(source)?;
+        self.drop_source_parts(source, 0)?;
+        self.run("DELETE FROM source_sessions WHERE source = ?1", [source.0])?;
+        self.run("DELETE FROM sources WHERE key = ?1", [source.0])?;
+        Ok(shared)
+    }
+
+    fn unlink_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()> {
+        let sql = "DELETE FROM source_sessions WHERE session = ?1 AND source = ?2";
+        self.run(sql, [session.0, source.0]).map(drop)
     }
 
     // Texts beside the messages.
-
-    fn texts(
-        &self,
-        session: SessionKey,
-        visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
-    ) -> StoreResult<()> {
-        for table in &TABLES {
-            for (column, form) in content::texts(table.name) {
-                let place = place_of(table.name, column);
-                for (_, text) in self.cells(table, column, session)? {
-                    let text = &text;
-                    visit(TextCell { place, form, text })?;
-                }
-            }
-        }
-        Ok(())
-    }
 
     fn change_texts(
         &mut self,
@@ -292,7 +263,7 @@ impl StoreRemove for SqliteReader<'_> {
         let mut all = TextsChanged::default();
         for table in &TABLES {
             let mut touched = BTreeSet::new();
-            for text in content::texts(table.name) {
+            for text in content::texts(table.name).filter(|(_, form)| *form != TextForm::Id) {
                 let changed = self.change_column(table, text, session, change, &mut touched)?;
                 if changed > 0 {
                     all.counts.insert(place_of(table.name, text.0), changed);
@@ -336,6 +307,16 @@ impl StoreRemove for SqliteReader<'_> {
         Ok(())
     }
 
+    fn forget_blob(&mut self, owner: BlobOwner, name: &[u8; 32]) -> StoreResult<()> {
+        let sql = "SELECT key FROM blobs WHERE sha256 = ?1";
+        let Some(blob) = self.first(sql, [name], |row| row.get::<i64>("key"))? else {
+            return Ok(());
+        };
+        let sql = "DELETE FROM blob_refs WHERE owner = ?1 AND blob = ?2";
+        self.run(sql, [shower_of(owner), blob])?;
+        self.remove_unshown(blob).map(drop)
+    }
+
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()> {
         self.digest_of("blocks", block.key.0, false)?;
         self.run(
@@ -363,6 +344,31 @@ impl StoreRemove for SqliteReader<'_> {
 }
 
 impl SqliteReader<'_> {
+    /// Visits the texts of a session, ids too.
+    pub(super) fn read_texts(
+        &self,
+        session: SessionKey,
+        visit: &mut dyn FnMut(TextCell<'_>) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        for table in &TABLES {
+            for (column, form) in content::texts(table.name) {
+                let place = place_of(table.name, column);
+                for (_, text) in self.cells(table, column, session)? {
+                    let text = &text;
+                    visit(TextCell { place, form, text })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a blob that nothing shows any more; returns whether it was one.
+    fn remove_unshown(&self, blob: i64) -> StoreResult<bool> {
+        let sql = "DELETE FROM blobs WHERE key = ?1
+             AND NOT EXISTS (SELECT 1 FROM blob_refs WHERE blob = ?1)";
+        Ok(self.run(sql, [blob])? > 0)
+    }
+
     /// Counts the parts of a kept file that another one has too.
     fn shared_parts(&self, source: SourceKey) -> StoreResult<u64> {
         let count = self.first(

@@ -414,7 +414,7 @@ fn the_original_file_is_given_back() {
     stage.say("--db without.db import runs.jsonl --no-source");
     assert_snapshot!(stage.say("--db without.db export runs-1 --format original"), @"
     --- stderr
-    error: session runs-1-0 has no source file: it was recorded here, or imported with --no-source or --session; import its file again
+    error: session runs-1-0 has no source file: it was recorded here, or imported with --no-source, --redact or --session; import its file again
     --- exit 1
     ");
 }

@@ -7,7 +7,7 @@ mod completing;
 mod mistyped;
 mod paging;
 mod parts;
-mod terminal;
+pub mod terminal;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::removal::*;
 
-fn run(stage: &Stage, args: &[&str]) -> (i32, String, String) {
+pub fn run(stage: &Stage, args: &[&str]) -> (i32, String, String) {
     let mut command = Command::cargo_bin("loopstore").unwrap();
     let output = command
         .args(args)
@@ -24,7 +24,7 @@ fn run(stage: &Stage, args: &[&str]) -> (i32, String, String) {
     )
 }
 
-fn json(stage: &Stage, args: &[&str]) -> Value {
+pub fn json(stage: &Stage, args: &[&str]) -> Value {
     let (code, out, err) = run(stage, &[args, &["--json"]].concat());
     assert_eq!(code, 0, "{err}");
     serde_json::from_str(&out).unwrap()

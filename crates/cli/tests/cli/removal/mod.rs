@@ -1,4 +1,5 @@
 //! The commands that remove: what they ask, and what a killed one leaves to be finished.
 
 mod commands;
+mod files;
 mod killed;

@@ -156,11 +156,7 @@ fn import(store: Option<&SqliteStore>, _: &Path) -> Result<(), Why> {
 }
 
 fn remove(store: Option<&SqliteStore>, _: &Path) -> Result<(), Why> {
-    let request = EraseRequest {
-        session: session("secret"),
-        reason: None,
-        force: false,
-    };
+    let request = EraseRequest::new(session("secret"));
     let done = erase(store.unwrap(), &request);
     done.map(drop).map_err(|error| why(&error))
 }

@@ -135,11 +135,7 @@ fn change(store: &SqliteStore, step: Step) {
             import_paths(store, &[path], &options, &mut |_| {}).unwrap();
         }
         Erase => {
-            let request = EraseRequest {
-                session: session("messages-0"),
-                reason: None,
-                force: false,
-            };
+            let request = EraseRequest::new(session("messages-0"));
             erase(store, &request).unwrap();
         }
         _ => {}

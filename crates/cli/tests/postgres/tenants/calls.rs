@@ -141,6 +141,11 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         words += 1;
         Ok(ControlFlow::Continue(()))
     });
+    let mut texts = 0;
+    let texted = read.texts(k.session, &mut |_| {
+        texts += 1;
+        Ok(())
+    });
     vec![
         said(read.session(&k.id)),
         said(read.session_by_key(k.session)),
@@ -205,6 +210,8 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.blobs_of(BlobOwner::Message(k.loop_key, 2))),
         said(read.blob_row(k.blob)),
         said(read.source_row(k.source)),
+        said(read.sessions_of(k.source)),
+        format!("{} {texts}", said(texted)),
         said(read.pack_at(k.packed, 0)),
         said(read.next_pack(k.packed, 0)),
         said(read.pack_content(k.packed, 0)),

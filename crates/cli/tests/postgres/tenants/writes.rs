@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use loopstore::extend::index::IndexEntry;
 use loopstore::extend::removal::StoreRemove;
-use loopstore::extend::scan::MessagePlace;
+use loopstore::extend::scan::{BlobOwner, MessagePlace};
 use loopstore::extend::*;
 use loopstore::model::LoopId;
 use loopstore::*;
@@ -141,8 +141,9 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, k, _r| w.open_receipt(k.session, "erase", new_name);
         |w, _k, r| w.close_receipt(r.receipt, "mine");
         |w, k, _r| w.remove_session(k.session);
-        |w, k, _r| w.remove_sources(k.session);
-        |w, k, _r| w.texts(k.session, &mut |_| panic!("a text was seen"));
+        |w, k, _r| w.remove_source(k.source);
+        |w, k, _r| w.unlink_source(k.imported, k.source);
+        |w, k, _r| w.forget_blob(BlobOwner::Message(k.loop_key, 2), &k.sha256);
         |w, k, _r| w.change_texts(k.session, &mut |_| panic!("a text was seen"));
         |w, k, r| w.redact_message(MessagePlace::InLoop(k.loop_key, 0), &r.message.body, r.receipt);
         |w, _k, r| w.resize_block(&r.block);

@@ -1,0 +1,45 @@
+//! What becomes of the kept source files of a session that loses content.
+
+use loopstore::SessionId;
+use loopstore::admin::retention::KeptFile;
+
+use super::text;
+
+/// How many files, and how many sessions of each, are named.
+const NAMED: usize = 5;
+
+/// Says which files are removed and which stay, and whom they belong to as well.
+pub fn lines(files: &[KeptFile]) -> Vec<String> {
+    text::at_most(files.iter().map(line), NAMED)
+}
+
+fn line(file: &KeptFile) -> String {
+    let path = text::line(&file.path);
+    let others = sessions(&file.sessions);
+    match (file.goes, file.sessions.is_empty()) {
+        (true, true) => format!("Source file {path}: removed."),
+        (true, false) => format!("Source file {path}: removed, also for {others}."),
+        (false, _) => format!(
+            "Source file {path}: kept, as it is also the file of {others}. It still holds the removed \
+             text; --with-files removes it."
+        ),
+    }
+}
+
+fn sessions(ids: &[SessionId]) -> String {
+    let names: Vec<String> = ids
+        .iter()
+        .take(NAMED)
+        .map(|id| text::line(id.as_str()))
+        .collect();
+    let more = match ids.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {} more", text::number(more as u64)),
+    };
+    let noun = if ids.len() == 1 {
+        "session"
+    } else {
+        "sessions"
+    };
+    format!("{noun} {}{more}", names.join(", "))
+}

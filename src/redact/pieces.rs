@@ -1,0 +1,337 @@
+//! Pieces of secrets: what a shortened text holds of a secret that it cuts in two.
+//!
+//! No rule knows half a token. So a secret that was found whole is remembered by its windows: every
+//! eight characters of it that follow each other, white space left out, as line ends come and go when a
+//! text is shortened. Where windows stand in a text one after another, that is a piece.
+//!
+//! Not all of a secret is random. The frame of a private key, the scheme of an address and the prefix of
+//! a token are not remembered. What else of it stands in an original by itself is judged by its looks: a mixture of
+//! letters and digits is a secret that was cut there, a word is a word and goes free everywhere.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use super::views::MappedText;
+
+/// The characters of the smallest piece.
+const WINDOW: usize = 8;
+
+/// The factor of the rolling hash.
+const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// How many bits the sieve has: most windows of a text are no secret, and it tells so at once.
+const SIEVE_BITS: u32 = 20;
+
+/// A line of a private key from this length on is one, whatever stands around it.
+const MIN_KEY_WORD: usize = 16;
+
+/// The characters of the longest prefix, as in `sk-ant-api03-`.
+const MAX_PREFIX: usize = 16;
+
+/// Rules for secrets that have no form of their own.
+const MADE_UP: [&str; 4] = [
+    "password",
+    "url-password",
+    "authorization-header",
+    "generic-api-key",
+];
+
+/// Where a piece of a secret stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) range: Range<usize>,
+    /// The number of the secret.
+    pub(super) secret: usize,
+}
+
+/// The windows of secrets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pieces {
+    /// The secret of each window.
+    windows: HashMap<u64, usize>,
+    sieve: Vec<u64>,
+    /// The secrets without white space.
+    wholes: HashSet<String>,
+    /// Windows that are words.
+    free: HashSet<u64>,
+}
+
+impl Pieces {
+    /// Remembers a secret, which has no escapes any more; returns whether it is a new one.
+    pub(super) fn learn(&mut self, rule: &str, secret: &str, number: usize) -> bool {
+        let core = core_of(rule, secret);
+        if self.wholes.contains(&core) {
+            return false;
+        }
+        each_window(&core, &mut |_, hash, _| {
+            self.windows.entry(hash).or_insert(number);
+            let (word, bit) = sieve_place(hash);
+            self.sieve.resize(1 << (SIEVE_BITS - 6), 0);
+            self.sieve[word] |= bit;
+        });
+        self.wholes.insert(core)
+    }
+
+    /// Looks at an original: what stands in it by itself and looks like a word is no secret.
+    pub(super) fn compare(&mut self, views: &[MappedText<'_>]) {
+        // Escapes would part a secret that is whole.
+        let Some(plain) = views.last() else { return };
+        for piece in self.find_in(&plain.text) {
+            let text = squeezed(&plain.text[piece.range]);
+            if !self.wholes.contains(&text) && !looks_random(&text) {
+                each_window(&text, &mut |_, hash, _| {
+                    self.free.insert(hash);
+                });
+            }
+        }
+    }
+
+    /// Lets go of what turned out to be words.
+    pub(super) fn settle(&mut self) {
+        for hash in self.free.drain() {
+            self.windows.remove(&hash);
+        }
+    }
+
+    /// Finds pieces in a text, whatever its escapes.
+    pub(super) fn find(&self, views: &[MappedText<'_>]) -> Vec<Piece> {
+        let mut found = Vec::new();
+        for view in views {
+            found.extend(self.find_in(&view.text).into_iter().map(|piece| Piece {
+                range: view.place(piece.range),
+                ..piece
+            }));
+        }
+        found
+    }
+
+    /// Whether bytes that are no text hold a piece that is no word.
+    pub(super) fn are_in_bytes(&self, bytes: &[u8]) -> bool {
+        if self.windows.is_empty() {
+            return false;
+        }
+        let text = String::from_utf8_lossy(bytes);
+        let mut pieces = self.find_in(&text).into_iter();
+        pieces.any(|piece| looks_random(&squeezed(&text[piece.range])))
+    }
+
+    fn find_in(&self, text: &str) -> Vec<Piece> {
+        let mut found: Vec<(usize, Piece)> = Vec::new();
+        if self.windows.is_empty() {
+            return Vec::new();
+        }
+        each_window(text, &mut |at, hash, range| {
+            let (word, bit) = sieve_place(hash);
+            if self.sieve.get(word).is_none_or(|bits| bits & bit == 0) {
+                return;
+            }
+            let Some(secret) = self.windows.get(&hash).copied() else {
+                return;
+            };
+            match found.last_mut() {
+                Some((end, piece)) if at <= *end => {
+                    piece.range.end = range.end;
+                    *end = at + WINDOW;
+                }
+                _ => found.push((at + WINDOW, Piece { range, secret })),
+            }
+        });
+        found.into_iter().map(|(_, piece)| piece).collect()
+    }
+}
+
+fn sieve_place(hash: u64) -> (usize, u64) {
+    let at = hash >> (64 - SIEVE_BITS);
+    ((at >> 6) as usize, 1 << (at & 63))
+}
+
+/// Visits the windows of a text: their number, their hash and where they stand.
+fn each_window(text: &str, visit: &mut impl FnMut(usize, u64, Range<usize>)) {
+    const OLDEST: u64 = FACTOR.wrapping_pow(WINDOW as u32);
+    let mut last = [(0, 0); WINDOW];
+    let (mut hash, mut count) = (0u64, 0usize);
+    for (at, c) in text.char_indices() {
+        if c.is_whitespace() {
+            continue;
+        }
+        let value = u64::from(u32::from(c)) + 1;
+        let (_, gone) = std::mem::replace(&mut last[count % WINDOW], (at, value));
+        hash = hash.wrapping_mul(FACTOR).wrapping_add(value);
+        hash = hash.wrapping_sub(OLDEST.wrapping_mul(gone));
+        count += 1;
+        if let Some(number) = count.checked_sub(WINDOW) {
+            let (start, _) = last[count % WINDOW];
+            visit(number, mixed(hash), start..at + c.len_utf8());
+        }
+    }
+}
+
+/// Spreads a hash over all bits: the sieve looks at the first ones.
+fn mixed(hash: u64) -> u64 {
+    (hash ^ (hash >> 32)).wrapping_mul(FACTOR)
+}
+
+fn squeezed(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+/// Returns the part of a secret that may be random, without white space.
+fn core_of(rule: &str, secret: &str) -> String {
+    if rule == "private-key" {
+        return key_of(secret);
+    }
+    let scheme = |at: usize| {
+        let mut before = secret[..at].chars();
+        before.all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
+    };
+    let address = secret.find("://").filter(|at| scheme(*at));
+    let secret = address.map_or(secret, |at| &secret[at + 3..]);
+    squeezed(&secret[prefix_of(rule, secret)..])
+}
+
+/// Returns how long the beginning of a secret is that all of its kind have: `sk_live_`, or the header
+/// of a JSON web token. What people make up has none.
+fn prefix_of(rule: &str, secret: &str) -> usize {
+    if MADE_UP.contains(&rule) {
+        return 0;
+    }
+    if secret.starts_with("eyJ") {
+        return secret.find('.').map_or(0, |at| at + 1);
+    }
+    let is_sign = |(at, c): &(usize, char)| "_-.".contains(*c) && !looks_random(&secret[..*at]);
+    let signs = secret.char_indices().take(MAX_PREFIX).filter(is_sign);
+    let end = signs.last().map_or(0, |(at, _)| at + 1);
+    let is_prefix = secret.len() >= end + WINDOW;
+    end * usize::from(is_prefix)
+}
+
+/// Returns the digits of a private key: what stands between its frame and is no header. Where the end
+/// is cut off, words may follow that are none of it.
+fn key_of(secret: &str) -> String {
+    let begin = secret.find("-----BEGIN").map(|at| at + "-----".len());
+    let begin = begin.and_then(|at| Some(at + secret[at..].find("-----")? + "-----".len()));
+    let body = &secret[begin.unwrap_or(0)..];
+    let end = body.find("-----END");
+    let body = &body[..end.unwrap_or(body.len())];
+    let is_digit = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
+    let lines = body.lines().filter(|line| !line.contains(": "));
+    let words: Vec<&str> = lines
+        .flat_map(str::split_whitespace)
+        .filter(|word| word.chars().all(is_digit))
+        .collect();
+    let is_whole = |at: usize| end.is_some() && at + 1 == words.len();
+    let digits = words.iter().enumerate();
+    let digits = digits.filter(|(at, word)| word.len() >= MIN_KEY_WORD || is_whole(*at));
+    digits.map(|(_, word)| *word).collect()
+}
+
+/// Whether a text is no word or name: digits stand between letters, or it falls into many short words
+/// where capitals are taken for the beginning of one. In doubt it is random: a word too many is
+/// replaced rather than a secret too few.
+fn looks_random(text: &str) -> bool {
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Kind {
+        Lower,
+        Upper,
+        Digit,
+    }
+    let kinds = text.chars().filter_map(|c| match c {
+        'a'..='z' => Some(Kind::Lower),
+        'A'..='Z' => Some(Kind::Upper),
+        '0'..='9' => Some(Kind::Digit),
+        _ => None,
+    });
+    let kinds: Vec<Kind> = kinds.collect();
+    let count =
+        |is_change: fn(&[Kind]) -> bool| kinds.windows(2).filter(|pair| is_change(pair)).count();
+    let digits = count(|pair| (pair[0] == Kind::Digit) != (pair[1] == Kind::Digit));
+    let words = 1 + count(|pair| pair[0] != pair[1] && pair != [Kind::Upper, Kind::Lower]);
+    digits >= 2 || (words >= 3 && words * 4 > kinds.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::views::views;
+    use super::*;
+
+    const TOKEN: &str = "ghp_k3J9xQ2mZ7vR4tB8nW1cY6pL5sD0fG";
+
+    fn learned(rule: &str, secret: &str) -> Pieces {
+        let mut pieces = Pieces::default();
+        pieces.learn(rule, secret, 0);
+        pieces
+    }
+
+    fn found<'a>(pieces: &Pieces, text: &'a str) -> Vec<&'a str> {
+        let found = pieces.find(&views(text)).into_iter();
+        found.map(|piece| &text[piece.range]).collect()
+    }
+
+    #[test]
+    fn what_is_left_of_a_cut_secret_is_found_from_eight_characters_on() {
+        let pieces = learned("github-pat", TOKEN);
+        assert_eq!(found(&pieces, "see mZ7vR4tB… there"), ["mZ7vR4tB"]);
+        assert_eq!(found(&pieces, "see mZ7vR4t… there"), [""; 0]);
+        assert_eq!(found(&pieces, "é ghp_k3J9xQ2m / cY6pL5sD0 é").len(), 2);
+        assert_eq!(found(&pieces, "mZ7v\n  R4tB"), ["mZ7v\n  R4tB"]);
+        let escaped = r#"{\"a\":\"mZ7v\\u00524tB8n\\n\"}"#;
+        assert_eq!(found(&pieces, escaped).last(), Some(&r"mZ7v\\u00524tB8n"));
+        assert_eq!(found(&pieces, TOKEN), [&TOKEN[4..]]);
+    }
+
+    #[test]
+    fn of_a_private_key_only_its_digits_are_remembered() {
+        let key = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n\
+            MIIEowIBAAKCAQEA0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0u\nV1wX2yZ3aB4=\n\
+            -----END RSA PRIVATE KEY-----";
+        let pieces = learned("private-key", key);
+        assert_eq!(found(&pieces, "-----BEGIN RSA PRIVATE KEY-----").len(), 0);
+        assert_eq!(found(&pieces, "Proc-Type: 4,ENCRYPTED").len(), 0);
+        assert_eq!(found(&pieces, "2eF3gH4i and V1wX2yZ3aB4=").len(), 2);
+        let cut = "-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKCAQEA0aB1 please take this key";
+        assert_eq!(key_of(cut), "MIIEowIBAAKCAQEA0aB1");
+    }
+
+    #[test]
+    fn what_all_secrets_of_a_kind_begin_with_is_no_piece() {
+        let key = "sk_live_k3J9xQ2mZ7vR4tB8nW1c";
+        assert_eq!(core_of("stripe-access-token", key), key[8..]);
+        assert_eq!(core_of("password", key), key);
+        assert_eq!(
+            core_of("jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIi.x"),
+            "eyJzdWIi.x"
+        );
+    }
+
+    #[test]
+    fn a_word_that_a_secret_shares_with_an_original_goes_free() {
+        let mut pieces = learned("password", "administrator-x7Kq2Zt9");
+        pieces.compare(&views("ask the administrator; it ended in x7Kq2Zt9"));
+        pieces.settle();
+        assert_eq!(found(&pieces, "administrator"), [""; 0]);
+        assert_eq!(found(&pieces, "x7Kq2Zt9"), ["x7Kq2Zt9"]);
+        let hook = "https://hooks.example.com/T01/B7x9Kq2Zt";
+        assert_eq!(found(&learned("hook", hook), "https://a.b"), [""; 0]);
+    }
+
+    #[test]
+    fn words_and_random_texts_are_told_apart() {
+        for word in [
+            "administ",
+            "getUsername",
+            "Password123",
+            "2026-01-05",
+            "PASSWORD",
+        ] {
+            assert!(!looks_random(word), "{word}");
+        }
+        for text in [
+            "k3J9xQ2m",
+            "0a1b2c3d4e",
+            "AbQzTxWvyK",
+            "nqFTRToMXkpfQVBoGGqut==",
+        ] {
+            assert!(looks_random(text), "{text}");
+        }
+    }
+}
