@@ -4,17 +4,21 @@
 //! replacement is not smaller than what it replaces is planned again as kept. Nothing is written, and a
 //! candidate knows nothing of the one before.
 
-use super::candidate::{Candidate, FallbackStep, PlacedBlock, PlannedLoop};
+use std::ops::ControlFlow;
+
+use super::candidate::{Candidate, FallbackStep, PlacedBlock, PlannedLoop, TextSource};
 use super::check::check_draft;
 use super::planner::{Attempt, Planner};
 use super::request::CompactTrigger;
 use super::texts::TextKey;
 use crate::compaction::plan::{Costs, KeptTurns, Plan};
-use crate::compaction::{CompactionConfig, Draft, OlderLoops, StrategyError, Summary, cut_recent};
+use crate::compaction::{
+    CompactionConfig, DIGEST, DigestCompaction, Draft, OlderLoops, StrategyError, cut_recent,
+};
 use crate::context::{Chain, Purpose};
-use crate::model::{Layout, Turns};
-use crate::overlay::size_of;
-use crate::store::active_blocks::View;
+use crate::model::{AgentMessage, Content, Layout, Role, Turns};
+use crate::overlay::{size_of, turn_seqs};
+use crate::store::active_blocks::{ChainLink, View};
 use crate::store::append::size_through;
 use crate::store::{self, BlockCore, BlockKind, StoreError, StoreRead, StoreResult};
 
@@ -28,18 +32,23 @@ impl Planner<'_> {
         for (depth, kept) in &planned {
             blocks.extend(attempt.block_for(*depth, kept)?);
         }
-        if let Some(scope) = scope {
-            blocks.splice(0..0, attempt.rollup(scope)?);
-        }
+        blocks.splice(0..0, attempt.rollup(scope)?);
         let cores: Vec<&BlockCore> = blocks.iter().map(|placed| &placed.block.row.core).collect();
         let (leaf, view, purpose) = (self.snapshot.leaf, View::default(), Purpose::Plan);
         let (config, window) = (&attempt.step.config, &self.request.window);
         let chain = store::read(self.store, |read| {
             Chain::load_with(read, leaf, view, config, window, purpose, &cores)
         })?;
+        let after = chain.size();
+        let is_empty = after.messages == 0 && self.snapshot.before.messages > 0;
+        if is_empty && attempt.step.texts != TextSource::Marker {
+            let texts = TextSource::Marker;
+            let step = attempt.step;
+            return self.attempt(FallbackStep { texts, ..step });
+        }
         Ok(Candidate {
             planned,
-            after: chain.size(),
+            after,
             chain,
             blocks,
             step: attempt.step,
@@ -50,10 +59,7 @@ impl Planner<'_> {
     /// last planned message.
     pub(super) fn outline(&self, step: FallbackStep) -> StoreResult<Vec<(PlannedLoop, u32)>> {
         let attempt = Attempt::new(self, step);
-        let planned = match self.snapshot.rollup_on_leaf() {
-            Some(rollup) => vec![attempt.aged(rollup)],
-            None => attempt.settle(&mut attempt.new_plan())?,
-        };
+        let planned = attempt.settle(&mut attempt.new_plan())?;
         let place =
             |(depth, kept): PlannedLoop| Ok(((depth, kept), self.through(depth, &kept.layout())?));
         planned.into_iter().map(place).collect()
@@ -62,12 +68,8 @@ impl Planner<'_> {
 
 impl Attempt<'_> {
     /// Plans the loops in scope, and plans again as long as a text is not smaller than what it
-    /// replaces. Also returns the place of the first loop in scope, unless a rollup on the leaf leaves
-    /// nothing before it to plan.
-    fn plan(&self) -> Result<(Vec<PlannedLoop>, Option<usize>), StrategyError> {
-        if let Some(rollup) = self.snapshot.rollup_on_leaf() {
-            return Ok((vec![self.aged(rollup)], None));
-        }
+    /// replaces. Also returns the place of the first loop in scope.
+    fn plan(&self) -> Result<(Vec<PlannedLoop>, usize), StrategyError> {
         let (mut plan, base) = (self.new_plan(), self.snapshot.base);
         loop {
             let planned = self.settle(&mut plan)?;
@@ -79,7 +81,7 @@ impl Attempt<'_> {
                 }
             }
             if is_settled {
-                return Ok((planned, Some(base + plan.scope())));
+                return Ok((planned, base + plan.scope()));
             }
         }
     }
@@ -97,21 +99,31 @@ impl Attempt<'_> {
     fn settle(&self, plan: &mut Plan<'_>) -> StoreResult<Vec<PlannedLoop>> {
         let (base, config) = (self.snapshot.base, &self.step.config);
         store::read(self.planner.store, |read| {
-            plan.settle(&mut ChainCosts {
-                read,
-                chain: &self.snapshot.chain,
-                base,
-                config,
-            })
-        })?;
-        let place = |(depth, kept)| (depth + base, kept);
-        Ok(plan.in_scope().map(place).collect())
+            loop {
+                plan.settle(&mut ChainCosts {
+                    read,
+                    chain: &self.snapshot.chain,
+                    base,
+                    config,
+                })?;
+                let place = |(depth, kept)| (depth + base, kept);
+                let planned: Vec<PlannedLoop> = plan.in_scope().map(place).collect();
+                let parted = parted_answers(read, &self.snapshot.chain, &planned)?;
+                if parted.is_empty() {
+                    return Ok(planned);
+                }
+                for (depth, turn) in parted {
+                    plan.join(depth - base, turn);
+                }
+            }
+        })
     }
 
     /// Whether the text of a loop's middle is smaller than the middle.
     fn shrinks(&self, depth: usize, kept: &KeptTurns) -> Result<bool, StrategyError> {
         let layout = kept.layout();
-        if kept.middle().is_none() || self.is_left_alone(depth, &layout)? {
+        let stays = kept.middle().is_none() || self.snapshot.rollup_on(depth).is_some();
+        if stays || self.is_left_alone(depth, &layout)? {
             return Ok(true);
         }
         let Some((turns, summary)) = self.draft(depth, &layout)?.compacted else {
@@ -129,7 +141,7 @@ impl Attempt<'_> {
         let Some(block) = block.filter(|_| !is_forced) else {
             return Ok(false);
         };
-        if self.snapshot.rollup_on_leaf().is_some() {
+        if self.snapshot.rollup_on(depth).is_some() {
             let nothing_aged = block.layout.compacted == layout.compacted;
             return Ok(nothing_aged && self.step.prune.is_none());
         }
@@ -148,34 +160,75 @@ impl Attempt<'_> {
     /// nothing of the turns between those that it keeps.
     fn draft(&self, depth: usize, layout: &Layout) -> Result<Draft, StrategyError> {
         let config = &self.step.config;
-        if !self.step.texts {
+        if let Some(summary) = self.step.texts.unsaid() {
             let through = self.planner.through(depth, layout)?;
             let slice = self.planner.slice(depth, layout, through)?;
             return Ok(Draft {
                 first: layout.first,
-                compacted: layout.compacted.map(|turns| (turns, Summary::default())),
+                compacted: layout.compacted.map(|turns| (turns, summary)),
                 recent: cut_recent(&slice, config)?,
             });
         }
-        let rollup = self.snapshot.rollup_on_leaf();
+        let rollup = self.snapshot.rollup_on(depth);
         let tokens = match rollup {
-            Some(_) => self.leaf_tokens(),
+            Some(_) => self.carried_tokens(),
             None => config.max_summary_tokens,
         };
         let key = TextKey {
             depth,
             layout: Some(layout.clone()),
             tokens,
+            stands_in: false,
         };
-        self.planner.texts.get_or_make(key, || {
+        self.limited(key, &|attempt| {
             let through = self.planner.through(depth, layout)?;
             let slice = self.planner.slice(depth, layout, through)?;
             let draft = match rollup {
-                Some(rollup) => self.leaf_draft(rollup, &slice)?,
-                None => self.strategy.compact(&slice, config)?,
+                Some(rollup) => attempt.carried_draft(rollup, &slice)?,
+                None => attempt.strategy.compact(&slice, config)?,
             };
             let store = self.planner.store;
             check_draft(store, self.snapshot, depth, through, layout, &draft)?;
+            Ok(draft)
+        })
+    }
+
+    /// Returns what `make` makes with the strategy, or with the digest where the step limits texts and
+    /// the strategy's is longer than it may be.
+    pub(super) fn limited(
+        &self,
+        mut key: TextKey,
+        make: &dyn Fn(&Attempt<'_>) -> Result<Draft, StrategyError>,
+    ) -> Result<Draft, StrategyError> {
+        let (texts, most) = (self.planner.texts, key.tokens);
+        let draft = texts.get_or_make(key.clone(), || make(self))?;
+        let made = draft.compacted.as_ref();
+        let Some(made) = made.and_then(|(_, summary)| self.excess_of(summary, most)) else {
+            return Ok(draft);
+        };
+        if self.strategy.name() == DIGEST {
+            return Ok(draft);
+        }
+        texts.note_long();
+        if self.step.texts != TextSource::Limited {
+            return Ok(draft);
+        }
+        key.stands_in = true;
+        texts.get_or_make(key, || {
+            let digest = DigestCompaction::default();
+            let mut draft = make(&Attempt {
+                planner: self.planner,
+                snapshot: self.snapshot,
+                strategy: &digest,
+                step: self.step.clone(),
+            })?;
+            if let Some((_, summary)) = &mut draft.compacted {
+                let name = self.strategy.name();
+                summary.notes.fallback = Some(DIGEST.to_owned());
+                summary.notes.error = Some(format!(
+                    "the text of `{name}` has {made} tokens, it may have {most}"
+                ));
+            }
             Ok(draft)
         })
     }
@@ -216,11 +269,66 @@ impl Attempt<'_> {
             false => BlockKind::Earlier,
         };
         let spec = self.spec(kind, draft);
-        Ok(Some(match self.snapshot.rollup_on_leaf() {
-            Some(rollup) => self.place(depth, self.leaf_spec(rollup, spec)?)?,
+        Ok(Some(match self.snapshot.rollup_on(depth) {
+            Some(rollup) => self.place(depth, self.carried_spec(rollup, spec)?)?,
             None => self.place(depth, spec)?,
         }))
     }
+}
+
+/// Returns each planned turn, with the place of its loop, that a boundary parts from the turn before
+/// although it goes on with the same answer: one of thinking alone says nothing without what follows.
+fn parted_answers(
+    read: &dyn StoreRead,
+    chain: &Chain,
+    planned: &[PlannedLoop],
+) -> StoreResult<Vec<(usize, u32)>> {
+    let mut parted = Vec::new();
+    for (depth, kept) in planned {
+        let Some(middle) = kept.middle() else {
+            continue;
+        };
+        let link = &chain.links[*depth];
+        for turn in [middle.first, middle.end()] {
+            if (1..link.turns).contains(&turn) && goes_on(read, link, turn)? {
+                parted.push((*depth, turn));
+            }
+        }
+    }
+    Ok(parted)
+}
+
+/// Whether a turn goes on with an answer of which the turn before holds only the thinking.
+fn goes_on(read: &dyn StoreRead, link: &ChainLink, turn: u32) -> StoreResult<bool> {
+    let key = link.row.key;
+    let before = turn_seqs(read, key, Turns::only(turn - 1), link.end_seq)?;
+    let seqs = before.start..turn_seqs(read, key, Turns::only(turn), link.end_seq)?.end;
+    let (mut last, mut next) = (None, None);
+    read.sizes(key, seqs, &mut |message| {
+        let place = (message.role, message.seq);
+        match (message.role, message.seq < before.end) {
+            (Role::Extension, _) => {}
+            (_, true) => last = Some(place),
+            (_, false) => next = next.or(Some(place)),
+        }
+        Ok(match next {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        })
+    })?;
+    let (Some((Role::Assistant, last)), Some((Role::Assistant, next))) = (last, next) else {
+        return Ok(false);
+    };
+    let mut answers = Vec::new();
+    for seq in [last, next] {
+        read.messages(key, seq..seq.saturating_add(1), &mut |row| {
+            answers.push(store::decode(read, row.body)?);
+            Ok(ControlFlow::Break(()))
+        })?;
+    }
+    let content = answers.first().and_then(AgentMessage::message);
+    let is_thinking = content.is_some_and(|m| m.content().iter().all(Content::is_thinking));
+    Ok(is_thinking && crate::context::goes_on(&answers, 0))
 }
 
 /// What loops cost, from stored totals.

@@ -1,13 +1,16 @@
 //! What a step of the fallback asks for, and what it comes to.
 
-use crate::compaction::CompactionConfig;
-use crate::compaction::plan::KeptTurns;
+use crate::compaction::plan::{ChainTurn, KeptTurns};
+use crate::compaction::{CompactionConfig, Summary};
 use crate::context::Chain;
-use crate::model::Size;
+use crate::model::{Message, Size};
 use crate::store::NewBlock;
 
 /// The step at which only the last turns that fit are kept.
 pub(super) const LAST_TURNS: &str = "last_turns";
+
+/// What a context says that would be empty otherwise.
+const MARKER: &str = "[Earlier turns were left out; `expand` shows them]";
 
 /// One way to compact.
 #[derive(Clone)]
@@ -19,8 +22,8 @@ pub(super) struct FallbackStep {
     pub(super) recent: u32,
     /// How the turns kept at the end are pruned.
     pub(super) prune: Option<Prune>,
-    /// Whether anything is said of what is not kept.
-    pub(super) texts: bool,
+    /// What is said of what is not kept.
+    pub(super) texts: TextSource,
 }
 
 impl FallbackStep {
@@ -31,7 +34,7 @@ impl FallbackStep {
             config: config.clone(),
             recent,
             prune: None,
-            texts: true,
+            texts: TextSource::Strategy,
         }
     }
 
@@ -41,13 +44,48 @@ impl FallbackStep {
     }
 }
 
-/// How the turns kept at the end are pruned.
+/// What is said of what is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextSource {
+    /// What the strategy says.
+    Strategy,
+    /// The same, but the digest stands in for each text that is longer than the config allows.
+    Limited,
+    /// Nothing.
+    Silent,
+    /// That something was left out: there would be no context otherwise.
+    Marker,
+}
+
+impl TextSource {
+    /// Returns what stands in the place of turns of which nothing is said.
+    pub(super) fn unsaid(self) -> Option<Summary> {
+        let messages = match self {
+            Self::Strategy | Self::Limited => return None,
+            Self::Silent => Vec::new(),
+            Self::Marker => vec![Message::user(MARKER).into()],
+        };
+        Some(Summary {
+            messages,
+            ..Summary::default()
+        })
+    }
+}
+
+/// How the turns kept at the end are pruned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Prune {
+    /// The first turn that keeps its thinking and its images; `None`: none does.
+    pub(super) whole_from: Option<ChainTurn>,
     /// Tokens that a tool result may have; `None`: any number.
     pub(super) output_tokens: Option<u64>,
-    /// Whether the last turn loses its images too.
-    pub(super) last_images: bool,
+}
+
+impl Prune {
+    /// Whether a turn keeps its thinking and its images.
+    pub(super) fn keeps_whole(&self, turn: ChainTurn) -> bool {
+        self.whole_from.is_some_and(|from| from <= turn)
+    }
 }
 
 /// A loop of the chain, and what is kept of it.

@@ -1,33 +1,40 @@
 //! What a compaction gives up, step by step, until its result fits.
 //!
-//! As asked; then the turns kept at the end are pruned; then none is kept at the start; then only
-//! the last turns that fit are kept, and everything before them shares what is left; then only the
-//! last turn, and nothing is said of the rest; a turn in flight may be that one. Each step is a plan of
-//! its own, so coverage, pairs and sizes are those of any other.
+//! As asked; then the digest stands in for texts that are longer than they may be; then the turns kept
+//! at the end are pruned; then fewer are kept at the start; then only the last turns that fit are kept,
+//! and everything before them shares what is left; then only the last turn, and nothing is said of the
+//! rest; a turn in flight may be that one. Each step is a plan of its own, so coverage, pairs and sizes
+//! are those of any other.
+//!
+//! A step gives up as little as it must. What that is follows from numbers (`room`); what a text will
+//! have is known only when it is made, so a step is corrected by what it came to.
 
-use std::ops::ControlFlow;
+use std::rc::Rc;
 
-use super::candidate::{Candidate, FallbackStep, LAST_TURNS, Prune};
+use super::candidate::{Candidate, FallbackStep, LAST_TURNS, TextSource};
 use super::planner::Planner;
-use crate::compaction::{
-    Budget, CompactionConfig, CompactionScope, KeepRecent, OutputSize, RecentWindow, StrategyError,
-    output_cap,
-};
-use crate::model::{Role, Size, Turns};
-use crate::overlay::turn_seqs;
-use crate::store::active_blocks::ChainLink;
-use crate::store::{self, StoreRead, StoreResult};
+use super::room::{TurnForms, hardest_pruning, left_of, mildest_pruning, size_of_turns};
+use crate::compaction::{Budget, CompactionConfig, CompactionScope, KeepRecent, StrategyError};
+use crate::model::{Size, Turns};
+use crate::overlay::size_of;
+use crate::store;
 
-/// Tokens below which no tool output is pruned.
-const LEAST_OUTPUT: u64 = 100;
+/// The share of the target that a step aims at, in percent: a context that only just fits would be
+/// compacted again after the next turn.
+const AIM: u64 = 92;
+
+/// The share of the target, in percent, below which a step looks for more to keep.
+const ENOUGH: u64 = 86;
+
+/// How often a step is corrected by what it came to.
+const CORRECTIONS: usize = 6;
 
 /// Bytes of JSON that a token of a summary has at most, about.
-const BYTES_OF_A_TOKEN: u64 = 5;
+pub(super) const BYTES_OF_A_TOKEN: u64 = 5;
 
-/// What is given up, in order. Pruned twice: what images and thinking leave of the bytes is known only
-/// afterwards.
+/// What is given up, in order.
 const LADDER: [GivenUp; 6] = [
-    GivenUp::Outputs,
+    GivenUp::LongTexts,
     GivenUp::Outputs,
     GivenUp::FirstTurns,
     GivenUp::AllThatDoesNotFit,
@@ -36,11 +43,13 @@ const LADDER: [GivenUp; 6] = [
 ];
 
 /// What a step gives up besides what the one before did.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GivenUp {
-    /// Of the turns kept at the end: images, thinking, and as much of the tool outputs as it takes.
+    /// Texts of a strategy that are longer than they may be.
+    LongTexts,
+    /// Of the turns kept at the end: thinking and images, and as much of the tool outputs as it takes.
     Outputs,
-    /// The turns kept at the start.
+    /// Turns kept at the start, the last of them first.
     FirstTurns,
     /// All but the last turns that fit; what comes before them shares what is left.
     AllThatDoesNotFit,
@@ -52,228 +61,253 @@ enum GivenUp {
 }
 
 /// Goes down the ladder until the context is within `target`; returns the last candidate.
-///
-/// A step aims at 80 % of the target: a context that only just fits would be compacted again after
-/// the next turn.
 pub(super) fn fit(planner: &Planner<'_>, target: Budget) -> Result<Candidate, StrategyError> {
     let asked = FallbackStep::asked(&planner.request.config, planner.snapshot.chain.recent);
-    let mut candidate = planner.attempt(asked)?;
-    let aim = Budget {
-        tokens: target.tokens - target.tokens / 5,
-        bytes: target.bytes.map(|bytes| bytes - bytes / 5),
+    let candidate = planner.attempt(asked)?;
+    let ladder = Ladder {
+        planner,
+        target,
+        aim: Budget {
+            tokens: share(target.tokens, AIM),
+            bytes: target.bytes.map(|bytes| share(bytes, AIM)),
+        },
     };
-    let leaf = planner.snapshot.chain.links.last();
-    let is_in_flight = leaf.is_some_and(|leaf| leaf.complete < leaf.row.totals.turns);
-    for given_up in LADDER {
-        let is_possible = is_in_flight || !matches!(given_up, GivenUp::AllButTheTurnInFlight);
-        if target.fits(candidate.after) || !is_possible {
-            break;
-        }
-        candidate = planner.attempt(next_step(planner, &candidate, given_up, aim)?)?;
-        if aim.fits(candidate.after)
-            && let Some(softer) = relaxed(planner, &candidate, aim)?
-        {
-            candidate = softer;
-        }
-    }
-    Ok(candidate)
+    ladder.descend(candidate)
 }
 
-/// Returns the step that gives up more than the last candidate's.
-fn next_step(
-    planner: &Planner<'_>,
-    last: &Candidate,
-    given_up: GivenUp,
-    aim: Budget,
-) -> Result<FallbackStep, StrategyError> {
-    let step = last.step.clone();
-    let config = step.config.clone();
-    Ok(match given_up {
-        GivenUp::Outputs => {
-            let mut aim = aim;
-            if step.prune.is_none() {
-                aim.bytes = None;
+fn share(whole: u64, percent: u64) -> u64 {
+    (u128::from(whole) * u128::from(percent) / 100) as u64
+}
+
+pub(super) struct Ladder<'a> {
+    pub(super) planner: &'a Planner<'a>,
+    pub(super) target: Budget,
+    /// What a step is to come to.
+    pub(super) aim: Budget,
+}
+
+impl Ladder<'_> {
+    fn descend(&self, mut candidate: Candidate) -> Result<Candidate, StrategyError> {
+        for given_up in LADDER {
+            if self.target.fits(candidate.after) {
+                break;
             }
-            let output_tokens = outputs_within(planner, last, aim)?;
-            FallbackStep {
-                name: Some("prune"),
-                prune: Some(Prune {
-                    output_tokens,
-                    last_images: false,
-                }),
-                ..step
+            candidate = self.give_up(given_up, candidate)?;
+        }
+        Ok(candidate)
+    }
+
+    /// Takes a step down, and corrects it; returns the candidate that uses the most of the target, or
+    /// the last one if none fits.
+    fn give_up(&self, given_up: GivenUp, last: Candidate) -> Result<Candidate, StrategyError> {
+        let mut best = last;
+        let mut from = None;
+        for _ in 0..CORRECTIONS {
+            let step = match &from {
+                None => self.next_step(given_up, &best, true)?,
+                Some(from) => self.next_step(given_up, from, false)?,
+            };
+            let Some(step) = step else { break };
+            let made = self.planner.attempt(step)?;
+            let is_enough = self.aim.fits(made.after) && self.is_enough(made.after);
+            // The better of the two stays, the newer one is gone on from.
+            match from.replace(made) {
+                Some(before) if self.worth(before.after) > self.worth(best.after) => best = before,
+                _ => {}
+            }
+            if is_enough {
+                break;
             }
         }
-        GivenUp::FirstTurns => FallbackStep {
-            name: Some("keep_first"),
+        Ok(match from {
+            Some(made) if self.worth(made.after) >= self.worth(best.after) => made,
+            _ => best,
+        })
+    }
+
+    /// Whether a context uses enough of the target.
+    pub(super) fn is_enough(&self, after: Size) -> bool {
+        let uses = |used: u64, most: u64| used >= share(most, ENOUGH);
+        let bytes = self
+            .target
+            .bytes
+            .is_some_and(|most| uses(after.bytes, most));
+        uses(after.tokens, self.target.tokens) || bytes
+    }
+
+    /// Orders candidates: those that fit before those that do not, then the fullest, but with enough
+    /// used those within the aim first. Of those that do not fit the smallest is the best.
+    fn worth(&self, after: Size) -> (u8, i128) {
+        let used = i128::from(after.tokens);
+        if !self.target.fits(after) {
+            return (0, -used);
+        }
+        match (self.is_enough(after), self.aim.fits(after)) {
+            (true, true) => (3, used),
+            (true, false) => (2, -used),
+            (false, _) => (1, used),
+        }
+    }
+
+    /// Returns the step that gives up more than a candidate, or with `is_first` unset one that is
+    /// corrected by it; `None` if there is none that would do better.
+    fn next_step(
+        &self,
+        given_up: GivenUp,
+        from: &Candidate,
+        is_first: bool,
+    ) -> Result<Option<FallbackStep>, StrategyError> {
+        match given_up {
+            GivenUp::LongTexts => Ok(self.limited_texts(from)),
+            GivenUp::Outputs => self.pruned(from, is_first),
+            GivenUp::FirstTurns => self.fewer_first(from, is_first),
+            GivenUp::AllThatDoesNotFit => self.last_turns(from, is_first),
+            GivenUp::AllButTheLastTurn => self.silent(from, is_first, 1),
+            GivenUp::AllButTheTurnInFlight => match self.is_in_flight() {
+                true => self.silent(from, is_first, 0),
+                false => Ok(None),
+            },
+        }
+    }
+
+    fn is_in_flight(&self) -> bool {
+        let leaf = self.planner.snapshot.leaf();
+        leaf.complete < leaf.row.totals.turns
+    }
+
+    fn limited_texts(&self, from: &Candidate) -> Option<FallbackStep> {
+        let is_new = from.step.texts == TextSource::Strategy && self.planner.texts.has_long();
+        is_new.then(|| FallbackStep {
+            name: Some("digest"),
+            texts: TextSource::Limited,
+            ..from.step.clone()
+        })
+    }
+
+    /// Prunes the turns kept at the end.
+    fn pruned(
+        &self,
+        from: &Candidate,
+        is_first: bool,
+    ) -> Result<Option<FallbackStep>, StrategyError> {
+        let turns = self.planner.kept_at_the_end(from)?;
+        let rest = self.rest_of(from, &turns);
+        let prune = mildest_pruning(&turns, left_of(self.aim, rest), true);
+        let hardest = size_of_turns(&turns, Some(hardest_pruning(&turns, true)));
+        let is_hopeless = is_first && rest.tokens + hardest.tokens > self.target.tokens;
+        if turns.is_empty() || is_hopeless || from.step.prune == Some(prune) {
+            return Ok(None);
+        }
+        Ok(Some(FallbackStep {
+            name: Some("prune"),
+            prune: Some(prune),
+            texts: TextSource::Limited,
+            ..from.step.clone()
+        }))
+    }
+
+    /// Keeps fewer turns at the start: as many as leave room for the turns at the end, pruned if need be.
+    fn fewer_first(
+        &self,
+        from: &Candidate,
+        is_first: bool,
+    ) -> Result<Option<FallbackStep>, StrategyError> {
+        let first = self.first_turns(from)?;
+        let turns = self.planner.kept_at_the_end(from)?;
+        let rest = self.rest_of(from, &turns);
+        let hardest = size_of_turns(&turns, Some(hardest_pruning(&turns, true)));
+        let text = self.texts_of(from).summary;
+        let mut gone = Size::default();
+        for kept in (0..=first.len()).rev() {
+            if let Some(size) = first.get(kept) {
+                gone.add(*size);
+            } else if is_first {
+                continue;
+            }
+            // What is given up goes into the text, of which it takes half at most.
+            let limit = from.step.config.max_summary_tokens;
+            let grown = (gone.tokens / 2).min(limit.saturating_sub(text));
+            let mut rest = rest.without(gone);
+            rest.tokens += grown;
+            rest.bytes += grown * BYTES_OF_A_TOKEN;
+            let mut all = rest;
+            all.add(hardest);
+            let is_last_try = kept == 0 && self.target.fits(all);
+            if !self.aim.fits(all) && !is_last_try {
+                continue;
+            }
+            let prune = mildest_pruning(&turns, left_of(self.aim, rest), true);
+            let is_same = gone == Size::default() && from.step.prune == Some(prune);
+            let kept = u32::try_from(kept).unwrap_or(u32::MAX);
+            return Ok((!is_same).then(|| FallbackStep {
+                name: Some("keep_first"),
+                config: CompactionConfig {
+                    keep_first_turns: kept,
+                    ..from.step.config.clone()
+                },
+                prune: Some(prune),
+                texts: TextSource::Limited,
+                ..from.step.clone()
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Keeps no more than so many turns, and says nothing of the rest.
+    fn silent(
+        &self,
+        from: &Candidate,
+        is_first: bool,
+        most: u32,
+    ) -> Result<Option<FallbackStep>, StrategyError> {
+        let turns = self.planner.kept_at_the_end(from)?;
+        let prune = match is_first {
+            true => hardest_pruning(&turns, false),
+            false => {
+                let room = left_of(self.aim, self.rest_of(from, &turns));
+                mildest_pruning(&turns, room, false)
+            }
+        };
+        if !is_first && from.step.prune == Some(prune) {
+            return Ok(None);
+        }
+        let recent = from.step.recent.min(most);
+        Ok(Some(FallbackStep {
+            name: Some(LAST_TURNS),
             config: CompactionConfig {
                 keep_first_turns: 0,
-                ..config
+                keep_recent: KeepRecent::Turns(recent),
+                compaction_scope: CompactionScope::FixedCount(0),
+                max_rollup_tokens: from.step.config.max_rollup_tokens.max(1),
+                ..from.step.config.clone()
             },
-            prune: step.prune.map(|prune| Prune {
-                output_tokens: Some(LEAST_OUTPUT),
-                ..prune
-            }),
-            ..step
-        },
-        GivenUp::AllThatDoesNotFit => last_turns(planner, step, aim)?,
-        GivenUp::AllButTheLastTurn | GivenUp::AllButTheTurnInFlight => {
-            let most = u32::from(matches!(given_up, GivenUp::AllButTheLastTurn));
-            let recent = step.recent.min(most);
-            FallbackStep {
-                config: CompactionConfig {
-                    keep_recent: KeepRecent::Turns(recent),
-                    ..config
-                },
-                recent,
-                texts: false,
-                ..step
-            }
-        }
-    })
-}
-
-/// Keeps the last turns that fit. Half of the aim is theirs in any case; a summary of what came
-/// before in the loop and the rollup of all loops before get up to a quarter each.
-fn last_turns(
-    planner: &Planner<'_>,
-    step: FallbackStep,
-    aim: Budget,
-) -> Result<FallbackStep, StrategyError> {
-    let config = &step.config;
-    let of_bytes = aim.bytes.map_or(u64::MAX, |bytes| bytes / BYTES_OF_A_TOKEN);
-    let text = aim.tokens.min(of_bytes) / 4;
-    let room = Budget {
-        tokens: aim.tokens.saturating_sub(2 * text),
-        bytes: aim.bytes.map(|bytes| bytes / 2),
-    };
-    let (links, window) = (&planner.snapshot.chain.links, config.recent_window);
-    let recent = store::read(planner.store, |read| {
-        turns_within(read, links, window, room)
-    })?;
-    let recent = recent.max(1).min(step.recent);
-    let rollup = match config.max_rollup_tokens {
-        0 => text,
-        most => most.min(text),
-    };
-    Ok(FallbackStep {
-        name: Some(LAST_TURNS),
-        config: CompactionConfig {
-            keep_recent: KeepRecent::Turns(recent),
-            compaction_scope: CompactionScope::FixedCount(0),
-            max_summary_tokens: config.max_summary_tokens.min(text),
-            // With none the loops before would stay as they are.
-            max_rollup_tokens: rollup.max(1),
-            ..config.clone()
-        },
-        recent,
-        prune: Some(Prune {
-            output_tokens: Some(LEAST_OUTPUT),
-            last_images: true,
-        }),
-        texts: true,
-    })
-}
-
-/// Returns a candidate that gives back to the tool outputs what one that fits has left, if there is one.
-fn relaxed(
-    planner: &Planner<'_>,
-    last: &Candidate,
-    aim: Budget,
-) -> Result<Option<Candidate>, StrategyError> {
-    let Some(prune) = last
-        .step
-        .prune
-        .filter(|prune| prune.output_tokens.is_some())
-    else {
-        return Ok(None);
-    };
-    let output_tokens = outputs_within(planner, last, aim)?;
-    if output_tokens.is_some() && output_tokens <= prune.output_tokens {
-        return Ok(None);
+            recent,
+            prune: Some(prune),
+            texts: match from.step.texts {
+                TextSource::Marker if !is_first => TextSource::Marker,
+                _ => TextSource::Silent,
+            },
+        }))
     }
-    let softer = planner.attempt(FallbackStep {
-        prune: Some(Prune {
-            output_tokens,
-            ..prune
-        }),
-        ..last.step.clone()
-    })?;
-    Ok(aim.fits(softer.after).then_some(softer))
-}
 
-/// Returns the tokens that each tool output may have so that all else and they are within `aim`;
-/// `None`: any number.
-fn outputs_within(
-    planner: &Planner<'_>,
-    last: &Candidate,
-    aim: Budget,
-) -> Result<Option<u64>, StrategyError> {
-    let cap = last.step.prune.and_then(|prune| prune.output_tokens);
-    let outputs = planner.outputs(last)?;
-    let now = outputs.iter().map(|output| output.capped(cap));
-    let (of_tokens, of_bytes) = now.fold((0, 0), |(tokens, bytes): (u64, u64), output| {
-        (tokens + output.tokens, bytes + output.bytes)
-    });
-    let else_of = |after: u64, outputs: u64| after.saturating_sub(outputs);
-    let room = Budget {
-        tokens: aim
-            .tokens
-            .saturating_sub(else_of(last.after.tokens, of_tokens)),
-        bytes: aim
-            .bytes
-            .map(|most| most.saturating_sub(else_of(last.after.bytes, of_bytes))),
-    };
-    Ok(output_cap(&outputs, room, LEAST_OUTPUT))
-}
-
-/// Counts the last turns of a chain that are within `room`, what follows them included, each tool
-/// output pruned as far as it goes.
-fn turns_within(
-    read: &dyn StoreRead,
-    links: &[ChainLink],
-    window: RecentWindow,
-    room: Budget,
-) -> StoreResult<u32> {
-    let mut spent = Size::default();
-    let mut turns = 0;
-    for (back, link) in links.iter().rev().enumerate() {
-        if link.is_anchor() || (back > 0 && window == RecentWindow::CurrentLoop) {
-            break;
-        }
-        let mut end = link.end_seq;
-        for turn in (0..link.complete).rev() {
-            let start = turn_seqs(read, link.row.key, Turns::only(turn), link.end_seq)?.start;
-            add_pruned(read, link, start..end, &mut spent)?;
-            if !room.fits(spent) {
-                return Ok(turns);
-            }
-            end = start;
-            turns += 1;
-        }
+    /// Returns what a candidate has besides the turns that it keeps at the end.
+    pub(super) fn rest_of(&self, candidate: &Candidate, turns: &[Rc<TurnForms>]) -> Size {
+        candidate
+            .after
+            .without(size_of_turns(turns, candidate.step.prune))
     }
-    Ok(turns)
-}
 
-fn add_pruned(
-    read: &dyn StoreRead,
-    link: &ChainLink,
-    seqs: std::ops::Range<u32>,
-    spent: &mut Size,
-) -> StoreResult<()> {
-    read.sizes(link.row.key, seqs, &mut |message| {
-        let mut size = message.size;
-        if message.role == Role::ToolResult {
-            let output = OutputSize {
-                tokens: size.tokens,
-                bytes: size.bytes,
-            };
-            let output = output.capped(Some(LEAST_OUTPUT));
-            (size.tokens, size.bytes) = (output.tokens, output.bytes);
-        }
-        if message.role != Role::Extension {
-            spent.add(size);
-        }
-        Ok(ControlFlow::Continue(()))
-    })
+    /// Returns the sizes of the turns that a candidate keeps at the start.
+    pub(super) fn first_turns(&self, candidate: &Candidate) -> Result<Vec<Size>, StrategyError> {
+        let leaf = self.planner.snapshot.chain.links.len() - 1;
+        let planned = candidate.planned.iter().find(|(depth, _)| *depth == leaf);
+        let kept = planned.filter(|(_, kept)| !kept.raw);
+        let key = self.planner.snapshot.leaf;
+        Ok(store::read(self.planner.store, |read| {
+            let turns = 0..kept.map_or(0, |(_, kept)| kept.first);
+            turns
+                .map(|turn| size_of(read, key, Turns::only(turn)))
+                .collect()
+        })?)
+    }
 }

@@ -16,15 +16,18 @@ mod commit;
 mod events;
 mod fallback;
 mod flips;
+mod last_turns;
 mod outcome;
 mod planner;
 mod pruning;
 mod report;
 mod request;
 mod rollup;
+mod room;
 mod snapshot;
 mod texts;
 
+use std::cell::RefCell;
 use std::time::Instant;
 
 use crate::compaction::StrategyError;
@@ -90,6 +93,7 @@ pub fn compact_session_loops(
         snapshot: &snapshot,
         request,
         texts: &texts,
+        forms: RefCell::default(),
     };
     let asked = FallbackStep::asked(&request.config, snapshot.chain.recent);
     let run = PendingRun {

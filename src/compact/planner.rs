@@ -1,13 +1,19 @@
 //! What attempts work with: how they read a loop, and how a block of theirs is made.
 
-use super::candidate::{FallbackStep, PlacedBlock};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::candidate::{FallbackStep, PlacedBlock, TextSource};
 use super::request::CompactRequest;
+use super::room::TurnForms;
 use super::snapshot::Snapshot;
 use super::texts::Texts;
+use crate::compaction::plan::ChainTurn;
 use crate::compaction::{
     BlockCompactionStrategy, Draft, EarlierBlock, LoopSlice, StrategyError, Summary,
 };
-use crate::model::{Layout, Time};
+use crate::model::{AgentMessage, Layout, Time};
 use crate::overlay::{BlockSpec, CompactedAs, StoreTurns, through};
 use crate::store::{self, BlockCore, BlockKind, BlockRow, SessionStore, StoreResult};
 
@@ -20,6 +26,8 @@ pub(super) struct Planner<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) request: &'a CompactRequest,
     pub(super) texts: &'a Texts,
+    /// The turns at the end that were looked at so far.
+    pub(super) forms: RefCell<HashMap<ChainTurn, Rc<TurnForms>>>,
 }
 
 impl Planner<'_> {
@@ -91,6 +99,15 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Returns the tokens of a text that are more than it may have. What frames each message does not
+    /// count: a text may be many short ones.
+    pub(super) fn excess_of(&self, summary: &Summary, most: u64) -> Option<u64> {
+        let counter = self.planner.store.counter();
+        let content = summary.messages.iter().filter_map(AgentMessage::message);
+        let tokens: u64 = content.map(|m| counter.content_tokens(m.content())).sum();
+        Some(tokens).filter(|tokens| *tokens > most)
+    }
+
     /// Counts the messages of a summary.
     pub(super) fn tokens_of(&self, summary: &Summary) -> u64 {
         let counter = self.planner.store.counter();
@@ -108,10 +125,15 @@ impl<'a> Attempt<'a> {
                 .output_tokens
                 .map_or("any".into(), |most| most.to_string());
             shaping.push_str(&format!(" outputs={most}"));
+            if let Some(ChainTurn { depth, turn }) = prune.whole_from {
+                shaping.push_str(&format!(" whole={depth}:{turn}"));
+            }
         }
-        if !self.step.texts {
-            shaping.push_str(" silent");
-        }
+        shaping.push_str(match self.step.texts {
+            TextSource::Strategy | TextSource::Limited => "",
+            TextSource::Silent => " silent",
+            TextSource::Marker => " marker",
+        });
         shaping
     }
 

@@ -2,51 +2,104 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use super::candidate::Candidate;
 use super::planner::{Attempt, Planner};
-use crate::compaction::{OutputSize, Pruned, Pruning, Recent, StrategyError, cut_recent};
-use crate::model::{AgentMessage, Layout, Role};
+use super::room::{MessageForms, TurnForms};
+use crate::compaction::plan::ChainTurn;
+use crate::compaction::{
+    OutputSize, Placed, Pruned, Pruning, Recent, StrategyError, cut_tool_result,
+};
+use crate::model::{AgentMessage, Layout, Role, Size, Turns};
 use crate::overlay::turn_seqs;
 use crate::store;
 
 impl Planner<'_> {
-    /// Returns each tool output among the turns that a candidate keeps at the end, not pruned.
-    pub(super) fn outputs(&self, candidate: &Candidate) -> Result<Vec<OutputSize>, StrategyError> {
-        let (mut outputs, counter) = (Vec::new(), self.store.counter());
-        for (depth, kept) in &candidate.planned {
-            let layout = kept.layout();
-            let (false, Some(turns)) = (kept.raw, layout.recent) else {
-                continue;
-            };
-            let through = self.through(*depth, &layout)?;
-            let slice = self.slice(*depth, &layout, through)?;
-            let cut = cut_recent(&slice, &candidate.step.config)?;
-            let output = |message: &AgentMessage| OutputSize {
-                tokens: counter.message_tokens(message),
-                bytes: serde_json::to_vec(message).map_or(0, |json| json.len() as u64),
-            };
-            let cut: HashMap<u32, OutputSize> = cut
-                .iter()
-                .flat_map(|recent| &recent.replaced)
-                .filter_map(|(seq, message)| Some((*seq, output(message.as_ref()?))))
-                .collect();
-            let key = self.snapshot.chain.links[*depth].row.key;
-            store::read(self.store, |read| {
-                let seqs = turn_seqs(read, key, turns, through)?;
-                read.sizes(key, seqs, &mut |message| {
-                    if message.role == Role::ToolResult {
-                        let whole = OutputSize {
-                            tokens: message.size.tokens,
-                            bytes: message.size.bytes,
-                        };
-                        outputs.push(cut.get(&message.seq).copied().unwrap_or(whole));
-                    }
-                    Ok(ControlFlow::Continue(()))
-                })
-            })?;
+    /// Returns the turns that a candidate keeps at the end, newest first.
+    pub(super) fn kept_at_the_end(
+        &self,
+        candidate: &Candidate,
+    ) -> Result<Vec<Rc<TurnForms>>, StrategyError> {
+        let mut kept_turns = Vec::new();
+        for (depth, kept) in candidate.planned.iter().rev().filter(|(_, kept)| !kept.raw) {
+            for turn in (kept.recent..kept.turns).rev() {
+                let at = ChainTurn {
+                    depth: *depth,
+                    turn,
+                };
+                kept_turns.push(self.forms_of(at)?);
+            }
         }
-        Ok(outputs)
+        Ok(kept_turns)
+    }
+
+    /// Returns the forms of a turn's messages; each turn is read once.
+    pub(super) fn forms_of(&self, at: ChainTurn) -> Result<Rc<TurnForms>, StrategyError> {
+        if let Some(known) = self.forms.borrow().get(&at) {
+            return Ok(known.clone());
+        }
+        let only = Turns::only(at.turn);
+        let layout = Layout {
+            recent: Some(only),
+            ..Layout::default()
+        };
+        let through = self.through(at.depth, &layout)?;
+        let slice = self.slice(at.depth, &layout, through)?;
+        let key = self.snapshot.chain.links[at.depth].row.key;
+        let mut stored: HashMap<u32, Size> = HashMap::new();
+        store::read(self.store, |read| {
+            let seqs = turn_seqs(read, key, only, through)?;
+            read.sizes(key, seqs, &mut |message| {
+                stored.insert(message.seq, message.size);
+                Ok(ControlFlow::Continue(()))
+            })
+        })?;
+        let messages = slice.messages(only)?;
+        let forms = messages.iter().map(|placed| {
+            let size = stored.get(&placed.seq).copied().unwrap_or_default();
+            self.forms_of_message(at.depth, placed, size)
+        });
+        let forms = Rc::new(TurnForms {
+            at,
+            messages: forms.collect(),
+        });
+        self.forms.borrow_mut().insert(at, forms.clone());
+        Ok(forms)
+    }
+
+    fn forms_of_message(&self, depth: usize, placed: &Placed, stored: Size) -> MessageForms {
+        let counter = self.store.counter();
+        let measure = |message: &AgentMessage| OutputSize {
+            tokens: counter.message_tokens(message),
+            bytes: serde_json::to_vec(message).map_or(0, |json| json.len() as u64),
+        };
+        let cut = cut_tool_result(&placed.message, self.request.config.tool_output_max_lines);
+        let whole = match &cut {
+            Some(cut) => measure(cut),
+            None => OutputSize {
+                tokens: stored.tokens,
+                bytes: stored.bytes,
+            },
+        };
+        let pruning = Pruning {
+            thinking: placed.seq < self.snapshot.current_cycle(depth),
+            images: true,
+            output_tokens: None,
+        };
+        let bare = match pruning.prune(cut.as_ref().unwrap_or(&placed.message), counter) {
+            Pruned::Whole => whole,
+            Pruned::Shorter(message) => measure(&message),
+            Pruned::Gone => OutputSize {
+                tokens: 0,
+                bytes: 0,
+            },
+        };
+        MessageForms {
+            whole,
+            bare,
+            is_output: placed.message.role() == Role::ToolResult,
+        }
     }
 }
 
@@ -63,13 +116,13 @@ impl Attempt<'_> {
         };
         let through = self.planner.through(depth, &layout)?;
         let slice = self.planner.slice(depth, &layout, through)?;
-        let is_leaf = depth + 1 == self.snapshot.chain.links.len();
         let mut replaced: BTreeMap<u32, Option<AgentMessage>> = replaced.into_iter().collect();
         for placed in slice.messages(turns)? {
-            let is_last = is_leaf && placed.turn == turns.last;
+            let turn = placed.turn;
+            let is_bare = !prune.keeps_whole(ChainTurn { depth, turn });
             let pruning = Pruning {
-                thinking: placed.seq < self.snapshot.current_cycle(depth),
-                images: !is_last || prune.last_images,
+                thinking: is_bare && placed.seq < self.snapshot.current_cycle(depth),
+                images: is_bare,
                 output_tokens: prune.output_tokens,
             };
             let shown = match replaced.get(&placed.seq) {

@@ -2,11 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use super::candidate::{PlacedBlock, PlannedLoop};
+use super::candidate::PlacedBlock;
 use super::check::check_summary;
 use super::planner::Attempt;
 use super::texts::TextKey;
-use crate::compaction::plan::{LoopFacts, window};
 use crate::compaction::{
     CompactionConfig, Draft, LoopSlice, OlderLoops, ReadError, RollupSlice, Shown, StrategyError,
     Summary,
@@ -23,9 +22,10 @@ impl Attempt<'_> {
     /// stands on the newest of them that has turns; empty ones after it show nothing anyway.
     pub(super) fn rollup(&self, scope: usize) -> Result<Option<PlacedBlock>, StrategyError> {
         let (chain, base) = (&self.snapshot.chain, self.snapshot.base);
-        let (config, texts) = (&self.step.config, self.step.texts);
+        let extends = self.snapshot.rollup().is_some();
+        let (config, unsaid) = (&self.step.config, self.step.texts.unsaid());
         let most = config.max_rollup_tokens;
-        if config.older_loops == OlderLoops::Skip || (most == 0 && texts) {
+        if config.older_loops == OlderLoops::Skip || (most == 0 && unsaid.is_none()) {
             return Ok(None);
         }
         let newest = (base..scope)
@@ -41,9 +41,11 @@ impl Attempt<'_> {
             depth: anchor,
             layout: None,
             tokens: most,
+            stands_in: false,
         };
-        let draft = match texts {
-            true => self.planner.texts.get_or_make(key, || {
+        let is_unsaid = unsaid.is_some();
+        let draft = match unsaid {
+            None => self.limited(key, &|attempt| {
                 let links = &chain.links[..=anchor];
                 let loops = links.iter().map(|link| link.row.loop_id.clone()).collect();
                 let read = |at: usize| match links.get(at) {
@@ -52,15 +54,15 @@ impl Attempt<'_> {
                 };
                 Ok(whole(
                     turns,
-                    self.rollup_text(loops, base > 0, &read, config)?,
+                    attempt.rollup_text(loops, extends, &read, config)?,
                 ))
             })?,
-            false => whole(turns, Summary::default()),
+            Some(unsaid) => whole(turns, unsaid),
         };
         let made = draft.compacted.as_ref();
         let made = made.map_or(0, |(_, summary)| self.tokens_of(summary));
         let shown: u64 = chain.shown[..=anchor].iter().map(|size| size.tokens).sum();
-        if made >= shown || made > most {
+        if made >= shown || (made > most && !is_unsaid) {
             return Ok(None);
         }
         let spec = self.rollup_spec(anchor, draft)?;
@@ -70,9 +72,9 @@ impl Attempt<'_> {
     /// Returns the place of the active rollup if it has more tokens than the step allows.
     fn too_large_rollup(&self) -> Option<usize> {
         let first = self.snapshot.chain.links[..self.snapshot.base].first()?;
-        let most = match self.step.texts {
-            true => self.step.config.max_rollup_tokens,
-            false => 0,
+        let most = match self.step.texts.unsaid() {
+            None => self.step.config.max_rollup_tokens,
+            Some(_) => 0,
         };
         let is_too_large = first.block.as_ref()?.size.tokens > most;
         (self.step.is_squeezed() && is_too_large).then_some(0)
@@ -112,11 +114,12 @@ impl Attempt<'_> {
     }
 
     fn rollup_spec(&self, anchor: usize, draft: Draft) -> StoreResult<BlockSpec> {
-        let (chain, base) = (&self.snapshot.chain, self.snapshot.base);
+        let chain = &self.snapshot.chain;
         let mut spec = self.spec(BlockKind::Rollup, draft);
         spec.compacted_as = CompactedAs::RolledUp;
-        let before = chain.links[..base].last();
-        let before = before.and_then(|link| link.block.as_ref());
+        let before = self.snapshot.rollup();
+        // Loops that the rollup before does not cover begin after the one that it stands on.
+        let base = usize::from(before.is_some());
         spec.extends = before.map(|block| block.key);
         // The loop of the rollup before is covered by that one, unless it showed more than it.
         let shows_more = |link: &ChainLink, shown: &Size| {
@@ -151,31 +154,16 @@ impl Attempt<'_> {
         Ok(spec)
     }
 
-    /// Returns what is kept of a leaf on which a rollup stands.
-    pub(super) fn aged(&self, rollup: &BlockCore) -> PlannedLoop {
-        let depth = self.snapshot.chain.links.len() - 1;
-        let config = CompactionConfig {
-            keep_first_turns: 0,
-            ..self.step.config.clone()
-        };
-        // Nothing before the anchor is planned, so the facts of the leaf count from it.
-        let facts = &self.snapshot.facts;
-        let mut kept = window(facts, &config, self.step.recent)[0];
-        let aged = rollup.layout.compacted.map_or(0, Turns::end);
-        kept.recent = whole_pairs(&facts[0], kept.recent).max(aged);
-        (depth, kept)
-    }
-
-    /// Returns the sections of the next block of a leaf on which a rollup stands: the text of that
+    /// Returns the sections of the next block of the loop on which the rollup stands: the text of that
     /// one and the turns that have aged since become one text.
-    pub(super) fn leaf_draft(
+    pub(super) fn carried_draft(
         &self,
         rollup: &BlockCore,
         slice: &LoopSlice<'_>,
     ) -> Result<Draft, StrategyError> {
         let recent = self.strategy.keep_recent(slice, &self.step.config)?;
         let compacted = match slice.layout.compacted {
-            Some(turns) => Some((turns, self.leaf_text(rollup, slice, turns)?)),
+            Some(turns) => Some((turns, self.carried_text(rollup, slice, turns)?)),
             None => None,
         };
         Ok(Draft {
@@ -185,16 +173,16 @@ impl Attempt<'_> {
         })
     }
 
-    fn leaf_text(
+    fn carried_text(
         &self,
         rollup: &BlockCore,
         slice: &LoopSlice<'_>,
         turns: Turns,
     ) -> Result<Summary, StrategyError> {
-        let mut shown = self.shown(self.snapshot.leaf())?;
+        let mut shown = self.shown(&self.snapshot.chain.links[0])?;
         shown.retain(|(turn, _)| turn.is_none_or(|turn| turn < turns.end()));
         let tokens = |(_, message): &Shown| slice.counter.message_tokens(message);
-        let most = self.leaf_tokens();
+        let most = self.carried_tokens();
         let nothing_aged = rollup.layout.compacted == Some(turns);
         if nothing_aged && shown.iter().map(tokens).sum::<u64>() <= most {
             return Ok(Summary {
@@ -210,8 +198,8 @@ impl Attempt<'_> {
         self.rollup_text(loops, true, &|_| Ok(shown.clone()), &config)
     }
 
-    /// Makes the next block of a leaf a rollup that goes on from the one on it.
-    pub(super) fn leaf_spec(
+    /// Makes the next block of a loop a rollup that goes on from the one on it.
+    pub(super) fn carried_spec(
         &self,
         rollup: &BlockCore,
         mut spec: BlockSpec,
@@ -230,9 +218,9 @@ impl Attempt<'_> {
         Ok(spec)
     }
 
-    /// Returns the tokens that the text of a rollup on the leaf may have. With no rollup wanted it
-    /// still stands for the loop's own turns.
-    pub(super) fn leaf_tokens(&self) -> u64 {
+    /// Returns the tokens that the text of a rollup may have that is carried on. With no rollup wanted
+    /// it still stands for the loop's own turns.
+    pub(super) fn carried_tokens(&self) -> u64 {
         let config = &self.step.config;
         match config.max_rollup_tokens {
             0 => config.max_summary_tokens,
@@ -262,42 +250,4 @@ fn task_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Option<Stri
         }
     }
     Ok(None)
-}
-
-/// Moves the beginning of the recent turns back until it parts no call from its result.
-fn whole_pairs(facts: &LoopFacts, mut recent: u32) -> u32 {
-    loop {
-        let parted = facts.answers.iter().filter(|answer| {
-            answer.call.depth == 0 && answer.call.turn < recent && recent <= answer.turn
-        });
-        match parted.map(|answer| answer.call.turn).min() {
-            Some(turn) => recent = turn,
-            None => return recent,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compaction::plan::{ChainTurn, ForeignAnswer};
-
-    #[test]
-    fn a_boundary_moves_back_over_every_pair() {
-        let answer = |turn, call| ForeignAnswer {
-            turn,
-            call: ChainTurn {
-                depth: 0,
-                turn: call,
-            },
-        };
-        let facts = LoopFacts {
-            turns: 9,
-            hidden: None,
-            answers: vec![answer(7, 5), answer(5, 2)],
-            ..LoopFacts::default()
-        };
-        assert_eq!(whole_pairs(&facts, 6), 2);
-        assert_eq!(whole_pairs(&facts, 8), 8);
-    }
 }

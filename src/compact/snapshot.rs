@@ -27,7 +27,8 @@ pub(super) struct Snapshot {
     pub(super) leaf: LoopKey,
     /// As the plan sees it: through the active blocks, or raw with `force`.
     pub(super) chain: Chain,
-    /// The first loop that can be planned: the one after the anchor of the active rollup.
+    /// The first loop that can be planned: the anchor of the rollup active, or the one after it if
+    /// the anchor has no turns but those in the rollup's text.
     pub(super) base: usize,
     /// What the plan knows of the loops from `base` on, counted from there.
     pub(super) facts: Vec<LoopFacts>,
@@ -95,10 +96,10 @@ impl Snapshot {
         } else {
             real
         };
-        // A rollup on the leaf itself is planned with the leaf.
-        let is_behind = chain.links.len() > 1 && chain.links[0].is_anchor();
-        let base = usize::from(is_behind);
         chain.leaf()?;
+        let is_behind = chain.links.len() > 1 && chain.links[0].is_anchor();
+        let is_whole = chain.facts[0].rolled_up >= chain.facts[0].turns;
+        let base = usize::from(is_behind && is_whole);
         Ok(Self {
             session,
             leaf,
@@ -135,10 +136,15 @@ impl Snapshot {
         self.active_blocks.iter().any(has_block) || self.anchor.is_some_and(|anchor| key <= anchor)
     }
 
-    /// Returns the active rollup, if it stands on the leaf itself.
-    pub(super) fn rollup_on_leaf(&self) -> Option<&BlockCore> {
-        let leaf = self.chain.links.last().filter(|link| link.is_anchor())?;
-        leaf.block.as_ref()
+    /// Returns the rollup that the plan sees active. It stands on the first loop.
+    pub(super) fn rollup(&self) -> Option<&BlockCore> {
+        let first = self.chain.links.first().filter(|link| link.is_anchor())?;
+        first.block.as_ref()
+    }
+
+    /// Returns the rollup active, if it stands on this loop.
+    pub(super) fn rollup_on(&self, depth: usize) -> Option<&BlockCore> {
+        self.rollup().filter(|_| depth == 0)
     }
 
     /// Returns the first sequence of a loop that comes after the last user message of the chain:

@@ -14,6 +14,8 @@ pub(super) struct TextKey {
     pub(super) layout: Option<Layout>,
     /// Tokens that the text may have.
     pub(super) tokens: u64,
+    /// Whether the digest stands in for a text that is longer.
+    pub(super) stands_in: bool,
 }
 
 /// A plan settles again, and a step of the fallback follows another: what was made once is kept. All
@@ -25,6 +27,7 @@ pub(super) struct Texts(RefCell<Memo>);
 struct Memo {
     drafts: HashMap<TextKey, Draft>,
     notes: SummaryNotes,
+    has_long: bool,
 }
 
 impl Texts {
@@ -44,6 +47,16 @@ impl Texts {
         }
         made.drafts.insert(key, draft.clone());
         Ok(draft)
+    }
+
+    /// Notes that a text has more tokens than it may have.
+    pub(super) fn note_long(&self) {
+        self.0.borrow_mut().has_long = true;
+    }
+
+    /// Whether a text has more tokens than it may have.
+    pub(super) fn has_long(&self) -> bool {
+        self.0.borrow().has_long
     }
 
     /// Returns what was noted of all texts, also of those that went into no block.

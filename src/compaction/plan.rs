@@ -12,7 +12,9 @@ use crate::model::{Layout, Turns};
 pub struct LoopFacts {
     /// Turns that can be planned: the complete ones of the leaf, all up to the cut of the others.
     pub turns: u32,
-    /// Turns that the active block hides.
+    /// Turns at its start that stand in the text of the rollup on it, and stay there.
+    pub rolled_up: u32,
+    /// Turns that the block active hides.
     pub hidden: Option<Turns>,
     /// Results that answer a call of another turn.
     pub answers: Vec<ForeignAnswer>,
@@ -30,7 +32,7 @@ pub struct ForeignAnswer {
 }
 
 /// A turn of the chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainTurn {
     /// Its loop, counted from the root.
     pub depth: usize,
@@ -107,6 +109,8 @@ pub struct Plan<'a> {
     budget: u64,
     kept: Vec<KeptTurns>,
     scope: usize,
+    /// Turns that must not be parted though no call says so: a turn, and the one that it goes on from.
+    joined: Vec<(ChainTurn, ChainTurn)>,
 }
 
 impl<'a> Plan<'a> {
@@ -125,7 +129,15 @@ impl<'a> Plan<'a> {
             budget,
             kept,
             scope: facts.len().saturating_sub(1),
+            joined: Vec::new(),
         }
+    }
+
+    /// Notes that a turn of a loop goes on from the one before it: no boundary may part them.
+    pub fn join(&mut self, depth: usize, turn: u32) {
+        let before = turn.saturating_sub(1);
+        let at = |turn| ChainTurn { depth, turn };
+        self.joined.push((at(before), at(turn)));
     }
 
     /// Moves the boundaries until no pair is parted, drawing the scope anew after each move.
@@ -182,6 +194,11 @@ impl<'a> Plan<'a> {
     }
 
     fn grow_for_a_pair(&mut self) -> bool {
+        for (first, second) in self.joined.clone() {
+            if self.grow(first, second) {
+                return true;
+            }
+        }
         let facts = self.facts;
         for (depth, loop_facts) in facts.iter().enumerate() {
             for answer in &loop_facts.answers {
@@ -200,8 +217,13 @@ impl<'a> Plan<'a> {
     /// Moves a boundary that parts this call from this result; returns whether one did.
     fn grow(&mut self, call: ChainTurn, result: ChainTurn) -> bool {
         if call.depth == result.depth {
+            let rolled_up = self.facts[call.depth].rolled_up;
             return call.depth >= self.scope
+                && call.turn >= rolled_up
                 && grow_within(&mut self.kept[call.depth], call, result);
+        }
+        if call.turn < self.facts[call.depth].rolled_up {
+            return false;
         }
         match (self.stays(call), self.stays(result)) {
             (false, true) if result.depth >= self.scope => {
@@ -260,11 +282,15 @@ pub(crate) fn window(
     let Some((current, earlier)) = kept.split_last_mut() else {
         return kept;
     };
-    current.first = config.keep_first_turns.min(current.turns);
-    current.recent = current.turns - recent.min(current.turns - current.first);
+    let leaf = &facts[facts.len() - 1];
+    current.first = match leaf.rolled_up {
+        0 => config.keep_first_turns.min(current.turns),
+        _ => 0,
+    };
+    let plannable = current.turns - current.first.max(leaf.rolled_up.min(current.turns));
+    current.recent = current.turns - recent.min(plannable);
     // A result that is hidden with its call stays so.
-    let facts = &facts[facts.len() - 1];
-    for turn in facts.orphans.iter().filter(|turn| is_hidden(facts, **turn)) {
+    for turn in leaf.orphans.iter().filter(|turn| is_hidden(leaf, **turn)) {
         current.first = current.first.min(*turn);
         current.recent = current.recent.max(turn + 1);
     }
@@ -272,8 +298,8 @@ pub(crate) fn window(
         RecentWindow::CurrentLoop => 0,
         RecentWindow::Chain => recent.saturating_sub(current.turns),
     };
-    for kept in earlier.iter_mut().rev() {
-        let given = spare.min(kept.turns);
+    for (kept, facts) in earlier.iter_mut().zip(facts).rev() {
+        let given = spare.min(kept.turns.saturating_sub(facts.rolled_up));
         kept.recent -= given;
         spare -= given;
     }

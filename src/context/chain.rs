@@ -7,7 +7,7 @@ use crate::compaction::plan::{
     ChainTurn, ForeignAnswer, LoopFacts, fit, is_hidden, reached, window,
 };
 use crate::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
-use crate::model::Role;
+use crate::model::{Role, Turns};
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
 use crate::store::append::size_through;
 use crate::store::{
@@ -294,8 +294,14 @@ impl Load<'_> {
                 link.turns
             };
             let hidden = link.block.as_ref().and_then(|block| block.layout.compacted);
+            let rolled_up = match link.is_anchor() {
+                // Without turns of its own the text stands in the first one.
+                true => hidden.map_or(1, Turns::end).min(turns),
+                false => 0,
+            };
             all.push(LoopFacts {
                 turns,
+                rolled_up,
                 hidden,
                 answers,
                 orphans,

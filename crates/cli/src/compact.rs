@@ -18,9 +18,9 @@ use super::{App, Done, select, text};
 /// Compact a session: put blocks over its loops, so that its context becomes smaller
 ///
 /// Nothing recorded is changed; `loopstore undo` deactivates the blocks. A context with enough headroom
-/// is left alone, unless --force is given. What does not fit is given up step by step: long outputs,
-/// thinking and images of the turns kept at the end, then the turns kept at the start, then all but
-/// the last turns.
+/// is left alone, unless --force is given. What does not fit is given up step by step, and no more than it
+/// takes: thinking, images and long outputs of the turns kept at the end, then turns kept at the start,
+/// then all but the last turns that fit.
 #[derive(clap::Args)]
 pub struct Args {
     /// The session: its id or a unique prefix.
@@ -249,8 +249,9 @@ pub fn summary(report: &CompactReport, dry_run: bool) -> String {
 /// Says what a fallback step gave up.
 fn given_up(step: &str) -> &'static str {
     match step {
+        "digest" => ": it stands in for a text that was too long",
         "prune" => ": long parts of kept messages are cut",
-        "keep_first" => ": the first turns are not kept",
+        "keep_first" => ": fewer turns are kept at the start",
         "last_turns" => ": only the last turns that fit are kept",
         _ => "",
     }

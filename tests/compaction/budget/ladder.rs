@@ -133,7 +133,7 @@ fn then_only_the_last_turns_that_fit_are_kept() {
     let request = request(1_000);
     let report = compact(&history, &request);
     assert_eq!(report.fallback.as_deref(), Some("last_turns"));
-    assert_eq!(report.blocks[0].keep_recent.unwrap().first, 11);
+    assert_eq!(report.blocks[0].keep_recent.unwrap().first, 9);
     assert!(report.blocks[0].coverage.get(Disposition::Summarised) > 0);
     assert_fits(&store, &history, &request, &report);
 }
@@ -337,4 +337,120 @@ fn a_turn_in_flight_is_never_touched() {
     let seen = context(&history);
     assert!(seen.tokens <= target(&request));
     assert!(texts(&seen).ends_with(&asked));
+}
+
+/// Says far more than it may.
+struct Verbose;
+
+impl BlockCompactionStrategy for Verbose {
+    fn name(&self) -> &str {
+        "verbose"
+    }
+
+    fn keep_compacted(
+        &self,
+        _: &LoopSlice<'_>,
+        turns: Turns,
+        _: &CompactionConfig,
+    ) -> Result<Summary, StrategyError> {
+        let text = format!("{turns:?} {}", "and so on ".repeat(300));
+        Ok(Summary {
+            messages: vec![Message::user(text).into()],
+            turns: (turns.first..turns.end()).collect(),
+            ..Summary::default()
+        })
+    }
+}
+
+#[test]
+fn the_digest_stands_in_for_a_text_that_is_too_long() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    work(&history, 0..12, 400);
+    work(&history, 12..13, 6_000);
+    let mut request = request(1_200);
+    request.config.block_strategy = std::sync::Arc::new(Verbose);
+    let report = compact(&history, &request);
+    assert_fits(&store, &history, &request, &report);
+    let error = report.error.as_deref().unwrap();
+    assert!(error.contains("the text of `verbose` has 7"), "{error}");
+    assert!(texts(&context(&history)).contains("[Digest"));
+    let row = "SELECT strategy, error FROM v_compaction_runs";
+    let row = format!("{:?}", store.query(row).unwrap().rows);
+    assert!(
+        row.contains("verbose") && row.contains("it may have 100"),
+        "{row}"
+    );
+
+    // Where the window has room for it, it is taken as it is.
+    undo(&store, &history.session, &Default::default()).unwrap();
+    request.window.max_context_tokens = 3_500;
+    request.trigger = CompactTrigger::Length;
+    let report = compact(&history, &request);
+    assert_eq!((report.fallback, report.error), (None, None));
+    assert!(texts(&context(&history)).contains("and so on"));
+}
+
+#[test]
+fn a_text_that_is_only_too_long_is_all_that_is_given_up() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    work(&history, 0..13, 800);
+    let mut request = request(1_700);
+    request.config.block_strategy = std::sync::Arc::new(Verbose);
+    let report = compact(&history, &request);
+    assert_eq!(report.fallback.as_deref(), Some("digest"), "{report:?}");
+    assert_eq!(report.blocks[0].keep_first.unwrap().last, 0);
+    assert_eq!(report.blocks[0].coverage.get(Disposition::Truncated), 0);
+    assert_fits(&store, &history, &request, &report);
+}
+
+#[test]
+fn a_context_is_never_left_empty() {
+    let store = SqliteStore::in_memory().unwrap();
+    let mut history = History::new(&store, "s");
+    work(&history, 0..9, 4_000);
+    // The agent has begun anew and said nothing yet.
+    history.start_loop(Some(0), None);
+    let mut request = request(60);
+    request.config.recent_window = RecentWindow::CurrentLoop;
+    request.config.compaction_scope = CompactionScope::FixedCount(0);
+    request.config.max_rollup_tokens = 5;
+    let report = compact(&history, &request);
+    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+    let seen = context(&history);
+    assert!(
+        texts(&seen).contains("Earlier turns were left out"),
+        "{seen:?}"
+    );
+    assert!(seen.tokens <= target(&request));
+}
+
+/// An answer as some sources record it: its blocks one by one, without turns.
+#[test]
+fn thinking_alone_is_never_parted_from_its_answer() {
+    for (first, recent) in [(2, 4), (1, 3), (1, 4), (2, 3)] {
+        let store = SqliteStore::in_memory().unwrap();
+        let history = History::new(&store, "s");
+        let plain = |message: Message| AgentMessage::from(message);
+        let said = |content| {
+            plain(Message::Assistant(AssistantMessage {
+                content,
+                ..AssistantMessage::default()
+            }))
+        };
+        history.append(0, vec![plain(Message::user("look "))]);
+        for at in 0..9 {
+            let thinking = Content::thinking("hm", Some("signed".into()));
+            history.append(0, vec![said(vec![thinking])]);
+            let text = format!("step {at} {}", "word ".repeat(100));
+            history.append(0, vec![said(vec![Content::text(text)])]);
+        }
+        let mut request = request(1_200);
+        request.config.keep_first_turns = first;
+        request.config.keep_recent = KeepRecent::Turns(recent);
+        let report = compact(&history, &request);
+        assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+        assert_eq!(context(&history).faults, []);
+    }
 }

@@ -6,3 +6,4 @@ mod ladder;
 mod random;
 mod stage;
 mod triggers;
+mod used;

@@ -45,13 +45,17 @@ fn compacted_by_its_tool(summary: &str) -> String {
 }
 
 fn imported(summary: &str) -> (SqliteStore, SessionId) {
+    let store = SqliteStore::in_memory().unwrap();
+    import_into(&store, summary);
+    (store, SessionId::new("t").unwrap())
+}
+
+fn import_into(store: &dyn Database, summary: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.jsonl");
     std::fs::write(&file, compacted_by_its_tool(summary)).unwrap();
-    let store = SqliteStore::in_memory().unwrap();
     let options = import::ImportOptions::default();
-    import::import_paths(&store, &[file], &options, &mut |_| {}).unwrap();
-    (store, SessionId::new("t").unwrap())
+    import::import_paths(store, &[file], &options, &mut |_| {}).unwrap();
 }
 
 /// Keeps only the very last turn at the end, whatever was planned: a gap.
@@ -270,4 +274,49 @@ fn the_text_on_the_leaf_is_asked_for_and_counted_once() {
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
     let usage: serde_json::Value = report.usage.unwrap().read().unwrap();
     assert_eq!(usage["calls"], 1, "{usage}");
+}
+
+#[test]
+fn the_tail_of_a_loop_behind_is_compacted_and_its_last_turns_are_kept() {
+    let store = Store::in_memory().unwrap();
+    import_into(store.database(), "THE TOOL'S SUMMARY");
+    let chat = store.session("t").unwrap();
+    for at in 0..60 {
+        go_on(store.database().as_sqlite().unwrap(), chat.id(), at);
+    }
+    // A prompt begins a loop behind the long one.
+    chat.end_loop(LoopStatus::Completed).unwrap();
+    chat.append([
+        Message::user("Go on, please."),
+        Message::assistant("On it."),
+    ])
+    .unwrap();
+    let before = chat.context().unwrap().tokens;
+    assert!(before > 6_000, "{before}");
+    let mut request = small(5_000);
+    request.config.keep_recent = KeepRecent::Turns(200);
+    let report = chat.compact(&request).unwrap();
+    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+    assert_eq!(report.fallback.as_deref(), Some("last_turns"));
+    let target = request.config.policy.target_of(&request.window).tokens;
+    assert!(
+        (target * 85 / 100..=target).contains(&report.after.tokens),
+        "{report:?}"
+    );
+    let seen = chat.context().unwrap();
+    assert_eq!(seen.tokens, report.after.tokens);
+    let all = seen.messages.iter().filter_map(AgentMessage::message);
+    let texts = all.flat_map(Message::texts).collect::<Vec<_>>().join("\n");
+    assert!(texts.contains("order_59") && texts.contains("Go on, please."));
+    assert!(texts.contains("THE TOOL'S SUMMARY"), "{texts}");
+    assert!(admin::inspect::verify(chat.store().database()).unwrap().ok);
+    // With fewer turns asked for, the rest of that loop goes into its text.
+    let mut few = small(3_000);
+    few.config.keep_recent = KeepRecent::Turns(4);
+    let report = chat.compact(&few).unwrap();
+    assert_eq!(
+        (report.outcome, report.fallback),
+        (CompactOutcome::Committed, None)
+    );
+    assert!(report.after.tokens < 1_500, "{:?}", report.after);
 }

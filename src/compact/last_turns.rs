@@ -1,0 +1,351 @@
+//! The step of the fallback that keeps the last turns that fit, and texts for what came before.
+
+use std::rc::Rc;
+
+use super::candidate::{Candidate, FallbackStep, LAST_TURNS, Prune, TextSource};
+use super::fallback::{BYTES_OF_A_TOKEN, Ladder};
+use super::room::{TurnForms, hardest_pruning, left_of, mildest_pruning, size_of_turns};
+use crate::compaction::plan::ChainTurn;
+use crate::compaction::{
+    Budget, CompactionConfig, CompactionScope, KeepRecent, OlderLoops, RecentWindow, StrategyError,
+};
+use crate::model::{Size, Turns};
+use crate::overlay::size_of;
+use crate::store::append::size_through;
+use crate::store::{self, BlockKind, Section};
+
+/// Tokens below which a text is not worth having.
+const LEAST_TEXT: u64 = 24;
+
+/// Tokens of the text for the middle of a loop, and of the rollup of the loops before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct TextLimits {
+    pub(super) summary: u64,
+    pub(super) rollup: u64,
+}
+
+impl TextLimits {
+    fn of(config: &CompactionConfig) -> Self {
+        Self {
+            summary: config.max_summary_tokens,
+            rollup: config.max_rollup_tokens,
+        }
+    }
+
+    fn tokens(self) -> u64 {
+        self.summary.saturating_add(self.rollup)
+    }
+
+    fn size(self) -> Size {
+        Size {
+            tokens: self.tokens(),
+            bytes: self.tokens().saturating_mul(BYTES_OF_A_TOKEN),
+            messages: 0,
+        }
+    }
+
+    /// Cuts both to what fits `room`, each to its part.
+    fn within(self, room: Budget) -> Self {
+        let of_bytes = room.bytes.map(|bytes| bytes / BYTES_OF_A_TOKEN);
+        let most = room.tokens.min(of_bytes.unwrap_or(u64::MAX));
+        let all = u128::from(self.tokens().max(1));
+        let part = |limit: u64| {
+            let part = u128::from(limit) * u128::from(most) / all;
+            limit.min(u64::try_from(part).unwrap_or(limit))
+        };
+        Self {
+            summary: part(self.summary),
+            rollup: part(self.rollup),
+        }
+    }
+}
+
+/// The turns that may be kept at the end, newest first.
+#[derive(Default)]
+struct Available {
+    turns: Vec<Rc<TurnForms>>,
+    /// Tokens that a text stands for if a turn is the first that is kept: those before it in its loop.
+    before: Vec<u64>,
+}
+
+/// What a context would have with the last turns, and texts for the rest.
+struct Room<'a> {
+    available: &'a Available,
+    /// What neither turns nor texts have.
+    rest: Size,
+    limits: TextLimits,
+    /// What the texts of the candidate before had.
+    made: Option<TextLimits>,
+}
+
+impl Room<'_> {
+    /// Returns what the texts will have, about, if so many turns are kept.
+    fn texts(&self, count: usize) -> TextLimits {
+        let before = count.checked_sub(1).map(|at| self.available.before[at]);
+        // A text has about half of what it stands for at most, and not much more than the last one had.
+        let half = before.unwrap_or(u64::MAX) / 2;
+        let made = self.made.map(|made| made.summary).filter(|made| *made > 0);
+        let summary = made.map_or(half, |made| half.min(made + made / 4));
+        let rollup = self.made.map_or(self.limits.rollup, |made| made.rollup);
+        TextLimits {
+            summary: summary.min(self.limits.summary),
+            rollup: rollup.min(self.limits.rollup),
+        }
+    }
+
+    fn besides(&self, count: usize) -> Size {
+        let mut size = self.rest;
+        size.add(self.texts(count).size());
+        size
+    }
+
+    fn turns(&self, count: usize) -> &[Rc<TurnForms>] {
+        &self.available.turns[..count]
+    }
+
+    /// Returns what so many turns have without any text, each as small as it can be.
+    fn smallest(&self, count: usize) -> Size {
+        let (turns, mut size) = (self.turns(count), self.rest);
+        size.add(size_of_turns(turns, Some(hardest_pruning(turns, false))));
+        size
+    }
+
+    fn size(&self, count: usize, prune: Prune) -> Size {
+        let mut size = self.besides(count);
+        size.add(size_of_turns(self.turns(count), Some(prune)));
+        size
+    }
+
+    /// Returns how many turns fit a budget, each as small as it can be.
+    fn most(&self, budget: Budget) -> Option<usize> {
+        let fits = |count: &usize| {
+            let hardest = hardest_pruning(self.turns(*count), false);
+            budget.fits(self.size(*count, hardest))
+        };
+        (1..=self.available.turns.len()).rev().find(fits)
+    }
+
+    fn mildest(&self, count: usize, budget: Budget) -> Prune {
+        let room = left_of(budget, self.besides(count));
+        mildest_pruning(self.turns(count), room, false)
+    }
+}
+
+impl Ladder<'_> {
+    /// Keeps the last turns that fit, after a text for what came before. What they leave goes to their
+    /// outputs, then to turns at the start, then to the texts.
+    pub(super) fn last_turns(
+        &self,
+        from: &Candidate,
+        is_first: bool,
+    ) -> Result<Option<FallbackStep>, StrategyError> {
+        let available = self.available()?;
+        let mut room = match is_first {
+            true => Room {
+                available: &available,
+                rest: self.in_flight()?,
+                limits: self.text_limits(),
+                made: None,
+            },
+            false => self.room_left_by(from, &available)?,
+        };
+        let least = available.turns.len().min(1);
+        if room.most(self.aim).is_none() {
+            // The texts yield to the last turn.
+            let limits = room.limits;
+            room.limits = limits.within(left_of(self.aim, room.smallest(least)));
+        }
+        if room.limits.tokens() < LEAST_TEXT.min(self.text_limits().tokens()) {
+            return Ok(None);
+        }
+        let mut count = room.most(self.aim).unwrap_or(least);
+        let mut prune = room.mildest(count, self.aim);
+        if !self.is_enough(room.size(count, prune))
+            && let Some(more) = room.most(self.target).filter(|more| *more > count)
+        {
+            (count, prune) = (more, room.mildest(more, self.target));
+        }
+        let is_stuck = !is_first && self.is_stuck(from, count, prune);
+        if is_stuck && count < available.turns.len() {
+            // A turn more, for which the texts yield.
+            let smallest = room.smallest(count + 1);
+            let limits = room.limits.within(left_of(self.aim, smallest));
+            if limits.tokens() >= LEAST_TEXT {
+                (count, room.limits) = (count + 1, limits);
+                prune = room.mildest(count, self.target);
+            }
+        }
+        let mut spare = left_of(self.aim, room.size(count, prune));
+        let first = self.first_within(room.turns(count), &mut spare)?;
+        if !is_first && from.step.recent as usize == count {
+            room.limits = self.more_text(from, room.limits, spare.tokens);
+        }
+        let recent = u32::try_from(count).unwrap_or(u32::MAX);
+        let config = CompactionConfig {
+            keep_first_turns: first,
+            keep_recent: KeepRecent::Turns(recent),
+            compaction_scope: CompactionScope::FixedCount(0),
+            max_summary_tokens: room.limits.summary,
+            // With none the loops before would stay as they are.
+            max_rollup_tokens: room.limits.rollup.max(1),
+            ..from.step.config.clone()
+        };
+        let before = &from.step.config;
+        let is_same = !is_first
+            && from.step.prune == Some(prune)
+            && from.step.recent == recent
+            && before.keep_first_turns == first
+            && TextLimits::of(before) == TextLimits::of(&config);
+        Ok((!is_same).then_some(FallbackStep {
+            name: Some(LAST_TURNS),
+            config,
+            recent,
+            prune: Some(prune),
+            texts: TextSource::Limited,
+        }))
+    }
+
+    /// Whether a candidate does not use enough, and the same turns are to be kept once more.
+    fn is_stuck(&self, from: &Candidate, count: usize, prune: Prune) -> bool {
+        let is_same = from.step.recent as usize == count && from.step.prune == Some(prune);
+        is_same && self.target.fits(from.after) && !self.is_enough(from.after)
+    }
+
+    /// Returns the room that a candidate of this step leaves, by what it came to.
+    fn room_left_by<'a>(
+        &self,
+        from: &Candidate,
+        available: &'a Available,
+    ) -> Result<Room<'a>, StrategyError> {
+        let turns = self.planner.kept_at_the_end(from)?;
+        let made = self.texts_of(from);
+        let mut rest = self.rest_of(from, &turns);
+        for size in self.first_turns(from)? {
+            rest = rest.without(size);
+        }
+        Ok(Room {
+            available,
+            rest: rest.without(made.size()),
+            limits: TextLimits::of(&from.step.config),
+            made: Some(made),
+        })
+    }
+
+    /// Counts the turns from the start of the leaf, at most those asked for and none of `kept`, that
+    /// fit what is left; they take their room from it.
+    fn first_within(
+        &self,
+        kept: &[Rc<TurnForms>],
+        spare: &mut Budget,
+    ) -> Result<u32, StrategyError> {
+        let snapshot = self.planner.snapshot;
+        let leaf = snapshot.chain.links.len() - 1;
+        if snapshot.rollup_on(leaf).is_some() {
+            return Ok(0);
+        }
+        let in_leaf = kept.iter().filter(|turn| turn.at.depth == leaf).count() as u32;
+        let free = snapshot.leaf().complete.saturating_sub(in_leaf);
+        let most = self.planner.request.config.keep_first_turns.min(free);
+        Ok(store::read(self.planner.store, |read| {
+            for turn in 0..most {
+                let size = size_of(read, snapshot.leaf, Turns::only(turn))?;
+                if !spare.fits(size) {
+                    return Ok(turn);
+                }
+                *spare = left_of(*spare, size);
+            }
+            Ok(most)
+        })?)
+    }
+
+    /// Returns the turns that may be kept at the end, newest first, as many as could fit.
+    fn available(&self) -> Result<Available, StrategyError> {
+        let snapshot = self.planner.snapshot;
+        let window = self.planner.request.config.recent_window;
+        let mut available = Available::default();
+        let mut spent = Size::default();
+        for depth in (snapshot.base..snapshot.chain.links.len()).rev() {
+            let is_leaf = depth + 1 == snapshot.chain.links.len();
+            let facts = &snapshot.facts[depth - snapshot.base];
+            if !is_leaf && window == RecentWindow::CurrentLoop {
+                break;
+            }
+            let key = snapshot.chain.links[depth].row.key;
+            for turn in (facts.rolled_up..facts.turns).rev() {
+                let count = available.turns.len();
+                if count >= snapshot.chain.recent as usize || !self.target.fits(spent) {
+                    return Ok(available);
+                }
+                let forms = self.planner.forms_of(ChainTurn { depth, turn })?;
+                let one = std::slice::from_ref(&forms);
+                spent.add(size_of_turns(one, Some(hardest_pruning(one, false))));
+                available.turns.push(forms);
+                // The rollup on a loop stands for its own turns too.
+                available.before.push(match facts.rolled_up {
+                    0 => {
+                        store::read(self.planner.store, |read| size_through(read, key, turn))?
+                            .tokens
+                    }
+                    _ => 0,
+                });
+            }
+        }
+        Ok(available)
+    }
+
+    /// Returns what the turn in flight has.
+    fn in_flight(&self) -> Result<Size, StrategyError> {
+        let leaf = self.planner.snapshot.leaf();
+        Ok(store::read(self.planner.store, |read| {
+            let through = |turns| size_through(read, leaf.row.key, turns);
+            Ok(through(leaf.turns)?.without(through(leaf.complete)?))
+        })?)
+    }
+
+    /// Returns the tokens that the texts of a candidate have.
+    pub(super) fn texts_of(&self, candidate: &Candidate) -> TextLimits {
+        let mut made = TextLimits::default();
+        for placed in &candidate.blocks {
+            let messages = placed.block.messages.iter();
+            let own = messages.filter(|message| message.section == Section::Compacted);
+            let tokens = own.filter_map(|message| Some(message.body.as_ref()?.tokens));
+            match placed.block.row.kind {
+                BlockKind::Rollup => made.rollup += tokens.sum::<u64>(),
+                BlockKind::Current | BlockKind::Earlier => made.summary += tokens.sum::<u64>(),
+            }
+        }
+        made
+    }
+
+    /// Returns what texts may have when only the last turns are kept: up to a quarter of the aim each,
+    /// and no more than was asked for.
+    fn text_limits(&self) -> TextLimits {
+        let (config, snapshot) = (&self.planner.request.config, self.planner.snapshot);
+        let of_bytes = self
+            .aim
+            .bytes
+            .map_or(u64::MAX, |bytes| bytes / BYTES_OF_A_TOKEN);
+        let quarter = self.aim.tokens.min(of_bytes) / 4;
+        let has_older = snapshot.chain.links.len() > 1 || snapshot.rollup().is_some();
+        TextLimits {
+            summary: config.max_summary_tokens.min(quarter),
+            rollup: match (has_older, config.older_loops, config.max_rollup_tokens) {
+                (false, ..) | (_, OlderLoops::Skip, _) => 0,
+                (_, _, 0) => quarter,
+                (_, _, most) => most.min(quarter),
+            },
+        }
+    }
+
+    /// Gives what is left over to the texts that had no room for more, however much was asked for.
+    fn more_text(&self, from: &Candidate, mut limits: TextLimits, spare: u64) -> TextLimits {
+        let made = self.texts_of(from);
+        let is_full = |made: u64, limit: u64| made > 0 && made + made / 10 >= limit;
+        match is_full(made.summary, limits.summary) {
+            true => limits.summary += spare,
+            false if is_full(made.rollup, limits.rollup) => limits.rollup += spare,
+            false => {}
+        }
+        limits
+    }
+}

@@ -1,0 +1,222 @@
+//! How much of its target a compaction uses that has to give way.
+//!
+//! At least 85 %, or all the turns asked for at the end are kept, or the newest one that is not would not
+//! have fitted even with its tool output cut as far as pruning cuts.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use loopstore::compact::{BlockReport, CompactOutcome};
+use loopstore::extend as store;
+use loopstore::extend::active_blocks::{ChainLink, View, chain};
+use loopstore::extend::{BlockKind, Turns};
+use loopstore::import::{ImportOptions, import_paths};
+use loopstore::model::SessionId;
+use loopstore::*;
+
+use crate::support::amount::amount;
+use crate::support::histories::{History, Random, answer, result, user};
+
+/// Tokens that pruning leaves of a tool output.
+const LEAST_OUTPUT: u64 = 100;
+
+/// The percent of the target that each step used, for people to read.
+#[derive(Default)]
+struct Shares(BTreeMap<String, Vec<u64>>);
+
+impl Shares {
+    fn add(&mut self, step: Option<&str>, share: u64) {
+        let step = step.unwrap_or("as asked").to_owned();
+        self.0.entry(step).or_default().push(share);
+    }
+
+    /// Returns the median of a step; 100 if it was never taken.
+    fn median(&mut self, step: &str) -> u64 {
+        let shares = self.0.entry(step.into()).or_default();
+        shares.sort_unstable();
+        shares.get(shares.len() / 2).copied().unwrap_or(100)
+    }
+
+    fn print(&mut self) {
+        for step in self.0.keys().cloned().collect::<Vec<_>>() {
+            let median = self.median(&step);
+            let shares = &self.0[&step];
+            println!(
+                "{step}: {} runs, least {} %, median {median} %",
+                shares.len(),
+                shares[0]
+            );
+        }
+    }
+}
+
+fn request(config: CompactionConfig, window: u64) -> CompactRequest {
+    CompactRequest {
+        config,
+        window: ContextConfig {
+            max_context_tokens: window,
+            ..ContextConfig::default()
+        },
+        dry_run: true,
+        ..CompactRequest::default()
+    }
+}
+
+/// Compacts at many windows.
+fn check(store: &SqliteStore, id: &SessionId, shares: &mut Shares) {
+    let whole = build_context_from_session(store, id, &BuildOptions::default()).unwrap();
+    for percent in [95, 80, 60, 45, 30, 20, 10, 5] {
+        let window = whole.tokens * percent / 100;
+        if window < 500 {
+            continue;
+        }
+        for (turns, policy) in [
+            (10, CompactionPolicy::headroom()),
+            (10, CompactionPolicy::target()),
+            (1_000, CompactionPolicy::headroom()),
+        ] {
+            let config = CompactionConfig {
+                policy,
+                keep_recent: KeepRecent::Turns(turns),
+                ..CompactionConfig::default()
+            };
+            let request = request(config, window);
+            let report = compact_session_loops(store, id, &request).unwrap();
+            if report.outcome != CompactOutcome::Committed {
+                continue;
+            }
+            let target = request.config.policy.target_of(&request.window).tokens;
+            let share = report.after.tokens * 100 / target;
+            shares.add(report.fallback.as_deref(), share);
+            let kept = report.blocks.iter().filter_map(|block| block.keep_recent);
+            let kept: u32 = kept.map(|turns| turns.end() - turns.first).sum();
+            if report.fallback.is_some() && share < 85 && kept < turns {
+                assert_nothing_more_fits(store, id, &request, &report);
+            }
+        }
+    }
+}
+
+/// The newest turn that was given up, as small as it can be, does not fit beside what is there.
+fn assert_nothing_more_fits(
+    store: &SqliteStore,
+    id: &SessionId,
+    request: &CompactRequest,
+    report: &CompactReport,
+) {
+    let target = request.config.policy.target_of(&request.window).tokens;
+    let (links, least) = store::read(store, |read| {
+        let session = read.session(id)?.unwrap();
+        let leaf = session.current_loop.unwrap();
+        let links = chain(read, leaf, View::default())?;
+        let Some((link, turn)) = newest_given_up(&links, &report.blocks) else {
+            return Ok((links, None));
+        };
+        let first = read.turn(link.row.key, turn)?.unwrap().first_seq;
+        let next = read.turn(link.row.key, turn + 1)?;
+        let end = next.map_or(link.end_seq, |turn| turn.first_seq);
+        let mut least = 0;
+        read.sizes(link.row.key, first..end, &mut |message| {
+            least += match message.role {
+                Role::Extension => 0,
+                Role::ToolResult => message.size.tokens.min(LEAST_OUTPUT),
+                _ => message.size.tokens,
+            };
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let name = (link.row.loop_id.clone(), turn, least);
+        Ok((links, Some(name)))
+    })
+    .unwrap();
+    let Some((loop_id, turn, least)) = least else {
+        // Every turn is kept: what is missing was asked to be cut.
+        assert!(!links.is_empty());
+        return;
+    };
+    assert!(
+        report.after.tokens + least > target,
+        "{id}: turn {turn} of {loop_id} has {least} tokens, target {target}: {report:?}"
+    );
+}
+
+/// Returns the newest turn that a run shows nothing of.
+fn newest_given_up<'a>(
+    links: &'a [ChainLink],
+    blocks: &[BlockReport],
+) -> Option<(&'a ChainLink, u32)> {
+    for link in links.iter().rev() {
+        let Some(block) = blocks.iter().find(|b| b.loop_id == link.row.loop_id) else {
+            continue;
+        };
+        let last_hidden = block.keep_compacted.map(|turns: Turns| turns.last);
+        let was_hidden = |turn: u32| {
+            let before = link.block.as_ref();
+            let hidden = before.and_then(|block| block.layout.compacted);
+            hidden.is_some_and(|turns| (turns.first..=turns.last).contains(&turn))
+        };
+        match last_hidden {
+            Some(turn) if was_hidden(turn) => return None,
+            Some(turn) => return Some((link, turn)),
+            None if block.kind == BlockKind::Rollup => return None,
+            None => {}
+        }
+    }
+    None
+}
+
+#[test]
+fn recorded_sessions_use_their_target() {
+    let Some(folder) = std::env::var_os("LOOPSTORE_REAL_TRANSCRIPTS").map(PathBuf::from) else {
+        println!("LOOPSTORE_REAL_TRANSCRIPTS is not set: nothing measured");
+        return;
+    };
+    let store = SqliteStore::in_memory().unwrap();
+    let options = ImportOptions::default();
+    let report = import_paths(&store, &[folder], &options, &mut |_| {}).unwrap();
+    let mut shares = Shares::default();
+    for id in &report.sessions {
+        check(&store, id, &mut shares);
+    }
+    shares.print();
+    for step in ["prune", "keep_first", "last_turns"] {
+        assert!(shares.median(step) >= 85, "{step}");
+    }
+}
+
+/// An agent's session: a prompt now and then, calls with outputs of any size, loops.
+fn generate(history: &mut History<'_>, random: &mut Random) {
+    for turn in 0..30 + random.below(60) as u32 {
+        if random.one_in(12) {
+            history.start_loop(Some(history.loops - 1), None);
+        }
+        let call = format!("c{turn}");
+        let bytes = [200, 600, 1_500, 6_000, 40_000][random.below(5).min(random.below(5)) as usize];
+        let mut messages = Vec::new();
+        if random.one_in(4) {
+            let text = "please ".repeat(random.below(300) as usize);
+            messages.push(user(&format!("{turn} {text}"), turn));
+        }
+        let text = "so ".repeat(random.below(700) as usize);
+        messages.push(answer(&format!("step {turn} {text}"), &[&call], turn));
+        let text = format!("begin-{turn} {}", "value 17 ".repeat(bytes / 9));
+        messages.push(result(&call, vec![Content::text(text)], turn));
+        history.append(history.loops - 1, messages);
+    }
+}
+
+#[test]
+fn random_sessions_use_their_target() {
+    let mut shares = Shares::default();
+    for seed in 0..amount("LOOPSTORE_USED", 30) {
+        let store = SqliteStore::in_memory().unwrap();
+        let mut random = Random::new(seed);
+        let mut history = History::new(&store, "s");
+        generate(&mut history, &mut random);
+        check(&store, &history.session, &mut shares);
+    }
+    shares.print();
+    for step in ["prune", "keep_first", "last_turns"] {
+        assert!(shares.median(step) >= 85, "{step}");
+    }
+}
