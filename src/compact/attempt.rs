@@ -170,6 +170,7 @@ impl Attempt<'_> {
         self.planner.texts.get_or_make(key, || {
             let through = self.planner.through(depth, layout)?;
             let slice = self.planner.slice(depth, layout, through)?;
+            self.planner.note_running()?;
             let draft = match rollup {
                 Some(rollup) => self.leaf_draft(rollup, &slice)?,
                 None => self.strategy.compact(&slice, config)?,

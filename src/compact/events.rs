@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::guard::guarded;
 use super::outcome::CompactOutcome;
 use crate::model::{LoopId, SessionId};
 
@@ -116,8 +117,18 @@ impl Hooks {
         })
     }
 
-    pub(super) fn after(&self, event: &CompactionEnded) {
-        self.0.iter().for_each(|hook| hook.after(event));
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Tells each hook; returns what one of them panicked with. What was written stays.
+    pub(super) fn after(&self, event: &CompactionEnded) -> Option<String> {
+        let told = self
+            .0
+            .iter()
+            .map(|hook| guarded(|| hook.after(event)).err());
+        told.fold(None, Option::or)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::candidate::{FallbackStep, PlacedBlock};
 use super::request::CompactRequest;
+use super::running::OpenRow;
 use super::snapshot::Snapshot;
 use super::texts::Texts;
 use crate::compaction::{
@@ -20,9 +21,15 @@ pub(super) struct Planner<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) request: &'a CompactRequest,
     pub(super) texts: &'a Texts,
+    pub(super) open_row: &'a OpenRow,
 }
 
 impl Planner<'_> {
+    /// Notes, before the strategy is asked for the first time, that the attempt is under way.
+    pub(super) fn note_running(&self) -> StoreResult<()> {
+        self.open_row.write(self.store)
+    }
+
     /// Fails once nobody wants the compaction any more.
     pub(super) fn check_wanted(&self) -> Result<(), StrategyError> {
         match self.request.cancel.is_cancelled() {

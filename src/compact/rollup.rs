@@ -44,6 +44,7 @@ impl Attempt<'_> {
         };
         let draft = match texts {
             true => self.planner.texts.get_or_make(key, || {
+                self.planner.note_running()?;
                 let links = &chain.links[..=anchor];
                 let loops = links.iter().map(|link| link.row.loop_id.clone()).collect();
                 let read = |at: usize| match links.get(at) {
