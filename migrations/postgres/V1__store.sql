@@ -35,6 +35,9 @@ CREATE TABLE sessions (
     started_by     TEXT,
     -- The session's JSON without its loops.
     meta           TEXT NOT NULL,
+    -- The newest row of its audit chain.
+    audit_seq      BIGINT NOT NULL DEFAULT 0,
+    audit          BYTEA NOT NULL DEFAULT decode(repeat('00', 32), 'hex'),
     tenant         TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX sessions_started_by ON sessions (started_by) WHERE started_by IS NOT NULL;
@@ -49,6 +52,46 @@ CREATE TABLE session_names (
     leaves     BOOLEAN NOT NULL DEFAULT FALSE,
     tenant     TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session_id, tenant)
+);
+
+-- What was done, in order: a chain of digests for each session, and one for all receipts of a tenant, so
+-- that a row that was taken out is missed, the newest included. A run, flip, manifest or import is written
+-- only right after its row here.
+CREATE TABLE audit (
+    -- 0: the receipts, which outlive their sessions.
+    session   BIGINT NOT NULL,
+    -- Counts the rows of a chain from 1, without gaps.
+    audit_seq BIGINT NOT NULL,
+    kind      TEXT NOT NULL CHECK (kind IN ('run', 'flip', 'manifest', 'import', 'receipt')),
+    -- The digest of the row.
+    digest    BYTEA NOT NULL,
+    -- The digest that it had before, when it was begun or redacted.
+    was       BYTEA,
+    -- SHA-256 of the chain before and of this row.
+    chain     BYTEA NOT NULL,
+    tenant    TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (session, audit_seq, tenant)
+);
+
+-- The newest row of the audit chain of a tenant's receipts; sessions have theirs themselves.
+CREATE TABLE receipt_chain (
+    session   BIGINT NOT NULL CHECK (session = 0),
+    audit_seq BIGINT NOT NULL,
+    audit     BYTEA NOT NULL,
+    tenant    TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (session, tenant)
+);
+
+-- Where all chains ended when a head was taken. The text that a user keeps is the digest of it.
+CREATE TABLE heads (
+    -- SHA-256 of the content before it was compressed.
+    sha256   BYTEA NOT NULL,
+    taken_at TEXT NOT NULL,
+    -- JSON as raw DEFLATE: number and chain digest of the last row of each audit chain, and of the last
+    -- final message of each loop.
+    content  BYTEA NOT NULL,
+    tenant   TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (sha256, tenant)
 );
 
 CREATE TABLE loops (
@@ -205,7 +248,9 @@ CREATE TABLE runs (
     strategy        TEXT NOT NULL,
     round           BIGINT NOT NULL,
     outcome         TEXT NOT NULL
-        CHECK (outcome IN ('committed', 'no_gain', 'vetoed', 'failed', 'conflict')),
+        CHECK (outcome IN (
+            'running', 'committed', 'no_gain', 'vetoed', 'failed', 'conflict', 'interrupted'
+        )),
     fallback        TEXT,
     error           TEXT,
     scope           TEXT NOT NULL,
@@ -219,7 +264,7 @@ CREATE TABLE runs (
     messages_after  BIGINT NOT NULL,
     started_at      TEXT NOT NULL,
     duration_ms     BIGINT NOT NULL,
-    -- The whole configuration as JSON.
+    -- The whole configuration that was asked for, as JSON.
     config          TEXT NOT NULL,
     -- Tokens that summarisers reported, as JSON.
     usage           TEXT,
@@ -229,14 +274,21 @@ CREATE TABLE runs (
     record          TEXT,
     -- The events of the run, as JSON: compactionStarted and compactionEnded.
     events          TEXT,
-    digest          BYTEA NOT NULL,
+    -- The configuration that was reached, as JSON, where that is another one.
+    reached         TEXT,
+    -- SHA-256 of this row and of the digests of its blocks; NULL while the run is open. What a closed run
+    -- holds never changes, and an open one holds nothing that counts.
+    digest          BYTEA,
     tenant          TEXT NOT NULL DEFAULT '',
+    CHECK ((digest IS NULL) = (outcome = 'running')),
     PRIMARY KEY (session, key),
     UNIQUE (session, run_id),
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
 CREATE INDEX runs_loop ON runs (session, loop, tick);
 CREATE INDEX runs_tick ON runs (session, tick, key);
+-- Attempts that have not ended.
+CREATE INDEX runs_open ON runs (session, key) WHERE digest IS NULL;
 
 CREATE TABLE flips (
     session BIGINT NOT NULL REFERENCES sessions,
@@ -295,9 +347,15 @@ CREATE TABLE blocks (
     FOREIGN KEY (session, loop) REFERENCES loops (session, key),
     FOREIGN KEY (session, run) REFERENCES runs (session, key),
     FOREIGN KEY (session, extends) REFERENCES blocks (session, key),
-    CHECK ((first_start IS NULL) = (first_end IS NULL)),
-    CHECK ((compacted_start IS NULL) = (compacted_end IS NULL)),
-    CHECK ((recent_start IS NULL) = (recent_end IS NULL))
+    -- The sections follow each other from turn 0.
+    CHECK ((first_start IS NULL) = (first_end IS NULL)
+        AND coalesce(first_start = 0 AND first_end >= 0, TRUE)),
+    CHECK ((compacted_start IS NULL) = (compacted_end IS NULL)
+        AND coalesce(compacted_start = coalesce(first_end + 1, 0)
+            AND compacted_end >= compacted_start, TRUE)),
+    CHECK ((recent_start IS NULL) = (recent_end IS NULL)
+        AND coalesce(recent_start = coalesce(compacted_end + 1, first_end + 1, 0)
+            AND recent_end >= recent_start, TRUE))
 );
 CREATE INDEX blocks_run ON blocks (session, run);
 CREATE INDEX blocks_extends ON blocks (session, extends) WHERE extends IS NOT NULL;
@@ -338,6 +396,10 @@ CREATE TABLE coverage (
     to_turn     BIGINT,
     disposition TEXT NOT NULL
         CHECK (disposition IN ('kept', 'truncated', 'summarised', 'dropped', 'rolled_up')),
+    CHECK ((from_seq IS NULL) = (to_seq IS NULL)
+        AND coalesce(from_seq BETWEEN 0 AND to_seq, TRUE)),
+    CHECK ((from_turn IS NULL) = (to_turn IS NULL)
+        AND coalesce(from_turn BETWEEN 0 AND to_turn, TRUE)),
     tenant      TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, block, ordinal),
     FOREIGN KEY (session, block) REFERENCES blocks (session, key),
@@ -375,15 +437,16 @@ CREATE TABLE manifests (
 
 CREATE TABLE imports (
     session     BIGINT NOT NULL REFERENCES sessions,
-    number      BIGINT NOT NULL,
+    key         BIGINT NOT NULL CHECK (key >> 23 = session),
     format      TEXT NOT NULL,
     path        TEXT NOT NULL,
     file_name   TEXT NOT NULL,
     -- The record's own key, for formats whose sessions have no id.
     record_key  TEXT,
     imported_at TEXT NOT NULL,
+    digest      BYTEA NOT NULL,
     tenant      TEXT NOT NULL DEFAULT '',
-    PRIMARY KEY (session, number)
+    PRIMARY KEY (session, key)
 );
 CREATE INDEX imports_identity ON imports (format, file_name, record_key);
 
@@ -729,6 +792,100 @@ EXECUTE FUNCTION loopstore_only_with_receipt('the id and the clock of a session 
 CREATE TRIGGER sessions_no_delete BEFORE DELETE ON sessions FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('a session is never deleted');
 
+CREATE FUNCTION loopstore_session_audited() RETURNS TRIGGER
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF TG_OP = 'INSERT' OR NEW.audit_seq <= OLD.audit_seq OR NOT EXISTS (
+        SELECT 1 FROM audit a
+        WHERE a.session = NEW.session AND a.audit_seq = NEW.audit_seq AND a.chain = NEW.audit
+            AND a.tenant = NEW.tenant
+    ) THEN
+        RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER sessions_keep_their_audit BEFORE UPDATE ON sessions FOR EACH ROW
+WHEN (NEW.audit_seq <> OLD.audit_seq OR NEW.audit <> OLD.audit)
+EXECUTE FUNCTION loopstore_session_audited('the audit chain of a session never goes back');
+CREATE TRIGGER sessions_begin_unaudited BEFORE INSERT ON sessions FOR EACH ROW
+WHEN (NEW.audit_seq <> 0 OR NEW.audit <> decode(repeat('00', 32), 'hex'))
+EXECUTE FUNCTION loopstore_session_audited('the audit chain of a session never begins with a row');
+CREATE TRIGGER receipt_chain_follows BEFORE UPDATE ON receipt_chain FOR EACH ROW
+EXECUTE FUNCTION loopstore_session_audited('the chain of receipts never goes back');
+CREATE TRIGGER receipt_chain_begins_empty BEFORE INSERT ON receipt_chain FOR EACH ROW
+WHEN (NEW.audit_seq <> 0 OR NEW.audit <> decode(repeat('00', 32), 'hex'))
+EXECUTE FUNCTION loopstore_session_audited('the chain of receipts never begins with a row');
+CREATE TRIGGER receipt_chain_no_delete BEFORE DELETE ON receipt_chain FOR EACH ROW
+EXECUTE FUNCTION loopstore_never('the chain of receipts is never deleted');
+
+CREATE FUNCTION loopstore_audit_follows() RETURNS TRIGGER
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    newest BIGINT;
+BEGIN
+    IF NEW.session = 0 THEN
+        SELECT c.audit_seq INTO newest FROM receipt_chain c
+        WHERE c.session = 0 AND c.tenant = NEW.tenant;
+    ELSE
+        SELECT s.audit_seq INTO newest FROM sessions s WHERE s.session = NEW.session;
+    END IF;
+    IF NEW.audit_seq IS DISTINCT FROM newest + 1 THEN
+        RAISE EXCEPTION 'a row of an audit chain never leaves a gap'
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER audit_follows BEFORE INSERT ON audit FOR EACH ROW
+EXECUTE FUNCTION loopstore_audit_follows();
+
+CREATE FUNCTION loopstore_audit_is_newest() RETURNS TRIGGER
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NEW.session = 0 THEN
+        UPDATE receipt_chain SET audit_seq = NEW.audit_seq, audit = NEW.chain
+        WHERE session = 0 AND tenant = NEW.tenant;
+    ELSE
+        UPDATE sessions SET audit_seq = NEW.audit_seq, audit = NEW.chain
+        WHERE session = NEW.session;
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER audit_is_newest AFTER INSERT ON audit FOR EACH ROW
+EXECUTE FUNCTION loopstore_audit_is_newest();
+CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit FOR EACH ROW
+EXECUTE FUNCTION loopstore_never('a row of an audit chain is never changed');
+CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit FOR EACH ROW
+EXECUTE FUNCTION loopstore_only_with_receipt('a row of an audit chain is never deleted');
+CREATE TRIGGER heads_stay BEFORE UPDATE OR DELETE ON heads FOR EACH ROW
+EXECUTE FUNCTION loopstore_never('what a head stands for is never changed');
+
+-- Whether the newest row of a session's audit chain says this.
+CREATE FUNCTION loopstore_is_audited(which BIGINT, what TEXT, the_digest BYTEA) RETURNS BOOLEAN
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT 1 FROM sessions s
+            JOIN audit a ON a.session = s.session AND a.audit_seq = s.audit_seq
+        WHERE s.session = which AND a.kind = what AND a.digest = the_digest
+    );
+END
+$$;
+
+-- What is noted in the chain is written right after its row there.
+CREATE FUNCTION loopstore_audited() RETURNS TRIGGER
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NOT loopstore_is_audited(NEW.session, TG_ARGV[0], NEW.digest) THEN
+        RAISE EXCEPTION '% is never written without its row in the audit chain', TG_ARGV[1]
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
+
 CREATE TRIGGER session_names_no_update BEFORE UPDATE ON session_names FOR EACH ROW
 WHEN ((NEW.session_id, NEW.session, NEW.tenant) IS DISTINCT FROM (OLD.session_id, OLD.session, OLD.tenant)
     OR NOT NEW.leaves)
@@ -754,10 +911,108 @@ EXECUTE FUNCTION loopstore_never('a reference to a blob is never changed');
 CREATE TRIGGER blob_refs_no_delete BEFORE DELETE ON blob_refs FOR EACH ROW
 EXECUTE FUNCTION loopstore_owned_goes('a reference to a blob is never deleted');
 
-CREATE TRIGGER runs_stay BEFORE UPDATE OR DELETE ON runs FOR EACH ROW
+CREATE TRIGGER runs_begin_open BEFORE INSERT ON runs FOR EACH ROW
+WHEN (NEW.digest IS NOT NULL)
+EXECUTE FUNCTION loopstore_never('a run is never written closed');
+-- Closing is the one change.
+CREATE TRIGGER runs_no_update BEFORE UPDATE ON runs FOR EACH ROW
+WHEN (OLD.digest IS NOT NULL OR NEW.digest IS NULL
+    OR (NEW.session, NEW.key, NEW.run_id, NEW.loop, NEW.turns)
+        IS DISTINCT FROM (OLD.session, OLD.key, OLD.run_id, OLD.loop, OLD.turns))
 EXECUTE FUNCTION loopstore_only_with_receipt('a run is never changed');
+CREATE TRIGGER runs_audited BEFORE UPDATE ON runs FOR EACH ROW
+WHEN (NEW.digest IS DISTINCT FROM OLD.digest)
+EXECUTE FUNCTION loopstore_audited('run', 'a closed run');
+-- Coverage ends where its block does; how its ranges follow each other each insert has checked.
+CREATE FUNCTION loopstore_run_is_whole() RETURNS TRIGGER
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (
+        SELECT 1 FROM blocks b
+        WHERE b.session = OLD.session AND b.run = OLD.key AND b.through <> coalesce((
+            SELECT c.to_seq + 1 FROM coverage c
+            WHERE c.session = b.session AND c.block = b.key AND c.loop = b.loop
+            ORDER BY c.ordinal DESC LIMIT 1
+        ), 0)
+    ) THEN
+        RAISE EXCEPTION 'the coverage of a block never ends elsewhere than the block'
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER runs_close_whole BEFORE UPDATE ON runs FOR EACH ROW
+WHEN (OLD.digest IS NULL)
+EXECUTE FUNCTION loopstore_run_is_whole();
+CREATE TRIGGER runs_no_delete BEFORE DELETE ON runs FOR EACH ROW
+EXECUTE FUNCTION loopstore_only_with_receipt('a run is never deleted');
 CREATE TRIGGER flips_stay BEFORE UPDATE OR DELETE ON flips FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('an undo or redo is never changed');
+CREATE TRIGGER flips_audited BEFORE INSERT ON flips FOR EACH ROW
+EXECUTE FUNCTION loopstore_audited('flip', 'an undo or redo');
+
+-- Blocks, and what belongs to them, come while their run is open.
+CREATE FUNCTION loopstore_run_is_open() RETURNS TRIGGER
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    fits BOOLEAN;
+BEGIN
+    IF TG_ARGV[0] = 'block' THEN
+        SELECT r.digest IS NULL INTO fits FROM runs r
+        WHERE r.session = NEW.session AND r.key = NEW.run;
+    ELSE
+        SELECT r.digest IS NULL INTO fits
+        FROM blocks b JOIN runs r ON r.session = b.session AND r.key = b.run
+        WHERE b.session = NEW.session AND b.key = NEW.block;
+    END IF;
+    IF fits IS NOT TRUE THEN
+        RAISE EXCEPTION 'a closed run never takes a block, nor its blocks a message'
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER blocks_of_open_run BEFORE INSERT ON blocks FOR EACH ROW
+EXECUTE FUNCTION loopstore_run_is_open('block');
+CREATE TRIGGER block_messages_of_open_run BEFORE INSERT ON block_messages FOR EACH ROW
+EXECUTE FUNCTION loopstore_run_is_open('message');
+
+-- Loops before come first. The ranges of the block's own loop follow each other, and what became of each
+-- fits the section that its turns are in.
+CREATE FUNCTION loopstore_coverage_fits() RETURNS TRIGGER
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT 1 FROM blocks b JOIN runs r ON r.session = b.session AND r.key = b.run
+            LEFT JOIN coverage p ON p.session = b.session AND p.block = b.key
+                AND p.ordinal = NEW.ordinal - 1
+        WHERE b.session = NEW.session AND b.key = NEW.block AND r.digest IS NULL
+            AND (p.ordinal IS NOT NULL OR NEW.ordinal = 0)
+            AND CASE
+                WHEN NEW."loop" <> b."loop" THEN NEW.disposition = 'rolled_up' AND b.kind = 'rollup'
+                    AND p.loop IS DISTINCT FROM b.loop
+                ELSE NEW.from_seq
+                        = CASE WHEN p.loop = b.loop THEN p.to_seq + 1 ELSE NEW.from_seq END
+                    AND NEW.to_seq < b.through
+                    AND CASE
+                        WHEN NEW.from_turn >= b.first_start AND NEW.to_turn <= b.first_end
+                            THEN NEW.disposition = 'kept'
+                        WHEN NEW.from_turn >= b.compacted_start AND NEW.to_turn <= b.compacted_end
+                            THEN NEW.disposition IN ('summarised', 'dropped')
+                                OR (NEW.disposition = 'rolled_up' AND b.kind = 'rollup')
+                        WHEN NEW.from_turn >= b.recent_start AND NEW.to_turn <= b.recent_end
+                            THEN NEW.disposition IN ('kept', 'truncated', 'dropped')
+                    END
+            END
+    ) THEN
+        RAISE EXCEPTION 'coverage never comes without its run or against the sections of its block'
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER coverage_fits BEFORE INSERT ON coverage FOR EACH ROW
+EXECUTE FUNCTION loopstore_coverage_fits();
 
 -- Token counts depend on the counter and may be counted anew.
 CREATE TRIGGER blocks_no_update BEFORE UPDATE ON blocks FOR EACH ROW
@@ -785,11 +1040,18 @@ EXECUTE FUNCTION loopstore_only_with_receipt('coverage is never changed');
 
 CREATE TRIGGER manifests_stay BEFORE UPDATE OR DELETE ON manifests FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('a manifest is never changed');
+CREATE TRIGGER manifests_audited BEFORE INSERT ON manifests FOR EACH ROW
+EXECUTE FUNCTION loopstore_audited('manifest', 'a manifest');
 CREATE TRIGGER imports_stay BEFORE UPDATE OR DELETE ON imports FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('the note of an import is never changed');
+CREATE TRIGGER imports_audited BEFORE INSERT ON imports FOR EACH ROW
+EXECUTE FUNCTION loopstore_audited('import', 'the note of an import');
 
 CREATE TRIGGER maintenance_no_delete BEFORE DELETE ON maintenance FOR EACH ROW
 EXECUTE FUNCTION loopstore_never('a receipt is never deleted');
+CREATE TRIGGER maintenance_begins_open BEFORE INSERT ON maintenance FOR EACH ROW
+WHEN (NEW.closed_at IS NOT NULL)
+EXECUTE FUNCTION loopstore_never('a receipt is never written closed');
 -- Closing is the one change, and may complete the detail.
 CREATE TRIGGER maintenance_only_closes BEFORE UPDATE ON maintenance FOR EACH ROW
 WHEN (OLD.closed_at IS NOT NULL OR NEW.closed_at IS NULL
@@ -866,7 +1128,7 @@ BEGIN
     FOREACH name IN ARRAY ARRAY['store_meta', 'sessions', 'session_names', 'loops', 'turns', 'messages',
         'blobs', 'blob_refs', 'runs', 'flips', 'blocks', 'block_messages', 'coverage', 'manifests',
         'imports', 'maintenance', 'redactions', 'leases', 'started_calls', 'append_keys', 'source_pieces',
-        'packs', 'packed_heads']
+        'packs', 'packed_heads', 'audit', 'receipt_chain', 'heads']
     LOOP
         EXECUTE format(
             'CREATE TRIGGER %I BEFORE TRUNCATE ON %I
@@ -923,7 +1185,7 @@ DECLARE
 BEGIN
     FOR one IN SELECT * FROM (VALUES
         ('sessions', NULL), ('sources', NULL), ('index_state', NULL), ('maintenance', NULL),
-        ('session_names', of_session), ('loops', of_session), ('turns', of_session),
+        ('audit', NULL), ('receipt_chain', NULL), ('heads', NULL), ('session_names', of_session), ('loops', of_session), ('turns', of_session),
         ('messages', of_session), ('blobs', of_session), ('blob_refs', of_session),
         ('runs', of_session), ('flips', of_session), ('blocks', of_session),
         ('block_messages', of_session), ('coverage', of_session), ('manifests', of_session),
@@ -945,6 +1207,9 @@ END
 $$;
 CREATE POLICY of_own_session ON maintenance AS RESTRICTIVE FOR INSERT
     WITH CHECK ((SELECT s.session FROM sessions s WHERE s.session = maintenance.session) = session);
+CREATE POLICY of_own_session ON audit AS RESTRICTIVE FOR INSERT WITH CHECK (
+    session = 0 OR (SELECT s.session FROM sessions s WHERE s.session = audit.session) = session
+);
 
 -- Switches row-level security on for every table that has a policy for tenants, and for the parts of
 -- those that are partitioned, which are closed to whoever names them; lets every view ask with the
@@ -1302,7 +1567,7 @@ BEGIN
             END AS end_seq,
             CASE WHEN r.older_loops = 'skip' THEN f.plain ELSE f.block END AS block,
             coalesce(r.older_loops, 'rollup') AS older_loops, r.scope,
-            loopstore_json(r.config) AS config
+            loopstore_json(coalesce(r.reached, r.config)) AS config
         FROM loopstore_active_by_loop(of_session, leaf) f
             JOIN loops l ON l.session = of_session AND l.key = f.loop
             LEFT JOIN runs r ON r.session = of_session AND r.key = f.run
@@ -1607,7 +1872,7 @@ SELECT
     (r.outcome = 'committed' AND coalesce(f.kind <> 'undo', TRUE))::INT AS is_live,
     r.fallback, r.error, r.tokens_before, r.tokens_after, r.bytes_before, r.bytes_after,
     r.messages_before, r.messages_after, r.started_at, r.duration_ms, r.config,
-    r.turns, r.scope, r.older_loops, r.counter, r.usage
+    r.turns, r.scope, r.older_loops, r.counter, r.usage, r.reached
 FROM sessions s
     JOIN runs r ON r.session = s.session
     JOIN loops l ON l.session = r.session AND l.key = r.loop

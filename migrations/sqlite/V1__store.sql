@@ -79,7 +79,10 @@ CREATE TABLE sessions (
     -- The format that the session was imported from.
     source         TEXT,
     -- The session's JSON without its loops.
-    meta           TEXT NOT NULL
+    meta           TEXT NOT NULL,
+    -- The newest row of its audit chain.
+    audit_seq      INTEGER NOT NULL DEFAULT 0,
+    audit          BLOB NOT NULL DEFAULT (zeroblob(32))
 ) STRICT;
 
 -- The session that started this one. CAST, so that both sides of a comparison have one affinity: without
@@ -100,6 +103,17 @@ BEGIN
     SELECT RAISE(FAIL, 'the id and the clock of a session never go back');
 END;
 
+CREATE TRIGGER sessions_keep_their_audit
+BEFORE UPDATE ON sessions
+WHEN (NEW.audit_seq IS NOT OLD.audit_seq OR NEW.audit IS NOT OLD.audit)
+    AND (NEW.audit_seq <= OLD.audit_seq OR NOT EXISTS (
+        SELECT 1 FROM audit
+        WHERE session = NEW.key AND audit_seq = NEW.audit_seq AND chain = NEW.audit
+    ))
+BEGIN
+    SELECT RAISE(FAIL, 'the audit chain of a session never goes back');
+END;
+
 CREATE TRIGGER sessions_no_delete
 BEFORE DELETE ON sessions
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.key AND closed_at IS NULL)
@@ -112,6 +126,130 @@ BEFORE INSERT ON sessions
 WHEN EXISTS (SELECT 1 FROM sessions WHERE key = NEW.key OR session_id = NEW.session_id)
 BEGIN
     SELECT RAISE(ABORT, 'a session is never replaced');
+END;
+
+CREATE TRIGGER sessions_begin_unaudited
+BEFORE INSERT ON sessions
+WHEN NEW.audit_seq <> 0 OR NEW.audit IS NOT zeroblob(32)
+BEGIN
+    SELECT RAISE(ABORT, 'the audit chain of a session never begins with a row');
+END;
+
+-- audit -------------------------------------------------------------------------------------------
+
+CREATE TABLE audit (
+    -- What was done, in order: a chain of digests for each session, and one for all receipts, so that a
+    -- row that was taken out is missed, the newest included. A run, flip, manifest or import is written
+    -- only right after its row here.
+
+    -- 0: the receipts, which outlive their sessions.
+    session   INTEGER NOT NULL,
+    -- Counts the rows of a chain from 1, without gaps.
+    audit_seq INTEGER NOT NULL,
+    kind      TEXT NOT NULL CHECK (kind IN ('run', 'flip', 'manifest', 'import', 'receipt')),
+    -- The digest of the row.
+    digest    BLOB NOT NULL,
+    -- The digest that it had before, when it was begun or redacted.
+    was       BLOB,
+    -- SHA-256 of the chain before and of this row.
+    chain     BLOB NOT NULL,
+    PRIMARY KEY (session, audit_seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER audit_follows
+BEFORE INSERT ON audit
+WHEN NEW.audit_seq IS NOT 1 + CASE NEW.session
+    WHEN 0 THEN (SELECT audit_seq FROM receipt_chain WHERE session = 0)
+    ELSE (SELECT audit_seq FROM sessions WHERE key = NEW.session)
+END
+BEGIN
+    SELECT RAISE(ABORT, 'a row of an audit chain never leaves a gap');
+END;
+
+CREATE TRIGGER audit_is_newest
+AFTER INSERT ON audit
+BEGIN
+    UPDATE sessions SET audit_seq = NEW.audit_seq, audit = NEW.chain WHERE key = NEW.session;
+    UPDATE receipt_chain SET audit_seq = NEW.audit_seq, audit = NEW.chain
+    WHERE session = NEW.session;
+END;
+
+CREATE TRIGGER audit_no_update
+BEFORE UPDATE ON audit
+BEGIN
+    SELECT RAISE(ABORT, 'a row of an audit chain is never changed');
+END;
+
+CREATE TRIGGER audit_no_delete
+BEFORE DELETE ON audit
+WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'a row of an audit chain is never deleted');
+END;
+
+CREATE TABLE receipt_chain (
+    -- The newest row of the audit chain of all receipts; sessions have theirs themselves.
+
+    session   INTEGER PRIMARY KEY CHECK (session = 0),
+    audit_seq INTEGER NOT NULL,
+    audit     BLOB NOT NULL
+) STRICT;
+
+INSERT INTO receipt_chain (session, audit_seq, audit) VALUES (0, 0, zeroblob(32));
+
+CREATE TRIGGER receipt_chain_follows
+BEFORE UPDATE ON receipt_chain
+WHEN NEW.session IS NOT OLD.session OR NEW.audit_seq <= OLD.audit_seq OR NOT EXISTS (
+    SELECT 1 FROM audit WHERE session = 0 AND audit_seq = NEW.audit_seq AND chain = NEW.audit
+)
+BEGIN
+    SELECT RAISE(ABORT, 'the chain of receipts never goes back');
+END;
+
+CREATE TRIGGER receipt_chain_no_delete
+BEFORE DELETE ON receipt_chain
+BEGIN
+    SELECT RAISE(ABORT, 'the chain of receipts is never deleted');
+END;
+
+CREATE TRIGGER receipt_chain_no_replace
+BEFORE INSERT ON receipt_chain
+WHEN EXISTS (SELECT 1 FROM receipt_chain)
+BEGIN
+    SELECT RAISE(ABORT, 'the chain of receipts is never replaced');
+END;
+
+-- heads -------------------------------------------------------------------------------------------
+
+CREATE TABLE heads (
+    -- Where all chains ended when a head was taken. The text that a user keeps is the digest of it.
+
+    key      INTEGER PRIMARY KEY,
+    -- SHA-256 of the content before it was compressed.
+    sha256   BLOB NOT NULL UNIQUE,
+    taken_at TEXT NOT NULL,
+    -- JSON as raw DEFLATE: number and chain digest of the last row of each audit chain, and of the last
+    -- final message of each loop.
+    content  BLOB NOT NULL
+) STRICT;
+
+CREATE TRIGGER heads_no_update
+BEFORE UPDATE ON heads
+BEGIN
+    SELECT RAISE(ABORT, 'what a head stands for is never changed');
+END;
+
+CREATE TRIGGER heads_no_delete
+BEFORE DELETE ON heads
+BEGIN
+    SELECT RAISE(ABORT, 'what a head stands for is never deleted');
+END;
+
+CREATE TRIGGER heads_no_replace
+BEFORE INSERT ON heads
+WHEN EXISTS (SELECT 1 FROM heads WHERE key = NEW.key OR sha256 = NEW.sha256)
+BEGIN
+    SELECT RAISE(ABORT, 'what a head stands for is never replaced');
 END;
 
 -- session flags -----------------------------------------------------------------------------------
@@ -425,7 +563,9 @@ CREATE TABLE runs (
     strategy        TEXT NOT NULL,
     round           INTEGER NOT NULL,
     outcome         TEXT NOT NULL
-        CHECK (outcome IN ('committed', 'no_gain', 'vetoed', 'failed', 'conflict')),
+        CHECK (outcome IN (
+            'running', 'committed', 'no_gain', 'vetoed', 'failed', 'conflict', 'interrupted'
+        )),
     fallback        TEXT,
     error           TEXT,
     scope           TEXT NOT NULL,
@@ -439,7 +579,7 @@ CREATE TABLE runs (
     messages_after  INTEGER NOT NULL,
     started_at      TEXT NOT NULL,
     duration_ms     INTEGER NOT NULL,
-    -- The whole configuration as JSON.
+    -- The whole configuration that was asked for, as JSON.
     config          TEXT NOT NULL,
     -- Tokens that summarisers reported, as JSON.
     usage           TEXT,
@@ -449,18 +589,63 @@ CREATE TABLE runs (
     record          TEXT,
     -- The events of the run as JSON: compactionStarted and compactionEnded.
     events          TEXT,
-    digest          BLOB NOT NULL
+    -- The configuration that was reached, as JSON, where that is another one.
+    reached         TEXT,
+    -- SHA-256 of this row and of the digests of its blocks; NULL while the run is open. What a closed run
+    -- holds never changes, and an open one holds nothing that counts.
+    digest          BLOB,
+    CHECK ((digest IS NULL) = (outcome = 'running'))
 ) STRICT;
 
 CREATE INDEX runs_loop ON runs (loop, tick);
 
 CREATE INDEX runs_session ON runs (session, tick);
 
+-- Attempts that have not ended.
+CREATE INDEX runs_open ON runs (session) WHERE digest IS NULL;
+
+CREATE TRIGGER runs_begin_open
+BEFORE INSERT ON runs
+WHEN NEW.digest IS NOT NULL
+BEGIN
+    SELECT RAISE(ABORT, 'a run is never written closed');
+END;
+
+-- Closing is the one change.
 CREATE TRIGGER runs_no_update
 BEFORE UPDATE ON runs
-WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+WHEN (OLD.digest IS NOT NULL OR NEW.digest IS NULL OR NEW.key IS NOT OLD.key
+        OR NEW.session IS NOT OLD.session OR NEW.run_id IS NOT OLD.run_id
+        OR NEW.loop IS NOT OLD.loop OR NEW.turns IS NOT OLD.turns)
+    AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
     SELECT RAISE(ABORT, 'a run is never changed');
+END;
+
+CREATE TRIGGER runs_close_audited
+BEFORE UPDATE ON runs
+WHEN NEW.digest IS NOT OLD.digest AND NOT EXISTS (
+    SELECT 1 FROM sessions s JOIN audit a ON a.session = s.key AND a.audit_seq = s.audit_seq
+    WHERE s.key = NEW.session AND a.kind = 'run' AND a.digest = NEW.digest
+        AND a.was IS coalesce(OLD.digest, a.was)
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a run is never closed without its row in the audit chain');
+END;
+
+-- Coverage ends where its block does; how its ranges follow each other each insert has checked.
+CREATE TRIGGER runs_close_whole
+BEFORE UPDATE ON runs
+WHEN OLD.digest IS NULL AND EXISTS (
+    SELECT 1 FROM blocks b
+    WHERE b.run = OLD.key AND b.through <> coalesce((
+        SELECT c.to_seq + 1 FROM coverage c
+        WHERE c.id >= b.key << 32 AND c.id < (b.key + 1) << 32 AND c.loop = b.loop
+        ORDER BY c.id DESC LIMIT 1
+    ), 0)
+)
+BEGIN
+    SELECT RAISE(ABORT, 'the coverage of a block never ends elsewhere than the block');
 END;
 
 CREATE TRIGGER runs_no_delete
@@ -522,6 +707,16 @@ BEGIN
     SELECT RAISE(ABORT, 'an undo or redo is never replaced');
 END;
 
+CREATE TRIGGER flips_audited
+BEFORE INSERT ON flips
+WHEN NOT EXISTS (
+    SELECT 1 FROM sessions s JOIN audit a ON a.session = s.key AND a.audit_seq = s.audit_seq
+    WHERE s.key = NEW.session AND a.kind = 'flip' AND a.digest = NEW.digest
+)
+BEGIN
+    SELECT RAISE(ABORT, 'an undo or redo is never written without its row in the audit chain');
+END;
+
 -- blocks ------------------------------------------------------------------------------------------
 
 CREATE TABLE blocks (
@@ -558,9 +753,15 @@ CREATE TABLE blocks (
     -- SHA-256 of this row without its tokens, of its coverage and of the digests of its messages.
     digest          BLOB NOT NULL,
     UNIQUE (loop, generation),
-    CHECK ((first_start IS NULL) = (first_end IS NULL)),
-    CHECK ((compacted_start IS NULL) = (compacted_end IS NULL)),
-    CHECK ((recent_start IS NULL) = (recent_end IS NULL))
+    -- The sections follow each other from turn 0.
+    CHECK ((first_start IS NULL) = (first_end IS NULL)
+        AND ifnull(first_start = 0 AND first_end >= 0, 1)),
+    CHECK ((compacted_start IS NULL) = (compacted_end IS NULL)
+        AND ifnull(compacted_start = ifnull(first_end + 1, 0)
+            AND compacted_end >= compacted_start, 1)),
+    CHECK ((recent_start IS NULL) = (recent_end IS NULL)
+        AND ifnull(recent_start = coalesce(compacted_end + 1, first_end + 1, 0)
+            AND recent_end >= recent_start, 1))
 ) STRICT;
 
 CREATE INDEX blocks_run ON blocks (run);
@@ -606,6 +807,13 @@ WHEN EXISTS (
 )
 BEGIN
     SELECT RAISE(ABORT, 'a block is never replaced');
+END;
+
+CREATE TRIGGER blocks_of_open_run
+BEFORE INSERT ON blocks
+WHEN NOT EXISTS (SELECT 1 FROM runs WHERE key = NEW.run AND digest IS NULL)
+BEGIN
+    SELECT RAISE(ABORT, 'a closed run never takes a block');
 END;
 
 -- block messages ----------------------------------------------------------------------------------
@@ -663,6 +871,16 @@ BEGIN
     SELECT RAISE(ABORT, 'a message of a block is never replaced');
 END;
 
+CREATE TRIGGER block_messages_of_open_run
+BEFORE INSERT ON block_messages
+WHEN NOT EXISTS (
+    SELECT 1 FROM blocks b JOIN runs r ON r.key = b.run
+    WHERE b.key = NEW.id >> 32 AND r.digest IS NULL
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a block of a closed run never takes a message');
+END;
+
 -- coverage ----------------------------------------------------------------------------------------
 
 CREATE TABLE coverage (
@@ -678,7 +896,9 @@ CREATE TABLE coverage (
     from_turn   INTEGER,
     to_turn     INTEGER,
     disposition TEXT NOT NULL
-        CHECK (disposition IN ('kept', 'truncated', 'summarised', 'dropped', 'rolled_up'))
+        CHECK (disposition IN ('kept', 'truncated', 'summarised', 'dropped', 'rolled_up')),
+    CHECK ((from_seq IS NULL) = (to_seq IS NULL) AND ifnull(from_seq BETWEEN 0 AND to_seq, 1)),
+    CHECK ((from_turn IS NULL) = (to_turn IS NULL) AND ifnull(from_turn BETWEEN 0 AND to_turn, 1))
 ) STRICT;
 
 CREATE INDEX coverage_loop ON coverage (loop);
@@ -708,6 +928,35 @@ BEFORE INSERT ON coverage
 WHEN EXISTS (SELECT 1 FROM coverage WHERE id = NEW.id)
 BEGIN
     SELECT RAISE(ABORT, 'coverage is never replaced');
+END;
+
+-- Loops before come first. The ranges of the block's own loop follow each other, and what became of each
+-- fits the section that its turns are in.
+CREATE TRIGGER coverage_fits
+BEFORE INSERT ON coverage
+WHEN NOT EXISTS (
+    SELECT 1 FROM blocks b JOIN runs r ON r.key = b.run
+        LEFT JOIN coverage p ON p.id = NEW.id - 1 AND p.id >= b.key << 32
+    WHERE b.key = NEW.id >> 32 AND r.digest IS NULL
+        AND (p.id IS NOT NULL OR NEW.id = b.key << 32)
+        AND CASE NEW.loop = b.loop
+            WHEN 0 THEN NEW.disposition = 'rolled_up' AND b.kind = 'rollup'
+                AND p.loop IS NOT b.loop
+            ELSE NEW.from_seq = iif(p.loop = b.loop, p.to_seq + 1, NEW.from_seq)
+                AND NEW.to_seq < b.through
+                AND CASE
+                    WHEN NEW.from_turn >= b.first_start AND NEW.to_turn <= b.first_end
+                        THEN NEW.disposition = 'kept'
+                    WHEN NEW.from_turn >= b.compacted_start AND NEW.to_turn <= b.compacted_end
+                        THEN NEW.disposition IN ('summarised', 'dropped')
+                            OR (NEW.disposition = 'rolled_up' AND b.kind = 'rollup')
+                    WHEN NEW.from_turn >= b.recent_start AND NEW.to_turn <= b.recent_end
+                        THEN NEW.disposition IN ('kept', 'truncated', 'dropped')
+                END
+        END
+)
+BEGIN
+    SELECT RAISE(ABORT, 'coverage never comes without its run or against the sections of its block');
 END;
 
 -- manifests ---------------------------------------------------------------------------------------
@@ -764,6 +1013,16 @@ BEGIN
     SELECT RAISE(ABORT, 'a manifest is never replaced');
 END;
 
+CREATE TRIGGER manifests_audited
+BEFORE INSERT ON manifests
+WHEN NOT EXISTS (
+    SELECT 1 FROM sessions s JOIN audit a ON a.session = s.key AND a.audit_seq = s.audit_seq
+    WHERE s.key = NEW.session AND a.kind = 'manifest' AND a.digest = NEW.digest
+)
+BEGIN
+    SELECT RAISE(ABORT, 'a manifest is never written without its row in the audit chain');
+END;
+
 -- imports -----------------------------------------------------------------------------------------
 
 CREATE TABLE imports (
@@ -776,7 +1035,8 @@ CREATE TABLE imports (
     file_name   TEXT NOT NULL,
     -- The record's own key, for formats whose sessions have no id.
     record_key  TEXT,
-    imported_at TEXT NOT NULL
+    imported_at TEXT NOT NULL,
+    digest      BLOB NOT NULL
 ) STRICT;
 
 CREATE INDEX imports_session ON imports (session);
@@ -803,6 +1063,16 @@ BEFORE INSERT ON imports
 WHEN EXISTS (SELECT 1 FROM imports WHERE key = NEW.key)
 BEGIN
     SELECT RAISE(ABORT, 'the note of an import is never replaced');
+END;
+
+CREATE TRIGGER imports_audited
+BEFORE INSERT ON imports
+WHEN NOT EXISTS (
+    SELECT 1 FROM sessions s JOIN audit a ON a.session = s.key AND a.audit_seq = s.audit_seq
+    WHERE s.key = NEW.session AND a.kind = 'import' AND a.digest = NEW.digest
+)
+BEGIN
+    SELECT RAISE(ABORT, 'the note of an import is never written without its row in the audit chain');
 END;
 
 -- sources -----------------------------------------------------------------------------------------
@@ -909,6 +1179,13 @@ WHEN OLD.closed_at IS NOT NULL OR NEW.closed_at IS NULL OR NEW.key IS NOT OLD.ke
     OR NEW.opened_at IS NOT OLD.opened_at
 BEGIN
     SELECT RAISE(ABORT, 'a receipt is never changed');
+END;
+
+CREATE TRIGGER maintenance_begins_open
+BEFORE INSERT ON maintenance
+WHEN NEW.closed_at IS NOT NULL
+BEGIN
+    SELECT RAISE(ABORT, 'a receipt is never written closed');
 END;
 
 CREATE TRIGGER maintenance_no_replace
@@ -1500,7 +1777,10 @@ FROM loops leaf CROSS JOIN json_each((
             END,
             CASE WHEN r.older_loops = 'skip' THEN f.plain ELSE f.block END,
             coalesce(r.older_loops, 'rollup'), r.scope,
-            CASE WHEN json_valid(r.config) THEN r.config ELSE '{}' END
+            CASE
+                WHEN json_valid(coalesce(r.reached, r.config)) THEN coalesce(r.reached, r.config)
+                ELSE '{}'
+            END
         FROM active_by_loop f CROSS JOIN loops l ON l.key = f.loop LEFT JOIN runs r ON r.key = f.run
         WHERE f.leaf = leaf.key AND f.oldest = (SELECT min(key) FROM loops)
     ),
@@ -1683,7 +1963,8 @@ FROM sessions s
     CROSS JOIN loops l ON l.key = c.loop;
 
 -- Compaction runs: the audit row of every attempt. is_live is as seen from the run's own loop.
--- turns is how many complete turns that loop had.
+-- turns is how many complete turns that loop had. config is what was asked for, reached what was
+-- compacted with, where that is another one.
 CREATE VIEW v_compaction_runs AS
 SELECT
     s.session_id, r.run_id, l.loop_id, r.trigger, r.strategy, r.round, r.outcome,
@@ -1694,7 +1975,7 @@ SELECT
     ) AS is_live,
     r.fallback, r.error, r.tokens_before, r.tokens_after, r.bytes_before, r.bytes_after,
     r.messages_before, r.messages_after, r.started_at, r.duration_ms, r.config,
-    r.turns, r.scope, r.older_loops, r.counter, r.usage
+    r.turns, r.scope, r.older_loops, r.counter, r.usage, r.reached
 FROM sessions s JOIN runs r ON r.session = s.key CROSS JOIN loops l ON l.key = r.loop;
 
 -- What happened around each run: compactionStarted, then compactionEnded. payload is the whole event as

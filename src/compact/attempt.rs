@@ -183,6 +183,7 @@ impl Attempt<'_> {
         self.limited(key, &|attempt| {
             let through = self.planner.through(depth, layout)?;
             let slice = self.planner.slice(depth, layout, through)?;
+            self.planner.note_running()?;
             let draft = match rollup {
                 Some(rollup) => attempt.carried_draft(rollup, &slice)?,
                 None => attempt.strategy.compact(&slice, config)?,

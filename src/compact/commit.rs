@@ -12,14 +12,16 @@ use super::outcome::CompactOutcome;
 use super::planner::CANCELLED;
 use super::report::{BlockReport, BudgetTooSmall, CompactReport, CoverageCounts};
 use super::request::{CompactRequest, CompactTrigger};
+use super::running::OpenRow;
 use super::snapshot::{Snapshot, open_digests};
-use crate::compaction::{OlderLoops, RunConfig};
+use crate::compaction::{CompactionScope, OlderLoops, RunConfig};
 use crate::context::{Chain, Purpose};
+use crate::model::Json;
 use crate::overlay;
 use crate::store::active_blocks::View;
 use crate::store::{
-    self, NewBlock, Outcome, RunKey, RunRow, SessionStore, StoreRead, StoreResult, StoreWrite,
-    codec,
+    self, NewBlock, Outcome, RunKey, RunRow, SessionStore, StoreError, StoreRead, StoreResult,
+    StoreWrite, codec,
 };
 
 /// A run that is about to be written: what was asked, of what, and since when.
@@ -31,6 +33,9 @@ pub(super) struct PendingRun<'a> {
     /// Digest of the plan, before any text is asked for.
     pub(super) plan: [u8; 32],
     pub(super) started: CompactionStarted,
+    /// The configuration that was asked for, as JSON.
+    pub(super) asked: String,
+    pub(super) open_row: &'a OpenRow,
 }
 
 /// Returns a digest of the layouts, what they are made from, the strategy and the config.
@@ -57,7 +62,26 @@ pub(super) fn plan_digest(
     Ok(hash.finalize().into())
 }
 
+/// Returns the configuration of a step as JSON.
+pub(super) fn run_config(request: &CompactRequest, step: &FallbackStep) -> StoreResult<String> {
+    codec::to_json(&RunConfig {
+        keep_recent_turns: step.recent,
+        ..RunConfig::new(&step.config, &request.window)
+    })
+}
+
 impl PendingRun<'_> {
+    /// Plans the row of an attempt that calls code of users, or leaves the process.
+    pub(super) fn plan_open_row(&self, report: &CompactReport) -> StoreResult<()> {
+        let is_own = self.request.config.block_strategy.is_own() && self.request.hooks.is_empty();
+        if !is_own && !self.request.dry_run {
+            let scope = self.request.config.compaction_scope;
+            let row = self.row(report, Outcome::Running, scope, [0; 32])?;
+            self.open_row.plan(row);
+        }
+        Ok(())
+    }
+
     /// Returns the run on this leaf that tried this very plan in vain, if there is one. One that
     /// found the budget too small is tried again once the context has another size.
     pub(super) fn tried_before(&self) -> StoreResult<Option<RunRow>> {
@@ -99,6 +123,7 @@ impl PendingRun<'_> {
         }
         if let Some(step) = candidate.step.name {
             report.fallback = Some(step.to_owned());
+            report.reached = self.reached(&candidate.step)?;
         }
         report.too_small = BudgetTooSmall::check(self.request.window.budget(), report.after);
         let (before, after) = (report.before, report.after);
@@ -118,7 +143,8 @@ impl PendingRun<'_> {
             let blocks = &candidate.blocks;
             report.blocks = store::read(self.store, |read| self.block_reports(read, blocks))?;
         }
-        let run = self.row(&report, outcome, &candidate.step, self.plan)?;
+        let scope = candidate.step.config.compaction_scope;
+        let run = self.row(&report, outcome, scope, self.plan)?;
         let blocks = candidate.blocks.into_iter().map(|placed| placed.block);
         self.write(report, run, blocks.collect())
     }
@@ -131,8 +157,8 @@ impl PendingRun<'_> {
         error: Option<String>,
     ) -> StoreResult<CompactReport> {
         report.error = error;
-        let asked = FallbackStep::asked(&self.request.config, self.snapshot.chain.recent);
-        let run = self.row(&report, outcome, &asked, [0; 32])?;
+        let scope = self.request.config.compaction_scope;
+        let run = self.row(&report, outcome, scope, [0; 32])?;
         self.write(report, run, Vec::new())
     }
 
@@ -155,17 +181,23 @@ impl PendingRun<'_> {
         blocks.iter().map(report).collect()
     }
 
+    /// Returns the configuration of a step if it is another one than was asked for.
+    fn reached(&self, step: &FallbackStep) -> StoreResult<Option<Json>> {
+        let reached = run_config(self.request, step)?;
+        let damaged = |error: serde_json::Error| StoreError::Invalid(error.to_string());
+        match reached == self.asked {
+            true => Ok(None),
+            false => Json::parse(&reached).map(Some).map_err(damaged),
+        }
+    }
+
     fn row(
         &self,
         report: &CompactReport,
         outcome: Outcome,
-        step: &FallbackStep,
+        scope: CompactionScope,
         plan: [u8; 32],
     ) -> StoreResult<RunRow> {
-        let config = RunConfig {
-            keep_recent_turns: step.recent,
-            ..RunConfig::new(&step.config, &self.request.window)
-        };
         Ok(RunRow {
             key: RunKey(0),
             session: self.snapshot.session,
@@ -178,18 +210,19 @@ impl PendingRun<'_> {
             outcome,
             fallback: report.fallback.clone(),
             error: report.error.clone(),
-            scope: step.config.compaction_scope.to_string(),
-            older_loops: step.config.older_loops.to_string(),
+            scope: scope.to_string(),
+            older_loops: self.request.config.older_loops.to_string(),
             counter: self.store.counter().name().to_owned(),
             before: report.before,
             after: report.after,
             started_at: self.started.timestamp.clone(),
             duration_ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-            config: codec::to_json(&config)?,
+            config: self.asked.clone(),
             usage: report.usage.as_ref().map(|usage| usage.as_str().to_owned()),
             plan,
             record: None,
             events: None,
+            reached: report.reached.as_ref().map(|json| json.as_str().to_owned()),
         })
     }
 
@@ -215,7 +248,9 @@ impl PendingRun<'_> {
         if report.outcome != CompactOutcome::Committed {
             report.blocks.clear();
         }
-        self.request.hooks.after(&report.ended(&self.started));
+        self.open_row.closed();
+        let panicked = self.request.hooks.after(&report.ended(&self.started));
+        report.error = report.error.or(panicked);
         Ok(report)
     }
 
@@ -242,13 +277,14 @@ impl PendingRun<'_> {
         if run.outcome != Outcome::Committed {
             blocks.clear();
         }
+        let was = self.open_row.take(write.as_read(), &mut run)?;
         report.run = Some(run.run_id.clone());
         report.outcome = run.outcome.into();
         report.after = run.after;
         report.error.clone_from(&run.error);
         let events = (&self.started, report.ended(&self.started));
         run.events = Some(codec::to_json(&events)?);
-        overlay::commit(write, run, blocks)
+        overlay::commit(write, run, blocks, was)
     }
 
     fn is_unchanged(&self, read: &dyn StoreRead) -> StoreResult<bool> {

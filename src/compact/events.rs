@@ -1,11 +1,11 @@
 //! What happens around a compaction: events, and hooks that get them.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::guard::guarded;
 use super::outcome::CompactOutcome;
 use crate::model::{LoopId, SessionId};
 
@@ -118,11 +118,19 @@ impl Hooks {
         })
     }
 
-    /// Tells each hook; one that panics keeps nothing from the others or from who compacts.
-    pub(crate) fn after(&self, event: &CompactionEnded) {
-        for hook in &self.0 {
-            let _ = catch_unwind(AssertUnwindSafe(|| hook.after(event)));
-        }
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Calls each hook; one that panics keeps nothing from the others or from who compacts. Returns what
+    /// one of them panicked with. What was written stays.
+    pub(crate) fn after(&self, event: &CompactionEnded) -> Option<String> {
+        let panics = self
+            .0
+            .iter()
+            .map(|hook| guarded(|| hook.after(event)).err());
+        panics.fold(None, Option::or)
     }
 }
 

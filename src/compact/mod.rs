@@ -16,6 +16,7 @@ mod commit;
 mod events;
 mod fallback;
 mod flips;
+mod guard;
 mod last_turns;
 mod outcome;
 mod planner;
@@ -24,13 +25,15 @@ mod report;
 mod request;
 mod rollup;
 mod room;
+mod running;
 mod snapshot;
 mod texts;
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Instant;
 
-use crate::compaction::StrategyError;
+use crate::compaction::{DigestCompaction, StrategyError};
 use crate::model::{SessionId, Time};
 use crate::store::{Outcome, SessionStore, StoreResult};
 
@@ -38,10 +41,13 @@ use candidate::FallbackStep;
 use commit::PendingRun;
 pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks};
 pub use flips::{FlipReport, FlipRequest, redo, undo};
+use guard::guarded;
 pub use outcome::{CompactOutcome, NotNeeded};
 use planner::Planner;
 pub use report::{BlockReport, BudgetTooSmall, BudgetUnit, CompactReport, CoverageCounts};
 pub use request::{CompactRequest, CompactTrigger};
+use running::OpenRow;
+pub(crate) use running::close_interrupted;
 use snapshot::{Asked, Snapshot};
 use texts::Texts;
 
@@ -50,7 +56,8 @@ use texts::Texts;
 /// The current loop gets a block of up to three sections, each earlier loop in scope one in which
 /// it is summarised; what does not fit the policy's target is given up step by step. Every attempt
 /// but one that was not needed leaves a run as its audit row; a strategy that fails, or a budget
-/// that nothing can fit, gives a report with the outcome `failed`, not an error.
+/// that nothing can fit, gives a report with the outcome `failed`, not an error. One in which the strategy, a
+/// hook or the token counter panics leaves a failed run as well, and the digest stands in: a second run.
 ///
 /// # Errors
 /// If the session or the loop is not there, or the store fails.
@@ -80,20 +87,67 @@ pub fn compact_session_loops(
     session: &SessionId,
     request: &CompactRequest,
 ) -> StoreResult<CompactReport> {
+    let panicked = match guarded(|| attempt(store, session, request)) {
+        Ok(Ok(Attempted::Ended(report))) => return Ok(report),
+        Ok(Ok(Attempted::Panicked(report))) => report.error.unwrap_or_default(),
+        Ok(Err(error)) => return Err(error),
+        Err(panicked) => panicked,
+    };
+    // Hooks were told of the attempt that failed, or it was they.
+    let mut stand_in = CompactRequest {
+        hooks: Hooks::default(),
+        ..request.clone()
+    };
+    stand_in.config.block_strategy = Arc::new(DigestCompaction::default());
+    match guarded(|| attempt(store, session, &stand_in)) {
+        Ok(Ok(Attempted::Ended(mut report))) => {
+            let stood_in = report.strategy.clone();
+            report.fallback.get_or_insert(stood_in);
+            report.error.get_or_insert(panicked);
+            Ok(report)
+        }
+        Ok(Ok(Attempted::Panicked(report))) => Ok(report),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Ok(CompactReport {
+            outcome: CompactOutcome::Failed,
+            not_needed: None,
+            error: Some(panicked),
+            ..CompactReport::default()
+        }),
+    }
+}
+
+/// How an attempt came to its end.
+enum Attempted {
+    Ended(CompactReport),
+    /// Code of a user panicked; the run says so.
+    Panicked(CompactReport),
+}
+
+/// Makes one attempt.
+fn attempt(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    request: &CompactRequest,
+) -> StoreResult<Attempted> {
     let begun = Instant::now();
     let started_at = Time::now();
     let snapshot = match Snapshot::load(store, session, request)? {
-        Asked::NotYet(size) => return Ok(CompactReport::of(request, size)),
+        Asked::NotYet(size) => return Ok(Attempted::Ended(CompactReport::of(request, size))),
         Asked::Compact(snapshot) => snapshot,
     };
+    if !request.dry_run {
+        close_interrupted(store, Some(snapshot.session), false)?;
+    }
     let mut report = CompactReport::of(request, snapshot.before);
-    let texts = Texts::default();
+    let (texts, open_row) = (Texts::default(), OpenRow::default());
     let planner = Planner {
         store,
         snapshot: &snapshot,
         request,
         texts: &texts,
         forms: RefCell::default(),
+        open_row: &open_row,
     };
     let asked = FallbackStep::asked(&request.config, snapshot.chain.recent);
     let run = PendingRun {
@@ -101,30 +155,62 @@ pub fn compact_session_loops(
         snapshot: &snapshot,
         request,
         begun,
+        asked: commit::run_config(request, &asked)?,
         plan: commit::plan_digest(&snapshot, request, &planner.outline(asked)?)?,
         started: report.started(session, &snapshot.leaf().row.loop_id, request, &started_at),
+        open_row: &open_row,
     };
     if let Some(tried) = run.tried_before()? {
         report.note_tried_before(&tried, request.window.budget());
-        return Ok(report);
+        return Ok(Attempted::Ended(report));
     }
-    if !request.dry_run
-        && let Some(reason) = request.hooks.veto(&run.started)
-    {
-        return run.fail(report, Outcome::Vetoed, Some(reason));
+    run.plan_open_row(&report)?;
+    let failed = report.clone();
+    match guarded(|| carry_out(&planner, &run, report)) {
+        Ok(Ok(report)) => Ok(Attempted::Ended(report)),
+        Ok(Err(error)) => {
+            if open_row.is_written() {
+                // What keeps this from being noted kept the attempt from going on.
+                let _ = run.fail(failed, Outcome::Failed, Some(error.to_string()));
+            }
+            Err(error)
+        }
+        Err(panicked) => {
+            let report = run.fail(failed, Outcome::Failed, Some(panicked))?;
+            Ok(Attempted::Panicked(report))
+        }
+    }
+}
+
+/// Asks the hooks and the strategy, and ends the run.
+fn carry_out(
+    planner: &Planner<'_>,
+    run: &PendingRun<'_>,
+    mut report: CompactReport,
+) -> StoreResult<CompactReport> {
+    let Planner {
+        request, snapshot, ..
+    } = *planner;
+    if !request.dry_run && !request.hooks.is_empty() {
+        planner.note_running()?;
+        if let Some(reason) = request.hooks.veto(&run.started) {
+            return run.fail(report, Outcome::Vetoed, Some(reason));
+        }
     }
     let target = request.config.policy.target_of(&request.window);
-    let fitted = fallback::fit(&planner, target);
+    let fitted = fallback::fit(planner, target);
     let candidate = fitted.and_then(|candidate| planner.check_wanted().map(|()| candidate));
-    let notes = texts.notes();
+    let notes = planner.texts.notes();
     report.take_notes(&notes)?;
     match candidate {
         // A summariser that was asked in vain leaves its audit row; a narrower scope alone is a
         // gain.
         Ok(candidate) if notes.calls == 0 && candidate.changes_nothing(snapshot.before) => {
             report.note_unchanged();
-            if !request.dry_run {
-                request.hooks.after(&report.ended(&run.started));
+            if run.open_row.is_written() {
+                run.fail(report.clone(), Outcome::NoGain, None)?;
+            } else if !request.dry_run {
+                report.error = request.hooks.after(&report.ended(&run.started));
             }
             Ok(report)
         }

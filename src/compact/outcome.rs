@@ -43,7 +43,7 @@ impl From<Outcome> for CompactOutcome {
             Outcome::Committed => Self::Committed,
             Outcome::NoGain => Self::NoGain,
             Outcome::Vetoed => Self::Vetoed,
-            Outcome::Failed => Self::Failed,
+            Outcome::Failed | Outcome::Running | Outcome::Interrupted => Self::Failed,
             Outcome::Conflict => Self::Conflict,
         }
     }

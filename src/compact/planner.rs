@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::candidate::{FallbackStep, PlacedBlock, TextSource};
 use super::request::CompactRequest;
 use super::room::TurnForms;
+use super::running::OpenRow;
 use super::snapshot::Snapshot;
 use super::texts::Texts;
 use crate::compaction::plan::ChainTurn;
@@ -28,9 +29,15 @@ pub(super) struct Planner<'a> {
     pub(super) texts: &'a Texts,
     /// The turns at the end that were looked at so far.
     pub(super) forms: RefCell<HashMap<ChainTurn, Rc<TurnForms>>>,
+    pub(super) open_row: &'a OpenRow,
 }
 
 impl Planner<'_> {
+    /// Notes, before the strategy is asked for the first time, that the attempt is under way.
+    pub(super) fn note_running(&self) -> StoreResult<()> {
+        self.open_row.write(self.store)
+    }
+
     /// Fails once nobody wants the compaction any more.
     pub(super) fn check_wanted(&self) -> Result<(), StrategyError> {
         match self.request.cancel.is_cancelled() {

@@ -101,6 +101,9 @@ pub struct CompactReport {
     pub usage: Option<Json>,
     /// What went wrong.
     pub error: Option<String>,
+    /// The configuration that was compacted with, where a fallback made it another than the one that was
+    /// asked for.
+    pub reached: Option<Json>,
     /// Set if nothing that the run could give up was enough, or the run before that tried the same.
     pub too_small: Option<BudgetTooSmall>,
 }
@@ -251,6 +254,7 @@ impl Serialize for CompactReport {
         map.serialize_entry("duration_ms", &self.duration_ms)?;
         map.serialize_entry("usage", &self.usage)?;
         map.serialize_entry("error", &self.error)?;
+        map.serialize_entry("reached", &self.reached)?;
         map.end()
     }
 }
@@ -269,6 +273,7 @@ impl Default for CompactReport {
             duration_ms: 0,
             usage: None,
             error: None,
+            reached: None,
             too_small: None,
         }
     }

@@ -46,6 +46,7 @@ impl Attempt<'_> {
         let is_unsaid = unsaid.is_some();
         let draft = match unsaid {
             None => self.limited(key, &|attempt| {
+                attempt.planner.note_running()?;
                 let links = &chain.links[..=anchor];
                 let loops = links.iter().map(|link| link.row.loop_id.clone()).collect();
                 let read = |at: usize| match links.get(at) {

@@ -109,6 +109,10 @@ pub(super) fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> Result<Summ
 pub struct DefaultBlockCompaction;
 
 impl BlockCompactionStrategy for DefaultBlockCompaction {
+    fn is_own(&self) -> bool {
+        true
+    }
+
     fn name(&self) -> &str {
         "one-liner"
     }

@@ -119,6 +119,12 @@ pub trait BlockCompactionStrategy: Send + Sync {
     /// Names the strategy; stored with each run and block.
     fn name(&self) -> &str;
 
+    /// Whether it runs nothing but code of this library. An attempt with another one is noted before the
+    /// strategy is asked, so that it leaves a trace if the process is killed.
+    fn is_own(&self) -> bool {
+        false
+    }
+
     /// Returns what shapes the text of a block, as it is stored with it: a block whose shaping is
     /// another one is made anew. A strategy with options of its own adds them.
     fn shaping(&self, config: &CompactionConfig) -> String {

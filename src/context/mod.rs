@@ -490,7 +490,11 @@ pub(crate) fn settings(
         return Ok(Settings { config, window });
     }
     let json = match newest {
-        Some((run, _)) => Some(read.run_by_key(run)?.config),
+        // What a fallback left out must not come back: the context was checked without it.
+        Some((run, _)) => {
+            let run = read.run_by_key(run)?;
+            Some(run.reached.unwrap_or(run.config))
+        }
         None => None,
     };
     // A run of another tool or a later version may hold less or more: what is missing is default.

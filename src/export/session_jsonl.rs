@@ -14,8 +14,8 @@ use crate::import::session_jsonl::form::*;
 use crate::model::{AgentMessage, LoopId};
 use crate::store::codec::to_json;
 use crate::store::{
-    self, BlockKey, BlockRow, LoopKey, LoopRow, ManifestRow, MessageRow, Note, RunKey, RunRow,
-    Section, SessionRow, StoreError, StoreRead, StoreResult,
+    self, BlockKey, BlockRow, LoopKey, LoopRow, ManifestRow, MessageRow, Note, Outcome, RunKey,
+    RunRow, Section, SessionRow, StoreError, StoreRead, StoreResult,
 };
 
 /// How many turns are read at once.
@@ -59,11 +59,13 @@ pub(super) fn write(
     })
 }
 
-/// Returns the runs of a session, oldest first.
+/// Returns the runs of a session that are over, oldest first.
 fn runs(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<Vec<RunKey>> {
     let mut keys = Vec::new();
     read.runs(session.key, &mut |run| {
-        keys.push(run.key);
+        if run.outcome != Outcome::Running {
+            keys.push(run.key);
+        }
         Ok(ControlFlow::Continue(()))
     })?;
     keys.reverse();
@@ -304,6 +306,7 @@ impl<'a> LineWriter<'a> {
             plan: hex::encode(run.plan),
             recorded: raw_if(run.record.as_deref())?,
             events: raw_if(run.events.as_deref())?,
+            reached: raw_if(run.reached.as_deref())?,
         })
     }
 

@@ -140,11 +140,12 @@ impl ImportedRun {
             usage: None,
             plan: Sha256::digest(&self.run_id).into(),
             events: Some(codec::to_json(&(&started, &ended))?),
+            reached: None,
             record: (!made.record.is_null()).then(|| made.record.as_str().to_owned()),
             strategy: found.strategy,
             run_id: self.run_id,
         };
-        overlay::commit(write, run, made.blocks)?;
+        overlay::commit(write, run, made.blocks, None)?;
         Ok(ended)
     }
 }

@@ -19,7 +19,8 @@ pub(crate) fn next_round(
     Ok(round)
 }
 
-/// Writes a run and its blocks at the session's next tick; returns the generations of the blocks.
+/// Writes a run and its blocks at the session's next tick; returns the generations of the blocks. `was` is
+/// what the audit chain says of a run that is stored already, and open.
 ///
 /// # Errors
 /// What the store returns.
@@ -27,12 +28,15 @@ pub(crate) fn commit(
     write: &mut dyn StoreWrite,
     mut run: RunRow,
     blocks: Vec<NewBlock>,
+    was: Option<[u8; 32]>,
 ) -> StoreResult<Vec<u32>> {
     let mut session = write.session_by_key(run.session)?;
     session.tick += 1;
     run.tick = session.tick;
     run.round = next_round(write.as_read(), run.session, run.point.loop_key)?;
-    let key = write.insert_run(&run)?;
+    if was.is_none() {
+        run.key = write.insert_run(&run)?;
+    }
     let mut generations = Vec::with_capacity(blocks.len());
     for mut block in blocks {
         let mut owner = write.loop_by_key(block.row.loop_key)?;
@@ -41,10 +45,11 @@ pub(crate) fn commit(
         owner.totals.sealed_seq = owner.totals.sealed_seq.max(block.row.through);
         write.update_totals(&owner, &owner.progress)?;
         block.row.generation = owner.totals.generation;
-        block.row.run = key;
+        block.row.run = run.key;
         generations.push(block.row.generation);
         write.insert_block(&block)?;
     }
+    write.close_run(&run, was)?;
     write.touch_session(&(&session).into())?;
     Ok(generations)
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::begin::edit_loop;
 use super::calls::{self, StartedCall};
 use super::notes::fold;
+use crate::compact::close_interrupted;
 use crate::model::{LoopId, LoopStatus, SessionId, Time};
 use crate::store::append::set_status_leased;
 use crate::store::lease::{self, time_text};
@@ -64,6 +65,8 @@ pub struct RecoverReport {
     pub left: Vec<HeldLoop>,
     /// Tool calls that had started and have no result, those of loops left running aside.
     pub calls: Vec<StartedCall>,
+    /// Compactions that are (or would be) closed as interrupted, by run.
+    pub interrupted: Vec<String>,
 }
 
 /// What is to be done with a loop at work.
@@ -115,6 +118,7 @@ pub fn recover(store: &dyn SessionStore, request: &RecoverRequest) -> StoreResul
             Recovery::Aborted(aborted) => report.aborted.push(aborted),
         }
     }
+    report.interrupted = close_interrupted(store, session, request.dry_run)?;
     report.calls = store::read(store, |read| {
         let calls = calls::started(read, read.open_calls(session)?)?;
         Ok(calls

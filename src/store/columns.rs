@@ -138,6 +138,7 @@ column_values! {
     Outcome: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;
     BlockKind: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;
     Disposition: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;
+    super::audit::AuditKind: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;
 }
 
 impl<'r, const N: usize> ColumnValue<'r> for [u8; N] {

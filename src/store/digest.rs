@@ -1,4 +1,4 @@
-//! Digests of runs, flips, blocks and manifests, so that `verify` finds a changed bit in any of them.
+//! Digests of runs, flips, blocks, manifests and notes of imports, so that `verify` finds a changed bit in any of them.
 //!
 //! Each is SHA-256 over the fields in the order of the table, each with its length. Token counts of
 //! a block are left out: they depend on the counter, and a recount rewrites them. They follow from
@@ -7,32 +7,33 @@
 use sha2::{Digest as _, Sha256};
 
 use super::rows::{
-    BlockMessage, BlockRow, CoverageRow, FlipRow, ManifestRow, RunRow, Section, Size, Turns,
+    BlockMessage, BlockRow, CoverageRow, FlipRow, ImportNote, ManifestRow, RunRow, Section, Size,
+    Turns,
 };
 
-struct FieldDigest(Sha256);
+pub(super) struct FieldDigest(Sha256);
 
 impl FieldDigest {
-    fn new(kind: &str) -> Self {
+    pub(super) fn new(kind: &str) -> Self {
         let mut fields = Self(Sha256::new());
         fields.text(kind);
         fields
     }
 
-    fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
     }
 
-    fn number(&mut self, number: i64) {
+    pub(super) fn number(&mut self, number: i64) {
         self.0.update(number.to_le_bytes());
     }
 
-    fn count(&mut self, number: u64) {
+    pub(super) fn count(&mut self, number: u64) {
         self.0.update(number.to_le_bytes());
     }
 
@@ -57,13 +58,13 @@ impl FieldDigest {
         self.count(size.messages);
     }
 
-    fn finish(self) -> [u8; 32] {
+    pub(super) fn finish(self) -> [u8; 32] {
         self.0.finalize().into()
     }
 }
 
-/// Returns the digest of a run.
-pub fn run(row: &RunRow) -> [u8; 32] {
+/// Returns the digest of a run and of the digests of its blocks, in the order of their keys.
+pub fn run(row: &RunRow, blocks: &[[u8; 32]]) -> [u8; 32] {
     let mut fields = FieldDigest::new("run");
     fields.text(&row.run_id);
     fields.number(row.session.0);
@@ -87,9 +88,11 @@ pub fn run(row: &RunRow) -> [u8; 32] {
     fields.maybe(row.usage.as_deref());
     fields.bytes(&row.plan);
     fields.maybe(row.record.as_deref());
-    // Runs of a format without events have none.
-    if let Some(events) = &row.events {
-        fields.text(events);
+    fields.maybe(row.events.as_deref());
+    fields.maybe(row.reached.as_deref());
+    fields.count(blocks.len() as u64);
+    for block in blocks {
+        fields.bytes(block);
     }
     fields.finish()
 }
@@ -104,6 +107,18 @@ pub fn flip(row: &FlipRow) -> [u8; 32] {
     fields.number(row.tick);
     fields.text(&row.at);
     fields.maybe(row.reason.as_deref());
+    fields.finish()
+}
+
+/// Returns the digest of the note of an import.
+pub fn import(row: &ImportNote) -> [u8; 32] {
+    let mut fields = FieldDigest::new("import");
+    fields.number(row.session.0);
+    fields.text(&row.from.format);
+    fields.text(&row.from.path);
+    fields.text(&row.from.file_name);
+    fields.maybe(row.from.record_key.as_deref());
+    fields.text(&row.imported_at);
     fields.finish()
 }
 

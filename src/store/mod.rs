@@ -12,6 +12,7 @@
 
 pub mod active_blocks;
 pub mod append;
+pub mod audit;
 pub mod codec;
 mod columns;
 pub(crate) mod database;

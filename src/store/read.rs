@@ -177,6 +177,9 @@ pub trait StoreRead {
     /// much that another tool recorded, and most who ask want one of the newest.
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()>;
 
+    /// Returns the runs that are open, of a session or of all.
+    fn open_runs(&self, session: Option<SessionKey>) -> StoreResult<Vec<RunRow>>;
+
     /// Visits the runs of a session, newest first, without most of what they say of themselves; must
     /// stop when `visit` breaks.
     fn run_summaries(

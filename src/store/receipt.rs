@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::audit::{AuditEntry, AuditKind, RECEIPTS};
 use super::codec::to_json;
 use super::removal::StoreRemove;
 use super::{ReceiptRow, SessionKey, StoreRead, StoreResult};
@@ -116,8 +117,8 @@ impl OpenReceipt {
     /// Closes it.
     pub(crate) fn close(self, write: &mut dyn StoreRemove, receipt: &Receipt) -> StoreResult<i64> {
         let text = to_json(receipt)?;
-        let detail = sealed(self.session, self.kind, &self.opened_at, &text);
-        write.close_receipt(self.key, &detail)?;
+        let digest = digest_of(self.session, self.kind, &self.opened_at, &text);
+        close(write, self.key, &text, digest)?;
         Ok(self.key)
     }
 }
@@ -198,8 +199,14 @@ impl Receipt {
 /// Whether a receipt says what it said when it was closed; `None` if it is open or of another form.
 pub fn is_genuine(row: &ReceiptRow) -> Option<bool> {
     let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
+    Some(digest(row).is_some_and(|digest| hex::encode(digest) == sealed.digest))
+}
+
+/// Returns the digest of what a receipt says; `None` if it is open or of another form.
+pub(crate) fn digest(row: &ReceiptRow) -> Option<[u8; 32]> {
+    let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
     let text = sealed.receipt.as_str();
-    Some(digest_of(row.session, &row.kind, &row.opened_at, text) == sealed.digest)
+    Some(digest_of(row.session, &row.kind, &row.opened_at, text))
 }
 
 /// Closes an opened receipt of a session with what another database's receipt says; `false` if that is
@@ -216,21 +223,25 @@ pub(crate) fn seal(
         return Ok(false);
     };
     let text = sealed_receipt.receipt.as_str();
-    write.close_receipt(opened, &sealed(session, &row.kind, &row.opened_at, text))?;
+    let digest = digest_of(session, &row.kind, &row.opened_at, text);
+    close(write, opened, text, digest)?;
     Ok(true)
 }
 
-fn sealed(session: SessionKey, kind: &str, opened_at: &str, text: &str) -> String {
-    let digest = digest_of(session, kind, opened_at, text);
-    format!("{{\"receipt\":{text},\"digest\":\"{digest}\"}}")
+/// Notes a receipt in the chain of all receipts, and closes it.
+fn close(write: &mut dyn StoreRemove, key: i64, text: &str, digest: [u8; 32]) -> StoreResult<()> {
+    write.note_audit(RECEIPTS, &AuditEntry::new(AuditKind::Receipt, digest))?;
+    let digest = hex::encode(digest);
+    let detail = format!("{{\"receipt\":{text},\"digest\":\"{digest}\"}}");
+    write.close_receipt(key, &detail)
 }
 
-fn digest_of(session: SessionKey, kind: &str, opened_at: &str, text: &str) -> String {
+fn digest_of(session: SessionKey, kind: &str, opened_at: &str, text: &str) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(session.0.to_le_bytes());
     for part in [kind, opened_at, text] {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hex::encode(hash.finalize())
+    hash.finalize().into()
 }

@@ -5,11 +5,12 @@
 
 use std::ops::Range;
 
+use super::audit::AuditChain;
 use super::error::StoreResult;
 use super::packs::PackRow;
 use super::rows::{
-    BlockKey, BlockRow, FlipKey, FlipRow, LoopKey, ManifestKey, ManifestRow, Redaction, RunKey,
-    RunRow, SessionKey, SourceKey, SourceRow, StoredBlob,
+    BlockKey, BlockRow, FlipKey, FlipRow, ImportNote, LoopKey, ManifestKey, ManifestRow, Redaction,
+    RunKey, RunRow, SessionKey, SourceKey, SourceRow, StoredBlob,
 };
 use super::{ReceiptRow, StoreRead};
 
@@ -107,8 +108,11 @@ pub trait StoreScan: StoreRead {
     /// Returns the keys of a session's runs in order.
     fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>>;
 
-    /// Returns a run and its stored digest.
-    fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, [u8; 32])>;
+    /// Returns a run and its stored digest; `None`: it is open.
+    fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, Option<[u8; 32]>)>;
+
+    /// Returns the stored digests of a run's blocks, in the order of their keys.
+    fn block_digests(&self, run: RunKey) -> StoreResult<Vec<[u8; 32]>>;
 
     /// Returns the keys of a session's undos and redos in order.
     fn flip_keys(&self, session: SessionKey) -> StoreResult<Vec<FlipKey>>;
@@ -132,7 +136,24 @@ pub trait StoreScan: StoreRead {
     /// Returns a manifest and its stored digest.
     fn manifest_and_digest(&self, key: ManifestKey) -> StoreResult<(ManifestRow, [u8; 32])>;
 
-    // Kept files.
+    // The audit chain.
+
+    /// Returns the audit chain of a session.
+    fn audit_chain(&self, session: SessionKey) -> StoreResult<AuditChain>;
+
+    /// Returns the audit chain of all receipts; where tenants are kept apart, one of each.
+    fn receipt_chains(&self) -> StoreResult<Vec<AuditChain>>;
+
+    /// Returns what a head stands for, compressed; `None` if that is not here.
+    fn head(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
+
+    // Imports and kept files.
+
+    /// Returns the keys of the notes of a session's imports in order.
+    fn import_keys(&self, session: SessionKey) -> StoreResult<Vec<i64>>;
+
+    /// Returns the note of an import and its stored digest.
+    fn import_and_digest(&self, key: i64) -> StoreResult<(ImportNote, [u8; 32])>;
 
     /// Returns the keys of all kept files.
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>>;

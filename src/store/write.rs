@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use super::StoreResult;
+use super::audit::{AuditEntry, AuditKind};
+use super::digest;
 use super::index::IndexEntry;
 use super::lease::{LeaseGuard, LeaseRow};
 use super::read::StoreRead;
@@ -75,16 +77,35 @@ pub trait StoreWrite: StoreRead {
 
     // Runs, their undos and redos.
 
-    /// Adds a run; the key of `row` is ignored. Refused if its id is there.
+    /// Adds a run, which is open and so counts for nothing; the key and the outcome of `row` are ignored.
+    /// Refused if its id is there.
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey>;
+
+    /// Closes an open run with what `row` says: from now on neither it nor what it holds changes. `was` is
+    /// what the audit chain says of it so far. Refused for a closed run, and if its blocks are not whole.
+    fn close_run(&mut self, row: &RunRow, was: Option<[u8; 32]>) -> StoreResult<()>;
+
+    /// Notes a run that is to stay open for now in the audit chain of its session.
+    fn note_open_run(&mut self, row: &RunRow) -> StoreResult<()> {
+        let digest = digest::run(row, &[]);
+        self.note_audit(row.session, &AuditEntry::new(AuditKind::Run, digest))
+    }
+
+    /// Writes the next row of the audit chain of a session, or of all receipts. What else is written by
+    /// methods of this trait notes itself; receipts are noted by who closes them.
+    fn note_audit(&mut self, session: SessionKey, entry: &AuditEntry) -> StoreResult<()>;
 
     /// Adds a flip.
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()>;
 
+    /// Adds what a head stands for. Refused if it is there.
+    fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()>;
+
     // Blocks.
 
-    /// Adds a block with its messages and coverage; the key of its row is ignored. Refused if the
-    /// loop has a block of this generation.
+    /// Adds a block with its messages and coverage to an open run; the key of its row is ignored. Refused
+    /// if the loop has a block of this generation, if its sections do not follow each other, or if the
+    /// coverage does not fit them.
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey>;
 
     // Manifests.

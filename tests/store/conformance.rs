@@ -1017,6 +1017,7 @@ fn a_run_and_a_generation_are_added_once(store: &dyn SessionStore) {
     run.run_id = "another".into();
     run.tick += 1;
     let key = write(store, |write| write.insert_run(&run)).unwrap();
+    run.key = key;
     let mut block = read(store, |read| {
         let row = read.blocks_of_loop(row.key)?.remove(0);
         Ok(NewBlock {
@@ -1031,6 +1032,7 @@ fn a_run_and_a_generation_are_added_once(store: &dyn SessionStore) {
     is_refused(store, |write| write.insert_block(&block));
     block.row.generation = 3;
     let key = write(store, |write| write.insert_block(&block)).unwrap();
+    write(store, |write| write.close_run(&run, None)).unwrap();
     read(store, |read| {
         let stored = read.blocks_of_loop(row.key)?.remove(2);
         assert_eq!((stored.key, stored.generation), (key, 3));

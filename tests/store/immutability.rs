@@ -68,8 +68,10 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
         &file,
         "INSERT INTO maintenance (session, kind, opened_at, detail) VALUES (9, 'prune', 'a', 'd');
          UPDATE maintenance SET closed_at = 'b', detail = 'done';
-         INSERT INTO imports (session, format, path, file_name, imported_at)
-         VALUES (1, 'f', 'p', 'n', 'now'), (2, 'f', 'p', 'n', 'now');
+         INSERT INTO audit (session, audit_seq, kind, digest, chain)
+         SELECT key, audit_seq + 1, 'import', x'07', x'08' FROM sessions;
+         INSERT INTO imports (session, format, path, file_name, imported_at, digest)
+         VALUES (1, 'f', 'p', 'n', 'now', x'07'), (2, 'f', 'p', 'n', 'now', x'07');
          INSERT INTO leases (loop, owner, token, ttl, renewed_at, expires_at, released)
          VALUES (1, 'o', 3, 1, 1, 2, 1), (2, 'o', 3, 1, 1, 2, 1);
          INSERT INTO started_calls (loop, call_id, nth, tool_name, arguments, idempotency_key,
@@ -161,6 +163,10 @@ const ALWAYS: &[Target] = &[
     target("blob_refs", "owner", "owner = 9", "owner = (1 << 32) | 2"),
     target("maintenance", "key", "closed_at = NULL", "key = 1"), target("maintenance", "key", "detail = 'x'", "key = 1"),
     target("maintenance", "key", "closed_at = 'c'", "key = 1"), target("maintenance", "key", "rowid = 9", "key = 1"),
+    target("sessions", "key", "audit_seq = 0", "key = 1"), target("sessions", "key", "audit = x'00'", "key = 1"),
+    target("audit", "session, audit_seq", "digest = x'00'", "session = 1 AND audit_seq = 1"),
+    target("audit", "session, audit_seq", "was = x'00'", "session = 1 AND audit_seq = 1"),
+    target("receipt_chain", "session", "audit = x'00'", "session = 0"),
     target("leases", "loop", "token = 1", "loop = 1"), target("leases", "loop", "loop = 9", "loop = 1"),
     target("store_meta", "name", "value = x'00'", "name = 'import_key'"),
     target("store_meta", "name", "name = 'other'", "name = 'import_key'"),

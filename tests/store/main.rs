@@ -4,6 +4,7 @@
 mod archive;
 #[cfg(feature = "tokio")]
 mod asynchronous;
+mod audit;
 mod backup;
 mod conformance;
 mod differential;

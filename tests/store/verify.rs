@@ -7,6 +7,7 @@ use crate::support::amount::{amount, given, is_long};
 use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
 use crate::support::keyed;
 use loopstore::admin::inspect::{Problem, ProblemKind as Kind, VerifyReport, verify};
+use loopstore::admin::retention::{RedactRequest, redact_session};
 use loopstore::admin::salvage::salvage;
 use loopstore::context::AsOf;
 use loopstore::model::{AgentMessage, Content, Json};
@@ -372,13 +373,16 @@ fn a_message_that_cannot_be_read_does_not_hide_the_next_damage() {
 #[test]
 fn a_redacted_message_with_its_receipt_is_whole() {
     let stage = Stage::new();
-    let report = stage.after(
-        "INSERT INTO maintenance (session, kind, opened_at, closed_at, detail)
-         VALUES (1, 'redact', '2026-01-01T00:00:00Z', '2026-01-01T00:00:01Z', 'two');
-         UPDATE messages SET salt = NULL, head = NULL, body = NULL
+    let copy = stage.copy("redacted.db");
+    let session = SessionId::new("s").unwrap();
+    redact_session(&open(&copy), &RedactRequest::new(session)).unwrap();
+    tamper(
+        &copy,
+        "UPDATE messages SET salt = NULL, head = NULL, body = NULL
          WHERE id IN ((1 << 32) | 2, (1 << 32) | 6, (2 << 32) | 1);
          DELETE FROM blob_refs WHERE owner IN ((1 << 32) | 2, (1 << 32) | 6, (2 << 32) | 1);",
     );
+    let report = verify(&open(&copy)).unwrap();
     assert!(report.ok, "{:#?}", report.problems);
     assert_eq!(report.checked.receipts, 1);
 }

@@ -175,7 +175,8 @@ fn describe(store: &SqliteStore, id: &str, mark: &str) {
         run.events = Some(format!(
             "[{{\"type\":\"compactionEnded\",\"error\":\"{mark}\"}}]"
         ));
-        write.insert_run(&run)?;
+        run.key = write.insert_run(&run)?;
+        write.close_run(&run, None)?;
         let key = write.loops(row.key)?[0].key;
         let mut meta = write.loop_meta(key)?;
         meta.meta = meta

@@ -49,6 +49,13 @@ fn summary(report: &RecoverReport) -> String {
     if lines.is_empty() {
         lines.push("No loop is pending or running.".into());
     }
+    if !report.interrupted.is_empty() {
+        let runs = text::count(report.interrupted.len() as u64, "compaction");
+        lines.push(format!(
+            "{runs} interrupted: {}.",
+            report.interrupted.join(", ")
+        ));
+    }
     if !report.calls.is_empty() {
         let calls = text::count(report.calls.len() as u64, "started call");
         lines.push(format!("\n{calls} without a result:"));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use loopstore::admin::inspect::{Checked, VerifyReport, verify};
+use loopstore::admin::inspect::{Checked, Head, VerifyReport, take_head, verify, verify_against};
 use loopstore::admin::salvage::{SalvageReport, salvage};
 use loopstore::{OpenError, StoreError};
 use serde::Serialize;
@@ -22,8 +22,21 @@ const LISTED: usize = 50;
 /// listed: a loop ends before its first damaged message, and a compaction with a damaged block is
 /// dropped with all its blocks. Exits with 3 if something was lost. The damaged database is not
 /// written to.
+///
+/// With --head, a short text is printed instead, to be kept elsewhere: it stands for all that is final
+/// by now. --against checks later that all of it is still there, also if the end was cut off or
+/// everything was made anew.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Print a text that stands for all that is final, to be kept elsewhere.
+    #[arg(long, conflicts_with_all = ["salvage", "against"])]
+    head: bool,
+    /// Check that everything for which this text stands is still there.
+    #[arg(long, value_name = "HEAD", conflicts_with = "salvage")]
+    against: Option<Head>,
+    /// Sign the head with the key in this file, or check that it is signed with it.
+    #[arg(long, value_name = "FILE", conflicts_with = "salvage")]
+    key_file: Option<PathBuf>,
     /// Copy what is intact to a new database.
     #[arg(long, value_name = "DEST")]
     salvage: Option<PathBuf>,
@@ -39,10 +52,19 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         app.print(&report, || salvaged(to, &report))?;
         return Ok(done(report.ok));
     }
+    let key = args.key_file.as_deref().map(key_in).transpose()?;
+    if args.head {
+        let head = take_head(&*app.open_to_write()?, key.as_deref())?.to_string();
+        app.print(&json!({ "head": head }), || head.clone())?;
+        return Ok(Done::Well);
+    }
     let report = match app.open_to_read() {
         Ok(store) => {
             let line = progress::waiting("checking");
-            let report = verify(&*store);
+            let report = match &args.against {
+                Some(head) => verify_against(&*store, head, key.as_deref()),
+                None => verify(&*store),
+            };
             line.finish_and_clear();
             report
         }
@@ -56,6 +78,18 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         }
         Err(StoreError::Damaged(detail)) => unreadable(app, &detail),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads the key of heads, but for the end of its line.
+fn key_in(file: &Path) -> Result<Vec<u8>, CliError> {
+    let mut key = std::fs::read(file)
+        .map_err(|error| CliError::Usage(format!("cannot read {}: {error}", file.display())))?;
+    let end = key.trim_ascii_end().len();
+    key.truncate(end);
+    match key.is_empty() {
+        true => Err(CliError::Usage(format!("{} is empty", file.display()))),
+        false => Ok(key),
     }
 }
 

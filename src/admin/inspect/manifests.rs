@@ -1,13 +1,15 @@
 //! Manifests: each is derived again from what had happened at its moment.
 
+use super::audit;
 use super::report::{ProblemKind, Subject, short};
 use super::sessions::Scope;
 use super::verify::Verify;
 use crate::context::{derive, was_replaced};
+use crate::store::audit::AuditKind;
 use crate::store::{ManifestKey, ManifestRow, StoreResult, digest};
 
 /// Checks the manifests of a session.
-pub(super) fn check(verify: &mut Verify<'_>, scope: &Scope) -> StoreResult<()> {
+pub(super) fn check(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
     let keys = verify.scan.manifest_keys(scope.key);
     let keys = verify.found.readable(&scope.place, keys)?;
     for key in keys.into_iter().flatten() {
@@ -16,7 +18,7 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &Scope) -> StoreResult<()> {
     Ok(())
 }
 
-fn check_manifest(verify: &mut Verify<'_>, scope: &Scope, key: ManifestKey) -> StoreResult<()> {
+fn check_manifest(verify: &mut Verify<'_>, scope: &mut Scope, key: ManifestKey) -> StoreResult<()> {
     verify.found.checked.manifests += 1;
     verify.found.subject = Subject::Manifest(key);
     let place = format!("{}, manifest with key {}", scope.place, key.0);
@@ -25,6 +27,13 @@ fn check_manifest(verify: &mut Verify<'_>, scope: &Scope, key: ManifestKey) -> S
         return Ok(());
     };
     let place = format!("{}, manifest {}", scope.place, row.manifest_id);
+    audit::take(
+        verify,
+        &mut scope.audited,
+        AuditKind::Manifest,
+        stored,
+        &place,
+    );
     let derived = digest::manifest(&row);
     if stored != derived {
         let detail = format!("{} should be {}", short(&stored), short(&derived));

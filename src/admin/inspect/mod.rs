@@ -3,12 +3,14 @@
 //! `verify` asks it whether it tells the truth: digests, totals, order and coverage are derived
 //! again from the rows and compared with what is stored.
 
+mod audit;
 mod blobs;
 mod blocks;
 mod calls;
 mod coverage;
 mod diff;
 mod expand;
+mod heads;
 mod loops;
 mod manifests;
 mod packs;
@@ -25,6 +27,7 @@ mod verify;
 
 pub use diff::{ContextDiff, DiffRequest, DiffSide, Rewritten, TurnChange, diff, diff_contexts};
 pub use expand::{BlobBytes, Expanded, blob, expand};
+pub use heads::{Head, NoHead, take_head, verify_against};
 pub use replaced::{BlockName, BlockSection, Covered, Replaced, replaced};
 pub(crate) use report::Subject;
 pub use report::{Checked, Problem, ProblemKind, VerifyReport};

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use super::audit;
 use super::report::{ProblemKind, Subject};
 use super::verify::Verify;
 use crate::model::{LoopId, Session, SessionId};
-use crate::store::receipt::{Receipt, is_genuine};
+use crate::store::audit::{AuditKind, AuditedDigests, RECEIPTS};
+use crate::store::receipt::{self, Receipt, is_genuine};
 use crate::store::{ReceiptRow, SessionKey, StoreResult};
 
 /// What a receipt says, and its row.
@@ -15,6 +17,14 @@ type Gone<'a> = (Receipt, &'a ReceiptRow);
 pub(super) fn check(verify: &mut Verify<'_>) -> StoreResult<Vec<ReceiptRow>> {
     let rows = verify.scan.receipts();
     let rows = verify.found.readable("receipts", rows)?.unwrap_or_default();
+    let mut audited = AuditedDigests::default();
+    if verify.audits {
+        let chains = verify.scan.receipt_chains();
+        let chains = verify.found.readable("receipts", chains)?;
+        for chain in chains.into_iter().flatten() {
+            audit::walk(verify, RECEIPTS, "receipts", &chain, &mut audited);
+        }
+    }
     for row in &rows {
         verify.found.checked.receipts += 1;
         verify.found.subject = Subject::Receipt(row.key);
@@ -25,11 +35,14 @@ pub(super) fn check(verify: &mut Verify<'_>) -> StoreResult<Vec<ReceiptRow>> {
                 row.kind, row.session.0
             );
             verify.found.add(ProblemKind::Receipt, place, detail);
-        } else if is_genuine(row) == Some(false) {
+        } else if is_genuine(row) != Some(true) {
             let detail = "it does not say what it said when it was closed";
             verify.found.add(ProblemKind::Receipt, place, detail);
+        } else if let Some(digest) = receipt::digest(row) {
+            audit::take(verify, &mut audited, AuditKind::Receipt, digest, &place);
         }
     }
+    audit::missing(verify, &audited, "receipts");
     Ok(rows)
 }
 

@@ -56,6 +56,10 @@ pub enum ProblemKind {
     Pairs,
     /// A manifest whose context is not the one that it names.
     Manifest,
+    /// An audit chain: a row that is missing or one too many.
+    Audit,
+    /// What a head stands for is not what is stored.
+    Head,
     /// Content that was removed without a receipt, or a receipt that is still open.
     Receipt,
     /// A row that belongs to nothing.
@@ -106,6 +110,8 @@ pub struct Checked {
     pub receipts: u64,
     /// Kept source files.
     pub sources: u64,
+    /// Rows of audit chains.
+    pub audit: u64,
 }
 
 /// What `verify` found.
@@ -141,6 +147,7 @@ pub(crate) enum Subject {
     Flip(FlipKey),
     Block(BlockKey),
     Manifest(ManifestKey),
+    Import(i64),
     Blob(i64),
     Source(SourceKey),
 }

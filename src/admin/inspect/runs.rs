@@ -1,8 +1,10 @@
 //! Runs, undos and redos.
 
+use super::audit;
 use super::report::{ProblemKind, Subject, short};
 use super::sessions::Scope;
 use super::verify::Verify;
+use crate::store::audit::AuditKind;
 use crate::store::{FlipKey, Outcome, Point, RunKey, RunRow, StoreResult, digest};
 
 /// Checks the runs of a session, and what was undone and redone.
@@ -29,14 +31,29 @@ fn check_run(verify: &mut Verify<'_>, scope: &mut Scope, key: RunKey) -> StoreRe
         return Ok(());
     };
     let place = format!("{}, run {}", scope.place, row.run_id);
-    check_digest(verify, &place, &stored, &digest::run(&row));
-    scope.take_moment(verify, &place, row.tick);
+    let blocks = verify.scan.block_digests(key);
+    let Some(blocks) = verify.found.readable(&place, blocks)? else {
+        return Ok(());
+    };
+    let derived = digest::run(&row, &blocks);
+    let stored = stored.unwrap_or(derived);
+    check_row_digest(verify, &place, &stored, &derived);
+    audit::take(verify, &mut scope.audited, AuditKind::Run, stored, &place);
+    // One that is not over has no moment.
+    if row.outcome != Outcome::Running {
+        scope.take_moment(verify, &place, row.tick);
+    }
     check_point(verify, scope, &place, row.point)?;
     check_json(verify, &place, &row);
     check_blocks(verify, &place, &row)
 }
 
-fn check_digest(verify: &mut Verify<'_>, place: &str, stored: &[u8; 32], derived: &[u8; 32]) {
+pub(super) fn check_row_digest(
+    verify: &mut Verify<'_>,
+    place: &str,
+    stored: &[u8; 32],
+    derived: &[u8; 32],
+) {
     if stored != derived {
         let detail = format!("{} should be {}", short(stored), short(derived));
         verify.found.add(ProblemKind::Digest, place, detail);
@@ -67,7 +84,7 @@ fn check_point(
 }
 
 fn check_json(verify: &mut Verify<'_>, place: &str, row: &RunRow) {
-    let parts = [Some(&row.config), row.usage.as_ref()];
+    let parts = [Some(&row.config), row.usage.as_ref(), row.reached.as_ref()];
     for json in parts.into_iter().flatten() {
         if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(json) {
             verify.found.add(ProblemKind::Unreadable, place, error);
@@ -98,7 +115,8 @@ fn check_flip(verify: &mut Verify<'_>, scope: &mut Scope, key: FlipKey) -> Store
     let Some((row, stored)) = verify.found.readable(&place, row)? else {
         return Ok(());
     };
-    check_digest(verify, &place, &stored, &digest::flip(&row));
+    check_row_digest(verify, &place, &stored, &digest::flip(&row));
+    audit::take(verify, &mut scope.audited, AuditKind::Flip, stored, &place);
     scope.take_moment(verify, &place, row.tick);
     check_point(verify, scope, &place, row.point)?;
     let run = verify.scan.run_by_key(row.run);

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::report::{ProblemKind, Subject};
+use super::runs::check_row_digest;
 use super::verify::Verify;
-use super::{blocks, loops, manifests, runs};
+use super::{audit, blocks, loops, manifests, runs};
 use crate::model::{LoopRecord, Session};
-use crate::store::{LoopKey, LoopRow, SessionKey, SessionRow, StoreResult, Tick};
+use crate::store::audit::{AuditKind, AuditedDigests};
+use crate::store::{LoopKey, LoopRow, SessionKey, SessionRow, StoreResult, Tick, digest};
 
 /// The session at hand.
 pub(super) struct Scope {
@@ -18,6 +20,8 @@ pub(super) struct Scope {
     pub(super) is_imported: bool,
     /// Moments of loop starts, runs and flips: no two are the same.
     pub(super) moments: BTreeSet<Tick>,
+    /// What its audit chain stands for and was not met yet.
+    pub(super) audited: AuditedDigests,
 }
 
 impl Scope {
@@ -60,7 +64,9 @@ pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreRe
         tick: row.as_ref().map_or(Tick::MAX, |row| row.tick),
         is_imported: row.as_ref().is_some_and(|row| row.source.is_some()),
         moments: BTreeSet::new(),
+        audited: AuditedDigests::default(),
     };
+    scope.audited = audit::session(verify, key, &scope.place)?;
     let loops = verify.scan.loop_keys(key);
     let loops = verify.found.readable(&scope.place, loops)?;
     let loops = loops.unwrap_or_default();
@@ -75,7 +81,29 @@ pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreRe
     for key in loops {
         blocks::check(verify, &scope, key)?;
     }
-    manifests::check(verify, &scope)
+    manifests::check(verify, &mut scope)?;
+    imports(verify, &mut scope)?;
+    verify.found.subject = Subject::Session(key);
+    audit::missing(verify, &scope.audited, &scope.place);
+    Ok(())
+}
+
+/// Checks where a session was imported from.
+fn imports(verify: &mut Verify<'_>, scope: &mut Scope) -> StoreResult<()> {
+    let keys = verify.scan.import_keys(scope.key);
+    let keys = verify.found.readable(&scope.place, keys)?;
+    for key in keys.into_iter().flatten() {
+        verify.found.subject = Subject::Import(key);
+        let place = format!("{}, import {key}", scope.place);
+        let note = verify.scan.import_and_digest(key);
+        let Some((note, stored)) = verify.found.readable(&place, note)? else {
+            continue;
+        };
+        check_row_digest(verify, &place, &stored, &digest::import(&note));
+        let kind = AuditKind::Import;
+        audit::take(verify, &mut scope.audited, kind, stored, &place);
+    }
+    Ok(())
 }
 
 fn check_row(verify: &mut Verify<'_>, row: &SessionRow, scope: &Scope, loops: &[LoopKey]) {

@@ -17,6 +17,8 @@ pub(super) struct Verify<'a> {
     pub(super) scan: &'a dyn StoreScan,
     pub(super) counter: &'a dyn TokenCounter,
     pub(super) receipts: &'a [ReceiptRow],
+    /// Whether the audit chains are looked at.
+    pub(super) audits: bool,
     pub(super) found: Findings,
 }
 
@@ -58,6 +60,7 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
             scan,
             counter: store.counter(),
             receipts: &[],
+            audits: true,
             found: kept.take().unwrap_or_default(),
         };
         let receipts = receipts::check(&mut verify)?;
@@ -95,6 +98,7 @@ pub(crate) fn verify_session(
         scan,
         counter,
         receipts: &receipts,
+        audits: true,
         found: Findings::default(),
     };
     sessions::check_session(&mut verify, session)?;
@@ -110,7 +114,7 @@ pub(crate) enum CheckedPart {
     Sources,
 }
 
-/// Checks a part of a database as [`verify`] does, and says of each problem at which row it is.
+/// Checks a part of a database as [`verify`] does but for its audit chains, and says of each problem at which row it is.
 ///
 /// # Errors
 /// If the store cannot be read for another reason than damage.
@@ -124,6 +128,7 @@ pub(crate) fn faults(
         scan,
         counter,
         receipts: &receipts,
+        audits: false,
         found: Findings::default(),
     };
     match part {

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Lost;
 use crate::admin::inspect::{CheckedPart, Problem, Subject, faults};
 use crate::model::{Session, SessionId};
+use crate::store::audit::{self, AuditChain, AuditEntry, AuditKind};
 use crate::store::codec::to_json;
+use crate::store::receipt;
 use crate::store::sqlite::salvage::{LostRows, Mender, Removable};
 use crate::store::{
     BlockKey, LoopKey, RunKey, SessionKey, SessionRow, StoreError, StoreResult, Tick,
@@ -50,7 +52,53 @@ impl SalvageMending<'_, '_> {
             self.session(key)?;
         }
         self.remove_faulty(CheckedPart::Sources)?;
-        self.settle()
+        self.settle()?;
+        self.audit()
+    }
+
+    /// Begins audit chains anew that do not fit what is left. Where nothing was lost that explains it, rows
+    /// were taken out or changed, and the report says so.
+    fn audit(&mut self) -> StoreResult<()> {
+        let is_explained = !self.lost.is_empty();
+        for key in self.mender.scan().session_keys()? {
+            let chain = self.mender.scan().audit_chain(key)?;
+            let entries = audit::stored_entries(self.mender.scan(), key)?;
+            self.fit_chain(key, &chain, &entries, is_explained)?;
+        }
+        let receipts = self.mender.scan().receipts()?;
+        let digests = receipts.iter().filter_map(receipt::digest);
+        let entries: Vec<AuditEntry> = digests
+            .map(|digest| AuditEntry::new(AuditKind::Receipt, digest))
+            .collect();
+        for chain in self.mender.scan().receipt_chains()? {
+            self.fit_chain(audit::RECEIPTS, &chain, &entries, is_explained)?;
+        }
+        Ok(())
+    }
+
+    fn fit_chain(
+        &mut self,
+        session: SessionKey,
+        chain: &AuditChain,
+        entries: &[AuditEntry],
+        is_explained: bool,
+    ) -> StoreResult<()> {
+        if chain.fits(session, entries) {
+            return Ok(());
+        }
+        self.mender.begin_audit(session, entries)?;
+        if !is_explained {
+            let place = match session {
+                audit::RECEIPTS => "receipts".to_owned(),
+                SessionKey(key) => format!("session with key {key}"),
+            };
+            self.lose(
+                "audit",
+                place,
+                "it did not fit what is stored, and begins anew",
+            );
+        }
+        Ok(())
     }
 
     fn lose(&mut self, kind: &str, place: impl Into<String>, reason: impl Into<String>) {
@@ -211,6 +259,10 @@ impl SalvageMending<'_, '_> {
                     Some(run) => self.remove_run(run, &describe(problem))?,
                     None => continue,
                 },
+                Subject::Import(key) => {
+                    self.mender.remove(Removable::Import(key))?;
+                    self.lose("import", &problem.place, &problem.detail);
+                }
                 Subject::Flip(key) => {
                     self.mender.remove(Removable::Flip(key))?;
                     self.lose("flip", &problem.place, &problem.detail);

@@ -262,6 +262,10 @@ impl DigestCompaction {
 }
 
 impl BlockCompactionStrategy for DigestCompaction {
+    fn is_own(&self) -> bool {
+        true
+    }
+
     fn name(&self) -> &str {
         DIGEST
     }

@@ -16,7 +16,7 @@ impl SessionTarget<'_> {
     pub(super) fn block(&mut self, line: BlockLine) -> Result<(), ImportError> {
         let run = self.in_run(&line.run)?;
         // What a stored run wrote is stored with it.
-        if !run.is_new {
+        if !run.is_new() {
             return Ok(());
         }
         let name = BlockAddress {

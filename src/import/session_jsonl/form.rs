@@ -225,6 +225,8 @@ pub(crate) struct RunLine {
     /// What another tool recorded.
     pub(crate) recorded: Option<Box<RawValue>>,
     pub(crate) events: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reached: Option<Box<RawValue>>,
 }
 
 /// A block by its loop and number.

@@ -11,7 +11,9 @@ use crate::admin::inspect::verify_session;
 use crate::import::fields::shown;
 use crate::import::{ImportError, ImportReport};
 use crate::model::{LoopId, SessionId};
-use crate::store::{LoopKey, RunRow, SessionKey, SessionRow, StoreRead, StoreResult, StoreWrite};
+use crate::store::{
+    LoopKey, Outcome, RunRow, SessionKey, SessionRow, StoreRead, StoreResult, StoreWrite,
+};
 use crate::tokens::TokenCounter;
 
 /// Clocks go no further, so that what comes after still has ticks.
@@ -209,7 +211,10 @@ impl OpenSession {
         };
         let read = write.as_read();
         read.runs(key, &mut |run| {
-            open.runs.insert(run.run_id.clone(), run);
+            // One that is not over is in no file.
+            if run.outcome != Outcome::Running {
+                open.runs.insert(run.run_id.clone(), run);
+            }
             Ok(std::ops::ControlFlow::Continue(()))
         })?;
         let manifests = read.manifests(key)?.into_iter();
@@ -334,8 +339,8 @@ fn counts(read: &dyn StoreRead, session: SessionKey) -> StoreResult<RowCounts> {
         manifests: read.manifests(session)?.len(),
         ..RowCounts::default()
     };
-    read.runs(session, &mut |_| {
-        counts.runs += 1;
+    read.runs(session, &mut |run| {
+        counts.runs += usize::from(run.outcome != Outcome::Running);
         Ok(std::ops::ControlFlow::Continue(()))
     })?;
     Ok(counts)

@@ -13,9 +13,17 @@ use crate::store::{
 pub(super) struct OpenRun {
     pub(super) run_id: String,
     pub(super) key: RunKey,
-    pub(super) is_new: bool,
+    /// What it is closed with, if it was not stored before.
+    new: Option<RunRow>,
     /// Its undos and redos that are stored and have not been told yet.
     waiting: std::collections::VecDeque<FlipRow>,
+}
+
+impl OpenRun {
+    /// Whether it was not stored before.
+    pub(super) fn is_new(&self) -> bool {
+        self.new.is_some()
+    }
 }
 
 impl SessionTarget<'_> {
@@ -26,28 +34,28 @@ impl SessionTarget<'_> {
         let run_id = row.run_id.clone();
         let stored = self.open.runs.remove(&run_id);
         let is_new = stored.is_none();
-        let key = match stored {
+        match stored {
             Some(stored) => {
                 row.key = stored.key;
                 if row != stored {
                     let id = shown(&run_id);
                     return Err(self.open.parted(&format!("run {id} is another one")));
                 }
-                stored.key
             }
             None if self.open.grows() => {
                 self.open.is_changed = true;
-                self.write.insert_run(&row)?
+                row.key = self.write.insert_run(&row)?;
             }
             None => {
                 let id = shown(&run_id);
                 return Err(self.open.parted(&format!("run {id} is not there")));
             }
-        };
+        }
+        let key = row.key;
         self.open.in_run = Some(OpenRun {
             run_id,
             key,
-            is_new,
+            new: is_new.then_some(row),
             waiting: self.write.flips(key)?.into(),
         });
         Ok(())
@@ -84,6 +92,7 @@ impl SessionTarget<'_> {
             usage: text(line.usage),
             record: text(line.recorded),
             events: text(line.events),
+            reached: text(line.reached),
         })
     }
 
@@ -121,11 +130,15 @@ impl SessionTarget<'_> {
 
     /// Ends the run at hand: of a newer file, all that is stored must have come.
     pub(super) fn close_run(&mut self) -> Result<(), ImportError> {
-        match self.open.in_run.take() {
-            Some(run) if self.open.grows() && !run.waiting.is_empty() => {
-                Err(self.open.parted("a run was undone or redone otherwise"))
-            }
-            _ => Ok(()),
+        let Some(run) = self.open.in_run.take() else {
+            return Ok(());
+        };
+        if let Some(row) = &run.new {
+            self.write.close_run(row, None)?;
+        }
+        match self.open.grows() && !run.waiting.is_empty() {
+            true => Err(self.open.parted("a run was undone or redone otherwise")),
+            false => Ok(()),
         }
     }
 

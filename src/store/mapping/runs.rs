@@ -1,8 +1,8 @@
-//! Runs, undos and redos, manifests.
+//! Runs, undos and redos, manifests, and the audit chain.
 
+use crate::store::audit::{AuditEnd, AuditEntry, AuditRow};
 use crate::store::codec::to_json;
 use crate::store::columns::Columns;
-use crate::store::digest;
 use crate::store::values::{BoundValue, values};
 use crate::store::{
     BlockKey, FlipRow, LoopKey, ManifestPart, ManifestRow, Outcome, Point, RunRow, RunSummary,
@@ -34,6 +34,25 @@ pub(in crate::store) fn run_row(row: &impl Columns) -> StoreResult<RunRow> {
         plan: row.get("plan")?,
         record: row.get("record")?,
         events: row.get("events")?,
+        reached: row.get("reached")?,
+    })
+}
+
+pub(in crate::store) fn audit_end(row: &impl Columns) -> StoreResult<AuditEnd> {
+    Ok(AuditEnd {
+        seq: row.get("audit_seq")?,
+        chain: row.get("chain")?,
+    })
+}
+
+pub(in crate::store) fn audit_row(row: &impl Columns) -> StoreResult<AuditRow> {
+    Ok(AuditRow {
+        end: audit_end(row)?,
+        entry: AuditEntry {
+            kind: row.get("kind")?,
+            digest: row.get("digest")?,
+            was: row.get("was")?,
+        },
     })
 }
 
@@ -114,9 +133,23 @@ pub(in crate::store) const RUN_COLUMNS: &str =
     "session, run_id, loop, turns, tick, trigger, strategy,
     round, outcome, fallback, error, scope, older_loops, counter, tokens_before, tokens_after,
     bytes_before, bytes_after, messages_before, messages_after, started_at, duration_ms, config,
-    usage, plan, record, events, digest";
+    usage, plan, record, events, reached, digest";
 
-pub(in crate::store) fn run_values(row: &RunRow) -> StoreResult<Vec<BoundValue<'_>>> {
+/// Returns the values of a run that is open: whatever it says, it has not ended.
+pub(in crate::store) fn open_run_values(row: &RunRow) -> StoreResult<Vec<BoundValue<'_>>> {
+    let mut values = run_values(row, None)?;
+    values[OUTCOME_PLACE] = BoundValue::Text(Some(Outcome::Running.as_str()));
+    Ok(values)
+}
+
+/// Where the outcome stands among [`RUN_COLUMNS`].
+const OUTCOME_PLACE: usize = 8;
+
+/// Returns the values of a run.
+pub(in crate::store) fn run_values<'a>(
+    row: &'a RunRow,
+    digest: Option<&'a [u8; 32]>,
+) -> StoreResult<Vec<BoundValue<'a>>> {
     let mut values = values![
         &row.session,
         &row.run_id,
@@ -145,8 +178,9 @@ pub(in crate::store) fn run_values(row: &RunRow) -> StoreResult<Vec<BoundValue<'
         &row.plan,
         &row.record,
         &row.events,
+        &row.reached,
     ];
-    values.push(BoundValue::Digest(digest::run(row).into()));
+    values.push(BoundValue::Bytes(digest.map(|digest| &digest[..])));
     Ok(values)
 }
 
@@ -156,6 +190,7 @@ pub(in crate::store) const FLIP_COLUMNS: &str =
 pub(in crate::store) fn flip_values<'a>(
     session: &'a SessionKey,
     row: &'a FlipRow,
+    digest: &'a [u8; 32],
 ) -> StoreResult<Vec<BoundValue<'a>>> {
     let mut values = values![
         session,
@@ -167,14 +202,17 @@ pub(in crate::store) fn flip_values<'a>(
         &row.at,
         &row.reason,
     ];
-    values.push(BoundValue::Digest(digest::flip(row).into()));
+    values.extend(values![digest]);
     Ok(values)
 }
 
 pub(in crate::store) const MANIFEST_COLUMNS: &str = "manifest_id, session, loop, tick, recorded_at,
     older_loops, messages, tokens, bytes, counter, sha256, parts, digest";
 
-pub(in crate::store) fn manifest_values(row: &ManifestRow) -> StoreResult<Vec<BoundValue<'_>>> {
+pub(in crate::store) fn manifest_values<'a>(
+    row: &'a ManifestRow,
+    digest: &'a [u8; 32],
+) -> StoreResult<Vec<BoundValue<'a>>> {
     let mut values = values![
         &row.manifest_id,
         &row.session,
@@ -189,6 +227,6 @@ pub(in crate::store) fn manifest_values(row: &ManifestRow) -> StoreResult<Vec<Bo
         &row.sha256,
     ];
     values.push(BoundValue::Json(parts_json(row)?));
-    values.push(BoundValue::Digest(digest::manifest(row).into()));
+    values.extend(values![digest]);
     Ok(values)
 }

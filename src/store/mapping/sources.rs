@@ -1,8 +1,42 @@
-//! Kept files, and packs of archived messages.
+//! Notes of imports, kept files, and packs of archived messages.
 
 use crate::store::columns::Columns;
 use crate::store::packs::PackRow;
-use crate::store::{SourcePart, SourceRow, StoreResult};
+use crate::store::values::{BoundValue, values};
+use crate::store::{ImportNote, ImportRow, SourcePart, SourceRow, StoreResult};
+
+pub(in crate::store) const IMPORT_COLUMNS: &str =
+    "session, format, path, file_name, record_key, imported_at, digest";
+
+pub(in crate::store) fn import_values<'a>(
+    row: &'a ImportNote,
+    digest: &'a [u8; 32],
+) -> StoreResult<Vec<BoundValue<'a>>> {
+    let from = &row.from;
+    Ok(values![
+        &row.session,
+        &from.format,
+        &from.path,
+        &from.file_name,
+        &from.record_key,
+        &row.imported_at,
+        digest,
+    ])
+}
+
+pub(in crate::store) fn import_note(row: &impl Columns) -> StoreResult<ImportNote> {
+    Ok(ImportNote {
+        key: row.get("key")?,
+        session: row.get("session")?,
+        from: ImportRow {
+            format: row.get("format")?,
+            path: row.get("path")?,
+            file_name: row.get("file_name")?,
+            record_key: row.get("record_key")?,
+        },
+        imported_at: row.get("imported_at")?,
+    })
+}
 
 pub(in crate::store) fn source_row(row: &impl Columns) -> StoreResult<SourceRow> {
     Ok(SourceRow {

@@ -21,8 +21,10 @@ pub enum Engine {
 }
 
 /// The tables that are partitioned or distributed by their session, those that others refer to first.
-pub const BY_SESSION: [&str; 26] = [
+pub const BY_SESSION: [&str; 28] = [
     "sessions",
+    "audit",
+    "receipt_chain",
     "loops",
     "turns",
     "messages",
@@ -89,8 +91,9 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', T
     script
 }
 
-/// Tables of which a recorder writes some columns again: totals, clocks, leases and marks.
-const UPDATED: &str = "sessions, loops, turns, session_flags, leases, started_calls, sources, \
+/// Tables of which a recorder writes some columns again: totals, clocks, leases and marks, and runs, which
+/// it closes.
+const UPDATED: &str = "sessions, loops, turns, runs, session_flags, leases, started_calls, sources, \
     indexed_loops, indexed_sessions, index_state, message_words";
 
 /// Tables of which rows go again: what is not sealed, notes of a loop that ended, and the index.
@@ -260,7 +263,8 @@ mod tests {
     use super::*;
 
     /// The tables that are by something else than their session.
-    const OTHERS: [&str; 7] = [
+    const OTHERS: [&str; 8] = [
+        "heads",
         "store_meta",
         "session_names",
         "sources",

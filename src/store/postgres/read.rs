@@ -378,6 +378,16 @@ impl StoreRead for PostgresTransaction<'_> {
         )
     }
 
+    fn open_runs(&self, session: Option<SessionKey>) -> StoreResult<Vec<RunRow>> {
+        let sql = format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE digest IS NULL");
+        match session {
+            None => self.all_of_any(&sql, &[], run_row),
+            Some(SessionKey(key)) => {
+                self.all(key, &format!("{sql} AND session = $1"), &[&key], run_row)
+            }
+        }
+    }
+
     fn run_summaries(
         &self,
         session: SessionKey,

@@ -11,21 +11,16 @@ use super::row::escaped;
 use super::scan::{owner_of, shower_of};
 use super::transaction::PostgresTransaction;
 use crate::model::Time;
+use crate::store::audit::{self, AuditEntry, DIGESTED};
 use crate::store::codec::role_number;
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::mapping::signed;
 use crate::store::packs::Pack;
 use crate::store::removal::*;
-use crate::store::scan::{BlobOwner, MessagePlace, StoreScan as _, TextCell, TextForm};
+use crate::store::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
 use crate::store::sqlite::content::{place_of, table_names, texts};
-use crate::store::{
-    BlockKey, BlockRow, FlipKey, LoopKey, RunKey, SessionKey, SourceKey, StoreRead, StoredMessage,
-    digest,
-};
-
-/// Texts whose digest is derived anew when they change.
-const DIGESTED: [&str; 3] = ["runs", "flips", "blocks"];
+use crate::store::{BlockRow, LoopKey, SessionKey, SourceKey, StoredMessage};
 
 fn damaged(what: &str, key: i64) -> StoreError {
     StoreError::Damaged(format!("{what} {key} is not what was stored"))
@@ -58,35 +53,36 @@ impl PostgresTransaction<'_> {
         })
     }
 
-    /// Checks that the digest of a row fits, or derives it anew.
-    fn digest_of(&self, table: &str, key: i64, renew: bool) -> StoreResult<()> {
-        let (stored, derived) = match table {
-            "runs" => {
-                let (row, stored) = self.run_and_digest(RunKey(key))?;
-                (stored, digest::run(&row))
-            }
-            "flips" => {
-                let (row, stored) = self.flip_and_digest(FlipKey(key))?;
-                (stored, digest::flip(&row))
-            }
-            "blocks" => {
-                let (row, stored) = self.block_and_digest(BlockKey(key))?;
-                let messages = self.block_messages(row.key)?;
-                let coverage = self.coverage(row.key)?;
-                (stored, digest::block(&row, &messages, &coverage))
-            }
-            _ => return Ok(()),
-        };
-        if stored == derived {
+    /// Checks that the digest of a row fits, and that of the run of a block.
+    fn check_row(&self, table: &str, key: i64) -> StoreResult<()> {
+        let row = audit::row_digest(self, table, key)?;
+        if row.stored != row.derived {
+            return Err(damaged(table, key));
+        }
+        match row.run {
+            Some(run) => self.check_row("runs", run.0),
+            None => Ok(()),
+        }
+    }
+
+    /// Derives the digest of a changed row anew, and that of the run of a block, and notes it in the audit
+    /// chain.
+    fn renew_row(&self, table: &str, key: i64) -> StoreResult<()> {
+        let row = audit::row_digest(self, table, key)?;
+        if row.stored == row.derived {
             return Ok(());
         }
-        if !renew {
-            return Err(damaged(table, key));
+        if let Some(kind) = row.kind {
+            let (digest, was) = (row.derived, Some(row.stored));
+            self.write_audit(row.session, &AuditEntry { kind, digest, was })?;
         }
         let session = session_of(key);
         let sql = format!("UPDATE {table} SET digest = $3 WHERE session = $1 AND key = $2");
-        self.run(session, &sql, &[&session, &key, &&derived[..]])
-            .map(drop)
+        self.run(session, &sql, &[&session, &key, &&row.derived[..]])?;
+        match row.run {
+            Some(run) => self.renew_row("runs", run.0),
+            None => Ok(()),
+        }
     }
 
     /// Visits the texts of a session, ids too.
@@ -123,7 +119,7 @@ impl PostgresTransaction<'_> {
                 continue;
             };
             if DIGESTED.contains(&table) && touched.insert(cell.key) {
-                self.digest_of(table, cell.key, false)?;
+                self.check_row(table, cell.key)?;
             }
             let sql = format!(
                 "UPDATE {table} SET {column} = $3 WHERE session = $1 AND ctid = $2::TEXT::TID"
@@ -300,7 +296,7 @@ impl StoreRemove for PostgresTransaction<'_> {
                 }
             }
             for key in touched {
-                self.digest_of(table, key, true)?;
+                self.renew_row(table, key)?;
             }
         }
         Ok(all)
@@ -365,7 +361,7 @@ impl StoreRemove for PostgresTransaction<'_> {
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()> {
         let key = block.key.0;
         let session = session_of(key);
-        self.digest_of("blocks", key, false)?;
+        self.check_row("blocks", key)?;
         self.run(
             session,
             "UPDATE blocks SET tokens_covered = $3, tokens_block = $4, bytes_block = $5
@@ -378,7 +374,7 @@ impl StoreRemove for PostgresTransaction<'_> {
                 &signed(block.size.bytes)?,
             ],
         )?;
-        self.digest_of("blocks", key, true)
+        self.renew_row("blocks", key)
     }
 
     // Packs of archived messages.

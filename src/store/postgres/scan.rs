@@ -8,6 +8,7 @@ use super::keys::session_of;
 use super::row::*;
 use super::transaction::PostgresTransaction;
 use super::write::Owner;
+use crate::store::audit::{AuditChain, AuditEnd};
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;
@@ -210,13 +211,19 @@ impl StoreScan for PostgresTransaction<'_> {
         self.keys(sql, session.0, RunKey)
     }
 
-    fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, [u8; 32])> {
+    fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, Option<[u8; 32]>)> {
         let session = session_of(key.0);
         let sql = format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE session = $1 AND key = $2");
         let row = self.first(session, &sql, &[&session, &key.0], |row| {
-            with_digest(row, run_row)
+            Ok((run_row(row)?, row.get("digest")?))
         })?;
         row.ok_or_else(|| missing("run", key.0))
+    }
+
+    fn block_digests(&self, run: RunKey) -> StoreResult<Vec<[u8; 32]>> {
+        let session = session_of(run.0);
+        let sql = "SELECT digest FROM blocks WHERE session = $1 AND run = $2 ORDER BY key";
+        self.all(session, sql, &[&session, &run.0], |row| row.get("digest"))
     }
 
     fn flip_keys(&self, session: SessionKey) -> StoreResult<Vec<FlipKey>> {
@@ -270,7 +277,50 @@ impl StoreScan for PostgresTransaction<'_> {
         row.ok_or_else(|| missing("manifest", key.0))
     }
 
-    // Kept files.
+    // The audit chain.
+
+    fn audit_chain(&self, session: SessionKey) -> StoreResult<AuditChain> {
+        let end = self.audit_end(session)?;
+        let sql = "SELECT audit_seq, kind, digest, was, chain FROM audit
+             WHERE session = $1 ORDER BY audit_seq";
+        let rows = self.all(session.0, sql, &[&session.0], audit_row)?;
+        Ok(AuditChain { end, rows })
+    }
+
+    fn receipt_chains(&self) -> StoreResult<Vec<AuditChain>> {
+        let sql = "SELECT tenant, audit_seq, audit AS chain FROM receipt_chain ORDER BY tenant";
+        let ends: Vec<(String, AuditEnd)> =
+            self.all_of_any(sql, &[], |row| Ok((row.get("tenant")?, audit_end(row)?)))?;
+        let chains = ends.into_iter().map(|(tenant, end)| {
+            let sql = "SELECT audit_seq, kind, digest, was, chain FROM audit
+                 WHERE session = 0 AND tenant = $1 ORDER BY audit_seq";
+            let rows = self.all_of_any(sql, &[&tenant], audit_row)?;
+            Ok(AuditChain { end, rows })
+        });
+        chains.collect()
+    }
+
+    fn head(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+        let sql = "SELECT content FROM heads WHERE sha256 = $1";
+        self.first_of_any(sql, &[&&sha256[..]], |row| row.get("content"))
+    }
+
+    // Imports and kept files.
+
+    fn import_keys(&self, session: SessionKey) -> StoreResult<Vec<i64>> {
+        let sql = "SELECT key FROM imports WHERE session = $1 ORDER BY key";
+        self.all(session.0, sql, &[&session.0], |row| row.get("key"))
+    }
+
+    fn import_and_digest(&self, key: i64) -> StoreResult<(ImportNote, [u8; 32])> {
+        let session = session_of(key);
+        let sql =
+            format!("SELECT key, {IMPORT_COLUMNS} FROM imports WHERE session = $1 AND key = $2");
+        let row = self.first(session, &sql, &[&session, &key], |row| {
+            with_digest(row, import_note)
+        })?;
+        row.ok_or_else(|| missing("import", key))
+    }
 
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>> {
         self.source_keys_of_all()

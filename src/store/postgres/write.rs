@@ -6,11 +6,13 @@ use super::connection::Param;
 use super::keys::{BIRTH, session_of};
 use super::row::escaped;
 use super::transaction::PostgresTransaction;
-use crate::model::{LoopStatus, Time};
-use crate::store::columns::Columns;
+use crate::model::LoopStatus;
+use crate::store::audit::{AuditEnd, AuditEntry, AuditKind, RECEIPTS};
+use crate::store::columns::{Columns, missing};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::IndexEntry;
 use crate::store::mapping::*;
+use crate::store::scan::StoreScan;
 use crate::store::values::BoundValue;
 use crate::store::*;
 
@@ -102,6 +104,45 @@ impl PostgresTransaction<'_> {
         let places = rows_of_values(0, values.len(), 1);
         let sql = format!("INSERT INTO {table} ({columns}) VALUES {places}");
         self.run(session, &sql, &params).map(drop)
+    }
+
+    /// Returns the newest row of an audit chain; that of the receipts is kept from other writers until the
+    /// end.
+    pub(super) fn audit_end(&self, session: SessionKey) -> StoreResult<AuditEnd> {
+        let missing = || missing("the audit chain of session", session.0);
+        if session != RECEIPTS {
+            let sql = "SELECT audit_seq, audit AS chain FROM sessions WHERE session = $1";
+            let end = self.first(session.0, sql, &[&session.0], audit_end)?;
+            return end.ok_or_else(missing);
+        }
+        let none = AuditEnd::default();
+        self.execute(
+            "INSERT INTO receipt_chain (session, audit_seq, audit) VALUES (0, 0, $1)
+             ON CONFLICT DO NOTHING",
+            &[&&none.chain[..]],
+        )?;
+        let sql = "SELECT audit_seq, audit AS chain FROM receipt_chain
+             WHERE session = 0 AND tenant = loopstore_tenant() FOR NO KEY UPDATE";
+        self.first_of_any(sql, &[], audit_end)?.ok_or_else(missing)
+    }
+
+    /// Writes the next row of an audit chain.
+    pub(super) fn write_audit(&self, session: SessionKey, entry: &AuditEntry) -> StoreResult<()> {
+        let end = self.audit_end(session)?.with(session, entry);
+        self.run(
+            session.0,
+            "INSERT INTO audit (session, audit_seq, kind, digest, was, chain)
+             VALUES ($1, $2, $3, $4, $5, $6)",
+            &[
+                &session.0,
+                &signed(end.seq)?,
+                &entry.kind.as_str(),
+                &&entry.digest[..],
+                &entry.was.as_ref().map(|was| &was[..]),
+                &&end.chain[..],
+            ],
+        )
+        .map(drop)
     }
 
     fn refer_to_blobs(&self, owner: Owner, blobs: &[Blob]) -> StoreResult<()> {
@@ -408,17 +449,47 @@ impl StoreWrite for PostgresTransaction<'_> {
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         let session = row.session.0;
         let key = self.next_key("runs", session)?;
-        let mut values = run_values(row)?;
+        let mut values = open_run_values(row)?;
         values.push(BoundValue::Integer(Some(key)));
         self.insert(session, "runs", &format!("{RUN_COLUMNS}, key"), &values)?;
         Ok(RunKey(key))
     }
 
+    fn close_run(&mut self, row: &RunRow, was: Option<[u8; 32]>) -> StoreResult<()> {
+        let session = row.session.0;
+        let digest = digest::run(row, &self.block_digests(row.key)?);
+        let kind = AuditKind::Run;
+        self.write_audit(row.session, &AuditEntry { kind, digest, was })?;
+        let mut values = run_values(row, Some(&digest))?;
+        let places = rows_of_values(0, values.len(), 1);
+        let key = values.len() + 1;
+        values.push(BoundValue::Integer(Some(row.key.0)));
+        let sql = format!(
+            "UPDATE runs SET ({RUN_COLUMNS}) = ROW {places} WHERE session = $1 AND key = ${key}"
+        );
+        let params: Vec<Param<'_>> = values.iter().map(param).collect();
+        self.run(session, &sql, &params).map(drop)
+    }
+
+    fn note_audit(&mut self, session: SessionKey, entry: &AuditEntry) -> StoreResult<()> {
+        self.write_audit(session, entry)
+    }
+
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
+        let digest = digest::flip(row);
+        self.write_audit(session, &AuditEntry::new(AuditKind::Flip, digest))?;
         let key = self.next_key("flips", session.0)?;
-        let mut values = flip_values(&session, row)?;
+        let mut values = flip_values(&session, row, &digest)?;
         values.push(BoundValue::Integer(Some(key)));
         self.insert(session.0, "flips", &format!("{FLIP_COLUMNS}, key"), &values)
+    }
+
+    fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()> {
+        self.execute(
+            "INSERT INTO heads (sha256, taken_at, content) VALUES ($1, $2, $3)",
+            &[&&row.sha256[..], &row.taken_at, &row.content],
+        )
+        .map(drop)
     }
 
     // Blocks.
@@ -446,8 +517,10 @@ impl StoreWrite for PostgresTransaction<'_> {
 
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
         let session = row.session.0;
+        let digest = digest::manifest(row);
+        self.write_audit(row.session, &AuditEntry::new(AuditKind::Manifest, digest))?;
         let key = self.next_key("manifests", session)?;
-        let mut values = manifest_values(row)?;
+        let mut values = manifest_values(row, &digest)?;
         values.push(BoundValue::Integer(Some(key)));
         self.insert(
             session,
@@ -461,23 +534,18 @@ impl StoreWrite for PostgresTransaction<'_> {
     // Imports and kept files.
 
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
-        let sql = "SELECT coalesce(max(number), 0) + 1 AS next FROM imports WHERE session = $1";
-        let number = self.first(session.0, sql, &[&session.0], |row| row.get::<i64>("next"))?;
-        self.run(
+        let row = ImportNote::now(session, from);
+        let digest = digest::import(&row);
+        self.write_audit(session, &AuditEntry::new(AuditKind::Import, digest))?;
+        let key = self.next_key("imports", session.0)?;
+        let mut values = import_values(&row, &digest)?;
+        values.push(BoundValue::Integer(Some(key)));
+        self.insert(
             session.0,
-            "INSERT INTO imports (session, number, format, path, file_name, record_key, imported_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7)",
-            &[
-                &session.0,
-                &number,
-                &from.format,
-                &from.path,
-                &from.file_name,
-                &from.record_key,
-                &Time::now().as_str(),
-            ],
-        )?;
-        Ok(())
+            "imports",
+            &format!("{IMPORT_COLUMNS}, key"),
+            &values,
+        )
     }
 
     fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey> {

@@ -6,6 +6,8 @@ use crate::model::Json;
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// It is not over; its row is open.
+    Running,
     /// Its blocks are active until undone.
     Committed,
     /// The context would not have become smaller.
@@ -16,25 +18,31 @@ pub enum Outcome {
     Failed,
     /// Another run came first.
     Conflict,
+    /// Whoever ran it is gone.
+    Interrupted,
 }
 
 impl Outcome {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 7] = [
+        Self::Running,
         Self::Committed,
         Self::NoGain,
         Self::Vetoed,
         Self::Failed,
         Self::Conflict,
+        Self::Interrupted,
     ];
 
     /// Returns the word in SQL and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Running => "running",
             Self::Committed => "committed",
             Self::NoGain => "no_gain",
             Self::Vetoed => "vetoed",
             Self::Failed => "failed",
             Self::Conflict => "conflict",
+            Self::Interrupted => "interrupted",
         }
     }
 
@@ -94,7 +102,7 @@ pub struct RunRow {
     pub started_at: String,
     /// Milliseconds.
     pub duration_ms: u64,
-    /// The configuration as JSON.
+    /// The configuration that was asked for, as JSON.
     pub config: String,
     /// Tokens of summarisers as JSON.
     pub usage: Option<String>,
@@ -104,6 +112,8 @@ pub struct RunRow {
     pub record: Option<String>,
     /// Its events as a JSON array.
     pub events: Option<String>,
+    /// The configuration that was reached, as JSON; `None`: the one that was asked for.
+    pub reached: Option<String>,
 }
 
 impl RunRow {
@@ -136,6 +146,17 @@ pub struct FlipRow {
     pub at: String,
     /// Why.
     pub reason: Option<String>,
+}
+
+/// A row of `heads`: where all chains of the database ended at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadRow {
+    /// SHA-256 of the content before it was compressed.
+    pub sha256: [u8; 32],
+    /// ISO-8601 text.
+    pub taken_at: String,
+    /// The content as raw DEFLATE.
+    pub content: Vec<u8>,
 }
 
 /// A row of `manifests`: which messages a context was made of.

@@ -1,6 +1,7 @@
 //! Where sessions were imported from, and the files that are kept of it.
 
-use super::SourceKey;
+use super::{SessionKey, SourceKey};
+use crate::model::Time;
 
 /// A row of `imports`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,31 @@ pub struct ImportRow {
     pub file_name: String,
     /// The record's own key.
     pub record_key: Option<String>,
+}
+
+/// A row of `imports` as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportNote {
+    /// Its key.
+    pub key: i64,
+    /// The session.
+    pub session: SessionKey,
+    /// Where that came from.
+    pub from: ImportRow,
+    /// ISO-8601 text.
+    pub imported_at: String,
+}
+
+impl ImportNote {
+    /// The note of an import that happens now, still without a key.
+    pub(in crate::store) fn now(session: SessionKey, from: &ImportRow) -> Self {
+        Self {
+            key: 0,
+            session,
+            from: from.clone(),
+            imported_at: Time::now().as_str().to_owned(),
+        }
+    }
 }
 
 /// A row of `sources`: a file that sessions were imported from.

@@ -437,6 +437,16 @@ impl StoreRead for SqliteReader<'_> {
         self.each(&sql, [session.0], |row| run_row(row), visit)
     }
 
+    fn open_runs(&self, session: Option<SessionKey>) -> StoreResult<Vec<RunRow>> {
+        let of = if session.is_some() {
+            "session = ?1"
+        } else {
+            "?1 IS NULL"
+        };
+        let sql = format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE digest IS NULL AND {of}");
+        self.all(&sql, [session.map(|key| key.0)], |row| run_row(row))
+    }
+
     fn run_summaries(
         &self,
         session: SessionKey,

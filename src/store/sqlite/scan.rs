@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::read::{SqliteReader, packed};
+use crate::store::audit::{AuditChain, AuditEnd, RECEIPTS};
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
 use crate::store::mapping::*;
@@ -11,7 +12,7 @@ use crate::store::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table, the condition on its row `t`.
-pub(super) const STRAYS: [(&str, &str, &str); 11] = [
+pub(super) const STRAYS: [(&str, &str, &str); 12] = [
     (
         "messages",
         "id",
@@ -55,6 +56,11 @@ pub(super) const STRAYS: [(&str, &str, &str); 11] = [
         "NOT EXISTS (SELECT 1 FROM messages WHERE id = t.id)",
     ),
     (
+        "audit",
+        "session",
+        "t.session <> 0 AND NOT EXISTS (SELECT 1 FROM sessions WHERE key = t.session)",
+    ),
+    (
         "source_parts",
         "id",
         "NOT EXISTS (SELECT 1 FROM sources WHERE key = t.id >> 32)",
@@ -74,6 +80,16 @@ pub(super) const STRAYS: [(&str, &str, &str); 11] = [
 ];
 
 impl SqliteReader<'_> {
+    /// Returns the newest row of an audit chain.
+    pub(super) fn audit_end(&self, session: SessionKey) -> StoreResult<AuditEnd> {
+        let sql = match session {
+            RECEIPTS => "SELECT audit_seq, audit AS chain FROM receipt_chain WHERE session = ?1",
+            _ => "SELECT audit_seq, audit AS chain FROM sessions WHERE key = ?1",
+        };
+        self.first(sql, [session.0], |row| audit_end(row))?
+            .ok_or_else(|| missing("the audit chain of session", session.0))
+    }
+
     fn keys<T>(&self, sql: &str, of: i64, key: fn(i64) -> T) -> StoreResult<Vec<T>> {
         let keys = self.all(sql, [of], |row| row.get::<i64>("key"))?;
         Ok(keys.into_iter().map(key).collect())
@@ -194,10 +210,15 @@ impl StoreScan for SqliteReader<'_> {
         )
     }
 
-    fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, [u8; 32])> {
+    fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, Option<[u8; 32]>)> {
         let sql = format!("SELECT key, {RUN_COLUMNS} FROM runs WHERE key = ?1");
-        self.first(&sql, [key.0], |row| with_digest(row, run_row))?
+        self.first(&sql, [key.0], |row| Ok((run_row(row)?, row.get("digest")?)))?
             .ok_or_else(|| missing("run", key.0))
+    }
+
+    fn block_digests(&self, run: RunKey) -> StoreResult<Vec<[u8; 32]>> {
+        let sql = "SELECT digest FROM blocks WHERE run = ?1 ORDER BY key";
+        self.all(sql, [run.0], |row| row.get("digest"))
     }
 
     fn flip_keys(&self, session: SessionKey) -> StoreResult<Vec<FlipKey>> {
@@ -249,7 +270,40 @@ impl StoreScan for SqliteReader<'_> {
             .ok_or_else(|| missing("manifest", key.0))
     }
 
-    // Kept files.
+    // The audit chain.
+
+    fn audit_chain(&self, session: SessionKey) -> StoreResult<AuditChain> {
+        let end = self.audit_end(session)?;
+        let rows = self.all(
+            "SELECT audit_seq, kind, digest, was, chain FROM audit
+             WHERE session = ?1 ORDER BY audit_seq",
+            [session.0],
+            |row| audit_row(row),
+        )?;
+        Ok(AuditChain { end, rows })
+    }
+
+    fn receipt_chains(&self) -> StoreResult<Vec<AuditChain>> {
+        Ok(vec![self.audit_chain(RECEIPTS)?])
+    }
+
+    fn head(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
+        let sql = "SELECT content FROM heads WHERE sha256 = ?1";
+        self.first(sql, [sha256], |row| row.get("content"))
+    }
+
+    // Imports and kept files.
+
+    fn import_keys(&self, session: SessionKey) -> StoreResult<Vec<i64>> {
+        let sql = "SELECT key FROM imports WHERE session = ?1 ORDER BY key";
+        self.all(sql, [session.0], |row| row.get("key"))
+    }
+
+    fn import_and_digest(&self, key: i64) -> StoreResult<(ImportNote, [u8; 32])> {
+        let sql = format!("SELECT key, {IMPORT_COLUMNS} FROM imports WHERE key = ?1");
+        self.first(&sql, [key], |row| with_digest(row, import_note))?
+            .ok_or_else(|| missing("import", key))
+    }
 
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>> {
         self.source_keys_of_all()

@@ -9,11 +9,13 @@ use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use super::from_sqlite;
 use super::read::{SqliteReader, packed};
 use crate::failpoints::{self, Failpoint};
-use crate::model::{LoopStatus, Time};
+use crate::model::LoopStatus;
+use crate::store::audit::{AuditEntry, AuditKind};
 use crate::store::codec::{author_number, role_number};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::index::IndexEntry;
 use crate::store::mapping::*;
+use crate::store::scan::StoreScan;
 use crate::store::values::BoundValue;
 use crate::store::*;
 
@@ -33,6 +35,24 @@ impl SqliteReader<'_> {
         let places = vec!["?"; values.len()].join(", ");
         let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places})");
         self.run(&sql, params_from_iter(values)).map(drop)
+    }
+
+    /// Writes the next row of an audit chain.
+    pub(super) fn write_audit(&self, session: SessionKey, entry: &AuditEntry) -> StoreResult<()> {
+        let end = self.audit_end(session)?.with(session, entry);
+        self.run(
+            "INSERT INTO audit (session, audit_seq, kind, digest, was, chain)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                session.0,
+                signed(end.seq)?,
+                entry.kind.as_str(),
+                entry.digest,
+                entry.was,
+                end.chain,
+            ],
+        )
+        .map(drop)
     }
 
     fn last_key(&self) -> i64 {
@@ -351,12 +371,37 @@ impl StoreWrite for SqliteReader<'_> {
     // Runs, their undos and redos.
 
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
-        self.insert("runs", RUN_COLUMNS, run_values(row)?)?;
+        self.insert("runs", RUN_COLUMNS, open_run_values(row)?)?;
         Ok(RunKey(self.last_key()))
     }
 
+    fn close_run(&mut self, row: &RunRow, was: Option<[u8; 32]>) -> StoreResult<()> {
+        let digest = digest::run(row, &self.block_digests(row.key)?);
+        let kind = AuditKind::Run;
+        self.write_audit(row.session, &AuditEntry { kind, digest, was })?;
+        let mut values = run_values(row, Some(&digest))?;
+        let places = vec!["?"; values.len()].join(", ");
+        values.push(BoundValue::Integer(Some(row.key.0)));
+        let sql = format!("UPDATE runs SET ({RUN_COLUMNS}) = ({places}) WHERE key = ?");
+        self.run(&sql, params_from_iter(values)).map(drop)
+    }
+
+    fn note_audit(&mut self, session: SessionKey, entry: &AuditEntry) -> StoreResult<()> {
+        self.write_audit(session, entry)
+    }
+
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()> {
-        self.insert("flips", FLIP_COLUMNS, flip_values(&session, row)?)
+        let digest = digest::flip(row);
+        self.write_audit(session, &AuditEntry::new(AuditKind::Flip, digest))?;
+        self.insert("flips", FLIP_COLUMNS, flip_values(&session, row, &digest)?)
+    }
+
+    fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()> {
+        self.run(
+            "INSERT INTO heads (sha256, taken_at, content) VALUES (?1, ?2, ?3)",
+            params![row.sha256, row.taken_at, row.content],
+        )
+        .map(drop)
     }
 
     // Blocks.
@@ -380,26 +425,23 @@ impl StoreWrite for SqliteReader<'_> {
     // Manifests.
 
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey> {
-        self.insert("manifests", MANIFEST_COLUMNS, manifest_values(row)?)?;
+        let digest = digest::manifest(row);
+        self.write_audit(row.session, &AuditEntry::new(AuditKind::Manifest, digest))?;
+        self.insert(
+            "manifests",
+            MANIFEST_COLUMNS,
+            manifest_values(row, &digest)?,
+        )?;
         Ok(ManifestKey(self.last_key()))
     }
 
     // Imports and kept files.
 
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO imports (session, format, path, file_name, record_key, imported_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![
-                session.0,
-                from.format,
-                from.path,
-                from.file_name,
-                from.record_key,
-                Time::now().as_str(),
-            ],
-        )?;
-        Ok(())
+        let row = ImportNote::now(session, from);
+        let digest = digest::import(&row);
+        self.write_audit(session, &AuditEntry::new(AuditKind::Import, digest))?;
+        self.insert("imports", IMPORT_COLUMNS, import_values(&row, &digest)?)
     }
 
     fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey> {

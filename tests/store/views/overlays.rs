@@ -1,6 +1,6 @@
 //! Views of compaction: chains, runs, blocks, coverage and the context.
 
-use loopstore::extend::{BlockKind, CoverageRow, Disposition, LoopKey, Outcome, Section};
+use loopstore::extend::{BlockKind, LoopKey, Outcome, Section};
 use serde_json::json;
 
 use crate::views::stage::{BlockOf, Stage, assistant, result, user};
@@ -85,12 +85,6 @@ fn a_block_shows_its_sections_and_its_tail() {
         .message(Section::Recent, Some(13), Some("cut"))
         .message(Section::Recent, Some(14), None)
         .message(Section::Recent, None, Some("added"))
-        .covers(CoverageRow {
-            loop_key: root,
-            seqs: Some((0, 1)),
-            turns: Some((0, 0)),
-            disposition: Disposition::Kept,
-        })
         .done();
     stage.run("run-1", root, vec![block]);
     stage.turns(root, 1);
@@ -105,7 +99,11 @@ fn a_block_shows_its_sections_and_its_tail() {
     );
     assert_eq!(
         stage.lines("SELECT * FROM v_coverage"),
-        ["s|root|1|root|0|1|0|0|kept"]
+        [
+            "s|root|1|root|0|1|0|0|kept",
+            "s|root|1|root|2|11|1|5|summarised",
+            "s|root|1|root|12|15|6|7|kept",
+        ]
     );
     assert_eq!(
         stage.lines("SELECT * FROM v_compaction_blocks"),
@@ -343,7 +341,7 @@ fn a_loop_without_turns_leaves_no_row() {
         json!([{"role": "extension", "kind": "note", "data": 1}]),
     );
     let leaf = stage.start("leaf", Some(("empty", None)));
-    let nothing = BlockOf::new(empty, BlockKind::Earlier, 1);
+    let nothing = BlockOf::new(empty, BlockKind::Earlier, 0);
     stage.append(leaf, json!([user(0, "four"), assistant(0, "eight ch")]));
     stage.run("run-1", leaf, vec![nothing.done()]);
     assert_eq!(
@@ -351,7 +349,7 @@ fn a_loop_without_turns_leaves_no_row() {
         ["leaf|0|root|raw", "leaf|1|leaf|raw"]
     );
     // Nothing is divided by nothing.
-    let none = BlockOf::new(empty, BlockKind::Earlier, 1).change(|row| row.tokens_covered = 0);
+    let none = BlockOf::new(empty, BlockKind::Earlier, 0).change(|row| row.tokens_covered = 0);
     stage.run("run-2", leaf, vec![none.done()]);
     assert_eq!(
         stage.lines("SELECT ratio FROM v_compaction_blocks ORDER BY generation"),

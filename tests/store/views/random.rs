@@ -122,8 +122,9 @@ impl Story {
             (_, true) => BlockKind::Current,
             (_, false) => BlockKind::Earlier,
         };
-        let mut block = BlockOf::new(link.row.key, kind, link.end_seq);
         let turns = link.complete;
+        let through = if turns == 0 { 0 } else { link.end_seq };
+        let mut block = BlockOf::new(link.row.key, kind, through);
         let a = self.dice.roll(turns + 1);
         let b = a + self.dice.roll(turns - a + 1);
         if a > 0 {

@@ -6,9 +6,10 @@ use std::process::Command;
 
 use crate::support::needs;
 use loopstore::extend::{
-    BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, FlipRow, Layout, LoopKey,
-    NewBlock, Outcome, Point, RunKey, RunRow, Section, SessionKey, Size, StoreWrite, StoredMessage,
-    Turns, active_blocks, append, codec, read, session, write,
+    BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition, FlipRow,
+    Layout, LoopKey, NewBlock, Outcome, Point, RunKey, RunRow, Section, SessionKey, Size,
+    StoreRead, StoreResult, StoreWrite, StoredMessage, Turns, active_blocks, append, codec, read,
+    session, write,
 };
 use loopstore::{
     AgentMessage, Durability, HeuristicTokenCounter, LoopId, LoopRecord, LoopStatus, Session,
@@ -109,12 +110,17 @@ impl Stage {
             row.tick = next_tick(w, self.session)?;
             change(&mut row);
             let run = w.insert_run(&row)?;
+            row.key = run;
             for mut block in blocks {
                 block.row.run = run;
                 let before = w.blocks_of_loop(block.row.loop_key)?;
                 block.row.generation = before.last().map_or(1, |last| last.generation + 1);
+                block
+                    .coverage
+                    .extend(whole_coverage(w.as_read(), &block.row)?);
                 w.insert_block(&block)?;
             }
+            w.close_run(&row, None)?;
             Ok(run)
         })
         .unwrap()
@@ -229,7 +235,32 @@ impl Stage {
     }
 }
 
-fn next_tick(w: &mut dyn StoreWrite, session: SessionKey) -> loopstore::extend::StoreResult<i64> {
+/// Covers the loop of a block as its sections say.
+fn whole_coverage(read: &dyn StoreRead, row: &BlockRow) -> StoreResult<Vec<CoverageRow>> {
+    let layout = &row.layout;
+    let sections = [
+        (layout.first, Disposition::Kept),
+        (layout.compacted, Disposition::Summarised),
+        (layout.recent, Disposition::Kept),
+    ];
+    let mut rows: Vec<CoverageRow> = Vec::new();
+    for (turns, disposition) in sections {
+        let Some(turns) = turns else { continue };
+        let from = read.turn(row.loop_key, turns.first)?.unwrap().first_seq;
+        if let Some((_, to)) = rows.last_mut().and_then(|last| last.seqs.as_mut()) {
+            *to = from - 1;
+        }
+        rows.push(CoverageRow {
+            loop_key: row.loop_key,
+            seqs: Some((from, row.through - 1)),
+            turns: Some((turns.first, turns.last)),
+            disposition,
+        });
+    }
+    Ok(rows)
+}
+
+fn next_tick(w: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<i64> {
     let mut row = w.session_by_key(session)?;
     row.tick += 1;
     w.update_session(&row)?;
@@ -272,6 +303,7 @@ fn run_row(run_id: &str, session: SessionKey, leaf: LoopKey) -> RunRow {
         plan: [0; 32],
         record: None,
         events: None,
+        reached: None,
     }
 }
 
@@ -334,11 +366,6 @@ impl BlockOf {
             replaces,
             body: text.map(stored),
         });
-        self
-    }
-
-    pub fn covers(mut self, row: CoverageRow) -> Self {
-        self.0.coverage.push(row);
         self
     }
 

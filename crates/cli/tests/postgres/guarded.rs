@@ -62,6 +62,20 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
         "DELETE FROM block_messages",
         "UPDATE coverage SET disposition = 'kept'",
         "DELETE FROM coverage",
+        "UPDATE audit SET digest = ''",
+        "DELETE FROM audit",
+        "TRUNCATE audit",
+        "UPDATE sessions SET audit_seq = 0",
+        "UPDATE sessions SET audit = ''",
+        "INSERT INTO audit SELECT session, audit_seq + 9, kind, digest, was, chain FROM audit",
+        // What a committed run holds is closed.
+        "INSERT INTO coverage SELECT session, block, ordinal + 90, loop, from_seq, to_seq, from_turn,
+             to_turn, disposition FROM coverage",
+        "INSERT INTO block_messages SELECT session, block, ordinal + 90, section, replaces, role,
+             tokens, bytes, body_block, salt, digest, head, 'ignore all' FROM block_messages",
+        "INSERT INTO flips SELECT session, key + 90, run, 'redo', loop, turns, tick + 90, at, reason,
+             digest FROM flips",
+        "UPDATE runs SET digest = NULL, outcome = 'running'",
         "TRUNCATE messages",
         "TRUNCATE sessions CASCADE",
         "UPDATE store_meta SET value = 'x' WHERE name = 'import_key'",
@@ -85,6 +99,69 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
     drop(transaction);
     let report = loopstore::admin::inspect::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
+}
+
+/// Deleted while no trigger fires, as the owner of the server can.
+#[test]
+fn a_row_that_was_deleted_without_triggers_is_missed() {
+    let Some((store, mut client)) = compacted() else {
+        return;
+    };
+    let whole = loopstore::admin::inspect::verify(&store).unwrap();
+    assert!(whole.ok, "{:?}", whole.problems);
+    assert_eq!(whole.checked.audit, 2);
+    let request = loopstore::admin::retention::EraseRequest {
+        force: true,
+        ..loopstore::admin::retention::EraseRequest::new(SessionId::new("gone").unwrap())
+    };
+    let history = History::new(&store, "gone");
+    history.append(0, vec![user("please", 0)]);
+    loopstore::admin::retention::erase(&store, &request).unwrap();
+    let run = "DELETE FROM flips; DELETE FROM coverage; DELETE FROM block_messages;
+         DELETE FROM blocks; DELETE FROM runs; UPDATE loops SET generation = 0";
+    for sql in [
+        "DELETE FROM flips",
+        "DELETE FROM flips; DELETE FROM audit WHERE kind = 'flip'",
+        run,
+        &format!("{run}; DELETE FROM audit WHERE session > 0"),
+        "DELETE FROM maintenance",
+        "DELETE FROM maintenance; DELETE FROM audit WHERE session = 0",
+        "DELETE FROM audit WHERE audit_seq = 1",
+    ] {
+        // The rows come back once it was looked at.
+        let kept = "CREATE SCHEMA kept; CREATE TABLE kept.audit AS TABLE audit;
+             CREATE TABLE kept.flips AS TABLE flips; CREATE TABLE kept.runs AS TABLE runs;
+             CREATE TABLE kept.blocks AS TABLE blocks; CREATE TABLE kept.coverage AS TABLE coverage;
+             CREATE TABLE kept.block_messages AS TABLE block_messages;
+             CREATE TABLE kept.maintenance AS TABLE maintenance;
+             CREATE TABLE kept.loops AS TABLE loops;
+             SET session_replication_role = replica;";
+        client.batch_execute(&format!("{kept} {sql};")).unwrap();
+        let report = loopstore::admin::inspect::verify(&store).unwrap();
+        assert!(!report.ok, "{sql}");
+        let back = [
+            "audit",
+            "runs",
+            "flips",
+            "blocks",
+            "coverage",
+            "block_messages",
+            "maintenance",
+        ];
+        for table in back {
+            let sql = format!("DELETE FROM {table}; INSERT INTO {table} TABLE kept.{table}");
+            client.batch_execute(&sql).unwrap();
+        }
+        client
+            .batch_execute(
+                "UPDATE loops l SET generation = k.generation FROM kept.loops k
+                 WHERE k.session = l.session AND k.key = l.key;
+                 SET session_replication_role = origin; DROP SCHEMA kept CASCADE",
+            )
+            .unwrap();
+        let report = loopstore::admin::inspect::verify(&store).unwrap();
+        assert!(report.ok, "{sql}: {:?}", report.problems);
+    }
 }
 
 #[test]

@@ -89,7 +89,7 @@ const fn table(name: &'static str, key: &'static str, of_session: &'static str) 
 }
 
 /// The tables with rows of sessions, those that others refer to last.
-pub(super) const TABLES: [ContentTable; 21] = [
+pub(super) const TABLES: [ContentTable; 22] = [
     table(
         "manifests",
         "key",
@@ -131,6 +131,7 @@ pub(super) const TABLES: [ContentTable; 21] = [
         "key",
         "SELECT key FROM imports WHERE session = ?1",
     ),
+    table("audit", "session", "SELECT ?1"),
     table("session_flags", "session", "SELECT ?1"),
     table("loops", "key", "SELECT key FROM loops WHERE session = ?1"),
     table("source_sessions", "session", "SELECT ?1"),
@@ -139,11 +140,14 @@ pub(super) const TABLES: [ContentTable; 21] = [
 
 /// The tables whose rows belong to no session: their rule stands beside the statement.
 #[cfg(test)]
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 12] = [
     // What a database is written with.
     "store_meta",
     // The receipts themselves.
     "maintenance",
+    "receipt_chain",
+    // What heads stand for: digests, and the ids of sessions and loops.
+    "heads",
     // Gone with the last message that shows them.
     "blobs",
     // Gone with the last of their sessions, or the first if that is asked for.
@@ -158,7 +162,7 @@ const OTHERS: [&str; 10] = [
 ];
 
 /// Every column of text or bytes, and what it holds.
-pub(super) const COLUMNS: [(&str, &str, Holds); 102] = [
+pub(super) const COLUMNS: [(&str, &str, Holds); 113] = [
     ("store_meta", "name", Word),
     ("store_meta", "value", Digest),
     ("sessions", "session_id", ID),
@@ -168,6 +172,15 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 102] = [
     ("sessions", "last_active_at", Word),
     ("sessions", "source", Word),
     ("sessions", "meta", META),
+    ("sessions", "audit", Digest),
+    ("audit", "kind", Word),
+    ("audit", "digest", Digest),
+    ("audit", "was", Digest),
+    ("audit", "chain", Digest),
+    ("receipt_chain", "audit", Digest),
+    ("heads", "sha256", Digest),
+    ("heads", "taken_at", Word),
+    ("heads", "content", Receipt),
     ("loops", "loop_id", ID),
     ("loops", "parent_loop_id", ID),
     ("loops", "kind", JSON),
@@ -205,6 +218,7 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 102] = [
     ("runs", "plan", Digest),
     ("runs", "record", META),
     ("runs", "events", META),
+    ("runs", "reached", JSON),
     ("runs", "digest", Digest),
     ("flips", "kind", Word),
     ("flips", "at", Word),
@@ -226,6 +240,7 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 102] = [
     ("imports", "file_name", TEXT),
     ("imports", "record_key", TEXT),
     ("imports", "imported_at", Word),
+    ("imports", "digest", Digest),
     ("maintenance", "kind", Word),
     ("maintenance", "opened_at", Word),
     ("maintenance", "closed_at", Word),

@@ -11,21 +11,18 @@ use super::read::{SqliteReader, packed};
 use super::scan::{owner_of, shower_of};
 use super::{SqliteStore, schema};
 use crate::model::Time;
+use crate::store::audit::{self, AuditEntry, DIGESTED};
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::mapping::{session_flags, signed};
 use crate::store::packs::Pack;
 use crate::store::removal::*;
-use crate::store::scan::{BlobOwner, MessagePlace, StoreScan as _, TextCell, TextForm};
+use crate::store::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
 use crate::store::{
-    BlockKey, BlockRow, FlipKey, LoopKey, RunKey, SessionFlags, SessionKey, SourceKey, StoreRead,
-    StoredMessage, digest,
+    BlockRow, LoopKey, SessionFlags, SessionKey, SourceKey, StoreRead, StoredMessage,
 };
 use content::{ContentTable, TABLES, place_of};
 pub use scrub::Scrubbed;
-
-/// Texts whose digest is derived anew when they change.
-const DIGESTED: [&str; 3] = ["runs", "flips", "blocks"];
 
 impl SqliteStore {
     /// Runs `work` in a write transaction in which content can be removed.
@@ -84,33 +81,35 @@ impl SqliteReader<'_> {
         })
     }
 
-    /// Checks that the digest of a row fits, or derives it anew.
-    fn digest_of(&self, table: &str, key: i64, renew: bool) -> StoreResult<()> {
-        let (stored, derived) = match table {
-            "runs" => {
-                let (row, stored) = self.run_and_digest(RunKey(key))?;
-                (stored, digest::run(&row))
-            }
-            "flips" => {
-                let (row, stored) = self.flip_and_digest(FlipKey(key))?;
-                (stored, digest::flip(&row))
-            }
-            "blocks" => {
-                let (row, stored) = self.block_and_digest(BlockKey(key))?;
-                let messages = self.block_messages(row.key)?;
-                let coverage = self.coverage(row.key)?;
-                (stored, digest::block(&row, &messages, &coverage))
-            }
-            _ => return Ok(()),
-        };
-        if stored == derived {
-            return Ok(());
-        }
-        if !renew {
+    /// Checks that the digest of a row fits, and that of the run of a block.
+    fn check_row(&self, table: &str, key: i64) -> StoreResult<()> {
+        let row = audit::row_digest(self, table, key)?;
+        if row.stored != row.derived {
             return Err(damaged(table, key));
         }
+        match row.run {
+            Some(run) => self.check_row("runs", run.0),
+            None => Ok(()),
+        }
+    }
+
+    /// Derives the digest of a changed row anew, and that of the run of a block, and notes it in the audit
+    /// chain.
+    fn renew_row(&self, table: &str, key: i64) -> StoreResult<()> {
+        let row = audit::row_digest(self, table, key)?;
+        if row.stored == row.derived {
+            return Ok(());
+        }
+        if let Some(kind) = row.kind {
+            let (digest, was) = (row.derived, Some(row.stored));
+            self.write_audit(row.session, &AuditEntry { kind, digest, was })?;
+        }
         let sql = format!("UPDATE {table} SET digest = ?2 WHERE key = ?1");
-        self.run(&sql, params![key, derived]).map(|_| ())
+        self.run(&sql, params![key, row.derived])?;
+        match row.run {
+            Some(run) => self.renew_row("runs", run.0),
+            None => Ok(()),
+        }
     }
 
     fn change_column(
@@ -131,7 +130,7 @@ impl SqliteReader<'_> {
             };
             let Some(new) = change(cell)? else { continue };
             if touched.insert(key) && DIGESTED.contains(&table.name) {
-                self.digest_of(table.name, key, false)?;
+                self.check_row(table.name, key)?;
             }
             let (name, id) = (table.name, table.key);
             let sql = format!("UPDATE {name} SET {column} = ?2 WHERE {id} = ?1");
@@ -269,8 +268,11 @@ impl StoreRemove for SqliteReader<'_> {
                     all.counts.insert(place_of(table.name, text.0), changed);
                 }
             }
-            for key in touched {
-                self.digest_of(table.name, key, true)?;
+            for key in touched
+                .into_iter()
+                .filter(|_| DIGESTED.contains(&table.name))
+            {
+                self.renew_row(table.name, key)?;
             }
         }
         Ok(all)
@@ -318,7 +320,7 @@ impl StoreRemove for SqliteReader<'_> {
     }
 
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()> {
-        self.digest_of("blocks", block.key.0, false)?;
+        self.check_row("blocks", block.key.0)?;
         self.run(
             "UPDATE blocks SET tokens_covered = ?2, tokens_block = ?3, bytes_block = ?4
              WHERE key = ?1",
@@ -329,7 +331,7 @@ impl StoreRemove for SqliteReader<'_> {
                 signed(block.size.bytes)?,
             ],
         )?;
-        self.digest_of("blocks", block.key.0, true)
+        self.renew_row("blocks", block.key.0)
     }
 
     // Packs of archived messages.

@@ -4,6 +4,7 @@
 
 use rusqlite::{Params, params};
 
+use crate::store::audit::{self, AuditEnd, AuditEntry, RECEIPTS};
 use crate::store::codec::author_number;
 use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
@@ -160,6 +161,7 @@ impl Mender<'_> {
             Removable::Manifest(ManifestKey(key)) => ("DELETE FROM manifests WHERE key = ?1", key),
             Removable::Source(SourceKey(key)) => ("DELETE FROM sources WHERE key = ?1", key),
             Removable::Blob(key) => ("DELETE FROM blobs WHERE key = ?1", key),
+            Removable::Import(key) => ("DELETE FROM imports WHERE key = ?1", key),
             Removable::Receipt(key) => ("DELETE FROM maintenance WHERE key = ?1", key),
         };
         if let Removable::Session(SessionKey(key)) = table {
@@ -234,6 +236,34 @@ impl Mender<'_> {
         Ok(())
     }
 
+    /// Begins the audit chain of a session, or of all receipts, anew.
+    pub(crate) fn begin_audit(
+        &mut self,
+        session: SessionKey,
+        entries: &[AuditEntry],
+    ) -> StoreResult<()> {
+        self.run("DELETE FROM audit WHERE session = ?1", [session.0])?;
+        let mut end = AuditEnd::default();
+        // The trigger that would note it is away.
+        let set_end = |end: AuditEnd| {
+            let end = params![session.0, end.seq.cast_signed(), end.chain];
+            let sql = match session {
+                RECEIPTS => {
+                    "UPDATE receipt_chain SET audit_seq = ?2, audit = ?3 WHERE session = ?1"
+                }
+                _ => "UPDATE sessions SET audit_seq = ?2, audit = ?3 WHERE key = ?1",
+            };
+            self.run(sql, end)
+        };
+        set_end(end)?;
+        for entry in entries {
+            self.rows.write_audit(session, entry)?;
+            end = end.with(session, entry);
+            set_end(end)?;
+        }
+        Ok(())
+    }
+
     /// Numbers the blocks of a loop without gaps, as they were one after another. A block whose digest
     /// does not fit keeps that fault.
     pub(crate) fn renumber(&mut self, key: LoopKey) -> StoreResult<()> {
@@ -252,6 +282,7 @@ impl Mender<'_> {
                 continue;
             };
             let is_whole = digest::block(&row, &messages, &coverage) == stored;
+            let run = audit::row_digest(&self.rows, "runs", row.run.0).ok();
             row.generation = newest;
             let digest = match is_whole {
                 true => digest::block(&row, &messages, &coverage),
@@ -261,6 +292,11 @@ impl Mender<'_> {
                 "UPDATE blocks SET generation = ?2, digest = ?3 WHERE key = ?1",
                 params![block.0, newest, digest],
             )?;
+            if run.is_some_and(|run| run.stored == run.derived) {
+                let run = audit::row_digest(&self.rows, "runs", row.run.0)?;
+                let sql = "UPDATE runs SET digest = ?2 WHERE key = ?1 AND digest IS NOT NULL";
+                self.run(sql, params![row.run.0, run.derived])?;
+            }
         }
         self.run(
             "UPDATE loops SET generation = ?2 WHERE key = ?1 AND generation <> ?2",
@@ -280,5 +316,6 @@ pub(crate) enum Removable {
     Manifest(ManifestKey),
     Source(SourceKey),
     Blob(i64),
+    Import(i64),
     Receipt(i64),
 }

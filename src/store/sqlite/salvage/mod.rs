@@ -120,7 +120,7 @@ impl SqliteStore {
 fn copy(from: &Connection, to: &Connection) -> StoreResult<Vec<LostRows>> {
     // The tables of the new database say what is looked for; those of the file must be the same.
     let mut lost = Vec::new();
-    to.execute("DELETE FROM store_meta", [])
+    to.execute_batch("DELETE FROM store_meta; DELETE FROM receipt_chain")
         .map_err(from_sqlite)?;
     let other = migration::differences(from).map_err(from_sqlite)?;
     let tables = index::tables(to).map_err(from_sqlite)?;
@@ -139,6 +139,9 @@ fn copy(from: &Connection, to: &Connection) -> StoreResult<Vec<LostRows>> {
     let notes = "DELETE FROM store_meta WHERE name NOT IN
         ('token_counter', 'import_key', 'created_at')";
     to.execute(notes, []).map_err(from_sqlite)?;
+    let chain = "INSERT OR IGNORE INTO receipt_chain (session, audit_seq, audit)
+        VALUES (0, 0, zeroblob(32))";
+    to.execute(chain, []).map_err(from_sqlite)?;
     Ok(lost)
 }
 

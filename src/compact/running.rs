@@ -1,0 +1,140 @@
+//! Attempts that are under way. One that calls code of users, or leaves the process, is noted before it
+//! does: killed, it leaves a trace, which the next compaction of the session closes.
+
+use std::cell::RefCell;
+
+use crate::model::Time;
+use crate::overlay;
+use crate::store::{
+    self, LeaseGuard, LeaseRow, LoopKey, Outcome, RunRow, SessionKey, SessionStore, StoreRead,
+    StoreResult, StoreWrite, digest, lease,
+};
+
+/// Where nothing is known of its process, an attempt counts as alive for so long, in milliseconds.
+const MAY_RUN: i64 = 60 * 60 * 1_000;
+
+/// The open row of an attempt, if it is to have one.
+#[derive(Default)]
+pub(super) struct OpenRow {
+    planned: RefCell<Option<RunRow>>,
+    opened: RefCell<Option<Opened>>,
+}
+
+struct Opened {
+    row: RunRow,
+    /// Shows others that the attempt is alive.
+    _guard: Option<LeaseGuard>,
+}
+
+impl OpenRow {
+    /// Says what the row is to be. Without it there will be none.
+    pub(super) fn plan(&self, row: RunRow) {
+        *self.planned.borrow_mut() = Some(row);
+    }
+
+    /// Writes the row if it was planned, once.
+    pub(super) fn write(&self, store: &dyn SessionStore) -> StoreResult<()> {
+        let Some(mut row) = self.planned.borrow_mut().take() else {
+            return Ok(());
+        };
+        let guard = store::write(store, |write| {
+            row.key = write.insert_run(&row)?;
+            write.note_open_run(&row)?;
+            let guard = write.guard_lease(NO_LOOP, row.key.0)?;
+            Ok(guard)
+        })?;
+        *self.opened.borrow_mut() = Some(Opened { row, _guard: guard });
+        Ok(())
+    }
+
+    /// Whether there is one.
+    pub(super) fn is_written(&self) -> bool {
+        self.opened.borrow().is_some()
+    }
+
+    /// Makes `run` what closes the row, if it still is open; returns what the audit chain says of it.
+    pub(super) fn take(
+        &self,
+        write: &dyn StoreRead,
+        run: &mut RunRow,
+    ) -> StoreResult<Option<[u8; 32]>> {
+        let Some(Opened { row, .. }) = &*self.opened.borrow() else {
+            return Ok(None);
+        };
+        if write.run_by_key(row.key)?.outcome != Outcome::Running {
+            return Ok(None);
+        }
+        run.key = row.key;
+        run.run_id.clone_from(&row.run_id);
+        Ok(Some(digest::run(row, &[])))
+    }
+
+    /// Forgets the row: it is closed.
+    pub(super) fn closed(&self) {
+        self.opened.borrow_mut().take();
+    }
+}
+
+/// Locks of attempts lie where no loop has its own.
+const NO_LOOP: LoopKey = LoopKey(0);
+
+/// Closes the attempts of a session, or of all, whose process is gone; returns their ids.
+///
+/// # Errors
+/// If the store refuses; those before are then closed.
+pub(crate) fn close_interrupted(
+    store: &dyn SessionStore,
+    session: Option<SessionKey>,
+    dry_run: bool,
+) -> StoreResult<Vec<String>> {
+    let gone = store::read(store, |read| {
+        let mut gone = read.open_runs(session)?;
+        let mut failed = Ok(());
+        gone.retain(|row| match is_gone(read, row) {
+            Ok(is_gone) => is_gone,
+            Err(error) => {
+                failed = Err(error);
+                false
+            }
+        });
+        failed.map(|()| gone)
+    })?;
+    let mut closed = Vec::new();
+    for row in gone {
+        if dry_run || store::write(store, |write| interrupt(write, &row))? {
+            closed.push(row.run_id);
+        }
+    }
+    Ok(closed)
+}
+
+fn is_gone(read: &dyn StoreRead, row: &RunRow) -> StoreResult<bool> {
+    let holder = LeaseRow {
+        loop_key: NO_LOOP,
+        owner: String::new(),
+        token: row.key.0,
+        ttl: MAY_RUN,
+        renewed_at: 0,
+        expires_at: 0,
+        released: false,
+    };
+    if read.is_holder_gone(&holder)? {
+        return Ok(true);
+    }
+    let started = Time::from_text(row.started_at.clone()).millis();
+    Ok(started.is_none_or(|at| at.saturating_add(MAY_RUN) < lease::now()))
+}
+
+/// Closes an attempt; `false` if it ended meanwhile.
+fn interrupt(write: &mut dyn StoreWrite, row: &RunRow) -> StoreResult<bool> {
+    if write.run_by_key(row.key)?.outcome != Outcome::Running {
+        return Ok(false);
+    }
+    let run = RunRow {
+        outcome: Outcome::Interrupted,
+        error: Some("its process ended before it did".into()),
+        ..row.clone()
+    };
+    overlay::commit(write, run, Vec::new(), Some(digest::run(row, &[])))?;
+    Ok(true)
+}
