@@ -55,9 +55,8 @@ pub fn redact_session(store: &dyn Database, request: &RedactRequest) -> StoreRes
     if request.dry_run {
         return database::scan(store, |scan| {
             let mut work = RedactWork::new(scan, store.counter(), request)?;
-            match work.learn(scan)? {
-                true => work.preview(scan, request)?,
-                false => {}
+            if work.learn(scan)? {
+                work.preview(scan, request)?;
             }
             Ok(work.report)
         });
