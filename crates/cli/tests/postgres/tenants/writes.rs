@@ -143,7 +143,7 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, k, _r| w.remove_session(k.session);
         |w, k, _r| w.remove_source(k.source);
         |w, k, _r| w.unlink_source(k.imported, k.source);
-        |w, k, r| w.forget_blob(BlobOwner::Message(k.loop_key, 2), &k.sha256);
+        |w, k, _r| w.forget_blob(BlobOwner::Message(k.loop_key, 2), &k.sha256);
         |w, k, _r| w.change_texts(k.session, &mut |_| panic!("a text was seen"));
         |w, k, r| w.redact_message(MessagePlace::InLoop(k.loop_key, 0), &r.message.body, r.receipt);
         |w, _k, r| w.resize_block(&r.block);
