@@ -242,11 +242,19 @@ fn looks_random(text: &str) -> bool {
         _ => None,
     });
     let kinds: Vec<Kind> = kinds.collect();
-    let count =
-        |is_change: fn(&[Kind]) -> bool| kinds.windows(2).filter(|pair| is_change(pair)).count();
-    let digits = count(|pair| (pair[0] == Kind::Digit) != (pair[1] == Kind::Digit));
-    let words = 1 + count(|pair| pair[0] != pair[1] && pair != [Kind::Upper, Kind::Lower]);
-    digits >= 2 || (words >= 3 && words * 4 > kinds.len())
+    let count = |length, is_one: fn(&[Kind]) -> bool| {
+        kinds.windows(length).filter(|part| is_one(part)).count()
+    };
+    let digits = count(2, |pair| {
+        (pair[0] == Kind::Digit) != (pair[1] == Kind::Digit)
+    });
+    let changes = count(2, |pair| {
+        pair[0] != pair[1] && pair != [Kind::Upper, Kind::Lower]
+    });
+    // The last capital of several begins the word that follows.
+    let capitals = count(3, |part| part == [Kind::Upper, Kind::Upper, Kind::Lower]);
+    let words = 1 + changes + capitals;
+    digits >= 2 || (words >= 3 && words * 5 > kinds.len())
 }
 
 #[cfg(test)]

@@ -113,11 +113,8 @@ pub fn erase(store: &dyn Database, request: &EraseRequest) -> StoreResult<EraseR
     let mut report = EraseReport::of(receipt, files.unwrap_or_default());
     report.receipt = Some(key);
     report.was_erased = was_erased;
-    report.leftover = scrub(store)?;
     let stays = report.files.iter().any(|file| !file.goes);
-    if stays && matches!(report.leftover, Leftover::None | Leftover::OnServer) {
-        report.leftover = Leftover::InContent;
-    }
+    report.leftover = scrub(store)?.or_in_content(stays);
     Ok(report)
 }
 

@@ -57,6 +57,16 @@ pub enum Leftover {
     InContent,
 }
 
+impl Leftover {
+    /// Returns what is left if something also stays in content or not.
+    fn or_in_content(self, stays: bool) -> Self {
+        match self {
+            Self::None | Self::OnServer if stays => Self::InContent,
+            other => other,
+        }
+    }
+}
+
 /// Scrubs the file; what cannot be done now is told.
 fn scrub(store: &dyn Database) -> StoreResult<Leftover> {
     match store.scrub() {

@@ -150,11 +150,8 @@ pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneR
     }
     report.take_files(files);
     if !request.dry_run {
-        report.leftover = scrub(store)?;
         let stays = report.files.iter().any(|file| !file.goes);
-        if stays && matches!(report.leftover, Leftover::None | Leftover::OnServer) {
-            report.leftover = Leftover::InContent;
-        }
+        report.leftover = scrub(store)?.or_in_content(stays);
     }
     Ok(report)
 }

@@ -5,97 +5,26 @@
 //! its digest and its place in the chain and loses the salt; what stands there now has a digest of its
 //! own. In the end all that is stored is searched for what was removed.
 
+mod messages;
+mod report;
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use serde::Serialize;
-
-use super::files::{self, KeptFile};
-use super::left::{self, LeftPlace};
 use super::sizes::{Changes, SizeChange};
-use super::{Leftover, scrub};
-use crate::model::{AgentMessage, LoopId, Role, SessionId};
+use super::{files, left, scrub};
+use crate::model::{AgentMessage, LoopId, Role};
 use crate::redact::Redactor;
 use crate::store::codec;
 use crate::store::receipt::{MessageDigest, OpenReceipt, Receipt};
 use crate::store::removal::StoreRemove;
 use crate::store::scan::{BlobOwner, MessagePlace, StoreScan, TextCell, TextForm};
 use crate::store::{
-    BlockKey, Database, LoopRow, SessionKey, SourceRow, StoreError, StoreResult, StoredMessage,
-    database, decode, index,
+    Database, LoopRow, SessionKey, SourceRow, StoreError, StoreResult, database, index,
 };
 use crate::tokens::TokenCounter;
-
-/// What is to be redacted.
-#[derive(Clone, Debug)]
-pub struct RedactRequest {
-    /// The session.
-    pub session: SessionId,
-    /// Why; it stays in the receipt.
-    pub reason: Option<String>,
-    /// Also kept files that hold other sessions too.
-    pub with_files: bool,
-    /// Only tell.
-    pub dry_run: bool,
-}
-
-impl RedactRequest {
-    /// A request to redact a session and the files that hold nothing else.
-    pub fn new(session: SessionId) -> Self {
-        Self {
-            session,
-            reason: None,
-            with_files: false,
-            dry_run: false,
-        }
-    }
-}
-
-/// What was redacted, or would be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RedactReport {
-    /// The session.
-    pub session_id: SessionId,
-    /// Whether it was only told.
-    pub dry_run: bool,
-    /// The receipt; `None`: there was nothing to redact, or it was only told.
-    pub receipt: Option<i64>,
-    /// Secrets that were replaced, by type.
-    pub secrets: BTreeMap<String, u64>,
-    /// Parts of these that were replaced where the rest had been cut off.
-    pub pieces: u64,
-    /// Messages that changed, those of blocks included.
-    pub messages: u64,
-    /// Where these are.
-    pub places: Vec<RedactedMessage>,
-    /// Other texts that changed, by table and column.
-    pub texts: BTreeMap<String, u64>,
-    /// Kept source files that went: they hold the secrets too.
-    pub sources: u64,
-    /// Other sessions that these files held something of.
-    pub source_of: Vec<SessionId>,
-    /// All kept source files of the session, also those that stay for others.
-    pub files: Vec<KeptFile>,
-    /// Where something of the secrets still stands.
-    pub left: Vec<LeftPlace>,
-    /// Whether bytes are left.
-    pub leftover: Leftover,
-}
-
-/// A message in which secrets were replaced.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RedactedMessage {
-    /// Its loop.
-    pub loop_id: LoopId,
-    /// The generation of the block whose message it is; `None`: an original.
-    pub generation: Option<u32>,
-    /// Its sequence, or its place in the block.
-    pub seq: u32,
-    /// Secrets, by type.
-    pub secrets: BTreeMap<String, u64>,
-    /// Parts of secrets.
-    pub pieces: u64,
-}
+use messages::{RedactableText, check, for_each_message, forget_blobs, forget_blobs_of_block};
+pub use report::{RedactReport, RedactRequest, RedactedMessage};
 
 /// Replaces the secrets in a stored session by markers, and parts of them from eight characters on. What
 /// is imported into it from then on is redacted first.
@@ -126,9 +55,8 @@ pub fn redact_session(store: &dyn Database, request: &RedactRequest) -> StoreRes
     if request.dry_run {
         return database::scan(store, |scan| {
             let mut work = RedactWork::new(scan, store.counter(), request)?;
-            match work.learn(scan)? {
-                true => work.preview(scan, request)?,
-                false => {}
+            if work.learn(scan)? {
+                work.preview(scan, request)?;
             }
             Ok(work.report)
         });
@@ -141,13 +69,11 @@ pub fn redact_session(store: &dyn Database, request: &RedactRequest) -> StoreRes
         }
         Ok((work.report, work.redactor, work.shared))
     })?;
-    report.leftover = scrub(store)?;
+    let leftover = scrub(store)?;
     if report.receipt.is_some() {
         report.left = left::look(store, &request.session, &mut redactor, shared)?;
     }
-    if !report.left.is_empty() && matches!(report.leftover, Leftover::None | Leftover::OnServer) {
-        report.leftover = Leftover::InContent;
-    }
+    report.leftover = leftover.or_in_content(!report.left.is_empty());
     Ok(report)
 }
 
@@ -161,26 +87,6 @@ fn mark(write: &mut dyn StoreRemove, session: SessionKey) -> StoreResult<()> {
     write.put_flags(session, &flags)
 }
 
-impl RedactReport {
-    fn nothing(session: SessionId, dry_run: bool) -> Self {
-        Self {
-            session_id: session,
-            dry_run,
-            receipt: None,
-            secrets: BTreeMap::new(),
-            pieces: 0,
-            messages: 0,
-            places: Vec::new(),
-            texts: BTreeMap::new(),
-            sources: 0,
-            source_of: Vec::new(),
-            files: Vec::new(),
-            left: Vec::new(),
-            leftover: Leftover::None,
-        }
-    }
-}
-
 struct RedactWork<'a> {
     session: SessionKey,
     redactor: Redactor,
@@ -190,13 +96,6 @@ struct RedactWork<'a> {
     /// Kept files that stay for other sessions.
     shared: Vec<SourceRow>,
     report: RedactReport,
-}
-
-/// A message and what it says.
-struct RedactableText {
-    place: MessagePlace,
-    stored: StoredMessage,
-    message: AgentMessage,
 }
 
 impl<'a> RedactWork<'a> {
@@ -453,93 +352,4 @@ impl<'a> RedactWork<'a> {
             MessagePlace::InBlock(..) => {}
         }
     }
-}
-
-/// Lets go of the blobs that an owner no longer shows.
-fn forget_blobs(
-    write: &mut dyn StoreRemove,
-    owner: BlobOwner,
-    shown: &[[u8; 32]],
-) -> StoreResult<()> {
-    for name in write.blobs_of(owner)? {
-        if !shown.contains(&name) {
-            write.forget_blob(owner, &name)?;
-        }
-    }
-    Ok(())
-}
-
-fn forget_blobs_of_block(write: &mut dyn StoreRemove, block: BlockKey) -> StoreResult<()> {
-    let owner = BlobOwner::Block(block);
-    if write.blobs_of(owner)?.is_empty() {
-        return Ok(());
-    }
-    let mut shown = Vec::new();
-    for message in write.block_messages(block)? {
-        if let Some(body) = message.body {
-            codec::decode(body, &mut |name| {
-                shown.push(*name);
-                write.blob(name)
-            })?;
-        }
-    }
-    forget_blobs(write, owner, &shown)
-}
-
-/// Refuses to redact what is not what was stored: the damage would not be found any more.
-fn check(read: &dyn StoreRemove, said: &RedactableText) -> StoreResult<()> {
-    let stored = &said.stored;
-    let (salt, digest) = match (stored.salt, read.redaction(said.place)?) {
-        (Some(salt), _) => (salt, stored.digest),
-        (None, Some(redaction)) => (redaction.salt, redaction.digest),
-        (None, None) => return Err(StoreError::Damaged("a message without its salt".into())),
-    };
-    let head = stored.head.as_deref().unwrap_or_default();
-    let text = stored.text.as_deref();
-    let derived = codec::message_digest(&salt, stored.role, head, stored.text_block, text);
-    match derived == digest {
-        true => Ok(()),
-        false => Err(StoreError::Damaged(
-            "a message is not what was stored".into(),
-        )),
-    }
-}
-
-/// Visits the messages of a loop and of the blocks on it; those whose content is gone are left out.
-fn for_each_message(
-    read: &dyn StoreScan,
-    row: &LoopRow,
-    visit: &mut dyn FnMut(RedactableText) -> StoreResult<()>,
-) -> StoreResult<()> {
-    read.messages(row.key, 0..row.totals.next_seq, &mut |found| {
-        let place = MessagePlace::InLoop(row.key, found.seq);
-        say(read, place, found.body, visit)?;
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for block in read.blocks_of_loop(row.key)? {
-        for (ordinal, message) in (0..).zip(read.block_messages(block.key)?) {
-            if let Some(body) = message.body {
-                let place = MessagePlace::InBlock(block.key, ordinal);
-                say(read, place, body, visit)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn say(
-    read: &dyn StoreScan,
-    place: MessagePlace,
-    stored: StoredMessage,
-    visit: &mut dyn FnMut(RedactableText) -> StoreResult<()>,
-) -> StoreResult<()> {
-    if stored.head.is_none() {
-        return Ok(());
-    }
-    let message = decode(read, stored.clone())?;
-    visit(RedactableText {
-        place,
-        stored,
-        message,
-    })
 }
