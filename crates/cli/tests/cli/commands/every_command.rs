@@ -97,7 +97,11 @@ const KEYS: &[(&str, &str, &str)] = &[
         "/parts/0",
         "loop_id section from_turn to_turn messages tokens",
     ),
-    ("history", "/0", "run_id session_id loop_id outcome flips"),
+    (
+        "history",
+        "/0",
+        "run_id session_id loop_id outcome events flips",
+    ),
     ("undo", "", "run_id outcome tokens_before tokens_after"),
     ("redo", "", "run_id outcome tokens_before tokens_after"),
     ("search", "", "hits indexed"),
@@ -276,7 +280,7 @@ fn every_view_opens_in_the_plain_shell() {
     );
     let names = views.iter().map(|row| row["name"].as_str().unwrap());
     let names: Vec<&str> = names.filter(|name| name.starts_with("v_")).collect();
-    assert_eq!(names.len(), 13);
+    assert_eq!(names.len(), 14);
     for view in names {
         let rows = asked(&database, &format!("SELECT * FROM {view}"));
         // No answer here names what a provider counted.
