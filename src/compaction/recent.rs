@@ -18,7 +18,7 @@ use super::config::UnknownWord;
 pub enum KeepRecent {
     /// This many turns.
     Turns(u32),
-    /// The turns from this many user messages on.
+    /// The turns from this many prompts on. What a harness says in the user's name is none.
     UserTurns(u32),
     /// The turns that hold this many messages.
     Messages(u32),

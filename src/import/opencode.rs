@@ -12,6 +12,7 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use self::parts::{Called, OpencodeAnswer, answer, steps, user};
+use super::authors::by_harness;
 use super::extension::extension;
 use super::fields::{Fields, list};
 use super::json_stream::{JsonDocument, LineCounter, documents};
@@ -21,7 +22,7 @@ use super::values::{self, json, millis, rest, session_id};
 use super::{
     FoundEffect, Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation,
 };
-use crate::model::{AgentMessage, ChildLoopRef, Extra, Json, LoopStatus, Message, SessionId, Time};
+use crate::model::{ChildLoopRef, Extra, Json, LoopStatus, Message, SessionId, Time};
 
 /// The name of the format, for compactions and agents too.
 const TOOL: &str = "opencode";
@@ -290,7 +291,7 @@ impl Export<'_> {
                 .transcript
                 .extension(extension(Some("compaction"), record), raw.as_bytes());
         }
-        let summary = AgentMessage::from(Message::user(texts.join("\n\n")));
+        let summary = by_harness(Message::user(texts.join("\n\n")).into());
         let at = completed.and_then(Time::from_millis);
         self.transcript.at(at);
         let effect = FoundEffect::Summary {

@@ -173,8 +173,10 @@ fn an_author_comes_back_and_decides_what_a_task_is() {
         let said = format!("Hour {hour}: {}", "rain ".repeat(60));
         chat.append([Message::assistant(said)]).unwrap();
     }
-    let mut request = CompactRequest::default();
-    request.trigger = CompactTrigger::Force;
+    let request = CompactRequest {
+        trigger: CompactTrigger::Force,
+        ..CompactRequest::default()
+    };
     chat.compact(&request).unwrap();
     let session = chat.load_whole().unwrap();
     let authors: Vec<_> = session.loops[0].messages[..3]

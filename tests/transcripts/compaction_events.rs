@@ -51,8 +51,10 @@ fn a_compaction_of_our_own_is_told_of_and_a_hook_that_panics_keeps_nothing_up() 
         let report = format!("Hour {hour}: {}", "rain, ".repeat(200));
         chat.append([Message::assistant(report)]).unwrap();
     }
-    let mut request = CompactRequest::default();
-    request.trigger = CompactTrigger::Force;
+    let mut request = CompactRequest {
+        trigger: CompactTrigger::Force,
+        ..CompactRequest::default()
+    };
     request.hooks.push(Arc::new(Panics));
     request.hooks.push(noted.clone());
     let report = chat.compact(&request).unwrap();

@@ -3,6 +3,7 @@
 use super::TOOL;
 use super::index::{CodexIndex, IndexStep};
 use super::items::{CodexRecord, answer, history};
+use crate::import::authors::by_harness;
 use crate::import::extension::{extension_of, system_prompt, unreadable};
 use crate::import::fields::Fields;
 use crate::import::lines::SourceLocation;
@@ -144,7 +145,8 @@ impl CodexEmitter<'_> {
                 return Some(messages);
             }
             let given_text = record.item.text("message")?;
-            Some(vec![user(vec![Content::text(given_text)], None)])
+            let summary = user(vec![Content::text(given_text)], None);
+            Some(vec![by_harness(summary)])
         });
         let (Some(messages), Some(_)) = (left, self.transcript.here()) else {
             return self.transcript.extension(kept, raw);

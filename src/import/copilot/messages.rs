@@ -188,7 +188,10 @@ impl CopilotEvent<'_> {
     fn compaction(self) -> CopilotRecord {
         let failed = self.data.get("success").is_some_and(|v| v.get() == "false");
         match self.data.text("summaryContent").filter(|_| !failed) {
-            Some(summary) => CopilotRecord::Compaction(user(vec![Content::text(summary)], None)),
+            Some(summary) => {
+                let summary = user(vec![Content::text(summary)], None);
+                CopilotRecord::Compaction(authors::by_harness(summary))
+            }
             None => CopilotRecord::Extension,
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use super::super::authors::by_harness;
 use super::super::extension::extension;
 use super::super::fields::Fields;
 use super::super::transcript::{LoopTurn, TranscriptBuilder};
@@ -66,7 +67,7 @@ impl ShownEvents {
         let summary = fields.text("summary").filter(|summary| !summary.is_empty());
         let before = self.head.iter().take(first).cloned();
         let messages = before
-            .chain(summary.map(|summary| Message::user(summary).into()))
+            .chain(summary.map(|summary| by_harness(Message::user(summary).into())))
             .collect();
         let kept = self.events.get(last + 1).map(|event| event.site);
         let first_kept = kept.and_then(|(loop_no, turn)| {

@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use crate::import::authors::by_harness;
 use crate::import::fields::{Fields, some};
 use crate::import::values::{
     contents, count, json, object_in, other, rest_within, user, with_source,
@@ -60,7 +61,7 @@ pub(super) fn read(entry: &str) -> Result<PiRecord, String> {
 /// The message that stands for everything before a compaction.
 pub(super) fn summary(entry: &Fields<'_>) -> AgentMessage {
     let summary = entry.text("summary").unwrap_or_default();
-    user(vec![wrapped(SUMMARY, &summary)], None)
+    by_harness(user(vec![wrapped(SUMMARY, &summary)], None))
 }
 
 fn wrapped((before, after): (&str, &str), text: &str) -> Content {

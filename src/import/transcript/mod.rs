@@ -62,6 +62,11 @@ impl SessionBuilder {
         }
     }
 
+    /// Whether another agent gives it its tasks.
+    fn is_of_agent(&self) -> bool {
+        self.is_spawned || self.head.session.parent_spawn_ref.is_some()
+    }
+
     /// The loop that what comes next belongs to.
     fn open_loop(&self) -> Option<usize> {
         self.loops.len().checked_sub(1).filter(|_| self.is_open)
@@ -403,7 +408,7 @@ impl<'a> TranscriptBuilder<'a> {
     pub(super) fn compaction(
         &mut self,
         strategy: &str,
-        effect: FoundEffect,
+        mut effect: FoundEffect,
         record: Json,
     ) -> Result<(), ImportError> {
         let Some((last, _)) = self.here() else {
@@ -415,7 +420,17 @@ impl<'a> TranscriptBuilder<'a> {
             // What was said without an answer is gone too, so it must not count as in flight.
             self.end(last, false)?;
         }
-        let session = self.session();
+        let session = &self.sessions[self.current];
+        match &mut effect {
+            FoundEffect::Summary { messages, .. } => {
+                let is_spawned = session.is_of_agent();
+                messages
+                    .iter_mut()
+                    .for_each(|m| authors::settle(m, is_spawned));
+            }
+            FoundEffect::SummaryWithin { message, .. } => authors::settle(message, false),
+            FoundEffect::ClearedResults { .. } | FoundEffect::Block(_) => {}
+        }
         self.sink.compaction(FoundCompaction {
             loop_id: session.loops[last].id.clone(),
             strategy: strategy.into(),
@@ -488,7 +503,7 @@ impl<'a> TranscriptBuilder<'a> {
         raw: &[u8],
     ) -> Result<(), ImportError> {
         let session = &mut self.sessions[self.current];
-        let style = session.loops.style();
+        let (style, is_spawned) = (session.loops.style(), session.is_of_agent());
         let of = &mut session.loops[loop_no];
         of.is_changed = true;
         match (style, &session.now) {
@@ -499,7 +514,6 @@ impl<'a> TranscriptBuilder<'a> {
             return self.sink.message(&of.id, message, raw);
         }
         of.is_empty = false;
-        let is_spawned = session.is_spawned || session.head.session.parent_spawn_ref.is_some();
         authors::settle(&mut message, is_spawned);
         session.last = Some((loop_no, turn));
         let turn_id = TurnId::new(of.id.as_str(), turn);

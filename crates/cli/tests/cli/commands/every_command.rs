@@ -98,7 +98,11 @@ const KEYS: &[(&str, &str, &str)] = &[
         "/parts/0",
         "loop_id section from_turn to_turn messages tokens",
     ),
-    ("history", "/0", "run_id session_id loop_id outcome flips"),
+    (
+        "history",
+        "/0",
+        "run_id session_id loop_id outcome events flips",
+    ),
     ("undo", "", "run_id outcome tokens_before tokens_after"),
     ("redo", "", "run_id outcome tokens_before tokens_after"),
     ("search", "", "hits indexed"),
