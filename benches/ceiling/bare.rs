@@ -341,6 +341,8 @@ impl Reader {
     /// Returns the rows that came since, with the statement that inserts them.
     pub fn since(&self, newest: &[i64]) -> Outcome<Vec<(String, Vec<Vec<Value>>)>> {
         let mut all = Vec::new();
+        // A run is inserted open, and closed after its row in the audit chain.
+        let mut closes = Vec::new();
         for ((table, key), newest) in WRITTEN.iter().zip(newest) {
             let mut rows = self.0.prepare(&format!(
                 "SELECT * FROM {table} WHERE {key} > ?1 ORDER BY {key}"
@@ -348,18 +350,31 @@ impl Reader {
             let columns = rows.column_count();
             let values =
                 rows.query_map([newest], |row| (0..columns).map(|at| row.get(at)).collect())?;
-            let values = values.collect::<rusqlite::Result<_>>()?;
+            let mut values: Vec<Vec<Value>> = values.collect::<rusqlite::Result<_>>()?;
+            if *table == "runs" {
+                let outcome = rows.column_index("outcome")?;
+                let digest = rows.column_index("digest")?;
+                for row in &mut values {
+                    let open = Value::Text("running".into());
+                    let outcome = std::mem::replace(&mut row[outcome], open);
+                    let digest = std::mem::replace(&mut row[digest], Value::Null);
+                    closes.push(vec![outcome, digest, row[0].clone()]);
+                }
+            }
             let marks = vec!["?"; columns].join(", ");
             all.push((format!("INSERT INTO {table} VALUES ({marks})"), values));
         }
+        let close = "UPDATE runs SET outcome = ?1, digest = ?2 WHERE key = ?3";
+        all.push((close.to_owned(), closes));
         Ok(all)
     }
 }
 
 /// What a compaction writes to.
-const WRITTEN: [(&str, &str); 4] = [
+const WRITTEN: [(&str, &str); 5] = [
     ("runs", "key"),
     ("blocks", "key"),
     ("block_messages", "id"),
     ("coverage", "id"),
+    ("audit", "audit_seq"),
 ];

@@ -280,7 +280,7 @@ impl StoreScan for PostgresTransaction<'_> {
     // The audit chain.
 
     fn audit_chain(&self, session: SessionKey) -> StoreResult<AuditChain> {
-        let end = self.audit_end(session)?;
+        let end = self.session_audit(session)?;
         let sql = "SELECT audit_seq, kind, digest, was, chain FROM audit
              WHERE session = $1 ORDER BY audit_seq";
         let rows = self.all(session.0, sql, &[&session.0], audit_row)?;

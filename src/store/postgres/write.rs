@@ -109,11 +109,8 @@ impl PostgresTransaction<'_> {
     /// Returns the newest row of an audit chain; that of the receipts is kept from other writers until the
     /// end.
     pub(super) fn audit_end(&self, session: SessionKey) -> StoreResult<AuditEnd> {
-        let missing = || missing("the audit chain of session", session.0);
         if session != RECEIPTS {
-            let sql = "SELECT audit_seq, audit AS chain FROM sessions WHERE session = $1";
-            let end = self.first(session.0, sql, &[&session.0], audit_end)?;
-            return end.ok_or_else(missing);
+            return self.session_audit(session);
         }
         let none = AuditEnd::default();
         self.execute(
@@ -123,7 +120,15 @@ impl PostgresTransaction<'_> {
         )?;
         let sql = "SELECT audit_seq, audit AS chain FROM receipt_chain
              WHERE session = 0 AND tenant = loopstore_tenant() FOR NO KEY UPDATE";
-        self.first_of_any(sql, &[], audit_end)?.ok_or_else(missing)
+        let end = self.first_of_any(sql, &[], audit_end)?;
+        end.ok_or_else(|| missing("the audit chain of session", session.0))
+    }
+
+    /// Returns what a session says of the newest row of its audit chain.
+    pub(super) fn session_audit(&self, session: SessionKey) -> StoreResult<AuditEnd> {
+        let sql = "SELECT audit_seq, audit AS chain FROM sessions WHERE session = $1";
+        let end = self.first(session.0, sql, &[&session.0], audit_end)?;
+        end.ok_or_else(|| missing("the audit chain of session", session.0))
     }
 
     /// Writes the next row of an audit chain.
