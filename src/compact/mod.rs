@@ -43,6 +43,7 @@ use planner::Planner;
 pub use report::{BlockReport, BudgetTooSmall, BudgetUnit, CompactReport, CoverageCounts};
 pub use request::{CompactRequest, CompactTrigger};
 use snapshot::{Asked, Snapshot};
+pub use snapshot::{ContextTokens, TokenSource};
 use texts::Texts;
 
 /// Compacts the chain of a leaf: asks the trigger, then makes one run.
@@ -83,10 +84,10 @@ pub fn compact_session_loops(
     let begun = Instant::now();
     let started_at = Time::now();
     let snapshot = match Snapshot::load(store, session, request)? {
-        Asked::NotYet(size) => return Ok(CompactReport::of(request, size)),
+        Asked::NotYet(size, about) => return Ok(CompactReport::of(request, size, about)),
         Asked::Compact(snapshot) => snapshot,
     };
-    let mut report = CompactReport::of(request, snapshot.before);
+    let mut report = CompactReport::of(request, snapshot.before, snapshot.asked_about);
     let texts = Texts::default();
     let planner = Planner {
         store,
