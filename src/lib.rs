@@ -104,7 +104,8 @@ pub use tokens::{
 // When and how to compact, and what becomes of it.
 pub use compact::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
-    CompactionStarted, Decision, FlipReport, FlipRequest, Hooks, compact_session_loops, redo, undo,
+    CompactionStarted, ContextTokens, Decision, FlipReport, FlipRequest, Hooks, TokenSource,
+    compact_session_loops, redo, undo,
 };
 #[cfg(feature = "tokio")]
 pub use compaction::FutureSummarizer;

@@ -9,7 +9,7 @@ mod tiktoken;
 
 use std::sync::Arc;
 
-use crate::model::{AgentMessage, Content, Image, Message, Usage};
+use crate::model::{AgentMessage, Content, Image, Int, Message, Usage};
 #[cfg(feature = "tiktoken")]
 pub use tiktoken::TiktokenCounter;
 
@@ -174,6 +174,25 @@ fn base64_bytes(data: &str) -> u64 {
     digits * 3 / 4
 }
 
+/// Returns everything that a call read and wrote: the input, cached or not, and the output; `None` for a
+/// report of nothing.
+///
+/// Some sources count what was cached within the input; their own total tells.
+pub(crate) fn reported_tokens(usage: &Usage) -> Option<u64> {
+    let count = |int: &Option<Int>| int.as_ref().map_or(0, Int::get);
+    let (input, read) = (usage.input.get(), count(&usage.cache_read));
+    let plain = input.saturating_add(usage.output.get());
+    let all = plain
+        .saturating_add(read)
+        .saturating_add(count(&usage.cache_write));
+    let is_within = usage.total_tokens.as_ref().is_some_and(|total| {
+        let total = total.get();
+        read <= input && (plain..=plain.saturating_add(count(&usage.reasoning))).contains(&total)
+    });
+    let tokens = if is_within { plain } else { all };
+    u64::try_from(tokens).ok().filter(|tokens| *tokens > 0)
+}
+
 /// Knows how large a context is: what the provider reported last, and estimates for what came
 /// after.
 ///
@@ -210,14 +229,7 @@ impl ContextTracker {
     /// The context's size is everything that the call read and wrote: the input, cached or not,
     /// and the output. A report of nothing is ignored.
     pub fn record(&mut self, usage: &Usage, messages: usize) {
-        let count = |int: &Option<crate::model::Int>| int.as_ref().map_or(0, |i| i.get());
-        let tokens = usage.input.get()
-            + usage.output.get()
-            + count(&usage.cache_read)
-            + count(&usage.cache_write);
-        if let Ok(tokens) = u64::try_from(tokens)
-            && tokens > 0
-        {
+        if let Some(tokens) = reported_tokens(usage) {
             self.reported = Some(ReportedUsage { tokens, messages });
         }
     }

@@ -123,6 +123,10 @@ CREATE TABLE loops (
     system_tokens   BIGINT NOT NULL DEFAULT 0,
     -- The newest generation of a block on this loop.
     generation      BIGINT NOT NULL DEFAULT 0,
+    -- The last answer whose provider told what it counted: its sequence, and all that its call read and
+    -- wrote. NULL: there is none, or a run, an undo or a redo came after it.
+    reported_seq    bigint,
+    reported_tokens bigint,
     -- The source's turn index of the last group.
     last_turn_index BIGINT,
     -- Calls without a result: {"call id": turn}; NULL: none.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::compact::{CompactOutcome, CompactReport};
+use crate::compact::{CompactOutcome, CompactReport, ContextTokens};
 use crate::context::Context;
 use crate::model::AgentMessage;
 use crate::provider::{self, Form, ProviderError};
@@ -17,6 +17,8 @@ pub struct Prepared {
     pub context: Arc<Context>,
     /// The attempts to compact it, in order; empty if none was needed.
     pub compactions: Vec<CompactReport>,
+    /// How large the trigger took the context to be, before any compaction, and who counted it.
+    pub asked_about: ContextTokens,
 }
 
 impl Prepared {
@@ -24,6 +26,9 @@ impl Prepared {
         let tried = |report: &CompactReport| report.outcome != CompactOutcome::NotNeeded;
         Self {
             context,
+            asked_about: reports
+                .first()
+                .map_or_else(ContextTokens::default, |r| r.asked_about),
             compactions: reports.into_iter().filter(tried).collect(),
         }
     }

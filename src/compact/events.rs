@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::guard::guarded;
 use super::outcome::CompactOutcome;
+use super::snapshot::ContextTokens;
 use crate::model::{LoopId, SessionId};
 
 /// A compaction begins: its trigger has fired, and nothing has been read or asked for yet.
@@ -21,6 +22,8 @@ pub struct CompactionStarted {
     pub trigger: String,
     /// What makes the text.
     pub strategy: String,
+    /// What the trigger was asked about, and who counted it.
+    pub asked_about: ContextTokens,
     /// Tokens of the context.
     pub tokens_before: u64,
     /// Bytes of the context.

@@ -129,6 +129,7 @@ fn flip(
             at: Time::now().as_str().to_owned(),
             reason: request.reason.clone(),
         };
+        write.forget_reported(owner.key)?;
         write.insert_flip(owner.key, &row)?;
         write.touch_session(&(&owner).into())?;
         Ok(FlipReport {

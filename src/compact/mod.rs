@@ -49,6 +49,7 @@ pub use request::{CompactRequest, CompactTrigger};
 use running::OpenRow;
 pub(crate) use running::close_interrupted;
 use snapshot::{Asked, Snapshot};
+pub use snapshot::{ContextTokens, TokenSource};
 use texts::Texts;
 
 /// Compacts the chain of a leaf: asks the trigger, then makes one run.
@@ -133,13 +134,15 @@ fn attempt(
     let begun = Instant::now();
     let started_at = Time::now();
     let snapshot = match Snapshot::load(store, session, request)? {
-        Asked::NotYet(size) => return Ok(Attempted::Ended(CompactReport::of(request, size))),
+        Asked::NotYet(size, about) => {
+            return Ok(Attempted::Ended(CompactReport::of(request, size, about)));
+        }
         Asked::Compact(snapshot) => snapshot,
     };
     if !request.dry_run {
         close_interrupted(store, Some(snapshot.session), false)?;
     }
-    let mut report = CompactReport::of(request, snapshot.before);
+    let mut report = CompactReport::of(request, snapshot.before, snapshot.asked_about);
     let (texts, open_row) = (Texts::default(), OpenRow::default());
     let planner = Planner {
         store,

@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use super::events::{CompactionEnded, CompactionStarted};
 use super::outcome::{CompactOutcome, NotNeeded};
 use super::request::{CompactRequest, CompactTrigger};
+use super::snapshot::ContextTokens;
 use crate::compaction::{Budget, CompactionConfig, SummaryNotes};
 use crate::model::{Extra, Json, LoopId, SessionId, Size, Time, Turns, Usage};
 use crate::overlay::message_count;
@@ -89,6 +90,8 @@ pub struct CompactReport {
     pub strategy: String,
     /// The last fallback that it needed.
     pub fallback: Option<String>,
+    /// What the trigger was asked about, and who counted it. All other sizes are estimates.
+    pub asked_about: ContextTokens,
     /// The context before.
     pub before: Size,
     /// The context after, or as it would have been.
@@ -161,11 +164,12 @@ impl BudgetTooSmall {
 
 impl CompactReport {
     /// A context of this size of which nothing has been asked but the trigger.
-    pub(super) fn of(request: &CompactRequest, size: Size) -> Self {
+    pub(super) fn of(request: &CompactRequest, size: Size, about: ContextTokens) -> Self {
         Self {
             strategy: request.config.block_strategy.name().to_owned(),
             before: size,
             after: size,
+            asked_about: about,
             ..Self::default()
         }
     }
@@ -215,6 +219,7 @@ impl CompactReport {
             }
             .to_owned(),
             strategy: self.strategy.clone(),
+            asked_about: self.asked_about,
             tokens_before: self.before.tokens,
             bytes_before: self.before.bytes,
             messages_before: self.before.messages,
@@ -243,6 +248,7 @@ impl Serialize for CompactReport {
         map.serialize_entry("outcome", &self.outcome)?;
         map.serialize_entry("strategy", &self.strategy)?;
         map.serialize_entry("fallback", &self.fallback)?;
+        map.serialize_entry("asked_about", &self.asked_about)?;
         map.serialize_entry("tokens_before", &self.before.tokens)?;
         map.serialize_entry("tokens_after", &self.after.tokens)?;
         map.serialize_entry("bytes_before", &self.before.bytes)?;
@@ -267,6 +273,7 @@ impl Default for CompactReport {
             not_needed: Some(NotNeeded::Trigger),
             strategy: CompactionConfig::default().block_strategy.name().to_owned(),
             fallback: None,
+            asked_about: ContextTokens::default(),
             before: Size::default(),
             after: Size::default(),
             blocks: Vec::new(),

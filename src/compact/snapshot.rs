@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use serde::Serialize;
+
 use super::request::{CompactRequest, CompactTrigger};
 use crate::compaction::plan::{ChainTurn, ForeignAnswer, LoopFacts};
 use crate::compaction::says_nothing;
@@ -16,9 +18,30 @@ use crate::store::{
 
 /// What the trigger says.
 pub(super) enum Asked {
-    /// It does not fire for a context of this size.
-    NotYet(Size),
+    /// It does not fire for a context of this size, of which so many tokens were taken to be there.
+    NotYet(Size, ContextTokens),
     Compact(Box<Snapshot>),
+}
+
+/// How large a context is taken to be when a compaction is asked for: system prompt and tools apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ContextTokens {
+    /// Tokens of its messages.
+    pub tokens: u64,
+    /// Who counted them.
+    pub source: TokenSource,
+}
+
+/// Who counted the tokens of a context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenSource {
+    /// The store's [`TokenCounter`](crate::TokenCounter).
+    #[default]
+    Estimate,
+    /// The model's provider, up to the last answer that it reported usage for; what came after is
+    /// estimated.
+    Reported,
 }
 
 /// The chain of a leaf with all that a plan and its commit ask of it. It is never changed.
@@ -27,7 +50,7 @@ pub(super) struct Snapshot {
     pub(super) leaf: LoopKey,
     /// As the plan sees it: through the active blocks, or raw with `force`.
     pub(super) chain: Chain,
-    /// The first loop that can be planned: the anchor of the rollup active, or the one after it if
+    /// The first loop that can be planned: the anchor of the active rollup, or the one after it if
     /// the anchor has no turns but those in the rollup's text.
     pub(super) base: usize,
     /// What the plan knows of the loops from `base` on, counted from there.
@@ -39,6 +62,8 @@ pub(super) struct Snapshot {
     /// What the gain is measured against: the context as it is built now, or the originals with
     /// `force`.
     pub(super) before: Size,
+    /// What the trigger was asked about.
+    pub(super) asked_about: ContextTokens,
     /// Digests of what could still be replaced of the loops before the leaf.
     pub(super) open: Vec<[u8; 32]>,
     /// The number that the run would have.
@@ -58,14 +83,18 @@ impl Snapshot {
             let (session, leaf) = keys_of(read, session, request.leaf.as_ref())?;
             let before = match request.trigger {
                 CompactTrigger::Force => None,
-                _ => Some(active_size(read, session, leaf)?),
+                _ => Some(active_size(read, session, leaf, request)?),
             };
-            let waits = |size: &Size| {
+            let waits = |(size, about): &(Size, ContextTokens)| {
+                let size = Size {
+                    tokens: about.tokens,
+                    ..*size
+                };
                 request.trigger == CompactTrigger::Policy
-                    && !request.config.should_compact(&request.window, *size)
+                    && !request.config.should_compact(&request.window, size)
             };
-            if let Some(size) = before.filter(waits) {
-                return Ok(Asked::NotYet(size));
+            if let Some((size, about)) = before.filter(waits) {
+                return Ok(Asked::NotYet(size, about));
             }
             let snapshot = Self::of(read, session, leaf, before, request)?;
             Ok(Asked::Compact(Box::new(snapshot)))
@@ -76,7 +105,7 @@ impl Snapshot {
         read: &dyn StoreRead,
         session: SessionKey,
         leaf: LoopKey,
-        before: Option<Size>,
+        before: Option<(Size, ContextTokens)>,
         request: &CompactRequest,
     ) -> StoreResult<Self> {
         let load = |view| {
@@ -100,10 +129,15 @@ impl Snapshot {
         let is_behind = chain.links.len() > 1 && chain.links[0].is_anchor();
         let is_whole = chain.facts[0].rolled_up >= chain.facts[0].turns;
         let base = usize::from(is_behind && is_whole);
+        let (before, asked_about) = before.unwrap_or_else(|| {
+            let size = chain.size();
+            (size, ContextTokens::estimated(size))
+        });
         Ok(Self {
             session,
             leaf,
-            before: before.unwrap_or_else(|| chain.size()),
+            before,
+            asked_about,
             open: open_digests(read, &chain.links)?,
             base,
             facts: facts_from(&chain.facts, base),
@@ -178,13 +212,66 @@ pub(super) fn open_digests(
     Ok(digests)
 }
 
+impl ContextTokens {
+    /// The size of a context by the store's counter.
+    pub(crate) fn estimated(size: Size) -> Self {
+        Self {
+            tokens: size.tokens,
+            source: TokenSource::Estimate,
+        }
+    }
+}
+
 /// Returns the size of the context as it is built now: with the scope of the newest live run, not
-/// with that of the next one.
-fn active_size(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<Size> {
+/// with that of the next one. Also returns its tokens as the provider counted them, if it did.
+fn active_size(
+    read: &dyn StoreRead,
+    session: SessionKey,
+    leaf: LoopKey,
+    request: &CompactRequest,
+) -> StoreResult<(Size, ContextTokens)> {
     let view = View::default();
     let now = settings(read, session, leaf, view, &BuildOptions::default())?;
     let purpose = Purpose::Build;
-    Ok(Chain::load(read, leaf, view, &now.config, &now.window, purpose)?.size())
+    let chain = Chain::load(read, leaf, view, &now.config, &now.window, purpose)?;
+    let size = chain.size();
+    let about = match reported(read, &chain)? {
+        None => ContextTokens::estimated(size),
+        Some(tokens) => ContextTokens {
+            tokens: tokens.saturating_sub(request.window.system_prompt_tokens),
+            source: TokenSource::Reported,
+        },
+    };
+    Ok((size, about))
+}
+
+/// Returns what the provider of the last answer on the chain counted, with the system prompt and the
+/// tools, and estimates of what came after.
+fn reported(read: &dyn StoreRead, chain: &Chain) -> StoreResult<Option<u64>> {
+    let mut after = 0u64;
+    let links = chain.links.iter().zip(&chain.shown).skip(chain.start);
+    for (link, shown) in links.rev() {
+        let Some(reported) = link.row.totals.reported else {
+            after = after.saturating_add(shown.tokens);
+            continue;
+        };
+        // An answer behind the cut belongs to another chain, and says nothing of the one before it.
+        if reported.seq >= link.end_seq {
+            return Ok(None);
+        }
+        read.sizes(
+            link.row.key,
+            reported.seq + 1..link.end_seq,
+            &mut |message| {
+                if message.role != Role::Extension {
+                    after = after.saturating_add(message.size.tokens);
+                }
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        return Ok(Some(reported.tokens.saturating_add(after)));
+    }
+    Ok(None)
 }
 
 /// Returns the facts of the loops from `base` on, counted from there.

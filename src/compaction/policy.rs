@@ -33,8 +33,8 @@ pub enum CompactionPolicy {
         /// Share of the window below which the headroom is too small.
         compact_budget_threshold_pct: f64,
     },
-    /// Fires once the messages have reached a share of what reserves leave of the window, but
-    /// never with no more messages than one over those that are to be kept.
+    /// Fires once the messages have reached a share of what reserves leave of the window. With no more
+    /// messages than one over those that are to be kept it fires only when they do not fit the window.
     Reserves {
         /// Tokens left free for the system prompt and the tools, if they have no more.
         system: u64,
@@ -128,7 +128,8 @@ impl CompactionPolicy {
 
     /// Whether messages of this size are to be compacted.
     pub fn should_compact(&self, window: &ContextConfig, keep: KeepRecent, size: Size) -> bool {
-        if matches!(self, Self::Reserves { .. }) && size.messages <= u64::from(keep.count()) + 1 {
+        let is_few = size.messages <= u64::from(keep.count()) + 1;
+        if matches!(self, Self::Reserves { .. }) && is_few && window.budget().fits(size) {
             return false;
         }
         self.tokens_fire(window, size.tokens) || self.bytes_fire(window, size.bytes)
@@ -315,6 +316,8 @@ mod tests {
         };
         assert!(!policy.should_compact(&window(128_000, 0), KeepRecent::Messages(10), few));
         assert!(policy.should_compact(&window(128_000, 0), KeepRecent::Messages(9), few));
+        // Few messages that the window does not hold are too many.
+        assert!(policy.should_compact(&window(99_999, 0), KeepRecent::Messages(10), few));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use super::imported_compaction::ImportedCompaction;
 use super::matching::harmless;
 use super::{FoundCompaction, FoundEffect, foreign};
-use crate::compact::{CompactionEnded, CompactionStarted};
+use crate::compact::{CompactionEnded, CompactionStarted, ContextTokens};
 use crate::context::size_with;
 use crate::model::{CompactionBlock, Json, LoopId, SessionId, Time};
 use crate::overlay::{self, ChainSnapshot};
@@ -104,6 +104,7 @@ impl ImportedRun {
             tokens_before: before.tokens,
             bytes_before: before.bytes,
             messages_before: before.messages,
+            asked_about: ContextTokens::estimated(before),
             timestamp: started_at.as_str().to_owned(),
         };
         let ended = CompactionEnded {

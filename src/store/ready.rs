@@ -8,7 +8,7 @@ use super::append::NewMessage;
 use super::codec;
 use super::rows::{Blob, StoredMessage};
 use crate::model::{AgentMessage, Message, Role};
-use crate::tokens::TokenCounter;
+use crate::tokens::{TokenCounter, reported_tokens};
 
 /// A message that is ready to be written.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Ready {
     pub(super) calls: Vec<String>,
     /// The id of the call that it answers.
     pub(super) answers: Option<String>,
+    /// What the provider counted for the call that it is the answer of.
+    pub(super) reported: Option<u64>,
 }
 
 impl Ready {
@@ -54,11 +56,16 @@ impl Ready {
         let turn_index = message.turn_index();
         let is_system = matches!(message, AgentMessage::Extension(e) if e.kind == "system");
         let (mut created_at, mut calls, mut answers) = (None, Vec::new(), None);
+        let mut reported = None;
         if let Some(inner) = message.message() {
             created_at = inner.timestamp();
             calls = inner.tool_calls().map(|call| call.id.clone()).collect();
-            if let Message::ToolResult(result) = inner {
-                answers = Some(result.tool_call_id.clone());
+            match inner {
+                Message::User(_) => {}
+                Message::Assistant(answer) => {
+                    reported = answer.usage.as_ref().and_then(reported_tokens);
+                }
+                Message::ToolResult(result) => answers = Some(result.tool_call_id.clone()),
             }
         }
         move |body| Self {
@@ -70,6 +77,7 @@ impl Ready {
             is_system,
             calls,
             answers,
+            reported,
         }
     }
 

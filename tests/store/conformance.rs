@@ -57,6 +57,7 @@ promises! {
     a_write_is_all_or_nothing,
     a_panic_leaves_no_trace_and_a_store_that_works,
     a_write_reads_what_it_wrote,
+    what_a_provider_counted_stands_with_the_loop_until_it_is_forgotten,
     writes_come_one_after_another,
     the_counter_is_that_of_the_database,
     sessions_are_found_by_id_and_last_active_first,
@@ -1677,4 +1678,54 @@ fn a_compaction_cancelled_before_its_commit_leaves_no_block(store: &dyn Database
     request.cancel = CancelFlag::new();
     let report = compact_session_loops(store, &history.session, &request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed);
+}
+
+fn what_a_provider_counted_stands_with_the_loop_until_it_is_forgotten(store: &dyn SessionStore) {
+    let history = History::new(store, "s");
+    let counted = |turn, input: u64| {
+        let mut message = answer("so be it", &[], turn);
+        let Some(Message::Assistant(inner)) = message.message_mut() else {
+            unreachable!("an answer");
+        };
+        let usage = format!(r#"{{"input":{input},"output":20,"cache_read":3}}"#);
+        inner.usage = Some(serde_json::from_str(&usage).unwrap());
+        message
+    };
+    let reported = || history.row(0).totals.reported;
+    assert_eq!(reported(), None);
+    history.append(0, vec![user("go", 0), counted(0, 100)]);
+    let first = ReportedTokens {
+        seq: 1,
+        tokens: 123,
+    };
+    assert_eq!(reported(), Some(first));
+    history.append(0, vec![user("on", 1), answer("no report", &[], 1)]);
+    assert_eq!(reported(), Some(first));
+    history.append(0, vec![user("and on", 2), counted(2, 200)]);
+    assert_eq!(
+        reported(),
+        Some(ReportedTokens {
+            seq: 5,
+            tokens: 223
+        })
+    );
+    let key = history.row(0).key;
+    write(store, |write| {
+        let new = vec![user("instead", 2).into()];
+        append::replace_last_turn(write, key, new, &HeuristicTokenCounter)
+    })
+    .unwrap();
+    assert_eq!(
+        reported(),
+        None,
+        "the answer is gone, and the one before it is not looked for"
+    );
+    history.append(0, vec![counted(2, 300)]);
+    assert!(reported().is_some());
+    write(store, |write| {
+        let session = write.session(&history.session)?.unwrap().key;
+        write.forget_reported(session)
+    })
+    .unwrap();
+    assert_eq!(reported(), None);
 }

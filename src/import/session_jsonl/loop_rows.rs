@@ -175,6 +175,7 @@ impl SessionTarget<'_> {
                     tokens: line.tokens,
                     bytes: line.bytes,
                     generation: line.generation,
+                    reported: None,
                 },
             },
             parent_loop_id: line.parent_loop_id.clone(),

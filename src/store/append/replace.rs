@@ -84,6 +84,9 @@ fn roll_back(write: &dyn StoreWrite, row: &mut LoopRow, last: &TurnRow) -> Store
     totals.messages = before.messages;
     totals.tokens = before.tokens;
     totals.bytes = before.bytes;
+    totals.reported = totals
+        .reported
+        .filter(|reported| reported.seq < last.first_seq);
     let (key, progress) = (row.key, &mut row.progress);
     progress.system_tokens = progress.system_tokens.saturating_sub(system);
     progress.last_turn_index = before.turn_index;

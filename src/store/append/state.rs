@@ -7,8 +7,8 @@ use crate::store::codec;
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::ready::Ready;
 use crate::store::{
-    AppendState, CallSite, LoopCore, LoopProgress, LoopTotals, MessageRow, SessionActivity,
-    StoreWrite, StoredMessage, TurnRow,
+    AppendState, CallSite, LoopCore, LoopProgress, LoopTotals, MessageRow, ReportedTokens,
+    SessionActivity, StoreWrite, StoredMessage, TurnRow,
 };
 
 /// The state of an append in progress.
@@ -53,6 +53,10 @@ impl Append {
             self.raise_tick();
         }
         self.count(&new.body, new.is_system, new.created_at);
+        if let Some(tokens) = new.reported {
+            let seq = self.row.totals.next_seq;
+            self.row.totals.reported = Some(ReportedTokens { seq, tokens });
+        }
         let Ready {
             body,
             blobs,

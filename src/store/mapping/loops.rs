@@ -2,8 +2,10 @@
 
 use crate::store::codec::to_json;
 use crate::store::columns::Columns;
+use crate::store::values::signed;
 use crate::store::{
-    CallSite, LoopCore, LoopKey, LoopMeta, LoopProgress, LoopRow, LoopTotals, StoreResult, TurnRow,
+    CallSite, LoopCore, LoopKey, LoopMeta, LoopProgress, LoopRow, LoopTotals, ReportedTokens,
+    StoreResult, TurnRow,
 };
 
 pub(in crate::store) fn loop_row(row: &impl Columns) -> StoreResult<LoopRow> {
@@ -36,8 +38,16 @@ pub(in crate::store) fn loop_core(row: &impl Columns, key: LoopKey) -> StoreResu
             tokens: row.get("tokens")?,
             bytes: row.get("bytes")?,
             generation: row.get("generation")?,
+            reported: reported(row)?,
         },
     })
+}
+
+fn reported(row: &impl Columns) -> StoreResult<Option<ReportedTokens>> {
+    let seq: Option<u32> = row.get("reported_seq")?;
+    let tokens: Option<u64> = row.get("reported_tokens")?;
+    let both = seq.zip(tokens);
+    Ok(both.map(|(seq, tokens)| ReportedTokens { seq, tokens }))
 }
 
 pub(in crate::store) fn loop_progress(row: &impl Columns) -> StoreResult<LoopProgress> {
@@ -47,6 +57,14 @@ pub(in crate::store) fn loop_progress(row: &impl Columns) -> StoreResult<LoopPro
         open_calls: row.json("open_calls")?,
         chain: row.get("chain")?,
     })
+}
+
+/// Returns what the provider of the last answer counted as it is stored.
+pub(in crate::store) fn reported_tokens(totals: &LoopTotals) -> StoreResult<Option<i64>> {
+    totals
+        .reported
+        .map(|reported| signed(reported.tokens))
+        .transpose()
 }
 
 /// Returns the calls without a result as they are stored.

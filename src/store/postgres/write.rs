@@ -349,7 +349,8 @@ impl StoreWrite for PostgresTransaction<'_> {
             row.session.0,
             "UPDATE loops SET status = $3, next_seq = $4, sealed_seq = $5, turns = $6,
                  complete = $7, messages = $8, tokens = $9, bytes = $10, generation = $11,
-                 system_tokens = $12, last_turn_index = $13, open_calls = $14, chain = $15
+                 system_tokens = $12, last_turn_index = $13, open_calls = $14, chain = $15,
+                 reported_seq = $16, reported_tokens = $17
              WHERE session = $1 AND key = $2",
             &[
                 &row.session.0,
@@ -367,6 +368,8 @@ impl StoreWrite for PostgresTransaction<'_> {
                 &progress.last_turn_index,
                 &open_calls_json(progress)?,
                 &&progress.chain[..],
+                &totals.reported.map(|reported| i64::from(reported.seq)),
+                &reported_tokens(totals)?,
             ],
         )?;
         Ok(())
@@ -450,6 +453,16 @@ impl StoreWrite for PostgresTransaction<'_> {
     }
 
     // Runs, their undos and redos.
+
+    fn forget_reported(&mut self, session: SessionKey) -> StoreResult<()> {
+        self.run(
+            session.0,
+            "UPDATE loops SET reported_seq = NULL, reported_tokens = NULL
+             WHERE session = $1 AND reported_seq IS NOT NULL",
+            &[&session.0],
+        )?;
+        Ok(())
+    }
 
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         let session = row.session.0;

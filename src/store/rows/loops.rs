@@ -25,6 +25,18 @@ pub struct LoopTotals {
     pub bytes: u64,
     /// The newest generation of a block on this loop.
     pub generation: u32,
+    /// What the provider of the last answer counted; `None` if none told, or a run, an undo or a redo
+    /// came after it.
+    pub reported: Option<ReportedTokens>,
+}
+
+/// What a provider counted for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportedTokens {
+    /// The sequence of the answer.
+    pub seq: u32,
+    /// All that the call read and wrote: with the system prompt and the tools.
+    pub tokens: u64,
 }
 
 /// What else of a loop the next append goes on from.

@@ -25,7 +25,8 @@ const PROGRESS_COLUMNS: &str = "l.system_tokens, l.last_turn_index, l.open_calls
 
 // Whoever walks a chain knows the keys of its loops.
 const CORE_COLUMNS: &str = "l.session, l.loop_id, l.parent, l.parent_turn, l.status,
-    l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes, l.generation";
+    l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes, l.generation,
+    l.reported_seq, l.reported_tokens";
 
 const TURN_COLUMNS: &str = "t.id AS turn, t.first_seq, t.messages, t.prompts, t.tokens, t.bytes,
     t.turn_index, t.answered, t.answers, t.tick, t.started_at, t.ended_at";

@@ -246,12 +246,15 @@ impl StoreWrite for SqliteReader<'_> {
             progress.last_turn_index,
             open_calls_json(progress)?,
             progress.chain,
+            totals.reported.map(|reported| reported.seq),
+            reported_tokens(totals)?,
         ];
         // Writing the status again would take the loop out of an index and put it back.
         let keeps_status = self.run(
             "UPDATE OR FAIL loops SET next_seq = ?3, sealed_seq = ?4, turns = ?5, complete = ?6,
                  messages = ?7, tokens = ?8, bytes = ?9, generation = ?10, system_tokens = ?11,
-                 last_turn_index = ?12, open_calls = ?13, chain = ?14
+                 last_turn_index = ?12, open_calls = ?13, chain = ?14, reported_seq = ?15,
+                 reported_tokens = ?16
              WHERE key = ?1 AND status = ?2",
             values,
         )?;
@@ -261,7 +264,8 @@ impl StoreWrite for SqliteReader<'_> {
         self.run(
             "UPDATE loops SET status = ?2, next_seq = ?3, sealed_seq = ?4, turns = ?5,
                  complete = ?6, messages = ?7, tokens = ?8, bytes = ?9, generation = ?10,
-                 system_tokens = ?11, last_turn_index = ?12, open_calls = ?13, chain = ?14
+                 system_tokens = ?11, last_turn_index = ?12, open_calls = ?13, chain = ?14,
+                 reported_seq = ?15, reported_tokens = ?16
              WHERE key = ?1",
             values,
         )?;
@@ -369,6 +373,15 @@ impl StoreWrite for SqliteReader<'_> {
     }
 
     // Runs, their undos and redos.
+
+    fn forget_reported(&mut self, session: SessionKey) -> StoreResult<()> {
+        self.run(
+            "UPDATE loops SET reported_seq = NULL, reported_tokens = NULL
+             WHERE session = ?1 AND reported_seq IS NOT NULL",
+            params![session.0],
+        )?;
+        Ok(())
+    }
 
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
         self.insert("runs", RUN_COLUMNS, open_run_values(row)?)?;

@@ -189,3 +189,132 @@ fn hooks_are_called_around_and_may_say_no() {
         r#"[["vetoed", "compactionStarted", "vetoed", 0], ["committed", "compactionStarted", "committed", 1]]"#
     );
 }
+
+/// An answer whose provider counted `tokens` for its call.
+fn counted(turn: u32, tokens: u64) -> AgentMessage {
+    let mut message = answer(&format!("answer {turn}"), &[], turn);
+    let Some(Message::Assistant(inner)) = message.message_mut() else {
+        unreachable!("an answer");
+    };
+    let usage = format!(r#"{{"input":10,"output":30,"cache_read":{}}}"#, tokens - 40);
+    inner.usage = Some(serde_json::from_str(&usage).unwrap());
+    message
+}
+
+fn asked_about(history: &History<'_>, request: &CompactRequest) -> (u64, TokenSource) {
+    let dry = CompactRequest {
+        dry_run: true,
+        ..request.clone()
+    };
+    let about = compact(history, &dry).asked_about;
+    (about.tokens, about.source)
+}
+
+#[test]
+fn what_the_provider_counted_decides_and_a_restart_knows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let mut history = History::new(&store, "s");
+    work(&history, 0..20, 400);
+    let mut request = request(10_000);
+    let estimate = context(&history).tokens;
+    assert_eq!(
+        asked_about(&history, &request),
+        (estimate, TokenSource::Estimate)
+    );
+    // The provider counts far more than the store does, the system prompt included.
+    history.append(0, vec![user("and now?", 20), counted(20, 8_900)]);
+    request.window.system_prompt_tokens = 300;
+    assert_eq!(
+        asked_about(&history, &request),
+        (8_600, TokenSource::Reported)
+    );
+    // What came after is estimated: a prompt of 1 + 4 tokens, in a loop of its own.
+    history.start_loop(Some(0), None);
+    history.append(1, vec![user("go", 0)]);
+    assert_eq!(
+        asked_about(&history, &request),
+        (8_605, TokenSource::Reported)
+    );
+    let (session, loops) = (history.session.clone(), history.loops);
+    drop(store);
+
+    let store = SqliteStore::open(&path).unwrap();
+    let history = History {
+        store: &store,
+        session,
+        loops,
+        committed: 0,
+        next_id: 0,
+        open: Vec::new(),
+    };
+    let report = compact(&history, &request);
+    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+    assert_eq!(
+        (report.asked_about.tokens, report.before.tokens < 3_000),
+        (8_605, true)
+    );
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(
+        json["asked_about"],
+        serde_json::json!({"tokens": 8_605, "source": "reported"})
+    );
+    let events = store.query("SELECT events FROM runs").unwrap();
+    assert!(
+        format!("{:?}", events.rows).contains("reported"),
+        "{events:?}"
+    );
+    // The context is another one since: the figure says nothing of it.
+    let (after, source) = asked_about(&history, &request);
+    assert_eq!(
+        (after, source),
+        (report.after.tokens, TokenSource::Estimate)
+    );
+    history.append(1, vec![counted(0, 2_000)]);
+    assert_eq!(
+        asked_about(&history, &request),
+        (1_700, TokenSource::Reported)
+    );
+    undo(&store, &history.session, &Default::default()).unwrap();
+    assert_eq!(asked_about(&history, &request).1, TokenSource::Estimate);
+}
+
+#[test]
+fn what_was_counted_beyond_a_cut_does_not_count() {
+    let store = SqliteStore::in_memory().unwrap();
+    let mut history = History::new(&store, "s");
+    history.append(0, vec![user("one", 0), counted(0, 1_000)]);
+    history.append(0, vec![user("two", 1), counted(1, 5_000)]);
+    assert_eq!(asked_about(&history, &request(10_000)).0, 5_000);
+    history.start_loop(Some(0), Some(0));
+    history.append(1, vec![user("else", 0)]);
+    assert_eq!(
+        asked_about(&history, &request(10_000)).1,
+        TokenSource::Estimate
+    );
+    // The turn that an importer replaces takes its figure with it.
+    history.start_loop(Some(0), Some(1));
+    assert_eq!(
+        asked_about(&history, &request(10_000)),
+        (5_000, TokenSource::Reported)
+    );
+}
+
+#[test]
+fn few_messages_that_the_window_does_not_hold_fire_reserves() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    work(&history, 0..3, 2_000);
+    let mut request = CompactRequest {
+        config: CompactionConfig::reserves(),
+        ..request(928)
+    };
+    assert!(context(&history).tokens > 928);
+    let report = compact(&history, &request);
+    assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
+    assert!(report.after.tokens <= 928);
+    request.window.max_context_tokens = 2_000;
+    let again = compact(&history, &request);
+    assert_eq!(again.not_needed, Some(NotNeeded::Trigger));
+}

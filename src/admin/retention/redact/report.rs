@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::admin::retention::Leftover;
+use crate::admin::retention::files::KeptFile;
+use crate::admin::retention::left::LeftPlace;
 use crate::model::{LoopId, SessionId};
-use crate::retention::Leftover;
-use crate::retention::files::KeptFile;
-use crate::retention::left::LeftPlace;
 
 /// What is to be redacted.
 #[derive(Clone, Debug)]
