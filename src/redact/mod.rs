@@ -57,6 +57,8 @@ pub struct Redactor {
     pieces: Pieces,
     /// The secrets of which there are pieces.
     cut: Vec<KnownSecret>,
+    /// Whether parts of what is found are looked for too.
+    learns_pieces: bool,
     /// Whether parts are replaced.
     replaces_pieces: bool,
     /// How many parts were replaced.
@@ -89,6 +91,7 @@ impl Redactor {
             finder: None,
             pieces: Pieces::default(),
             cut: Vec::new(),
+            learns_pieces: true,
             replaces_pieces: false,
             pieces_replaced: 0,
         }
@@ -119,6 +122,12 @@ impl Redactor {
         (std::mem::take(&mut self.counts), pieces)
     }
 
+    /// Whether parts of what is found next are to be looked for too. A summary that cuts a text may make
+    /// its own words look like a secret.
+    pub(crate) fn learn_pieces(&mut self, learns: bool) {
+        self.learns_pieces = learns;
+    }
+
     /// Compares what was found with an original, which may have words in common with a secret.
     pub(crate) fn compare(&mut self, original: &str) {
         self.pieces.compare(&views(original));
@@ -127,6 +136,7 @@ impl Redactor {
     /// Replaces parts of the secrets that were found, too, from now on.
     pub(crate) fn replace_pieces(&mut self) {
         self.pieces.settle();
+        self.learns_pieces = false;
         self.replaces_pieces = true;
     }
 
@@ -311,7 +321,7 @@ impl Redactor {
 
     fn remember(&mut self, rule: &str, marker: &str, written: &str, secret: &str) {
         let Some(known) = &mut self.known else { return };
-        if self.pieces.learn(rule, secret, self.cut.len()) {
+        if self.learns_pieces && self.pieces.learn(rule, secret, self.cut.len()) {
             let (rule, marker) = (rule.to_owned(), marker.to_owned());
             self.cut.push(KnownSecret { rule, marker });
         }

@@ -123,10 +123,13 @@ impl<'a> RedactWork<'a> {
         let loops = scan.loops(self.session)?;
         for row in &loops {
             for_each_message(scan, row, &mut |said| {
+                let is_original = matches!(said.place, MessagePlace::InLoop(..));
+                self.redactor.learn_pieces(is_original);
                 self.redact(&said.message)?;
                 Ok(())
             })?;
         }
+        self.redactor.learn_pieces(true);
         scan.texts(self.session, &mut |cell| {
             self.redact_text(cell);
             Ok(())
