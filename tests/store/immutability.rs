@@ -115,6 +115,7 @@ const M: &str = "id = (1 << 32) | 1";
 const TARGETS: &[Target] = &[
     target("messages", "id", "body = 'x'", M), target("messages", "id", "head = 'x'", M),
     target("messages", "id", "head = NULL", M), target("messages", "id", "turn = 3", M),
+    target("messages", "id", "author = 0", M), target("messages", "id", "author = 2", M),
     target("messages", "id", "role = 0", M), target("messages", "id", "tick = 3000", M),
     target("messages", "id", "created_at = 3", M), target("messages", "id", "body_block = 7", M),
     target("messages", "id", "origin = x'00'", M), target("messages", "id", "salt = NULL", M),

@@ -6,7 +6,8 @@ use loopstore::export::{ExportForm, export};
 use loopstore::import::{ImportOptions, import_paths};
 use loopstore::model::*;
 use loopstore::{
-    CompactRequest, CompactTrigger, Database, Error, SessionHandle, SqliteStore, Store,
+    CompactRequest, CompactTrigger, CompactionConfig, Database, Error, KeepRecent, SessionHandle,
+    SqliteStore, Store,
 };
 use std::sync::Arc;
 
@@ -189,4 +190,31 @@ fn an_author_comes_back_and_decides_what_a_task_is() {
         .query("SELECT prompts FROM turns ORDER BY id LIMIT 1")
         .unwrap();
     assert_eq!(stored.rows[0][0].as_str(), "1");
+}
+
+#[test]
+fn what_a_harness_says_is_no_user_turn() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let history = History::new(&*store, "s");
+    for turn in 0..10 {
+        let text = "words ".repeat(80);
+        let prompt = match turn {
+            0..=5 => Message::user(&text),
+            _ => Message::user("The build goes on.").with_author(Author::Harness),
+        };
+        let prompt = AgentMessage::from(prompt).in_turn(TurnId::new("l", turn));
+        history.append(0, vec![prompt, answer(&text, &[], turn)]);
+    }
+    let request = CompactRequest {
+        trigger: CompactTrigger::Force,
+        config: CompactionConfig {
+            keep_recent: KeepRecent::UserTurns(2),
+            ..CompactionConfig::default()
+        },
+        ..CompactRequest::default()
+    };
+    let chat = handle(&store, &history.session);
+    chat.compact(&request).unwrap();
+    let block = chat.active_block(&loop_id(0)).unwrap().unwrap().block;
+    assert_eq!(block.keep_recent.unwrap().range, TurnRange::new(4, 9));
 }

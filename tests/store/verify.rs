@@ -171,6 +171,7 @@ const DAMAGES: &[(&str, Kind, &str)] = &[
     ("UPDATE messages SET digest = randomblob(32) WHERE id = (1 << 32) | 2", Kind::Chain, "session s, loop loop-0, message 2"),
     ("UPDATE messages SET chain = randomblob(32) WHERE id = (1 << 32) | 2", Kind::Chain, "session s, loop loop-0, message 2"),
     ("UPDATE loops SET chain = randomblob(32) WHERE key = 1", Kind::Chain, "session s, loop loop-0"),
+    ("UPDATE messages SET author = 2 WHERE id = (1 << 32) | 0", Kind::Count, "session s, loop loop-0, message 0"),
     ("UPDATE messages SET role = 0 WHERE id = (1 << 32) | 2", Kind::Digest, "session s, loop loop-0, message 2"),
     ("UPDATE messages SET salt = NULL, head = NULL, body = NULL WHERE id = (1 << 32) | 2", Kind::Receipt, "session s, loop loop-0, message 2"),
     ("UPDATE messages SET head = CAST(x'7bff7d' AS TEXT) WHERE id = (1 << 32) | 2", Kind::Unreadable, "session s, loop loop-0, message 2"),
