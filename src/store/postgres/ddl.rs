@@ -293,7 +293,7 @@ mod tests {
         let script = schema(Engine::Citus);
         let count = script.matches("create_distributed_table(").count();
         assert_eq!(count, BY_SESSION.len() + 1 + BY_SOURCE.len());
-        assert_eq!(script.matches("create_reference_table(").count(), 3);
+        assert_eq!(script.matches("create_reference_table(").count(), 4);
         // Not on a table that is distributed already.
         for (table, column) in [
             ("blobs", "data"),
