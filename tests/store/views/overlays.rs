@@ -192,7 +192,7 @@ fn undo_and_redo_flip_what_is_live_and_active() {
         stage.lines("SELECT * FROM v_compaction_runs WHERE run_id = 'run-3'"),
         [
             "s|run-3|root|manual|digest|1|no_gain|0||no gain|100|50|1000|500|10|5|\
-          2026-01-01T00:00:02Z|7|{}|8|fixed:3|rollup|heuristic|"
+          2026-01-01T00:00:02Z|7|{}|8|fixed:3|rollup|heuristic||"
         ]
     );
 }

@@ -106,7 +106,8 @@ fn a_compaction_prints_its_audit_row() {
       ],
       "duration_ms": 0,
       "usage": null,
-      "error": null
+      "error": null,
+      "reached": null
     }
     "#);
 }

@@ -12,6 +12,7 @@ mod context;
 mod counting;
 pub mod every_command;
 mod going_out;
+mod heads;
 mod measuring;
 mod overlays;
 mod provider;

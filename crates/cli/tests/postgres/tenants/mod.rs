@@ -193,6 +193,7 @@ impl Tenants {
             &["import", "kept.jsonl"],
             &["archive", "old", "--shown"],
             &["index"],
+            &["verify", "--head"],
         ] {
             let done = command(folder, &self.address(which), args);
             assert_eq!(done.0, Some(0), "{args:?}: {done:?}");

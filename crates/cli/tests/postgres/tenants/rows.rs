@@ -108,17 +108,24 @@ fn attack(own: &Tenants) {
 fn put_beside(owner: &mut Client, client: &mut Client, table: &str, [ann, ben]: [&str; 2]) {
     let sql = format!("SELECT to_json(t)::TEXT FROM {table} t WHERE tenant = {ann} LIMIT 1");
     let row: String = owner.query_one(&sql, &[]).unwrap().get(0);
+    // A session begins without a row in its audit chain.
+    let begun = match table {
+        "sessions" => ", 'audit_seq', 0, 'audit', '\\x' || repeat('00', 32)",
+        _ => "",
+    };
     let insert = |tenant: &str, end: &str| {
         format!(
             "INSERT INTO {table} SELECT (json_populate_record(t, json_build_object(
-                 'tenant', {tenant}))).*
+                 'tenant', {tenant}{begun}))).*
              FROM json_populate_record(NULL::{table}, {}::JSON) t {end}",
             literal(&row)
         )
     };
-    // A guard of what is only written under a receipt is asked before the policy.
+    // Guards of what is only written under a receipt, in an open run or after a row of the audit chain are
+    // asked before the policy.
     let refused = match table {
-        "packs" | "packed_heads" => "23001",
+        "packs" | "packed_heads" | "runs" | "flips" | "blocks" | "block_messages" | "coverage"
+        | "manifests" | "imports" | "maintenance" | "audit" | "receipt_chain" => "23001",
         _ => "42501",
     };
     assert_eq!(
@@ -145,6 +152,8 @@ fn put_beside(owner: &mut Client, client: &mut Client, table: &str, [ann, ben]: 
         }
         // A row for each tenant.
         "index_state" => assert_eq!(own, Some("23505")),
+        // It is of no session, and each tenant has heads of its own.
+        "heads" => assert_eq!(own, None),
         _ => assert_eq!(own, Some(refused), "{table}"),
     }
 }
