@@ -35,6 +35,10 @@ fn a_compaction_prints_its_audit_row() {
       "outcome": "committed",
       "strategy": "digest",
       "fallback": null,
+      "asked_about": {
+        "tokens": 10012,
+        "source": "estimate"
+      },
       "tokens_before": 10012,
       "tokens_after": 3966,
       "bytes_before": 48492,
