@@ -220,7 +220,6 @@ impl Args {
                 max_rollup_tokens: self.max_rollup_tokens,
                 block_strategy: self.summaries.made(self.strategy, self.dry_run)?,
                 tool_output_max_lines: self.tool_output_lines,
-                ..config
             },
             window: ContextConfig {
                 max_context_tokens: self.max_tokens.unwrap_or(self.policy.window()),
