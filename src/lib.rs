@@ -114,7 +114,7 @@ pub use compaction::{
     ContextConfig, DefaultBlockCompaction, DigestCompaction, Draft, KeepRecent, LoopSlice,
     ModelWindows, OlderLoops, Placed, Recent, RecentWindow, RollupSlice, Shown, StrategyError,
     SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, Summary, SummaryAnswer,
-    SummaryRequest, SummaryRole, UnknownWord,
+    SummaryRequest, SummaryRole, UnknownModel, UnknownWord,
 };
 pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::compact::{CompactRequest, CompactionHook, Hooks};
 use crate::compaction::{
     BlockCompactionStrategy, CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig,
-    KeepRecent, OlderLoops, RecentWindow, SummarizeCompaction, Summarizer,
+    KeepRecent, ModelWindows, OlderLoops, RecentWindow, SummarizeCompaction, Summarizer,
+    UnknownModel,
 };
 
 /// When an agent's contexts are compacted, and how: the model's window, what is kept word for word, and
@@ -32,6 +33,15 @@ impl Policy {
     /// The default policy for a window of so many tokens, system prompt and tools included.
     pub fn new(window: u64) -> Self {
         Self::default().window(window)
+    }
+
+    /// The default policy for the window of a model, found as [`ModelWindows`] finds it. Whoever has a
+    /// table of his own asks that: `Policy::new(windows.of(model)?)`.
+    ///
+    /// # Errors
+    /// If the model is not known.
+    pub fn for_model(model: &str) -> Result<Self, UnknownModel> {
+        Ok(Self::new(ModelWindows::default().of(model)?))
     }
 
     /// Sets the window in tokens, system prompt and tools included.

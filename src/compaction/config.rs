@@ -11,7 +11,6 @@ use super::digest::DigestCompaction;
 use super::policy::{Budget, CompactionPolicy};
 use super::recent::KeepRecent;
 use super::strategy::BlockCompactionStrategy;
-use super::tiered::{CompactionStrategy, DefaultCompaction};
 use crate::model::Size;
 
 /// The window of the model, and what [`compact_messages`](crate::extend::compaction::compact_messages) keeps.
@@ -234,8 +233,6 @@ pub struct CompactionConfig {
     pub max_rollup_tokens: u64,
     /// Lines left of each tool output in the turns kept at the end.
     pub tool_output_max_lines: usize,
-    /// What compacts messages without a session.
-    pub in_memory_strategy: Arc<dyn CompactionStrategy>,
     /// What makes the blocks of a session.
     pub block_strategy: Arc<dyn BlockCompactionStrategy>,
 }
@@ -252,7 +249,6 @@ impl Default for CompactionConfig {
             max_summary_tokens: 2_000,
             max_rollup_tokens: 2_000,
             tool_output_max_lines: 50,
-            in_memory_strategy: Arc::new(DefaultCompaction),
             block_strategy: Arc::new(DigestCompaction::default()),
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod cut;
 pub(crate) mod digest;
 #[cfg(test)]
 mod memory;
+mod models;
 mod notes;
 pub(crate) mod one_liner;
 pub(crate) mod plan;
@@ -26,11 +27,12 @@ pub(crate) use config::{Noted, RunConfig};
 pub(crate) use cut::cut_tool_result;
 pub(crate) use digest::DIGEST;
 pub use digest::DigestCompaction;
+pub use models::{ModelWindows, UnknownModel};
 pub use notes::SummaryNotes;
 pub use one_liner::DefaultBlockCompaction;
 pub(crate) use one_liner::one_liner;
 pub(crate) use policy::Budget;
-pub use policy::{CompactionPolicy, ModelWindows};
+pub use policy::CompactionPolicy;
 pub(crate) use prune::{
     OutputSize, Pruned, Pruning, image_facts, image_reference, output_cap, says_nothing,
 };

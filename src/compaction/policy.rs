@@ -1,7 +1,5 @@
 //! When a context is compacted, and what it has to come down to.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::config::ContextConfig;
@@ -223,54 +221,6 @@ fn largest(most: u64, holds: impl Fn(u64) -> bool) -> u64 {
     low
 }
 
-/// The context windows of models, in tokens, by the models' names.
-///
-/// Model names change faster than libraries: callers add theirs.
-///
-/// ```
-/// use loopstore::{ContextConfig, ModelWindows};
-///
-/// let windows = ModelWindows::default().with("my-model", 32_000);
-/// let max_context_tokens = windows.of("my-model");
-/// let window = ContextConfig { max_context_tokens, ..ContextConfig::default() };
-/// assert_eq!(window.budget().tokens, 32_000);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelWindows {
-    known: BTreeMap<String, u64>,
-    other: u64,
-}
-
-impl Default for ModelWindows {
-    fn default() -> Self {
-        let known = [
-            ("gpt-4", 8_192),
-            ("gpt-4-turbo", 128_000),
-            ("gpt-4o", 128_000),
-            ("claude-3-5-sonnet-20240620", 200_000),
-            ("claude-3-haiku-20240307", 200_000),
-        ];
-        Self {
-            known: known.map(|(name, tokens)| (name.to_owned(), tokens)).into(),
-            other: 128_000,
-        }
-    }
-}
-
-impl ModelWindows {
-    /// Adds a model, or changes one.
-    #[must_use]
-    pub fn with(mut self, model: impl Into<String>, tokens: u64) -> Self {
-        self.known.insert(model.into(), tokens);
-        self
-    }
-
-    /// Returns the window of a model; 128,000 for one that is not known.
-    pub fn of(&self, model: &str) -> u64 {
-        self.known.get(model).copied().unwrap_or(self.other)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -378,13 +328,5 @@ mod tests {
         window.max_context_bytes = Some(1000);
         assert!(!should_compact(CompactionPolicy::default(), &window, 212));
         assert!(should_compact(CompactionPolicy::default(), &window, 213));
-    }
-
-    #[test]
-    fn windows_of_models_can_be_added() {
-        let windows = ModelWindows::default().with("tiny", 512);
-        assert_eq!(windows.of("tiny"), 512);
-        assert_eq!(windows.of("gpt-4"), 8_192);
-        assert_eq!(windows.of("another"), 128_000);
     }
 }

@@ -1683,7 +1683,7 @@ fn a_compaction_cancelled_before_its_commit_leaves_no_block(store: &dyn Database
 fn what_a_provider_counted_stands_with_the_loop_until_it_is_forgotten(store: &dyn SessionStore) {
     let history = History::new(store, "s");
     let counted = |turn, input: u64| {
-        let mut message = answer("so be it", &[], turn);
+        let mut message = answer("so be it", &["c"], turn);
         let Some(Message::Assistant(inner)) = message.message_mut() else {
             unreachable!("an answer");
         };

@@ -7,13 +7,15 @@ use loopstore::compact::{BlockReport, CompactOutcome};
 use loopstore::context::system_tokens;
 use loopstore::extend::{Disposition, Turns};
 use loopstore::{
-    CompactReport, CompactRequest, CompactTrigger, CompactionConfig, CompactionScope,
-    ContextConfig, Database, KeepRecent, OlderLoops, RecentWindow, compact_session_loops,
+    CompactReport, CompactRequest, CompactTrigger, CompactionConfig, CompactionPolicy,
+    CompactionScope, ContextConfig, Database, KeepRecent, OlderLoops, RecentWindow,
+    compact_session_loops,
 };
 
 use super::error::CliError;
+use super::nearest::nearest;
 use super::table::{Column, TextTable};
-use super::{App, Done, select, text};
+use super::{App, Done, amount, select, text};
 
 /// Compact a session: put blocks over its loops, so that its context becomes smaller
 ///
@@ -34,15 +36,20 @@ pub struct Args {
     /// When to compact, and down to which size.
     #[arg(long, default_value = "headroom")]
     policy: PolicyName,
+    /// A parameter of the policy, as often as needed: compact_at_pct and compact_budget_threshold_pct of
+    /// headroom; system, output, safety and share of reserves; trigger, target and max_attempts of
+    /// target.
+    #[arg(long = "policy-param", value_name = "NAME=VALUE")]
+    policy_params: Vec<PolicyParam>,
     /// The context window in tokens, system prompt included [default: 128000; 64000 with --policy
     /// target].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = amount::some_tokens)]
     max_tokens: Option<u64>,
     /// The most bytes of JSON for the messages [default: no limit].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_bytes: Option<u64>,
     /// Tokens of the system prompt [default: as recorded].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = amount::tokens)]
     system_tokens: Option<u64>,
     /// Turns kept verbatim at the start of the loop [default: 2; 0 with another policy than
     /// headroom].
@@ -54,10 +61,10 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     keep_recent: Option<KeepRecent>,
     /// The most tokens for the summary of a loop.
-    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = amount::tokens)]
     max_summary_tokens: u64,
     /// The most tokens for the rollup of loops before the scope; 0 leaves these loops as they are.
-    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = amount::tokens)]
     max_rollup_tokens: u64,
     /// Lines kept of a tool output in the turns kept at the end.
     #[arg(long, value_name = "N", default_value_t = 50)]
@@ -119,6 +126,52 @@ impl PolicyName {
     }
 }
 
+/// A parameter of a policy, by the name of its field.
+#[derive(Clone, Debug)]
+struct PolicyParam {
+    name: String,
+    value: serde_json::Number,
+}
+
+impl std::str::FromStr for PolicyParam {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+        let value = value.trim().parse();
+        Ok(Self {
+            name: name.trim().replace('-', "_"),
+            value: value.map_err(|_| "the value is not a number")?,
+        })
+    }
+}
+
+/// Returns a policy with these parameters.
+fn with_params(
+    policy: CompactionPolicy,
+    params: &[PolicyParam],
+) -> Result<CompactionPolicy, CliError> {
+    let refused = |reason: String| CliError::Usage(format!("--policy-param: {reason}"));
+    let json = serde_json::to_value(policy).map_err(|error| refused(error.to_string()))?;
+    let serde_json::Value::Object(mut fields) = json else {
+        return Err(refused(format!("{} has no parameters", policy.name())));
+    };
+    for PolicyParam { name, value } in params {
+        let names = fields.keys().filter(|key| *key != "kind");
+        let names: Vec<String> = names.cloned().collect();
+        if !names.contains(name) {
+            let near = nearest(name, &names);
+            let named = if near.is_empty() { names } else { near };
+            let (of, named) = (policy.name(), named.join(", "));
+            return Err(refused(format!(
+                "`{of}` has no parameter `{name}`; it has {named}"
+            )));
+        }
+        fields.insert(name.clone(), value.clone().into());
+    }
+    serde_json::from_value(fields.into()).map_err(|error| refused(error.to_string()))
+}
+
 /// Compacts and prints the audit row.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_for(!args.dry_run)?;
@@ -153,9 +206,11 @@ impl Args {
             None => system_tokens(store, &session.session_id, leaf.as_ref())?,
         };
         let config = self.policy.config();
+        let policy = with_params(config.policy, &self.policy_params)?;
         Ok(CompactRequest {
             leaf,
             config: CompactionConfig {
+                policy,
                 compaction_scope: self.scope,
                 older_loops: self.older_loops,
                 recent_window: self.recent_window,
@@ -165,7 +220,6 @@ impl Args {
                 max_rollup_tokens: self.max_rollup_tokens,
                 block_strategy: self.summaries.made(self.strategy, self.dry_run)?,
                 tool_output_max_lines: self.tool_output_lines,
-                ..config
             },
             window: ContextConfig {
                 max_context_tokens: self.max_tokens.unwrap_or(self.policy.window()),

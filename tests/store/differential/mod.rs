@@ -275,7 +275,6 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
         tool_output_max_lines: config.tool_output_max_lines,
         max_rollup_tokens: config.max_rollup_tokens,
         block_strategy: std::sync::Arc::new(loopstore::DefaultBlockCompaction),
-        ..CompactionConfig::default()
     }
 }
 

@@ -35,6 +35,10 @@ fn a_compaction_prints_its_audit_row() {
       "outcome": "committed",
       "strategy": "digest",
       "fallback": null,
+      "asked_about": {
+        "tokens": 10012,
+        "source": "estimate"
+      },
       "tokens_before": 10012,
       "tokens_after": 3966,
       "bytes_before": 48492,
@@ -277,4 +281,37 @@ fn nothing_to_undo_is_an_error() {
     hint: `loopstore history` lists the runs
     --- exit 1
     "#);
+}
+
+#[test]
+fn policies_take_their_parameters_by_name() {
+    let stage = Stage::new();
+    let tried = |params: &str| {
+        let line = format!("compact work --max-tokens 20000 --dry-run {params}");
+        stage.json(&line)["outcome"].clone()
+    };
+    assert_eq!(tried(""), "not_needed");
+    assert_eq!(tried("--policy-param compact_at_pct=0.5"), "committed");
+    assert_eq!(
+        tried("--policy target --policy-param trigger=0.9"),
+        "not_needed"
+    );
+    let line = "--policy target --policy-param trigger=0.4 --policy-param target=0.3";
+    assert_eq!(tried(line), "committed");
+    let reserves = "--policy reserves --policy-param system=0 --policy-param output=0";
+    assert_eq!(tried(reserves), "not_needed");
+    assert_eq!(
+        tried(&format!("{reserves} --policy-param share=0.5")),
+        "committed"
+    );
+    for (param, said) in [
+        ("trigge=1", "`headroom` has no parameter `trigge`"),
+        ("compact-at=1", "compact_at_pct"),
+        ("share", "NAME=VALUE"),
+        ("share=much", "not a number"),
+    ] {
+        let refused = stage.say(&format!("compact work --policy-param {param}"));
+        assert_eq!(refused.code, 2, "{param}");
+        assert!(refused.err.contains(said), "{}", refused.err);
+    }
 }
