@@ -82,8 +82,10 @@ impl AsOf {
     ///
     /// let store = Store::in_memory()?;
     /// let chat = store.session("weather")?;
-    /// chat.append([Message::user("Will it rain?")])?;
-    /// let moment = AsOf::time(store.database(), chat.id(), None, &Time::now())?;
+    /// let json = r#"{"role":"user","content":"Will it rain?","timestamp":1767225600000}"#;
+    /// chat.append([serde_json::from_str::<AgentMessage>(json)?])?;
+    /// let new_year = Time::from_text("2026-01-01T00:00:00Z");
+    /// let moment = AsOf::time(store.database(), chat.id(), None, &new_year)?;
     /// assert_eq!(chat.context_as_of(moment)?.messages.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -376,7 +376,17 @@ fn a_redacted_message_with_its_receipt_is_whole() {
     let stage = Stage::new();
     let copy = stage.copy("redacted.db");
     let session = SessionId::new("s").unwrap();
-    redact_session(&open(&copy), &RedactRequest::new(session)).unwrap();
+    let store = open(&copy);
+    loopstore::extend::write(&store, |write| {
+        let key = write.session(&session)?.unwrap().key;
+        let last = write.loops(key)?.pop().unwrap().core.key;
+        let secret = user("git clone https://me:hunter2hunter2@example.org/x", 9);
+        let counter = loopstore::HeuristicTokenCounter;
+        loopstore::extend::append::append(write, last, vec![secret.into()], &counter)
+    })
+    .unwrap();
+    redact_session(&store, &RedactRequest::new(session)).unwrap();
+    drop(store);
     tamper(
         &copy,
         "UPDATE messages SET salt = NULL, head = NULL, body = NULL

@@ -303,7 +303,7 @@ pub fn summary(report: &CompactReport, dry_run: bool) -> String {
 /// Says what a fallback step gave up.
 fn given_up(step: &str) -> &'static str {
     match step {
-        "digest" => ": it stands in for a text that was too long",
+        "digest" => ": it stands in for the strategy's own text",
         "prune" => ": long parts of kept messages are cut",
         "keep_first" => ": fewer turns are kept at the start",
         "last_turns" => ": only the last turns that fit are kept",

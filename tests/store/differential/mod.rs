@@ -114,7 +114,9 @@ impl Twin {
 
     fn compact(&mut self, at: usize, config: &RefConfig, force: bool) -> Option<CompactOutcome> {
         let dry = reference_run::attempt(&self.model, at, config, force);
-        if dry.over_target {
+        // The rules of budgets, and the marker in place of a context without messages, are not modelled.
+        let would_be_empty = dry.tokens_before > 0 && dry.tokens_after == 0;
+        if dry.over_target || would_be_empty {
             return None;
         }
         let attempt = reference_run::compact(&mut self.model, at, config, force);

@@ -114,12 +114,13 @@ pub struct Both<'a> {
 }
 
 /// What differs from run to run.
-const DIFFERS: [&str; 23] = [
+const DIFFERS: [&str; 24] = [
     "run",
     "run_id",
     "duration_ms",
     "seconds",
     "started_at",
+    "timestamp",
     "created_at",
     "made_at",
     "at",

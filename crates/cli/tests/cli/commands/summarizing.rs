@@ -148,7 +148,7 @@ fn a_model_that_refuses_is_replaced_and_named() {
     messages  49 -> 28
     strategy  summarize, N ms
     model     no answer, 3 calls
-    fallback  digest
+    fallback  digest: it stands in for the strategy's own text
     error     the summariser answered 400: bad: [key] is no key
 
     LOOP   BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
@@ -170,7 +170,7 @@ fn a_dry_run_asks_no_model() {
     tokens    10,012 -> 3,966 (40 %)
     messages  49 -> 28
     strategy  summarize, N ms
-    fallback  digest
+    fallback  digest: it stands in for the strategy's own text
 
     LOOP   BLOCK  KIND     FIRST  COMPACTED  RECENT  KEPT  TRUNCATED  SUMMARISED  DROPPED  ROLLED UP
     ask        -  earlier  -      0-2        -          0          0           7        0          0

@@ -52,7 +52,14 @@ fn views_and_commands_are_named_too() {
     }
     assert!(stage.refused("redoo").contains("'redo'"));
     insta::assert_snapshot!(stage.refused("restore"), @"error: there is no `restore`: a backup is a database like any other. Read it with `--db BACKUP`, or copy the file to its place while no program has the database open. `redo` takes back an undo, `unarchive` unpacks a session");
-    insta::assert_snapshot!(stage.refused("show"), @"");
+    insta::assert_snapshot!(stage.refused("show"), @r"
+    error: the following required arguments were not provided:
+      <SESSION>
+
+    Usage: loopstore show <SESSION>
+
+    For more information, try '--help'.
+    ");
     insta::assert_snapshot!(stage.refused("compact kite-1 --strategy digset"), @r#"
     error: invalid value 'digset' for '--strategy <STRATEGY>'
       [possible values: one-liner, digest, summarize]

@@ -226,11 +226,25 @@ pub fn old() -> Vec<u8> {
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
+    // They let no row in that was not written as a store does it.
+    let triggers: Vec<(String, String)> = old
+        .prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
+        .unwrap()
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    for (name, _) in &triggers {
+        old.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
+    }
     crate::support::keyed::attach_today(&old, &today);
     for (table, columns) in columns {
         let copy =
             format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM today.{table}");
         old.execute_batch(&copy).unwrap();
+    }
+    for (_, sql) in &triggers {
+        old.execute_batch(sql).unwrap();
     }
     let format = format_version() - 1;
     old.execute_batch(&format!(
