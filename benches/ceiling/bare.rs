@@ -142,8 +142,9 @@ impl Bare {
         self.connection
             .prepare_cached(
                 "INSERT INTO messages (id, turn, role, tick, tokens, bytes, lines, created_at,
-                     body_block, origin, salt, digest, chain, head, body)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10, ?11, ?12, ?13, ?14)",
+                     body_block, origin, salt, digest, chain, head, body, author)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10, ?11, ?12, ?13, ?14,
+                     min(?3, 2))",
             )?
             .execute(params![
                 (self.key << 32) | self.seq,

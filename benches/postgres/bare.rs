@@ -16,9 +16,10 @@ const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 const LOCK: &str = "SELECT 1 FROM sessions WHERE session = $1 FOR NO KEY UPDATE";
 
 const MESSAGES: &str = "INSERT INTO messages (session, loop, seq, turn, role, tick, tokens, bytes,
-         lines, created_at, body_block, origin, salt, digest, chain, head, body, escaped)
+         lines, created_at, body_block, origin, salt, digest, chain, head, body, escaped, author)
      SELECT $1, $2, r.seq, r.turn, r.role, r.tick, r.tokens, r.bytes, r.lines, r.created_at,
-         r.body_block, NULL, r.salt, r.digest, r.chain, r.head, r.body, r.escaped
+         r.body_block, NULL, r.salt, r.digest, r.chain, r.head, r.body, r.escaped,
+         least(r.role, 2)
      FROM unnest($3::BIGINT[], $4::BIGINT[], $5::BIGINT[], $6::BIGINT[], $7::BIGINT[],
              $8::BIGINT[], $9::BIGINT[], $10::BIGINT[], $11::BIGINT[], $12::BYTEA[], $13::BYTEA[],
              $14::BYTEA[], $15::TEXT[], $16::TEXT[], $17::BOOLEAN[])

@@ -66,7 +66,7 @@ pub trait Database: SessionStore {
     /// # Errors
     /// If the database cannot be read.
     fn receipt_rows(&self) -> StoreResult<Vec<Record>> {
-        let sql = "SELECT * FROM v_receipts ORDER BY receipt";
+        let sql = "SELECT * FROM v_receipts ORDER BY opened_at, receipt";
         Ok(self.query_within(sql, QueryLimits::default())?.records())
     }
 

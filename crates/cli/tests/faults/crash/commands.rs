@@ -239,8 +239,9 @@ pub fn old() -> Vec<u8> {
     }
     crate::support::keyed::attach_today(&old, &today);
     for (table, columns) in columns {
-        let copy =
-            format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM today.{table}");
+        let copy = format!(
+            "DELETE FROM main.{table}; INSERT INTO main.{table} ({columns}) SELECT {columns} FROM today.{table}"
+        );
         old.execute_batch(&copy).unwrap();
     }
     for (_, sql) in &triggers {
