@@ -205,7 +205,7 @@ mod tests {
         })
         .unwrap();
         let found =
-            |given: &str| store::read(&store, |read| blob(read, given).map(|b| hex::encode(b)));
+            |given: &str| store::read(&store, |read| blob(read, given).map(hex::encode));
         let whole = found("2").unwrap();
         assert!(whole.starts_with("2cf24dba"));
         for given in ["2c", "2CF", "2cf24dba5", &whole] {
