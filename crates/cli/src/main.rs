@@ -14,6 +14,7 @@ mod browse;
 mod compact;
 mod complete;
 mod completions;
+mod config;
 mod confirm;
 mod context;
 mod context_text;

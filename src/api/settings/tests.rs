@@ -203,3 +203,16 @@ fn what_settings_cannot_give_is_an_error() {
         Err(SettingsError::NeedsSummarizer)
     ));
 }
+
+#[test]
+fn the_guides_example_names_every_key() {
+    let guide = include_str!("../../../docs/guide.md");
+    let example = guide.split("\n```toml\n").nth(1).unwrap();
+    let example = example.split("\n```\n").next().unwrap();
+    let settings = Settings::from_toml(example).unwrap();
+    assert_eq!(settings.window(), Ok(Some(64_000)));
+    assert_eq!(run_config(&settings).system_tokens, 4_000);
+    for key in KEYS {
+        assert!(example.contains(key), "{key}");
+    }
+}
