@@ -116,7 +116,7 @@ enum Command {
     Sessions(sessions::Args),
     Show(show::Args),
     Context(context::Args),
-    Compact(compact::Args),
+    Compact(Box<compact::Args>),
     History(history::Args),
     Undo(undo::Args),
     Redo(redo::Args),

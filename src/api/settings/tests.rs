@@ -1,3 +1,4 @@
+use super::file::{KEYS, MAX_BYTES};
 use super::*;
 use crate::compaction::RunConfig;
 
@@ -183,7 +184,7 @@ fn what_stands_above_wins() {
     // The window, or the model whose window it is.
     let wide = Settings::from_toml("max_tokens = 9_000").unwrap();
     assert_eq!(wide.clone().or(file.clone()).window(), Ok(Some(9_000)));
-    assert_eq!(file.clone().or(wide.clone()).window(), Ok(Some(64_000)));
+    assert_eq!(file.clone().or(wide).window(), Ok(Some(64_000)));
     let both = Settings::from_toml("max_tokens = 9_000\nmodel = 'gpt-4'").unwrap();
     assert_eq!(both.window(), Ok(Some(9_000)));
     // Parameters of one policy are not those of another.
