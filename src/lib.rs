@@ -74,8 +74,8 @@ pub mod tokens;
 
 // The front door.
 pub use api::{
-    Appended, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle, Store,
-    StoreOptions, StoredBlock, TurnRef,
+    Appended, CallState, Error, LoopSpec, Policy, Prepared, Result, SessionHandle, Settings,
+    SettingsError, Store, StoreOptions, StoredBlock, StrategyName, TurnRef,
 };
 #[cfg(feature = "tokio")]
 pub use api::{AsyncRecorder, AsyncSession, AsyncStore};

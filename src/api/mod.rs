@@ -16,6 +16,7 @@ mod policy;
 mod prepare;
 mod prepared;
 mod session;
+mod settings;
 mod spec;
 
 use std::path::Path;
@@ -39,6 +40,7 @@ pub use load::StoredBlock;
 pub use policy::Policy;
 pub use prepared::Prepared;
 pub use session::{Appended, SessionHandle};
+pub use settings::{Settings, SettingsError, StrategyName};
 pub use spec::{LoopSpec, TurnRef};
 
 /// A database of sessions. Clones are the same store.

@@ -10,7 +10,7 @@ use crate::compaction::{
 };
 
 /// When an agent's contexts are compacted, and how: the model's window, what is kept word for word, and
-/// what makes the text in place of the rest.
+/// what makes the text in place of the rest. [`Settings`](crate::Settings) reads one from a file.
 ///
 /// ```
 /// use loopstore::{KeepRecent, Policy};

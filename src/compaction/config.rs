@@ -283,6 +283,16 @@ impl CompactionConfig {
         }
     }
 
+    /// Returns the configuration that a policy was made for, with these parameters of it.
+    pub fn of(policy: CompactionPolicy) -> Self {
+        let usual = match policy {
+            CompactionPolicy::Headroom { .. } => Self::default(),
+            CompactionPolicy::Reserves { .. } => Self::reserves(),
+            CompactionPolicy::Target { .. } => Self::target(),
+        };
+        Self { policy, ..usual }
+    }
+
     /// Whether messages of this size are to be compacted.
     pub fn should_compact(&self, window: &ContextConfig, size: Size) -> bool {
         self.policy.should_compact(window, self.keep_recent, size)

@@ -1,8 +1,10 @@
 //! When a context is compacted, and what it has to come down to.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
-use super::config::ContextConfig;
+use super::config::{ContextConfig, UnknownWord};
 use super::recent::KeepRecent;
 use crate::model::Size;
 
@@ -58,6 +60,20 @@ pub enum CompactionPolicy {
 impl Default for CompactionPolicy {
     fn default() -> Self {
         Self::headroom()
+    }
+}
+
+/// Reads a policy's name; it has its default parameters.
+impl FromStr for CompactionPolicy {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        match text {
+            "headroom" => Ok(Self::headroom()),
+            "reserves" => Ok(Self::reserves()),
+            "target" => Ok(Self::target()),
+            _ => Err(UnknownWord::new(text, "headroom, reserves, target")),
+        }
     }
 }
 

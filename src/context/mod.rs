@@ -463,7 +463,7 @@ pub fn resolve_scope(
 
 /// How a chain is read: the policy and the window.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct ChainSettings {
     pub(crate) config: CompactionConfig,
     pub(crate) window: ContextConfig,
 }
@@ -478,7 +478,7 @@ pub(crate) fn settings(
     leaf: LoopKey,
     view: View,
     options: &BuildOptions,
-) -> StoreResult<Settings> {
+) -> StoreResult<ChainSettings> {
     let mut walk = ActiveBlocks::new(read, leaf, view);
     let newest = walk.newest_live(session, |run| (run.key, run.older_loops.parse().ok()))?;
     let of_run = newest.and_then(|(_, older_loops)| older_loops);
@@ -489,7 +489,7 @@ pub(crate) fn settings(
             ..CompactionConfig::default()
         };
         let window = ContextConfig::default();
-        return Ok(Settings { config, window });
+        return Ok(ChainSettings { config, window });
     }
     let json = match newest {
         // What a fallback left out must not come back: the context was checked without it.
@@ -526,7 +526,7 @@ pub(crate) fn settings(
         },
         ..ContextConfig::default()
     };
-    Ok(Settings { config, window })
+    Ok(ChainSettings { config, window })
 }
 
 /// Finds the session, the leaf, and how the moment is seen.

@@ -25,6 +25,9 @@ const SIEVE_BITS: u32 = 20;
 /// A line of a private key from this length on is one, whatever stands around it.
 const MIN_KEY_WORD: usize = 16;
 
+/// So many consonants follow each other in hardly any word.
+const MANY_CONSONANTS: usize = 6;
+
 /// The characters of the longest prefix, as in `sk-ant-api03-`.
 const MAX_PREFIX: usize = 16;
 
@@ -225,9 +228,9 @@ fn key_of(secret: &str) -> String {
     digits.map(|(_, word)| *word).collect()
 }
 
-/// Whether a text is no word or name: digits stand between letters, or it falls into many short words
-/// where capitals are taken for the beginning of one. In doubt it is random: a word too many is
-/// replaced rather than a secret too few.
+/// Whether a text is no word or name: digits stand between letters, it falls into many short words
+/// where capitals are taken for the beginning of one, or nobody could say it. In doubt it is random: a word
+/// too many is replaced rather than a secret too few.
 fn looks_random(text: &str) -> bool {
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum Kind {
@@ -254,7 +257,18 @@ fn looks_random(text: &str) -> bool {
     // The last capital of several begins the word that follows.
     let capitals = count(3, |part| part == [Kind::Upper, Kind::Upper, Kind::Lower]);
     let words = 1 + changes + capitals;
-    digits >= 2 || (words >= 3 && words * 5 > kinds.len())
+    digits >= 2 || (words >= 3 && words * 5 > kinds.len()) || is_unspeakable(text)
+}
+
+/// Whether letters follow each other as in hardly any word: many consonants, or one after a letter that
+/// has a vowel behind it nearly always.
+fn is_unspeakable(text: &str) -> bool {
+    let letters: Vec<char> = text.chars().map(|c| c.to_ascii_lowercase()).collect();
+    let is_consonant = |c: &char| c.is_ascii_lowercase() && !"aeiou".contains(*c);
+    let runs = letters.split(|c| !is_consonant(c)).map(<[char]>::len);
+    let is_odd =
+        |pair: &[char]| "jqv".contains(pair[0]) && is_consonant(&pair[1]) && pair[1] != 'y';
+    runs.max().unwrap_or(0) >= MANY_CONSONANTS || letters.windows(2).any(is_odd)
 }
 
 #[cfg(test)]
@@ -330,6 +344,10 @@ mod tests {
             "Password123",
             "2026-01-05",
             "PASSWORD",
+            "administrator",
+            "invocation",
+            "lengthways",
+            "verify_query",
         ] {
             assert!(!looks_random(word), "{word}");
         }
@@ -337,6 +355,8 @@ mod tests {
             "k3J9xQ2m",
             "0a1b2c3d4e",
             "AbQzTxWvyK",
+            "VBAOJCKMEMYYVYNV",
+            "kdfjwhtr",
             "nqFTRToMXkpfQVBoGGqut==",
         ] {
             assert!(looks_random(text), "{text}");

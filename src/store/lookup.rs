@@ -204,8 +204,7 @@ mod tests {
             store::append::append(write, loop_key, images.into(), &counter)
         })
         .unwrap();
-        let found =
-            |given: &str| store::read(&store, |read| blob(read, given).map(hex::encode));
+        let found = |given: &str| store::read(&store, |read| blob(read, given).map(hex::encode));
         let whole = found("2").unwrap();
         assert!(whole.starts_with("2cf24dba"));
         for given in ["2c", "2CF", "2cf24dba5", &whole] {

@@ -2,18 +2,20 @@
 
 mod summarize;
 
-use clap::ValueEnum;
+use std::str::FromStr;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use loopstore::compact::{BlockReport, CompactOutcome};
 use loopstore::context::system_tokens;
 use loopstore::extend::{Disposition, Turns};
 use loopstore::{
-    CompactReport, CompactRequest, CompactTrigger, CompactionConfig, CompactionPolicy,
-    CompactionScope, ContextConfig, Database, KeepRecent, OlderLoops, RecentWindow,
+    CompactReport, CompactRequest, CompactTrigger, CompactionPolicy, CompactionScope, Database,
+    KeepRecent, OlderLoops, RecentWindow, Settings, StrategyName, UnknownWord,
     compact_session_loops,
 };
 
+use super::config::ConfigArgs;
 use super::error::CliError;
-use super::nearest::nearest;
 use super::table::{Column, TextTable};
 use super::{App, Done, amount, select, text};
 
@@ -30,19 +32,21 @@ pub struct Args {
     /// The loop to compact from [default: the current one].
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
-    /// How summaries are made.
-    #[arg(long, default_value = "digest")]
-    strategy: Strategy,
-    /// When to compact, and down to which size.
-    #[arg(long, default_value = "headroom")]
-    policy: PolicyName,
+    /// How summaries are made [default: digest].
+    #[arg(long, value_parser = words::<StrategyName>(&STRATEGIES))]
+    strategy: Option<StrategyName>,
+    /// When to compact, and down to which size [default: headroom].
+    #[arg(long, value_parser = words::<CompactionPolicy>(&POLICIES))]
+    policy: Option<CompactionPolicy>,
     /// A parameter of the policy, as often as needed: compact_at_pct and compact_budget_threshold_pct of
     /// headroom; system, output, safety and share of reserves; trigger, target and max_attempts of
     /// target.
-    #[arg(long = "policy-param", value_name = "NAME=VALUE")]
-    policy_params: Vec<PolicyParam>,
-    /// The context window in tokens, system prompt included [default: 128000; 64000 with --policy
-    /// target].
+    #[arg(long = "policy-param", value_name = "NAME=VALUE", value_parser = policy_param)]
+    policy_params: Vec<(String, serde_json::Number)>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// The context window in tokens, system prompt included [default: that of --model; without one
+    /// 128000, 64000 with --policy target].
     #[arg(long, value_name = "N", value_parser = amount::some_tokens)]
     max_tokens: Option<u64>,
     /// The most bytes of JSON for the messages [default: no limit].
@@ -60,24 +64,26 @@ pub struct Args {
     /// --policy target].
     #[arg(long, value_name = "N")]
     keep_recent: Option<KeepRecent>,
-    /// The most tokens for the summary of a loop.
-    #[arg(long, value_name = "N", default_value = "2000", value_parser = amount::tokens)]
-    max_summary_tokens: u64,
-    /// The most tokens for the rollup of loops before the scope; 0 leaves these loops as they are.
-    #[arg(long, value_name = "N", default_value = "2000", value_parser = amount::tokens)]
-    max_rollup_tokens: u64,
-    /// Lines kept of a tool output in the turns kept at the end.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    tool_output_lines: usize,
-    /// The earlier loops to include: fixed:N or token-budget.
-    #[arg(long, value_name = "SCOPE", default_value_t = CompactionScope::FixedCount(3))]
-    scope: CompactionScope,
-    /// What to do with loops before the scope: skip or rollup.
-    #[arg(long, value_name = "HOW", default_value_t = OlderLoops::Rollup)]
-    older_loops: OlderLoops,
-    /// Where the turns kept at the end may be: in the loop, or in the chain of loops.
-    #[arg(long, value_name = "WHERE", default_value_t = RecentWindow::Chain)]
-    recent_window: RecentWindow,
+    /// The most tokens for the summary of a loop [default: 2000].
+    #[arg(long, value_name = "N", value_parser = amount::tokens)]
+    max_summary_tokens: Option<u64>,
+    /// The most tokens for the rollup of loops before the scope; 0 leaves these loops as they are
+    /// [default: 2000].
+    #[arg(long, value_name = "N", value_parser = amount::tokens)]
+    max_rollup_tokens: Option<u64>,
+    /// Lines kept of a tool output in the turns kept at the end [default: 50].
+    #[arg(long, value_name = "N")]
+    tool_output_lines: Option<usize>,
+    /// The earlier loops to include: fixed:N or token-budget [default: fixed:3].
+    #[arg(long, value_name = "SCOPE")]
+    scope: Option<CompactionScope>,
+    /// What to do with loops before the scope: skip or rollup [default: rollup].
+    #[arg(long, value_name = "HOW")]
+    older_loops: Option<OlderLoops>,
+    /// Where the turns kept at the end may be: in the loop, or in the chain of loops
+    /// [default: chain].
+    #[arg(long, value_name = "WHERE")]
+    recent_window: Option<RecentWindow>,
     /// Only report what would be done. With --strategy summarize no model is called: the digest
     /// stands in for its summaries.
     #[arg(long)]
@@ -89,87 +95,42 @@ pub struct Args {
     summaries: summarize::SummarizeArgs,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Strategy {
-    /// One line for each answer.
-    OneLiner,
-    /// Facts, each with its turn.
-    Digest,
-    /// A summary by a model; needs the feature `http`.
-    Summarize,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum PolicyName {
-    /// Less than 5 % of the window left below 90 % of it.
-    Headroom,
-    /// 80 % of the window less 11,000 tokens kept free.
-    Reserves,
-    /// 75 % of the window, down to 50 %.
-    Target,
-}
-
-impl PolicyName {
-    fn config(self) -> CompactionConfig {
-        match self {
-            Self::Headroom => CompactionConfig::default(),
-            Self::Reserves => CompactionConfig::reserves(),
-            Self::Target => CompactionConfig::target(),
-        }
-    }
-
-    fn window(self) -> u64 {
-        match self {
-            Self::Headroom | Self::Reserves => 128_000,
-            Self::Target => 64_000,
-        }
-    }
-}
+const STRATEGIES: [(&str, &str); 3] = [
+    ("one-liner", "One line for each answer"),
+    ("digest", "Facts, each with its turn"),
+    (
+        "summarize",
+        "A summary by a model; needs the feature `http`",
+    ),
+];
+const POLICIES: [(&str, &str); 3] = [
+    (
+        "headroom",
+        "Less than 5 % of the window left below 90 % of it",
+    ),
+    (
+        "reserves",
+        "80 % of the window less 11,000 tokens kept free",
+    ),
+    ("target", "75 % of the window, down to 50 %"),
+];
 
 /// A parameter of a policy, by the name of its field.
-#[derive(Clone, Debug)]
-struct PolicyParam {
-    name: String,
-    value: serde_json::Number,
+fn policy_param(text: &str) -> Result<(String, serde_json::Number), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    let value = value.trim().parse();
+    let value = value.map_err(|_| "the value is not a number")?;
+    Ok((name.trim().replace('-', "_"), value))
 }
 
-impl std::str::FromStr for PolicyParam {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
-        let value = value.trim().parse();
-        Ok(Self {
-            name: name.trim().replace('-', "_"),
-            value: value.map_err(|_| "the value is not a number")?,
-        })
-    }
-}
-
-/// Returns a policy with these parameters.
-fn with_params(
-    policy: CompactionPolicy,
-    params: &[PolicyParam],
-) -> Result<CompactionPolicy, CliError> {
-    let refused = |reason: String| CliError::Usage(format!("--policy-param: {reason}"));
-    let json = serde_json::to_value(policy).map_err(|error| refused(error.to_string()))?;
-    let serde_json::Value::Object(mut fields) = json else {
-        return Err(refused(format!("{} has no parameters", policy.name())));
-    };
-    for PolicyParam { name, value } in params {
-        let names = fields.keys().filter(|key| *key != "kind");
-        let names: Vec<String> = names.cloned().collect();
-        if !names.contains(name) {
-            let near = nearest(name, &names);
-            let named = if near.is_empty() { names } else { near };
-            let (of, named) = (policy.name(), named.join(", "));
-            return Err(refused(format!(
-                "`{of}` has no parameter `{name}`; it has {named}"
-            )));
-        }
-        fields.insert(name.clone(), value.clone().into());
-    }
-    serde_json::from_value(fields.into()).map_err(|error| refused(error.to_string()))
+/// Reads one of these words; each has a line of help.
+fn words<T>(words: &'static [(&'static str, &'static str)]) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err = UnknownWord> + Clone + Send + Sync + 'static,
+{
+    let value = |(word, help): &(&'static str, &'static str)| PossibleValue::new(*word).help(*help);
+    let values: Vec<PossibleValue> = words.iter().map(value).collect();
+    PossibleValuesParser::new(values).try_map(|word| word.parse::<T>())
 }
 
 /// Compacts and prints the audit row.
@@ -200,41 +161,42 @@ impl Args {
         store: &dyn Database,
         session: &loopstore::extend::SessionRow,
     ) -> Result<CompactRequest, CliError> {
+        let mut settings = self.config.settings(self.settings())?;
+        let strategy = settings.strategy.take().unwrap_or_default();
         let leaf = select::loop_id(store, session, self.loop_id.as_deref())?;
-        let system_prompt_tokens = match self.system_tokens {
-            Some(tokens) => tokens,
-            None => system_tokens(store, &session.session_id, leaf.as_ref())?,
-        };
-        let config = self.policy.config();
-        let policy = with_params(config.policy, &self.policy_params)?;
-        Ok(CompactRequest {
-            leaf,
-            config: CompactionConfig {
-                policy,
-                compaction_scope: self.scope,
-                older_loops: self.older_loops,
-                recent_window: self.recent_window,
-                keep_first_turns: self.keep_first.unwrap_or(config.keep_first_turns),
-                keep_recent: self.keep_recent.unwrap_or(config.keep_recent),
-                max_summary_tokens: self.max_summary_tokens,
-                max_rollup_tokens: self.max_rollup_tokens,
-                block_strategy: self.summaries.made(self.strategy, self.dry_run)?,
-                tool_output_max_lines: self.tool_output_lines,
-            },
-            window: ContextConfig {
-                max_context_tokens: self.max_tokens.unwrap_or(self.policy.window()),
-                system_prompt_tokens,
-                max_context_bytes: self.max_bytes,
-                ..ContextConfig::default()
-            },
-            trigger: if self.force {
-                CompactTrigger::Force
-            } else {
-                CompactTrigger::Policy
-            },
-            dry_run: self.dry_run,
-            ..CompactRequest::default()
-        })
+        if settings.system_tokens.is_none() {
+            let recorded = system_tokens(store, &session.session_id, leaf.as_ref())?;
+            settings.system_tokens = Some(recorded);
+        }
+        let mut request = settings.policy()?.request();
+        request.config.block_strategy = self.summaries.made(strategy, self.dry_run)?;
+        request.leaf = leaf;
+        request.dry_run = self.dry_run;
+        if self.force {
+            request.trigger = CompactTrigger::Force;
+        }
+        Ok(request)
+    }
+
+    /// Returns what the options say.
+    fn settings(&self) -> Settings {
+        Settings {
+            policy: self.policy,
+            policy_param: self.policy_params.iter().cloned().collect(),
+            max_tokens: self.max_tokens,
+            max_bytes: self.max_bytes,
+            system_tokens: self.system_tokens,
+            keep_first: self.keep_first,
+            keep_recent: self.keep_recent,
+            max_summary_tokens: self.max_summary_tokens,
+            max_rollup_tokens: self.max_rollup_tokens,
+            tool_output_lines: self.tool_output_lines,
+            scope: self.scope,
+            older_loops: self.older_loops,
+            recent_window: self.recent_window,
+            strategy: self.strategy,
+            ..Settings::default()
+        }
     }
 }
 

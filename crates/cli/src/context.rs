@@ -7,11 +7,12 @@ use loopstore::context::Part;
 use loopstore::context::{ContextFault, system_tokens};
 use loopstore::provider::{Form, Mending, MendingKind, ProviderRequest};
 use loopstore::{
-    AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops,
-    build_context_from_session,
+    AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops, Settings,
+    SettingsError, build_context_from_session,
 };
 use serde::Serialize;
 
+use super::config::ConfigArgs;
 use super::context_text;
 use super::error::CliError;
 use super::output::note;
@@ -23,8 +24,9 @@ const NAMED: usize = 5;
 
 /// Show what the next model call would see
 ///
-/// Each loop is read through its active block. With --max-tokens a context that does not fit is an
-/// error: compact first.
+/// Each loop is read through its active block. With --max-tokens or --model a context that does not fit
+/// is an error: compact first. Of a file of settings only what says the size of the window counts here:
+/// older loops are as they were compacted.
 #[derive(clap::Args)]
 pub struct Args {
     /// The session: its id or a unique prefix.
@@ -32,7 +34,9 @@ pub struct Args {
     /// The loop to read from [default: the current one, or that of --as-of].
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
-    /// The window in tokens, the recorded system prompt included.
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// The window in tokens, the system prompt included [default: that of --model].
     #[arg(long, value_name = "N", value_parser = amount::tokens)]
     max_tokens: Option<u64>,
     /// The most bytes of JSON for the messages.
@@ -108,6 +112,11 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 }
 
 fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
+    let settings = args.config.settings(Settings {
+        max_tokens: args.max_tokens,
+        max_bytes: args.max_bytes,
+        ..Settings::default()
+    })?;
     let session = select::session(store, &args.session)?;
     let mut leaf = select::loop_id(store, &session, args.loop_id.as_deref())?;
     let mut as_of = None;
@@ -118,15 +127,21 @@ fn build(store: &dyn Database, args: &Args) -> Result<Context, CliError> {
         leaf = Some(of_moment);
     }
     let id = &session.session_id;
-    let budget = match args.max_tokens {
-        Some(window) => Some(window.saturating_sub(system_tokens(store, id, leaf.as_ref())?)),
-        None => None,
+    let budget = match (
+        settings.window().map_err(SettingsError::from)?,
+        settings.system_tokens,
+    ) {
+        (Some(window), Some(system)) => Some(window.saturating_sub(system)),
+        (Some(window), None) => {
+            Some(window.saturating_sub(system_tokens(store, id, leaf.as_ref())?))
+        }
+        (None, _) => None,
     };
     let options = BuildOptions {
         leaf,
         as_of,
         budget,
-        max_bytes: args.max_bytes,
+        max_bytes: settings.max_bytes,
         older_loops: args.older_loops,
         scope: args.scope,
         record: args.record,

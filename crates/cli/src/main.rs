@@ -14,6 +14,7 @@ mod browse;
 mod compact;
 mod complete;
 mod completions;
+mod config;
 mod confirm;
 mod context;
 mod context_text;
@@ -115,7 +116,7 @@ enum Command {
     Sessions(sessions::Args),
     Show(show::Args),
     Context(context::Args),
-    Compact(compact::Args),
+    Compact(Box<compact::Args>),
     History(history::Args),
     Undo(undo::Args),
     Redo(redo::Args),

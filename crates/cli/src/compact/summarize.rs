@@ -10,11 +10,10 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use loopstore::{
     BlockCompactionStrategy, CompactReport, DefaultBlockCompaction, DigestCompaction, Role,
-    SummaryRole,
+    StrategyName, SummaryRole,
 };
 use serde_json::Value;
 
-use super::Strategy;
 use crate::error::CliError;
 use crate::text;
 
@@ -31,9 +30,9 @@ pub struct SummarizeArgs {
     /// provider's own].
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// The model [env: OPENAI_MODEL, ANTHROPIC_MODEL].
+    /// The model that writes the summaries [env: OPENAI_MODEL, ANTHROPIC_MODEL].
     #[arg(long, value_name = "NAME")]
-    model: Option<String>,
+    summary_model: Option<String>,
     /// The timeout of a summary, retries included [default: 120].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
     timeout: Option<u64>,
@@ -79,7 +78,7 @@ impl SummarizeArgs {
     /// Returns the strategy; a dry run calls no model.
     pub fn made(
         &self,
-        strategy: Strategy,
+        strategy: StrategyName,
         dry_run: bool,
     ) -> Result<Arc<dyn BlockCompactionStrategy>, CliError> {
         if let Some(option) = self.misplaced(strategy) {
@@ -88,19 +87,19 @@ impl SummarizeArgs {
             )));
         }
         match strategy {
-            Strategy::OneLiner => Ok(Arc::new(DefaultBlockCompaction)),
-            Strategy::Digest => Ok(Arc::new(self.digest())),
-            Strategy::Summarize => self.by_a_model(dry_run),
+            StrategyName::OneLiner => Ok(Arc::new(DefaultBlockCompaction)),
+            StrategyName::Digest => Ok(Arc::new(self.digest())),
+            StrategyName::Summarize => self.by_a_model(dry_run),
         }
     }
 
     /// Returns the first option given that the strategy does not have.
-    fn misplaced(&self, strategy: Strategy) -> Option<&'static str> {
-        let is_digest = matches!(strategy, Strategy::Digest);
+    fn misplaced(&self, strategy: StrategyName) -> Option<&'static str> {
+        let is_digest = matches!(strategy, StrategyName::Digest);
         let given = [
             ("--provider", self.provider.is_some()),
             ("--base-url", self.base_url.is_some()),
-            ("--model", self.model.is_some()),
+            ("--summary-model", self.summary_model.is_some()),
             ("--timeout", self.timeout.is_some()),
             ("--temperature", self.temperature.is_some()),
             ("--summary-marker", self.summary_marker.is_some()),
@@ -108,7 +107,7 @@ impl SummarizeArgs {
         ];
         let mut given = given.into_iter().filter(|(_, is_given)| *is_given);
         match strategy {
-            Strategy::Summarize => None,
+            StrategyName::Summarize => None,
             _ => given.next().map(|(option, _)| option),
         }
     }

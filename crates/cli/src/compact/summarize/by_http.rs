@@ -33,9 +33,9 @@ impl SummarizeArgs {
     fn summarizer(&self, dry_run: bool) -> Result<Arc<dyn Summarizer>, CliError> {
         let provider = self.provider.unwrap_or_default();
         let names = provider.names();
-        let model = given_or_env(self.model.as_deref(), names.model)?.ok_or_else(|| {
+        let model = given_or_env(self.summary_model.as_deref(), names.model)?.ok_or_else(|| {
             CliError::Usage(format!(
-                "no model given; use --model or set {}",
+                "no model given; use --summary-model or set {}",
                 names.model
             ))
         })?;

@@ -8,6 +8,7 @@ mod archiving;
 mod blobs;
 mod coming_in;
 mod compacting;
+mod config;
 mod context;
 mod counting;
 pub mod every_command;

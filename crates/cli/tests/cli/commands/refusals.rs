@@ -175,12 +175,12 @@ fn usage_errors_exit_with_2() {
 #[test]
 fn a_model_cannot_be_asked_without_http() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say("compact work --strategy summarize --model gpt-x"), @"
+    assert_snapshot!(stage.say("compact work --strategy summarize --summary-model gpt-x"), @"
     --- stderr
     error: this loopstore was built without summarisers over HTTP; build it with `--features http`
     --- exit 2
     ");
-    assert_eq!(stage.say("compact work --model gpt-x").code, 2);
+    assert_eq!(stage.say("compact work --summary-model gpt-x").code, 2);
 }
 
 #[test]

@@ -72,6 +72,7 @@ impl Stage {
             .args(args)
             .current_dir(self.folder.path())
             .env_remove("LOOPSTORE_DB")
+            .env_remove("LOOPSTORE_CONFIG")
             .env("COLUMNS", "110");
         command
     }

@@ -52,7 +52,7 @@ fn bodies(server: &Server) -> Vec<Value> {
 #[test]
 fn a_model_writes_the_summaries() {
     let (stage, server) = (Stage::new(), Server::start(vec![openai()]));
-    let line = format!("{COMPACT} --base-url {} --model gpt-x", server.url);
+    let line = format!("{COMPACT} --base-url {} --summary-model gpt-x", server.url);
     let said = say(&stage, &line, &[("OPENAI_API_KEY", KEY)]);
     assert_snapshot!(said, @"
     Run RUN: committed
@@ -131,7 +131,7 @@ fn the_environment_names_server_and_model() {
 #[test]
 fn a_server_without_keys_gets_none() {
     let (stage, server) = (Stage::new(), Server::start(vec![openai()]));
-    let line = format!("{COMPACT} --base-url {} --model local", server.url);
+    let line = format!("{COMPACT} --base-url {} --summary-model local", server.url);
     assert_eq!(say(&stage, &line, &[("OPENAI_API_KEY", "")]).code, 0);
     assert!(!server.requests()[0].contains("authorization"));
 }
@@ -141,7 +141,7 @@ fn a_model_that_refuses_is_replaced_and_named() {
     let body = json!({"error": {"type": "bad", "message": format!("{KEY} is no key")}});
     let part = Part::Answers(400, "", body.to_string().into_bytes());
     let (stage, server) = (Stage::new(), Server::start(vec![part]));
-    let line = format!("{COMPACT} --base-url {} --model gpt-x", server.url);
+    let line = format!("{COMPACT} --base-url {} --summary-model gpt-x", server.url);
     assert_snapshot!(say(&stage, &line, &[("OPENAI_API_KEY", KEY)]), @"
     Run RUN: committed
     tokens    10,012 -> 3,966 (40 %)
@@ -162,7 +162,7 @@ fn a_model_that_refuses_is_replaced_and_named() {
 fn a_dry_run_asks_no_model() {
     let (stage, server) = (Stage::new(), Server::start(vec![openai()]));
     let line = format!(
-        "{COMPACT} --base-url {} --model gpt-x --dry-run",
+        "{COMPACT} --base-url {} --summary-model gpt-x --dry-run",
         server.url
     );
     assert_snapshot!(say(&stage, &line, &[("OPENAI_API_KEY", KEY)]), @"
@@ -188,7 +188,10 @@ fn an_interrupt_ends_in_the_digest() {
     let silent = Part::Silent(2 * hang::HUNG);
     let (stage, server) = (Stage::new(), Server::start(vec![silent]));
     let program = assert_cmd::cargo::cargo_bin("loopstore");
-    let line = format!("{COMPACT} --base-url {} --model gpt-x --json", server.url);
+    let line = format!(
+        "{COMPACT} --base-url {} --summary-model gpt-x --json",
+        server.url
+    );
     let child = std::process::Command::new(program)
         .args(line.split_whitespace())
         .current_dir(stage.path(""))
@@ -225,10 +228,10 @@ fn what_is_missing_is_said() {
     };
     assert_snapshot!(refused(COMPACT, &[]), @"
     --- stderr
-    error: no model given; use --model or set OPENAI_MODEL
+    error: no model given; use --summary-model or set OPENAI_MODEL
     --- exit 2
     ");
-    let named = format!("{COMPACT} --model gpt-x");
+    let named = format!("{COMPACT} --summary-model gpt-x");
     assert_snapshot!(refused(&named, &[]), @"
     --- stderr
     error: no API key: set OPENAI_API_KEY, or give --base-url for a server that needs none
@@ -239,9 +242,9 @@ fn what_is_missing_is_said() {
     error: the base URL must begin with http:// or https://
     --- exit 2
     ");
-    assert_snapshot!(refused("compact work --model gpt-x", &[]), @"
+    assert_snapshot!(refused("compact work --summary-model gpt-x", &[]), @"
     --- stderr
-    error: --model needs `--strategy summarize`
+    error: --summary-model needs `--strategy summarize`
     --- exit 2
     ");
     for options in [

@@ -1,0 +1,53 @@
+//! The file of settings and the model that `compact` and `context` take.
+
+use std::path::PathBuf;
+
+use loopstore::{Settings, SettingsError};
+
+use super::error::CliError;
+
+/// The file where no option names one.
+const ENV: &str = "LOOPSTORE_CONFIG";
+
+#[derive(clap::Args)]
+pub struct ConfigArgs {
+    /// A TOML file of settings, under the names of options with _ for -. What is given as an option wins
+    /// [env: LOOPSTORE_CONFIG].
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    config: Option<PathBuf>,
+    /// The agent's model, for its context window; --max-tokens wins over it.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+}
+
+impl ConfigArgs {
+    /// Returns what options give, and what the file says beside.
+    pub fn settings(&self, given: Settings) -> Result<Settings, CliError> {
+        let given = Settings {
+            model: self.model.clone(),
+            ..given
+        };
+        let named = || std::env::var_os(ENV).filter(|value| !value.is_empty());
+        let path = self.config.clone().or_else(|| named().map(PathBuf::from));
+        Ok(match path {
+            Some(path) => given.or(Settings::load(path)?),
+            None => given,
+        })
+    }
+}
+
+/// Settings are options written down, and their errors are those of options.
+impl From<SettingsError> for CliError {
+    fn from(error: SettingsError) -> Self {
+        Self::Usage(match error {
+            // A file's parameters are checked with their line when it is read.
+            SettingsError::Parameter { reason, .. } => format!("--policy-param: {reason}"),
+            SettingsError::Model(unknown) => format!(
+                "the context window of the model `{model}` is not known; give it with --max-tokens N, or \
+                 add `{model:?} = N` under [models] in the file of --config",
+                model = unknown.model
+            ),
+            other => other.to_string(),
+        })
+    }
+}

@@ -1,0 +1,330 @@
+//! Settings of compactions: from a file (`file`), and from options that win over it.
+
+mod file;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Number, Value};
+
+use super::policy::Policy;
+use crate::compaction::{
+    CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig, DefaultBlockCompaction,
+    KeepRecent, ModelWindows, OlderLoops, RecentWindow, UnknownModel, UnknownWord,
+};
+
+/// What a file says about a model's window and about compactions. What it leaves out is as in
+/// [`Policy::default`].
+///
+/// ```
+/// use loopstore::Settings;
+///
+/// let settings = Settings::from_toml(
+///     r#"
+///     model = "my-model-large"
+///     keep_recent = "user-turns:6"
+///
+///     [models]
+///     "my-model" = 64_000
+///     "#,
+/// )?;
+/// let policy = settings.policy()?;
+/// # drop(policy);
+/// let error = Settings::from_toml("keep_recnt = 6").unwrap_err();
+/// assert_eq!(error.to_string(), "line 1: unknown key `keep_recnt`; did you mean `keep_recent`?");
+/// # Ok::<(), loopstore::SettingsError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// When to compact, and what to come down to: `headroom` (default), `reserves` or `target`.
+    #[serde(deserialize_with = "word")]
+    pub policy: Option<CompactionPolicy>,
+    /// Parameters of the policy, by the names of its fields.
+    pub policy_param: BTreeMap<String, Number>,
+    /// The window in tokens, system prompt included; wins over `model`.
+    #[serde(deserialize_with = "positive")]
+    pub max_tokens: Option<u64>,
+    /// Bytes of JSON that the messages may have.
+    #[serde(deserialize_with = "positive")]
+    pub max_bytes: Option<u64>,
+    /// Tokens of the system prompt and the tools.
+    pub system_tokens: Option<u64>,
+    /// The model whose window it is.
+    pub model: Option<String>,
+    /// Windows of models in tokens, by the beginnings of their names; they join those that
+    /// [`ModelWindows`] knows.
+    #[serde(deserialize_with = "windows")]
+    pub models: BTreeMap<String, u64>,
+    /// Turns kept word for word from the start of the current loop.
+    pub keep_first: Option<u32>,
+    /// How much is kept at the end: turns, or `user-turns:N`, `messages:N`.
+    #[serde(deserialize_with = "word")]
+    pub keep_recent: Option<KeepRecent>,
+    /// Tokens that the summary of a loop may have.
+    pub max_summary_tokens: Option<u64>,
+    /// Tokens that the rollup of older loops may have.
+    pub max_rollup_tokens: Option<u64>,
+    /// Lines left of each tool output in the turns kept at the end.
+    pub tool_output_lines: Option<usize>,
+    /// How many earlier loops are taken in: `fixed:N` or `token-budget`.
+    #[serde(deserialize_with = "word")]
+    pub scope: Option<CompactionScope>,
+    /// What becomes of the loops before these: `skip` or `rollup`.
+    #[serde(deserialize_with = "word")]
+    pub older_loops: Option<OlderLoops>,
+    /// Where the turns kept at the end may lie: `loop` or `chain`.
+    #[serde(deserialize_with = "word")]
+    pub recent_window: Option<RecentWindow>,
+    /// What makes the texts: `one-liner`, `digest` (default) or `summarize`.
+    #[serde(deserialize_with = "word")]
+    pub strategy: Option<StrategyName>,
+}
+
+/// What makes the text in place of what is not kept, by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StrategyName {
+    /// One line for each answer.
+    OneLiner,
+    /// Facts, each with its turn.
+    #[default]
+    Digest,
+    /// A summary by a model.
+    Summarize,
+}
+
+impl FromStr for StrategyName {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        match text {
+            "one-liner" => Ok(Self::OneLiner),
+            "digest" => Ok(Self::Digest),
+            "summarize" => Ok(Self::Summarize),
+            _ => Err(UnknownWord::new(text, "one-liner, digest, summarize")),
+        }
+    }
+}
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error("cannot read the settings in `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The text is not TOML, or says what no setting says.
+    #[error("{}line {line}: {reason}", prefix(path.as_deref()))]
+    Invalid {
+        /// The file, if it came from one.
+        path: Option<PathBuf>,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The policy has no such parameter, or not of this value.
+    #[error("{reason}")]
+    Parameter {
+        /// The name as it was given.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The window of the model is not known.
+    #[error(transparent)]
+    Model(#[from] UnknownModel),
+    /// The strategy `summarize` needs a model: set [`Settings::strategy`] to `None` and give the policy a
+    /// [`summarizer`](Policy::summarizer).
+    #[error("the strategy `summarize` needs a summarizer, which settings cannot hold")]
+    NeedsSummarizer,
+}
+
+fn prefix(path: Option<&Path>) -> String {
+    path.map_or_else(String::new, |path| format!("`{}`, ", path.display()))
+}
+
+impl Settings {
+    /// Returns these settings, and those of `below` where these say nothing. A window or a model given
+    /// here replaces both of `below`. Parameters belong to their policy: another policy given here takes none of
+    /// `below`.
+    #[must_use]
+    pub fn or(self, below: Self) -> Self {
+        let has_window = self.max_tokens.is_some() || self.model.is_some();
+        let is_other =
+            |policy: &CompactionPolicy| policy.name() != below.policy.unwrap_or_default().name();
+        let mut policy_param = match self.policy.as_ref().is_some_and(is_other) {
+            true => BTreeMap::new(),
+            false => below.policy_param,
+        };
+        policy_param.extend(self.policy_param);
+        let mut models = below.models;
+        models.extend(self.models);
+        Self {
+            policy: self.policy.or(below.policy),
+            policy_param,
+            max_tokens: self.max_tokens.or(below.max_tokens.filter(|_| !has_window)),
+            max_bytes: self.max_bytes.or(below.max_bytes),
+            system_tokens: self.system_tokens.or(below.system_tokens),
+            model: self.model.or(below.model),
+            models,
+            keep_first: self.keep_first.or(below.keep_first),
+            keep_recent: self.keep_recent.or(below.keep_recent),
+            max_summary_tokens: self.max_summary_tokens.or(below.max_summary_tokens),
+            max_rollup_tokens: self.max_rollup_tokens.or(below.max_rollup_tokens),
+            tool_output_lines: self.tool_output_lines.or(below.tool_output_lines),
+            scope: self.scope.or(below.scope),
+            older_loops: self.older_loops.or(below.older_loops),
+            recent_window: self.recent_window.or(below.recent_window),
+            strategy: self.strategy.or(below.strategy),
+        }
+    }
+
+    /// Returns the window in tokens: as given, else that of the model; `None` without either.
+    ///
+    /// # Errors
+    /// If the model is not known.
+    pub fn window(&self) -> Result<Option<u64>, UnknownModel> {
+        match (self.max_tokens, &self.model) {
+            (None, Some(model)) => {
+                let known = ModelWindows::default();
+                let add = |known: ModelWindows, (name, tokens): (&String, &u64)| {
+                    known.with(name, *tokens)
+                };
+                self.models.iter().fold(known, add).of(model).map(Some)
+            }
+            (given, _) => Ok(given),
+        }
+    }
+
+    /// Returns the policy that these settings describe. Without a window it has 128,000 tokens, 64,000 with
+    /// the policy `target`.
+    ///
+    /// # Errors
+    /// If the model or a parameter of the policy is not known, or if a strategy needs what settings do not
+    /// hold.
+    pub fn policy(&self) -> Result<Policy, SettingsError> {
+        let usual = CompactionConfig::of(self.trigger()?);
+        let max_context_tokens = self.window()?.unwrap_or(match usual.policy {
+            CompactionPolicy::Target { .. } => 64_000,
+            _ => ContextConfig::default().max_context_tokens,
+        });
+        let policy = Policy {
+            window: ContextConfig {
+                max_context_tokens,
+                system_prompt_tokens: self.system_tokens.unwrap_or_default(),
+                max_context_bytes: self.max_bytes,
+                ..ContextConfig::default()
+            },
+            config: CompactionConfig {
+                compaction_scope: self.scope.unwrap_or(usual.compaction_scope),
+                older_loops: self.older_loops.unwrap_or(usual.older_loops),
+                recent_window: self.recent_window.unwrap_or(usual.recent_window),
+                keep_first_turns: self.keep_first.unwrap_or(usual.keep_first_turns),
+                keep_recent: self.keep_recent.unwrap_or(usual.keep_recent),
+                max_summary_tokens: self.max_summary_tokens.unwrap_or(usual.max_summary_tokens),
+                max_rollup_tokens: self.max_rollup_tokens.unwrap_or(usual.max_rollup_tokens),
+                tool_output_max_lines: self
+                    .tool_output_lines
+                    .unwrap_or(usual.tool_output_max_lines),
+                ..usual
+            },
+            ..Policy::default()
+        };
+        match self.strategy.unwrap_or_default() {
+            StrategyName::OneLiner => Ok(policy.strategy(DefaultBlockCompaction)),
+            StrategyName::Digest => Ok(policy),
+            StrategyName::Summarize => Err(SettingsError::NeedsSummarizer),
+        }
+    }
+
+    /// Returns the policy with its parameters.
+    fn trigger(&self) -> Result<CompactionPolicy, SettingsError> {
+        let mut policy = self.policy.unwrap_or_default();
+        for (name, value) in &self.policy_param {
+            policy =
+                with_param(policy, name, value).map_err(|reason| SettingsError::Parameter {
+                    name: name.clone(),
+                    reason,
+                })?;
+        }
+        Ok(policy)
+    }
+}
+
+fn with_param(
+    policy: CompactionPolicy,
+    name: &str,
+    value: &Number,
+) -> Result<CompactionPolicy, String> {
+    let mut fields = serde_json::to_value(policy).map_err(|error| error.to_string())?;
+    let names: Vec<&str> = match &fields {
+        Value::Object(fields) => fields.keys().map(String::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let names: Vec<&str> = names.into_iter().filter(|name| *name != "kind").collect();
+    if !names.contains(&name) {
+        let known = nearest(name, &names);
+        return Err(format!(
+            "`{}` has no parameter `{name}`; {known}",
+            policy.name()
+        ));
+    }
+    fields[name] = value.clone().into();
+    serde_json::from_value(fields).map_err(|error| format!("`{name}`: {error}"))
+}
+
+/// Asks whether the nearest of these names was meant; lists them all if none is near.
+fn nearest(given: &str, names: &[&str]) -> String {
+    let distance = |name: &&&str| strsim::osa_distance(given, name);
+    let most = (given.chars().count() / 3).clamp(1, 4);
+    // No name is so long that a longer text is near.
+    let near = match given.len() <= 64 {
+        true => names.iter().min_by_key(distance),
+        false => None,
+    };
+    match near.filter(|name| distance(name) <= most) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("known are {}", names.join(", ")),
+    }
+}
+
+/// Reads a word that stands for a value; a number is a word too.
+fn word<'de, D: Deserializer<'de>, T: FromStr<Err = UnknownWord>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a string or a whole number")]
+    enum Given {
+        Number(u64),
+        Text(String),
+    }
+    let text = match Given::deserialize(from)? {
+        Given::Number(number) => number.to_string(),
+        Given::Text(text) => text,
+    };
+    text.parse().map(Some).map_err(D::Error::custom)
+}
+
+fn positive<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    NonZeroU64::deserialize(from).map(|number| Some(number.get()))
+}
+
+fn windows<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    let windows = BTreeMap::<String, NonZeroU64>::deserialize(from)?;
+    let tokens = |(name, tokens): (String, NonZeroU64)| (name, tokens.get());
+    Ok(windows.into_iter().map(tokens).collect())
+}
+
+#[cfg(test)]
+mod tests;
