@@ -70,6 +70,33 @@ fn views_and_commands_are_named_too() {
     "#);
 }
 
+#[test]
+fn a_usage_line_asks_for_nothing_that_the_environment_says() {
+    let stage = Stage::of(&["kite-1"]);
+    let output = std::process::Command::new(super::program())
+        .args(["fork", "kite-1"])
+        .current_dir(stage.folder())
+        .env("LOOPSTORE_DB", "loopstore.db")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("Usage: loopstore fork"), "{said}");
+    assert!(!said.contains("--db"), "{said}");
+}
+
+#[test]
+fn what_people_type_elsewhere_works_too() {
+    let stage = Stage::of(&["kite-1", "kite-2"]);
+    let listed = stage.run(&["sessions"]).stdout;
+    for alias in ["ls", "list"] {
+        assert_eq!(stage.run(&[alias]).stdout, listed, "{alias}");
+    }
+    let found = stage.run(&["search", "rain"]).stdout;
+    assert!(!found.is_empty());
+    assert_eq!(stage.run(&["find", "rain"]).stdout, found);
+    assert!(stage.refused("watch no-such-file").contains("no-such-file"));
+}
+
 /// With `LOOPSTORE_LONG` a hundred thousand.
 #[test]
 fn very_many_sessions_are_no_obstacle() {
