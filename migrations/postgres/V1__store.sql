@@ -1100,25 +1100,28 @@ CREATE TRIGGER store_meta_no_delete BEFORE DELETE ON store_meta FOR EACH ROW
 WHEN (OLD.name NOT IN ('recount', 'scrub'))
 EXECUTE FUNCTION loopstore_never('what a database is written with is never deleted');
 
-CREATE FUNCTION loopstore_packs_with_receipt() RETURNS TRIGGER
+CREATE FUNCTION loopstore_written_with_receipt() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF NOT loopstore_is_open(NEW.session) THEN
-        RAISE EXCEPTION 'a pack is only written while a receipt is open'
-            USING ERRCODE = 'restrict_violation';
+        RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
 END
 $$;
 
+CREATE TRIGGER redactions_no_insert BEFORE INSERT ON redactions FOR EACH ROW
+EXECUTE FUNCTION loopstore_written_with_receipt(
+    'what is left of a redacted message is only written while a receipt is open');
+
 CREATE TRIGGER packs_no_insert BEFORE INSERT ON packs FOR EACH ROW
-EXECUTE FUNCTION loopstore_packs_with_receipt();
+EXECUTE FUNCTION loopstore_written_with_receipt('a pack is only written while a receipt is open');
 CREATE TRIGGER packs_no_update BEFORE UPDATE ON packs FOR EACH ROW
 EXECUTE FUNCTION loopstore_never('a pack is never changed');
 CREATE TRIGGER packs_no_delete BEFORE DELETE ON packs FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('a pack is never deleted');
 CREATE TRIGGER packed_heads_no_insert BEFORE INSERT ON packed_heads FOR EACH ROW
-EXECUTE FUNCTION loopstore_packs_with_receipt();
+EXECUTE FUNCTION loopstore_written_with_receipt('a pack is only written while a receipt is open');
 CREATE TRIGGER packed_heads_no_update BEFORE UPDATE ON packed_heads FOR EACH ROW
 EXECUTE FUNCTION loopstore_never('the head of an archived message is never changed');
 CREATE TRIGGER packed_heads_no_delete BEFORE DELETE ON packed_heads FOR EACH ROW

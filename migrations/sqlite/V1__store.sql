@@ -1230,6 +1230,19 @@ BEGIN
     SELECT RAISE(ABORT, 'what is left of a redacted message is never changed');
 END;
 
+CREATE TRIGGER redactions_no_insert
+BEFORE INSERT ON redactions
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE m.closed_at IS NULL AND l.key = CASE
+        WHEN NEW.owner >= 0 THEN NEW.owner >> 32
+        ELSE (SELECT loop FROM blocks WHERE key = -NEW.owner >> 32)
+    END
+)
+BEGIN
+    SELECT RAISE(ABORT, 'what is left of a redacted message is only written while a receipt is open');
+END;
+
 -- It goes with its message.
 CREATE TRIGGER redactions_no_delete
 BEFORE DELETE ON redactions

@@ -82,7 +82,8 @@ impl AsOf {
     ///
     /// let store = Store::in_memory()?;
     /// let chat = store.session("weather")?;
-    /// let json = r#"{"role":"user","content":"Will it rain?","timestamp":1767225600000}"#;
+    /// let json = r#"{"role":"user","content":[{"type":"text","text":"Will it rain?"}],
+    ///     "timestamp":1767225600000}"#;
     /// chat.append([serde_json::from_str::<AgentMessage>(json)?])?;
     /// let new_year = Time::from_text("2026-01-01T00:00:00Z");
     /// let moment = AsOf::time(store.database(), chat.id(), None, &new_year)?;

@@ -140,14 +140,18 @@ impl Redactor {
         self.replaces_pieces = true;
     }
 
-    /// Returns how often a secret that was found stands in a text, or a part of one.
-    pub(crate) fn count_in(&mut self, text: &str) -> u64 {
+    /// Returns how often a secret that was found stands in a text, or a part of one; with `in_doubt` also a
+    /// part that looks like a word.
+    pub(crate) fn count_in(&mut self, text: &str, in_doubt: bool) -> u64 {
         let views = views(text);
         let markers = markers(text);
         let mut found = Vec::new();
         self.add_known(text, &markers, &mut found);
         self.add_pieces(&views, &markers, &mut found);
-        found.len() as u64
+        let counts = |one: &&Redactions| {
+            in_doubt || !one.is_piece || pieces::is_no_word(&text[one.range.clone()])
+        };
+        found.iter().filter(counts).count() as u64
     }
 
     /// Whether a secret that was found, or a part of one, stands in bytes that are no text.

@@ -115,7 +115,7 @@ impl Pieces {
         }
         let text = String::from_utf8_lossy(bytes);
         let mut pieces = self.find_in(&text).into_iter();
-        pieces.any(|piece| looks_random(&squeezed(&text[piece.range])))
+        pieces.any(|piece| is_no_word(&text[piece.range]))
     }
 
     fn find_in(&self, text: &str) -> Vec<Piece> {
@@ -172,6 +172,11 @@ fn each_window(text: &str, visit: &mut impl FnMut(usize, u64, Range<usize>)) {
 /// Spreads a hash over all bits: the sieve looks at the first ones.
 fn mixed(hash: u64) -> u64 {
     (hash ^ (hash >> 32)).wrapping_mul(FACTOR)
+}
+
+/// Whether a piece, without its white space, is no word or name.
+pub(super) fn is_no_word(piece: &str) -> bool {
+    looks_random(&squeezed(piece))
 }
 
 fn squeezed(text: &str) -> String {

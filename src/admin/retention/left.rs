@@ -43,6 +43,7 @@ pub(super) fn look(
     let is_file = store.as_sqlite().is_some();
     database::scan(store, |scan| {
         let mut search = Search {
+            own: session,
             redactor,
             receipts: scan.receipts()?,
             found: BTreeMap::new(),
@@ -98,6 +99,8 @@ fn family(scan: &dyn StoreScan, session: &SessionId) -> StoreResult<Vec<SessionK
 }
 
 struct Search<'a> {
+    /// The session that was redacted. Elsewhere a word that its secrets have too is no part of them.
+    own: &'a SessionId,
     redactor: &'a mut Redactor,
     receipts: Vec<ReceiptRow>,
     found: BTreeMap<(Option<SessionId>, String), u64>,
@@ -121,7 +124,8 @@ impl Search<'_> {
     }
 
     fn in_text(&mut self, session: Option<&SessionId>, place: &str, text: &str) {
-        let count = self.redactor.count_in(text);
+        let in_doubt = session.is_none_or(|session| session == self.own);
+        let count = self.redactor.count_in(text, in_doubt);
         self.add(session, place, count);
     }
 
@@ -145,7 +149,9 @@ impl Search<'_> {
             Ok(())
         })?;
         let own = self.receipts.iter().filter(|row| row.session == key);
-        let count = own.map(|row| self.redactor.count_in(&row.detail)).sum();
+        let count = own
+            .map(|row| self.redactor.count_in(&row.detail, true))
+            .sum();
         self.add(Some(id), "maintenance.detail", count);
         Ok(())
     }
