@@ -66,7 +66,10 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
     drop(store);
     sqlite3(
         &file,
-        "INSERT INTO maintenance (session, kind, opened_at, detail) VALUES (9, 'prune', 'a', 'd');
+        "INSERT INTO maintenance (session, kind, opened_at, detail)
+         VALUES (9, 'prune', 'a', 'd'), (1, 'redact', 'a', 'd'), (2, 'redact', 'a', 'd');
+         INSERT INTO redactions (owner, receipt, salt, digest)
+         VALUES ((1 << 32) | 1, 1, x'01', x'02'), (-(1 << 32), 1, x'01', x'02');
          UPDATE maintenance SET closed_at = 'b', detail = 'done';
          INSERT INTO audit (session, audit_seq, kind, digest, chain)
          SELECT key, audit_seq + 1, 'import', x'07', x'08' FROM sessions;
@@ -79,9 +82,7 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
          VALUES (1, 'c', 0, 't', '{}', 'k', 'then', 1), (2, 'c', 0, 't', '{}', 'k', 'then', 1);
          INSERT INTO append_keys
              (session, name, loop, first_seq, end_seq, first_turn, end_turn, tokens)
-         VALUES (1, 'k', 1, 0, 1, 0, 1, 1), (2, 'k', 1, 0, 1, 0, 1, 1);
-         INSERT INTO redactions (owner, receipt, salt, digest)
-         VALUES ((1 << 32) | 1, 1, x'01', x'02'), (-(1 << 32), 1, x'01', x'02');",
+         VALUES (1, 'k', 1, 0, 1, 0, 1, 1), (2, 'k', 1, 0, 1, 0, 1, 1);",
     )
     .unwrap();
     (folder, file)
@@ -396,19 +397,19 @@ fn a_receipt_is_closed_once_and_then_stays() {
     )
     .unwrap();
     let attacks = [
-        "DELETE FROM maintenance WHERE key = 2",
-        "UPDATE maintenance SET detail = 'x' WHERE key = 2",
-        "UPDATE maintenance SET session = 2, closed_at = 'b' WHERE key = 2",
-        "UPDATE maintenance SET kind = 'erase', closed_at = 'b' WHERE key = 2",
-        "UPDATE maintenance SET opened_at = 'x', closed_at = 'b' WHERE key = 2",
-        "UPDATE maintenance SET rowid = 5, closed_at = 'b' WHERE key = 2",
+        "DELETE FROM maintenance WHERE key = 4",
+        "UPDATE maintenance SET detail = 'x' WHERE key = 4",
+        "UPDATE maintenance SET session = 2, closed_at = 'b' WHERE key = 4",
+        "UPDATE maintenance SET kind = 'erase', closed_at = 'b' WHERE key = 4",
+        "UPDATE maintenance SET opened_at = 'x', closed_at = 'b' WHERE key = 4",
+        "UPDATE maintenance SET rowid = 7, closed_at = 'b' WHERE key = 4",
         "INSERT OR REPLACE INTO maintenance (key, session, kind, opened_at, detail)
-         VALUES (2, 1, 'erase', 'x', 'x')",
+         VALUES (4, 1, 'erase', 'x', 'x')",
     ]
     .map(str::to_owned);
     let left = unstopped(&file, &attacks);
     assert!(left.is_empty(), "{left:#?}");
-    let close = "UPDATE maintenance SET closed_at = 'b', detail = 'two' WHERE key = 2";
+    let close = "UPDATE maintenance SET closed_at = 'b', detail = 'two' WHERE key = 4";
     sqlite3(&file, close).unwrap();
     let left = unstopped(&file, &[close.to_owned(), attacks[0].clone()]);
     assert!(left.is_empty(), "{left:#?}");
