@@ -174,8 +174,12 @@ fn base64_bytes(data: &str) -> u64 {
     digits * 3 / 4
 }
 
+/// The largest amount (tokens, bytes, messages) that a row holds: the sum of 65,536 of them is still a
+/// number of 64 bits.
+pub(crate) const MAX_AMOUNT: u64 = 1 << 48;
+
 /// Returns everything that a call read and wrote: the input, cached or not, and the output; `None` for a
-/// report of nothing.
+/// report of nothing, or of more than [`MAX_AMOUNT`].
 ///
 /// Some sources count what was cached within the input; their own total tells.
 pub(crate) fn reported_tokens(usage: &Usage) -> Option<u64> {
@@ -190,7 +194,8 @@ pub(crate) fn reported_tokens(usage: &Usage) -> Option<u64> {
         read <= input && (plain..=plain.saturating_add(count(&usage.reasoning))).contains(&total)
     });
     let tokens = if is_within { plain } else { all };
-    u64::try_from(tokens).ok().filter(|tokens| *tokens > 0)
+    let tokens = u64::try_from(tokens).ok()?;
+    (1..=MAX_AMOUNT).contains(&tokens).then_some(tokens)
 }
 
 /// Knows how large a context is: what the provider reported last, and estimates for what came

@@ -18,13 +18,27 @@ use crate::model::{
     AgentMessage, Author, Content, Image, Json, Message, Role, extension_kinds, fast_parse,
     image_data,
 };
-use crate::tokens::TokenCounter;
+use crate::tokens::{MAX_AMOUNT, TokenCounter};
 
 /// Texts shorter than this stay in the JSON: parsing them costs less than another column.
 const MIN_TEXT_BYTES: usize = 64;
 
 /// Finds a blob by its SHA-256.
 pub type FindBlob<'a> = dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>> + 'a;
+
+/// Counts a message as it is stored.
+///
+/// # Errors
+/// If the counter returns more than a row holds.
+pub fn count_message(message: &AgentMessage, counter: &dyn TokenCounter) -> StoreResult<u64> {
+    let tokens = counter.message_tokens(message);
+    if tokens > MAX_AMOUNT {
+        let name = counter.name();
+        let reason = format!("the token counter \"{name}\" counts {tokens} tokens in one message");
+        return Err(StoreError::Invalid(reason));
+    }
+    Ok(tokens)
+}
 
 /// Turns a message into its stored form, and returns the blobs that it shows.
 ///
@@ -34,7 +48,7 @@ pub fn encode(
     mut message: AgentMessage,
     counter: &dyn TokenCounter,
 ) -> StoreResult<(StoredMessage, Vec<Blob>)> {
-    let tokens = counter.message_tokens(&message);
+    let tokens = count_message(&message, counter)?;
     let has_images = message.message().is_some_and(has_images);
     let whole = has_images.then(|| json_bytes(&message)).transpose()?;
     let lines = tool_result_lines(&message);

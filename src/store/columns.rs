@@ -10,6 +10,7 @@ use std::fmt::Display;
 use super::codec::{author_from_number, role_from_number};
 use super::error::{StoreError, StoreResult};
 use super::rows::*;
+use super::values::amount;
 use crate::model::{Author, LoopId, LoopStatus, Role, SessionId};
 
 /// A row whose columns are read by name. What cannot be read is damage.
@@ -116,7 +117,7 @@ macro_rules! column_values {
 
 column_values! {
     i64: integer, column, value => value;
-    u64: integer, column, value => u64::try_from(value).map_err(|_| out_of_range(column, value))?;
+    u64: integer, column, value => amount(value).ok_or_else(|| out_of_range(column, value))?;
     u32: integer, column, value => u32::try_from(value).map_err(|_| out_of_range(column, value))?;
     f64: real, column, value => value;
     bool: flag, column, value => value;

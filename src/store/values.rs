@@ -8,6 +8,7 @@ use super::StoreResult;
 use super::error::StoreError;
 use super::rows::*;
 use crate::model::{LoopId, SessionId};
+use crate::tokens::MAX_AMOUNT;
 
 /// A value of a column, with its type also if it is NULL: a server asks for that.
 #[derive(Clone, Debug)]
@@ -84,7 +85,15 @@ impl<const N: usize> ToValue for Option<[u8; N]> {
     }
 }
 
-/// Returns a number as the databases keep it.
+/// Returns an amount as the databases keep it.
 pub(super) fn signed(number: u64) -> StoreResult<i64> {
-    i64::try_from(number).map_err(|_| StoreError::Invalid(format!("{number} is too large")))
+    match i64::try_from(number) {
+        Ok(signed) if number <= MAX_AMOUNT => Ok(signed),
+        _ => Err(StoreError::Invalid(format!("{number} is too large"))),
+    }
+}
+
+/// Reads an amount; `None` if it is negative or larger than any that is written.
+pub(super) fn amount(signed: i64) -> Option<u64> {
+    u64::try_from(signed).ok().filter(|&it| it <= MAX_AMOUNT)
 }

@@ -60,6 +60,7 @@ promises! {
     what_a_provider_counted_stands_with_the_loop_until_it_is_forgotten,
     writes_come_one_after_another,
     the_counter_is_that_of_the_database,
+    a_count_that_no_row_holds_is_refused,
     sessions_are_found_by_id_and_last_active_first,
     ids_of_sessions_come_in_the_order_of_their_bytes,
     keys_without_a_row_are_damage,
@@ -254,6 +255,49 @@ fn writes_come_one_after_another(store: &dyn SessionStore) {
         Ok(())
     })
     .unwrap();
+}
+
+fn a_count_that_no_row_holds_is_refused(store: &dyn SessionStore) {
+    /// Counts as much in each message.
+    struct Always(u64);
+
+    impl TokenCounter for Always {
+        fn name(&self) -> &str {
+            "always"
+        }
+
+        fn text_tokens(&self, _text: &str) -> u64 {
+            self.0
+        }
+
+        fn message_tokens(&self, _message: &AgentMessage) -> u64 {
+            self.0
+        }
+    }
+
+    let history = told(store, "s", 1);
+    let (before, loop_key) = (history.row(0), history.row(0).key);
+    let append = |tokens| {
+        let messages = turn(1).into_iter().map(NewMessage::from).collect();
+        write(store, |write| {
+            append::append(write, loop_key, messages, &Always(tokens))
+        })
+    };
+    for tokens in [u64::MAX, i64::MAX as u64, (1 << 48) + 1] {
+        let refused = append(tokens).map(drop);
+        assert!(
+            matches!(refused, Err(StoreError::Invalid(_))),
+            "{refused:?}"
+        );
+    }
+    // Each fits, the sum does not.
+    assert!(append(1 << 48).is_err());
+    assert_eq!(history.row(0), before);
+    append(1 << 40).unwrap();
+    assert_eq!(
+        history.row(0).totals.tokens,
+        before.totals.tokens + 3 * (1 << 40)
+    );
 }
 
 fn the_counter_is_that_of_the_database(store: &dyn SessionStore) {

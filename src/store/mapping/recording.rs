@@ -37,7 +37,7 @@ pub(in crate::store) fn append_key(row: &impl Columns) -> StoreResult<AppendKey>
         loop_key: row.get("loop")?,
         seqs: row.get("first_seq")?..row.get("end_seq")?,
         turns: row.get("first_turn")?..row.get("end_turn")?,
-        tokens: u64::try_from(row.get::<i64>("tokens")?).unwrap_or_default(),
+        tokens: row.get("tokens")?,
     })
 }
 
@@ -83,7 +83,7 @@ pub(in crate::store) fn append_key_values<'a>(
     session: &'a SessionKey,
     row: &'a AppendKey,
 ) -> StoreResult<Vec<BoundValue<'a>>> {
-    let mut values = values![
+    Ok(values![
         session,
         &row.name,
         &row.loop_key,
@@ -91,8 +91,6 @@ pub(in crate::store) fn append_key_values<'a>(
         &row.seqs.end,
         &row.turns.start,
         &row.turns.end,
-    ];
-    let tokens = i64::try_from(row.tokens).unwrap_or(i64::MAX);
-    values.push(BoundValue::Integer(Some(tokens)));
-    Ok(values)
+        &row.tokens,
+    ])
 }

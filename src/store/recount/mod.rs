@@ -10,7 +10,7 @@ mod loops;
 
 use serde::{Deserialize, Serialize};
 
-use super::codec::{decode, to_json};
+use super::codec::{self, decode, to_json};
 use super::error::{OpenError, StoreError, StoreResult};
 use super::{BlockKey, BlockRow, Database, LoopKey, StoreRead, StoredMessage};
 use crate::tokens::TokenCounter;
@@ -243,5 +243,5 @@ fn count(stored: StoredMessage, counter: &dyn TokenCounter) -> StoreResult<u64> 
     }
     // An image counts by its size, which stands in the message; its bytes are not needed.
     let message = decode(stored, &mut |_| Ok(None))?;
-    Ok(counter.message_tokens(&message))
+    codec::count_message(&message, counter)
 }

@@ -180,7 +180,7 @@ impl SalvageMending<'_, '_> {
             });
             // It is found again, and the loop ends before it.
             let Ok(message) = message else { break };
-            row.body.tokens = self.counter.message_tokens(&message);
+            row.body.tokens = codec::count_message(&message, self.counter)?;
             row.body.bytes = codec::json_bytes(&message)?;
             row.body.lines = codec::tool_result_lines(&message);
             let row = retell.push(self.mender.write(), row, &message)?;
