@@ -30,7 +30,10 @@ pub type FindBlob<'a> = dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>> + '
 ///
 /// # Errors
 /// If the counter returns more than a row holds.
-pub(crate) fn count_message(message: &AgentMessage, counter: &dyn TokenCounter) -> StoreResult<u64> {
+pub(crate) fn count_message(
+    message: &AgentMessage,
+    counter: &dyn TokenCounter,
+) -> StoreResult<u64> {
     let tokens = counter.message_tokens(message);
     if tokens > MAX_AMOUNT {
         let name = counter.name();
