@@ -3,6 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
+use super::stems::Stems;
 use super::text::message_text;
 use super::words::VERSION;
 use crate::store::index::IndexEntry;
@@ -156,13 +157,15 @@ impl IndexBatch {
         let open = to_index(write.as_read(), loop_key)?;
         let mut entries: Vec<IndexEntry> = Vec::new();
         let mut after = open.end;
+        let stems = Stems::default();
         write.messages(loop_key, open.clone(), &mut |row| {
             if self.is_full() {
                 after = row.seq;
                 return Ok(ControlFlow::Break(()));
             }
+            let author = row.body.author;
             let message = store::codec::decode(row.body, &mut |_| Ok(None))?;
-            let entry = message_text(message).entry(row.seq);
+            let entry = message_text(message, author).entry(row.seq, &stems);
             self.messages += 1;
             self.bytes += entry.words.len();
             entries.push(entry);

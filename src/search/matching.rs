@@ -2,102 +2,235 @@
 //! text itself. So a hit is never older than the text, and messages that the index has not taken in
 //! are found too.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
-use super::text::MessageText;
+use super::query::Query;
+use super::stems::{Stems, each_part};
+use super::text::{Field, MessageText, Piece};
 use super::words::each_word;
-use crate::store::index::{IndexQuery, Phrase};
+use crate::store::index::Phrase;
 
-/// More places of a phrase are only counted: a snippet shows a few.
+/// More places of a term are only counted: a snippet shows a few.
 const MAX_PLACES: usize = 1000;
 
-/// Where a phrase stands.
+/// Where a term stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PhraseAt {
     pub(super) piece: usize,
     /// Bytes of the piece.
     pub(super) bytes: Range<usize>,
-    /// Which phrase of the query it is.
+    /// Which term of the query it is.
     pub(super) phrase: usize,
+    /// How many words of the message stand before it.
+    pub(super) word: u32,
 }
 
 /// What a query finds in a message.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct QueryMatches {
     /// In order of the text.
     pub(super) places: Vec<PhraseAt>,
-    /// How often each phrase of [`IndexQuery::all`] occurs.
-    pub(super) counts: Vec<u64>,
+    /// How often each term occurs, each time by the weight of its field.
+    pub(super) weights: Vec<f64>,
+    /// How many words the message has.
+    pub(super) length: u32,
 }
 
-/// Returns where the phrases of `query` stand; `None` if the message does not fit.
-pub(super) fn places(query: &IndexQuery, text_of_message: &MessageText) -> Option<QueryMatches> {
-    let sought: Vec<&Phrase> = query.all.iter().flatten().collect();
-    let mut search: Vec<PhraseSearch<'_>> = sought.iter().copied().map(PhraseSearch::new).collect();
-    let mut barred: Vec<PhraseSearch<'_>> = query.none.iter().map(PhraseSearch::new).collect();
-    for (piece, text) in text_of_message.pieces.iter().enumerate() {
-        let mut all = search.iter_mut().chain(&mut barred).collect::<Vec<_>>();
-        all.iter_mut().for_each(|search| search.begin(piece));
-        each_word(text, &mut |word, place| {
-            all.iter_mut().for_each(|search| search.step(word, &place));
-        });
+/// Words between two pieces of a message: what stands in different ones is not together.
+const APART: u32 = 100;
+
+/// Looks for the terms of a query in messages.
+pub(super) struct Matcher<'q> {
+    query: &'q Query,
+    stems: Stems,
+    /// Terms by their stem.
+    by_stem: HashMap<&'q str, usize>,
+    /// The first bytes of these stems: a word and its stem begin with the same one.
+    begins: [bool; 256],
+    /// Which term a word is that was met.
+    known: HashMap<String, Option<usize>>,
+}
+
+/// Words that are remembered at most.
+const MAX_KNOWN: usize = 1 << 16;
+
+impl<'q> Matcher<'q> {
+    pub(super) fn new(query: &'q Query) -> Self {
+        let (mut by_stem, mut begins) = (HashMap::new(), [false; 256]);
+        for (at, term) in query.terms.iter().enumerate() {
+            if let (true, Some(stem)) = (term.is_stem, term.phrase.words.first()) {
+                by_stem.insert(stem.as_str(), at);
+                begins[usize::from(stem.as_bytes().first().copied().unwrap_or_default())] = true;
+            }
+        }
+        Self {
+            query,
+            stems: Stems::default(),
+            by_stem,
+            begins,
+            known: HashMap::new(),
+        }
     }
-    let mut at = 0;
-    for sides in &query.all {
-        let found = &search[at..at + sides.len()];
-        if found.iter().all(|search| search.count == 0) {
+
+    /// Returns the term that a folded word is a form of.
+    fn term_of(&mut self, word: &str) -> Option<usize> {
+        if !self.begins[usize::from(*word.as_bytes().first()?)] {
             return None;
         }
-        at += sides.len();
+        if let Some(known) = self.known.get(word) {
+            return *known;
+        }
+        let term = self.by_stem.get(&*self.stems.of(word)).copied();
+        if self.known.len() < MAX_KNOWN {
+            self.known.insert(word.to_owned(), term);
+        }
+        term
     }
-    if barred.iter().any(|search| search.count > 0) {
-        return None;
+
+    /// Returns where the terms stand; `None` if the message does not fit.
+    pub(super) fn places(&mut self, text_of_message: &MessageText) -> Option<QueryMatches> {
+        let query = self.query;
+        let mut exact: Vec<PhraseSearch<'_>> = query
+            .terms
+            .iter()
+            .enumerate()
+            .filter(|(_, term)| !term.is_stem)
+            .map(|(at, term)| PhraseSearch::new(&term.phrase, Some(at)))
+            .chain(query.none.iter().map(|none| PhraseSearch::new(none, None)))
+            .collect();
+        let mut found = Found::new(query.terms.len());
+        let mut word_at = 0;
+        for (piece, Piece { field, text }) in text_of_message.pieces.iter().enumerate() {
+            exact.iter_mut().for_each(PhraseSearch::begin);
+            each_word(text, &mut |word, place| {
+                found.matches.length += 1;
+                word_at += 1;
+                let mut take = |term: usize, bytes: Range<usize>| {
+                    found.take(weight_at(*field, text, &bytes), term, piece, bytes, word_at);
+                };
+                if !self.by_stem.is_empty() {
+                    let whole = self.term_of(word);
+                    if let Some(term) = whole {
+                        take(term, place.clone());
+                    }
+                    each_part(&text[place.clone()], &mut |part| {
+                        if let Some(term) = self.term_of(part).filter(|part| whole != Some(*part)) {
+                            take(term, place.clone());
+                        }
+                    });
+                }
+                for search in &mut exact {
+                    if let Some(bytes) = search.step(word, &place)
+                        && let Some(term) = search.term
+                    {
+                        take(term, bytes);
+                    }
+                }
+            });
+            word_at += APART;
+        }
+        let is_barred = exact
+            .iter()
+            .any(|search| search.term.is_none() && search.is_found);
+        let holds = |term: &usize| found.matches.weights[*term] > 0.0;
+        let fits = match query.all.is_empty() {
+            true => (0..query.terms.len()).any(|term| holds(&term)),
+            false => query.all.iter().all(|sides| sides.iter().any(holds)),
+        };
+        (fits && !is_barred).then(|| found.sorted())
     }
-    Some(collect(search))
 }
 
-fn collect(search: Vec<PhraseSearch<'_>>) -> QueryMatches {
-    let counts = search.iter().map(|search| search.count).collect();
-    let mut places = Vec::new();
-    for (phrase, search) in search.into_iter().enumerate() {
-        let place = |(piece, bytes)| PhraseAt {
-            piece,
-            bytes,
-            phrase,
+/// What was found so far.
+struct Found {
+    matches: QueryMatches,
+    /// Places of each term.
+    counts: Vec<usize>,
+}
+
+impl Found {
+    fn new(terms: usize) -> Self {
+        let matches = QueryMatches {
+            weights: vec![0.0; terms],
+            ..QueryMatches::default()
         };
-        places.extend(search.found.into_iter().map(place));
+        Self {
+            matches,
+            counts: vec![0; terms],
+        }
     }
-    places.sort_by_key(|place| (place.piece, place.bytes.start, place.bytes.end));
-    QueryMatches { places, counts }
+
+    fn take(&mut self, weight: f64, term: usize, piece: usize, bytes: Range<usize>, word: u32) {
+        self.matches.weights[term] += weight;
+        self.counts[term] += 1;
+        if self.counts[term] <= MAX_PLACES {
+            self.matches.places.push(PhraseAt {
+                piece,
+                bytes,
+                phrase: term,
+                word,
+            });
+        }
+    }
+
+    fn sorted(mut self) -> QueryMatches {
+        let order = |place: &PhraseAt| (place.piece, place.bytes.start, place.bytes.end);
+        self.matches.places.sort_by_key(order);
+        self.matches
+    }
+}
+
+/// Returns how much a word counts where it stands.
+fn weight_at(field: Field, text: &str, place: &Range<usize>) -> f64 {
+    match field {
+        Field::Call if place.start == 0 || is_in_path(text, place) => Field::Name.weight(),
+        field => field.weight(),
+    }
+}
+
+/// Whether the run without white space around a word is a path.
+fn is_in_path(text: &str, place: &Range<usize>) -> bool {
+    /// Longer runs are data.
+    const LONGEST: usize = 256;
+    let from = text.floor_char_boundary(place.start.saturating_sub(LONGEST));
+    let to = text.ceil_char_boundary(text.len().min(place.end + LONGEST));
+    let before = text[from..place.start].rsplit(char::is_whitespace).next();
+    let after = text[place.end..to].split(char::is_whitespace).next();
+    [before, after]
+        .into_iter()
+        .flatten()
+        .any(|part| part.contains('/'))
 }
 
 /// Looks for one phrase, word by word.
 struct PhraseSearch<'q> {
     phrase: &'q Phrase,
-    piece: usize,
+    /// Which term of the query it is; `None` for what must not occur.
+    term: Option<usize>,
     /// Beginnings of the phrase that may go on: how many words fitted, and where the first stands.
     open: Vec<(usize, usize)>,
-    found: Vec<(usize, Range<usize>)>,
-    count: u64,
+    is_found: bool,
 }
 
 impl<'q> PhraseSearch<'q> {
-    fn new(phrase: &'q Phrase) -> Self {
+    fn new(phrase: &'q Phrase, term: Option<usize>) -> Self {
         Self {
             phrase,
-            piece: 0,
+            term,
             open: Vec::new(),
-            found: Vec::new(),
-            count: 0,
+            is_found: false,
         }
     }
 
-    fn begin(&mut self, piece: usize) {
-        self.piece = piece;
+    /// Begins a piece of the message.
+    fn begin(&mut self) {
         self.open.clear();
     }
 
-    fn step(&mut self, word: &str, place: &Range<usize>) {
+    /// Takes the next word, and returns where the phrase stands that it ends.
+    fn step(&mut self, word: &str, place: &Range<usize>) -> Option<Range<usize>> {
+        let mut whole = None;
         if !self.open.is_empty() {
             let mut open = std::mem::take(&mut self.open);
             open.retain_mut(|(fitted, from)| {
@@ -105,7 +238,7 @@ impl<'q> PhraseSearch<'q> {
                 *fitted += 1;
                 let is_whole = goes_on && *fitted == self.phrase.words.len();
                 if is_whole {
-                    self.take(*from..place.end);
+                    whole = Some(*from..place.end);
                 }
                 goes_on && !is_whole
             });
@@ -113,11 +246,13 @@ impl<'q> PhraseSearch<'q> {
         }
         if self.fits(0, word) {
             if self.phrase.words.len() == 1 {
-                self.take(place.clone());
+                whole = Some(place.clone());
             } else {
                 self.open.push((1, place.start));
             }
         }
+        self.is_found |= whole.is_some();
+        whole
     }
 
     fn fits(&self, at: usize, word: &str) -> bool {
@@ -128,13 +263,6 @@ impl<'q> PhraseSearch<'q> {
             None => false,
         }
     }
-
-    fn take(&mut self, bytes: Range<usize>) {
-        self.count += 1;
-        if self.found.len() < MAX_PLACES {
-            self.found.push((self.piece, bytes));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -143,34 +271,95 @@ mod tests {
     use crate::search::query::parse_query;
 
     fn marked(query: &str, pieces: &[&str]) -> Option<Vec<String>> {
+        let piece = |text: &&str| Piece {
+            field: Field::Statement,
+            text: (*text).to_owned(),
+        };
         let text_of_message = MessageText {
-            pieces: pieces.iter().map(|piece| (*piece).to_owned()).collect(),
+            pieces: pieces.iter().map(piece).collect(),
             tools: Vec::new(),
         };
-        let places = places(&parse_query(query).unwrap(), &text_of_message)?;
-        let text = |place: PhraseAt| text_of_message.pieces[place.piece][place.bytes].to_owned();
+        let query = parse_query(query).unwrap();
+        let places = Matcher::new(&query).places(&text_of_message)?;
+        let text = |at: PhraseAt| text_of_message.pieces[at.piece].text[at.bytes].to_owned();
         Some(places.places.into_iter().map(text).collect())
     }
 
     #[test]
     fn phrases_stand_within_one_piece() {
-        let text = ["a b a b c", "c a"];
-        assert_eq!(marked("\"a b c\"", &text), Some(vec!["a b c".into()]));
+        let text = ["x b x b c", "c x"];
+        assert_eq!(marked("\"x b c\"", &text), Some(vec!["x b c".into()]));
         assert_eq!(marked("\"c c\"", &text), None);
-        assert_eq!(marked("\"b a\" c", &text).unwrap(), ["b a", "c", "c"]);
-        assert_eq!(marked("\"a a\"", &["a a a"]).unwrap(), ["a a", "a a"]);
+        assert_eq!(marked("\"b x\" c", &text).unwrap(), ["b x", "c", "c"]);
+        assert_eq!(marked("\"x x\"", &["x x x"]).unwrap(), ["x x", "x x"]);
+    }
+
+    #[test]
+    fn a_word_of_a_question_is_found_in_any_form() {
+        assert_eq!(
+            marked(
+                "How was the build configured?",
+                &["building it", "CONFIGURES x"]
+            )
+            .unwrap(),
+            ["building", "CONFIGURES"]
+        );
+        assert_eq!(
+            marked("user name", &["getUserName()"]).unwrap(),
+            ["getUserName"; 2]
+        );
+        assert_eq!(marked("getUserName", &["the user"]).unwrap(), ["user"]);
+        assert_eq!(marked("\"build\"", &["building"]), None);
+        assert_eq!(marked("\"user\"", &["getUserName"]), None);
+        assert_eq!(marked("flaky", &["a build"]), None);
     }
 
     #[test]
     fn sides_beginnings_and_exclusions() {
         assert_eq!(marked("x OR b", &["a B"]).unwrap(), ["B"]);
-        assert_eq!(marked("a -b", &["a b"]), None);
-        assert_eq!(marked("a -\"b c\"", &["a b", "c"]).unwrap(), ["a"]);
+        assert_eq!(marked("x -b", &["x b"]), None);
+        assert_eq!(marked("x -\"b c\"", &["x b", "c"]).unwrap(), ["x"]);
+        assert_eq!(marked("+x b", &["b"]), None);
         assert_eq!(
             marked("buil*", &["re-build, building"]).unwrap(),
             ["build", "building"]
         );
         assert_eq!(marked("退款", &["我要退款了"]).unwrap(), ["退款"]);
         assert_eq!(marked("退款", &["款退"]), None);
+    }
+
+    #[test]
+    fn words_count_by_where_they_stand() {
+        let weight = |field, text: &str| {
+            let text = text.to_owned();
+            let piece = Piece { field, text };
+            let text = MessageText {
+                pieces: vec![piece],
+                tools: Vec::new(),
+            };
+            let query = parse_query("kite").unwrap();
+            Matcher::new(&query).places(&text).unwrap().weights[0]
+        };
+        assert_eq!(weight(Field::Prompt, "a kite, two kites"), 6.0);
+        assert_eq!(weight(Field::Output, "a kite"), 0.5);
+        assert_eq!(weight(Field::Call, "edit text: the kite"), 1.0);
+        assert_eq!(weight(Field::Call, "edit path: src/kite.rs, text: x"), 2.0);
+        assert_eq!(weight(Field::Call, "kite x"), 2.0);
+    }
+
+    #[test]
+    fn a_word_begins_as_its_stem() {
+        let stems = Stems::default();
+        for word in [
+            "dying",
+            "lying",
+            "skies",
+            "news",
+            "hoping",
+            "ошибка",
+            "ethics",
+        ] {
+            assert_eq!(stems.of(word).as_bytes()[0], word.as_bytes()[0], "{word}");
+        }
     }
 }

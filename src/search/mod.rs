@@ -1,15 +1,24 @@
-//! Finding messages by their words, also those that a compaction hid.
+//! Finding messages and sessions by what they say, also what a compaction hid.
+//!
+//! A query is read into terms ([`query`]). The index narrows them down to some messages ([`candidates`]),
+//! whose texts are read and compared ([`matching`]), and scored together with what is said around them
+//! ([`rank`]). Words and stems are made here for every backend ([`words`], [`stems`]), and the score is a
+//! matter of texts and of how many messages hold a word: so the order is the same on all of them.
 //!
 //! Recording never writes the index: a search lets it catch up first, in transactions of its own.
 //! What it could not take in (the store is read-only or busy, or somebody records meanwhile) is
 //! looked through directly, so a message is found as soon as it is recorded. Every hit is compared
 //! with the text as it stands.
 
+mod candidates;
 pub(crate) mod catch_up;
+mod duplicates;
 mod matching;
 pub(crate) mod query;
 mod rank;
+mod run;
 mod snippet;
+mod stems;
 mod text;
 mod visibility;
 mod words;
@@ -19,18 +28,10 @@ pub use query::QueryError;
 pub(crate) use query::parse_query;
 pub use snippet::Snippet;
 
-use std::ops::ControlFlow;
+use run::SearchRun;
 
-use rank::{Scanned, add_scores};
-use text::{MessageText, message_text};
-use visibility::{MessageSpot, Sights};
-
-use crate::context::session_of;
 use crate::model::{LoopId, Role, SessionId, Time};
-use crate::store::index::{IndexFilter, IndexQuery, Match};
-use crate::store::{
-    self, Disposition, LoopKey, MessageRow, SessionStore, StoreError, StoreRead, StoreResult,
-};
+use crate::store::{self, Disposition, SessionStore, StoreError};
 
 /// What to look for, and where.
 ///
@@ -58,10 +59,12 @@ use crate::store::{
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct SearchQuery {
-    /// The words: see [`parse_query`].
+    /// A question, or what must occur: see [`parse_query`].
     pub text: String,
     /// Only messages of this session.
     pub session: Option<SessionId>,
+    /// Only sessions that were imported from this format.
+    pub source: Option<String>,
     /// Only messages of this role.
     pub role: Option<Role>,
     /// Only calls of the tool of this name, and its results.
@@ -100,9 +103,6 @@ impl From<String> for SearchQuery {
     }
 }
 
-/// How many hits are returned if nothing else is said.
-const LIMIT: usize = 20;
-
 /// A message that was found.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
@@ -122,8 +122,12 @@ pub struct SearchHit {
     pub created_at: Option<Time>,
     /// What fits, with its surroundings; in JSON what fits stands between `«` and `»`.
     pub snippet: Snippet,
-    /// How well it fits (BM25); more is better.
+    /// How well it fits, with what is said around it; more is better. Scores of different queries cannot
+    /// be compared.
     pub score: f64,
+    /// How much of the query stands together in it, from 0 to 1; a rare word counts more than a common
+    /// one. Where the best hits have little of a question, the answer is probably not there.
+    pub relevance: f64,
     /// Whether the context does not hold it: that of the session's current loop, for a message
     /// that is not on its chain that of its own loop. An extension is in no context.
     pub hidden: bool,
@@ -136,6 +140,22 @@ pub struct SearchHit {
     /// What the block says of it.
     #[serde(serialize_with = "disposition_name")]
     pub disposition: Option<Disposition>,
+    /// Messages further down that say nearly the same.
+    pub also: Vec<HitPlace>,
+}
+
+/// Where a message stands.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct HitPlace {
+    /// Its session.
+    pub session_id: SessionId,
+    /// Its loop.
+    pub loop_id: LoopId,
+    /// Its turn; `None` for an extension before the first.
+    pub turn: Option<u32>,
+    /// Its place in the loop.
+    pub seq: u32,
 }
 
 /// What a search found.
@@ -147,6 +167,30 @@ pub struct SearchResults {
     /// Messages that the index has taken in; the others were looked through directly.
     pub indexed: u64,
     /// The offset to go on with, if there are more hits.
+    pub next: Option<usize>,
+}
+
+/// A session with its best messages.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct SessionHit {
+    /// The session.
+    pub session_id: SessionId,
+    /// How well it fits; more is better.
+    pub score: f64,
+    /// Its messages that fit, at most three, the best first.
+    pub hits: Vec<SearchHit>,
+}
+
+/// The sessions that a search found.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct SessionResults {
+    /// The best first; of equals the newest.
+    pub sessions: Vec<SessionHit>,
+    /// Messages that the index has taken in; the others were looked through directly.
+    pub indexed: u64,
+    /// The offset to go on with, if there are more sessions.
     pub next: Option<usize>,
 }
 
@@ -172,7 +216,7 @@ fn disposition_name<S: serde::Serializer>(
     serde::Serialize::serialize(&disposition.map(Disposition::as_str), serializer)
 }
 
-/// Finds messages by their words.
+/// Finds messages by what they say.
 ///
 /// The index catches up first, if the store can be written to now.
 ///
@@ -182,13 +226,53 @@ fn disposition_name<S: serde::Serializer>(
 /// # Examples
 /// ```
 /// use loopstore::search::{SearchQuery, search};
+/// use loopstore::*;
 ///
-/// let store = loopstore::Store::in_memory()?;
-/// let found = search(store.database(), &SearchQuery::new("\"status report\" OR summary -draft"))?;
-/// assert!(found.hits.is_empty());
+/// let store = Store::in_memory()?;
+/// let chat = store.session("weather")?;
+/// chat.append([Message::user("Will it rain?"), Message::assistant("Only on the northern coast.")])?;
+/// let found = search(store.database(), &SearchQuery::new("where do we expect rains"))?;
+/// assert_eq!(found.hits[0].snippet.marked("<", ">"), "Will it <rain>?");
+/// // What must occur.
+/// let found = search(store.database(), &SearchQuery::new("\"northern coast\" OR east -rain"))?;
+/// assert_eq!(found.hits.len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn search(store: &dyn SessionStore, query: &SearchQuery) -> Result<SearchResults, SearchError> {
+    prepared(store, query, |run| run.messages())
+}
+
+/// Finds sessions by what is said in them; [`SearchQuery::limit`] and [`SearchQuery::offset`] count
+/// sessions.
+///
+/// # Errors
+/// As [`search`].
+///
+/// # Examples
+/// ```
+/// use loopstore::search::{SearchQuery, search_sessions};
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// store.session("weather")?.append([Message::user("Will it rain?")])?;
+/// store.session("walk")?.append([Message::user("Where shall we walk?")])?;
+/// let found = search_sessions(store.database(), &SearchQuery::new("did I ask about rain"))?;
+/// assert_eq!(found.sessions[0].session_id.as_str(), "weather");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn search_sessions(
+    store: &dyn SessionStore,
+    query: &SearchQuery,
+) -> Result<SessionResults, SearchError> {
+    prepared(store, query, |run| run.sessions())
+}
+
+/// Brings the index up to date, if that is possible now, and runs a search.
+fn prepared<T>(
+    store: &dyn SessionStore,
+    query: &SearchQuery,
+    run: impl FnOnce(SearchRun<'_>) -> store::StoreResult<T>,
+) -> Result<T, SearchError> {
     let words = parse_query(&query.text)?;
     match index(store, &mut |_| {}) {
         // What is not indexed is looked through.
@@ -205,217 +289,6 @@ pub fn search(store: &dyn SessionStore, query: &SearchQuery) -> Result<SearchRes
         }
     }
     Ok(store::read(store, |read| {
-        SearchRun::new(read, query, &words)?.run()
+        run(SearchRun::new(read, query, &words)?)
     })?)
-}
-
-/// One search within one snapshot.
-struct SearchRun<'a> {
-    read: &'a dyn StoreRead,
-    query: &'a SearchQuery,
-    words: &'a IndexQuery,
-    filter: IndexFilter,
-    sights: Sights,
-}
-
-impl<'a> SearchRun<'a> {
-    fn new(
-        read: &'a dyn StoreRead,
-        query: &'a SearchQuery,
-        words: &'a IndexQuery,
-    ) -> StoreResult<Self> {
-        let session = match &query.session {
-            Some(id) => Some(session_of(read, id)?.key),
-            None => None,
-        };
-        let filter = IndexFilter {
-            session,
-            role: query.role,
-            tool: query.tool.clone(),
-            since: query.since,
-            until: query.until,
-        };
-        Ok(Self {
-            read,
-            query,
-            words,
-            filter,
-            sights: Sights::default(),
-        })
-    }
-
-    fn run(mut self) -> StoreResult<SearchResults> {
-        let state = self.read.index_state()?;
-        let is_usable = state.version == Some(words::VERSION);
-        let mut matches = Vec::new();
-        if is_usable {
-            self.read.find(self.words, &self.filter, &mut |found| {
-                matches.push(found);
-                Ok(ControlFlow::Continue(()))
-            })?;
-        }
-        let scanned = self.scan(is_usable)?;
-        add_scores(
-            self.read,
-            self.words,
-            scanned,
-            state,
-            is_usable,
-            &mut matches,
-        )?;
-        matches.sort_by(Match::order);
-        let mut results = SearchResults {
-            indexed: if is_usable { state.indexed } else { 0 },
-            ..SearchResults::default()
-        };
-        self.fill(&mut results, &matches)?;
-        Ok(results)
-    }
-
-    fn fill(&mut self, results: &mut SearchResults, matches: &[Match]) -> StoreResult<()> {
-        let (mut left_out, limit) = (0, self.query.limit.unwrap_or(LIMIT));
-        for found in matches {
-            let Some(hit) = self.hit(found)? else {
-                continue;
-            };
-            if left_out < self.query.offset {
-                left_out += 1;
-            } else if results.hits.len() < limit {
-                results.hits.push(hit);
-            } else {
-                results.next = Some(self.query.offset + limit);
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks through the messages that the index has not taken in.
-    fn scan(&mut self, is_usable: bool) -> StoreResult<Vec<Scanned>> {
-        let mut scanned = Vec::new();
-        for (loop_key, from, to) in self.unindexed(is_usable)? {
-            let session = self.sights.loop_of(self.read, loop_key)?.session;
-            if self.filter.session.is_some_and(|only| only != session) {
-                continue;
-            }
-            self.read.messages(loop_key, from..to, &mut |row| {
-                let (seq, tick) = (row.seq, row.tick);
-                if !self.passes(&row) {
-                    return Ok(ControlFlow::Continue(()));
-                }
-                let message_text = text_in(row)?;
-                if self.has_tool(&message_text)
-                    && let Some(places) = matching::places(self.words, &message_text)
-                {
-                    let found = Match {
-                        loop_key,
-                        seq,
-                        session,
-                        tick,
-                        score: 0.0,
-                    };
-                    let counts = places.counts;
-                    scanned.push(Scanned { found, counts });
-                }
-                Ok(ControlFlow::Continue(()))
-            })?;
-        }
-        Ok(scanned)
-    }
-
-    /// Returns loops with the sequences that the index does not have.
-    fn unindexed(&self, is_usable: bool) -> StoreResult<Vec<(LoopKey, u32, u32)>> {
-        let mut open = Vec::new();
-        if is_usable {
-            for loop_key in self.read.unindexed()? {
-                let seqs = self.read.unindexed_seqs(loop_key)?;
-                open.push((loop_key, seqs.start, seqs.end));
-            }
-            return Ok(open);
-        }
-        for session in self.read.sessions()? {
-            let rows = self.read.loops(session.key)?;
-            open.extend(rows.iter().map(|row| (row.key, 0, row.totals.next_seq)));
-        }
-        Ok(open)
-    }
-
-    fn passes(&self, row: &MessageRow) -> bool {
-        let (filter, at) = (&self.filter, row.created_at);
-        filter.role.is_none_or(|role| role == row.body.role)
-            && filter
-                .since
-                .is_none_or(|since| at.is_some_and(|at| at >= since))
-            && filter
-                .until
-                .is_none_or(|until| at.is_some_and(|at| at <= until))
-    }
-
-    fn has_tool(&self, message_text: &MessageText) -> bool {
-        let tool = self.filter.tool.as_ref();
-        tool.is_none_or(|tool| message_text.tools.contains(tool))
-    }
-
-    /// Reads a message that was found; `None` if it does not fit (any more).
-    fn hit(&mut self, found: &Match) -> StoreResult<Option<SearchHit>> {
-        let mut row = None;
-        let seqs = found.seq..found.seq.saturating_add(1);
-        self.read.messages(found.loop_key, seqs, &mut |message| {
-            row = Some(message);
-            Ok(ControlFlow::Break(()))
-        })?;
-        let Some(row) = row else {
-            return Ok(None);
-        };
-        let spot = MessageSpot {
-            loop_key: found.loop_key,
-            seq: row.seq,
-            turn: row.turn,
-            role: row.body.role,
-        };
-        let created_at = row.created_at.and_then(Time::from_millis);
-        let sight = self.sights.of(self.read, spot)?;
-        if self
-            .query
-            .hidden
-            .is_some_and(|hidden| hidden != sight.hidden)
-        {
-            return Ok(None);
-        }
-        let message_text = text_in(row)?;
-        let Some(places) = matching::places(self.words, &message_text) else {
-            return Ok(None);
-        };
-        let owner = self.sights.session(self.read, found.session)?;
-        let session = owner.session_id.clone();
-        let loop_id = self.sights.loop_of(self.read, found.loop_key)?;
-        let (mut run, mut block_loop, mut generation, mut disposition) = (None, None, None, None);
-        if let Some(by) = sight.by {
-            disposition = Some(by.disposition);
-            (run, block_loop) = (Some(by.run), Some(by.loop_id));
-            generation = Some(by.generation);
-        }
-        Ok(Some(SearchHit {
-            session_id: session,
-            loop_id: loop_id.loop_id.clone(),
-            turn: spot.turn,
-            seq: spot.seq,
-            role: spot.role,
-            created_at,
-            snippet: snippet::snippet(&message_text, &places),
-            score: (found.score * 1e6).round() / 1e6,
-            hidden: sight.hidden,
-            run_id: run,
-            block_loop_id: block_loop,
-            generation,
-            disposition,
-        }))
-    }
-}
-
-fn text_in(row: MessageRow) -> StoreResult<MessageText> {
-    // What an image shows is not searched, so its bytes are not read.
-    Ok(message_text(store::codec::decode(row.body, &mut |_| {
-        Ok(None)
-    })?))
 }

@@ -1,13 +1,14 @@
-//! What is asked for: words, phrases, beginnings, alternatives and exclusions.
+//! What is asked for: a question, phrases, beginnings, alternatives and exclusions.
 //!
 //! The words of a query are split as those of messages are; nothing else of what was typed goes on
 //! to a backend.
 
-use super::words::{is_in_word, words_of};
-use crate::store::index::{IndexQuery, Phrase};
+use super::stems::{Stems, each_part, is_stop_word};
+use super::words::{each_word, is_in_word, stands_alone, words_of};
+use crate::store::index::Phrase;
 
 /// More words make a query that was pasted by mistake.
-pub const MAX_QUERY_WORDS: usize = 100;
+pub const MAX_QUERY_WORDS: usize = 256;
 
 /// Why a query cannot be asked. Places are characters, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,22 +49,56 @@ pub enum QueryError {
     },
 }
 
-/// One term as it was typed.
-#[derive(Debug)]
-struct Term {
-    at: usize,
-    is_excluded: bool,
-    phrase: Phrase,
+/// What is looked for.
+///
+/// Without `all` a message fits that holds any of the terms; with it, one that holds of each list at least
+/// one. All terms that it holds count for its rank.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Query {
+    /// What counts, in the order in which it was typed; each once.
+    pub(super) terms: Vec<Term>,
+    /// Lists of terms, by their place in `terms`.
+    pub(super) all: Vec<Vec<usize>>,
+    /// What must not occur.
+    pub(super) none: Vec<Phrase>,
+    /// Words of the question that follow each other.
+    pub(super) pairs: Vec<(usize, usize)>,
 }
 
+/// What a message may hold.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Term {
+    /// Words that follow each other; of a plain word its stem.
+    pub(super) phrase: Phrase,
+    /// Whether any word with this stem is meant.
+    pub(super) is_stem: bool,
+    /// How much it counts, beside how rare it is.
+    pub(super) weight: f64,
+}
+
+/// What a part of `camelCase` counts: who types the whole means the whole.
+const PART: f64 = 0.5;
+
+/// One term as it was typed.
 #[derive(Debug)]
 enum Token {
     Or(usize),
-    Term(Term),
+    /// Words that must occur as they stand, or must not.
+    Exact {
+        at: usize,
+        is_excluded: bool,
+        phrase: Phrase,
+    },
+    /// A part of a question.
+    Plain {
+        at: usize,
+        text: String,
+    },
 }
 
-/// Reads a query: `word` must occur, `"a phrase"` too, `-word` must not, `word*` is the beginning of
-/// one, `a OR b` is one of the two.
+/// Reads a query. Plain words are a question: any of them may occur, in any of their forms. `"a phrase"`
+/// must occur, `+word` too, `-word` must not, `word*` is the beginning of a word that must, `a OR b` is one
+/// of two that must.
 ///
 /// # Errors
 /// If it cannot be asked; the error says why and where.
@@ -73,57 +108,178 @@ enum Token {
 /// use loopstore::search::QueryError;
 /// use loopstore::extend::search::parse_query;
 ///
-/// let query = parse_query("\"status report\" OR summary* -draft")?;
-/// // Either of two, and one that must not occur.
-/// assert_eq!((query.all[0].len(), query.none.len()), (2, 1));
+/// parse_query("why does the build fail \"status report\" OR summary* -draft")?;
 /// assert_eq!(parse_query("-draft").err(), Some(QueryError::OnlyExclusions));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn parse_query(text: &str) -> Result<IndexQuery, QueryError> {
-    let tokens = tokens(text)?;
-    let counts = tokens.iter().map(|token| match token {
-        Token::Or(_) => 0,
-        Token::Term(term) => term.phrase.words.len(),
-    });
-    let words = counts.sum();
-    if words > MAX_QUERY_WORDS {
-        return Err(QueryError::TooLong { words });
-    }
-    let query = join(tokens)?;
-    match (query.all.is_empty(), query.none.is_empty()) {
+pub fn parse_query(text: &str) -> Result<Query, QueryError> {
+    let mut tokens = tokens(text)?;
+    sides_are_exact(&mut tokens);
+    let mut reader = Reader::default();
+    reader.read(tokens)?;
+    let query = reader.finish()?;
+    match (query.terms.is_empty(), query.none.is_empty()) {
         (true, true) => Err(QueryError::Empty),
         (true, false) => Err(QueryError::OnlyExclusions),
         _ => Ok(query),
     }
 }
 
-fn join(tokens: Vec<Token>) -> Result<IndexQuery, QueryError> {
-    let mut query = IndexQuery::default();
-    // The `OR` that waits for its right side, and whether a left side stands before.
-    let (mut or, mut has_left) = (None, false);
-    for token in tokens {
-        match token {
-            Token::Or(at) if !has_left || or.is_some() => return Err(QueryError::LooseOr { at }),
-            Token::Or(at) => or = Some(at),
-            Token::Term(term) if term.is_excluded => {
-                if or.is_some() {
-                    return Err(QueryError::ExcludedSide { at: term.at });
-                }
-                query.none.push(term.phrase);
-                has_left = false;
-            }
-            Token::Term(term) => {
-                match query.all.last_mut().filter(|_| or.take().is_some()) {
-                    Some(sides) => sides.push(term.phrase),
-                    None => query.all.push(vec![term.phrase]),
-                }
-                has_left = true;
-            }
+/// A plain word beside `OR` is an operand: it must occur as it stands.
+fn sides_are_exact(tokens: &mut [Token]) {
+    let is_or = |token: Option<&Token>| matches!(token, Some(Token::Or(_)));
+    for place in 0..tokens.len() {
+        let is_side = is_or(place.checked_sub(1).and_then(|before| tokens.get(before)))
+            || is_or(tokens.get(place + 1));
+        if let (true, Token::Plain { at, text }) = (is_side, &tokens[place]) {
+            let phrase = Phrase {
+                words: words_of(text),
+                is_prefix: false,
+            };
+            tokens[place] = Token::Exact {
+                at: *at,
+                is_excluded: false,
+                phrase,
+            };
         }
     }
-    match or {
-        Some(at) => Err(QueryError::LooseOr { at }),
-        None => Ok(query),
+}
+
+#[derive(Default)]
+struct Reader {
+    query: Query,
+    words: usize,
+    stems: Stems,
+    /// Words of the question that say nothing, for when nothing else is left.
+    stop_words: Vec<String>,
+    /// The last word of the question, if the next one may follow it.
+    last: Option<usize>,
+}
+
+impl Reader {
+    fn read(&mut self, tokens: Vec<Token>) -> Result<(), QueryError> {
+        // The `OR` that waits for its right side, and whether a left side stands before.
+        let (mut or, mut has_left) = (None, false);
+        for token in tokens {
+            match token {
+                Token::Or(at) if !has_left || or.is_some() => {
+                    return Err(QueryError::LooseOr { at });
+                }
+                Token::Or(at) => or = Some(at),
+                Token::Exact {
+                    at,
+                    is_excluded: true,
+                    phrase,
+                } => {
+                    if or.is_some() {
+                        return Err(QueryError::ExcludedSide { at });
+                    }
+                    self.words += phrase.words.len();
+                    self.query.none.push(phrase);
+                    has_left = false;
+                }
+                Token::Exact { phrase, .. } => {
+                    self.words += phrase.words.len();
+                    let term = self.term(phrase, false, 1.0);
+                    let all = &mut self.query.all;
+                    match all.last_mut().filter(|_| or.take().is_some()) {
+                        Some(sides) => sides.push(term),
+                        None => all.push(vec![term]),
+                    }
+                    has_left = true;
+                }
+                Token::Plain { text, .. } => {
+                    self.plain(&text);
+                    has_left = false;
+                }
+            }
+        }
+        or.map_or(Ok(()), |at| Err(QueryError::LooseOr { at }))
+    }
+
+    /// Takes in a part of the question: a word, or several without a space (`src/main.rs`, 退款).
+    fn plain(&mut self, text: &str) {
+        // The letter of a script without spaces that waits for the next one.
+        let (mut letter, mut is_single): (Option<String>, bool) = (None, false);
+        let mut words = Vec::new();
+        each_word(text, &mut |word, place| {
+            let mut parts = Vec::new();
+            each_part(&text[place], &mut |part| parts.push(part.to_owned()));
+            words.push((word.to_owned(), parts));
+        });
+        for (word, parts) in words {
+            self.words += 1;
+            if stands_alone(&word) {
+                match letter.replace(word) {
+                    Some(before) => {
+                        let both = vec![before, letter.clone().unwrap_or_default()];
+                        self.follow(both, false);
+                        is_single = false;
+                    }
+                    None => is_single = true,
+                }
+                continue;
+            }
+            self.single(letter.take().filter(|_| is_single));
+            if is_stop_word(&word) {
+                self.stop_words.push(word);
+                continue;
+            }
+            let stem = self.stems.of(&word).into_owned();
+            self.follow(vec![stem], true);
+            for part in parts.iter().filter(|part| !is_stop_word(part)) {
+                let stem = self.stems.of(part).into_owned();
+                self.term(Phrase::of(vec![stem]), true, PART);
+            }
+        }
+        self.single(letter.filter(|_| is_single));
+    }
+
+    fn single(&mut self, letter: Option<String>) {
+        if let Some(letter) = letter {
+            self.follow(vec![letter], false);
+        }
+    }
+
+    /// Adds a word of the question, which follows the last one.
+    fn follow(&mut self, words: Vec<String>, is_stem: bool) {
+        let term = self.term(Phrase::of(words), is_stem, 1.0);
+        if let Some(last) = self.last.replace(term)
+            && last != term
+            && !self.query.pairs.contains(&(last, term))
+        {
+            self.query.pairs.push((last, term));
+        }
+    }
+
+    /// Returns the place of a term, which is added if it is not there.
+    fn term(&mut self, phrase: Phrase, is_stem: bool, weight: f64) -> usize {
+        let terms = &mut self.query.terms;
+        let same = |term: &Term| term.phrase == phrase && term.is_stem == is_stem;
+        if let Some(known) = terms.iter().position(same) {
+            terms[known].weight = terms[known].weight.max(weight);
+            return known;
+        }
+        terms.push(Term {
+            phrase,
+            is_stem,
+            weight,
+        });
+        terms.len() - 1
+    }
+
+    fn finish(mut self) -> Result<Query, QueryError> {
+        if self.query.terms.is_empty() {
+            for word in std::mem::take(&mut self.stop_words) {
+                let stem = self.stems.of(&word).into_owned();
+                self.follow(vec![stem], true);
+            }
+        }
+        let words = self.words.max(self.query.terms.len());
+        match words > MAX_QUERY_WORDS {
+            true => Err(QueryError::TooLong { words }),
+            false => Ok(self.query),
+        }
     }
 }
 
@@ -137,10 +293,12 @@ fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
         }
         let start = at;
         // Two hyphens are the name of an option, not an exclusion.
-        let excludes = chars[at] == '-' && chars.get(at + 1).is_some_and(|c| *c != '-');
-        at += usize::from(excludes);
+        let sign = Some(chars[at]).filter(|sign| matches!(sign, '-' | '+'));
+        let sign = sign.filter(|sign| chars.get(at + 1).is_some_and(|next| next != sign));
+        at += usize::from(sign.is_some());
         let term: String;
-        if chars.get(at) == Some(&'"') {
+        let is_quoted = chars.get(at) == Some(&'"');
+        if is_quoted {
             let open = at + 1;
             let length = chars[open..].iter().position(|c| *c == '"');
             let length = length.ok_or(QueryError::OpenQuote { at: open })?;
@@ -152,7 +310,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
             let length = length.unwrap_or(rest.len());
             term = rest[..length].iter().collect();
             at += length;
-            if term == "OR" && !excludes {
+            if term == "OR" && sign.is_none() {
                 tokens.push(Token::Or(start + 1));
                 continue;
             }
@@ -161,15 +319,21 @@ fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
         at += usize::from(has_star);
         let words = words_of(&term);
         // Signs without a letter or digit are in no index; they do not narrow the search.
-        if !words.is_empty() {
-            let is_prefix = has_star && term.chars().next_back().is_some_and(is_in_word);
-            let phrase = Phrase { words, is_prefix };
-            tokens.push(Token::Term(Term {
-                at: start + 1,
-                is_excluded: excludes,
-                phrase,
-            }));
+        if words.is_empty() {
+            continue;
         }
+        let is_prefix = has_star && term.chars().next_back().is_some_and(is_in_word);
+        tokens.push(match is_quoted || is_prefix || sign.is_some() {
+            true => Token::Exact {
+                at: start + 1,
+                is_excluded: sign == Some('-'),
+                phrase: Phrase { words, is_prefix },
+            },
+            false => Token::Plain {
+                at: start + 1,
+                text: term,
+            },
+        });
     }
     Ok(tokens)
 }
@@ -182,48 +346,75 @@ fn is_space(c: char) -> bool {
 mod tests {
     use super::*;
 
+    /// Stems as they are, what is exact in quotes; parts of identifiers in brackets.
     fn written(text: &str) -> String {
         let query = parse_query(text).unwrap();
-        let phrase =
-            |phrase: &Phrase| phrase.words.join("+") + if phrase.is_prefix { "*" } else { "" };
-        let any = |list: &Vec<Phrase>| list.iter().map(phrase).collect::<Vec<_>>().join("|");
-        let all = query.all.iter().map(any);
-        let none = query.none.iter().map(|none| format!("-{}", phrase(none)));
-        all.chain(none).collect::<Vec<_>>().join(" ")
+        let exact = |phrase: &Phrase| {
+            let end = if phrase.is_prefix { "*" } else { "" };
+            format!("'{}'{end}", phrase.words.join(" "))
+        };
+        let term = |term: &Term| match (term.is_stem, term.weight < 1.0) {
+            (true, false) => term.phrase.words.join(" "),
+            (true, true) => format!("({})", term.phrase.words.join(" ")),
+            (false, _) => exact(&term.phrase),
+        };
+        let has_group = |at: &usize| query.all.iter().flatten().any(|sought| sought == at);
+        let plain = (0..query.terms.len()).filter(|at| !has_group(at));
+        let plain = plain.map(|at| term(&query.terms[at]));
+        let all = query.all.iter().map(|sides| {
+            let sides: Vec<String> = sides.iter().map(|at| term(&query.terms[*at])).collect();
+            format!("+{}", sides.join("|"))
+        });
+        let none = query.none.iter().map(|none| format!("-{}", exact(none)));
+        plain.chain(all).chain(none).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn words_phrases_beginnings_sides_and_exclusions() {
-        assert_eq!(written("Fix the Build"), "fix the build");
+    fn plain_words_are_a_question() {
+        assert_eq!(written("How did we fix the Builds?"), "fix build");
+        assert_eq!(written("build builds building"), "build");
+        assert_eq!(written("who is who"), "who is");
+        assert_eq!(written("the \"end\""), "+'end'");
         assert_eq!(
-            written("\"fix it\" -\"not this\" -that"),
-            "fix+it -not+this -that"
+            written("src/cli/main.rs getUserName error[E0382]"),
+            "src cli main rs getusernam (user) (name) error e0382"
         );
-        assert_eq!(written("a OR b c OR \"d e\" OR f"), "a|b c|d+e|f");
-        assert_eq!(written("buil* \"a tes\"* x/*"), "buil* a+tes* x");
+        assert_eq!(written("退款了 x 退"), "'退 款' '款 了' x '退'");
         assert_eq!(
-            written("src/cli/main.rs foo_bar error[E0382]"),
-            "src+cli+main+rs foo+bar error+e0382"
+            written("--max-tokens print(\"x\") a\0b"),
+            "max token print x b"
         );
-        assert_eq!(written("退款 x退*"), "退+款 x+退*");
+    }
+
+    #[test]
+    fn words_of_a_question_that_follow_each_other_are_pairs() {
+        let query = parse_query("the flaky test of the flaky build").unwrap();
+        assert_eq!(query.pairs, [(0, 1), (1, 0), (0, 2)]);
+    }
+
+    #[test]
+    fn phrases_beginnings_sides_and_exclusions() {
+        assert_eq!(
+            written("\"fix it\" -\"not this\" -that +The"),
+            "+'fix it' +'the' -'not this' -'that'"
+        );
+        assert_eq!(
+            written("a OR b c OR \"d e\" OR f"),
+            "+'a'|'b' +'c'|'d e'|'f'"
+        );
+        assert_eq!(written("buil* \"a tes\"* x/*"), "x +'buil'* +'a tes'*");
+        assert_eq!(written("flaky \"x y\" -1"), "flaki +'x y' -'1'");
     }
 
     #[test]
     fn operators_of_others_are_words() {
+        assert_eq!(written("x AND y NOT z NEAR(w, 2)"), "x y z near w 2");
         assert_eq!(
-            written("a AND b NOT c NEAR(d, 2)"),
-            "a and b not c near+d 2"
+            written("\"OR\" or words : {x} ^y + (z ++"),
+            "word x y z +'or'"
         );
-        assert_eq!(
-            written("\"OR\" or words : {x} ^y + (z"),
-            "or or words x y z"
-        );
-        assert_eq!(written("'; DROP TABLE x;--"), "drop table x");
-        assert_eq!(
-            written("--max-tokens -1 print(\"x\") a\0b"),
-            "max+tokens print+x a b -1"
-        );
-        assert_eq!(written("a\"b \"c\"d"), "a+b c d");
+        assert_eq!(written("'; DROP TABLE x;--"), "drop tabl x");
+        assert_eq!(written("x\"b \"c\"d"), "x b d +'c'");
     }
 
     #[test]
@@ -240,6 +431,6 @@ mod tests {
         assert_eq!(error("a OR OR b"), QueryError::LooseOr { at: 6 });
         assert_eq!(error("-a OR b"), QueryError::LooseOr { at: 4 });
         assert_eq!(error("a OR -b"), QueryError::ExcludedSide { at: 6 });
-        assert_eq!(error(&"w ".repeat(101)), QueryError::TooLong { words: 101 });
+        assert_eq!(error(&"w ".repeat(300)), QueryError::TooLong { words: 300 });
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn snippet(message_text: &MessageText, places: &QueryMatches) -> Snip
         return Snippet::default();
     };
     let shown = &places.places[first..first + count];
-    let piece = &message_text.pieces[shown[0].piece];
+    let piece = &message_text.pieces[shown[0].piece].text;
     let start = back(piece, shown[0].bytes.start, BEFORE);
     let end = forth(piece, start, LENGTH);
     draw(piece, start..end, &places.places, shown[0].piece)
@@ -144,15 +144,21 @@ fn draw(text: &str, part: Range<usize>, places: &[PhraseAt], piece: usize) -> Sn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::matching::places;
+    use crate::search::matching::Matcher;
     use crate::search::query::parse_query;
+    use crate::search::text::{Field, Piece};
 
     fn of(query: &str, pieces: &[&str]) -> String {
+        let piece = |text: &&str| Piece {
+            field: Field::Statement,
+            text: (*text).to_owned(),
+        };
         let message_text = MessageText {
-            pieces: pieces.iter().map(|piece| (*piece).to_owned()).collect(),
+            pieces: pieces.iter().map(piece).collect(),
             tools: Vec::new(),
         };
-        let places = places(&parse_query(query).unwrap(), &message_text).unwrap();
+        let query = parse_query(query).unwrap();
+        let places = Matcher::new(&query).places(&message_text).unwrap();
         snippet(&message_text, &places).marked("«", "»")
     }
 
@@ -160,7 +166,7 @@ mod tests {
     fn a_short_text_is_shown_whole_on_one_line() {
         assert_eq!(of("b OR d", &["a\n\n  b\tc d"]), "a «b» c «d»");
         assert_eq!(of("\"a b\"", &["a\nb"]), "«a b»");
-        assert_eq!(of("b \"a b\"", &["a b"]), "«a b»");
+        assert_eq!(of("+b \"a b\"", &["a b"]), "«a b»");
     }
 
     #[test]

@@ -1,15 +1,61 @@
 //! What a message says, as plain text in pieces.
 
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashSet};
+
 use serde::de::IgnoredAny;
 
+use super::stems::{Stems, each_part};
 use super::words::{BREAK, each_word};
-use crate::model::{AgentMessage, Content, Json, Message};
+use crate::model::{AgentMessage, Author, Content, Json, Message, author};
 use crate::store::index::IndexEntry;
+
+/// What a piece of a message is; decides how much a word in it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    /// What a person asked.
+    Prompt,
+    /// What the program around the agent put in.
+    Harness,
+    /// What the agent said.
+    Statement,
+    /// What the agent thought.
+    Thinking,
+    /// The name of a tool and its arguments.
+    Call,
+    /// The name of the tool that a result is of.
+    Name,
+    /// What a tool gave.
+    Output,
+    /// Notes that are no messages.
+    Note,
+}
+
+impl Field {
+    /// Returns how much a word counts in it. What people ask and agents say is what others look for; bulk
+    /// output holds every word some time.
+    pub(super) fn weight(self) -> f64 {
+        match self {
+            Self::Prompt => 3.0,
+            Self::Statement | Self::Name => 2.0,
+            Self::Call | Self::Thinking => 1.0,
+            Self::Harness | Self::Output => 0.5,
+            Self::Note => 0.25,
+        }
+    }
+}
+
+/// A piece of a message; no phrase reaches from one into the next.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) field: Field,
+    pub(super) text: String,
+}
 
 /// What a message says, and the tools that it calls or answers for.
 #[derive(Debug, Default)]
 pub(super) struct MessageText {
-    pub(super) pieces: Vec<String>,
+    pub(super) pieces: Vec<Piece>,
     pub(super) tools: Vec<String>,
 }
 
@@ -19,22 +65,28 @@ const LOGGED: &str = "phi-core-event";
 /// Returns what is searched of a message: texts and thinking, names and arguments of tools, results,
 /// and what stands in blocks and notes of other kinds. Images, signatures and logged events are left
 /// out.
-pub(super) fn message_text(message: AgentMessage) -> MessageText {
+pub(super) fn message_text(message: AgentMessage, author: Author) -> MessageText {
     let mut message_text = MessageText::default();
     match message {
         AgentMessage::Extension(extension) if extension.kind == LOGGED => {}
         AgentMessage::Extension(extension) => {
-            message_text.pieces.push(extension.kind);
-            message_text.pieces.push(plain(&extension.data));
+            message_text.push(Field::Note, extension.kind);
+            message_text.push(Field::Note, plain(&extension.data));
         }
         AgentMessage::Llm(llm) => {
             let mut message = llm.message;
+            let field = match (&message, author) {
+                (Message::User(_), Author::Human) => Field::Prompt,
+                (Message::User(_), _) => Field::Harness,
+                (Message::Assistant(_), _) => Field::Statement,
+                (Message::ToolResult(_), _) => Field::Output,
+            };
             if let Message::ToolResult(result) = &message {
-                message_text.pieces.push(result.tool_name.clone());
+                message_text.push(Field::Name, result.tool_name.clone());
                 message_text.tools.push(result.tool_name.clone());
             }
             for block in message.content_mut().drain(..) {
-                message_text.add(block);
+                message_text.add(field, block);
             }
         }
     }
@@ -42,34 +94,65 @@ pub(super) fn message_text(message: AgentMessage) -> MessageText {
 }
 
 impl MessageText {
-    fn add(&mut self, block: Content) {
+    fn push(&mut self, field: Field, text: String) {
+        self.pieces.push(Piece { field, text });
+    }
+
+    fn add(&mut self, field: Field, block: Content) {
         match block {
-            Content::Text(text) => self.pieces.push(text.text),
-            Content::Thinking(thinking) => self.pieces.push(thinking.thinking),
+            Content::Text(text) if author::is_injected(&text) => {
+                self.push(Field::Harness, text.text);
+            }
+            Content::Text(text) => self.push(field, text.text),
+            Content::Thinking(thinking) => self.push(Field::Thinking, thinking.thinking),
             Content::ToolCall(call) => {
-                self.pieces
-                    .push(format!("{} {}", call.name, plain(&call.arguments)));
+                let text = format!("{} {}", call.name, plain(&call.arguments));
+                self.push(Field::Call, text);
                 self.tools.push(call.name);
             }
             Content::Image(_) => {}
-            Content::Other(block) => self.pieces.push(plain(&block)),
+            Content::Other(block) => self.push(Field::Note, plain(&block)),
         }
     }
 
-    /// Returns the words for the index.
-    pub(super) fn entry(self, seq: u32) -> IndexEntry {
+    /// Returns the words for the index, and behind them what else they are found by: stems and parts that
+    /// are not among them.
+    pub(super) fn entry(self, seq: u32, stems: &Stems) -> IndexEntry {
         let mut words = String::new();
-        for piece in &self.pieces {
+        let mut known: HashSet<String> = HashSet::new();
+        let mut parts: BTreeSet<String> = BTreeSet::new();
+        for Piece { text, .. } in &self.pieces {
             if !words.is_empty() && !words.ends_with(BREAK) {
                 words.push(' ');
                 words.push_str(BREAK);
             }
-            each_word(piece, &mut |word, _| {
+            each_word(text, &mut |word, place| {
                 if !words.is_empty() {
                     words.push(' ');
                 }
                 words.push_str(word);
+                if !known.contains(word) {
+                    known.insert(word.to_owned());
+                }
+                each_part(&text[place], &mut |part| {
+                    parts.insert(stems.of(part).into_owned());
+                });
             });
+        }
+        // In order, so that the same message always makes the same entry.
+        let mut forms = parts;
+        for word in &known {
+            if let Cow::Owned(stem) = stems.of(word) {
+                forms.insert(stem);
+            }
+        }
+        if forms.iter().any(|form| !known.contains(form)) {
+            words.push(' ');
+            words.push_str(BREAK);
+        }
+        for form in forms.iter().filter(|form| !known.contains(*form)) {
+            words.push(' ');
+            words.push_str(form);
         }
         IndexEntry {
             seq,
@@ -145,11 +228,19 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_parted() {
+    fn pieces_are_parted_and_forms_stand_behind() {
+        let piece = |text: &str| Piece {
+            field: Field::Statement,
+            text: text.into(),
+        };
         let message_text = MessageText {
-            pieces: vec!["One two".into(), String::new(), "three".into()],
+            pieces: vec![piece("One two"), piece(""), piece("runs getUserName name")],
             tools: vec!["ls".into()],
         };
-        assert_eq!(message_text.entry(3).words, "one two ¶ three");
+        let entry = message_text.entry(3, &Stems::default());
+        assert_eq!(
+            entry.words,
+            "one two ¶ runs getusername name ¶ get getusernam run user"
+        );
     }
 }

@@ -14,7 +14,7 @@ use std::str::CharIndices;
 use unicode_normalization::char::{compose, decompose_compatible, is_combining_mark};
 
 /// The version of this rule. An index made by another one is made anew.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Longer runs (base64, say) are several words that follow each other.
 const MAX_CHARS: usize = 64;
@@ -65,6 +65,13 @@ pub(crate) fn words_of(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     each_word(text, &mut |word, _| words.push(word.to_owned()));
     words
+}
+
+/// Whether a word is one letter of a script without spaces, or an emoji.
+pub(crate) fn stands_alone(word: &str) -> bool {
+    let mut chars = word.chars();
+    let first = chars.next().map(kind_of);
+    matches!(first, Some(CharKind::Alone)) && chars.next().is_none()
 }
 
 /// Whether a word may go on after this character.

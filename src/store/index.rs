@@ -5,11 +5,7 @@
 
 use super::rows::{LoopKey, SessionKey};
 use super::{StoreResult, StoreWrite, Tick};
-use crate::model::Role;
-
-/// How many of the messages that fit are ranked: a word that is everywhere tells nothing, and
-/// ranking a million messages takes seconds.
-pub const MOST_MATCHES: u32 = 10_000;
+use crate::model::{Author, Role};
 
 /// Words that follow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,20 +16,28 @@ pub struct Phrase {
     pub is_prefix: bool,
 }
 
+impl Phrase {
+    /// Returns whole words that follow each other.
+    pub fn of(words: Vec<String>) -> Self {
+        Self {
+            words,
+            is_prefix: false,
+        }
+    }
+}
+
 /// Which words a message must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexQuery {
     /// Of each of these lists one phrase at least.
     pub all: Vec<Vec<Phrase>>,
-    /// None of these.
-    pub none: Vec<Phrase>,
 }
 
 /// Which messages are looked at; what is `None` does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexFilter {
-    /// Only those of this session.
-    pub session: Option<SessionKey>,
+    /// Only those of these sessions.
+    pub sessions: Option<Vec<SessionKey>>,
     /// Only those of this role.
     pub role: Option<Role>,
     /// Only calls of this tool and its results.
@@ -49,14 +53,15 @@ pub struct IndexFilter {
 pub struct IndexEntry {
     /// Its sequence.
     pub seq: u32,
-    /// Its words in order, a space between; empty if it has none.
+    /// Its words in order, a space between, and behind them the forms that they are also found by; empty
+    /// if it has none.
     pub words: String,
     /// The tools that it calls or answers for.
     pub tools: Vec<String>,
 }
 
 /// A message that the index found.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
     /// Its loop.
     pub loop_key: LoopKey,
@@ -64,10 +69,16 @@ pub struct Match {
     pub seq: u32,
     /// Its session.
     pub session: SessionKey,
+    /// Its turn; `None` for an extension before the first.
+    pub turn: Option<u32>,
+    /// Its role.
+    pub role: Role,
+    /// Whose words it is.
+    pub author: Author,
+    /// Its size in bytes.
+    pub bytes: u64,
     /// When it was appended.
     pub tick: Tick,
-    /// How well it fits; more is better.
-    pub score: f64,
 }
 
 /// How far an index is.
@@ -82,12 +93,10 @@ pub struct IndexState {
 }
 
 impl Match {
-    /// Orders the best first, among equals the newest: in a session by tick and sequence, else the
-    /// session that was stored later.
-    pub(crate) fn order(&self, other: &Self) -> std::cmp::Ordering {
-        let age = |found: &Self| (found.session, found.tick, found.loop_key, found.seq);
-        let by_score = other.score.total_cmp(&self.score);
-        by_score.then_with(|| age(other).cmp(&age(self)))
+    /// Returns by what the newer one is told: in a session by tick and sequence, else the session that was
+    /// stored later.
+    pub(crate) fn age(&self) -> (SessionKey, Tick, LoopKey, u32) {
+        (self.session, self.tick, self.loop_key, self.seq)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use super::StoreResult;
-use super::index::{IndexFilter, IndexQuery, IndexState, Match};
+use super::index::{IndexFilter, IndexQuery, IndexState, Match, Phrase};
 use super::lease::LeaseRow;
 use super::reading::{AppendState, LoopWithBlock, MessageRef, RunSummary};
 use super::rows::*;
@@ -61,6 +61,9 @@ pub trait StoreRead {
 
     /// Returns the loops of a session, in the order of their creation.
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>>;
+
+    /// Returns the keys of these loops, each with how many messages it has.
+    fn loop_lengths(&self, session: SessionKey) -> StoreResult<Vec<(LoopKey, u32)>>;
 
     /// Returns the loops (of a session) that are pending or running, oldest first.
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>>;
@@ -300,15 +303,18 @@ pub trait StoreRead {
     /// is not there.
     fn unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>>;
 
-    /// Visits the messages in the index that fit, in any order; must stop when `visit` breaks. Only
-    /// the messages that the index has taken in are looked at. Of more than
-    /// [`MOST_MATCHES`](super::index::MOST_MATCHES) only so many need to be visited, about the newest.
+    /// Visits the messages in the index that fit, the newest `limit` of them; must stop when `visit`
+    /// breaks. Only the messages that the index has taken in are looked at.
     fn find(
         &self,
         query: &IndexQuery,
         filter: &IndexFilter,
+        limit: u32,
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()>;
+
+    /// Counts the messages in the index that hold a phrase, up to `most`.
+    fn holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32>;
 }
 
 /// Finds the newest block of a loop.

@@ -65,6 +65,7 @@ promises! {
     ids_of_sessions_come_in_the_order_of_their_bytes,
     keys_without_a_row_are_damage,
     loops_are_found_by_id_and_in_order_of_creation,
+    lengths_of_loops_are_told_without_the_loops,
     a_walk_goes_from_the_leaf_to_the_root_and_stops_when_told,
     a_parent_in_another_session_ends_the_walk,
     turns_come_in_order,
@@ -394,6 +395,14 @@ fn loops_are_found_by_id_and_in_order_of_creation(store: &dyn SessionStore) {
         Ok(())
     })
     .unwrap();
+}
+
+fn lengths_of_loops_are_told_without_the_loops(store: &dyn SessionStore) {
+    let mut history = told(store, "s", 2);
+    history.start_loop(None, None);
+    let rows = [history.row(0), history.row(1)];
+    let lengths = read(store, |read| read.loop_lengths(rows[0].session)).unwrap();
+    assert_eq!(lengths, [(rows[0].key, 6), (rows[1].key, 0)]);
 }
 
 fn a_walk_goes_from_the_leaf_to_the_root_and_stops_when_told(store: &dyn SessionStore) {
@@ -1106,7 +1115,6 @@ fn phrase(words: &str) -> Phrase {
 fn asks(words: &str) -> IndexQuery {
     IndexQuery {
         all: vec![vec![phrase(words)]],
-        none: Vec::new(),
     }
 }
 
@@ -1118,9 +1126,9 @@ fn finds(
 ) -> Vec<(LoopKey, u32)> {
     let mut found = Vec::new();
     read(store, |read| {
-        read.find(query, filter, &mut |hit| {
+        read.find(query, filter, u32::MAX, &mut |hit| {
             assert_eq!(read.loop_by_key(hit.loop_key)?.session, hit.session);
-            assert!(hit.score > 0.0 && hit.tick > 0);
+            assert!(hit.bytes > 0 && hit.tick > 0);
             found.push((hit.loop_key, hit.seq));
             GO
         })
@@ -1183,7 +1191,9 @@ fn an_index_takes_in_what_comes_next(store: &dyn SessionStore) {
 fn an_index_finds_words_phrases_and_beginnings(store: &dyn SessionStore) {
     let key = indexed(store)[0].key;
     let only = IndexFilter {
-        session: Some(read(store, |read| read.loop_by_key(key)).unwrap().session),
+        sessions: Some(vec![
+            read(store, |read| read.loop_by_key(key)).unwrap().session,
+        ]),
         ..IndexFilter::default()
     };
     let seqs = |query: &IndexQuery| -> Vec<u32> {
@@ -1200,8 +1210,6 @@ fn an_index_finds_words_phrases_and_beginnings(store: &dyn SessionStore) {
     assert!(seqs(&query).is_empty());
     query.all[0][0].is_prefix = true;
     assert_eq!(seqs(&query), [0, 2]);
-    query.none.push(phrase("two"));
-    assert_eq!(seqs(&query), [2]);
     let mut either = asks("onest");
     either.all[0].push(phrase("退"));
     assert_eq!(seqs(&either), [1, 2]);
@@ -1219,19 +1227,26 @@ fn an_index_finds_words_phrases_and_beginnings(store: &dyn SessionStore) {
     ] {
         assert!(seqs(&asks(words)).is_empty(), "{words}");
     }
-    for nothing in [
-        IndexQuery::default(),
-        IndexQuery {
-            all: vec![vec![]],
-            none: vec![],
-        },
-    ] {
-        let refused = read(store, |read| read.find(&nothing, &only, &mut |_| GO));
+    for nothing in [IndexQuery::default(), IndexQuery { all: vec![vec![]] }] {
+        let refused = read(store, |read| read.find(&nothing, &only, 1, &mut |_| GO));
         assert!(matches!(refused, Err(StoreError::Invalid(_))));
     }
+    let mut newest = Vec::new();
+    read(store, |read| {
+        read.find(&asks("two"), &only, 1, &mut |hit| {
+            newest.push(hit.seq);
+            GO
+        })
+    })
+    .unwrap();
+    assert_eq!(newest, [1]);
+    let holders = |words, most| read(store, |read| read.holders(&phrase(words), most)).unwrap();
+    assert_eq!((holders("two", 9), holders("two", 3)), (4, 3));
+    assert_eq!((holders("one two", 9), holders("tow", 9)), (2, 0));
+    assert_eq!(holders("\"", 9), 0);
     let mut seen = 0;
     read(store, |read| {
-        read.find(&asks("two"), &IndexFilter::default(), &mut |_| {
+        read.find(&asks("two"), &IndexFilter::default(), 9, &mut |_| {
             seen += 1;
             STOP
         })
@@ -1239,7 +1254,7 @@ fn an_index_finds_words_phrases_and_beginnings(store: &dyn SessionStore) {
     .unwrap();
     assert_eq!(seen, 1);
     let handed_on = read(store, |read| {
-        read.find(&asks("two"), &only, &mut |_| {
+        read.find(&asks("two"), &only, 9, &mut |_| {
             Err(StoreError::Damaged("own".into()))
         })
     });
@@ -1255,14 +1270,15 @@ fn an_index_looks_only_at_what_it_is_told_to(store: &dyn SessionStore) {
         two(any.clone()),
         [(first, 0), (first, 1), (other, 0), (other, 1)]
     );
-    let session = Some(rows[1].session);
-    assert_eq!(
+    let of = |sessions: &[SessionKey]| {
         two(IndexFilter {
-            session,
+            sessions: Some(sessions.to_vec()),
             ..any.clone()
-        }),
-        [(other, 0), (other, 1)]
-    );
+        })
+    };
+    assert_eq!(of(&[rows[1].session]), [(other, 0), (other, 1)]);
+    assert_eq!(of(&[rows[1].session, rows[0].session]).len(), 4);
+    assert!(of(&[]).is_empty());
     let role = Some(Role::Assistant);
     assert_eq!(
         two(IndexFilter {

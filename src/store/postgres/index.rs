@@ -16,9 +16,7 @@ use super::write::rows_of_values;
 use crate::store::codec::role_number;
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::index::{
-    IndexEntry, IndexFilter, IndexQuery, IndexState, MOST_MATCHES, Match, Phrase,
-};
+use crate::store::index::{IndexEntry, IndexFilter, IndexQuery, IndexState, Match, Phrase};
 use crate::store::{LoopKey, StoreRead, Visit};
 
 /// Words are told apart by so many bytes in a vector, which takes none of 2 KB.
@@ -123,34 +121,11 @@ impl Conditions {
             let any = all.any(phrases);
             all.sql.push(any);
         }
-        if !query.none.is_empty() {
-            let none = all.any(&query.none);
-            all.sql.push(format!("NOT {none}"));
-        }
         if let Some(tool) = &filter.tool {
             let tool = all.value(tool.clone());
             all.sql.push(format!("{tool} = ANY (w.tools)"));
         }
         all
-    }
-
-    /// How often the phrases are there, in the measure of the length of the text: what is said often
-    /// counts more, but ever less.
-    fn score(&mut self, query: &IndexQuery) -> String {
-        let terms: Vec<String> = query
-            .all
-            .iter()
-            .flatten()
-            .map(|phrase| {
-                let text = self.value(text_of(phrase));
-                format!(
-                    "((length(w.words) - length(replace(w.words, {text}, '')))::FLOAT8
-                     / length({text}))"
-                )
-            })
-            .collect();
-        let often = terms.join(" + ");
-        format!("(({often}) / ({often} + 0.3 + 0.9 * length(w.words) / 2000.0))")
     }
 }
 
@@ -159,8 +134,11 @@ fn found(row: &PostgresRow) -> StoreResult<Match> {
         loop_key: row.get("loop")?,
         seq: row.get("seq")?,
         session: row.get("session")?,
+        turn: row.get("turn")?,
+        role: row.get("role")?,
+        author: row.get("author")?,
+        bytes: row.get("bytes")?,
         tick: row.get("tick")?,
-        score: row.get("score")?,
     })
 }
 
@@ -218,27 +196,27 @@ impl PostgresTransaction<'_> {
         &self,
         query: &IndexQuery,
         filter: &IndexFilter,
+        limit: u32,
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()> {
         if query.all.is_empty() || query.all.iter().any(Vec::is_empty) {
             let why = "an index cannot be asked for messages without a word";
             return Err(StoreError::Invalid(why.into()));
         }
-        let mut conditions = Conditions::of(query, filter);
-        let score = conditions.score(query);
+        let conditions = Conditions::of(query, filter);
         // Row-level security keeps the index of words from being used before it has looked itself, as an
         // operator of vectors might tell what it sees. By their sessions the words of one tenant are
         // found without those of others.
-        let (of, by) = match filter.session {
-            Some(_) => ("w.session = $1", ""),
+        let (of, by) = match &filter.sessions {
+            Some(_) => ("w.session = ANY ($1)", ""),
             None => (
-                "$1::BIGINT IS NULL",
+                "$1::BIGINT[] IS NULL",
                 "JOIN sessions s ON s.session = w.session",
             ),
         };
         // A row beyond the mark is none of this loop's messages.
         let sql = format!(
-            "SELECT w.session, w.loop, w.seq, m.tick, {score} AS score
+            "SELECT w.session, w.loop, w.seq, m.turn, m.role, m.author, m.bytes, m.tick
              FROM message_words w {by}
                  JOIN messages m ON m.session = w.session AND m.loop = w.loop AND m.seq = w.seq
                  JOIN indexed_loops i ON i.session = w.session AND i.loop = w.loop
@@ -250,10 +228,12 @@ impl PostgresTransaction<'_> {
              ORDER BY w.session DESC, w.loop DESC, w.seq DESC LIMIT $5",
             conditions.sql.join(" AND ")
         );
-        let session = filter.session.map(|key| key.0);
+        let sessions = filter.sessions.as_ref();
+        let sessions = sessions.map(|keys| keys.iter().map(|key| key.0).collect::<Vec<i64>>());
         let role = filter.role.map(|role| i64::from(role_number(role)));
-        let most = i64::from(MOST_MATCHES);
-        let mut params: Vec<Param<'_>> = vec![&session, &role, &filter.since, &filter.until, &most];
+        let limit = i64::from(limit);
+        let mut params: Vec<Param<'_>> =
+            vec![&sessions, &role, &filter.since, &filter.until, &limit];
         params.extend(conditions.texts.iter().map(|text| text as Param<'_>));
         for row in self.all_of_any(&sql, &params, found)? {
             if visit(row)?.is_break() {
@@ -261,6 +241,27 @@ impl PostgresTransaction<'_> {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn count_holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
+        let query = IndexQuery {
+            all: vec![vec![phrase.clone()]],
+        };
+        let conditions = Conditions::of(&query, &IndexFilter::default());
+        // As in `find_in_index`, whose numbering of the values this keeps.
+        let sql = format!(
+            "SELECT count(*) AS n FROM (
+                 SELECT 1 FROM message_words w JOIN sessions s ON s.session = w.session
+                 WHERE $1::BIGINT IS NULL AND $2::BIGINT IS NULL AND $3::BIGINT IS NULL
+                     AND $4::BIGINT IS NULL AND {} LIMIT $5
+             ) held",
+            conditions.sql.join(" AND ")
+        );
+        let (none, most) = (None::<i64>, i64::from(most));
+        let mut params: Vec<Param<'_>> = vec![&none, &none, &none, &none, &most];
+        params.extend(conditions.texts.iter().map(|text| text as Param<'_>));
+        let holders = self.first_of_any(&sql, &params, |row| row.get("n"))?;
+        Ok(holders.unwrap_or_default())
     }
 
     pub(super) fn write_index(

@@ -10,7 +10,7 @@ use super::transaction::{PostgresTransaction, paged};
 use crate::model::{LoopId, SessionId};
 use crate::store::columns::{Columns, damaged, missing};
 use crate::store::error::StoreResult;
-use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
+use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match, Phrase};
 use crate::store::mapping::*;
 use crate::store::packs;
 use crate::store::*;
@@ -148,6 +148,13 @@ impl StoreRead for PostgresTransaction<'_> {
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>> {
         let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 ORDER BY l.key");
         self.all(session.0, &sql, &[&session.0], loop_row)
+    }
+
+    fn loop_lengths(&self, session: SessionKey) -> StoreResult<Vec<(LoopKey, u32)>> {
+        let sql = "SELECT key, next_seq FROM loops WHERE session = $1 ORDER BY key";
+        self.all(session.0, sql, &[&session.0], |row| {
+            Ok((row.get("key")?, row.get("next_seq")?))
+        })
     }
 
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
@@ -570,8 +577,13 @@ impl StoreRead for PostgresTransaction<'_> {
         &self,
         query: &IndexQuery,
         filter: &IndexFilter,
+        limit: u32,
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()> {
-        self.find_in_index(query, filter, visit)
+        self.find_in_index(query, filter, limit, visit)
+    }
+
+    fn holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
+        self.count_holders(phrase, most)
     }
 }

@@ -16,10 +16,8 @@ use super::{from_sqlite, migration};
 use crate::store::codec::role_number;
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::index::{
-    IndexEntry, IndexFilter, IndexQuery, IndexState, MOST_MATCHES, Match, Phrase,
-};
-use crate::store::{LoopKey, StoreRead, Visit};
+use crate::store::index::{IndexEntry, IndexFilter, IndexQuery, IndexState, Match, Phrase};
+use crate::store::{LoopKey, SessionKey, StoreRead, Visit};
 
 /// The tables that are not part of the record: the FTS5 table, those behind it, and how far it is.
 pub(super) fn is_index(table: &str) -> bool {
@@ -120,13 +118,15 @@ fn tool_word(name: &str) -> String {
 
 fn expression(query: &IndexQuery, filter: &IndexFilter) -> String {
     let all: Vec<String> = query.all.iter().map(|phrases| any(phrases)).collect();
-    let mut words = all.join(" AND ");
-    if !query.none.is_empty() {
-        words = format!("({words}) NOT {}", any(&query.none));
-    }
+    let words = all.join(" AND ");
     let tool = filter.tool.as_deref().map(tool_word);
     let tool = tool.map_or(String::new(), |tool| format!(" AND tools : \"{tool}\""));
     format!("words : ({words}){tool}")
+}
+
+fn keys_json(sessions: &[SessionKey]) -> String {
+    let keys: Vec<String> = sessions.iter().map(|key| key.0.to_string()).collect();
+    format!("[{}]", keys.join(","))
 }
 
 /// The rowid of a message on a page.
@@ -136,14 +136,15 @@ fn place(page: i64, seq: u32) -> i64 {
 
 fn found(row: &SqliteRow<'_, '_>) -> StoreResult<Match> {
     let id: i64 = row.get("id")?;
-    // FTS5 gives the best the least number.
-    let rank: f64 = row.get("rank")?;
     Ok(Match {
         loop_key: LoopKey(id >> 32),
         seq: number(id),
         session: row.get("session")?,
+        turn: row.get("turn")?,
+        role: row.get("role")?,
+        author: row.get("author")?,
+        bytes: row.get("bytes")?,
         tick: row.get("tick")?,
-        score: -rank,
     })
 }
 
@@ -193,15 +194,20 @@ impl SqliteReader<'_> {
         &self,
         query: &IndexQuery,
         filter: &IndexFilter,
+        limit: u32,
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()> {
         if query.all.is_empty() || query.all.iter().any(Vec::is_empty) {
             let why = "an index cannot be asked for messages without a word";
             return Err(StoreError::Invalid(why.into()));
         }
-        // Tools do not count for the rank. A row beyond the mark is none of this loop's messages.
-        let sql = "SELECT m.id AS id, bm25(message_index, 1.0, 0.0) AS rank,
-                 l.session AS session, m.tick AS tick
+        let sessions = filter.sessions.as_deref();
+        // FTS5 goes to the first of these pages at once.
+        let pages = sessions.map(|keys| self.pages_of(keys)).transpose()?;
+        let (first, last) = pages.unwrap_or((i64::MIN, i64::MAX));
+        // A row beyond the mark is none of this loop's messages.
+        let sql = "SELECT m.id AS id, l.session AS session, m.turn AS turn, m.role AS role,
+                 m.author AS author, m.bytes AS bytes, m.tick AS tick
              FROM message_index
                  CROSS JOIN index_pages p ON p.number = message_index.rowid >> 6
                  CROSS JOIN messages m
@@ -209,16 +215,20 @@ impl SqliteReader<'_> {
                  CROSS JOIN loops l ON l.key = p.loop
                  CROSS JOIN indexed_loops i ON i.loop = p.loop
              WHERE message_index MATCH ?1 AND (m.id & 4294967295) < i.indexed_seq
-                 AND (?2 IS NULL OR l.session = ?2) AND (?3 IS NULL OR m.role = ?3)
+                 AND message_index.rowid BETWEEN ?7 AND ?8
+                 AND (?2 IS NULL OR l.session IN (SELECT value FROM json_each(?2)))
+                 AND (?3 IS NULL OR m.role = ?3)
                  AND (?4 IS NULL OR m.created_at >= ?4) AND (?5 IS NULL OR m.created_at <= ?5)
              ORDER BY message_index.rowid DESC LIMIT ?6";
         let values = params![
             expression(query, filter),
-            filter.session.map(|key| key.0),
+            sessions.map(keys_json),
             filter.role.map(role_number),
             filter.since,
             filter.until,
-            MOST_MATCHES,
+            limit,
+            first,
+            last,
         ];
         let mut own = None;
         let result = self.each(sql, values, found, &mut |found| match visit(found) {
@@ -230,6 +240,30 @@ impl SqliteReader<'_> {
         });
         in_index(result)?;
         own.map_or(Ok(()), Err)
+    }
+
+    /// Returns the first and the last rowid that a message of these sessions can have.
+    fn pages_of(&self, sessions: &[SessionKey]) -> StoreResult<(i64, i64)> {
+        let pages = self.first(
+            "SELECT min(p.number) AS first, max(p.number) AS last
+             FROM loops l JOIN index_pages p ON p.loop = l.key
+             WHERE l.session IN (SELECT value FROM json_each(?1))",
+            [keys_json(sessions)],
+            |row| Ok(row.get::<Option<i64>>("first")?.zip(row.get("last")?)),
+        )?;
+        // No page is before the first.
+        let (first, last) = pages.flatten().unwrap_or((0, -1));
+        Ok((place(first, 0), place(last, 63)))
+    }
+
+    pub(super) fn count_holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
+        let holders = self.first(
+            "SELECT count(*) AS n
+             FROM (SELECT 1 FROM message_index WHERE message_index MATCH ?1 LIMIT ?2)",
+            params![format!("words : {}", self::phrase(phrase)), most],
+            |row| row.get("n"),
+        );
+        Ok(in_index(holders)?.unwrap_or_default())
     }
 
     pub(super) fn write_index(

@@ -11,7 +11,7 @@ use super::statements::*;
 use crate::model::{LoopId, SessionId};
 use crate::store::columns::{Columns, missing};
 use crate::store::error::StoreResult;
-use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match};
+use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match, Phrase};
 use crate::store::mapping::*;
 use crate::store::packs::{self, LastPack};
 use crate::store::*;
@@ -212,6 +212,13 @@ impl StoreRead for SqliteReader<'_> {
         let columns = &*LOOP_COLUMNS;
         let sql = format!("SELECT {columns} FROM loops l WHERE l.session = ?1 ORDER BY l.key");
         self.all(&sql, [session.0], |row| loop_row(row))
+    }
+
+    fn loop_lengths(&self, session: SessionKey) -> StoreResult<Vec<(LoopKey, u32)>> {
+        let sql = "SELECT key, next_seq FROM loops WHERE session = ?1 ORDER BY key";
+        self.all(sql, [session.0], |row| {
+            Ok((row.get("key")?, row.get("next_seq")?))
+        })
     }
 
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>> {
@@ -622,8 +629,13 @@ impl StoreRead for SqliteReader<'_> {
         &self,
         query: &IndexQuery,
         filter: &IndexFilter,
+        limit: u32,
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()> {
-        self.find_in_index(query, filter, visit)
+        self.find_in_index(query, filter, limit, visit)
+    }
+
+    fn holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32> {
+        self.count_holders(phrase, most)
     }
 }

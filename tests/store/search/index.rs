@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use loopstore::admin::inspect::verify;
 use loopstore::extend::append::{self, NewMessage};
-use loopstore::extend::index::{remove_loop, remove_session};
+use loopstore::extend::index::{Phrase, remove_loop, remove_session};
 use loopstore::extend::search::{index, rebuild_index};
 use loopstore::extend::{self as store, SessionStore};
 use loopstore::model::*;
@@ -109,16 +109,9 @@ fn what_is_taken_out_is_found_no_more() {
     let rows = [history.row(0), history.row(1)];
     // As somebody does who then removes what the messages say, in the same transaction.
     let words_left = |word: &str| -> i64 {
-        let hits = store::read(&store, |read| {
-            let mut hits = 0;
-            let words = loopstore::extend::search::parse_query(word).unwrap();
-            read.find(&words, &Default::default(), &mut |_| {
-                hits += 1;
-                Ok(std::ops::ControlFlow::Continue(()))
-            })?;
-            Ok(hits)
-        });
-        hits.unwrap()
+        let phrase = Phrase::of(vec![word.to_owned()]);
+        let hits = store::read(&store, |read| read.holders(&phrase, 9));
+        i64::from(hits.unwrap())
     };
     for part in 0..2 {
         store::write(&store, |write| match part {

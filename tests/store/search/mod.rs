@@ -2,6 +2,7 @@
 
 mod finding;
 mod index;
+mod questions;
 mod random;
 mod reference;
 

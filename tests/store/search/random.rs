@@ -46,7 +46,8 @@ fn term(random: &mut Random) -> (Term, String) {
     let star = if is_prefix { "*" } else { "" };
     let typed = match is_phrase {
         true => format!("\"{typed}\"{star}"),
-        false => format!("{typed}{star}"),
+        false if is_prefix => format!("{typed}*"),
+        false => format!("+{typed}"),
     };
     (Term { words, is_prefix }, typed)
 }
@@ -67,7 +68,7 @@ fn query(random: &mut Random) -> (Wanted, String) {
     if random.one_in(3) {
         let (term, text) = term(random);
         wanted.none.push(term);
-        typed.push(format!("-{text}"));
+        typed.push(format!("-{}", text.trim_start_matches('+')));
     }
     (wanted, typed.join(" "))
 }

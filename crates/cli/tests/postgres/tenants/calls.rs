@@ -124,14 +124,13 @@ fn looked_for(word: &str) -> IndexQuery {
             words: vec![word.into()],
             is_prefix: true,
         }]],
-        none: Vec::new(),
     }
 }
 
 /// Asks everything that can be asked of rows by their keys.
 fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
     let filter = IndexFilter {
-        session: Some(k.session),
+        sessions: Some(vec![k.session]),
         ..IndexFilter::default()
     };
     let mut marks = 0;
@@ -184,7 +183,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.manifests(k.recorded)),
         said(read.imported("x", k.file, "r")),
         said(read.unindexed_seqs(k.loop_key)),
-        visited(|visit| read.find(&looked_for("annonly"), &filter, visit)),
+        visited(|visit| read.find(&looked_for("annonly"), &filter, 99, visit)),
         said(read.sources(k.imported)),
         said(read.source_parts(k.source)),
         said(read.source_piece(&k.part)),
@@ -238,8 +237,8 @@ fn list_all(read: &dyn StoreScan) -> Vec<String> {
         said(read.blob_names(&[0; 32], &[255; 32])),
         said(read.index_state()),
         said(read.unindexed()),
-        visited(|visit| read.find(&looked_for("annonly"), &everywhere, visit)),
-        visited(|visit| read.find(&looked_for("benonly"), &everywhere, visit)),
+        visited(|visit| read.find(&looked_for("annonly"), &everywhere, 99, visit)),
+        visited(|visit| read.find(&looked_for("benonly"), &everywhere, 99, visit)),
         said(read.loops_at_work(None)),
         said(read.open_calls(None)),
         said(read.session_keys()),

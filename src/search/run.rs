@@ -1,0 +1,502 @@
+//! One search within one snapshot: narrow, read, score, and fill the page.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use super::candidates::{self, Candidate, Candidates};
+use super::duplicates::WordSet;
+use super::matching::{Matcher, QueryMatches};
+use super::query::Query;
+use super::rank::{self, Ranking, Score, Spot};
+use super::text::{Field, MessageText, message_text};
+use super::visibility::{MessageSpot, Sight, Sights};
+use super::{HitPlace, SearchHit, SearchQuery, SearchResults, SessionHit, SessionResults, snippet};
+use crate::context::session_of;
+use crate::model::{Author, Role, Time};
+use crate::store::index::{IndexFilter, IndexState, Match};
+use crate::store::{self, LoopKey, MessageRow, SessionKey, StoreRead, StoreResult};
+
+/// How many hits are returned if nothing else is said.
+const LIMIT: usize = 20;
+
+/// How many hits of a session are returned.
+const HITS_OF_SESSION: usize = 3;
+
+/// Messages whose text is read and scored at most: the most promising.
+const MOST_READ: usize = 1000;
+
+/// Bytes of these messages.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Sessions in which what is said around a message reaches beyond its loop: those of the best hits.
+const SESSIONS_IN_ORDER: usize = 64;
+
+/// Bytes of a word with what parts it, about.
+const BYTES_OF_A_WORD: f64 = 6.0;
+
+/// One search within one snapshot.
+pub(super) struct SearchRun<'a> {
+    read: &'a dyn StoreRead,
+    query: &'a SearchQuery,
+    words: &'a Query,
+    filter: IndexFilter,
+    state: IndexState,
+    is_usable: bool,
+    matcher: Matcher<'a>,
+    sights: Sights,
+}
+
+/// A message with its score.
+struct Ranked {
+    found: Match,
+    relevance: f64,
+    score: f64,
+}
+
+/// A message that was read and fits.
+struct Fitting {
+    row: MessageSpot,
+    created_at: Option<i64>,
+    text: MessageText,
+    matches: QueryMatches,
+    sight: Sight,
+}
+
+impl<'a> SearchRun<'a> {
+    pub(super) fn new(
+        read: &'a dyn StoreRead,
+        query: &'a SearchQuery,
+        words: &'a Query,
+    ) -> StoreResult<Self> {
+        let state = read.index_state()?;
+        let filter = IndexFilter {
+            sessions: sessions_of(read, query)?,
+            role: query.role,
+            tool: query.tool.clone(),
+            since: query.since,
+            until: query.until,
+        };
+        Ok(Self {
+            read,
+            query,
+            words,
+            filter,
+            is_usable: state.version == Some(super::words::VERSION),
+            state,
+            matcher: Matcher::new(words),
+            sights: Sights::default(),
+        })
+    }
+
+    /// Finds messages.
+    pub(super) fn messages(mut self) -> StoreResult<SearchResults> {
+        let ranked = self.ranked()?;
+        let (limit, offset) = (self.query.limit.unwrap_or(LIMIT), self.query.offset);
+        let mut page = Page::default();
+        for found in &ranked {
+            let Some(hit) = self.fitting(&found.found)? else {
+                continue;
+            };
+            if self.folds(&mut page, found, &hit)? {
+                continue;
+            }
+            if page.hits.len() == offset + limit {
+                page.is_full = true;
+                break;
+            }
+            let hit = self.hit(found, hit)?;
+            page.hits.push(hit);
+        }
+        Ok(SearchResults {
+            hits: page.hits.into_iter().skip(offset).collect(),
+            indexed: self.indexed(),
+            next: page.is_full.then_some(offset + limit),
+        })
+    }
+
+    /// Finds sessions.
+    pub(super) fn sessions(mut self) -> StoreResult<SessionResults> {
+        let ranked = self.ranked()?;
+        let mut sessions: HashMap<SessionKey, Vec<&Ranked>> = HashMap::new();
+        for found in ranked.iter().filter(|found| found.score > 0.0) {
+            sessions.entry(found.found.session).or_default().push(found);
+        }
+        let mut sessions: Vec<(f64, SessionKey, Vec<&Ranked>)> = sessions
+            .into_iter()
+            .map(|(session, found)| {
+                let scores = found.iter().map(|found| found.score).collect();
+                (rank::of_session(scores), session, found)
+            })
+            .collect();
+        sessions.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+        let (limit, offset) = (self.query.limit.unwrap_or(LIMIT), self.query.offset);
+        let mut results = SessionResults {
+            indexed: self.indexed(),
+            next: (sessions.len() > offset + limit).then_some(offset + limit),
+            ..SessionResults::default()
+        };
+        for (score, session, found) in sessions.into_iter().skip(offset).take(limit) {
+            let mut page = Page::default();
+            for found in found {
+                if page.hits.len() == HITS_OF_SESSION {
+                    break;
+                }
+                if let Some(hit) = self.fitting(&found.found)?
+                    && !self.folds(&mut page, found, &hit)?
+                {
+                    let hit = self.hit(found, hit)?;
+                    page.hits.push(hit);
+                }
+            }
+            let row = self.sights.session(self.read, session)?;
+            results.sessions.push(SessionHit {
+                session_id: row.session_id.clone(),
+                score: rounded(score),
+                hits: page.hits,
+            });
+        }
+        Ok(results)
+    }
+
+    fn indexed(&self) -> u64 {
+        if self.is_usable {
+            self.state.indexed
+        } else {
+            0
+        }
+    }
+
+    /// Returns the messages that fit, the best first.
+    fn ranked(&mut self) -> StoreResult<Vec<Ranked>> {
+        let mut candidates = Candidates::default();
+        let mut holders = vec![0; self.words.terms.len()];
+        if self.is_usable {
+            holders = candidates::holders(self.read, self.words)?;
+            let (read, words) = (self.read, self.words);
+            candidates::gather(read, words, &self.filter, &holders, &mut candidates)?;
+        }
+        self.scan(&mut candidates, &mut holders)?;
+        let ranking = Ranking::new(self.words, &holders, self.state.total);
+        let mut candidates = candidates.into_vec();
+        if self.query.hidden.is_some() {
+            candidates = self.seen_as_wanted(candidates)?;
+        }
+        let (chosen, rest) = promising(candidates, &ranking);
+        let mut ranked = Vec::new();
+        for found in chosen {
+            if let Some(score) = self.score(&found, &ranking)? {
+                ranked.push(Ranked {
+                    found,
+                    relevance: score.relevance,
+                    score: score.score,
+                });
+            }
+        }
+        ranked.sort_by(best_first);
+        let positions = self.positions(&ranked)?;
+        let spot = |(found, at): (&Ranked, &u64)| Spot {
+            session: found.found.session,
+            at: *at,
+            score: found.score,
+        };
+        let spots: Vec<Spot> = ranked.iter().zip(&positions).map(spot).collect();
+        for (found, score) in ranked.iter_mut().zip(rank::with_surroundings(&spots)) {
+            found.score = score;
+        }
+        ranked.sort_by(best_first);
+        // Whoever pages so far gets them too.
+        ranked.extend(rest.into_iter().map(|found| Ranked {
+            found,
+            relevance: 0.0,
+            score: 0.0,
+        }));
+        Ok(ranked)
+    }
+
+    fn seen_as_wanted(&mut self, candidates: Vec<Candidate>) -> StoreResult<Vec<Candidate>> {
+        let mut kept = Vec::new();
+        for candidate in candidates {
+            let sight = self.sights.of(self.read, spot_of(&candidate.found))?;
+            if Some(sight.hidden) == self.query.hidden {
+                kept.push(candidate);
+            }
+        }
+        Ok(kept)
+    }
+
+    fn score(&mut self, found: &Match, ranking: &Ranking<'_>) -> StoreResult<Option<Score>> {
+        let Some(row) = self.row(found)? else {
+            return Ok(None);
+        };
+        let matches = self.matcher.places(&text_in(row)?);
+        Ok(matches.map(|matches| ranking.score(&matches)))
+    }
+
+    /// Returns where the messages stand in their sessions, counted in messages over all loops.
+    fn positions(&self, ranked: &[Ranked]) -> StoreResult<Vec<u64>> {
+        let mut first_of: HashMap<LoopKey, u64> = HashMap::new();
+        let mut known = HashSet::new();
+        for found in ranked {
+            let session = found.found.session;
+            if known.len() < SESSIONS_IN_ORDER && known.insert(session) {
+                let mut first = 0;
+                for (loop_key, length) in self.read.loop_lengths(session)? {
+                    first_of.insert(loop_key, first);
+                    first += u64::from(length);
+                }
+            }
+        }
+        // Beyond these sessions, each loop stands far from the others.
+        let mut apart: BTreeMap<LoopKey, u64> = BTreeMap::new();
+        for found in ranked {
+            let loops = apart.len() as u64;
+            apart.entry(found.found.loop_key).or_insert(loops << 32);
+        }
+        let at = |found: &Ranked| {
+            let key = &found.found.loop_key;
+            let first = first_of.get(key).or_else(|| apart.get(key));
+            first.copied().unwrap_or_default() + u64::from(found.found.seq)
+        };
+        Ok(ranked.iter().map(at).collect())
+    }
+
+    /// Looks through the messages that the index has not taken in.
+    fn scan(&mut self, candidates: &mut Candidates, holders: &mut [u64]) -> StoreResult<()> {
+        for (loop_key, from, to) in self.unindexed()? {
+            let session = self.sights.loop_of(self.read, loop_key)?.session;
+            let only = self.filter.sessions.as_ref();
+            if only.is_some_and(|only| !only.contains(&session)) {
+                continue;
+            }
+            self.read.messages(loop_key, from..to, &mut |row| {
+                if !passes(&self.filter, &row) {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let found = Match {
+                    loop_key,
+                    seq: row.seq,
+                    session,
+                    turn: row.turn,
+                    role: row.body.role,
+                    author: row.body.author,
+                    bytes: row.body.bytes,
+                    tick: row.tick,
+                };
+                let text = text_in(row)?;
+                let tool = self.filter.tool.as_ref();
+                if tool.is_none_or(|tool| text.tools.contains(tool))
+                    && let Some(matches) = self.matcher.places(&text)
+                {
+                    let weights = matches.weights.iter().enumerate();
+                    let held = weights.filter(|(_, weight)| **weight > 0.0);
+                    let held: Vec<usize> = held.map(|(term, _)| term).collect();
+                    held.iter().for_each(|term| holders[*term] += 1);
+                    candidates.add(found, &held);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Returns loops with the sequences that the index does not have.
+    fn unindexed(&self) -> StoreResult<Vec<(LoopKey, u32, u32)>> {
+        let mut open = Vec::new();
+        if self.is_usable {
+            for loop_key in self.read.unindexed()? {
+                let seqs = self.read.unindexed_seqs(loop_key)?;
+                open.push((loop_key, seqs.start, seqs.end));
+            }
+            return Ok(open);
+        }
+        for session in self.read.sessions()? {
+            let loops = self.read.loop_lengths(session.key)?;
+            open.extend(loops.into_iter().map(|(key, length)| (key, 0, length)));
+        }
+        Ok(open)
+    }
+
+    fn row(&self, found: &Match) -> StoreResult<Option<MessageRow>> {
+        let mut row = None;
+        let seqs = found.seq..found.seq.saturating_add(1);
+        self.read.messages(found.loop_key, seqs, &mut |message| {
+            row = Some(message);
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(row)
+    }
+
+    /// Reads a message that was found; `None` if it is not wanted.
+    fn fitting(&mut self, found: &Match) -> StoreResult<Option<Fitting>> {
+        let Some(row) = self.row(found)? else {
+            return Ok(None);
+        };
+        let spot = spot_of(found);
+        let sight = self.sights.of(self.read, spot)?;
+        if self
+            .query
+            .hidden
+            .is_some_and(|hidden| hidden != sight.hidden)
+        {
+            return Ok(None);
+        }
+        let created_at = row.created_at;
+        let text = text_in(row)?;
+        let Some(matches) = self.matcher.places(&text) else {
+            return Ok(None);
+        };
+        Ok(Some(Fitting {
+            row: spot,
+            created_at,
+            text,
+            matches,
+            sight,
+        }))
+    }
+
+    /// Notes a message with a hit before it that says nearly the same, if there is one.
+    fn folds(&mut self, page: &mut Page, found: &Ranked, hit: &Fitting) -> StoreResult<bool> {
+        let words = WordSet::of(&hit.text);
+        let same = page.words.iter().position(|known| known.is_like(&words));
+        let Some(same) = same.filter(|same| *same < page.hits.len()) else {
+            page.words.push(words);
+            return Ok(false);
+        };
+        let place = self.place(&found.found)?;
+        page.hits[same].also.push(place);
+        Ok(true)
+    }
+
+    fn place(&mut self, found: &Match) -> StoreResult<HitPlace> {
+        let owner = self.sights.session(self.read, found.session)?;
+        let session_id = owner.session_id.clone();
+        let row = self.sights.loop_of(self.read, found.loop_key)?;
+        Ok(HitPlace {
+            session_id,
+            loop_id: row.loop_id.clone(),
+            turn: found.turn,
+            seq: found.seq,
+        })
+    }
+
+    fn hit(&mut self, found: &Ranked, hit: Fitting) -> StoreResult<SearchHit> {
+        let HitPlace {
+            session_id,
+            loop_id,
+            turn,
+            seq,
+        } = self.place(&found.found)?;
+        let (mut run, mut block_loop, mut generation, mut disposition) = (None, None, None, None);
+        if let Some(by) = hit.sight.by {
+            disposition = Some(by.disposition);
+            (run, block_loop) = (Some(by.run), Some(by.loop_id));
+            generation = Some(by.generation);
+        }
+        Ok(SearchHit {
+            session_id,
+            loop_id,
+            turn,
+            seq,
+            role: hit.row.role,
+            created_at: hit.created_at.and_then(Time::from_millis),
+            snippet: snippet::snippet(&hit.text, &hit.matches),
+            score: rounded(found.score),
+            relevance: (found.relevance * 1e3).round() / 1e3,
+            hidden: hit.sight.hidden,
+            run_id: run,
+            block_loop_id: block_loop,
+            generation,
+            disposition,
+            also: Vec::new(),
+        })
+    }
+}
+
+/// What is returned, from the first hit on.
+#[derive(Default)]
+struct Page {
+    hits: Vec<SearchHit>,
+    /// The words of each hit.
+    words: Vec<WordSet>,
+    is_full: bool,
+}
+
+/// Returns the sessions that are looked at; `None`: all.
+fn sessions_of(read: &dyn StoreRead, query: &SearchQuery) -> StoreResult<Option<Vec<SessionKey>>> {
+    if let Some(id) = &query.session {
+        return Ok(Some(vec![session_of(read, id)?.key]));
+    }
+    let Some(source) = &query.source else {
+        return Ok(None);
+    };
+    let rows = read.sessions()?.into_iter();
+    let rows = rows.filter(|row| row.source.as_ref() == Some(source));
+    Ok(Some(rows.map(|row| row.key).collect()))
+}
+
+/// Returns the candidates that are worth reading, in the order in which they are stored, and the others,
+/// the best first.
+fn promising(candidates: Vec<Candidate>, ranking: &Ranking<'_>) -> (Vec<Match>, Vec<Match>) {
+    let estimate = |candidate: &Candidate| {
+        let found = &candidate.found;
+        let field = match (found.role, found.author) {
+            (Role::User, Author::Human) => Field::Prompt,
+            (Role::User, _) => Field::Harness,
+            (Role::Assistant, _) => Field::Statement,
+            (Role::ToolResult, _) => Field::Output,
+            (Role::Extension, _) => Field::Note,
+        };
+        let length = found.bytes as f64 / BYTES_OF_A_WORD;
+        ranking.estimate(candidate.held.iter(), field.weight(), length)
+    };
+    let mut by_worth: Vec<(f64, Match)> = candidates
+        .iter()
+        .map(|candidate| (estimate(candidate), candidate.found))
+        .collect();
+    by_worth.sort_by(|(a, one), (b, other)| b.total_cmp(a).then(other.age().cmp(&one.age())));
+    let mut bytes: u64 = 0;
+    let fits = |(_, found): &&(f64, Match)| {
+        let is_within = bytes < MOST_BYTES;
+        bytes = bytes.saturating_add(found.bytes);
+        is_within
+    };
+    let count = by_worth.iter().take(MOST_READ).take_while(fits).count();
+    let mut chosen: Vec<Match> = by_worth.iter().map(|(_, found)| *found).collect();
+    let rest = chosen.split_off(count);
+    chosen.sort_by_key(|found| (found.loop_key, found.seq));
+    (chosen, rest)
+}
+
+fn best_first(one: &Ranked, other: &Ranked) -> std::cmp::Ordering {
+    let by_score = other.score.total_cmp(&one.score);
+    by_score.then_with(|| other.found.age().cmp(&one.found.age()))
+}
+
+fn rounded(score: f64) -> f64 {
+    (score * 1e6).round() / 1e6
+}
+
+fn spot_of(found: &Match) -> MessageSpot {
+    MessageSpot {
+        loop_key: found.loop_key,
+        seq: found.seq,
+        turn: found.turn,
+        role: found.role,
+    }
+}
+
+fn passes(filter: &IndexFilter, row: &MessageRow) -> bool {
+    let at = row.created_at;
+    let since = |since| at.is_some_and(|at| at >= since);
+    let until = |until| at.is_some_and(|at| at <= until);
+    filter.role.is_none_or(|role| role == row.body.role)
+        && filter.since.is_none_or(since)
+        && filter.until.is_none_or(until)
+}
+
+fn text_in(row: MessageRow) -> StoreResult<MessageText> {
+    let author = row.body.author;
+    // What an image shows is not searched, so its bytes are not read.
+    let message = store::codec::decode(row.body, &mut |_| Ok(None))?;
+    Ok(message_text(message, author))
+}
