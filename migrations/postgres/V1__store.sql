@@ -212,6 +212,9 @@ CREATE TABLE messages (
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
 
+-- What sessions and loops were asked: titles of lists.
+CREATE INDEX messages_prompts ON messages (session, author, loop, seq) WHERE role = 0 AND author < 2;
+
 -- Images and other binary content, once in a session however often they appear there.
 CREATE TABLE blobs (
     session BIGINT NOT NULL REFERENCES sessions,

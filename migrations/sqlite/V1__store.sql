@@ -447,6 +447,9 @@ CREATE TABLE messages (
     body       TEXT
 ) STRICT;
 
+-- What sessions and loops were asked: titles of lists.
+CREATE INDEX messages_prompts ON messages (id, author) WHERE role = 0 AND author < 2;
+
 -- Sizes may be counted anew; nothing else may change.
 CREATE TRIGGER messages_no_update
 BEFORE UPDATE ON messages

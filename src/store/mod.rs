@@ -28,6 +28,7 @@ pub(crate) mod packing;
 pub mod packs;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+pub mod prompt;
 mod read;
 mod reading;
 pub(crate) mod ready;
