@@ -176,8 +176,8 @@ fn line_of(message: &MessageRef<'_>) -> Option<String> {
 /// long is cut at a word. `None` if nothing is left.
 fn line<'a>(texts: &mut dyn Iterator<Item = &'a str>) -> Option<String> {
     let (mut line, mut chars) = (String::new(), 0);
-    // Where the last word that fits before an ellipsis ends, and where the line has to be cut.
-    let (mut word_end, mut cut) = (0, 0);
+    // Where the last word of the second half ends that an ellipsis fits behind, and where else to cut.
+    let (mut word_end, mut cut) = (None, 0);
     let mut is_between = false;
     for letter in texts.flat_map(|text| text.chars().chain(['\n'])) {
         if letter.is_whitespace() {
@@ -188,8 +188,8 @@ fn line<'a>(texts: &mut dyn Iterator<Item = &'a str>) -> Option<String> {
             continue;
         }
         if std::mem::take(&mut is_between) {
-            if chars < LINE_CHARS {
-                word_end = line.len();
+            if (LINE_CHARS / 2 + 1..LINE_CHARS).contains(&chars) {
+                word_end = Some(line.len());
             }
             line.push(' ');
             chars += 1;
@@ -198,9 +198,7 @@ fn line<'a>(texts: &mut dyn Iterator<Item = &'a str>) -> Option<String> {
             cut = line.len();
         }
         if chars >= LINE_CHARS {
-            // A cut at a word takes at most half of the line.
-            let at = if word_end > cut / 2 { word_end } else { cut };
-            line.truncate(at);
+            line.truncate(word_end.unwrap_or(cut));
             line.truncate(line.trim_end().len());
             line.push('…');
             return Some(line);

@@ -38,6 +38,12 @@ fn head(session: &Record) -> String {
     if let Some(title) = word("title") {
         first.push_str(&format!(": {title}"));
     }
+    if let Some(prompt) = word("prompt").filter(|prompt| Some(prompt) != word("title").as_ref()) {
+        first.push_str(&format!("\nFirst prompt: {prompt}"));
+    }
+    if let Some(project) = word("project") {
+        first.push_str(&format!("\nProject: {project}"));
+    }
     let mut facts = Vec::new();
     facts.extend(word("agent_id").map(|agent| format!("agent {agent}")));
     facts.extend(word("source").map(|source| format!("from {source}")));

@@ -10,7 +10,7 @@ use crate::store::mapping::*;
 use crate::store::{AppendState, LoopKey, LoopWithBlock, StoreResult, StoredMessageRef};
 
 const SESSION_COLUMNS: &str = "s.key, s.session_id, s.agent_id, s.title, s.created_at,
-    s.last_active_at, s.current_loop, s.tick, s.source, s.meta";
+    s.last_active_at, s.current_loop, s.tick, s.source, s.project, s.meta";
 
 pub(super) static SESSION: Sql = Sql::new(|| format!("SELECT {SESSION_COLUMNS} FROM sessions s"));
 

@@ -65,7 +65,7 @@ pub(super) fn sessions(pen: &mut Pen<'_, '_>, screen: &Sessions, room: Room) {
     if screen.shown.is_empty() {
         let none = match rows.is_empty() {
             true => "No sessions yet; `loopstore import` adds some.",
-            false => "No session has these words in its id or title.",
+            false => "No session has these words in its id, title or project.",
         };
         return pen.text(1, none, Tone::Plain);
     }
