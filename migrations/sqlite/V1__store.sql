@@ -1757,8 +1757,8 @@ SELECT m.id, (
 ) AS line
 FROM messages m;
 
--- Internal. The first prompt of each loop and session: a person's, else one that a parent agent gave. One
--- without text, such as a single image, is passed over.
+-- Internal. The first prompt of each loop: a person's, else one that a parent agent gave. One without text,
+-- such as a single image, is passed over.
 CREATE VIEW loop_prompts AS
 SELECT l.key AS loop, (
     SELECT m.id FROM messages m INDEXED BY messages_prompts
@@ -1768,6 +1768,7 @@ SELECT l.key AS loop, (
 ) AS id
 FROM loops l;
 
+-- Internal. The same of each session: of its oldest loop that has one.
 CREATE VIEW session_prompts AS
 SELECT s.key AS session, (
     SELECT m.id

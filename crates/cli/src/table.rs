@@ -220,7 +220,11 @@ mod tests {
         let mut lines = lines.lines();
         assert!(lines.next().is_some_and(|head| head.len() < 64));
         assert_eq!(lines.next(), Some(&*format!("one  {long}  {long}")));
-        assert!(lines.next().is_some_and(|line| line.len() < 64 && line.ends_with("  c")));
+        assert!(
+            lines
+                .next()
+                .is_some_and(|line| line.len() < 64 && line.ends_with("  c"))
+        );
     }
 
     #[test]
