@@ -57,7 +57,10 @@ pub fn tree(store: &dyn Database, session: &SessionId) -> StoreResult<ReadOutcom
                 },
             });
         }
-        let title = prompt::session_title(read, &session)?.unwrap_or_default();
+        let mut title = prompt::session_title(read, &session)?.unwrap_or_default();
+        if let Some(project) = &session.project {
+            title.push_str(&format!("  in {project}"));
+        }
         Ok(ReadOutcome::Tree(title, rows, current))
     })
 }

@@ -298,6 +298,27 @@ fn a_filter_leaves_the_sessions_with_its_words() {
 }
 
 #[test]
+fn sessions_and_loops_show_what_they_were_asked() {
+    let stage = Stage::new((120, 6));
+    let store = Store::from(stage.store());
+    let chat = store.session("s1").unwrap();
+    chat.append([Message::user("Mend\nthe build")]).unwrap();
+    chat.set_project("/work/kite").unwrap();
+    let list = stage.shown("");
+    assert!(
+        list.contains(" Mend the build ") && list.contains(" kite "),
+        "{list}"
+    );
+    assert!(stage.shown("/KITE").contains("s1"));
+    let screen = stage.shown("<enter>");
+    assert!(screen.contains("Mend the build  in /work/kite"), "{screen}");
+    assert!(
+        screen.contains("loop-1  1 turn, running  Mend the"),
+        "{screen}"
+    );
+}
+
+#[test]
 fn a_hit_is_jumped_to() {
     let stage = Stage::demo((100, 12));
     let hits = stage.shown("sfinding 23<enter>");

@@ -18,20 +18,25 @@ fn begin(store: &Store, id: &str, prompt: &str) -> SessionHandle {
 fn stage() -> Stage {
     let stage = Stage::empty();
     let store = Store::from(stage.store());
+    // So that no two are last active in the same millisecond.
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(3));
     let kite = begin(&store, "0197-kite", "Mend\n the build, please");
     kite.set_project("/work/Kite").unwrap();
     let helper = kite.child("c1", "0197-kite/agent-a").unwrap();
     let task = Message::user("Look for the fault.").with_author(loopstore::Author::Agent);
     helper.append([task]).unwrap();
+    pause();
     kite.append([
         Message::tool_result("c1", "Found."),
         Message::assistant("Done."),
     ])
     .unwrap();
     kite.append([Message::user("And the tests")]).unwrap();
+    pause();
     let lark = begin(&store, "lark", "Bake a cake");
     lark.set_title("A cake for Ann").unwrap();
     lark.set_project("/work/kitchen/").unwrap();
+    pause();
     begin(&store, "owl", "100% of 'all'; DROP TABLE sessions;--");
     stage
 }
@@ -171,14 +176,19 @@ fn titles_fit_the_terminal_and_go_whole_into_a_pipe() {
 fn prompts_and_titles_may_be_anything() {
     let stage = Stage::empty();
     let store = Store::from(stage.store());
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(3));
     begin(&store, "huge", &"word ".repeat(1 << 18));
+    pause();
     begin(&store, "wide", &"請".repeat(1 << 18));
+    pause();
     begin(
         &store,
         "raw",
         "\u{1b}[31mred\u{7}\u{0} <b>&amp;</b>\r\n\u{202e}end",
     );
+    pause();
     begin(&store, "none", " \n\t ");
+    pause();
     begin(&store, "mb", "Small")
         .set_title("T".repeat(1 << 20))
         .unwrap();
@@ -215,7 +225,7 @@ fn prompts_and_titles_may_be_anything() {
 
     ● loop-1  Initial, Running: 1 turn, 2 messages, 21 tokens
     ");
-    assert_eq!(stage.say("show mb").code, 0);
+    assert!(stage.say("show mb").out.len() < 1000);
     let page = stage.say("report mb -o mb.html");
     assert_eq!(page.code, 0, "{page}");
 }
