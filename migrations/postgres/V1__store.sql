@@ -31,6 +31,8 @@ CREATE TABLE sessions (
     tick           BIGINT NOT NULL DEFAULT 0,
     -- The format that the session was imported from.
     source         TEXT,
+    -- The folder that its agent worked in.
+    project        TEXT,
     -- The public id of the session that started this one.
     started_by     TEXT,
     -- The session's JSON without its loops.
@@ -211,6 +213,9 @@ CREATE TABLE messages (
     PRIMARY KEY (session, loop, seq),
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
+
+-- What sessions and loops were asked: titles of lists.
+CREATE INDEX messages_prompts ON messages (session, author, loop, seq) WHERE role = 0 AND author < 2;
 
 -- Images and other binary content, once in a session however often they appear there.
 CREATE TABLE blobs (
@@ -1419,6 +1424,69 @@ LANGUAGE sql IMMUTABLE AS $$
     WHERE loopstore_text(loopstore_value(item.value, 'type')) = 'text'
 $$;
 
+-- A prompt as one line, as the library shows it: without the elements of harnesses before and behind, white
+-- space folded, cut at a word to 100 characters. NULL without text, or where the content is archived or
+-- gone.
+CREATE FUNCTION loopstore_prompt(head TEXT, block BIGINT, body TEXT) RETURNS TEXT
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    line TEXT;
+    words TEXT;
+    element TEXT;
+    left_alone BOOLEAN := FALSE;
+BEGIN
+    SELECT string_agg(
+        CASE WHEN item.place = block + 1 THEN body
+            ELSE loopstore_text(loopstore_value(item.value, 'text')) END,
+        chr(10) ORDER BY item.place
+    )
+    INTO line
+    FROM loopstore_json(head) j (json) CROSS JOIN LATERAL json_array_elements(
+        CASE json_typeof(loopstore_value(j.json, 'content')) WHEN 'array' THEN j.json -> 'content' ELSE '[]' END
+    ) WITH ORDINALITY AS item (value, place)
+    WHERE loopstore_text(loopstore_value(item.value, 'type')) = 'text'
+        AND loopstore_text(loopstore_value(item.value, 'author')) IS DISTINCT FROM 'harness';
+    WHILE NOT left_alone LOOP
+        left_alone := TRUE;
+        line := btrim(line, E' \t\n\r\f\v');
+        FOREACH element IN ARRAY ARRAY[
+        'bash-input', 'bash-stderr', 'bash-stdout', 'command-args', 'command-contents',
+        'command-message', 'command-name', 'ide_diagnostics', 'ide_opened_file',
+        'ide_selection', 'local-command-caveat', 'local-command-stderr',
+        'local-command-stdout', 'new-diagnostics', 'session-start-hook', 'system-reminder',
+        'system_reminder', 'task-notification', 'user-memory-input', 'user-prompt-submit-hook',
+        'collaboration_mode', 'environment_context', 'hook_prompt', 'permissions instructions',
+        'subagent_notification', 'turn_aborted', 'user_instructions', 'user_shell_command',
+        'current_datetime', 'EXTRA_INFO', 'environment_details', 'hook_context',
+        'session_context'
+        ]
+        LOOP
+            IF starts_with(line, '<' || element) THEN
+                IF substr(line, 2 + length(element), 1) IN ('>', ' ', E'\n')
+                    AND strpos(line, '</' || element || '>') > 0
+                THEN
+                    line := substr(line, strpos(line, '</' || element || '>') + 3 + length(element));
+                    left_alone := FALSE;
+                    EXIT;
+                END IF;
+            ELSIF right(line, 3 + length(element)) = '</' || element || '>'
+                AND strpos(line, '<' || element) > 0
+            THEN
+                line := left(line, strpos(line, '<' || element) - 1);
+                left_alone := FALSE;
+                EXIT;
+            END IF;
+        END LOOP;
+    END LOOP;
+    line := btrim(regexp_replace(left(line, 2000), E'[ \t\n\r\f\v]+', ' ', 'g'));
+    IF length(line) <= 100 THEN
+        RETURN nullif(line, '');
+    END IF;
+    words := regexp_replace(left(line, 100), ' ?[^ ]*$', '');
+    RETURN CASE WHEN length(words) > 50 THEN words ELSE rtrim(left(line, 99)) END || '…';
+END
+$$;
+
 -- Internal. Messages with their largest text back in its place. `json` is the head where it is JSON, or
 -- what is kept of it for an archived message; `payload` is the whole message, NULL when it was redacted or
 -- archived.
@@ -1721,13 +1789,25 @@ BEGIN
 END
 $$;
 
--- Sessions with the totals of their loops. Extension messages are in no total.
+-- Sessions with the totals of their loops. Extension messages are in no total. title is the session's
+-- own, else its prompt: the first that a person gave, else a parent agent, as a line of at most 100
+-- characters, NULL while it is archived. project is the folder that the agent worked in.
 CREATE VIEW v_sessions AS
 SELECT
-    s.session_id, s.agent_id, s.title, s.created_at, s.last_active_at,
+    s.session_id, s.agent_id,
+    CASE WHEN btrim(s.title) <> '' THEN s.title ELSE p.prompt END AS title,
+    s.created_at, s.last_active_at,
     c.loop_id AS current_loop_id,
-    t.loops, t.turns, t.messages, t.tokens, s.source
+    t.loops, t.turns, t.messages, t.tokens, s.source, p.prompt, s.project
 FROM sessions s
+    -- A prompt without text, such as a single image, is passed over.
+    LEFT JOIN LATERAL (
+        SELECT loopstore_prompt(m.head, m.body_block, loopstore_body(m.body, m.escaped)) AS prompt
+        FROM messages m
+        WHERE m.session = s.session AND m.role = 0 AND m.author < 2
+            AND (m.head IS NULL OR strpos(m.head, '"text"') > 0)
+        ORDER BY m.author, m.loop, m.seq LIMIT 1
+    ) p ON TRUE
     LEFT JOIN loops c ON c.session = s.session AND c.key = s.current_loop
     CROSS JOIN LATERAL (
         SELECT count(*) AS loops, coalesce(sum(l.turns), 0)::BIGINT AS turns,
@@ -1738,7 +1818,8 @@ FROM sessions s
 
 -- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain.
 -- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind
--- that this version does not know. archived means that no message of the loop has content left.
+-- that this version does not know. archived means that no message of the loop has content left. prompt is
+-- the first that the loop was given, as a line like those of v_sessions.
 CREATE VIEW v_loops AS
 SELECT
     s.session_id, l.loop_id, l.parent_loop_id, l.parent_turn,
@@ -1751,14 +1832,22 @@ SELECT
         ELSE l.kind
     END AS continuation_kind,
     l.status, l.started_at, l.ended_at, l.turns, l.messages, l.tokens,
-    (l.next_seq > 0 AND kept.is_there IS NULL)::INT AS archived
+    (l.next_seq > 0 AND kept.is_there IS NULL)::INT AS archived,
+    p.prompt
 FROM sessions s
     JOIN loops l ON l.session = s.session
     CROSS JOIN LATERAL loopstore_json(l.kind) k (kind)
     LEFT JOIN LATERAL (
         SELECT TRUE AS is_there FROM messages m
         WHERE m.session = l.session AND m.loop = l.key AND m.head IS NOT NULL LIMIT 1
-    ) kept ON TRUE;
+    ) kept ON TRUE
+    LEFT JOIN LATERAL (
+        SELECT loopstore_prompt(m.head, m.body_block, loopstore_body(m.body, m.escaped)) AS prompt
+        FROM messages m
+        WHERE m.session = l.session AND m.loop = l.key AND m.role = 0 AND m.author < 2
+            AND (m.head IS NULL OR strpos(m.head, '"text"') > 0)
+        ORDER BY m.author, m.seq LIMIT 1
+    ) p ON TRUE;
 
 -- Turns. triggered_by is User if a user message begins the turn, Branch for the first turn of a
 -- branch that none begins, else Continuation. input_tokens and output_tokens are what providers

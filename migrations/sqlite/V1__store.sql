@@ -78,6 +78,8 @@ CREATE TABLE sessions (
     tick           INTEGER NOT NULL DEFAULT 0,
     -- The format that the session was imported from.
     source         TEXT,
+    -- The folder that its agent worked in.
+    project        TEXT,
     -- The session's JSON without its loops.
     meta           TEXT NOT NULL,
     -- The newest row of its audit chain.
@@ -446,6 +448,9 @@ CREATE TABLE messages (
     -- That text.
     body       TEXT
 ) STRICT;
+
+-- What sessions and loops were asked: titles of lists.
+CREATE INDEX messages_prompts ON messages (id, author) WHERE role = 0 AND author < 2;
 
 -- Sizes may be counted anew; nothing else may change.
 CREATE TRIGGER messages_no_update
@@ -1671,6 +1676,109 @@ SELECT
     m.author
 FROM messages m NOT INDEXED;
 
+-- Internal. Elements that harnesses put into a person's message.
+CREATE VIEW harness_elements (name) AS
+VALUES
+    ('bash-input'), ('bash-stderr'), ('bash-stdout'), ('command-args'), ('command-contents'),
+    ('command-message'), ('command-name'), ('ide_diagnostics'), ('ide_opened_file'),
+    ('ide_selection'), ('local-command-caveat'), ('local-command-stderr'),
+    ('local-command-stdout'), ('new-diagnostics'), ('session-start-hook'), ('system-reminder'),
+    ('system_reminder'), ('task-notification'), ('user-memory-input'),
+    ('user-prompt-submit-hook'), ('collaboration_mode'), ('environment_context'),
+    ('hook_prompt'), ('permissions instructions'), ('subagent_notification'), ('turn_aborted'),
+    ('user_instructions'), ('user_shell_command'), ('current_datetime'), ('EXTRA_INFO'),
+    ('environment_details'), ('hook_context'), ('session_context');
+
+-- Internal. Prompts as one line each, as the library shows them: without the elements of harnesses before
+-- and behind, white space folded, cut at a word to 100 characters. NULL without text, or where the
+-- content is archived or gone.
+CREATE VIEW prompt_lines AS
+SELECT m.id, (
+    WITH RECURSIVE
+    prompt (text) AS MATERIALIZED (
+        SELECT group_concat(
+            CASE
+                WHEN block.key = m.body_block THEN m.body
+                ELSE json_extract(block.value, '$.text')
+            END,
+            char(10)
+        )
+        FROM json_each(CASE WHEN json_valid(m.head) THEN m.head END, '$.content') block
+        WHERE CASE block.type
+            WHEN 'object'
+            THEN json_extract(block.value, '$.type') = 'text'
+                AND json_extract(block.value, '$.author') IS NOT 'harness'
+        END
+    ),
+    bare (step, text) AS (
+        SELECT 0, trim(text, char(9, 10, 11, 12, 13, 32)) FROM prompt
+        UNION ALL
+        SELECT b.step + 1, trim(
+            CASE
+                WHEN substr(b.text, 1, 1 + length(e.name)) = '<' || e.name
+                THEN substr(
+                    b.text, instr(b.text, '</' || e.name || '>') + 3 + length(e.name)
+                )
+                ELSE substr(b.text, 1, instr(b.text, '<' || e.name) - 1)
+            END,
+            char(9, 10, 11, 12, 13, 32)
+        )
+        FROM bare b CROSS JOIN harness_elements e
+        WHERE b.step < 100 AND (substr(b.text, 1, 1) = '<' OR substr(b.text, -1) = '>') AND CASE
+            WHEN substr(b.text, 1, 1 + length(e.name)) = '<' || e.name
+            THEN substr(b.text, 2 + length(e.name), 1) IN ('>', ' ', char(10))
+                AND instr(b.text, '</' || e.name || '>') > 0
+            ELSE substr(b.text, - 3 - length(e.name)) = '</' || e.name || '>'
+                AND instr(b.text, '<' || e.name) > 0
+        END
+    ),
+    spaced (text) AS MATERIALIZED (
+        SELECT replace(replace(replace(replace(replace(
+            substr(text, 1, 2000),
+            char(9), ' '), char(10), ' '), char(11), ' '), char(12), ' '), char(13), ' ')
+        FROM bare ORDER BY step DESC LIMIT 1
+    ),
+    -- A run of spaces becomes one: ' ' is ' ' and a mark, a mark and ' ' go.
+    folded (text) AS MATERIALIZED (
+        SELECT trim(replace(replace(replace(text, ' ', ' ' || char(1)), char(1) || ' ', ''), char(1), ''))
+        FROM spaced
+    ),
+    -- What is left of the beginning if its last word goes.
+    cut (text, words) AS MATERIALIZED (
+        SELECT text, rtrim(rtrim(substr(text, 1, 100), replace(substr(text, 1, 100), ' ', '')))
+        FROM folded
+    )
+    SELECT CASE
+        WHEN length(text) <= 100 THEN nullif(text, '')
+        WHEN length(words) > 50 THEN words || '…'
+        ELSE rtrim(substr(text, 1, 99)) || '…'
+    END
+    FROM cut
+) AS line
+FROM messages m;
+
+-- Internal. The first prompt of each loop: a person's, else one that a parent agent gave. One without text,
+-- such as a single image, is passed over.
+CREATE VIEW loop_prompts AS
+SELECT l.key AS loop, (
+    SELECT m.id FROM messages m INDEXED BY messages_prompts
+    WHERE m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.role = 0 AND m.author < 2
+        AND (m.head IS NULL OR instr(m.head, '"text"'))
+    ORDER BY m.author, m.id LIMIT 1
+) AS id
+FROM loops l;
+
+-- Internal. The same of each session: of its oldest loop that has one.
+CREATE VIEW session_prompts AS
+SELECT s.key AS session, (
+    SELECT m.id
+    FROM loops l CROSS JOIN messages m INDEXED BY messages_prompts
+        ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.role = 0 AND m.author < 2
+    WHERE l.session = s.key AND (m.head IS NULL OR instr(m.head, '"text"'))
+    ORDER BY m.author, m.id LIMIT 1
+) AS id
+FROM sessions s;
+
 -- Internal. Turns with the keys of the messages that they hold: first_id <= id < end_id.
 CREATE VIEW turn_bounds AS
 SELECT
@@ -1843,21 +1951,33 @@ FROM loops leaf CROSS JOIN json_each((
     END
 )) link;
 
--- Sessions with the totals of their loops. Extension messages are in no total.
+-- Sessions with the totals of their loops. Extension messages are in no total. title is the session's
+-- own, else its prompt: the first that a person gave, else a parent agent, as a line of at most 100
+-- characters, NULL while it is archived. project is the folder that the agent worked in.
 CREATE VIEW v_sessions AS
 SELECT
-    s.session_id, s.agent_id, s.title, s.created_at, s.last_active_at,
+    s.session_id, s.agent_id,
+    CASE
+        WHEN trim(s.title) <> '' THEN s.title
+        ELSE (SELECT p.line FROM session_prompts f CROSS JOIN prompt_lines p ON p.id = f.id
+              WHERE f.session = s.key)
+    END AS title,
+    s.created_at, s.last_active_at,
     (SELECT l.loop_id FROM loops l WHERE l.key = s.current_loop) AS current_loop_id,
     (SELECT count(*) FROM loops l WHERE l.session = s.key) AS loops,
     (SELECT CAST(total(l.turns) AS INTEGER) FROM loops l WHERE l.session = s.key) AS turns,
     (SELECT CAST(total(l.messages) AS INTEGER) FROM loops l WHERE l.session = s.key) AS messages,
     (SELECT CAST(total(l.tokens) AS INTEGER) FROM loops l WHERE l.session = s.key) AS tokens,
-    s.source
+    s.source,
+    (SELECT p.line FROM session_prompts f CROSS JOIN prompt_lines p ON p.id = f.id
+     WHERE f.session = s.key) AS prompt,
+    s.project
 FROM sessions s;
 
 -- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain.
 -- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind
--- that this version does not know. archived means that no message of the loop has content left.
+-- that this version does not know. archived means that no message of the loop has content left. prompt is
+-- the first that the loop was given, as a line like those of v_sessions.
 CREATE VIEW v_loops AS
 SELECT
     s.session_id, l.loop_id, l.parent_loop_id, l.parent_turn,
@@ -1874,7 +1994,9 @@ SELECT
     l.next_seq > 0 AND NOT EXISTS (
         SELECT 1 FROM messages m
         WHERE m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.head IS NOT NULL
-    ) AS archived
+    ) AS archived,
+    (SELECT p.line FROM loop_prompts f CROSS JOIN prompt_lines p ON p.id = f.id
+     WHERE f.loop = l.key) AS prompt
 FROM sessions s JOIN loops l ON l.session = s.key;
 
 -- Turns. triggered_by is User if a user message begins the turn, Branch for the first turn of a

@@ -124,6 +124,24 @@ impl AsyncSession {
         &self.0
     }
 
+    /// As [`SessionHandle::set_title`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::set_title`].
+    pub async fn set_title(&self, title: impl Into<String>) -> Result<()> {
+        let title = title.into();
+        self.call(|session| session.set_title(title)).await
+    }
+
+    /// As [`SessionHandle::set_project`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::set_project`].
+    pub async fn set_project(&self, folder: impl Into<String>) -> Result<()> {
+        let folder = folder.into();
+        self.call(|session| session.set_project(folder)).await
+    }
+
     /// As [`SessionHandle::leaf`].
     ///
     /// # Errors

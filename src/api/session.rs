@@ -20,7 +20,7 @@ use crate::context::{
 };
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId};
 use crate::store::append::{append_in_turns, free_loop_id, set_status};
-use crate::store::session::{self, Fork};
+use crate::store::session::{self, Fork, SessionLabels};
 use crate::store::{
     self, AppendKey, LoopKey, SessionKey, SessionStore, StoreError, StoreRead, StoreResult,
     StoreWrite,
@@ -108,6 +108,54 @@ impl SessionHandle {
     /// Returns the store.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Gives the session a title, which lists show in place of its first prompt.
+    ///
+    /// ```
+    /// use loopstore::extend::SessionFilter;
+    /// use loopstore::{Message, Store};
+    ///
+    /// let store = Store::in_memory()?;
+    /// let chat = store.session("weather")?;
+    /// chat.append([Message::user("Will it rain?")])?;
+    /// chat.set_title("The weather")?;
+    /// chat.set_project("/home/ann/garden")?;
+    /// let filter = SessionFilter { project: Some("garden".into()), ..SessionFilter::default() };
+    /// let rows = store.database().session_rows(&filter)?;
+    /// assert_eq!(rows[0].text("title"), Some("The weather".into()));
+    /// assert_eq!(rows[0].text("prompt"), Some("Will it rain?".into()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store fails. The session begins with it if it is not there.
+    pub fn set_title(&self, title: impl Into<String>) -> Result<()> {
+        self.label(SessionLabels {
+            title: Some(title.into()),
+            ..SessionLabels::default()
+        })
+    }
+
+    /// Notes the folder that the session's agent works in.
+    ///
+    /// # Errors
+    /// If the store fails. The session begins with it if it is not there.
+    pub fn set_project(&self, folder: impl Into<String>) -> Result<()> {
+        self.label(SessionLabels {
+            project: Some(folder.into()),
+            ..SessionLabels::default()
+        })
+    }
+
+    fn label(&self, labels: SessionLabels) -> Result<()> {
+        Ok(store::write(self.backend(), |write| {
+            let key = match write.session(&self.id)? {
+                Some(row) => row.key,
+                None => begin_session(write, &self.id)?.session,
+            };
+            session::label(write, key, labels)
+        })?)
     }
 
     /// Returns the loop that the handle goes on from; `None` if the session has none yet.

@@ -128,12 +128,12 @@ pub(crate) fn session_record(row: &SessionRow, loops: &[LoopRow]) -> StoreResult
     let known = row.last_active_at.as_deref().filter(|_| !is_said);
     let newer = newer(session.last_active_at.as_ref(), known);
     session.last_active_at = newer.or(session.last_active_at);
-    if let Some(title) = row
-        .title
-        .as_ref()
-        .filter(|_| session.extra.get("title").is_none())
-    {
-        session.extra.insert("title", Json::string(title));
+    for (name, label) in [("title", &row.title), ("project", &row.project)] {
+        if let Some(label) = label
+            && session.extra.get(name).is_none()
+        {
+            session.extra.insert(name, Json::string(label));
+        }
     }
     session.extra.remove(CURRENT_LOOP);
     let is_last = loops.last().map(|last| last.key) == row.current_loop;

@@ -131,6 +131,7 @@ impl<'a> LineWriter<'a> {
             current_loop: row.current_loop.map(|key| self.id(key)).transpose()?,
             tick: row.tick,
             source: row.source.clone(),
+            project: row.project.clone(),
             counter: counter.to_owned(),
             meta: raw(&row.meta)?,
         };

@@ -31,6 +31,8 @@ pub struct SessionHead {
     pub session: Session,
     /// A title for people, if the transcript has one.
     pub title: Option<String>,
+    /// The folder that the agent worked in, if the transcript tells.
+    pub project: Option<String>,
 }
 
 /// A compaction that the tool which wrote the transcript made, at the point where it happened.
@@ -146,7 +148,7 @@ impl<T: BufRead + Read + Seek + Send> ReadSeek for T {}
 ///         // The file's name tells its session from others of this format.
 ///         let (identity, first) = (Identity::Key("0".into()), LoopId::generate());
 ///         let session = Session::new(SessionId::generate(), "agent");
-///         sink.session(SessionHead { identity, session, title: None })?;
+///         sink.session(SessionHead { identity, session, title: None, project: None })?;
 ///         sink.begin_loop(LoopRecord::new(first.clone(), None))?;
 ///         for (line, text) in (1..).zip(BufRead::lines(&mut *source.reader)) {
 ///             match text {

@@ -117,6 +117,7 @@ fn head(session: &AgentSession) -> Result<SessionHead, ImportError> {
         identity: own.map_or_else(|| Identity::Key("0".into()), Identity::Own),
         session: head,
         title: None,
+        project: None,
     })
 }
 

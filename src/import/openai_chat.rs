@@ -276,5 +276,6 @@ pub(super) fn head(key: String, extra: Extra) -> Result<SessionHead, ImportError
         identity: Identity::Key(key),
         session,
         title: None,
+        project: None,
     })
 }

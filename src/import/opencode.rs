@@ -124,6 +124,7 @@ fn head(
     session.last_active_at = updated;
     session.parent_spawn_ref = info.text("parentID").as_deref().and_then(started_by);
     let title = info.text("title");
+    let project = info.text("directory").or_else(|| info.text("projectID"));
     for (key, taken) in [
         ("id", own.is_some()),
         ("title", title.is_some()),
@@ -147,6 +148,7 @@ fn head(
         identity: own.map_or_else(|| Identity::Key(nth.to_string()), Identity::Own),
         session,
         title,
+        project,
     })
 }
 

@@ -130,12 +130,14 @@ impl<'a> PhiTranscript<'a, '_> {
             Vec::new()
         });
         let identity = Identity::Own(session.session_id.clone());
-        let title = session.extra.get("title").and_then(|t| t.read().ok());
+        let label = |name| session.extra.get(name).and_then(|text| text.read().ok());
+        let (title, project) = (label("title"), label("project"));
         Ok((
             SessionHead {
                 identity,
                 session,
                 title,
+                project,
             },
             loops,
         ))

@@ -47,10 +47,10 @@ impl Secrets {
         if let Some(new) = self.redactor.described(&head.session).map_err(invalid)? {
             head.session = new;
         }
-        if let Some(title) = &mut head.title
-            && let Some(new) = self.redactor.text(title)
-        {
-            *title = new;
+        for label in [&mut head.title, &mut head.project].into_iter().flatten() {
+            if let Some(new) = self.redactor.text(label) {
+                *label = new;
+            }
         }
         Ok(())
     }

@@ -383,6 +383,8 @@ impl SessionState {
         new.agent_id = new.agent_id.or_else(|| row.agent_id.clone());
         new.created_at = new.created_at.or_else(|| row.created_at.clone());
         new.title = self.head.title.clone().or_else(|| row.title.clone());
+        // Where it began: an agent may go to other folders.
+        new.project = row.project.clone().or_else(|| self.head.project.clone());
         new.last_active_at = self.last_active(row);
         Ok(new)
     }

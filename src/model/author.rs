@@ -286,6 +286,25 @@ mod tests {
     }
 
     #[test]
+    fn the_views_know_the_same_elements() {
+        let sqlite = include_str!("../../migrations/sqlite/V1__store.sql");
+        let postgres = include_str!("../../migrations/postgres/V1__store.sql");
+        let between = |text: &'static str, begin: &str, end: &str| {
+            let list = text
+                .split_once(begin)
+                .and_then(|(_, rest)| rest.split_once(end));
+            let (list, _) = list.unwrap();
+            let names = list.split('\'').skip(1).step_by(2);
+            names.collect::<Vec<&str>>()
+        };
+        assert_eq!(between(sqlite, "VIEW harness_elements", ";"), ELEMENTS);
+        assert_eq!(
+            between(postgres, "FOREACH element IN ARRAY", "LOOP"),
+            ELEMENTS
+        );
+    }
+
+    #[test]
     fn what_is_all_frames_is_the_harnesss() {
         let all = [
             "<command-name>/clear</command-name>\n  <command-message>clear</command-message>\n<command-args></command-args>",

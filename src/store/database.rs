@@ -5,6 +5,7 @@
 
 use super::SessionStore;
 use super::error::StoreResult;
+use super::listing::SessionFilter;
 use super::recount::StoreRecount;
 use super::removal::StoreRemove;
 use super::scan::StoreScan;
@@ -42,11 +43,12 @@ pub trait Database: SessionStore {
     /// If the query is no single reading statement, takes too long, or the backend refuses it.
     fn query_within(&self, sql: &str, limits: QueryLimits) -> StoreResult<QueryRows>;
 
-    /// Returns the rows of `v_sessions`, last active first.
+    /// Returns the rows of `v_sessions` that are asked for, last active first, with title and prompt also
+    /// of what is archived.
     ///
     /// # Errors
     /// If the database cannot be read.
-    fn session_rows(&self) -> StoreResult<Vec<Record>>;
+    fn session_rows(&self, filter: &SessionFilter) -> StoreResult<Vec<Record>>;
 
     /// Returns the rows of `v_compaction_runs`, newest first, each with its undos and redos as
     /// `flips`: of one session or of all.
@@ -170,8 +172,8 @@ impl Database for SqliteStore {
         self.query_within(sql, &[], limits)
     }
 
-    fn session_rows(&self) -> StoreResult<Vec<Record>> {
-        self.session_rows()
+    fn session_rows(&self, filter: &SessionFilter) -> StoreResult<Vec<Record>> {
+        self.session_rows(filter)
     }
 
     fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {

@@ -2,6 +2,7 @@
 //!
 //! An id that is given whole wins over longer ids that begin with it.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::codec::unhex;
@@ -13,7 +14,8 @@ const LISTED: usize = 4;
 /// How many ids are read at once.
 const PAGE: u32 = 1_000;
 
-/// Returns the session with this id, or the only one whose id begins with it.
+/// Returns the session with this id, or the only one whose id begins with it. A session comes before its
+/// own sub-agents, whose ids begin with its id.
 ///
 /// # Errors
 /// If there is none, or several begin with it.
@@ -49,9 +51,38 @@ pub fn session(read: &dyn StoreRead, given: &str) -> StoreResult<SessionRow> {
         "" => Vec::new(),
         _ => sessions_beginning(read, given, u32::MAX)?,
     };
+    if let Some(row) = above_all(read, &fits)? {
+        return Ok(row);
+    }
     let id = only(given, fits, ToString::to_string, StoreError::NoSession)?;
     let row = read.session(&id)?;
     row.ok_or_else(|| StoreError::NoSession(given.to_owned()))
+}
+
+/// Returns the session of which all others are sub-agents whose ids begin with its own.
+fn above_all(read: &dyn StoreRead, fits: &[SessionId]) -> StoreResult<Option<SessionRow>> {
+    // In the order of their bytes the shortest comes first.
+    let Some((first, others)) = fits.split_first() else {
+        return Ok(None);
+    };
+    let is_below = |id: &SessionId| id.as_str().starts_with(first.as_str());
+    if others.is_empty() || !others.iter().all(is_below) {
+        return Ok(None);
+    }
+    let Some(row) = read.session(first)? else {
+        return Ok(None);
+    };
+    let (mut known, mut ahead) = (HashSet::from([row.key]), vec![row.key]);
+    let mut left: HashSet<&SessionId> = others.iter().collect();
+    while let Some(key) = ahead.pop() {
+        for key in read.started_by(key)? {
+            if known.insert(key) {
+                left.remove(&read.session_by_key(key)?.session_id);
+                ahead.push(key);
+            }
+        }
+    }
+    Ok(left.is_empty().then_some(row))
 }
 
 /// Returns at most `limit` ids of sessions that begin so, in the order of their bytes.
@@ -214,6 +245,41 @@ mod tests {
         for missing in ["", "2d", "+2", "2g", "é", "2c%", &longer] {
             let error = found(missing).unwrap_err();
             assert!(matches!(error, StoreError::NoBlob(_)), "{missing}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_session_comes_before_its_own_sub_agents() {
+        let store = SqliteStore::in_memory().unwrap();
+        let started_by = [
+            ("0197-kite", None),
+            ("0197-kite/agent-a", Some("0197-kite")),
+            ("0197-kite/agent-a/agent-b", Some("0197-kite/agent-a")),
+            ("0197-lark", None),
+            ("team", None),
+            ("team/a", None),
+        ];
+        store::write(&store, |write| {
+            for (id, parent) in started_by {
+                let mut session = Session::new(SessionId::new(id).unwrap(), "agent");
+                session.parent_spawn_ref = parent.map(|parent| crate::model::ParentSpawnRef {
+                    parent_session_id: SessionId::new(parent).unwrap(),
+                    parent_loop_id: None,
+                    tool_call_id: None,
+                    tool_name: None,
+                    extra: Default::default(),
+                });
+                create_session(write, &session, None, None)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(found(&store, "0197-k").unwrap(), "0197-kite");
+        assert_eq!(found(&store, "0197-kite/").unwrap(), "0197-kite/agent-a");
+        // What it did not start is another session.
+        for several in ["0197", "tea"] {
+            let error = found(&store, several).unwrap_err();
+            assert!(matches!(error, StoreError::Ambiguous { .. }), "{error}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::ops::{ControlFlow, Range};
 use super::StoreResult;
 use super::index::{IndexFilter, IndexQuery, IndexState, Match, Phrase};
 use super::lease::LeaseRow;
+use super::prompt::{PromptPlace, PromptsOf, VisitPrompt, visit_prompt};
 use super::reading::{AppendState, LoopWithBlock, MessageRef, RunSummary};
 use super::rows::*;
 use crate::model::{LoopId, SessionId};
@@ -159,6 +160,20 @@ pub trait StoreRead {
 
     /// Returns how many messages the loop had at `tick`: those of that tick or an earlier one.
     fn length_at(&self, loop_key: LoopKey, tick: Tick) -> StoreResult<u32>;
+
+    /// Returns where prompts are: user messages that no harness wrote, those of people first, then by loop
+    /// and sequence. Of a session or loop at most `limit`, of each one the first. One search of an index for
+    /// each loop.
+    fn prompt_places(&self, of: PromptsOf, limit: u32) -> StoreResult<Vec<PromptPlace>>;
+
+    /// Visits the first prompt of a session or loop, or of each, in any order. One that is damaged is passed
+    /// over.
+    fn prompts(&self, of: PromptsOf, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
+        for place in self.prompt_places(of, 1)? {
+            visit_prompt(self, place, visit)?;
+        }
+        Ok(())
+    }
 
     /// Returns what providers reported for a session, by loop and model.
     fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>>;

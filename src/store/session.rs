@@ -53,10 +53,41 @@ pub fn create_session(
         current_loop: None,
         tick: 0,
         source,
+        project: None,
         meta: String::new(),
     };
     describe_session(&mut row, session)?;
     write.insert_session(&row)
+}
+
+/// What people know a session by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionLabels {
+    /// A title; `None`: it stays as it is.
+    pub title: Option<String>,
+    /// The folder that the agent works in; `None`: it stays as it is.
+    pub project: Option<String>,
+}
+
+/// Gives a session a title, or notes the folder that its agent works in.
+///
+/// # Errors
+/// If the session is not there, or the store fails.
+pub fn label(
+    write: &mut dyn StoreWrite,
+    session: SessionKey,
+    labels: SessionLabels,
+) -> StoreResult<()> {
+    let row = write.session_by_key(session)?;
+    let new = SessionRow {
+        title: labels.title.or_else(|| row.title.clone()),
+        project: labels.project.or_else(|| row.project.clone()),
+        ..row.clone()
+    };
+    if new != row {
+        write.update_session(&new)?;
+    }
+    Ok(())
 }
 
 /// Takes over what `session` says of itself.

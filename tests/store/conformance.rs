@@ -52,6 +52,8 @@ macro_rules! promises {
     };
 }
 
+mod titles;
+
 promises! {
     a_read_shows_one_moment,
     a_write_is_all_or_nothing,

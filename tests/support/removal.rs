@@ -157,6 +157,7 @@ fn describe(store: &SqliteStore, id: &str, mark: &str) {
         let mut told = Session::new(session(id), "agent");
         told.extra.insert("note", Json::string(mark));
         row.title = Some(format!("About {mark}"));
+        row.project = Some(format!("/work/{mark}"));
         row.agent_id = Some(format!("agent {mark}"));
         row.meta = serde_json::to_string(&told).unwrap();
         row.tick += 1;
@@ -228,7 +229,7 @@ fn note(store: &SqliteStore, id: &str, mark: &str) {
 /// A test that searches for what was never there would pass.
 fn check_everywhere(store: &SqliteStore, mark: &str) {
     for place in [
-        "sessions WHERE title || agent_id || meta",
+        "sessions WHERE title || project || agent_id || meta",
         "loops WHERE meta || history",
         "messages WHERE head",
         "messages WHERE body",

@@ -10,5 +10,6 @@ mod phi_core;
 mod session_jsonl;
 #[path = "../support/mod.rs"]
 mod support;
+mod titles;
 mod tools;
 mod writer;

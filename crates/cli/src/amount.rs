@@ -74,6 +74,14 @@ pub fn time(text: &str, edge: Edge) -> Option<Time> {
     time.parse().is_some().then_some(time)
 }
 
+/// As [`time`], with what to tell who typed something else.
+pub fn moment(text: &str, edge: Edge) -> Result<Time, String> {
+    time(text, edge).ok_or_else(|| {
+        let given = super::text::line(text);
+        format!("invalid time `{given}`; expected 2026-01-31 or 2026-01-31T12:00:00Z")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

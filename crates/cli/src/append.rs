@@ -36,6 +36,12 @@ pub struct Args {
     /// The form of the messages.
     #[arg(long, value_name = "FORMAT", default_value = "loopstore")]
     format: LineFormat,
+    /// The session's title; without one lists show its first prompt.
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// The folder that its agent works in.
+    #[arg(long, value_name = "FOLDER")]
+    project: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -83,6 +89,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let session = Store::from(database)
         .session(&args.session)
         .map_err(usage)?;
+    let mut labels = Some((&args.title, &args.project));
     let mut input = std::io::stdin().lock();
     let mut line = Vec::new();
     for number in 1.. {
@@ -94,7 +101,11 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
             Ok(bytes) if bytes as u64 > MAX_LINE => {
                 Err(format!("the line has more than {} MiB", MAX_LINE >> 20))
             }
-            Ok(_) => append(&session, args.format, &line),
+            Ok(_) => append(&session, args.format, &line).and_then(|appended| {
+                // The session is there now.
+                label(&session, labels.take())?;
+                Ok(appended)
+            }),
             Err(error) => Err(error.to_string()),
         };
         match appended {
@@ -111,6 +122,22 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         app.out.flush()?;
     }
     Ok(Done::Well)
+}
+
+/// Notes title and project, if they were given.
+fn label(
+    session: &SessionHandle,
+    labels: Option<(&Option<String>, &Option<String>)>,
+) -> Result<(), String> {
+    let (title, project) = labels.unwrap_or((&None, &None));
+    let failed = |error: loopstore::Error| with_causes(&error);
+    if let Some(title) = title {
+        session.set_title(title).map_err(failed)?;
+    }
+    if let Some(project) = project {
+        session.set_project(project).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Appends the messages of a line.

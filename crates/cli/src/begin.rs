@@ -16,7 +16,7 @@ pub fn run(app: &mut App) -> Result<Done, CliError> {
         ))?;
         return Ok(Done::Well);
     }
-    let done = sessions::run(app, &sessions::Args {})?;
+    let done = sessions::run(app, &sessions::Args::default())?;
     if !app.json {
         app.out
             .text("\n`loopstore show SESSION` shows one; `loopstore --help` lists all commands.")?;

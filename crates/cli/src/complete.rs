@@ -13,7 +13,9 @@ use std::time::Duration;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::CompleteEnv;
-use loopstore::extend::{self as store, SessionRow, StoreError, StoreRead, StoreResult, lookup};
+use loopstore::extend::{
+    self as store, SessionRow, StoreError, StoreRead, StoreResult, lookup, prompt,
+};
 use loopstore::{Database, SqliteStore};
 
 use super::key::KeyArgs;
@@ -152,7 +154,9 @@ fn sessions(read: &dyn StoreRead, given: &str) -> StoreResult<Vec<Offer>> {
     let ids = lookup::sessions_beginning(read, given, OFFERED)?;
     let mut offers = Vec::new();
     for id in ids {
-        let title = read.session(&id)?.and_then(|row| row.title);
+        let row = read.session(&id)?;
+        let title = row.map(|row| prompt::session_title(read, &row));
+        let title = title.transpose()?.flatten();
         let title = title.map(|title| text::fit(&text::line(&title), TITLE).into_owned());
         offers.push((id.to_string(), title));
     }

@@ -115,13 +115,9 @@ fn query(store: &dyn Database, args: &Args) -> Result<SearchQuery, CliError> {
 }
 
 fn moment(given: &str, edge: Edge) -> Result<i64, CliError> {
-    let time = amount::time(given, edge).and_then(|time| time.millis());
-    time.ok_or_else(|| {
-        let given = text::line(given);
-        CliError::Usage(format!(
-            "invalid time `{given}`; expected 2026-01-31 or 2026-01-31T12:00:00Z"
-        ))
-    })
+    let time = amount::moment(given, edge).map_err(CliError::Usage)?;
+    // What could be read has a place in time.
+    Ok(time.millis().unwrap_or_default())
 }
 
 /// Says where a hit is, and whether a block covers it.

@@ -1,53 +1,95 @@
 //! `loopstore sessions`
 
+use loopstore::extend::SessionFilter;
 use loopstore::extend::sqlite::Record;
 
+use super::amount::{self, Edge};
 use super::error::CliError;
 use super::table::{Column, TextTable};
 use super::{App, Done, text};
 
+/// How many columns the name of a project takes.
+const PROJECT: usize = 20;
+
 /// List the sessions, most recently active first
-#[derive(clap::Args)]
-pub struct Args {}
+///
+/// A session without a title of its own shows what it was first asked.
+#[derive(Default, clap::Args)]
+pub struct Args {
+    /// How many sessions to list [default: all].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    /// Only sessions imported from this format, such as claude-code.
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// Only sessions whose project folder has this in its path, in upper or lower case.
+    #[arg(long, value_name = "TEXT")]
+    project: Option<String>,
+    /// Only sessions that have this in their title, first prompt or id, in upper or lower case.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    grep: Option<String>,
+    /// Only sessions active at or after this time, such as 2026-01-31 or 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+}
+
+impl Args {
+    fn filter(&self) -> Result<SessionFilter, CliError> {
+        let since = self.since.as_deref();
+        let since = since.map(|given| amount::moment(given, Edge::Start));
+        Ok(SessionFilter {
+            source: self.source.clone(),
+            project: self.project.clone(),
+            text: self.grep.clone(),
+            since: since.transpose().map_err(CliError::Usage)?,
+            limit: self.limit.map(|limit| limit as usize),
+        })
+    }
+}
 
 /// Lists the sessions.
-pub fn run(app: &mut App, _: &Args) -> Result<Done, CliError> {
-    let rows = app.open_to_read()?.session_rows()?;
+pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
+    let filter = args.filter()?;
+    let rows = app.open_to_read()?.session_rows(&filter)?;
     if app.json {
         app.out.json(&rows)?;
-    } else if rows.is_empty() {
+    } else if !rows.is_empty() {
+        app.out.table(&table(&rows))?;
+    } else if filter == SessionFilter::default() {
         app.out
             .text("No sessions yet; `loopstore import` adds some.")?;
     } else {
-        app.out.table(&table(&rows))?;
+        app.out.text("No session fits.")?;
     }
     Ok(Done::Well)
 }
 
+/// The title comes last: it may be long, and what follows it would be padded to the longest.
 fn table(rows: &[Record]) -> TextTable {
     let mut table = TextTable::new(vec![
         Column::text("SESSION", 18),
-        Column::text("TITLE", 8).optional(),
-        Column::number("LOOPS"),
-        Column::number("TURNS"),
-        Column::number("MESSAGES").optional(),
-        Column::number("TOKENS"),
         Column::text("LAST ACTIVE", 19).optional(),
+        Column::text("PROJECT", 8).optional(),
         Column::text("SOURCE", 6).optional(),
+        Column::number("LOOPS").optional(),
+        Column::number("TURNS"),
+        Column::number("TOKENS"),
+        Column::number("MESSAGES").optional(),
+        Column::text("TITLE", 24),
     ]);
     for row in rows {
+        let word = |column| row.text(column).unwrap_or_default();
         let number = |column| row.number(column).map(text::number).unwrap_or_default();
         table.row(vec![
-            row.text("session_id").unwrap_or_default(),
-            row.text("title").unwrap_or_default(),
+            word("session_id"),
+            text::time(&word("last_active_at")),
+            text::fit(text::folder(&word("project")), PROJECT).into_owned(),
+            word("source"),
             number("loops"),
             number("turns"),
-            number("messages"),
             number("tokens"),
-            row.text("last_active_at")
-                .map(|time| text::time(&time))
-                .unwrap_or_default(),
-            row.text("source").unwrap_or_default(),
+            number("messages"),
+            word("title"),
         ]);
     }
     table

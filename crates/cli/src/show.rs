@@ -8,6 +8,9 @@ use super::error::CliError;
 use super::show_tree::tree;
 use super::{App, Done, select, text};
 
+/// How many columns a title takes at most.
+const TITLE: usize = 400;
+
 /// Show a session: its tree of loops, with the blocks that compactions put on them
 #[derive(clap::Args)]
 pub struct Args {
@@ -36,7 +39,13 @@ fn head(session: &Record) -> String {
     let number = |column| session.number(column).unwrap_or(0);
     let mut first = format!("Session {}", word("session_id").unwrap_or_default());
     if let Some(title) = word("title") {
-        first.push_str(&format!(": {title}"));
+        first.push_str(&format!(": {}", text::fit(&title, TITLE)));
+    }
+    if let Some(prompt) = word("prompt").filter(|prompt| Some(prompt) != word("title").as_ref()) {
+        first.push_str(&format!("\nFirst prompt: {prompt}"));
+    }
+    if let Some(project) = word("project") {
+        first.push_str(&format!("\nProject: {project}"));
     }
     let mut facts = Vec::new();
     facts.extend(word("agent_id").map(|agent| format!("agent {agent}")));

@@ -92,6 +92,10 @@ impl<'a> TreeView<'a> {
         let mark = if is_leaf { "●" } else { "○" };
         self.lines
             .push(format!("{indent}{mark} {}{}", head(row), self.origin(at)));
+        if let Some(prompt) = row.text("prompt") {
+            self.lines
+                .push(format!("{indent}    “{}”", text::line(&prompt)));
+        }
         for block in blocks {
             self.lines
                 .push(format!("{indent}    {}", block_line(block)));

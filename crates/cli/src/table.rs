@@ -5,8 +5,8 @@
 
 use super::text;
 
-/// The widest column of a table that may have any width: cells before it are padded to it.
-const WIDEST: usize = 200;
+/// How far a table that may have any width is padded: one long cell is not to widen every line.
+const WIDEST: usize = 48;
 
 /// A column.
 pub struct Column {
@@ -70,12 +70,12 @@ impl TextTable {
         let natural = self.natural_widths(width.is_none());
         let mut shown: Vec<usize> = (0..self.columns.len()).collect();
         let Some(width) = width else {
-            return self.draw(&shown, &natural);
+            return self.draw(&shown, &natural, false);
         };
         loop {
             let mut widths = natural.clone();
             if self.shrink(&shown, &mut widths, width) {
-                return self.draw(&shown, &widths);
+                return self.draw(&shown, &widths, true);
             }
             // What says nothing goes first.
             let is_optional = |at: &usize| self.columns[*at].is_optional;
@@ -135,20 +135,23 @@ impl TextTable {
         }
     }
 
-    fn draw(&self, shown: &[usize], widths: &[usize]) -> String {
+    fn draw(&self, shown: &[usize], widths: &[usize], is_cut: bool) -> String {
         let titles: Vec<String> = self.columns.iter().map(|c| c.title.clone()).collect();
         let lines = std::iter::once(&titles).chain(&self.rows).map(|row| {
             let cells = shown
                 .iter()
-                .map(|at| self.cell(&row[*at], *at, widths[*at]));
+                .map(|at| self.cell(&row[*at], *at, widths[*at], is_cut));
             cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         });
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    fn cell(&self, cell: &str, at: usize, width: usize) -> String {
-        let cell = text::fit(cell, width);
-        let space = " ".repeat(width - text::columns(&cell));
+    fn cell(&self, cell: &str, at: usize, width: usize, is_cut: bool) -> String {
+        let cell = match is_cut {
+            true => text::fit(cell, width),
+            false => cell.into(),
+        };
+        let space = " ".repeat(width.saturating_sub(text::columns(&cell)));
         if self.columns[at].is_number {
             space + &cell
         } else {
@@ -201,6 +204,27 @@ mod tests {
         ]);
         table.row(vec!["0".into(), "61".into()]);
         assert_eq!(table.lines(Some(8)), "dropped\n     61");
+    }
+
+    #[test]
+    fn a_long_cell_does_not_widen_every_line_of_a_pipe() {
+        let long = "x".repeat(300);
+        let mut table = TextTable::new(vec![
+            Column::text("a", 4),
+            Column::text("b", 4),
+            Column::text("c", 4),
+        ]);
+        table.row(vec!["one".into(), long.clone(), long.clone()]);
+        table.row(vec!["two".into(), "b".into(), "c".into()]);
+        let lines = table.lines(None);
+        let mut lines = lines.lines();
+        assert!(lines.next().is_some_and(|head| head.len() < 64));
+        assert_eq!(lines.next(), Some(&*format!("one  {long}  {long}")));
+        assert!(
+            lines
+                .next()
+                .is_some_and(|line| line.len() < 64 && line.ends_with("  c"))
+        );
     }
 
     #[test]

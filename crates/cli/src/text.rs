@@ -35,6 +35,12 @@ pub fn line(text: &str) -> String {
     clean(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
+/// Returns the name of a folder without what it lies in.
+pub fn folder(path: &str) -> &str {
+    let path = path.trim_end_matches(['/', '\\']);
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
 /// Returns how many columns a line takes.
 pub fn columns(line: &str) -> usize {
     line.chars().map(|c| c.width().unwrap_or(0)).sum()
@@ -156,6 +162,19 @@ mod tests {
         assert_eq!(clean("a\u{1b}[31mb\r\n\tc"), "a\\u{1b}[31mb\\u{d}\n\tc");
         assert_eq!(clean("\u{9b}2J\u{202e}"), "\\u{9b}2J\\u{202e}");
         assert_eq!(line("a\nb\0"), "a\\nb\\u{0}");
+    }
+
+    #[test]
+    fn a_folder_is_named_by_its_last_part() {
+        for (path, name) in [
+            ("/a/b", "b"),
+            ("/a/b/", "b"),
+            ("C:\\a\\b c", "b c"),
+            ("b", "b"),
+            ("/", ""),
+        ] {
+            assert_eq!(folder(path), name);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{ReportLine, ReportOptions};
 use loopstore::extend::active_blocks::{self, View};
 use loopstore::extend::{
     BlockKey, BlockRow, Disposition, LoopKey, LoopRow, Outcome, RunRow, SessionRow, StoreRead,
-    StoreResult, Turns, turn_dispositions,
+    StoreResult, Turns, prompt, turn_dispositions,
 };
 use loopstore::model::{Json, Time};
 
@@ -44,6 +44,8 @@ pub(super) struct Index {
 struct About {
     session_id: String,
     title: Option<String>,
+    prompt: Option<String>,
+    project: Option<String>,
     agent_id: Option<String>,
     created_at: Option<String>,
     last_active_at: Option<String>,
@@ -70,6 +72,7 @@ impl From<loopstore::extend::Size> for IndexedSize {
 #[derive(Serialize)]
 struct IndexedLoop {
     loop_id: String,
+    prompt: Option<String>,
     parent: Option<usize>,
     parent_turn: Option<u32>,
     kind: Box<RawValue>,
@@ -139,6 +142,7 @@ impl Index {
         ReportLine {
             session_id: about.session_id.clone(),
             title: about.title.clone(),
+            project: about.project.clone(),
             source: about.source.clone(),
             last_active_at: about.last_active_at.clone(),
             loops: self.loops.len() as u64,
@@ -177,9 +181,9 @@ pub(super) fn index(
         version: env!("CARGO_PKG_VERSION"),
         made_at: Time::now().as_str().to_owned(),
         overview: options.overview.clone(),
-        session: about(owner),
+        session: about(read, owner)?,
         leaf: leaf.and_then(|leaf| found.place_of(leaf.key)),
-        loops: loop_lines(read, &found)?,
+        loops: loop_lines(read, owner, &found)?,
         blocks: block_lines(read, &found, &runs)?,
         chain,
         context,
@@ -190,15 +194,17 @@ pub(super) fn index(
     })
 }
 
-fn about(owner: &SessionRow) -> About {
-    About {
+fn about(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<About> {
+    Ok(About {
         session_id: owner.session_id.to_string(),
-        title: owner.title.clone(),
+        title: prompt::session_title(read, owner)?,
+        prompt: prompt::session_prompt(read, owner.key)?,
+        project: owner.project.clone(),
         agent_id: owner.agent_id.clone(),
         created_at: owner.created_at.clone(),
         last_active_at: owner.last_active_at.clone(),
         source: owner.source.clone(),
-    }
+    })
 }
 
 fn runs_of(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<Vec<RunRow>> {
@@ -212,7 +218,12 @@ fn runs_of(read: &dyn StoreRead, owner: &SessionRow) -> StoreResult<Vec<RunRow>>
     Ok(runs)
 }
 
-fn loop_lines(read: &dyn StoreRead, found: &WrittenMessages) -> StoreResult<Vec<IndexedLoop>> {
+fn loop_lines(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    found: &WrittenMessages,
+) -> StoreResult<Vec<IndexedLoop>> {
+    let mut prompts = prompt::loop_prompts(read, owner.key)?;
     let places = places(&found.loops);
     let mut lines = Vec::with_capacity(found.loops.len());
     for (row, pieces) in found.loops.iter().zip(&found.pieces) {
@@ -229,6 +240,7 @@ fn loop_lines(read: &dyn StoreRead, found: &WrittenMessages) -> StoreResult<Vec<
         let kind = RawValue::from_string(row.kind.clone());
         lines.push(IndexedLoop {
             loop_id: row.loop_id.to_string(),
+            prompt: prompts.remove(&row.key),
             parent: row.parent.and_then(|key| places.get(&key).copied()),
             parent_turn: row.parent_turn,
             kind: kind.unwrap_or_default(),

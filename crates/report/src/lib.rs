@@ -58,8 +58,10 @@ pub struct ReportOptions {
 pub struct ReportLine {
     /// The session.
     pub session_id: String,
-    /// Its title.
+    /// Its title: its own, else its first prompt.
     pub title: Option<String>,
+    /// The folder that its agent worked in.
+    pub project: Option<String>,
     /// The format that it was imported from.
     pub source: Option<String>,
     /// ISO-8601 text.

@@ -17,7 +17,7 @@ const COLUMNS = [
 
 function cells(row) {
   const name = el('td', {class: 'text'}, el('a', {href: row.file}, line(row.title || row.session_id)),
-    row.title ? el('div', {class: 'soft'}, line(row.session_id)) : null);
+    row.title || row.project ? el('div', {class: 'soft'}, [row.title && row.session_id, row.project].filter(Boolean).map(line).join(' · ')) : null);
   const rest = [time(row.last_active_at), line(row.source || ''), row.loops, row.turns, row.messages, row.tokens, row.context,
     row.compactions, row.calls, row.failed, row.cost === null ? '–' : money(row.cost)];
   return [name, ...rest.map((value, at) => el('td', {class: COLUMNS[at + 1][1]}, typeof value === 'number' ? number(value) : value))];
@@ -41,7 +41,7 @@ start(index => {
   });
   const put = () => {
     const wanted = $('find').value.toLowerCase();
-    const fits = row => [row.session_id, row.title, row.source].some(text => (text || '').toLowerCase().includes(wanted));
+    const fits = row => [row.session_id, row.title, row.project, row.source].some(text => (text || '').toLowerCase().includes(wanted));
     const key = columns[by][2];
     const rows = index.sessions.filter(fits).sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * (isUp ? 1 : -1));
     heads.forEach((head, at) => head.setAttribute('aria-sort', at !== by ? 'none' : isUp ? 'ascending' : 'descending'));

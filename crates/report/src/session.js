@@ -224,6 +224,8 @@ function head() {
   const about = [
     `session ${line(session.session_id)}`, session.agent_id && `agent ${line(session.agent_id)}`, session.source && `from ${line(session.source)}`,
     session.created_at && `${time(session.created_at)} to ${time(session.last_active_at)} UTC`,
+    session.project && `in ${line(session.project)}`,
+    session.prompt && session.prompt !== title && `first asked “${line(session.prompt)}”`,
   ];
   $('about').textContent = about.filter(Boolean).join(' · ');
   const sum = what => loops.reduce((total, loop) => total + what(loop), 0);
@@ -323,7 +325,7 @@ function tree() {
     if (row.loop !== undefined) {
       const loop = index.loops[row.loop];
       const more = [kindOf(loop.kind), loop.parent_turn !== null && row.level > 0 && `after turn ${loop.parent_turn}`, count(loop.turns.length, 'turn'), count(loop.tokens, 'token'), loop.status.toLowerCase()];
-      return {attributes, children: [`${pad}${row.isOn ? '●' : '○'} `, el('b', {}, line(loop.loop_id)), el('span', {class: 'soft'}, `  ${line(more.filter(Boolean).join(' · '))}`)]};
+      return {attributes, children: [`${pad}${row.isOn ? '●' : '○'} `, el('b', {}, line(loop.loop_id)), el('span', {class: 'soft'}, `  ${line(more.filter(Boolean).join(' · '))}`), loop.prompt ? `  ${line(loop.prompt)}` : '']};
     }
     if (row.agent) {
       const {agent} = row;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::ReportOptions;
-use loopstore::extend::{SessionRow, StoreRead, StoreResult, usage_below};
+use loopstore::extend::{SessionRow, StoreRead, StoreResult, prompt, usage_below};
 use loopstore::model::{Session, SessionId};
 use loopstore::recorder::{Spent, UsageTree};
 
@@ -86,7 +86,9 @@ fn sub_agent(
     for child in tree.children {
         children.push(sub_agent(read, child, options)?);
     }
-    let (title, agent_id) = row.map_or((None, None), |row| (row.title, row.agent_id));
+    let title = row.as_ref().map(|row| prompt::session_title(read, row));
+    let title = title.transpose()?.flatten();
+    let agent_id = row.and_then(|row| row.agent_id);
     Ok(SubAgent {
         file: file_of(options, &tree.session),
         session_id: tree.session.to_string(),

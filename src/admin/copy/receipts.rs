@@ -84,6 +84,7 @@ fn nothing() -> StoreResult<SessionRow> {
         current_loop: None,
         tick: 0,
         source: None,
+        project: None,
         meta: "{}".into(),
     })
 }

@@ -320,6 +320,7 @@ fn headless(key: SessionKey, tick: Tick, name: &str) -> StoreResult<SessionRow> 
         current_loop: None,
         tick,
         source: None,
+        project: None,
         meta: to_json(&session)?,
     })
 }

@@ -93,6 +93,7 @@ fn head(fields: &Fields<'_>, events: &[&serde_json::value::RawValue], nth: u64) 
         identity,
         session,
         title: None,
+        project: None,
     }
 }
 

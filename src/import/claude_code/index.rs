@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::by_id::ById;
-use super::record::{RecordHead, RecordKind, Speech};
+use super::record::{RecordHead, RecordKind, RecordTitle, Speech};
 use super::track::{
     AnswerRecords, Track, TrackStep, take_answer, take_part, take_result, take_speech,
 };
@@ -80,6 +80,8 @@ pub(super) struct ClaudeIndex {
     pub(super) answers: Vec<AnswerRecords>,
     pub(super) session: Option<String>,
     pub(super) title: Option<String>,
+    /// The folder that it began in.
+    pub(super) project: Option<String>,
     stem: String,
     pub(super) known: ById<KnownRecord>,
     /// The last answer of each message id, with its track and loop.
@@ -92,7 +94,7 @@ pub(super) struct ClaudeIndex {
     /// Sub-agents by id, and the call that started each.
     agents: HashMap<String, Option<String>>,
     agent_tracks: HashMap<String, usize>,
-    titles: Vec<(String, String)>,
+    titles: Vec<RecordTitle>,
 }
 
 impl ClaudeIndex {
@@ -103,6 +105,7 @@ impl ClaudeIndex {
             answers: Vec::new(),
             session: None,
             title: None,
+            project: None,
             stem: stem.to_owned(),
             known: ById::default(),
             messages: ById::default(),
@@ -123,6 +126,9 @@ impl ClaudeIndex {
             self.session = Some(session.clone());
         }
         self.titles.extend(head.title.clone());
+        if self.project.is_none() {
+            self.project.clone_from(&head.project);
+        }
         if let Some((agent, call)) = &head.spawned {
             let known = self.agents.entry(agent.clone()).or_default();
             *known = known.take().or_else(|| call.clone());
@@ -151,15 +157,22 @@ impl ClaudeIndex {
         self.tracks[track].note(place, false);
     }
 
+    /// Returns the newest title: one that a person gave, else one made for the session, else one of its
+    /// conversation.
+    fn newest_title(&self) -> Option<String> {
+        let ranked = self.titles.iter().filter_map(|title| match title {
+            RecordTitle::Given(text) => Some((2, text)),
+            RecordTitle::Made(text) => Some((1, text)),
+            RecordTitle::About(leaf, text) => self.known.contains(leaf).then_some((0, text)),
+        });
+        // Of equals the last.
+        let best = ranked.max_by_key(|(rank, _)| *rank);
+        best.map(|(_, text)| text.clone())
+    }
+
     /// Settles what only the end of the file decides; returns what is left over.
     pub(super) fn finish(&mut self) -> Vec<(u64, &'static str)> {
-        let known = &self.known;
-        let about = self
-            .titles
-            .iter()
-            .rev()
-            .find(|(leaf, _)| known.contains(leaf));
-        self.title = about.map(|(_, title)| title.clone());
+        self.title = self.newest_title();
         let mut left = Vec::new();
         for track in &mut self.tracks {
             if let Some(boundary) = track.boundary.take() {

@@ -170,6 +170,7 @@ fn session_head(
         identity,
         session,
         title: index.title.clone().filter(|_| is_main),
+        project: index.project.clone(),
     }
 }
 

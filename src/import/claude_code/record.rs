@@ -68,6 +68,17 @@ pub(super) struct TreeCall {
     pub(super) prompt: Option<u64>,
 }
 
+/// A title that a record gives the session.
+#[derive(Clone, Debug)]
+pub(super) enum RecordTitle {
+    /// A person gave it.
+    Given(String),
+    /// A model made it.
+    Made(String),
+    /// A model made it for the conversation that ends with this record, maybe one of another file.
+    About(String, String),
+}
+
 /// One record at a record.
 #[derive(Debug, Default)]
 pub(super) struct RecordHead {
@@ -90,8 +101,8 @@ pub(super) struct RecordHead {
     pub(super) speech: Option<Speech>,
     /// Digest of the text, if the content is one text.
     pub(super) text: Option<u64>,
-    /// A title and the record that it is about.
-    pub(super) title: Option<(String, String)>,
+    pub(super) project: Option<String>,
+    pub(super) title: Option<RecordTitle>,
     /// A sub-agent and, where said, the call that started it.
     pub(super) spawned: Option<(String, Option<String>)>,
     pub(super) preserved: Preserved,
@@ -123,6 +134,7 @@ pub(super) fn read_head(json: &str) -> Result<RecordHead, String> {
         session: head.session_id.text(),
         agent: head.agent_id.text(),
         time: head.timestamp.text(),
+        project: head.cwd.text(),
         sidechain: head.is_sidechain.read(),
         ..RecordHead::default()
     };
@@ -131,7 +143,12 @@ pub(super) fn read_head(json: &str) -> Result<RecordHead, String> {
         Some("assistant") => record.assistant(&head),
         Some("system") => record.system(&head),
         Some("attachment") => record.attachment(&head),
-        Some("summary") => record.title = head.leaf_uuid.text().zip(head.summary.text()),
+        Some("summary") => {
+            let about = head.leaf_uuid.text().zip(head.summary.text());
+            record.title = about.map(|(leaf, text)| RecordTitle::About(leaf, text));
+        }
+        Some("custom-title") => record.title = head.custom_title.text().map(RecordTitle::Given),
+        Some("ai-title") => record.title = head.ai_title.text().map(RecordTitle::Made),
         Some("progress") if head.data.contains("agent_progress") => {
             record.spawned = head
                 .data

@@ -26,6 +26,8 @@ pub(super) struct RecordFields<'a> {
     #[serde(borrow, default)]
     pub(super) timestamp: RawField<'a>,
     #[serde(borrow, default)]
+    pub(super) cwd: RawField<'a>,
+    #[serde(borrow, default)]
     pub(super) is_sidechain: RawField<'a>,
     #[serde(borrow, default)]
     pub(super) is_meta: RawField<'a>,
@@ -41,6 +43,10 @@ pub(super) struct RecordFields<'a> {
     pub(super) summary: RawField<'a>,
     #[serde(borrow, default)]
     pub(super) leaf_uuid: RawField<'a>,
+    #[serde(borrow, default)]
+    pub(super) custom_title: RawField<'a>,
+    #[serde(borrow, default)]
+    pub(super) ai_title: RawField<'a>,
     #[serde(borrow, default)]
     pub(super) compact_metadata: RawField<'a>,
     #[serde(borrow, default)]

@@ -38,6 +38,7 @@ enum ItemAuthor {
 pub(super) struct Meta {
     pub(super) id: Option<String>,
     pub(super) provider: Option<String>,
+    pub(super) project: Option<String>,
     /// The session that started this one.
     pub(super) parent: Option<String>,
     /// Whether another agent, or Codex itself, gave it its task.
@@ -92,6 +93,8 @@ pub(super) struct CodexIndex {
     pub(super) steps: Vec<IndexStep>,
     pub(super) answers: Vec<AnswerItems>,
     pub(super) meta: Option<Meta>,
+    /// The name that the thread was given last.
+    pub(super) title: Option<String>,
     pub(super) started: Option<String>,
     pub(super) ended: Option<String>,
     /// Whether the last answer still goes on.
@@ -213,6 +216,9 @@ impl CodexIndex {
                 let message_text = event.text("message");
                 self.copied =
                     message_text.map(|message_text| (self.steps.len(), place.line, message_text));
+            }
+            Some("thread_name_updated") => {
+                self.title = event.text("thread_name").or(self.title.take());
             }
             Some("token_count") => self.tokens(event),
             Some("task_started" | "turn_started") => {
@@ -336,6 +342,7 @@ fn read_meta(meta: &Fields<'_>) -> Meta {
     Meta {
         id: meta.text("id").or_else(|| meta.text("session_id")),
         provider: meta.text("model_provider"),
+        project: meta.text("cwd"),
         parent: parent.and_then(|parent| parent.text("parent_thread_id")),
         is_subagent: source.is_some_and(|source| source.get("subagent").is_some()),
     }

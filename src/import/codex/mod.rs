@@ -87,6 +87,7 @@ fn head(path: &Path, index: &CodexIndex) -> SessionHead {
     SessionHead {
         identity,
         session,
-        title: None,
+        title: index.title.clone(),
+        project: meta.project.clone(),
     }
 }

@@ -76,6 +76,7 @@ fn looks_like_an_event(line: &[u8]) -> bool {
 fn read_head(source: &mut Source<'_>) -> Result<SessionHead, ImportError> {
     let path = source.path;
     let (mut own, mut started, mut ended) = (None, None, None);
+    let (mut title, mut project) = (None, None);
     let mut records = RecordStream::new(path, &mut *source.reader)?;
     while let Some((_, line)) = records.next()? {
         let RecordLine::Record(_, event) = line else {
@@ -83,6 +84,13 @@ fn read_head(source: &mut Source<'_>) -> Result<SessionHead, ImportError> {
         };
         if own.is_none() {
             own = session_in(&event);
+        }
+        match event.text("type").as_deref() {
+            Some("session.title_changed") => {
+                title = event.object("data").text("title").or(title);
+            }
+            _ if project.is_none() => project = folder_of(&event),
+            _ => {}
         }
         if let Some(time) = event.text("timestamp").filter(|t| is_time(t)) {
             started.get_or_insert_with(|| time.clone());
@@ -96,12 +104,18 @@ fn read_head(source: &mut Source<'_>) -> Result<SessionHead, ImportError> {
     Ok(SessionHead {
         identity,
         session,
-        title: None,
+        title,
+        project,
     })
 }
 
 fn is_time(text: &str) -> bool {
     Time::from_text(text).millis().is_some()
+}
+
+/// Returns the folder that an event says the session began in.
+fn folder_of(event: &Fields<'_>) -> Option<String> {
+    event.child("data")?.child("context")?.text("cwd")
 }
 
 /// Returns the session that an event names: its own, or that of a hook's input.
@@ -188,7 +202,7 @@ impl CopilotReader<'_> {
             return *session;
         }
         let main = self.transcript.head(0);
-        let parent = main.session.session_id.clone();
+        let (parent, project) = (main.session.session_id.clone(), main.project.clone());
         let name = format!("{parent}/agent-{call}");
         let id = SessionId::new(name).unwrap_or_else(|_| SessionId::generate());
         let mut session = session(id.clone(), TOOL, None);
@@ -210,6 +224,7 @@ impl CopilotReader<'_> {
             identity,
             session,
             title: None,
+            project,
         });
         self.by_call.insert(call.to_owned(), number);
         number

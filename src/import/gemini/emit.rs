@@ -30,14 +30,25 @@ impl Header {
         SessionHead {
             identity,
             session,
-            title: None,
+            title: self.text("summary"),
+            // Where no folder is named, the digest still says which sessions belong together.
+            project: self.folder().or_else(|| self.text("projectHash")),
         }
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        let text = self.extra.get(key)?.read::<String>().ok();
+        text.filter(|text| !text.trim().is_empty())
+    }
+
+    fn folder(&self) -> Option<String> {
+        let folders: Vec<String> = self.extra.get("directories")?.read().ok()?;
+        folders.into_iter().find(|folder| !folder.is_empty())
     }
 
     /// Whether another agent gave the session its task.
     fn is_subagent(&self) -> bool {
-        let kind = self.extra.get("kind").map(Json::read::<String>);
-        kind.is_some_and(|kind| kind.is_ok_and(|kind| kind == "subagent"))
+        self.text("kind").is_some_and(|kind| kind == "subagent")
     }
 
     /// Takes the fields of a session besides its messages; the first word on its id counts.

@@ -20,6 +20,7 @@ pub(super) struct Entries {
     readable: usize,
     pub(super) session: Option<String>,
     pub(super) title: Option<String>,
+    pub(super) project: Option<String>,
     pub(super) started: Option<String>,
     pub(super) ended: Option<String>,
     /// The session that this one was taken from, as the header says it.
@@ -57,6 +58,7 @@ impl Entries {
 
     fn header(&mut self, entry: &Fields<'_>) {
         self.session = entry.text("id");
+        self.project = entry.text("cwd");
         for key in ["parentSession", "branchedFrom", "cwd"] {
             if let Some(value) = entry.get(key).and_then(|value| json(value).ok()) {
                 self.origin.push((key, value));

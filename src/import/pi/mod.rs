@@ -92,5 +92,6 @@ fn head(path: &Path, entries: &Entries) -> SessionHead {
         identity,
         session,
         title: entries.title.clone(),
+        project: entries.project.clone(),
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct SessionLine {
     pub(crate) current_loop: Option<LoopId>,
     pub(crate) tick: i64,
     pub(crate) source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) project: Option<String>,
     /// What the tokens of all lines are counted with.
     pub(crate) counter: String,
     pub(crate) meta: Box<RawValue>,

@@ -259,6 +259,7 @@ fn row_of(line: &SessionLine, current_loop: Option<LoopKey>) -> SessionRow {
         current_loop,
         tick: line.tick,
         source: line.source.clone(),
+        project: line.project.clone(),
         meta: line.meta.get().to_owned(),
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::model::{Author, Role};
 use crate::store::columns::Columns;
+use crate::store::prompt::PromptPlace;
 use crate::store::{
     MessageRow, MessageSize, Proof, Redaction, Size, StoreResult, StoredBlob, StoredMessage,
 };
@@ -38,6 +39,14 @@ pub(super) fn stored_message(
         digest: row.get("digest")?,
         head: row.get("head")?,
         text: row.content("body")?.map(Cow::into_owned),
+    })
+}
+
+pub(in crate::store) fn prompt_place(row: &impl Columns) -> StoreResult<PromptPlace> {
+    Ok(PromptPlace {
+        session: row.get("session")?,
+        loop_key: row.get("loop")?,
+        seq: row.number("seq")?,
     })
 }
 

@@ -16,6 +16,7 @@ pub(in crate::store) fn session_row(row: &impl Columns) -> StoreResult<SessionRo
         current_loop: row.get("current_loop")?,
         tick: row.get("tick")?,
         source: row.get("source")?,
+        project: row.get("project")?,
         meta: row.get("meta")?,
     })
 }

@@ -4,8 +4,10 @@
 use super::PostgresStore;
 use super::schema::objects;
 use crate::model::SessionId;
+use crate::store;
 use crate::store::database::Database;
 use crate::store::error::StoreResult;
+use crate::store::listing::{self, SESSION_COLUMNS, SessionFilter};
 use crate::store::recount::StoreRecount;
 use crate::store::removal::StoreRemove;
 use crate::store::scan::StoreScan;
@@ -55,10 +57,14 @@ impl Database for PostgresStore {
         self.query_within(sql, limits)
     }
 
-    fn session_rows(&self) -> StoreResult<Vec<Record>> {
-        let sql = "SELECT v.* FROM v_sessions v JOIN sessions s ON s.session_id = v.session_id
-             ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.session DESC";
-        Ok(self.rows(sql, &[])?.records())
+    fn session_rows(&self, filter: &SessionFilter) -> StoreResult<Vec<Record>> {
+        let sql = format!(
+            "SELECT {SESSION_COLUMNS}, s.session AS key
+             FROM v_sessions v JOIN sessions s ON s.session_id = v.session_id
+             ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.session DESC"
+        );
+        let found = self.rows(&sql, &[])?.records();
+        store::read(self, |read| listing::sessions(read, found, filter))
     }
 
     fn run_rows(&self, session: Option<&SessionId>) -> StoreResult<Vec<Record>> {
@@ -92,7 +98,9 @@ impl Database for PostgresStore {
              ORDER BY loop_id COLLATE \"C\", generation",
             &id,
         )?;
-        view_of(session, &found, &loops, &blocks)
+        store::read(self, |read| {
+            view_of(read, session, [&found, &loops, &blocks])
+        })
     }
 
     fn stats(&self) -> StoreResult<Stats> {

@@ -48,7 +48,7 @@ impl PostgresTransaction<'_> {
         )
     }
 
-    fn say(
+    pub(super) fn say(
         &self,
         loop_key: LoopKey,
         row: &PostgresRow,

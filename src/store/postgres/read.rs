@@ -13,6 +13,7 @@ use crate::store::error::StoreResult;
 use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match, Phrase};
 use crate::store::mapping::*;
 use crate::store::packs;
+use crate::store::prompt::{PromptPlace, PromptsOf, VisitPrompt};
 use crate::store::*;
 
 /// Rows that are fetched at a time where a caller may stop, and of those that are large.
@@ -331,6 +332,14 @@ impl StoreRead for PostgresTransaction<'_> {
             row.get::<u32>("seq")
         })?;
         Ok(last.map_or(0, |seq| seq + 1))
+    }
+
+    fn prompt_places(&self, of: PromptsOf, limit: u32) -> StoreResult<Vec<PromptPlace>> {
+        self.read_prompt_places(of, limit)
+    }
+
+    fn prompts(&self, of: PromptsOf, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
+        self.read_prompts(of, visit)
     }
 
     fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {

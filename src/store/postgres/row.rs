@@ -57,7 +57,7 @@ impl Columns for PostgresRow {
 
 pub(super) const SESSION: &str =
     "SELECT s.session AS key, s.session_id, s.agent_id, s.title, s.created_at,
-    s.last_active_at, s.current_loop, s.tick, s.source, s.meta FROM sessions s";
+    s.last_active_at, s.current_loop, s.tick, s.source, s.project, s.meta FROM sessions s";
 
 pub(super) const LOOP_COLUMNS: &str = "l.session, l.key, l.loop_id, l.parent, l.parent_loop_id,
     l.parent_turn, l.kind, l.status, l.started_at, l.ended_at, l.tick, l.next_seq, l.sealed_seq,

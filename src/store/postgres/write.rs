@@ -191,8 +191,8 @@ impl PostgresTransaction<'_> {
             }
             let stored = self.execute(
                 "INSERT INTO sessions (session, session_id, agent_id, title, created_at,
-                     last_active_at, current_loop, tick, source, started_by, meta)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                     last_active_at, current_loop, tick, source, project, started_by, meta)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
                  ON CONFLICT (session) DO NOTHING",
                 &[
                     &key,
@@ -204,6 +204,7 @@ impl PostgresTransaction<'_> {
                     &row.current_loop.map(|key| key.0),
                     &row.tick,
                     &row.source,
+                    &row.project,
                     &started_by(&row.meta),
                     &row.meta,
                 ],
@@ -248,8 +249,8 @@ impl StoreWrite for PostgresTransaction<'_> {
         self.run(
             row.key.0,
             "UPDATE sessions SET agent_id = $2, title = $3, created_at = $4, last_active_at = $5,
-                 current_loop = $6, tick = $7, source = $8, started_by = $9,
-                 meta = CASE WHEN meta = $10 THEN meta ELSE $10 END
+                 current_loop = $6, tick = $7, source = $8, project = $9, started_by = $10,
+                 meta = CASE WHEN meta = $11 THEN meta ELSE $11 END
              WHERE session = $1",
             &[
                 &row.key.0,
@@ -260,6 +261,7 @@ impl StoreWrite for PostgresTransaction<'_> {
                 &row.current_loop.map(|key| key.0),
                 &row.tick,
                 &row.source,
+                &row.project,
                 &started_by(&row.meta),
                 &row.meta,
             ],

@@ -24,6 +24,8 @@ pub struct SessionRow {
     pub tick: Tick,
     /// The format that it was imported from.
     pub source: Option<String>,
+    /// The folder that its agent worked in.
+    pub project: Option<String>,
     /// The interchange form without loops.
     pub meta: String,
 }

@@ -6,7 +6,9 @@
 use super::SqliteStore;
 use super::query::{QueryRows, Record, rows};
 use crate::model::{Json, SessionId};
+use crate::store::StoreRead;
 use crate::store::error::{StoreError, StoreResult};
+use crate::store::listing::{self, SESSION_COLUMNS, SessionFilter};
 use crate::store::rows::noted_events;
 
 /// A session with its loops and what compactions made of them, as rows of the views.
@@ -20,7 +22,7 @@ pub struct SessionView {
 }
 
 impl SqliteStore {
-    /// Returns the rows of `v_sessions`, last active first.
+    /// Returns the rows of `v_sessions` that are asked for, last active first.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -41,15 +43,22 @@ impl SqliteStore {
     /// #     let message = AgentMessage::from(Message::user("Will it rain?"));
     /// #     append::append(write, loop_key, vec![message.into()], &HeuristicTokenCounter)
     /// # })?;
-    /// let rows = store.session_rows()?;
+    /// let rows = store.session_rows(&store::SessionFilter::default())?;
     /// assert_eq!(rows[0].text("session_id"), Some("weather".into()));
+    /// assert_eq!(rows[0].text("title"), Some("Will it rain?".into()));
     /// assert_eq!(rows[0].number("messages"), Some(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn session_rows(&self) -> StoreResult<Vec<Record>> {
-        let sql = "SELECT v.* FROM v_sessions v JOIN sessions s USING (session_id)
-             ORDER BY s.last_active_at DESC, s.key DESC";
-        Ok(self.query(sql)?.records())
+    pub fn session_rows(&self, filter: &SessionFilter) -> StoreResult<Vec<Record>> {
+        let sql = format!(
+            "SELECT {SESSION_COLUMNS}, s.key
+             FROM v_sessions v JOIN sessions s ON s.session_id = v.session_id
+             ORDER BY s.last_active_at DESC, s.key DESC"
+        );
+        self.snapshot(|connection| {
+            let found = rows(connection, &sql, &[])?;
+            listing::sessions(&self.reader(connection), found.records(), filter)
+        })
     }
 
     /// Returns the rows of `v_compaction_runs`, newest first: of one session or of all.
@@ -140,22 +149,24 @@ impl SqliteStore {
             )?;
             let blocks = all("SELECT * FROM v_compaction_blocks WHERE session_id = ?1
                  ORDER BY loop_id, generation")?;
-            view_of(session, &found, &loops, &blocks)
+            view_of(&self.reader(connection), session, [&found, &loops, &blocks])
         })
     }
 }
 
 /// Puts the rows of a session together.
 pub(in crate::store) fn view_of(
-    session: &SessionId,
-    found: &QueryRows,
-    loops: &QueryRows,
-    blocks: &QueryRows,
+    read: &dyn StoreRead,
+    id: &SessionId,
+    [found, loops, blocks]: [&QueryRows; 3],
 ) -> StoreResult<SessionView> {
-    let missing = || StoreError::NoSession(session.to_string());
+    let missing = || StoreError::NoSession(id.to_string());
+    let mut session = found.records().into_iter().next().ok_or_else(missing)?;
+    let mut loops = loops.records();
+    listing::session_and_loops(read, id, &mut session, &mut loops)?;
     Ok(SessionView {
-        session: found.records().into_iter().next().ok_or_else(missing)?,
-        loops: with_blocks(loops.records(), &blocks.records()),
+        session,
+        loops: with_blocks(loops, &blocks.records()),
     })
 }
 

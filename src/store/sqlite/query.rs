@@ -119,6 +119,12 @@ impl Record {
         }
     }
 
+    /// Takes a column out.
+    pub(in crate::store) fn take(&mut self, column: &str) -> Option<Json> {
+        let at = self.0.iter().position(|(name, _)| name == column)?;
+        Some(self.0.remove(at).1)
+    }
+
     /// Adds a column.
     pub fn push(&mut self, column: impl Into<String>, value: Json) {
         self.0.push((column.into(), value));

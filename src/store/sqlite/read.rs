@@ -14,6 +14,7 @@ use crate::store::error::StoreResult;
 use crate::store::index::{IndexFilter, IndexQuery, IndexState, Match, Phrase};
 use crate::store::mapping::*;
 use crate::store::packs::{self, LastPack};
+use crate::store::prompt::{PromptPlace, PromptsOf};
 use crate::store::*;
 
 /// A connection within a transaction: what both doors hand out.
@@ -405,6 +406,19 @@ impl StoreRead for SqliteReader<'_> {
             .optional()
             .map_err(from_sqlite)?;
         Ok(last.map_or(0, |id| number(id) + 1))
+    }
+
+    fn prompt_places(&self, of: PromptsOf, limit: u32) -> StoreResult<Vec<PromptPlace>> {
+        let limit = i64::from(limit);
+        let place = |row: &SqliteRow<'_, '_>| prompt_place(row);
+        match of {
+            PromptsOf::EachSession => self.all(&FIRST_PROMPTS_OF_SESSIONS, [], place),
+            PromptsOf::EachLoop(session) => self.all(FIRST_PROMPTS_OF_LOOPS, [session.0], place),
+            PromptsOf::Session(session) => self.all(&PROMPTS_OF_SESSION, [session.0, limit], place),
+            PromptsOf::Loop(session, loop_key) => {
+                self.all(&PROMPTS_OF_LOOP, [session.0, limit, loop_key.0], place)
+            }
+        }
     }
 
     fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {

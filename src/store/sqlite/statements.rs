@@ -10,7 +10,7 @@ use crate::store::mapping::*;
 use crate::store::{AppendState, LoopKey, LoopWithBlock, StoreResult, StoredMessageRef};
 
 const SESSION_COLUMNS: &str = "s.key, s.session_id, s.agent_id, s.title, s.created_at,
-    s.last_active_at, s.current_loop, s.tick, s.source, s.meta";
+    s.last_active_at, s.current_loop, s.tick, s.source, s.project, s.meta";
 
 pub(super) static SESSION: Sql = Sql::new(|| format!("SELECT {SESSION_COLUMNS} FROM sessions s"));
 
@@ -123,6 +123,39 @@ pub(super) const MESSAGE_REFS: &str =
 pub(super) const MESSAGE_REFS_WITH_PROOF: &str =
     "SELECT id AS seq, turn, role, tokens, bytes, body_block, head, body, salt, digest
     FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+
+// A session's loops do not lie together, so its prompts are sorted; only their places are.
+const PROMPTS: &str = "SELECT l.session, l.key AS loop, m.id AS seq
+    FROM loops l CROSS JOIN messages m INDEXED BY messages_prompts
+        ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.role = 0 AND m.author < 2";
+
+pub(super) static PROMPTS_OF_SESSION: Sql =
+    Sql::new(|| format!("{PROMPTS} WHERE l.session = ?1 ORDER BY m.author, m.id LIMIT ?2"));
+pub(super) static PROMPTS_OF_LOOP: Sql = Sql::new(|| {
+    format!("{PROMPTS} WHERE l.session = ?1 AND l.key = ?3 ORDER BY m.author, m.id LIMIT ?2")
+});
+pub(super) static FIRST_PROMPTS_OF_SESSIONS: Sql = Sql::new(|| {
+    format!(
+        "SELECT session, seq >> 32 AS loop, seq
+         FROM (
+             SELECT s.key AS session, (
+                 SELECT p.seq FROM ({PROMPTS} WHERE l.session = s.key ORDER BY m.author, m.id LIMIT 1) p
+             ) AS seq
+             FROM sessions s
+         )
+         WHERE seq IS NOT NULL"
+    )
+});
+pub(super) const FIRST_PROMPTS_OF_LOOPS: &str = "SELECT session, seq >> 32 AS loop, seq
+    FROM (
+        SELECT l.session, (
+            SELECT m.id FROM messages m INDEXED BY messages_prompts
+            WHERE m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.role = 0 AND m.author < 2
+            ORDER BY m.author, m.id LIMIT 1
+        ) AS seq
+        FROM loops l WHERE l.session = ?1
+    )
+    WHERE seq IS NOT NULL";
 
 pub(super) fn append_state(row: &SqliteRow<'_, '_>) -> StoreResult<AppendState> {
     let key = row.get("key")?;

@@ -132,11 +132,11 @@ impl StoreWrite for SqliteReader<'_> {
         self.run(
             // A receipt names its session by the key, which is never given again.
             "INSERT INTO sessions (key, session_id, agent_id, title, created_at, last_active_at,
-                 current_loop, tick, source, meta)
+                 current_loop, tick, source, project, meta)
              SELECT 1 + max(
                      (SELECT coalesce(max(key), 0) FROM sessions),
                      (SELECT coalesce(max(session), 0) FROM maintenance)
-                 ), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9",
+                 ), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10",
             params![
                 row.session_id.as_str(),
                 row.agent_id,
@@ -146,6 +146,7 @@ impl StoreWrite for SqliteReader<'_> {
                 row.current_loop.map(|key| key.0),
                 row.tick,
                 row.source,
+                row.project,
                 row.meta,
             ],
         )?;
@@ -155,7 +156,7 @@ impl StoreWrite for SqliteReader<'_> {
     fn update_session(&mut self, row: &SessionRow) -> StoreResult<()> {
         self.run(
             "UPDATE sessions SET agent_id = ?2, title = ?3, created_at = ?4, last_active_at = ?5,
-                 current_loop = ?6, tick = ?7, source = ?8, meta = ?9
+                 current_loop = ?6, tick = ?7, source = ?8, project = ?9, meta = ?10
              WHERE key = ?1",
             params![
                 row.key.0,
@@ -166,6 +167,7 @@ impl StoreWrite for SqliteReader<'_> {
                 row.current_loop.map(|key| key.0),
                 row.tick,
                 row.source,
+                row.project,
                 row.meta,
             ],
         )?;

@@ -50,6 +50,7 @@ fn no_byte_of_a_secret_is_left_and_the_record_is_whole() {
         "flips.reason",
         "notes.note",
         "sessions.title",
+        "sessions.project",
         "loops.history",
     ] {
         assert!(report.texts[place] > 0, "{place}: {:?}", report.texts);

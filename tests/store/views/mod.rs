@@ -13,12 +13,12 @@ const CONTRACT: [(&str, &str); 15] = [
     (
         "v_sessions",
         "session_id agent_id title created_at last_active_at current_loop_id loops turns messages
-         tokens source",
+         tokens source prompt project",
     ),
     (
         "v_loops",
         "session_id loop_id parent_loop_id parent_turn continuation_kind status started_at
-         ended_at turns messages tokens archived",
+         ended_at turns messages tokens archived prompt",
     ),
     (
         "v_turns",

@@ -70,6 +70,7 @@ pub fn head(identity: Identity) -> SessionHead {
         identity,
         session,
         title: Some("A title".into()),
+        project: None,
     }
 }
 

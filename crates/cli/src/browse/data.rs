@@ -4,6 +4,7 @@
 
 use loopstore::admin::inspect::{DiffRequest, DiffSide, diff};
 use loopstore::compact::FlipRequest;
+use loopstore::extend::SessionFilter;
 use loopstore::extend::sqlite::Record;
 use loopstore::search::{SearchHit, SearchQuery};
 use loopstore::{Database, LoopId, OpenError, SessionId};
@@ -98,13 +99,18 @@ fn sessions(store: &dyn Database) -> Result<Vec<SessionItem>, CliError> {
         Some(SessionItem {
             id: SessionId::new(row.text("session_id")?).ok()?,
             title: row.text("title").unwrap_or_default(),
+            project: row.text("project").unwrap_or_default(),
             loops: number("loops"),
             turns: number("turns"),
             tokens: number("tokens"),
             last_active: last_active.map(|at| text::time(&at)).unwrap_or_default(),
         })
     };
-    Ok(store.session_rows()?.iter().filter_map(line).collect())
+    Ok(store
+        .session_rows(&SessionFilter::default())?
+        .iter()
+        .filter_map(line)
+        .collect())
 }
 
 fn runs(store: &dyn Database, session: &SessionId) -> Result<Vec<Run>, CliError> {

@@ -11,6 +11,7 @@ use super::state::{FlipAction, KeyPress, Room, Step, TextEntry, Want};
 pub struct SessionItem {
     pub id: SessionId,
     pub title: String,
+    pub project: String,
     pub loops: i64,
     pub turns: i64,
     pub tokens: i64,
@@ -44,12 +45,12 @@ impl Sessions {
         self.filter(&text);
     }
 
-    /// Leaves the sessions whose id or title has all of these words.
+    /// Leaves the sessions whose id, title and project have all of these words.
     pub fn filter(&mut self, text: &str) {
         self.filter = text.to_owned();
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
         let fits = |row: &SessionItem| {
-            let has = format!("{} {}", row.id, row.title).to_lowercase();
+            let has = format!("{} {} {}", row.id, row.title, row.project).to_lowercase();
             words.iter().all(|word| has.contains(word))
         };
         let rows = self.rows.iter().flatten().enumerate();

@@ -7,7 +7,7 @@ use loopstore::context::TurnState;
 use loopstore::extend::active_blocks::{View, chain};
 use loopstore::extend::{
     self as store, BlockCore, BlockKind, Disposition, LoopKey, LoopRow, SessionRow, StoreError,
-    StoreRead, StoreResult,
+    StoreRead, StoreResult, prompt,
 };
 use loopstore::{ContinuationKind, Database, LoopId, SessionId};
 
@@ -44,18 +44,23 @@ pub fn tree(store: &dyn Database, session: &SessionId) -> StoreResult<ReadOutcom
     store::read(store, |read| {
         let session = owner(read, session)?;
         let loops = read.loops(session.key)?;
-        let (mut rows, current) = LoopTree::of(&loops, session.current_loop).rows();
+        let mut tree = LoopTree::of(&loops, session.current_loop);
+        tree.prompts = prompt::loop_prompts(read, session.key)?;
+        let (mut rows, current) = tree.rows();
         for key in read.started_by(session.key)? {
             let agent = read.session_by_key(key)?;
             rows.push(TreeRow {
                 depth: 0,
                 what: Node::Agent {
+                    title: prompt::session_title(read, &agent)?.unwrap_or_default(),
                     session: agent.session_id,
-                    title: agent.title.unwrap_or_default(),
                 },
             });
         }
-        let title = session.title.unwrap_or_default();
+        let mut title = prompt::session_title(read, &session)?.unwrap_or_default();
+        if let Some(project) = &session.project {
+            title.push_str(&format!("  in {project}"));
+        }
         Ok(ReadOutcome::Tree(title, rows, current))
     })
 }
@@ -66,6 +71,7 @@ struct LoopTree<'a> {
     children: HashMap<Option<LoopKey>, Vec<&'a LoopRow>>,
     on_chain: HashSet<LoopKey>,
     current: Option<LoopKey>,
+    prompts: HashMap<LoopKey, String>,
 }
 
 impl<'a> LoopTree<'a> {
@@ -88,6 +94,7 @@ impl<'a> LoopTree<'a> {
             children,
             on_chain,
             current,
+            prompts: HashMap::new(),
         }
     }
 
@@ -133,6 +140,7 @@ impl<'a> LoopTree<'a> {
             turns: row.totals.turns,
             tokens: row.totals.tokens,
             on_chain: self.on_chain.contains(&row.key),
+            prompt: self.prompts.get(&row.key).cloned().unwrap_or_default(),
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct LoopItem {
     pub tokens: u64,
     /// Whether it is on the way to the current loop.
     pub on_chain: bool,
+    /// What it was asked first.
+    pub prompt: String,
 }
 
 /// What the context of a leaf shows.

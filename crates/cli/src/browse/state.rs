@@ -69,7 +69,7 @@ pub enum Want {
 #[derive(Debug)]
 pub enum ReadOutcome {
     Sessions(Vec<SessionItem>),
-    /// The title, the rows, and the row of the current loop.
+    /// The title with the project, the rows, and the row of the current loop.
     Tree(String, Vec<TreeRow>, usize),
     Seen(Seen),
     Turns(TurnPage),

@@ -172,10 +172,10 @@ fn a_session_in_40_columns() {
     agent.db › demo
     context of loop-4: 17,947 of 60,617 tok…
     ▸ LOOPS
-    ○ loop-1  8 turns, block 1
-    ○ loop-2  9 turns, block 1
-    ○ loop-3  9 turns, block 1
-    ● loop-4  14 turns, block 1
+    ○ loop-1  8 turns, block 1  Checkout fa…
+    ○ loop-2  9 turns, block 1  Fix it in s…
+    ○ loop-3  9 turns, block 1  Now the nig…
+    ● loop-4  14 turns, block 1  Make the e…
 
 
 
@@ -205,10 +205,10 @@ fn a_session_in_80_columns() {
     agent.db › demo
     context of loop-4: 17,947 of 60,617 tokens  Yen orders and the nightly export
       LOOPS                          ▸ TURNS of loop-4, 22,632 tokens
-    ○ loop-1  8 turns, block 1           0 = kept         1,684  › Make the export …
-    ○ loop-2  9 turns, block 1           1 = kept         1,766  Next I use read_fi…
-    ○ loop-3  9 turns, block 1           2 Σ summarised   1,859  Next I use run_tes…
-    ● loop-4  14 turns, block 1          3 Σ summarised   1,961  Next I use read_fi…
+    ○ loop-1  8 turns, block 1  Che…     0 = kept         1,684  › Make the export …
+    ○ loop-2  9 turns, block 1  Fix…     1 = kept         1,766  Next I use read_fi…
+    ○ loop-3  9 turns, block 1  Now…     2 Σ summarised   1,859  Next I use run_tes…
+    ● loop-4  14 turns, block 1  Ma…     3 Σ summarised   1,961  Next I use read_fi…
                                          4 ~ shortened    2,057  Next I use shell o…
                                          5 ~ shortened    1,321  Next I use grep on…
                                          6 ~ shortened    1,422  Next I use read_fi…
@@ -295,6 +295,27 @@ fn a_filter_leaves_the_sessions_with_its_words() {
     ");
     assert!(stage.shown("/nothing").contains("No session has"));
     assert!(stage.shown("/nothing<esc>").contains("s1"));
+}
+
+#[test]
+fn sessions_and_loops_show_what_they_were_asked() {
+    let stage = Stage::new((120, 6));
+    let store = Store::from(stage.store());
+    let chat = store.session("s1").unwrap();
+    chat.append([Message::user("Mend\nthe build")]).unwrap();
+    chat.set_project("/work/kite").unwrap();
+    let list = stage.shown("");
+    assert!(
+        list.contains(" Mend the build ") && list.contains(" kite "),
+        "{list}"
+    );
+    assert!(stage.shown("/KITE").contains("s1"));
+    let screen = stage.shown("<enter>");
+    assert!(screen.contains("Mend the build  in /work/kite"), "{screen}");
+    assert!(
+        screen.contains("loop-1  1 turn, running  Mend the"),
+        "{screen}"
+    );
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! The tools: what they are called with, and their answers.
 
+use std::collections::HashMap;
+
 use loopstore::context::context_parts;
 use loopstore::extend::sqlite::Record;
+use loopstore::extend::{self as store, StoreResult, prompt};
 use loopstore::search::{SearchQuery, search};
 use loopstore::{BuildOptions, Database, LoopId, Role, SessionId, admin::inspect};
 use serde::Deserialize;
@@ -62,7 +65,7 @@ pub static TOOLS: [ToolSpec; 4] = [
     ToolSpec {
         name: "context_overview",
         about: "What the context of the next model call consists of: which turns are verbatim and \
-                which are summarised, with their tokens.",
+                which are summarised, with their tokens; and what each loop was asked first.",
         properties: r#"{
             "loop_id": {"type": "string", "description": "the loop [default: the current one]"},
             "offset": {"type": "integer", "minimum": 0, "description": "continue from `next`"}
@@ -237,7 +240,15 @@ impl Recall {
         };
         let parts = context_parts(store, session, &options).map_err(message)?;
         let parts = parts.iter().map(serde_json::to_value);
-        let parts = parts.collect::<Result<Vec<_>, _>>().map_err(message)?;
+        let mut parts = parts.collect::<Result<Vec<_>, _>>().map_err(message)?;
+        let mut prompts = prompts_of(store, session).map_err(message)?;
+        for part in &mut parts {
+            // With the first part of each loop.
+            let prompt = part["loop_id"].as_str().and_then(|id| prompts.remove(id));
+            if let Some(prompt) = prompt {
+                part["prompt"] = json!(prompt);
+            }
+        }
         let rest = parts.into_iter().skip(args.offset).collect();
         Ok(self.page("parts", rest, args.offset, None))
     }
@@ -307,6 +318,22 @@ fn read<T: DeserializeOwned>(given: Given) -> Result<T, String> {
 
 fn message(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+/// Returns what each loop of a session was asked first, by its id.
+fn prompts_of(store: &dyn Database, session: &SessionId) -> StoreResult<HashMap<String, String>> {
+    store::read(store, |read| {
+        let Some(row) = read.session(session)? else {
+            return Ok(HashMap::new());
+        };
+        let prompts = prompt::loop_prompts(read, row.key)?;
+        let loops = read.loops(row.key)?.into_iter();
+        let prompt = |row: store::LoopRow| {
+            let prompt = prompts.get(&row.key)?.clone();
+            Some((row.core.loop_id.to_string(), prompt))
+        };
+        Ok(loops.filter_map(prompt).collect())
+    })
 }
 
 fn loop_of(

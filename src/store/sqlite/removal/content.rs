@@ -162,7 +162,7 @@ const OTHERS: [&str; 12] = [
 ];
 
 /// Every column of text or bytes, and what it holds.
-pub(super) const COLUMNS: [(&str, &str, Holds); 113] = [
+pub(super) const COLUMNS: [(&str, &str, Holds); 114] = [
     ("store_meta", "name", Word),
     ("store_meta", "value", Digest),
     ("sessions", "session_id", ID),
@@ -171,6 +171,7 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 113] = [
     ("sessions", "created_at", Word),
     ("sessions", "last_active_at", Word),
     ("sessions", "source", Word),
+    ("sessions", "project", TEXT),
     ("sessions", "meta", META),
     ("sessions", "audit", Digest),
     ("audit", "kind", Word),

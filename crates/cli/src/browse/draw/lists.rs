@@ -13,8 +13,12 @@ fn left(text: &str, width: usize) -> String {
     text + &" ".repeat(free)
 }
 
-/// Which columns a list of this width has: last active, turns and loops go first.
+/// The width of the column of projects.
+const PROJECT: usize = 16;
+
+/// Which columns a list of this width has: the project goes first, then last active, turns and loops.
 struct ColumnWidths {
+    project: bool,
     loops: bool,
     last_active: bool,
     title: usize,
@@ -25,9 +29,12 @@ impl ColumnWidths {
     fn of(width: usize) -> Self {
         let (loops, last_active) = (width >= 60, width >= 80);
         let numbers = 12 + if loops { 18 } else { 0 };
-        let rest = width.saturating_sub(numbers + if last_active { 21 } else { 0 });
+        let project = width >= 110;
+        let others = if last_active { 21 } else { 0 } + if project { 1 + PROJECT } else { 0 };
+        let rest = width.saturating_sub(numbers + others);
         let id = (rest / 2).min(38);
         Self {
+            project,
             loops,
             last_active,
             title: rest.saturating_sub(id + 1),
@@ -35,9 +42,12 @@ impl ColumnWidths {
         }
     }
 
-    fn line(&self, cells: [&str; 6]) -> String {
-        let [id, title, loops, turns, tokens, last_active] = cells;
+    fn line(&self, cells: [&str; 7]) -> String {
+        let [id, title, project, loops, turns, tokens, last_active] = cells;
         let mut line = format!("{} {}", left(id, self.id), left(title, self.title));
+        if self.project {
+            line.push_str(&format!(" {}", left(project, PROJECT)));
+        }
         if self.loops {
             line.push_str(&format!(" {loops:>7} {turns:>9}"));
         }
@@ -55,6 +65,7 @@ pub(super) fn sessions(pen: &mut Pen<'_, '_>, screen: &Sessions, room: Room) {
     let heads = [
         "SESSION",
         "TITLE",
+        "PROJECT",
         "LOOPS",
         "TURNS",
         "TOKENS",
@@ -65,7 +76,7 @@ pub(super) fn sessions(pen: &mut Pen<'_, '_>, screen: &Sessions, room: Room) {
     if screen.shown.is_empty() {
         let none = match rows.is_empty() {
             true => "No sessions yet; `loopstore import` adds some.",
-            false => "No session has these words in its id or title.",
+            false => "No session has these words in its id, title or project.",
         };
         return pen.text(1, none, Tone::Plain);
     }
@@ -77,6 +88,7 @@ pub(super) fn sessions(pen: &mut Pen<'_, '_>, screen: &Sessions, room: Room) {
         let cells = [
             row.id.as_str(),
             &row.title,
+            text::folder(&row.project),
             &loops,
             &turns,
             &tokens,

@@ -132,7 +132,10 @@ fn loop_line(screen: &InSession, line: &LoopItem) -> (String, Tone) {
         (_, Some(_)) => Tone::Summary,
         _ => Tone::Plain,
     };
-    (format!("{sign} {}", facts.join(", ")), tone)
+    (
+        format!("{sign} {}  {}", facts.join(", "), line.prompt),
+        tone,
+    )
 }
 
 fn turns(pen: &mut Pen<'_, '_>, screen: &InSession, room: Room) {

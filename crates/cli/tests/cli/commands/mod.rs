@@ -14,6 +14,7 @@ mod counting;
 pub mod every_command;
 mod going_out;
 mod heads;
+mod listing;
 mod measuring;
 mod overlays;
 mod provider;

@@ -7,12 +7,12 @@ use crate::commands::stage::Stage;
 #[test]
 fn sessions_are_listed() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say("sessions"), @r#"
-    SESSION                   TITLE                    LOOPS  TURNS  MESSAGES  TOKENS  LAST ACTIVE          SOURCE
-    mess'; DROP TABLE sessi…  <b>\u{1b}[31mred\u{7}<…      1      8         8     169  2026-01-05 09:01:00
-    work                      Repair the build             4     25        54  10,138  2026-01-05 09:01:00
-    worker                    Another one                  0      0         0       0  2026-01-05 09:00:00
-    "#);
+    assert_snapshot!(stage.say("sessions"), @r"
+    SESSION                 LAST ACTIVE          PROJECT  LOOPS  TURNS  TOKENS  MESSAGES  TITLE
+    mess'; DROP TABLE ses…  2026-01-05 09:01:00               1      8     169         8  <b>\u{1b}[31mred\u{7}</…
+    work                    2026-01-05 09:01:00               4     25  10,138        54  Repair the build
+    worker                  2026-01-05 09:00:00               0      0       0         0  Another one
+    ");
     let rows = stage.json("sessions");
     assert_snapshot!(serde_json::to_string_pretty(&rows[1]).unwrap(), @r#"
     {
@@ -22,6 +22,8 @@ fn sessions_are_listed() {
       "last_active_at": "2026-01-05T09:01:00Z",
       "loops": 4,
       "messages": 54,
+      "project": null,
+      "prompt": "ask what is broken",
       "session_id": "work",
       "source": null,
       "title": "Repair the build",
@@ -51,40 +53,43 @@ fn a_narrow_table_is_cut_and_then_turned() {
         let output = stage.command(&["sessions"]).env("COLUMNS", width).output();
         String::from_utf8(output.unwrap().stdout).unwrap()
     };
-    assert_snapshot!(narrow("64"), @r#"
-    SESSION             TITLE         LOOPS  TURNS  MESSAGES  TOKENS
-    mess'; DROP TABLE…  <b>\u{1b}[3…      1      8         8     169
-    work                Repair the …      4     25        54  10,138
-    worker              Another one       0      0         0       0
-    "#);
-    assert_snapshot!(narrow("30"), @r#"
+    assert_snapshot!(narrow("64"), @r"
+    SESSION                  TURNS  TOKENS  TITLE
+    mess'; DROP TABLE sess…      8     169  <b>\u{1b}[31mred\u{7}</…
+    work                        25  10,138  Repair the build
+    worker                       0       0  Another one
+    ");
+    assert_snapshot!(narrow("30"), @r"
     SESSION      mess'; DROP TABL…
-    TITLE        <b>\u{1b}[31mred…
+    LAST ACTIVE  2026-01-05 09:01…
+    PROJECT
+    SOURCE
     LOOPS        1
     TURNS        8
-    MESSAGES     8
     TOKENS       169
-    LAST ACTIVE  2026-01-05 09:01…
-    SOURCE
+    MESSAGES     8
+    TITLE        <b>\u{1b}[31mred…
 
     SESSION      work
-    TITLE        Repair the build
+    LAST ACTIVE  2026-01-05 09:01…
+    PROJECT
+    SOURCE
     LOOPS        4
     TURNS        25
-    MESSAGES     54
     TOKENS       10,138
-    LAST ACTIVE  2026-01-05 09:01…
-    SOURCE
+    MESSAGES     54
+    TITLE        Repair the build
 
     SESSION      worker
-    TITLE        Another one
+    LAST ACTIVE  2026-01-05 09:00…
+    PROJECT
+    SOURCE
     LOOPS        0
     TURNS        0
-    MESSAGES     0
     TOKENS       0
-    LAST ACTIVE  2026-01-05 09:00…
-    SOURCE
-    "#);
+    MESSAGES     0
+    TITLE        Another one
+    ");
 }
 
 #[test]
@@ -93,15 +98,20 @@ fn show_draws_the_tree_with_blocks() {
     stage.say("compact work --max-tokens 9000");
     assert_snapshot!(stage.say("show work"), @"
     Session work: Repair the build
+    First prompt: ask what is broken
     agent agent, created 2026-01-05 09:00:00, last active 2026-01-05 09:01:00
     4 loops, 25 turns, 54 messages, 10,138 tokens
 
     ○ ask  Initial, Completed: 3 turns, 7 messages, 1,320 tokens
+        “ask what is broken”
         block 1 (earlier, active): compacted 0-2; 53 of 1,320 tokens; run RUN
       │ ○ try  Branch:other, Completed: 2 turns, 5 messages, 126 tokens; after turn 0 of ask
+      │     “try it”
     ○ build  Default, Completed: 6 turns, 13 messages, 2,610 tokens
+        “build it”
         block 1 (earlier, active): compacted 0-5; 81 of 2,610 tokens; run RUN
     ● test  Default, Completed: 14 turns, 29 messages, 6,082 tokens
+        “test it”
         block 1 (current, active): first 0-1, compacted 2-3, recent 4-13; 3,832 of 6,082 tokens; run RUN
     ");
     let shown = stage.json("show work");
@@ -117,13 +127,15 @@ fn show_neutralises_what_could_steer_a_terminal() {
     let stage = Stage::new();
     let said = stage.say("show mess");
     assert!(!said.out.contains(|c: char| c.is_control() && c != '\n'));
-    assert_snapshot!(said, @r#"
+    assert_snapshot!(said, @r"
     Session mess'; DROP TABLE sessions;--: <b>\u{1b}[31mred\u{7}</b>
+    First prompt: one \u{202e}two
     agent agent, created 2026-01-05 09:00:00, last active 2026-01-05 09:01:00
     1 loop, 8 turns, 8 messages, 169 tokens
 
     ● a:b\u{1b}[2J  Initial, Completed: 8 turns, 8 messages, 169 tokens
-    "#);
+        “one \u{202e}two”
+    ");
 }
 
 #[test]

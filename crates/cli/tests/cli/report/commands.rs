@@ -119,7 +119,7 @@ fn a_folder_has_a_page_for_each_session_and_a_list_of_them() {
     let rows = index["sessions"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
     let store = stage.store();
-    for row in store.session_rows().unwrap() {
+    for row in store.session_rows(&Default::default()).unwrap() {
         let id = row.text("session_id");
         let listed = rows
             .iter()

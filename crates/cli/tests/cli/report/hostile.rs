@@ -37,6 +37,8 @@ pub fn hostile(stage: &Stage) {
         answer(vec![Content::thinking(MARKUP, None)]).into(),
     ];
     add_loop(&store, key, spec, messages);
+    let hostile = Store::from(store).session("</script>\u{1b}<b>").unwrap();
+    hostile.set_project(MARKUP).unwrap();
 }
 
 #[test]
@@ -51,6 +53,7 @@ fn markup_never_stands_in_the_page_itself() {
     let line = loopstore_report::ReportLine {
         session_id: MARKUP.into(),
         title: Some(MARKUP.into()),
+        project: Some(MARKUP.into()),
         ..Default::default()
     };
     write_overview(MARKUP, &[("a.html".into(), line)], &mut overview).unwrap();

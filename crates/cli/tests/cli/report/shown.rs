@@ -39,13 +39,20 @@ fn a_page_in_a_browser() {
 
 fn compacted() -> Stage {
     let stage = Stage::new();
-    assert_eq!(stage.say("compact work --max-tokens 9000").code, 0);
-    assert_eq!(stage.say("report work").code, 0);
+    compact_and_report(&stage);
     stage
 }
 
+fn compact_and_report(stage: &Stage) {
+    assert_eq!(stage.say("compact work --max-tokens 9000").code, 0);
+    assert_eq!(stage.say("report work").code, 0);
+}
+
 fn shows_the_figures_and_a_turn_with_what_stands_for_it(browser: &mut Browser) {
-    let stage = compacted();
+    let stage = Stage::new();
+    let project = Store::from(stage.store()).session("work").unwrap();
+    project.set_project("/work/kite").unwrap();
+    compact_and_report(&stage);
     browser.visit(&stage.path("work.html"));
     let work = SessionId::new("work").unwrap();
     let store = stage.store();
@@ -68,6 +75,12 @@ fn shows_the_figures_and_a_turn_with_what_stands_for_it(browser: &mut Browser) {
         Some(&*number(context.tokens))
     );
     assert_eq!(browser.text("#title"), "Repair the build");
+    assert!(
+        browser
+            .text("#about")
+            .contains("in /work/kite · first asked “ask what is broken”")
+    );
+    assert!(browser.text("#tree").contains("completed  build it"));
     assert_eq!(
         browser.value("document.querySelectorAll('#runs tbody tr').length"),
         1
@@ -173,8 +186,14 @@ fn keeps_markup_as_text(browser: &mut Browser) {
     );
     let shown = MARKUP.replace('\u{1b}', "\u{241b}");
     assert_eq!(browser.text("#sessions a"), shown);
+    assert!(
+        browser
+            .text("#sessions .soft")
+            .ends_with(&format!(" · {shown}"))
+    );
     browser.visit(&stage.path("pages").join(file));
     assert_eq!(browser.text("#title"), shown);
+    assert!(browser.text("#about").contains(&format!("in {shown}")));
     browser.click("#tree .row");
     browser.wait("document.querySelectorAll('#recorded .message').length === 4");
     assert!(browser.text("#recorded").contains(&shown));

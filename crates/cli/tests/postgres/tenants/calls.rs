@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use loopstore::extend as store;
 use loopstore::extend::index::{IndexFilter, IndexQuery, Phrase};
+use loopstore::extend::prompt::PromptsOf;
 use loopstore::extend::scan::{BlobOwner, MessagePlace, StoreScan};
 use loopstore::extend::*;
 use loopstore::model::{LoopId, SessionId};
@@ -196,6 +197,9 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.append_keys(k.session)),
         said(read.notes(k.busy)),
         said(read.usage(k.session)),
+        said(read.prompt_places(PromptsOf::Session(k.session), 9)),
+        said(read.prompt_places(PromptsOf::EachLoop(k.session), 1)),
+        said(read.prompt_places(PromptsOf::Loop(k.session, k.loop_key), 9)),
         said(read.started_by(k.session)),
         said(read.flags(k.session)),
         said(read.loop_keys(k.session)),
@@ -241,6 +245,7 @@ fn list_all(read: &dyn StoreScan) -> Vec<String> {
         visited(|visit| read.find(&looked_for("benonly"), &everywhere, 99, visit)),
         said(read.loops_at_work(None)),
         said(read.open_calls(None)),
+        said(read.prompt_places(PromptsOf::EachSession, 1)),
         said(read.session_keys()),
         said(read.next_blob(0)),
         said(read.source_keys()),
