@@ -65,6 +65,8 @@ pub struct SearchQuery {
     pub session: Option<SessionId>,
     /// Only sessions that were imported from this format.
     pub source: Option<String>,
+    /// Only sessions whose project folder has this in its path; case does not matter.
+    pub project: Option<String>,
     /// Only messages of this role.
     pub role: Option<Role>,
     /// Only calls of the tool of this name, and its results.
@@ -176,6 +178,14 @@ pub struct SearchResults {
 pub struct SessionHit {
     /// The session.
     pub session_id: SessionId,
+    /// Its own title, else its first prompt as a line.
+    pub title: Option<String>,
+    /// Its project folder.
+    pub project: Option<String>,
+    /// The format that it was imported from.
+    pub source: Option<String>,
+    /// When something was last appended.
+    pub last_active_at: Option<String>,
     /// How well it fits; more is better.
     pub score: f64,
     /// Its messages that fit, at most three, the best first.

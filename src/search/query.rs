@@ -79,6 +79,9 @@ pub(super) struct Term {
 /// What a part of `camelCase` counts: who types the whole means the whole.
 const PART: f64 = 0.5;
 
+/// Words of an identifier that is also looked for as a whole.
+const MAX_WHOLE: usize = 8;
+
 /// One term as it was typed.
 #[derive(Debug)]
 enum Token {
@@ -207,6 +210,7 @@ impl Reader {
             each_part(&text[place], &mut |part| parts.push(part.to_owned()));
             words.push((word.to_owned(), parts));
         });
+        self.whole(text, &words);
         for (word, parts) in words {
             self.words += 1;
             if stands_alone(&word) {
@@ -233,6 +237,17 @@ impl Reader {
             }
         }
         self.single(letter.filter(|_| is_single));
+    }
+
+    /// Adds an identifier of several words as it stands: it means more than its parts.
+    fn whole(&mut self, text: &str, words: &[(String, Vec<String>)]) {
+        let is_spaced = !words.iter().any(|(word, _)| stands_alone(word));
+        // What an apostrophe joins is no identifier.
+        let is_one = is_spaced && !text.contains(['\'', '’']);
+        if is_one && (2..=MAX_WHOLE).contains(&words.len()) {
+            let words = words.iter().map(|(word, _)| word.clone());
+            self.term(Phrase::of(words.collect()), false, 1.0);
+        }
     }
 
     fn single(&mut self, letter: Option<String>) {
@@ -377,12 +392,12 @@ mod tests {
         assert_eq!(written("the \"end\""), "+'end'");
         assert_eq!(
             written("src/cli/main.rs getUserName error[E0382]"),
-            "src cli main rs getusernam (user) (name) error e0382"
+            "'src cli main rs' src cli main rs getusernam (user) (name) 'error e0382' error e0382"
         );
         assert_eq!(written("退款了 x 退"), "'退 款' '款 了' x '退'");
         assert_eq!(
             written("--max-tokens print(\"x\") a\0b"),
-            "max token print x b"
+            "'max tokens' max token 'print x' print x 'a b' b"
         );
     }
 

@@ -14,7 +14,8 @@ use super::{HitPlace, SearchHit, SearchQuery, SearchResults, SessionHit, Session
 use crate::context::session_of;
 use crate::model::{Author, Role, Time};
 use crate::store::index::{IndexFilter, IndexState, Match};
-use crate::store::{self, LoopKey, MessageRow, SessionKey, StoreRead, StoreResult};
+use crate::store::prompt::session_title;
+use crate::store::{self, LoopKey, MessageRow, SessionKey, SessionRow, StoreRead, StoreResult};
 
 /// How many hits are returned if nothing else is said.
 const LIMIT: usize = 20;
@@ -148,9 +149,13 @@ impl<'a> SearchRun<'a> {
                     page.hits.push(hit);
                 }
             }
-            let row = self.sights.session(self.read, session)?;
+            let row = self.sights.session(self.read, session)?.clone();
             results.sessions.push(SessionHit {
-                session_id: row.session_id.clone(),
+                title: session_title(self.read, &row)?,
+                session_id: row.session_id,
+                project: row.project,
+                source: row.source,
+                last_active_at: row.last_active_at,
                 score: rounded(score),
                 hits: page.hits,
             });
@@ -426,11 +431,17 @@ fn sessions_of(read: &dyn StoreRead, query: &SearchQuery) -> StoreResult<Option<
     if let Some(id) = &query.session {
         return Ok(Some(vec![session_of(read, id)?.key]));
     }
-    let Some(source) = &query.source else {
+    if query.source.is_none() && query.project.is_none() {
         return Ok(None);
+    }
+    let project = query.project.as_ref().map(|project| project.to_lowercase());
+    let fits = |row: &SessionRow| {
+        let folder = row.project.as_ref().map(|folder| folder.to_lowercase());
+        let is_source = query.source.is_none() || row.source == query.source;
+        let is_in = |project| folder.is_some_and(|folder| folder.contains(project));
+        is_source && project.as_deref().is_none_or(is_in)
     };
-    let rows = read.sessions()?.into_iter();
-    let rows = rows.filter(|row| row.source.as_ref() == Some(source));
+    let rows = read.sessions()?.into_iter().filter(fits);
     Ok(Some(rows.map(|row| row.key).collect()))
 }
 

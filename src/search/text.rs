@@ -38,8 +38,8 @@ impl Field {
         match self {
             Self::Prompt => 3.0,
             Self::Statement | Self::Name => 2.0,
-            Self::Call | Self::Thinking => 1.0,
-            Self::Harness | Self::Output => 0.5,
+            Self::Call => 1.0,
+            Self::Thinking | Self::Harness | Self::Output => 0.5,
             Self::Note => 0.25,
         }
     }

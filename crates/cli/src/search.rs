@@ -3,26 +3,42 @@
 use std::io::IsTerminal;
 
 use loopstore::extend::Disposition;
-use loopstore::search::{QueryError, SearchError, SearchHit, SearchQuery, SearchResults, Snippet};
+use loopstore::search::{
+    QueryError, SearchError, SearchHit, SearchQuery, SearchResults, SessionResults, Snippet,
+    search_sessions,
+};
 use loopstore::{Database, Role};
 
 use super::amount::{self, Edge};
 use super::error::CliError;
 use super::{App, Done, index, select, text};
 
-/// Find messages by their words, including those hidden by a compaction
+/// Find messages and sessions by what they say, including what a compaction hid
 ///
-/// All words must occur; case and accents do not matter. `"two words"` is a phrase, `-word` must not
-/// occur, `word*` is a prefix, `a OR b` either of the two. In Chinese, Japanese, Korean and Thai any part
-/// of a sentence matches. The best matches come first.
+/// Ask as you would ask a colleague: `loopstore search why did the flaky test fail`. Any of the words may
+/// occur, in any of their forms (fail, failed, failing); case and accents do not matter, and words such as
+/// `why` and `the` do not count. Messages come first that hold more of the words, rarer ones and close
+/// together, and prompts and answers before the output of tools. Identifiers are found whole and in parts.
+///
+/// To insist: `"two words"` must occur as they stand, `+word` must occur, `-word` must not, `word*` is the
+/// beginning of a word that must, and of `a OR b` one must. (In a shell: '"two words" -draft'.)
 #[derive(clap::Args)]
 pub struct Args {
-    /// The query, as one argument.
-    #[arg(allow_hyphen_values = true)]
-    query: String,
+    /// The question, or what must occur; several words need no quotes.
+    #[arg(required = true, num_args = 1.., allow_hyphen_values = true)]
+    query: Vec<String>,
+    /// List messages, or sessions with their best messages.
+    #[arg(long, value_enum, default_value_t = By::Message)]
+    by: By,
     /// Only this session: its id or a unique prefix.
     #[arg(long, value_name = "ID")]
     session: Option<String>,
+    /// Only sessions imported from this format, as `sessions` names it.
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// Only sessions whose project folder has this in its path; case does not matter.
+    #[arg(long, value_name = "TEXT")]
+    project: Option<String>,
     /// Only messages of this role.
     #[arg(long, value_enum)]
     role: Option<RoleName>,
@@ -41,12 +57,18 @@ pub struct Args {
     /// Only messages that the context holds.
     #[arg(long)]
     visible: bool,
-    /// How many messages to list.
+    /// How many to list.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
     /// How many of the best matches to skip.
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    Message,
+    Session,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -63,19 +85,73 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = open(app)?;
     let query = query(&*store, args)?;
     index::catch_up_with_bar(&*store);
+    if args.by == By::Session {
+        return sessions(app, &search_sessions(&*store, &query)?);
+    }
     let results = loopstore::search(&*store, &query)?;
     if app.json {
         app.out.json(&results)?;
         return Ok(Done::Well);
     }
-    let is_terminal = std::io::stdout().is_terminal();
     for hit in &results.hits {
-        app.out.text(&heading(hit))?;
-        let snippet = shown(&hit.snippet, is_terminal);
-        app.out.bytes(format!("  {snippet}\n\n").as_bytes())?;
+        list(app, hit, "")?;
+        app.out.text("")?;
     }
     app.out.text(&summary(&results))?;
     Ok(Done::Well)
+}
+
+/// Lists sessions, each with its best messages.
+fn sessions(app: &mut App, results: &SessionResults) -> Result<Done, CliError> {
+    if app.json {
+        app.out.json(results)?;
+        return Ok(Done::Well);
+    }
+    for session in &results.sessions {
+        let parts = [session.title.as_deref(), session.project.as_deref()];
+        let parts = parts.into_iter().flatten().map(text::line);
+        let id = text::line(session.session_id.as_str());
+        let heading: Vec<_> = std::iter::once(id).chain(parts).collect();
+        app.out.text(&heading.join(", "))?;
+        for hit in &session.hits {
+            list(app, hit, "  ")?;
+        }
+        app.out.text("")?;
+    }
+    let found = results.sessions.len() as u64;
+    let count = match found {
+        0 => "Nothing found.".into(),
+        _ => format!("{}.", text::count(found, "session")),
+    };
+    let more = results
+        .next
+        .map(|next| format!(" Use --offset {next} for more."));
+    app.out.text(&(count + &more.unwrap_or_default()))?;
+    Ok(Done::Well)
+}
+
+/// Prints a hit: where it is, what shows why, and where the same stands again.
+fn list(app: &mut App, hit: &SearchHit, indent: &str) -> Result<(), CliError> {
+    let is_terminal = std::io::stdout().is_terminal();
+    app.out.text(&format!("{indent}{}", heading(hit)))?;
+    let snippet = shown(&hit.snippet, is_terminal);
+    let also = match hit.also.len() as u64 {
+        0 => String::new(),
+        count => format!("{indent}  also in {}\n", text::count(count, "more message")),
+    };
+    let lines = format!("{indent}  {snippet}\n{also}");
+    app.out.bytes(lines.as_bytes())?;
+    Ok(())
+}
+
+/// Joins the words; one with a space in it, of several, was quoted as a phrase.
+fn joined(words: &[String]) -> String {
+    let is_phrase = |word: &&String| word.contains(char::is_whitespace) && !word.contains('"');
+    let word = |word: &String| match Some(word).filter(is_phrase) {
+        Some(phrase) if words.len() > 1 => format!("\"{phrase}\""),
+        _ => word.clone(),
+    };
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Opens the database for writing, so that the index can catch up, or else for reading.
@@ -89,8 +165,10 @@ fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
 }
 
 fn query(store: &dyn Database, args: &Args) -> Result<SearchQuery, CliError> {
-    let mut query = SearchQuery::new(&*args.query);
+    let mut query = SearchQuery::new(joined(&args.query));
     query.session = select::session_id(store, args.session.as_deref())?;
+    query.source.clone_from(&args.source);
+    query.project.clone_from(&args.project);
     query.role = args.role.map(|role| match role {
         RoleName::User => Role::User,
         RoleName::Assistant => Role::Assistant,
