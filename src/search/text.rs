@@ -80,7 +80,7 @@ impl MessageText {
 }
 
 /// Returns the names and values of JSON without its punctuation: `path: src/a.rs, line: 3`.
-fn plain(json: &Json) -> String {
+pub(super) fn plain(json: &Json) -> String {
     let text = json.as_str();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;

@@ -20,6 +20,19 @@ pub struct Args {
     /// The query, as one argument.
     #[arg(allow_hyphen_values = true)]
     query: String,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// How many messages to list.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// How many of the best matches to skip.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: u32,
+}
+
+/// Which messages are looked at.
+#[derive(clap::Args)]
+pub struct FilterArgs {
     /// Only this session: its id or a unique prefix.
     #[arg(long, value_name = "ID")]
     session: Option<String>,
@@ -41,12 +54,6 @@ pub struct Args {
     /// Only messages that the context holds.
     #[arg(long)]
     visible: bool,
-    /// How many messages to list.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
-    limit: u32,
-    /// How many of the best matches to skip.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    offset: u32,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -61,7 +68,9 @@ enum RoleName {
 /// Searches and lists the hits.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = open(app)?;
-    let query = query(&*store, args)?;
+    let mut query = query(&*store, &args.query, &args.filter)?;
+    query.limit = Some(args.limit as usize);
+    query.offset = args.offset as usize;
     index::catch_up_with_bar(&*store);
     let results = loopstore::search(&*store, &query)?;
     if app.json {
@@ -79,7 +88,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
 }
 
 /// Opens the database for writing, so that the index can catch up, or else for reading.
-fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
+pub fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
     match app.open_to_write() {
         Err(loopstore::OpenError::Other { .. } | loopstore::OpenError::ReadOnly { .. }) => {
             Ok(app.open_to_read()?)
@@ -88,29 +97,32 @@ fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
     }
 }
 
-fn query(store: &dyn Database, args: &Args) -> Result<SearchQuery, CliError> {
-    let mut query = SearchQuery::new(&*args.query);
-    query.session = select::session_id(store, args.session.as_deref())?;
-    query.role = args.role.map(|role| match role {
+/// Reads a query of these messages.
+pub fn query(
+    store: &dyn Database,
+    text: &str,
+    filter: &FilterArgs,
+) -> Result<SearchQuery, CliError> {
+    let mut query = SearchQuery::new(text);
+    query.session = select::session_id(store, filter.session.as_deref())?;
+    query.role = filter.role.map(|role| match role {
         RoleName::User => Role::User,
         RoleName::Assistant => Role::Assistant,
         RoleName::ToolResult => Role::ToolResult,
         RoleName::Extension => Role::Extension,
     });
-    query.tool.clone_from(&args.tool);
+    query.tool.clone_from(&filter.tool);
     let moment = |given: &Option<String>, edge| {
         let given = given.as_deref();
         given.map(|given| moment(given, edge)).transpose()
     };
-    query.since = moment(&args.since, Edge::Start)?;
-    query.until = moment(&args.until, Edge::End)?;
-    query.hidden = match (args.hidden, args.visible) {
+    query.since = moment(&filter.since, Edge::Start)?;
+    query.until = moment(&filter.until, Edge::End)?;
+    query.hidden = match (filter.hidden, filter.visible) {
         (true, _) => Some(true),
         (_, true) => Some(false),
         _ => None,
     };
-    query.limit = Some(args.limit as usize);
-    query.offset = args.offset as usize;
     Ok(query)
 }
 
@@ -211,6 +223,7 @@ impl From<SearchError> for CliError {
         match error {
             SearchError::Query(error) => error.into(),
             SearchError::Store(error) => error.into(),
+            few @ SearchError::TooFewTokens { .. } => Self::Failed(Box::new(few)),
         }
     }
 }

@@ -18,6 +18,7 @@ mod measuring;
 mod overlays;
 mod provider;
 mod reading;
+mod recalling;
 mod recovering;
 mod refusals;
 mod searching;
