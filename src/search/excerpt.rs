@@ -321,7 +321,7 @@ mod tests {
     fn what_fits_ends_at_a_line_a_word_or_a_character() {
         let end = |text: &str, most: usize| {
             let found = fitting(text, 0..text.len(), &mut |at| at.len() <= most);
-            found.map(|end| &text[..end]).unwrap_or("-").to_owned()
+            found.map_or("-", |end| &text[..end]).to_owned()
         };
         assert_eq!(end("one\ntwo\nthree", 100), "one\ntwo\nthree");
         assert_eq!(end("one\ntwo\nthree", 10), "one\ntwo\n");

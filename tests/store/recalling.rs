@@ -333,6 +333,37 @@ fn what_cannot_be_answered_is_refused() {
     );
 }
 
+/// Counts a long text as more than its parts.
+struct Square;
+
+impl TokenCounter for Square {
+    fn name(&self) -> &str {
+        "square"
+    }
+
+    fn text_tokens(&self, text: &str) -> u64 {
+        let count = text.chars().count() as u64;
+        count + count * count / 1000
+    }
+}
+
+#[test]
+fn no_counter_makes_an_answer_too_long() {
+    let store = Store::options().counter(Square).in_memory().unwrap();
+    let chat = store.session("s").unwrap();
+    for n in 0..12 {
+        let words = (0..60).map(|word| format!("word{}", n * 1000 + word));
+        let text = format!("The kite of {n}: {}", words.collect::<Vec<_>>().join(" "));
+        chat.append([Message::user(text)]).unwrap();
+    }
+    for tokens in (100..20_000).step_by(370) {
+        match ask(&store, "kite", tokens) {
+            Ok(answer) => assert!(answer.tokens <= tokens && !answer.parts.is_empty()),
+            Err(error) => assert!(tokens < 600, "{tokens}: {error}"),
+        }
+    }
+}
+
 #[test]
 fn notes_are_recalled_only_when_they_are_asked_for() {
     let store = store(false);

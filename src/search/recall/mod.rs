@@ -255,6 +255,8 @@ struct Selection<'a> {
 struct Seat {
     candidate: Candidate,
     part: RecallPart,
+    /// Which of the hits it is.
+    rank: usize,
     level: u32,
 }
 
@@ -286,7 +288,7 @@ impl Selection<'_> {
                 true => self.most,
                 false => half.min(self.most / 2),
             };
-            match self.seat(hit, candidate, bound) {
+            match self.seat((taken, hit), candidate, bound) {
                 ControlFlow::Continue(()) => taken += 1,
                 ControlFlow::Break(needed) if self.seats.is_empty() => return Ok(Err(needed)),
                 ControlFlow::Break(_) if is_grown => break,
@@ -303,7 +305,12 @@ impl Selection<'_> {
     }
 
     /// Takes a hit with the least of it, if that fits; breaks with what would be needed.
-    fn seat(&mut self, hit: &SearchHit, candidate: Candidate, bound: u64) -> ControlFlow<u64> {
+    fn seat(
+        &mut self,
+        (rank, hit): (usize, &SearchHit),
+        candidate: Candidate,
+        bound: u64,
+    ) -> ControlFlow<u64> {
         let is_known = self
             .seats
             .iter()
@@ -321,6 +328,7 @@ impl Selection<'_> {
         self.seats.push(Seat {
             candidate,
             part,
+            rank,
             level: 0,
         });
         ControlFlow::Continue(())
@@ -382,7 +390,8 @@ impl Selection<'_> {
         true
     }
 
-    /// Puts the parts in order. A counter that counts a text as more than its parts costs the last ones.
+    /// Puts the parts in order. With a counter that counts a text as more than its parts, the last ones are
+    /// shortened.
     fn answer(
         mut self,
         question: &str,
@@ -398,18 +407,19 @@ impl Selection<'_> {
                 left_out: left_out(&found.hits[taken..], found, query, taken),
             };
             answer.tokens = self.counter.text_tokens(&answer.text());
-            if answer.tokens <= self.most || self.seats.len() < 2 {
+            if answer.tokens <= self.most {
                 return answer;
             }
-            let last = self.seats.pop();
-            let place = |hit: &SearchHit| {
-                last.as_ref().is_some_and(|last| {
-                    hit.session_id == last.part.session_id
-                        && hit.loop_id == last.part.loop_id
-                        && Some(&hit.seq) == last.part.seqs.last()
-                })
+            let Some(last) = self.seats.last_mut().filter(|last| last.level > 0) else {
+                match self.seats.pop() {
+                    Some(last) if !self.seats.is_empty() => taken = last.rank,
+                    _ => return answer,
+                }
+                continue;
             };
-            taken = found.hits.iter().position(place).unwrap_or(taken);
+            last.level -= 1;
+            (last.part.text, last.part.cut) = last.candidate.excerpt(last.level);
+            last.part.tokens = self.counter.text_tokens(&last.part.render());
         }
     }
 

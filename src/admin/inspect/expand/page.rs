@@ -257,12 +257,12 @@ fn with_content(message: &AgentMessage, content: Vec<Content>) -> AgentMessage {
         Message::User(user) => Message::User(UserMessage {
             content,
             timestamp: user.timestamp.clone(),
-            author: user.author.clone(),
+            author: user.author,
         }),
         Message::Assistant(answer) => Message::Assistant(AssistantMessage {
             content,
             timestamp: answer.timestamp.clone(),
-            author: answer.author.clone(),
+            author: answer.author,
             ..AssistantMessage::default()
         }),
         Message::ToolResult(result) => Message::ToolResult(ToolResultMessage {
@@ -271,7 +271,7 @@ fn with_content(message: &AgentMessage, content: Vec<Content>) -> AgentMessage {
             tool_name: result.tool_name.clone(),
             is_error: result.is_error,
             timestamp: result.timestamp.clone(),
-            author: result.author.clone(),
+            author: result.author,
         }),
     });
     match &llm.turn_id {
