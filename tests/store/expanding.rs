@@ -210,6 +210,25 @@ fn matches_are_paged_and_none_is_lost() {
 }
 
 #[test]
+fn an_image_that_is_too_large_is_a_line() {
+    let image = "A".repeat(1_000_000);
+    let said = ["one", "two"].map(|text| Message::user(text).with_image(&*image, "image/png"));
+    let store = store(false, said.into());
+    let request = ExpandRequest {
+        max_tokens: Some(500),
+        ..ExpandRequest::turns(0, 0)
+    };
+    let page = page(&store, &request).unwrap();
+    assert_eq!((page.messages.len(), page.next), (2, None));
+    assert_eq!(
+        texts(&page.messages[1]),
+        ["two\n(image image/png, 750000 bytes)"]
+    );
+    let whole = pages(&store, &ExpandRequest::turns(0, 0));
+    assert_eq!(whole[0].messages[0].message().unwrap().content().len(), 2);
+}
+
+#[test]
 fn what_cannot_be_read_is_refused() {
     let store = store(false, vec![Message::user("one"), Message::user("two")]);
     let refused = |request: ExpandRequest| page(&store, &request).unwrap_err().to_string();

@@ -4,17 +4,15 @@
 //! what is left, so that the best answer is the longest; what then remains goes to further hits.
 
 mod candidate;
+mod selection;
 
 use std::fmt;
-use std::ops::ControlFlow;
 
-use self::candidate::Candidate;
+use self::selection::Selection;
 use super::excerpt::one_line;
-use super::{SearchError, SearchHit, SearchQuery, SearchResults, parse_query, search};
+use super::{SearchError, SearchQuery, parse_query, search};
 use crate::model::{LoopId, Role, SessionId, Time};
-use crate::store::index::IndexQuery;
-use crate::store::{self, SessionStore, StoreRead, StoreResult};
-use crate::tokens::TokenCounter;
+use crate::store::{self, SessionStore};
 
 /// How many hits are looked at if the query names no limit.
 const LIMIT: usize = 50;
@@ -204,256 +202,17 @@ pub fn recall(
         ..query.clone()
     };
     let found = search(store, &limited)?;
-    let mut selection = Selection {
-        counter: store.counter(),
-        most: tokens,
-        spent: store.counter().text_tokens(&reserved(query.offset, &found)),
-        seats: Vec::new(),
-    };
-    let left = store::read(store, |read| selection.fill(read, query, &words, &found))?;
-    let taken = match left {
-        Ok(taken) => taken,
-        Err(needed) => {
-            let given = tokens;
-            return Err(SearchError::TooFewTokens { needed, given });
+    let mut selection = Selection::new(store.counter(), &limited, &found, tokens);
+    let needed = match store::read(store, |read| selection.fill(read, &words))? {
+        Err(needed) => needed,
+        Ok(()) => {
+            let answer = selection.answer();
+            if answer.tokens <= tokens {
+                return Ok(answer);
+            }
+            answer.tokens
         }
     };
-    let answer = selection.answer(&query.text, taken, query, &found);
-    let needed = answer.tokens;
-    match needed <= tokens {
-        true => Ok(answer),
-        false => Err(SearchError::TooFewTokens {
-            needed,
-            given: tokens,
-        }),
-    }
-}
-
-/// The longest line that may stand at the end of the answer.
-fn reserved(offset: usize, found: &SearchResults) -> String {
-    if found.hits.is_empty() {
-        return NOTHING.into();
-    }
-    let hits = found.hits.len();
-    let line = LeftOut {
-        hits: hits as u64,
-        turns: hits as u64,
-        more: found.next.is_some(),
-        offset: offset.saturating_add(hits),
-    };
-    format!("{line}\n")
-}
-
-/// The hits that are in the answer, best first.
-struct Selection<'a> {
-    counter: &'a dyn TokenCounter,
-    most: u64,
-    spent: u64,
-    seats: Vec<Seat>,
-}
-
-struct Seat {
-    candidate: Candidate,
-    part: RecallPart,
-    /// Which of the hits it is.
-    rank: usize,
-    level: u32,
-}
-
-impl Selection<'_> {
-    /// Takes hits and lets them grow; returns how many of the hits are taken or passed over, or what the
-    /// least answer needs.
-    fn fill(
-        &mut self,
-        read: &dyn StoreRead,
-        query: &SearchQuery,
-        words: &IndexQuery,
-        found: &SearchResults,
-    ) -> StoreResult<Result<usize, u64>> {
-        let (mut taken, mut is_grown) = (0, false);
-        while let Some(hit) = found.hits.get(taken) {
-            let is_wanted = hit.role != Role::Extension || query.role == Some(Role::Extension);
-            let candidate = match is_wanted {
-                true => Candidate::load(read, hit, words)?,
-                false => None,
-            };
-            let Some(candidate) = candidate else {
-                taken += 1;
-                continue;
-            };
-            let half = self
-                .spent
-                .saturating_add(self.most.saturating_sub(self.spent) / 2);
-            let bound = match is_grown || self.seats.is_empty() {
-                true => self.most,
-                false => half.min(self.most / 2),
-            };
-            match self.seat((taken, hit), candidate, bound) {
-                ControlFlow::Continue(()) => taken += 1,
-                ControlFlow::Break(needed) if self.seats.is_empty() => return Ok(Err(needed)),
-                ControlFlow::Break(_) if is_grown => break,
-                ControlFlow::Break(_) => {
-                    self.grow();
-                    is_grown = true;
-                }
-            }
-        }
-        if !is_grown {
-            self.grow();
-        }
-        Ok(Ok(taken))
-    }
-
-    /// Takes a hit with the least of it, if that fits; breaks with what would be needed.
-    fn seat(
-        &mut self,
-        (rank, hit): (usize, &SearchHit),
-        candidate: Candidate,
-        bound: u64,
-    ) -> ControlFlow<u64> {
-        let is_known = self
-            .seats
-            .iter()
-            .any(|seat| seat.part.session_id == hit.session_id);
-        let line = match is_known {
-            true => 0,
-            false => self.counter.text_tokens(&session_line(&hit.session_id)),
-        };
-        let part = candidate.part(hit, 0, self.counter);
-        let spent = self.spent.saturating_add(line).saturating_add(part.tokens);
-        if spent > bound {
-            return ControlFlow::Break(spent);
-        }
-        self.spent = spent;
-        self.seats.push(Seat {
-            candidate,
-            part,
-            rank,
-            level: 0,
-        });
-        ControlFlow::Continue(())
-    }
-
-    /// Lets what was taken grow, best first.
-    fn grow(&mut self) {
-        for share in [3, 1] {
-            for at in 0..self.seats.len() {
-                let left = self.most.saturating_sub(self.spent);
-                let mut bound = left / share;
-                self.add_lead(at, &mut bound);
-                while self.add_lines(at, &mut bound) {}
-            }
-        }
-    }
-
-    fn add_lead(&mut self, at: usize, bound: &mut u64) {
-        let seat = &self.seats[at];
-        let Some((seq, lead)) = &seat.candidate.lead else {
-            return;
-        };
-        let is_there = |other: &Seat| {
-            other.candidate.loop_key == seat.candidate.loop_key
-                && other.part.seqs.last() == Some(seq)
-        };
-        if seat.part.lead.is_some() || self.seats.iter().any(is_there) {
-            return;
-        }
-        let mut part = seat.part.clone();
-        part.lead = Some(lead.clone());
-        part.seqs.insert(0, *seq);
-        part.tokens = self.counter.text_tokens(&part.render());
-        self.replace(at, part, 0, bound);
-    }
-
-    /// Shows more around what was looked for; returns whether there was room, and more to show.
-    fn add_lines(&mut self, at: usize, bound: &mut u64) -> bool {
-        let seat = &self.seats[at];
-        if !seat.part.cut {
-            return false;
-        }
-        let mut part = seat.part.clone();
-        (part.text, part.cut) = seat.candidate.excerpt(seat.level + 1);
-        part.tokens = self.counter.text_tokens(&part.render());
-        self.replace(at, part, 1, bound)
-    }
-
-    fn replace(&mut self, at: usize, part: RecallPart, levels: u32, bound: &mut u64) -> bool {
-        let seat = &mut self.seats[at];
-        let cost = part.tokens.saturating_sub(seat.part.tokens);
-        if cost > *bound {
-            return false;
-        }
-        *bound -= cost;
-        self.spent += cost;
-        seat.level += levels;
-        seat.part = part;
-        true
-    }
-
-    /// Puts the parts in order. With a counter that counts a text as more than its parts, the last ones are
-    /// shortened.
-    fn answer(
-        mut self,
-        question: &str,
-        mut taken: usize,
-        query: &SearchQuery,
-        found: &SearchResults,
-    ) -> Recall {
-        loop {
-            let mut answer = Recall {
-                question: question.to_owned(),
-                tokens: 0,
-                parts: self.ordered(),
-                left_out: left_out(&found.hits[taken..], found, query, taken),
-            };
-            answer.tokens = self.counter.text_tokens(&answer.text());
-            if answer.tokens <= self.most {
-                return answer;
-            }
-            let Some(last) = self.seats.last_mut().filter(|last| last.level > 0) else {
-                match self.seats.pop() {
-                    Some(last) if !self.seats.is_empty() => taken = last.rank,
-                    _ => return answer,
-                }
-                continue;
-            };
-            last.level -= 1;
-            (last.part.text, last.part.cut) = last.candidate.excerpt(last.level);
-            last.part.tokens = self.counter.text_tokens(&last.part.render());
-        }
-    }
-
-    fn ordered(&self) -> Vec<RecallPart> {
-        let session = |seat: &Seat| {
-            let same = |other: &Seat| other.part.session_id == seat.part.session_id;
-            self.seats.iter().position(same)
-        };
-        let mut seats: Vec<&Seat> = self.seats.iter().collect();
-        seats.sort_by_key(|seat| (session(seat), seat.candidate.order()));
-        seats.into_iter().map(|seat| seat.part.clone()).collect()
-    }
-}
-
-fn left_out(
-    hits: &[SearchHit],
-    found: &SearchResults,
-    query: &SearchQuery,
-    taken: usize,
-) -> Option<LeftOut> {
-    let is_wanted =
-        |hit: &&SearchHit| hit.role != Role::Extension || query.role == Some(Role::Extension);
-    let hits: Vec<&SearchHit> = hits.iter().filter(is_wanted).collect();
-    let mut turns: Vec<_> = hits
-        .iter()
-        .map(|hit| (hit.session_id.as_str(), hit.loop_id.as_str(), hit.turn))
-        .collect();
-    turns.sort_unstable();
-    turns.dedup();
-    let more = found.next.is_some();
-    (more || !hits.is_empty()).then_some(LeftOut {
-        hits: hits.len() as u64,
-        turns: turns.len() as u64,
-        more,
-        offset: query.offset.saturating_add(taken),
-    })
+    let given = tokens;
+    Err(SearchError::TooFewTokens { needed, given })
 }

@@ -23,6 +23,22 @@ const SHORT: usize = 1000;
 /// The least of a text that is worth an answer, in bytes.
 const LEAST: usize = 32;
 
+/// What a message takes of an answer.
+#[derive(Clone, Copy)]
+struct Cost {
+    /// Its tokens as a message.
+    tokens: u64,
+    /// The more of these and of its text.
+    most: u64,
+}
+
+impl Cost {
+    fn of(tokens: u64) -> Self {
+        let most = tokens;
+        Self { tokens, most }
+    }
+}
+
 pub(super) struct Page<'a> {
     counter: &'a dyn TokenCounter,
     query: Option<IndexQuery>,
@@ -57,7 +73,7 @@ impl<'a> Page<'a> {
         let from = self.from.filter(|from| from.seq == seq);
         let from = from.map_or(0, |from| from.offset);
         if self.query.is_none() && self.most.is_none() && from == 0 {
-            self.push(message, None, tokens);
+            self.push(message, None, Cost::of(tokens));
             return ControlFlow::Continue(());
         }
         let readable = ReadableText::new(&message);
@@ -78,10 +94,10 @@ impl<'a> Page<'a> {
             };
             let cost = self.cost(&shown, cut.as_ref());
             if self.fits(cost) {
-                self.push(shown, cut, cost.0);
+                self.push(shown, cut, cost);
                 return ControlFlow::Continue(());
             }
-            let is_short = self.most.is_some_and(|most| cost.1 <= most);
+            let is_short = self.most.is_some_and(|most| cost.most <= most);
             if is_short && !self.done.messages.is_empty() {
                 return self.stop(&long, parts[0].start);
             }
@@ -144,9 +160,13 @@ impl<'a> Page<'a> {
         };
         let end = last.end;
         let (message, cut) = long.cut(at, &shown);
-        let (tokens, _) = self.cost(&message, cut.as_ref());
-        self.push(message, cut, tokens);
-        self.stop(long, end)
+        let cost = self.cost(&message, cut.as_ref());
+        self.push(message, cut, cost);
+        match shown == parts {
+            // An image is more than the line that stands for it.
+            true => ControlFlow::Continue(()),
+            false => self.stop(long, end),
+        }
     }
 
     /// Returns what the beginning of a part costs, or all of a short message.
@@ -157,31 +177,26 @@ impl<'a> Page<'a> {
             true => (long.message.clone(), None),
             false => long.cut(0, &[least]),
         };
-        self.cost(&message, cut.as_ref()).1
+        self.cost(&message, cut.as_ref()).most
     }
 
-    /// Returns the tokens of a message, and the more of these and of its text.
-    fn cost(&self, message: &AgentMessage, cut: Option<&CutMessage>) -> (u64, u64) {
-        let tokens = self.counter.message_tokens(message);
-        if self.most.is_none() {
-            return (tokens, tokens);
+    fn cost(&self, message: &AgentMessage, cut: Option<&CutMessage>) -> Cost {
+        let mut cost = Cost::of(self.counter.message_tokens(message));
+        if self.most.is_some() {
+            let text = self.counter.text_tokens(&text(message, cut));
+            cost.most = cost.most.max(text);
         }
-        let text = self.counter.text_tokens(&text(message, cut));
-        (tokens, tokens.max(text))
+        cost
     }
 
-    fn fits(&self, (_, cost): (u64, u64)) -> bool {
+    fn fits(&self, cost: Cost) -> bool {
         self.most
-            .is_none_or(|most| self.spent.saturating_add(cost) <= most)
+            .is_none_or(|most| self.spent.saturating_add(cost.most) <= most)
     }
 
-    fn push(&mut self, message: AgentMessage, cut: Option<CutMessage>, tokens: u64) {
-        let (_, cost) = match self.most {
-            Some(_) => self.cost(&message, cut.as_ref()),
-            None => (tokens, tokens),
-        };
-        self.spent = self.spent.saturating_add(cost);
-        self.done.tokens += tokens;
+    fn push(&mut self, message: AgentMessage, cut: Option<CutMessage>, cost: Cost) {
+        self.spent = self.spent.saturating_add(cost.most);
+        self.done.tokens += cost.tokens;
         self.done.cut.extend(cut);
         self.done.messages.push(message);
     }
