@@ -80,7 +80,9 @@ pub use api::{
 #[cfg(feature = "tokio")]
 pub use api::{AsyncRecorder, AsyncSession, AsyncStore};
 pub use context::{AsOf, Context};
-pub use search::{SearchHit, SearchQuery, SearchResults, Snippet, search};
+pub use search::{
+    Recall, RecallPart, SearchHit, SearchQuery, SearchResults, Snippet, recall, search,
+};
 pub use store::sqlite::Durability;
 pub use store::{Key, KeyError, OpenError, StoreError};
 

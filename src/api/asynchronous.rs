@@ -13,7 +13,7 @@ use crate::compaction::CancelFlag;
 use crate::context::{AsOf, Context};
 use crate::model::{AgentMessage, InvalidId, LoopId, LoopRecord, LoopStatus, Session, SessionId};
 use crate::recorder::RecorderOptions;
-use crate::search::{SearchQuery, SearchResults};
+use crate::search::{Recall, SearchQuery, SearchResults};
 use crate::store::OpenError;
 
 /// A [`Store`] for async code: each call runs on the pool of blocking threads, so that a disk or a
@@ -82,6 +82,15 @@ impl AsyncStore {
     pub async fn search(&self, query: impl Into<SearchQuery>) -> Result<SearchResults> {
         let (store, query) = (self.0.clone(), query.into());
         outside(move || store.search(query)).await
+    }
+
+    /// As [`Store::recall`].
+    ///
+    /// # Errors
+    /// As [`Store::recall`].
+    pub async fn recall(&self, question: impl Into<SearchQuery>, tokens: u64) -> Result<Recall> {
+        let (store, question) = (self.0.clone(), question.into());
+        outside(move || store.recall(question, tokens)).await
     }
 
     /// Returns a recorder that writes to this store.
@@ -282,6 +291,16 @@ impl AsyncSession {
     /// As [`SessionHandle::context_as_of`].
     pub async fn context_as_of(&self, at: AsOf) -> Result<Context> {
         self.call(|session| session.context_as_of(at)).await
+    }
+
+    /// As [`SessionHandle::recall`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::recall`].
+    pub async fn recall(&self, question: &str, tokens: u64) -> Result<Recall> {
+        let question = question.to_owned();
+        self.call(move |session| session.recall(&question, tokens))
+            .await
     }
 
     /// As [`SessionHandle::prepare`].

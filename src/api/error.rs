@@ -82,6 +82,14 @@ pub enum Error {
     /// The search query cannot be read.
     #[error(transparent)]
     Query(crate::search::QueryError),
+    /// The least answer to a question does not fit.
+    #[error("an answer needs at least {needed} tokens here, and {given} are allowed")]
+    TooFewTokens {
+        /// What the least answer takes.
+        needed: u64,
+        /// What it may take.
+        given: u64,
+    },
     /// An async call panicked, with this message; a transaction in it was rolled back.
     #[cfg(feature = "tokio")]
     #[error("a call on the store panicked: {0}")]
@@ -175,6 +183,7 @@ impl From<SearchError> for Error {
         match error {
             SearchError::Store(error) => error.into(),
             SearchError::Query(error) => Self::Query(error),
+            SearchError::TooFewTokens { needed, given } => Self::TooFewTokens { needed, given },
         }
     }
 }

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::model::{InvalidId, SessionId};
-use crate::search::{SearchQuery, SearchResults, search};
+use crate::search::{Recall, SearchQuery, SearchResults, recall, search};
 #[cfg(feature = "tokio")]
 use crate::store::SessionStore;
 use crate::store::sqlite::{Durability, SqliteOptions, SqliteStore};
@@ -114,6 +114,15 @@ impl Store {
     /// ```
     pub fn search(&self, query: impl Into<SearchQuery>) -> Result<SearchResults> {
         Ok(search(&*self.database, &query.into())?)
+    }
+
+    /// Answers a question from what was said, in at most `tokens` tokens: the best of what
+    /// [`Store::search`] finds, cut to the lines that answer. [`SessionHandle::recall`] asks one session.
+    ///
+    /// # Errors
+    /// If the question cannot be read, [`Error::TooFewTokens`], or the store fails.
+    pub fn recall(&self, question: impl Into<SearchQuery>, tokens: u64) -> Result<Recall> {
+        Ok(recall(&*self.database, &question.into(), tokens)?)
     }
 
     /// Returns the backend, to be kept beside the store.

@@ -19,6 +19,7 @@ use crate::context::{
     AsOf, BuildOptions, Context, KeptContext, build_context_as_of, build_context_from_session,
 };
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Session, SessionId};
+use crate::search::{Recall, SearchQuery};
 use crate::store::append::{append_in_turns, free_loop_id, set_status};
 use crate::store::session::{self, Fork, SessionLabels};
 use crate::store::{
@@ -365,6 +366,35 @@ impl SessionHandle {
     /// If the session, loop, turn or run is not there, or the store fails.
     pub fn context_as_of(&self, at: AsOf) -> Result<Context> {
         Ok(build_context_as_of(self.backend(), &self.id, at)?)
+    }
+
+    /// Answers a question from what was said in the session, in at most `tokens` tokens: what an agent asks
+    /// for that its context does not hold any more. The least answer takes about 100 tokens.
+    ///
+    /// ```
+    /// use loopstore::{Message, Store};
+    ///
+    /// let chat = Store::in_memory()?.session("deploy")?;
+    /// chat.append([Message::user("Which port?"), Message::assistant("The server listens on 7071.")])?;
+    /// let answer = chat.recall("port", 2_000)?;
+    /// assert_eq!(answer.parts[0].text, "Which port?");
+    /// let answer = chat.recall("listens", 2_000)?;
+    /// assert_eq!(answer.parts[0].lead.as_deref(), Some("prompt: Which port?"));
+    /// println!("{answer}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Store::recall`]. A session that is not there says nothing.
+    pub fn recall(&self, question: &str, tokens: u64) -> Result<Recall> {
+        let query = SearchQuery {
+            session: Some(self.id.clone()),
+            ..SearchQuery::new(question)
+        };
+        match self.store.recall(query, tokens) {
+            Err(Error::NotFound { .. }) => Ok(Recall::nothing(question)),
+            answer => answer,
+        }
     }
 
     /// Returns the context of the next model call within the policy's window, compacted if the policy says

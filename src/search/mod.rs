@@ -13,9 +13,11 @@
 mod candidates;
 pub(crate) mod catch_up;
 mod duplicates;
+pub(crate) mod excerpt;
 mod matching;
 pub(crate) mod query;
 mod rank;
+mod recall;
 mod run;
 mod snippet;
 mod stems;
@@ -26,6 +28,7 @@ mod words;
 pub(crate) use catch_up::index;
 pub use query::QueryError;
 pub(crate) use query::parse_query;
+pub use recall::{LeftOut, Recall, RecallPart, recall};
 pub use snippet::Snippet;
 
 use run::SearchRun;
@@ -213,6 +216,14 @@ pub enum SearchError {
     /// The store failed, or the session is not there.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The least answer does not fit.
+    #[error("an answer needs at least {needed} tokens here, and {given} are allowed")]
+    TooFewTokens {
+        /// What the least answer takes.
+        needed: u64,
+        /// What it may take.
+        given: u64,
+    },
 }
 
 fn role_name<S: serde::Serializer>(role: &Role, serializer: S) -> Result<S::Ok, S::Error> {

@@ -94,7 +94,7 @@ pub(super) fn message_text(message: AgentMessage, author: Author) -> MessageText
 }
 
 impl MessageText {
-    fn push(&mut self, field: Field, text: String) {
+    pub(super) fn push(&mut self, field: Field, text: String) {
         self.pieces.push(Piece { field, text });
     }
 
@@ -163,7 +163,7 @@ impl MessageText {
 }
 
 /// Returns the names and values of JSON without its punctuation: `path: src/a.rs, line: 3`.
-fn plain(json: &Json) -> String {
+pub(super) fn plain(json: &Json) -> String {
     let text = json.as_str();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;

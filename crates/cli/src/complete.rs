@@ -82,17 +82,11 @@ fn ids(kind: ArgumentKind, given: &OsStr) -> Vec<CompletionCandidate> {
     });
     let offers = offers.recv_timeout(PATIENCE).ok().flatten();
     let offers = offers.unwrap_or_default().into_iter();
-    let offers = offers.filter(|(id, _)| is_plain(id));
+    // Shells insert an id unquoted, and a transcript may have chosen it.
+    let offers = offers.filter(|(id, _)| text::is_plain(id));
     offers
         .map(|(id, help)| CompletionCandidate::new(id).help(help.map(Into::into)))
         .collect()
-}
-
-/// Whether an id can stand in a command line as it is. Shells insert it unquoted, and a transcript may
-/// have chosen it.
-fn is_plain(id: &str) -> bool {
-    let fits = |c: char| c.is_alphanumeric() || "-_./:@+,=%".contains(c);
-    id.chars().all(fits) && !id.starts_with('-')
 }
 
 /// What has been typed already.
@@ -215,7 +209,7 @@ mod tests {
     #[test]
     fn only_ids_that_no_shell_would_read_otherwise_are_offered() {
         for plain in ["kite-1", "new/side_s1", "01a200a3-df00", "a:b", "日本"] {
-            assert!(is_plain(plain), "{plain}");
+            assert!(text::is_plain(plain), "{plain}");
         }
         for odd in [
             "-rf",
@@ -229,7 +223,7 @@ mod tests {
             "a*",
             "!!",
         ] {
-            assert!(!is_plain(odd), "{odd}");
+            assert!(!text::is_plain(odd), "{odd}");
         }
     }
 

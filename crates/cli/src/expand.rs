@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use loopstore::admin::inspect::{self, Expanded, Replaced};
+use loopstore::admin::inspect::{self, ExpandRequest, Expanded, MessageOffset, Replaced};
 use serde::Serialize;
 use serde_json::json;
 
 use super::error::CliError;
-use super::output::write_file;
+use super::output::{within, write_file};
 use super::{App, Done, amount, context_text, expand_block, select, text};
 
 /// Read turns as recorded, whether compacted or not; or extract an image
@@ -37,10 +37,28 @@ pub struct Args {
     /// Which section of the block [default: the compacted one, else recent, else first].
     #[arg(long, value_enum, conflicts_with_all = ["turns", "blob"])]
     pub(super) section: Option<expand_block::SectionName>,
-    /// Stop after this many tokens, at whole turns and after at least one; the output says where to
-    /// continue.
+    /// Only messages that fit this query (as `search` takes it), and of long ones the lines around what
+    /// fits.
+    #[arg(
+        long = "match",
+        value_name = "WORDS",
+        requires = "session",
+        conflicts_with = "blob",
+        allow_hyphen_values = true
+    )]
+    matching: Option<String>,
+    /// At most this many tokens: the answer ends at a message, or at a line of one that is too long, and
+    /// says how to continue.
     #[arg(long, value_name = "N", requires = "session", value_parser = amount::tokens)]
     max_tokens: Option<u64>,
+    /// Continue at this message, behind this many characters of it; an answer says where.
+    #[arg(
+        long = "from",
+        value_name = "MESSAGE[:OFFSET]",
+        requires = "session",
+        conflicts_with = "blob"
+    )]
+    start: Option<MessageOffset>,
     /// The bytes of this image: its id or a unique prefix.
     #[arg(long, value_name = "ID", group = "what", conflicts_with_all = ["session", "loop_id", "max_tokens"])]
     blob: Option<String>,
@@ -87,25 +105,65 @@ fn print_turns(app: &mut App, args: &Args, session: &str) -> Result<Done, CliErr
     if let Some(block) = &block {
         loop_id = Some(block.loop_id.clone());
     }
+    let mut request = ExpandRequest::turns(turns.0, turns.1);
+    request.loop_id = loop_id;
+    request.from = args.start;
+    request.matching.clone_from(&args.matching);
+    request.max_tokens = args.max_tokens;
     let id = &session.session_id;
-    let expanded = inspect::expand(&*store, id, loop_id.as_ref(), turns, args.max_tokens)?;
     if app.json {
+        let expanded = inspect::expand(&*store, id, &request)?;
         app.out.json(&ExpandedJson { block, expanded })?;
         return Ok(Done::Well);
     }
-    if let Some(block) = &block {
-        app.out.text(&expand_block::heading(block))?;
+    let heading = block.as_ref().map(expand_block::heading);
+    let is_whole = args.matching.is_none() && args.max_tokens.is_none() && args.start.is_none();
+    if is_whole {
+        if let Some(heading) = heading {
+            app.out.text(&heading)?;
+        }
+        for message in &inspect::expand(&*store, id, &request)?.messages {
+            app.out.text(&context_text::message(message))?;
+        }
+        return Ok(Done::Well);
     }
-    for message in &expanded.messages {
-        app.out.text(&context_text::message(message))?;
-    }
-    if let Some(next) = expanded.next {
-        let named = block.map(|block| format!("--loop {} ", text::line(block.loop_id.as_str())));
-        let named = named.unwrap_or_default();
-        let rest = format!("Continue with {named}--turns {next}..{}.", turns.1);
-        app.out.text(&rest)?;
-    }
+    let heading = heading.map_or_else(String::new, |heading| heading + "\n");
+    let command = command(app, id.as_str(), &request);
+    let page = |tokens| {
+        request.max_tokens = tokens;
+        let page = inspect::expand(&*store, id, &request)?;
+        let end = match page.next {
+            Some(next) => format!("Continue with `{command} --from {next}`."),
+            None if page.messages.is_empty() => "Nothing found.".into(),
+            None => String::new(),
+        };
+        Ok(format!("{heading}{}{end}", page.text()))
+    };
+    let around = format!("{heading}Continue with `{command} --from 99999:9999999`.");
+    let text = within(&*store, args.max_tokens, &around, page)?;
+    app.out.text(text.trim_end_matches('\n'))?;
     Ok(Done::Well)
+}
+
+/// Returns the command that reads the same again, without where to begin.
+fn command(app: &App, session: &str, request: &ExpandRequest) -> String {
+    let mut words = vec!["loopstore".to_owned()];
+    if app.db != super::database(None) {
+        words.extend(["--db".into(), text::quoted(&app.place())]);
+    }
+    words.extend(["expand".into(), text::quoted(session)]);
+    if let Some(loop_id) = &request.loop_id {
+        words.extend(["--loop".into(), text::quoted(loop_id.as_str())]);
+    }
+    let (first, last) = request.turns;
+    words.extend(["--turns".into(), format!("{first}..{last}")]);
+    if let Some(query) = &request.matching {
+        words.push(format!("--match={}", text::quoted(query)));
+    }
+    if let Some(tokens) = request.max_tokens {
+        words.extend(["--max-tokens".into(), tokens.to_string()]);
+    }
+    words.join(" ")
 }
 
 fn write_blob(app: &mut App, id: &str, file: Option<&Path>) -> Result<Done, CliError> {

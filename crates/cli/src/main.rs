@@ -43,6 +43,7 @@ mod pager;
 mod pin;
 mod progress;
 mod prune;
+mod recall;
 mod receipts;
 mod recount;
 mod recover;
@@ -122,6 +123,7 @@ enum Command {
     Redo(redo::Args),
     #[command(visible_alias = "find")]
     Search(search::Args),
+    Recall(recall::Args),
     Diff(diff::Args),
     Fork(fork::Args),
     Expand(expand::Args),
@@ -385,6 +387,7 @@ fn wants_pager(cli: &Cli) -> bool {
                 | Command::History(_)
                 | Command::Receipts(_)
                 | Command::Search(_)
+                | Command::Recall(_)
                 | Command::Diff(_)
                 | Command::Expand(_)
                 | Command::Sql(_)
@@ -409,6 +412,7 @@ fn run(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Undo(args) => undo::run(app, args),
         Command::Redo(args) => redo::run(app, args),
         Command::Search(args) => search::run(app, args),
+        Command::Recall(args) => recall::run(app, args),
         Command::Diff(args) => diff::run(app, args),
         Command::Fork(args) => fork::run(app, args),
         Command::Expand(args) => expand::run(app, args),

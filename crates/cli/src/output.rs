@@ -4,6 +4,8 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use anstyle::AnsiColor;
+use loopstore::Database;
+use loopstore::search::SearchError;
 use serde::Serialize;
 
 use super::error::CliError;
@@ -115,6 +117,41 @@ pub fn write_file(app: &App, path: &Path, bytes: &[u8]) -> Result<(), CliError> 
         return Err(failed(&"it is the database"));
     }
     std::fs::write(path, bytes).map_err(|error| failed(&error))
+}
+
+/// Returns the text that is made within so many tokens, such that all of it is: with what is put around it,
+/// and as a terminal gets it.
+pub fn within(
+    store: &dyn Database,
+    most: Option<u64>,
+    around: &str,
+    mut make: impl FnMut(Option<u64>) -> Result<String, SearchError>,
+) -> Result<String, CliError> {
+    let Some(most) = most else {
+        return Ok(make(None)?);
+    };
+    let around = store.counter().text_tokens(around);
+    let mut given = most.saturating_sub(around);
+    loop {
+        let text = make(Some(given)).map_err(|error| match error {
+            // What stands around the text takes the rest.
+            SearchError::TooFewTokens { needed, .. } => SearchError::TooFewTokens {
+                needed: needed.saturating_add(around.max(most - given)),
+                given: most,
+            },
+            other => other,
+        })?;
+        let tokens = store.counter().text_tokens(&text::clean(&text));
+        if tokens <= most {
+            return Ok(text);
+        }
+        if given == 0 {
+            let (needed, given) = (tokens, most);
+            return Err(SearchError::TooFewTokens { needed, given }.into());
+        }
+        let share = u128::from(given) * u128::from(most) / u128::from(tokens);
+        given = u64::try_from(share).unwrap_or(given).min(given - 1);
+    }
 }
 
 /// Counts what is written.

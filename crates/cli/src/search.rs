@@ -30,6 +30,19 @@ pub struct Args {
     /// List messages, or sessions with their best messages.
     #[arg(long, value_enum, default_value_t = By::Message)]
     by: By,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// How many to list.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// How many of the best matches to skip.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: u32,
+}
+
+/// Which messages are looked at.
+#[derive(clap::Args)]
+pub struct FilterArgs {
     /// Only this session: its id or a unique prefix.
     #[arg(long, value_name = "ID")]
     session: Option<String>,
@@ -57,12 +70,6 @@ pub struct Args {
     /// Only messages that the context holds.
     #[arg(long)]
     visible: bool,
-    /// How many to list.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
-    limit: u32,
-    /// How many of the best matches to skip.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    offset: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -83,7 +90,9 @@ enum RoleName {
 /// Searches and lists the hits.
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = open(app)?;
-    let query = query(&*store, args)?;
+    let mut query = query(&*store, &joined(&args.query), &args.filter)?;
+    query.limit = Some(args.limit as usize);
+    query.offset = args.offset as usize;
     index::catch_up_with_bar(&*store);
     if args.by == By::Session {
         return sessions(app, &search_sessions(&*store, &query)?);
@@ -145,7 +154,7 @@ fn list(app: &mut App, hit: &SearchHit, indent: &str) -> Result<(), CliError> {
 }
 
 /// Joins the words; one with a space in it, of several, was quoted as a phrase.
-fn joined(words: &[String]) -> String {
+pub fn joined(words: &[String]) -> String {
     let is_phrase = |word: &&String| word.contains(char::is_whitespace) && !word.contains('"');
     let word = |word: &String| match Some(word).filter(is_phrase) {
         Some(phrase) if words.len() > 1 => format!("\"{phrase}\""),
@@ -155,7 +164,7 @@ fn joined(words: &[String]) -> String {
 }
 
 /// Opens the database for writing, so that the index can catch up, or else for reading.
-fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
+pub fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
     match app.open_to_write() {
         Err(loopstore::OpenError::Other { .. } | loopstore::OpenError::ReadOnly { .. }) => {
             Ok(app.open_to_read()?)
@@ -164,31 +173,34 @@ fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
     }
 }
 
-fn query(store: &dyn Database, args: &Args) -> Result<SearchQuery, CliError> {
-    let mut query = SearchQuery::new(joined(&args.query));
-    query.session = select::session_id(store, args.session.as_deref())?;
-    query.source.clone_from(&args.source);
-    query.project.clone_from(&args.project);
-    query.role = args.role.map(|role| match role {
+/// Reads a query of these messages.
+pub fn query(
+    store: &dyn Database,
+    text: &str,
+    filter: &FilterArgs,
+) -> Result<SearchQuery, CliError> {
+    let mut query = SearchQuery::new(text);
+    query.session = select::session_id(store, filter.session.as_deref())?;
+    query.source.clone_from(&filter.source);
+    query.project.clone_from(&filter.project);
+    query.role = filter.role.map(|role| match role {
         RoleName::User => Role::User,
         RoleName::Assistant => Role::Assistant,
         RoleName::ToolResult => Role::ToolResult,
         RoleName::Extension => Role::Extension,
     });
-    query.tool.clone_from(&args.tool);
+    query.tool.clone_from(&filter.tool);
     let moment = |given: &Option<String>, edge| {
         let given = given.as_deref();
         given.map(|given| moment(given, edge)).transpose()
     };
-    query.since = moment(&args.since, Edge::Start)?;
-    query.until = moment(&args.until, Edge::End)?;
-    query.hidden = match (args.hidden, args.visible) {
+    query.since = moment(&filter.since, Edge::Start)?;
+    query.until = moment(&filter.until, Edge::End)?;
+    query.hidden = match (filter.hidden, filter.visible) {
         (true, _) => Some(true),
         (_, true) => Some(false),
         _ => None,
     };
-    query.limit = Some(args.limit as usize);
-    query.offset = args.offset as usize;
     Ok(query)
 }
 
@@ -285,6 +297,7 @@ impl From<SearchError> for CliError {
         match error {
             SearchError::Query(error) => error.into(),
             SearchError::Store(error) => error.into(),
+            few @ SearchError::TooFewTokens { .. } => Self::Failed(Box::new(few)),
         }
     }
 }

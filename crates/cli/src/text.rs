@@ -41,6 +41,20 @@ pub fn folder(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
+/// Returns a word as a shell takes it: as it is, or in quotes.
+pub fn quoted(word: &str) -> String {
+    match is_plain(word) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Whether a word can stand in a command line as it is.
+pub fn is_plain(word: &str) -> bool {
+    let fits = |c: char| c.is_alphanumeric() || "-_./:@+,=%".contains(c);
+    !word.is_empty() && word.chars().all(fits) && !word.starts_with('-')
+}
+
 /// Returns how many columns a line takes.
 pub fn columns(line: &str) -> usize {
     line.chars().map(|c| c.width().unwrap_or(0)).sum()

@@ -1,33 +1,143 @@
 //! Reading what a compaction hid: the originals of a range of turns, and the bytes of an image.
 
-use std::ops::ControlFlow;
+mod page;
+
+use std::fmt;
+use std::ops::{ControlFlow, Range};
+use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256};
 
+use self::page::Page;
 use crate::context::{leaf_of, session_of};
 use crate::model::{AgentMessage, LoopId, Role, SessionId};
-use crate::store::{self, LoopRow, SessionStore, StoreError, StoreResult, lookup};
+use crate::search::{SearchError, parse_query};
+use crate::store::{self, LoopRow, SessionStore, StoreError, StoreRead, StoreResult, lookup};
+
+/// Which turns of a session are read, and how much of them.
+#[derive(Clone, Debug, Default)]
+pub struct ExpandRequest {
+    /// The loop; the session's current one if not given.
+    pub loop_id: Option<LoopId>,
+    /// The first and the last turn.
+    pub turns: (u32, u32),
+    /// Where to begin within these turns.
+    pub from: Option<MessageOffset>,
+    /// Only messages that fit this query (see [`parse_query`](crate::extend::search::parse_query)), and of
+    /// long ones the lines around what fits.
+    pub matching: Option<String>,
+    /// The most tokens of the answer, both of its messages and of its text.
+    pub max_tokens: Option<u64>,
+}
+
+impl ExpandRequest {
+    /// Turns `first` to `last`, both inclusive, of the session's current loop, whole.
+    pub fn turns(first: u32, last: u32) -> Self {
+        Self {
+            turns: (first, last),
+            ..Self::default()
+        }
+    }
+}
+
+/// A place in a loop: a message, and how many characters of its text come before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub struct MessageOffset {
+    /// The message's place in the loop.
+    pub seq: u32,
+    /// Characters of its text.
+    pub offset: u64,
+}
+
+impl fmt::Display for MessageOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.offset {
+            0 => write!(f, "{}", self.seq),
+            offset => write!(f, "{}:{offset}", self.seq),
+        }
+    }
+}
+
+impl FromStr for MessageOffset {
+    type Err = String;
+
+    /// Reads `12` or `12:3400`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (seq, offset) = text.split_once(':').unwrap_or((text, "0"));
+        match (seq.parse(), offset.parse()) {
+            (Ok(seq), Ok(offset)) => Ok(Self { seq, offset }),
+            _ => Err("expected the number of a message, or MESSAGE:OFFSET such as 12:3400".into()),
+        }
+    }
+}
 
 /// Some turns of a loop as they were recorded; extensions are left out.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Expanded {
-    /// The messages in order.
+    /// The messages in order. One that is not shown whole holds, as blocks of text, what is shown of its
+    /// text: that is its blocks, each on a line of its own.
     pub messages: Vec<AgentMessage>,
     /// Sum of their counts.
     pub tokens: u64,
-    /// The turn to go on from, if not all turns that were asked for fit.
-    pub next: Option<u32>,
+    /// Where to go on, if there is more.
+    pub next: Option<MessageOffset>,
+    /// The messages that are not shown whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<CutMessage>,
 }
 
-/// Returns the turns `first` to `last` (both inclusive) of a loop, as many whole ones as fit
-/// `max_tokens` but at least one.
+/// What is shown of a message that is not shown whole.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct CutMessage {
+    /// Which one of the messages of the answer it is.
+    pub message: usize,
+    /// Its place in the loop.
+    pub seq: u32,
+    /// The lines of its text.
+    pub lines: u64,
+    /// The characters of its text.
+    pub chars: u64,
+    /// What is shown of it.
+    pub shown: Vec<ShownPart>,
+}
+
+/// A part of a message's text, both ends inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ShownPart {
+    /// The first and the last line, counted from 1.
+    pub lines: (u64, u64),
+    /// The first and the last character, counted from 0.
+    pub chars: (u64, u64),
+    /// Whether it begins and ends with whole lines.
+    #[serde(skip)]
+    edges: (bool, bool),
+}
+
+impl Expanded {
+    /// Returns the messages as text. `…` stands where some of it is left out, with its lines and
+    /// characters.
+    pub fn text(&self) -> String {
+        let cut = |at| self.cut.iter().find(|cut| cut.message == at);
+        let messages = self.messages.iter().enumerate();
+        messages
+            .map(|(at, message)| page::text(message, cut(at)))
+            .collect()
+    }
+}
+
+/// Returns turns of a loop as they were recorded.
+///
+/// Without [`ExpandRequest::max_tokens`] that is all of them. With it the answer ends at a message, or at a
+/// line of one that is too long for an answer of its own; going on from each [`Expanded::next`] reads all of
+/// them, and nothing twice.
 ///
 /// # Errors
-/// If the session or the loop is not there, or the loop has no turn `first`.
+/// If the session or the loop is not there, the loop has no such turn or message, the query cannot be asked,
+/// or [`SearchError::TooFewTokens`].
 ///
 /// # Examples
 /// ```
-/// use loopstore::admin::inspect::expand;
+/// use loopstore::admin::inspect::{ExpandRequest, expand};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -39,50 +149,63 @@ pub struct Expanded {
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
 /// chat.compact(&request)?;
 /// // What the summary stands for, word for word.
-/// let hidden = expand(store.database(), chat.id(), None, (2, 5), None)?;
-/// assert_eq!(hidden.messages.len(), 4);
-/// // As many turns as fit, and where to go on.
-/// let piece = expand(store.database(), chat.id(), None, (2, 5), Some(700))?;
-/// assert_eq!((piece.messages.len(), piece.next), (2, Some(4)));
+/// let mut request = ExpandRequest::turns(2, 5);
+/// assert_eq!(expand(store.database(), chat.id(), &request)?.messages.len(), 4);
+/// // As many messages as fit, and where to go on.
+/// request.max_tokens = Some(700);
+/// let page = expand(store.database(), chat.id(), &request)?;
+/// assert_eq!(page.messages.len(), 2);
+/// request.from = page.next;
+/// let page = expand(store.database(), chat.id(), &request)?;
+/// assert_eq!((page.messages.len(), page.next), (2, None));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn expand(
     store: &dyn SessionStore,
     session: &SessionId,
-    loop_id: Option<&LoopId>,
-    (first, last): (u32, u32),
-    max_tokens: Option<u64>,
-) -> StoreResult<Expanded> {
+    request: &ExpandRequest,
+) -> Result<Expanded, SearchError> {
+    let query = request.matching.as_deref().map(parse_query).transpose()?;
+    let counter = store.counter();
+    let mut page = Page::new(counter, query, request.max_tokens, request.from);
     store::read(store, |read| {
         let owner = session_of(read, session)?;
-        let row = leaf_of(read, &owner, loop_id)?;
-        let turns = row.totals.turns;
-        if first > last || first >= turns {
-            return Err(StoreError::Invalid(no_turns(&row, first, last)));
-        }
-        let rows = read.turns(row.key, first..last.saturating_add(1))?;
-        let before = store::append::size_through(read, row.key, first)?.tokens;
-        let fits = |through: u64| max_tokens.is_none_or(|most| through - before <= most);
-        let count = rows.iter().take_while(|turn| fits(turn.tokens)).count();
-        let (shown, rest) = rows.split_at(count.max(1));
-        let start = shown.first().map_or(0, |turn| turn.first_seq);
-        let after = shown.last().map_or(first, |turn| turn.turn) + 1;
-        let next_turn = read.turn(row.key, after)?;
-        let end = next_turn.map_or(row.totals.next_seq, |turn| turn.first_seq);
-        let mut expanded = Expanded {
-            messages: Vec::new(),
-            tokens: 0,
-            next: rest.first().map(|turn| turn.turn),
-        };
-        read.messages(row.key, start..end, &mut |message| {
-            if message.body.role != Role::Extension {
-                expanded.tokens += message.body.tokens;
-                expanded.messages.push(store::decode(read, message.body)?);
+        let row = leaf_of(read, &owner, request.loop_id.as_ref())?;
+        let seqs = seqs(read, &row, request)?;
+        read.messages(row.key, seqs, &mut |message| {
+            if message.body.role == Role::Extension {
+                return Ok(ControlFlow::Continue(()));
             }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(expanded)
-    })
+            let (seq, tokens) = (message.seq, message.body.tokens);
+            Ok(page.add(seq, store::decode(read, message.body)?, tokens))
+        })
+    })?;
+    page.end()
+}
+
+/// Returns the messages of the turns that are asked for, from where the answer begins.
+fn seqs(read: &dyn StoreRead, row: &LoopRow, request: &ExpandRequest) -> StoreResult<Range<u32>> {
+    let ((first, last), turns) = (request.turns, row.totals.turns);
+    if first > last || first >= turns {
+        return Err(StoreError::Invalid(no_turns(row, first, last)));
+    }
+    let first_of = |turn| {
+        read.turn(row.key, turn)
+            .map(|turn| turn.map(|turn| turn.first_seq))
+    };
+    let start = first_of(first)?.unwrap_or_default();
+    let after = first_of(last.saturating_add(1))?;
+    let end = after.unwrap_or(row.totals.next_seq);
+    match request.from {
+        Some(from) if !(start..end).contains(&from.seq) => Err(StoreError::Invalid(format!(
+            "message {} is not in the turns {first}..{}, which hold the messages {start}..{}",
+            from.seq,
+            last.min(turns - 1),
+            end.saturating_sub(1),
+        ))),
+        Some(from) => Ok(from.seq..end),
+        None => Ok(start..end),
+    }
 }
 
 /// Tells why a loop has no turns `first` to `last`.

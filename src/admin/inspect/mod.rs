@@ -26,7 +26,9 @@ mod turns;
 mod verify;
 
 pub use diff::{ContextDiff, DiffRequest, DiffSide, Rewritten, TurnChange, diff, diff_contexts};
-pub use expand::{BlobBytes, Expanded, blob, expand};
+pub use expand::{
+    BlobBytes, CutMessage, ExpandRequest, Expanded, MessageOffset, ShownPart, blob, expand,
+};
 pub use heads::{Head, NoHead, take_head, verify_against};
 pub use replaced::{BlockName, BlockSection, Covered, Replaced, replaced};
 pub(crate) use report::Subject;

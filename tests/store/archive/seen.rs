@@ -1,6 +1,6 @@
 //! Everything that can be read of a session, as text, byte by byte.
 
-use loopstore::admin::inspect::{DiffRequest, DiffSide, diff, expand};
+use loopstore::admin::inspect::{DiffRequest, DiffSide, ExpandRequest, diff, expand};
 use loopstore::admin::replay::Replay;
 use loopstore::context::{AsOf, build_context_from_session};
 use loopstore::export::{ExportForm, export};
@@ -88,7 +88,11 @@ fn of_loop(store: &dyn Database, id: &SessionId, at: usize, turns: u32) -> Vec<S
         .map(|form| exported(store, id, Some(&leaf), form))
         .collect();
     if turns > 0 {
-        let expanded = expand(store, id, Some(&leaf), (turns / 2, turns - 1), None).unwrap();
+        let request = ExpandRequest {
+            loop_id: Some(leaf.clone()),
+            ..ExpandRequest::turns(turns / 2, turns - 1)
+        };
+        let expanded = expand(store, id, &request).unwrap();
         seen.push(serde_json::to_string(&expanded).unwrap());
         let hidden = DiffRequest {
             from: Some(DiffSide::Raw),

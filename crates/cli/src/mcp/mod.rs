@@ -13,15 +13,15 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 
-use self::tools::{Recall, TOOLS, ToolSpec};
+use self::tools::{Lookup, TOOLS, ToolSpec};
 use super::error::CliError;
 use super::{App, Done, select};
 
 /// Serve tools for an agent to look up what was compacted away, over the Model Context Protocol
 ///
 /// An MCP client starts this command and talks to it over stdin and stdout. The tools only read:
-/// `search_history`, `expand`, `context_overview` and `compaction_history`. They see one session, or
-/// all with --all.
+/// `recall`, `search_history`, `expand`, `context_overview` and `compaction_history`. They see one
+/// session, or all with --all.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("scope").required(true)))]
 pub struct Args {
@@ -31,7 +31,7 @@ pub struct Args {
     /// Let the tools read every session of the database.
     #[arg(long, group = "scope")]
     all: bool,
-    /// The most tokens of four bytes in one answer; longer ones are paged.
+    /// The most tokens in one answer; longer ones are paged.
     #[arg(long, value_name = "N", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(200..))]
     max_tokens: u64,
 }
@@ -40,7 +40,7 @@ pub struct Args {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session_id(&*store, args.session.as_deref())?;
-    let recall = Recall {
+    let lookup = Lookup {
         session,
         most: usize::try_from(args.max_tokens.saturating_mul(4)).unwrap_or(usize::MAX),
     };
@@ -48,7 +48,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         .enable_all()
         .build()
         .map_err(failed)?;
-    runtime.block_on(serve(Server(Arc::new((store, recall)))))?;
+    runtime.block_on(serve(Server(Arc::new((store, lookup)))))?;
     Ok(Done::Well)
 }
 
@@ -65,15 +65,15 @@ fn failed(error: impl std::error::Error + 'static) -> CliError {
 
 /// What is read, and what of it.
 #[derive(Clone)]
-struct Server(Arc<(Box<dyn Database>, Recall)>);
+struct Server(Arc<(Box<dyn Database>, Lookup)>);
 
 impl Server {
     /// Answers a call on a thread on which a store may wait for its server.
     async fn answer(&self, tool: &'static ToolSpec, given: JsonObject) -> Result<String, String> {
         let server = self.clone();
         let answer = tokio::task::spawn_blocking(move || {
-            let (store, recall) = &*server.0;
-            recall.call(&**store, tool, given)
+            let (store, lookup) = &*server.0;
+            lookup.call(&**store, tool, given)
         });
         answer.await.map_err(|error| error.to_string())?
     }
@@ -85,9 +85,10 @@ impl ServerHandler for Server {
         ServerConfig::new(tools)
             .with_server_info(Implementation::new("loopstore", env!("CARGO_PKG_VERSION")))
             .with_instructions(
-                "Messages that a compaction replaced with a summary are still stored verbatim. \
-                 search_history finds them, expand reads whole turns, and context_overview shows what \
-                 the current context consists of.",
+                "Messages that a compaction replaced with a summary are still stored verbatim. recall \
+                 answers a question from them: ask it before asking the user again or doing work twice. \
+                 search_history lists messages by their words, expand reads whole turns, and \
+                 context_overview shows what the current context consists of.",
             )
     }
 

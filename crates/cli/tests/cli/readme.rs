@@ -2,6 +2,8 @@
 
 use loopstore::SqliteStore;
 
+use crate::commands::stage::Stage;
+
 const README: &str = include_str!("../../../../README.md");
 
 /// Returns what the table under the heading `Views` says: each view with its columns.
@@ -55,6 +57,21 @@ fn the_example_is_the_one_that_is_compiled() {
         .collect();
     assert!(!compiled.is_empty());
     assert_eq!(code(README, "```rust"), compiled);
+}
+
+#[test]
+fn what_the_readme_recalls_is_what_the_program_prints() {
+    let stage = Stage::empty();
+    let mut blocks = README.split("```console\n").skip(1);
+    let block = blocks.find(|block| block.contains("demo --keep")).unwrap();
+    let block = block.split("```").next().unwrap();
+    let mut printed = String::new();
+    for line in block.lines().filter_map(|line| line.strip_prefix("$ ")) {
+        let said = stage.paste(line);
+        assert_eq!(said.code, 0, "{line}: {said}");
+        printed += &format!("$ {line}\n{}", said.out);
+    }
+    assert_eq!(printed, block);
 }
 
 /// What the long runs noted in the file that `LOOPSTORE_TALLY` names, as rows of a table; what has the

@@ -281,6 +281,7 @@ fn every_command_says_the_same_on_both_backends() {
         &["redo", "pair"],
         &["search", "parser"],
         &["search", "part_3"],
+        &["recall", "part_3", "--max-tokens", "900"],
         &["index"],
         &["expand", "pair", "--loop", &leaf, "--turns", "0..1"],
         &["replay", "pair", "--instant"],

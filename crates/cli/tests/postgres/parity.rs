@@ -49,6 +49,7 @@ pub fn mcp(both: &mut Both<'_>) {
                 json!({"query": "part_3", "role": "assistant"}),
             ),
         ),
+        ("tools/call", call("recall", json!({"question": "part_3"}))),
         ("tools/call", call("expand", json!({"first": 0, "last": 1}))),
         (
             "tools/call",

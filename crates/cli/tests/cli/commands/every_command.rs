@@ -19,6 +19,7 @@ const LINES: &[(&str, &str)] = &[
     ("undo", "undo work"),
     ("redo", "redo work"),
     ("search", "search build"),
+    ("recall", "recall build --max-tokens 500"),
     ("diff", "diff work --from raw"),
     ("fork", "fork work --loop ask --turn 0"),
     ("expand", "expand work --loop ask --turns 0..1"),
@@ -110,6 +111,12 @@ const KEYS: &[(&str, &str, &str)] = &[
         "search",
         "/hits/0",
         "session_id loop_id turn seq role snippet score hidden run_id",
+    ),
+    ("recall", "", "question tokens parts left_out"),
+    (
+        "recall",
+        "/parts/0",
+        "session_id loop_id turn seqs text tokens hidden",
     ),
     ("diff", "", "from to tokens changes"),
     (

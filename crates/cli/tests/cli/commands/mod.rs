@@ -19,6 +19,7 @@ mod measuring;
 mod overlays;
 mod provider;
 mod reading;
+mod recalling;
 mod recovering;
 mod refusals;
 mod searching;

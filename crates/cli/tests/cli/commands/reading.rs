@@ -289,10 +289,14 @@ fn expand_gives_back_what_a_compaction_hid() {
     let all = stage.json("expand work --loop build --turns 0..5");
     assert_eq!(all["messages"].as_array().unwrap().len(), 13);
     assert_eq!(all["next"], serde_json::Value::Null);
-    let some = stage.json("expand work --loop build --turns 0..5 --max-tokens 1");
-    assert_eq!(some["next"], 1, "one turn at least, then where to go on");
     let one = stage.json("expand work --loop build --turns 0");
+    let tokens = one["tokens"].as_u64().unwrap() + 9;
+    let some = stage.json(&format!(
+        "expand work --loop build --turns 0..5 --max-tokens {tokens}"
+    ));
     assert_eq!(one["messages"], some["messages"]);
+    let next = serde_json::json!({"seq": 3, "offset": 0});
+    assert_eq!(some["next"], next, "whole messages, then where to go on");
     let dashed = stage.json("expand work --loop build --turns 0-5");
     assert_eq!(dashed["messages"], all["messages"]);
     let small = stage.json("expand work --loop build --turns 0..5 --max-tokens 8k");
@@ -307,9 +311,13 @@ fn expand_gives_back_what_a_compaction_hid() {
         let said = stage.say(&format!("expand work --loop build --turns={wrong}"));
         assert_eq!(said.code, code, "{wrong}\n{said}");
     }
-    let text = stage.say("expand work --loop build --turns 0..5 --max-tokens 1");
+    let text = stage.say("expand work --loop build --turns 0..5 --max-tokens 700");
+    let command = "loopstore expand work --loop build --turns 0..5 --max-tokens 700 --from 4";
+    let last = text.out.lines().last().unwrap();
+    assert_eq!(last, format!("Continue with `{command}`."));
+    let none = stage.say("expand work --loop build --turns 0..5 --max-tokens 1");
     assert!(
-        text.to_string().contains("Continue with --turns 1..5."),
-        "{text}"
+        none.code == 1 && none.err.contains("needs at least"),
+        "{none}"
     );
 }

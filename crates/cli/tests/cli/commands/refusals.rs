@@ -23,6 +23,7 @@ fn a_missing_database_is_not_created() {
         "verify",
         "sql x",
         "search x",
+        "recall x",
         "index",
         "expand x --turns 0",
     ] {

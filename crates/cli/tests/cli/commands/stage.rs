@@ -97,6 +97,17 @@ impl Stage {
         self.run(&line.split_whitespace().collect::<Vec<_>>())
     }
 
+    /// Runs a line in a shell, as somebody does who pastes it.
+    pub fn paste(&self, line: &str) -> Said {
+        let program = assert_cmd::cargo::cargo_bin("loopstore");
+        let path = std::env::var("PATH").unwrap();
+        let path = format!("{}:{path}", program.parent().unwrap().display());
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", line]).current_dir(self.folder.path());
+        shell.env("PATH", path).env_remove("LOOPSTORE_DB");
+        self.said(&shell.output().unwrap())
+    }
+
     /// Runs a line that must end well, and reads what it printed.
     pub fn json(&self, line: &str) -> serde_json::Value {
         let said = self.say(&format!("{line} --json"));

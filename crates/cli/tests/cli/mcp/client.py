@@ -29,6 +29,7 @@ async def ask(program: str, database: str, session: str) -> dict:
         return {
             "tools": sorted(tool.name for tool in tools),
             "hit": {key: hit[key] for key in ("loop_id", "turn", "hidden")},
+            "recalled": await call("recall", question="needle"),
             "turn": await call("expand", loop_id=hit["loop_id"], first=hit["turn"]),
             "overview": json.loads(await call("context_overview"))["parts"][0]["section"],
             "runs": len(json.loads(await call("compaction_history"))["runs"]),

@@ -126,7 +126,9 @@ fn what_was_compacted_away_is_found_and_read() {
     let mut client = Client::new(&file, &["mine"]);
     let tools = client.ask("tools/list", json!({}));
     let tools = tools["result"]["tools"].as_array().unwrap().clone();
-    assert_eq!(tools.len(), 4);
+    assert_eq!(tools.len(), 5);
+    let about = tools[0]["description"].as_str().unwrap();
+    assert!(about.contains("before asking the user"), "{about}");
     for tool in &tools {
         assert_eq!(tool["annotations"]["readOnlyHint"], true, "{tool}");
         assert!(
@@ -150,22 +152,55 @@ fn what_was_compacted_away_is_found_and_read() {
 fn a_long_turn_comes_page_by_page_and_nothing_is_lost() {
     let (_folder, file) = staged();
     let mut client = Client::new(&file, &["mine"]);
-    let (mut whole, mut given) = (String::new(), json!({"first": 3}));
-    for _ in 0..20 {
+    let (mut whole, mut pages) = (String::new(), 0);
+    let mut given = json!({"first": 3, "last": 4, "max_tokens": 300});
+    loop {
         let (text, is_error) = client.call("expand", given.clone());
-        assert!(!is_error, "{text}");
-        let Some((shown, rest)) = text.rsplit_once("\n[go on with ") else {
-            whole.push_str(&text);
-            assert!(whole.contains("needle 3 hay and \u{1b}[31mmore"));
-            assert_eq!(whole.matches("hay and").count(), 40);
-            return;
+        assert!(!is_error && text.len() <= 1200, "{text}");
+        pages += 1;
+        assert!(pages < 20, "it never ends");
+        whole.push_str(&text);
+        let Some((_, rest)) = text.rsplit_once("[continue with first 3, last 4, from \"") else {
+            break;
         };
-        whole.push_str(shown);
-        let offset = rest.rsplit_once("offset ").unwrap().1;
-        let offset: u64 = offset.trim_end_matches(']').parse().unwrap();
-        given = json!({"first": 3, "last": 3, "offset": offset});
+        given["from"] = json!(rest.trim_end_matches("\"]"));
     }
-    panic!("it never ends");
+    assert!(pages > 2 && whole.contains("needle 3 hay and \u{1b}[31mmore"));
+    let shown = whole.lines().filter(|line| !line.starts_with('['));
+    let hay: String = shown.collect::<Vec<_>>().join(" ");
+    assert_eq!(hay.matches("<b>é</b>").count(), 80, "{whole}");
+}
+
+#[test]
+fn of_a_turn_only_what_fits_some_words_is_read() {
+    let (_folder, file) = staged();
+    let mut client = Client::new(&file, &["mine"]);
+    let given = json!({"first": 0, "last": 11, "match": "needle"});
+    let (text, is_error) = client.call("expand", given);
+    assert!(!is_error && text.contains("needle 3 hay"), "{text}");
+    assert!(
+        !text.contains("straw") && text.contains("… left out: lines 1-1, characters "),
+        "{text}"
+    );
+    let none = json!({"first": 0, "last": 11, "match": "kite"});
+    assert_eq!(client.call("expand", none).0, "[nothing fits]");
+}
+
+#[test]
+fn a_question_is_answered_from_what_was_compacted_away() {
+    let (_folder, file) = staged();
+    let mut client = Client::new(&file, &["mine"]);
+    let (text, is_error) = client.call("recall", json!({"question": "needle", "max_tokens": 120}));
+    assert!(!is_error && text.len() <= 480, "{text}");
+    let heading =
+        "── loop loop-0, turn 3, message 7, assistant; not in the context\nprompt: prompt 3\n";
+    assert!(
+        text.contains(heading) && text.contains("\nneedle 3 hay and"),
+        "{text}"
+    );
+    assert!(!text.contains("theirs"), "{text}");
+    let behind = client.call("recall", json!({"question": "needle", "offset": 1}));
+    assert_eq!(behind, ("Nothing found.\n".into(), false));
 }
 
 #[test]
@@ -203,6 +238,13 @@ fn what_is_asked_wrongly_is_told_and_nothing_changes() {
             "expand",
             json!({"first": 0, "loop_id": "'; DROP TABLE messages; --"}),
         ),
+        ("expand", json!({"first": 0, "from": "x"})),
+        ("expand", json!({"first": 0, "from": "900"})),
+        ("expand", json!({"first": 0, "match": "…"})),
+        ("recall", json!({})),
+        ("recall", json!({"question": ""})),
+        ("recall", json!({"question": "needle", "max_tokens": 3})),
+        ("recall", json!({"question": "w ".repeat(100_000)})),
         ("search_history", json!({"query": "\""})),
         ("search_history", json!({"query": "a", "role": "king"})),
         ("search_history", json!({"query": 7})),
@@ -246,6 +288,10 @@ fn the_official_client_is_served() {
     );
     assert!(
         told["turn"].as_str().unwrap().contains("needle 3"),
+        "{told}"
+    );
+    assert!(
+        told["recalled"].as_str().unwrap().contains("needle 3"),
         "{told}"
     );
     assert_eq!(

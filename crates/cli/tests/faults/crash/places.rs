@@ -50,12 +50,13 @@ fn size(path: &Path) -> u64 {
     path.metadata().unwrap().len()
 }
 
-const READING: [&str; 12] = [
+const READING: [&str; 13] = [
     "sessions",
     "show s",
     "context s",
     "history",
     "search prompt",
+    "recall prompt",
     "expand s --turns 0..1",
     "export s --format markdown",
     "replay s --instant",

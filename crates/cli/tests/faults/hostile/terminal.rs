@@ -62,6 +62,7 @@ fn no_command_sends_a_terminal_anything_but_text() {
         "history",
         "diff ID --text",
         "search kite",
+        "recall kite",
         "undo ID",
         "replay ID --instant --contexts",
         "verify",

@@ -1,0 +1,356 @@
+//! Parts of a message: its text as it is read, the lines around what was looked for, and where a text
+//! that is too long is cut.
+
+use std::ops::Range;
+
+use super::matching;
+use super::text::{Field, MessageText, plain};
+use crate::model::{AgentMessage, Content, Message};
+use crate::search::query::Query;
+
+/// The most characters of a name in a heading: names come from outside.
+const MAX_NAME: usize = 60;
+
+/// Windows with less than this between them, in bytes, are one: a line that says what is left out would
+/// not be shorter.
+const MIN_GAP: usize = 80;
+
+/// How far a window may reach for the end of a word, in bytes.
+const WORD: usize = 24;
+
+/// A message as it is read: a heading, and a text that can be cut.
+#[derive(Debug, Default)]
+pub(crate) struct ReadableText {
+    /// Its role on one line, for a result with its tool and call.
+    pub(crate) heading: String,
+    /// Its blocks, each on a line of its own: texts word for word, arguments of calls as names and
+    /// values.
+    pub(crate) text: String,
+    /// What of it is searched: the name of a result's tool, then the blocks.
+    searched: MessageText,
+    /// Where each of these pieces stands in the text; the heading's does not.
+    starts: Vec<Option<usize>>,
+}
+
+impl ReadableText {
+    pub(crate) fn new(message: &AgentMessage) -> Self {
+        let mut readable = Self {
+            heading: message.role().as_str().to_owned(),
+            ..Self::default()
+        };
+        match message {
+            AgentMessage::Extension(extension) => {
+                readable.heading = format!("note ({})", name(&extension.kind));
+                readable.add_to_heading(&extension.kind);
+                readable.add("", &plain(&extension.data));
+            }
+            AgentMessage::Llm(llm) => {
+                if let Message::ToolResult(result) = &llm.message {
+                    let failed = if result.is_error { ", failed" } else { "" };
+                    let (tool, call) = (name(&result.tool_name), name(&result.tool_call_id));
+                    readable.heading = format!("result of {tool}{failed} (call {call})");
+                    readable.add_to_heading(&result.tool_name);
+                }
+                for block in llm.message.content() {
+                    readable.add_block(block);
+                }
+            }
+        }
+        readable
+    }
+
+    fn add_block(&mut self, block: &Content) {
+        match block {
+            Content::Text(text) => self.add("", &text.text),
+            Content::Thinking(thinking) => self.add("(thinking) ", &thinking.thinking),
+            Content::ToolCall(call) => {
+                let text = format!("{} {}", call.name, plain(&call.arguments));
+                self.add(&format!("(call {}) ", name(&call.id)), &text);
+            }
+            Content::Image(image) => {
+                let size = crate::tokens::image_bytes(image);
+                self.begin_block();
+                let image = format!("(image {}, {size} bytes)", name(&image.mime_type));
+                self.text.push_str(&image);
+            }
+            Content::Other(json) => self.add("(block) ", &plain(json)),
+        }
+    }
+
+    fn add(&mut self, label: &str, block: &str) {
+        self.begin_block();
+        self.text.push_str(label);
+        self.starts.push(Some(self.text.len()));
+        self.text.push_str(block);
+        self.searched.push(Field::Statement, block.to_owned());
+    }
+
+    fn add_to_heading(&mut self, word: &str) {
+        self.starts.push(None);
+        self.searched.push(Field::Name, word.to_owned());
+    }
+
+    fn begin_block(&mut self) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+    }
+
+    /// Returns where the phrases of `query` stand, with the number of each phrase; `None` if the message
+    /// does not fit. What stands in the heading counts for the beginning of the text.
+    pub(crate) fn places(&self, query: &Query) -> Option<Vec<(Range<usize>, usize)>> {
+        let found = matching::Matcher::new(query).places(&self.searched)?;
+        let place = |at: matching::PhraseAt| {
+            let start = self.starts.get(at.piece).copied().flatten();
+            let bytes = start.map_or(0..0, |start| start + at.bytes.start..start + at.bytes.end);
+            (bytes, at.phrase)
+        };
+        Some(found.places.into_iter().map(place).collect())
+    }
+
+    /// Returns the whole text as one range.
+    pub(crate) fn whole(&self) -> Range<usize> {
+        0..self.text.len()
+    }
+}
+
+/// How much is shown around a place, at most, on either side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    /// Whole lines besides the one that the place stands in.
+    pub(crate) lines: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Returns the parts of a text around some places: in order, apart from each other.
+pub(crate) fn windows(
+    text: &str,
+    places: impl IntoIterator<Item = Range<usize>>,
+    reach: Reach,
+) -> Vec<Range<usize>> {
+    let window =
+        |place: Range<usize>| back(text, place.start, reach)..forth(text, place.end, reach);
+    let mut all: Vec<Range<usize>> = places.into_iter().map(window).collect();
+    all.sort_by_key(|window| window.start);
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for window in all {
+        match joined.last_mut() {
+            Some(last) if window.start <= last.end + MIN_GAP => last.end = last.end.max(window.end),
+            _ => joined.push(window),
+        }
+    }
+    if let Some(first) = joined.first_mut().filter(|first| first.start <= MIN_GAP) {
+        first.start = 0;
+    }
+    let end = text.len();
+    if let Some(last) = joined.last_mut().filter(|last| last.end + MIN_GAP >= end) {
+        last.end = end;
+    }
+    joined
+}
+
+fn back(text: &str, from: usize, reach: Reach) -> usize {
+    let start = text.floor_char_boundary(from.saturating_sub(reach.bytes));
+    let before = &text[start..from];
+    let ends = before.rmatch_indices('\n').take(reach.lines + 1);
+    let (last, count) = ends.fold((None, 0), |(_, count), (at, _)| (Some(at), count + 1));
+    if start == 0 && count <= reach.lines {
+        return 0;
+    }
+    // Rather whole lines than the end of one.
+    if let Some(at) = last {
+        return start + at + 1;
+    }
+    let mut words = before.char_indices().take_while(|(at, _)| *at < WORD);
+    let space = words.find(|(_, c)| c.is_whitespace());
+    space.map_or(start, |(at, c)| start + at + c.len_utf8())
+}
+
+fn forth(text: &str, from: usize, reach: Reach) -> usize {
+    let end = text.floor_char_boundary(from.saturating_add(reach.bytes));
+    let after = &text[from..end];
+    let ends = after.match_indices('\n').take(reach.lines + 1);
+    let (last, count) = ends.fold((None, 0), |(_, count), (at, _)| (Some(at), count + 1));
+    match last {
+        Some(at) if count > reach.lines || end < text.len() => from + at,
+        _ => from + end_of_word(after, end == text.len()),
+    }
+}
+
+/// Returns the end of the last whole word of a text, if one ends near its end.
+fn end_of_word(text: &str, is_end: bool) -> usize {
+    let near = text.floor_char_boundary(text.len().saturating_sub(WORD));
+    let space = text[near..].rfind(char::is_whitespace);
+    match space.filter(|at| !is_end && near + at > 0) {
+        Some(at) => near + at,
+        None => text.len(),
+    }
+}
+
+/// Returns the end of the longest beginning of `range` that fits: behind the last line that does, or
+/// within one that is too long by itself; `None` if not a character fits.
+///
+/// Only what was tried is returned, so it also fits by a counter that counts a longer text as less.
+pub(crate) fn fitting(
+    text: &str,
+    range: Range<usize>,
+    fits: &mut dyn FnMut(Range<usize>) -> bool,
+) -> Option<usize> {
+    let Range { start, end } = range;
+    if fits(start..end) {
+        return Some(end);
+    }
+    let boundary = |at: usize| text.floor_char_boundary(at.min(end));
+    let (mut good, mut bad, mut step) = (start, end, 256);
+    while boundary(start + step) < end {
+        let tried = boundary(start + step);
+        if tried > good && !fits(start..tried) {
+            bad = tried;
+            break;
+        }
+        good = good.max(tried);
+        step *= 2;
+    }
+    loop {
+        let tried = boundary(good + (bad - good) / 2);
+        if tried <= good {
+            break;
+        }
+        match fits(start..tried) {
+            true => good = tried,
+            false => bad = tried,
+        }
+    }
+    if good == start {
+        // What lies between may be one character of several bytes.
+        let first = text[start..end].chars().next()?.len_utf8();
+        return fits(start..start + first).then_some(start + first);
+    }
+    let shown = &text[start..good];
+    let line = shown.rfind('\n').map(|at| start + at + 1);
+    let word = start + end_of_word(shown, false);
+    // A line that begins a long one is no reason to show next to nothing.
+    let near = |at: &usize| (at - start) * 2 > shown.len();
+    let whole = line.filter(near).into_iter().chain([word]);
+    let mut whole = whole.filter(|at| *at > start && *at < good);
+    Some(whole.find(|at| fits(start..*at)).unwrap_or(good))
+}
+
+/// Returns a name from outside as it stands in a heading: on one line, and not long.
+pub(crate) fn name(text: &str) -> String {
+    let mut shown = one_line(text, MAX_NAME);
+    if text.chars().nth(MAX_NAME).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Returns the first characters of a text on one line; control characters are written out.
+pub(crate) fn one_line(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    for c in text.chars().take(most) {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Json;
+    use crate::search::query::parse_query;
+
+    const NEAR: Reach = Reach {
+        lines: 1,
+        bytes: 60,
+    };
+
+    fn cut(text: &str, word: &str) -> Vec<String> {
+        let message = Message::user(text).into();
+        let readable = ReadableText::new(&message);
+        let places = readable.places(&parse_query(word).unwrap()).unwrap();
+        let places = places.into_iter().map(|(bytes, _)| bytes);
+        let found = windows(&readable.text, places, NEAR);
+        found
+            .into_iter()
+            .map(|at| readable.text[at].to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn a_window_is_the_lines_around_a_place() {
+        let lines: Vec<String> = (0..60).map(|n| format!("line number {n}")).collect();
+        let text = lines.join("\n");
+        assert_eq!(
+            cut(&text, "30"),
+            ["line number 29\nline number 30\nline number 31"]
+        );
+        assert_eq!(
+            cut(&text, "1"),
+            ["line number 0\nline number 1\nline number 2"]
+        );
+        let both = cut(&text, "20 OR 22 OR 50");
+        assert_eq!(both.len(), 2, "near ones are joined: {both:?}");
+        assert!(both[0].starts_with("line number 19") && both[0].ends_with("line number 23"));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_at_words_and_characters() {
+        let text = format!(
+            "{}the needle here{}",
+            "left ".repeat(99),
+            " right".repeat(99)
+        );
+        let found = cut(&text, "needle");
+        assert!(
+            found[0].len() < 140 && found[0].contains("the needle here"),
+            "{found:?}"
+        );
+        assert!(
+            found[0].starts_with("left ") && found[0].ends_with(" right"),
+            "{found:?}"
+        );
+        let text = format!("{}退款{}", "好".repeat(500), "é".repeat(500));
+        assert!(cut(&text, "退款")[0].contains("好退款é"));
+    }
+
+    #[test]
+    fn what_fits_ends_at_a_line_a_word_or_a_character() {
+        let end = |text: &str, most: usize| {
+            let found = fitting(text, 0..text.len(), &mut |at| at.len() <= most);
+            found.map_or("-", |end| &text[..end]).to_owned()
+        };
+        assert_eq!(end("one\ntwo\nthree", 100), "one\ntwo\nthree");
+        assert_eq!(end("one\ntwo\nthree", 10), "one\ntwo\n");
+        assert_eq!(end("one two three", 10), "one two");
+        assert_eq!(end("onetwothree", 10), "onetwothre");
+        assert_eq!(end("\n", 0), "-");
+        assert_eq!(end("é", 1), "-");
+        assert_eq!(end("ééé", 3), "é");
+        let long = "long ".repeat(100_000);
+        assert_eq!(end(&format!("a\n{long}"), 5000).len(), 4996);
+    }
+
+    #[test]
+    fn a_message_is_read_block_by_block() {
+        let arguments = Json::parse(r#"{"path":"a.rs","text":"x\ny"}"#).unwrap();
+        let call = Message::assistant("I look.").with_tool_call("c1", "read\n", arguments);
+        let readable = ReadableText::new(&call.with_image("aGVsbG8=", "image/png").into());
+        let text = "I look.\n(call c1) read\n path: a.rs, text: x\ny\n(image image/png, 5 bytes)";
+        assert_eq!((&*readable.heading, &*readable.text), ("assistant", text));
+        let places = readable
+            .places(&parse_query("\"rs text x y\"").unwrap())
+            .unwrap();
+        assert_eq!(&readable.text[places[0].0.clone()], "rs, text: x\ny");
+        let Message::ToolResult(mut result) = Message::tool_result("c\u{1b}1", "") else {
+            panic!("it is a result");
+        };
+        result.tool_name = "n".repeat(99);
+        let readable = ReadableText::new(&Message::ToolResult(result).into());
+        let shown = format!("result of {}… (call c\\u{{1b}}1)", "n".repeat(60));
+        assert_eq!(readable.heading, shown);
+    }
+}

@@ -1,0 +1,218 @@
+//! What answers a question, within so many tokens: the best messages, cut to what was looked for.
+//!
+//! Half of the room is for the beginnings of the best hits. The rest goes to them best first, each a third of
+//! what is left, so that the best answer is the longest; what then remains goes to further hits.
+
+mod candidate;
+mod selection;
+
+use std::fmt;
+
+use self::selection::Selection;
+use super::excerpt::one_line;
+use super::{SearchError, SearchQuery, parse_query, search};
+use crate::model::{LoopId, Role, SessionId, Time};
+use crate::store::{self, SessionStore};
+
+/// How many hits are looked at if the query names no limit.
+const LIMIT: usize = 50;
+
+/// What is said where nothing was found.
+const NOTHING: &str = "Nothing found.\n";
+
+/// What answers a question: excerpts of the best hits, in the order of the conversation.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Recall {
+    /// The question.
+    pub question: String,
+    /// Tokens of the text, by the store's counter.
+    pub tokens: u64,
+    /// The excerpts: the session of the best hit first, and within a session in the order in which they
+    /// were said.
+    pub parts: Vec<RecallPart>,
+    /// What else was found.
+    pub left_out: Option<LeftOut>,
+}
+
+/// What a message says to a question.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct RecallPart {
+    /// Its session.
+    pub session_id: SessionId,
+    /// Its loop.
+    pub loop_id: LoopId,
+    /// Its turn.
+    pub turn: Option<u32>,
+    /// The messages that it is taken from: that of the lead, if there is one, and that of the text.
+    pub seqs: Vec<u32>,
+    /// The role of the message.
+    #[serde(serialize_with = "super::role_name")]
+    pub role: Role,
+    /// When it was said, if that is known.
+    pub created_at: Option<Time>,
+    /// One line: the prompt that an answer answers, or the call that a result is of.
+    pub lead: Option<String>,
+    /// The lines around what was looked for, word for word; `…` stands where the message is cut.
+    pub text: String,
+    /// Tokens of this part of the answer, with its heading.
+    pub tokens: u64,
+    /// How well the message fits; more is better.
+    pub score: f64,
+    /// Whether the context does not hold it.
+    pub hidden: bool,
+    /// Whether there is more of the message.
+    pub cut: bool,
+    /// The role of the message, with the tool and the call of a result.
+    #[serde(skip)]
+    pub heading: String,
+}
+
+/// What was found and is not in the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// Further hits.
+    pub hits: u64,
+    /// The turns that they stand in.
+    pub turns: u64,
+    /// Whether there are more than were looked at.
+    pub more: bool,
+    /// The offset at which a search, or the same question, goes on.
+    pub offset: usize,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.hits == 0 {
+            return write!(f, "left out: further hits; go on at offset {}", self.offset);
+        }
+        let plural = |count| if count == 1 { "" } else { "s" };
+        write!(
+            f,
+            "left out: {}{} more hit{} in {} turn{}; go on at offset {}",
+            if self.more { "at least " } else { "" },
+            self.hits,
+            plural(self.hits),
+            self.turns,
+            plural(self.turns),
+            self.offset,
+        )
+    }
+}
+
+impl RecallPart {
+    /// Returns the part as text: where it stands, the lead and the excerpt.
+    fn render(&self) -> String {
+        let turn = self
+            .turn
+            .map_or_else(String::new, |turn| format!(", turn {turn}"));
+        let lead = self.lead.as_deref();
+        format!(
+            "── loop {}{turn}, message {}, {}{}\n{}{}{}\n\n",
+            one_line(self.loop_id.as_str(), usize::MAX),
+            self.seqs.last().copied().unwrap_or_default(),
+            self.heading,
+            if self.hidden {
+                "; not in the context"
+            } else {
+                ""
+            },
+            lead.unwrap_or_default(),
+            if lead.is_some() { "\n" } else { "" },
+            self.text,
+        )
+    }
+}
+
+impl Recall {
+    /// The answer where there is nothing to look through.
+    pub(crate) fn nothing(question: &str) -> Self {
+        Self {
+            question: question.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the answer as text, each part under the place that it is from.
+    pub fn text(&self) -> String {
+        if self.parts.is_empty() && self.left_out.is_none() {
+            return NOTHING.into();
+        }
+        let (mut text, mut session) = (String::new(), None);
+        for part in &self.parts {
+            if session.replace(&part.session_id) != Some(&part.session_id) {
+                text.push_str(&session_line(&part.session_id));
+            }
+            text.push_str(&part.render());
+        }
+        if let Some(left_out) = &self.left_out {
+            text.push_str(&format!("{left_out}\n"));
+        }
+        text
+    }
+}
+
+impl fmt::Display for Recall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+fn session_line(id: &SessionId) -> String {
+    format!("Session {}\n\n", one_line(id.as_str(), usize::MAX))
+}
+
+/// Answers a question with the best of what [`search`] finds, in at most `tokens` tokens by the store's
+/// counter.
+///
+/// The least answer takes about 100 tokens where ids are short; with less the error says how many are needed.
+/// [`SearchQuery::limit`] is how many hits are looked at (50 if not given), and [`SearchQuery::offset`] goes
+/// on behind those that an earlier answer held. Extensions are left out, unless the query asks for their role.
+///
+/// # Errors
+/// As [`search`], and [`SearchError::TooFewTokens`].
+///
+/// # Examples
+/// ```
+/// use loopstore::search::{SearchQuery, recall};
+/// use loopstore::*;
+///
+/// let store = Store::in_memory()?;
+/// let chat = store.session("deploy")?;
+/// let log = "waiting for the server\n".repeat(5000) + "listening on port 7071\n";
+/// let call = Message::assistant("").with_tool_call("c1", "tail", serde_json::json!({"file": "log"}));
+/// chat.append([Message::user("Start it."), call, Message::tool_result("c1", log)])?;
+/// let answer = recall(store.database(), &SearchQuery::new("port"), 200)?;
+/// let part = &answer.parts[0];
+/// assert!(part.text.contains("listening on port 7071") && part.cut);
+/// assert_eq!((part.turn, &*part.seqs), (Some(0), &[1, 2][..]));
+/// assert!(answer.tokens <= 200);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn recall(
+    store: &dyn SessionStore,
+    query: &SearchQuery,
+    tokens: u64,
+) -> Result<Recall, SearchError> {
+    let words = parse_query(&query.text)?;
+    let limited = SearchQuery {
+        limit: Some(query.limit.unwrap_or(LIMIT)),
+        ..query.clone()
+    };
+    let found = search(store, &limited)?;
+    let mut selection = Selection::new(store.counter(), &limited, &found, tokens);
+    let needed = match store::read(store, |read| selection.fill(read, &words))? {
+        Err(needed) => needed,
+        Ok(()) => {
+            let answer = selection.answer();
+            if answer.tokens <= tokens {
+                return Ok(answer);
+            }
+            answer.tokens
+        }
+    };
+    let given = tokens;
+    Err(SearchError::TooFewTokens { needed, given })
+}
