@@ -213,6 +213,22 @@ fn parts_stand_in_the_order_of_the_conversation() {
 }
 
 #[test]
+fn a_prompt_with_several_answers_is_shown_once() {
+    let store = store(false);
+    let chat = store.session("s").unwrap();
+    chat.append([
+        Message::user("Where has it gone?"),
+        Message::assistant("The kite is in the cellar."),
+        Message::assistant("It was a red kite, and it hung on a nail."),
+    ])
+    .unwrap();
+    let answer = chat.recall("kite", 2000).unwrap();
+    assert_eq!(answer.parts.len(), 2);
+    let prompt = "prompt: Where has it gone?";
+    assert_eq!(answer.text().matches(prompt).count(), 1, "{answer}");
+}
+
+#[test]
 fn what_is_left_out_comes_with_the_offset() {
     let store = store(false);
     let chat = store.session("s").unwrap();

@@ -52,7 +52,8 @@ pub struct RecallPart {
     pub role: Role,
     /// When it was said, if that is known.
     pub created_at: Option<Time>,
-    /// One line: the prompt that an answer answers, or the call that a result is of.
+    /// One line: the prompt that an answer answers, or the call that a result is of, where no other part shows
+    /// it and there is room.
     pub lead: Option<String>,
     /// The lines around what was looked for, word for word; `…` stands where the message is cut.
     pub text: String,

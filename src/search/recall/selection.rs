@@ -144,11 +144,11 @@ impl<'a> Selection<'a> {
         let Some((seq, lead)) = &seat.candidate.lead else {
             return;
         };
+        // Several answers to one prompt show it once.
         let is_there = |other: &Seat| {
-            other.candidate.loop_key == seat.candidate.loop_key
-                && other.part.seqs.last() == Some(seq)
+            other.candidate.loop_key == seat.candidate.loop_key && other.part.seqs.contains(seq)
         };
-        if seat.part.lead.is_some() || self.seats.iter().any(is_there) {
+        if self.seats.iter().any(is_there) {
             return;
         }
         let mut part = seat.part.clone();
