@@ -513,8 +513,8 @@ CREATE TABLE packs (
 -- It is compressed already.
 ALTER TABLE packs ALTER COLUMN content SET STORAGE EXTERNAL;
 
--- What the views show of archived messages: usage and model of an answer, ids and names of its calls,
--- which call a result answers. Derived from the head, as JSON of the same form.
+-- What the views show of archived messages: a prompt as a line, usage and model of an answer, ids and names
+-- of its calls, which call a result answers. Derived from the message, as JSON.
 CREATE TABLE packed_heads (
     session BIGINT NOT NULL,
     loop    BIGINT NOT NULL,
@@ -1425,8 +1425,7 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- A prompt as one line, as the library shows it: without the elements of harnesses before and behind, white
--- space folded, cut at a word to 100 characters. NULL without text, or where the content is archived or
--- gone.
+-- space folded, cut at a word to 100 characters. NULL without text.
 CREATE FUNCTION loopstore_prompt(head TEXT, block BIGINT, body TEXT) RETURNS TEXT
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -1791,7 +1790,7 @@ $$;
 
 -- Sessions with the totals of their loops. Extension messages are in no total. title is the session's
 -- own, else its prompt: the first that a person gave, else a parent agent, as a line of at most 100
--- characters, NULL while it is archived. project is the folder that the agent worked in.
+-- characters. project is the folder that the agent worked in.
 CREATE VIEW v_sessions AS
 SELECT
     s.session_id, s.agent_id,
@@ -1802,10 +1801,14 @@ SELECT
 FROM sessions s
     -- A prompt without text, such as a single image, is passed over.
     LEFT JOIN LATERAL (
-        SELECT loopstore_prompt(m.head, m.body_block, loopstore_body(m.body, m.escaped)) AS prompt
+        SELECT CASE
+            WHEN m.head IS NULL THEN loopstore_text(loopstore_value(loopstore_json(h.head), 'prompt'))
+            ELSE loopstore_prompt(m.head, m.body_block, loopstore_body(m.body, m.escaped))
+        END AS prompt
         FROM messages m
+            LEFT JOIN packed_heads h ON h.session = m.session AND h.loop = m.loop AND h.seq = m.seq
         WHERE m.session = s.session AND m.role = 0 AND m.author < 2
-            AND (m.head IS NULL OR strpos(m.head, '"text"') > 0)
+            AND (m.head IS NULL AND h.head IS NOT NULL OR strpos(m.head, '"text"') > 0)
         ORDER BY m.author, m.loop, m.seq LIMIT 1
     ) p ON TRUE
     LEFT JOIN loops c ON c.session = s.session AND c.key = s.current_loop
@@ -1842,10 +1845,14 @@ FROM sessions s
         WHERE m.session = l.session AND m.loop = l.key AND m.head IS NOT NULL LIMIT 1
     ) kept ON TRUE
     LEFT JOIN LATERAL (
-        SELECT loopstore_prompt(m.head, m.body_block, loopstore_body(m.body, m.escaped)) AS prompt
+        SELECT CASE
+            WHEN m.head IS NULL THEN loopstore_text(loopstore_value(loopstore_json(h.head), 'prompt'))
+            ELSE loopstore_prompt(m.head, m.body_block, loopstore_body(m.body, m.escaped))
+        END AS prompt
         FROM messages m
+            LEFT JOIN packed_heads h ON h.session = m.session AND h.loop = m.loop AND h.seq = m.seq
         WHERE m.session = l.session AND m.loop = l.key AND m.role = 0 AND m.author < 2
-            AND (m.head IS NULL OR strpos(m.head, '"text"') > 0)
+            AND (m.head IS NULL AND h.head IS NOT NULL OR strpos(m.head, '"text"') > 0)
         ORDER BY m.author, m.seq LIMIT 1
     ) p ON TRUE;
 

@@ -1322,8 +1322,8 @@ END;
 -- packed heads ------------------------------------------------------------------------------------
 
 CREATE TABLE packed_heads (
-    -- What the views show of archived messages: usage and model of an answer, ids and names of its
-    -- calls, which call a result answers. Derived from the head, as JSON of the same form.
+    -- What the views show of archived messages: a prompt as a line, usage and model of an answer, ids and
+    -- names of its calls, which call a result answers. Derived from the message, as JSON.
 
     -- The message.
     id   INTEGER PRIMARY KEY,
@@ -1690,10 +1690,12 @@ VALUES
     ('environment_details'), ('hook_context'), ('session_context');
 
 -- Internal. Prompts as one line each, as the library shows them: without the elements of harnesses before
--- and behind, white space folded, cut at a word to 100 characters. NULL without text, or where the
--- content is archived or gone.
+-- and behind, white space folded, cut at a word to 100 characters. NULL without text.
 CREATE VIEW prompt_lines AS
-SELECT m.id, (
+SELECT m.id, CASE WHEN m.head IS NULL THEN (
+    SELECT json_extract(p.head, '$.prompt') FROM packed_heads p
+    WHERE p.id = m.id AND json_valid(p.head)
+) ELSE (
     WITH RECURSIVE
     prompt (text) AS MATERIALIZED (
         SELECT group_concat(
@@ -1754,7 +1756,7 @@ SELECT m.id, (
         ELSE rtrim(substr(text, 1, 99)) || '…'
     END
     FROM cut
-) AS line
+) END AS line
 FROM messages m;
 
 -- Internal. The first prompt of each loop: a person's, else one that a parent agent gave. One without text,
@@ -1763,7 +1765,10 @@ CREATE VIEW loop_prompts AS
 SELECT l.key AS loop, (
     SELECT m.id FROM messages m INDEXED BY messages_prompts
     WHERE m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.role = 0 AND m.author < 2
-        AND (m.head IS NULL OR instr(m.head, '"text"'))
+        AND CASE
+            WHEN m.head IS NULL THEN EXISTS (SELECT 1 FROM packed_heads p WHERE p.id = m.id)
+            ELSE instr(m.head, '"text"')
+        END
     ORDER BY m.author, m.id LIMIT 1
 ) AS id
 FROM loops l;
@@ -1774,7 +1779,10 @@ SELECT s.key AS session, (
     SELECT m.id
     FROM loops l CROSS JOIN messages m INDEXED BY messages_prompts
         ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32 AND m.role = 0 AND m.author < 2
-    WHERE l.session = s.key AND (m.head IS NULL OR instr(m.head, '"text"'))
+    WHERE l.session = s.key AND CASE
+        WHEN m.head IS NULL THEN EXISTS (SELECT 1 FROM packed_heads p WHERE p.id = m.id)
+        ELSE instr(m.head, '"text"')
+    END
     ORDER BY m.author, m.id LIMIT 1
 ) AS id
 FROM sessions s;
@@ -1953,7 +1961,7 @@ FROM loops leaf CROSS JOIN json_each((
 
 -- Sessions with the totals of their loops. Extension messages are in no total. title is the session's
 -- own, else its prompt: the first that a person gave, else a parent agent, as a line of at most 100
--- characters, NULL while it is archived. project is the folder that the agent worked in.
+-- characters. project is the folder that the agent worked in.
 CREATE VIEW v_sessions AS
 SELECT
     s.session_id, s.agent_id,

@@ -17,7 +17,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::codec::to_json;
 use super::scan::{MessagePlace, StoreScan};
-use super::{LoopKey, MessageRow, StoreError, StoreResult, StoredMessageRef};
+use super::{
+    LoopKey, MessageRow, StoreError, StoreResult, StoredMessage, StoredMessageRef, prompt,
+};
 use crate::model::Role;
 
 /// The content of a pack before it is compressed, if it is more than one message: what reading one of
@@ -77,8 +79,7 @@ impl Pack {
         };
         let mut heads = Vec::new();
         for row in rows {
-            let head = row.body.head.as_deref().unwrap_or_default();
-            heads.extend(view_head(row.body.role, head)?.map(|head| (row.seq, head)));
+            heads.extend(view_head(&row.body)?.map(|head| (row.seq, head)));
         }
         let content = whole(rows)?;
         let mut packed = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
@@ -156,6 +157,12 @@ struct ViewHead<'a> {
     content: Vec<ViewBlock<'a>>,
 }
 
+/// A prompt as a line.
+#[derive(Serialize)]
+struct ViewPrompt {
+    prompt: String,
+}
+
 #[derive(Serialize, Deserialize)]
 struct ViewBlock<'a> {
     #[serde(borrow, rename = "type")]
@@ -167,10 +174,17 @@ struct ViewBlock<'a> {
 }
 
 /// Returns what the views show of an archived message, `None` if that is nothing.
-pub(crate) fn view_head(role: Role, head: &str) -> StoreResult<Option<String>> {
-    if !matches!(role, Role::Assistant | Role::ToolResult) {
-        return Ok(None);
+pub(crate) fn view_head(message: &StoredMessage) -> StoreResult<Option<String>> {
+    let role = message.role;
+    if message.is_prompt() {
+        let prompt = prompt::line_of(&message.as_stored_ref());
+        let view = prompt.map(|prompt| ViewPrompt { prompt });
+        return view.as_ref().map(to_json).transpose();
     }
+    let head = message.head.as_deref();
+    let Some(head) = head.filter(|_| matches!(role, Role::Assistant | Role::ToolResult)) else {
+        return Ok(None);
+    };
     // A head that is another form of JSON has nothing for the views.
     let Ok(mut view) = serde_json::from_str::<ViewHead<'_>>(head) else {
         return Ok(None);

@@ -2,13 +2,14 @@
 //!
 //! A prompt is a user message that no harness wrote. Those of a person come before those that a parent
 //! agent gave, which are all that most sub-agents have. The lines are made when they are read, so that what
-//! is redacted or removed is in none of them.
+//! is redacted or removed is in none of them; only those of archived prompts stand beside their pack, for
+//! the views.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use super::error::{StoreError, StoreResult};
-use super::{LoopKey, MessageRef, SessionKey, SessionRow, StoreRead, codec};
+use super::{LoopKey, MessageRef, SessionKey, SessionRow, StoreRead, StoredMessageRef, codec};
 
 /// How many characters a line has at most.
 pub const LINE_CHARS: usize = 100;
@@ -103,7 +104,7 @@ pub fn session_prompts(read: &dyn StoreRead) -> StoreResult<HashMap<SessionKey, 
     let (mut lines, mut without) = (HashMap::new(), Vec::new());
     read.prompts(
         PromptsOf::EachSession,
-        &mut |place, message| match line_of(message) {
+        &mut |place, message| match line_of(&message.message) {
             Some(line) => drop(lines.insert(place.session, line)),
             None => without.push(place.session),
         },
@@ -125,7 +126,7 @@ pub fn loop_prompts(
     let (mut lines, mut without) = (HashMap::new(), Vec::new());
     read.prompts(
         PromptsOf::EachLoop(session),
-        &mut |place, message| match line_of(message) {
+        &mut |place, message| match line_of(&message.message) {
             Some(line) => drop(lines.insert(place.loop_key, line)),
             None => without.push(place.loop_key),
         },
@@ -139,7 +140,9 @@ pub fn loop_prompts(
 fn first_with_text(read: &dyn StoreRead, of: PromptsOf) -> StoreResult<Option<String>> {
     for place in read.prompt_places(of, LOOKED_AT)? {
         let mut line = None;
-        visit_prompt(read, place, &mut |_, message| line = line_of(message))?;
+        visit_prompt(read, place, &mut |_, message| {
+            line = line_of(&message.message)
+        })?;
         if line.is_some() {
             return Ok(line);
         }
@@ -165,9 +168,9 @@ pub(super) fn visit_prompt(
 }
 
 /// Returns a prompt as a line, `None` if nothing is left of it.
-fn line_of(message: &MessageRef<'_>) -> Option<String> {
+pub(super) fn line_of(message: &StoredMessageRef<'_>) -> Option<String> {
     // Images are not looked at.
-    let decoded = codec::decode_ref(&message.message, &mut |_| Ok(Some(Vec::new()))).ok()?;
+    let decoded = codec::decode_ref(message, &mut |_| Ok(Some(Vec::new()))).ok()?;
     let mut texts = decoded.message()?.prompt_texts();
     line(&mut texts)
 }

@@ -1666,7 +1666,8 @@ fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: &dyn
                 (None, None)
             );
             assert_eq!(scan.unpacked(key, 0)?, None);
-            assert_eq!(scan.packed_heads(key, 0..u32::MAX)?.len(), 6);
+            // Four prompts, and three answers with a call and its result.
+            assert_eq!(scan.packed_heads(key, 0..u32::MAX)?.len(), 10);
             Ok(())
         })
         .unwrap();

@@ -81,11 +81,8 @@ impl Packs {
     ) -> StoreResult<()> {
         let is_packed = self.holds(row.seq);
         let heads = self.heads.remove(&row.seq);
-        let head = row.body.head.as_deref().filter(|_| is_packed);
-        let expected = match head {
-            Some(head) => view_head(row.body.role, head)?,
-            None => None,
-        };
+        let body = Some(&row.body).filter(|body| is_packed && body.head.is_some());
+        let expected = body.map(view_head).transpose()?.flatten();
         if heads != expected {
             let detail = "what the views tell of it as archived is not what it says";
             verify.found.add(ProblemKind::Digest, place, detail);

@@ -75,8 +75,22 @@ fn what_has_another_form_is_damage_and_no_panic() {
 }
 
 #[test]
-fn the_views_are_told_usage_and_calls_and_no_text() {
-    let head_of = |role, head: &str| view_head(role, head).unwrap();
+fn the_views_are_told_usage_calls_and_prompts() {
+    let head_of = |role, head: &str| {
+        let message = StoredMessage {
+            role,
+            author: crate::model::Author::of_role(role),
+            tokens: 0,
+            bytes: 0,
+            lines: None,
+            text_block: None,
+            salt: None,
+            digest: [0; 32],
+            head: Some(head.to_owned()),
+            text: None,
+        };
+        view_head(&message).unwrap()
+    };
     let answer = r#"{"role":"assistant","content":[{"type":"text","text":"secret"},
         {"type":"toolCall","id":"c","name":"read","arguments":{"path":"secret"}}],
         "model":"m","usage":{"input":1.50},"stopReason":"secret"}"#;
@@ -90,7 +104,11 @@ fn the_views_are_told_usage_and_calls_and_no_text() {
         head_of(Role::ToolResult, result).unwrap(),
         r#"{"toolCallId":"c","isError":true}"#
     );
-    assert_eq!(head_of(Role::User, answer), None);
+    let prompt = r#"{"role":"user","content":[{"type":"text","text":"Mend\n it"}]}"#;
+    let line = r#"{"prompt":"Mend it"}"#;
+    assert_eq!(head_of(Role::User, prompt).unwrap(), line);
+    assert_eq!(head_of(Role::User, r#"{"role":"user","content":[]}"#), None);
+    assert_eq!(head_of(Role::Extension, answer), None);
     assert_eq!(head_of(Role::Assistant, r#"{"content":"text"}"#), None);
     assert_eq!(
         head_of(Role::Assistant, r#"{"content":[],"model":"m"}"#),

@@ -34,8 +34,8 @@ fn calls_and_results_come_out_of_the_answer() {
 fn the_last_writing_of_a_message_counts() {
     let recorded = Recorder::of_fixture("gemini-cli", "ebb.jsonl");
     assert_eq!(recorded.skips(), [""; 0]);
-    assert_snapshot!(recorded.outline(), @r##"
-    session ebb-1
+    assert_snapshot!(recorded.outline(), @r#"
+    session ebb-1 "Boats"
       loop m1 Initial Completed
         - note session
         0 user List the boats
@@ -44,7 +44,7 @@ fn the_last_writing_of_a_message_counts() {
         0 toolResult Gull <h1 ls>
         1 assistant Gull and Tern.
         - note set
-    "##);
+    "#);
 }
 
 /// What a document says without the messages from `end` on, `cut` of its last one taken out.

@@ -119,6 +119,15 @@ fn visited<T: Debug>(
     format!("{} {all:?}", said(done))
 }
 
+/// Returns the prompts that are visited.
+fn prompts(read: &dyn StoreScan, of: PromptsOf) -> String {
+    let mut all = Vec::new();
+    let done = read.prompts(of, &mut |place, message| {
+        all.push(format!("{place:?} {message:?}"));
+    });
+    format!("{} {all:?}", said(done))
+}
+
 fn looked_for(word: &str) -> IndexQuery {
     IndexQuery {
         all: vec![vec![Phrase {
@@ -198,6 +207,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         said(read.notes(k.busy)),
         said(read.usage(k.session)),
         said(read.prompt_places(PromptsOf::Session(k.session), 9)),
+        prompts(read, PromptsOf::EachLoop(k.session)),
         said(read.prompt_places(PromptsOf::EachLoop(k.session), 1)),
         said(read.prompt_places(PromptsOf::Loop(k.session, k.loop_key), 9)),
         said(read.started_by(k.session)),
@@ -246,6 +256,7 @@ fn list_all(read: &dyn StoreScan) -> Vec<String> {
         said(read.loops_at_work(None)),
         said(read.open_calls(None)),
         said(read.prompt_places(PromptsOf::EachSession, 1)),
+        prompts(read, PromptsOf::EachSession),
         said(read.session_keys()),
         said(read.next_blob(0)),
         said(read.source_keys()),
