@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(written("the \"end\""), "+'end'");
         assert_eq!(
             written("src/cli/main.rs getUserName error[E0382]"),
-            "'src cli main rs' src cli main rs getusernam (user) (name) 'error e0382' error e0382"
+            "'src cli main rs' src cli main rs getusernam (get) (user) (name) 'error e0382' error e0382"
         );
         assert_eq!(written("退款了 x 退"), "'退 款' '款 了' x '退'");
         assert_eq!(

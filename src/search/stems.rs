@@ -36,7 +36,8 @@ impl Stems {
     }
 }
 
-/// Calls `each` with the parts of a word in `camelCase`, in lower case; a word of one part has none.
+/// Calls `each` with the parts of a word in `camelCase`, in lower case; a word of one part has none. A single
+/// letter is no part.
 ///
 /// `word` is as it was written. A part begins at an upper-case letter beside a lower-case one:
 /// `parseHTTPReply2x` is `parse`, `http`, `reply2x`.
@@ -51,14 +52,19 @@ pub(super) fn each_part(word: &str, each: &mut dyn FnMut(&str)) {
         here.is_ascii_uppercase() && is_beside
     };
     let mut from = 0;
+    let mut part = |from: usize, to: usize| {
+        if to - from > 1 {
+            each(&word[from..to].to_ascii_lowercase());
+        }
+    };
     for at in 1..bytes.len() {
         if begins(at) {
-            each(&word[from..at].to_ascii_lowercase());
+            part(from, at);
             from = at;
         }
     }
     if from > 0 {
-        each(&word[from..].to_ascii_lowercase());
+        part(from, bytes.len());
     }
 }
 
@@ -247,6 +253,7 @@ mod tests {
         assert_eq!(parts("getUserName"), ["get", "user", "name"]);
         assert_eq!(parts("HTTPServer"), ["http", "server"]);
         assert_eq!(parts("v2Api"), ["v2", "api"]);
+        assert_eq!(parts("isAFile"), ["is", "file"]);
         for whole in ["word", "Word", "HTTP", "4WQ150", "éTé", ""] {
             assert!(parts(whole).is_empty(), "{whole}");
         }

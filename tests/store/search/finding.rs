@@ -2,8 +2,10 @@
 
 use loopstore::extend::SessionStore;
 use loopstore::model::*;
-use loopstore::search::{QueryError, SearchError, SearchQuery, search};
-use loopstore::{SqliteStore, StoreError};
+use loopstore::search::{
+    QueryError, SearchError, SearchQuery, SearchResults, search, search_sessions,
+};
+use loopstore::{SqliteStore, Store, StoreError};
 
 use crate::search::{found, places};
 use crate::support::histories::{History, answer, result, user};
@@ -48,7 +50,9 @@ fn identifiers_are_found_as_typed() {
     }
     assert_eq!(found(&store, "4wq*"), ["loop-0:0"]);
     assert!(found(&store, "4WQ15").is_empty());
-    assert!(found(&store, "src/main.rs").is_empty());
+    assert!(found(&store, "\"src/main.rs\"").is_empty());
+    // In parts.
+    assert_eq!(found(&store, "src/main.rs"), ["loop-0:1"]);
 }
 
 #[test]
@@ -141,21 +145,28 @@ fn all_that_a_message_says_is_found() {
 
 #[test]
 fn the_best_come_first_and_of_equals_the_newest() {
-    let store = told(&[
-        "kite",
+    let store = SqliteStore::in_memory().unwrap();
+    // Each in a session of its own, so that nothing is said around it.
+    for (at, text) in [
+        "a kite x",
         "a kite and another kite in the sky, high above the sea",
         "something else",
-        "kite",
-        "kite kite",
+        "a kite y",
+        "kite, kite and z",
         "nothing",
         "of",
         "this",
         "kind",
-    ]);
-    let best = found(&store, "kite");
-    assert_eq!(best[0], "loop-0:4");
-    assert_eq!(best[1..3], ["loop-0:3", "loop-0:0"]);
-    assert_eq!(best[3], "loop-0:1");
+    ]
+    .iter()
+    .enumerate()
+    {
+        History::new(&store, &format!("s{at}")).append(0, vec![user(text, 0)]);
+    }
+    let sessions = |results: &SearchResults| -> Vec<String> {
+        let hits = results.hits.iter();
+        hits.map(|hit| hit.session_id.to_string()).collect()
+    };
     let page = |offset| {
         let query = SearchQuery {
             limit: Some(3),
@@ -163,11 +174,105 @@ fn the_best_come_first_and_of_equals_the_newest() {
             ..SearchQuery::new("kite")
         };
         let results = search(&store, &query).unwrap();
-        (places(&results), results.next)
+        (sessions(&results), results.next)
     };
-    assert_eq!(page(0), (best[..3].to_vec(), Some(3)));
-    assert_eq!(page(3), (best[3..].to_vec(), None));
+    let first = ["s4", "s1", "s3"].map(String::from).to_vec();
+    assert_eq!(page(0), (first, Some(3)));
+    assert_eq!(page(3), (vec!["s0".into()], None));
     assert_eq!(page(9), (vec![], None));
+}
+
+#[test]
+fn what_says_nearly_the_same_is_one_hit() {
+    let store = SqliteStore::in_memory().unwrap();
+    let file: String = (0..200)
+        .map(|line| format!("line {line} of the file\n"))
+        .collect();
+    let history = History::new(&store, "s");
+    for turn in 0..10 {
+        let call = format!("call-{turn}");
+        let output = vec![Content::text(format!("{file}{turn}"))];
+        let messages = vec![
+            user(&format!("read it {turn}"), turn),
+            answer("I read", &[&call], turn),
+            result(&call, output, turn),
+        ];
+        history.append(0, messages);
+    }
+    history.append(0, vec![user("What is in line 77 of that file?", 10)]);
+    let results = search(&store, &"line 77 file".into()).unwrap();
+    let hits = &results.hits[..];
+    let [prompt, output] = hits else {
+        panic!("{} hits", hits.len());
+    };
+    assert_eq!((prompt.seq, prompt.also.len()), (30, 0));
+    assert_eq!((output.role, output.also.len()), (Role::ToolResult, 9));
+    assert!(output.relevance == 1.0 && output.score > 0.0);
+    // The next page does not begin with one of them.
+    let next = SearchQuery {
+        offset: 2,
+        ..SearchQuery::new("line 77 file")
+    };
+    assert!(search(&store, &next).unwrap().hits.is_empty());
+}
+
+#[test]
+fn sessions_are_found_by_what_is_said_in_them() {
+    let store = Store::in_memory().unwrap();
+    for (session, source, texts) in [
+        (
+            "oven",
+            "/home/me/Bakery",
+            ["How hot is the oven?", "As hot as it gets."],
+        ),
+        (
+            "bread",
+            "/home/me/bakery",
+            ["Which flour for the bread?", "Rye, and a hot oven."],
+        ),
+        (
+            "kite",
+            "/home/me/toys",
+            ["Where do kites fly?", "By the sea."],
+        ),
+    ] {
+        let session = store.session(session).unwrap();
+        session.set_project(source).unwrap();
+        let [prompt, statement] = texts;
+        session
+            .append([Message::user(prompt), Message::assistant(statement)])
+            .unwrap();
+    }
+    let of = |query: &SearchQuery| -> Vec<String> {
+        let found = search_sessions(store.database(), query).unwrap();
+        let ids = found.sessions.iter();
+        ids.map(|session| session.session_id.to_string()).collect()
+    };
+    let question = SearchQuery::new("did I ask about hot ovens");
+    assert_eq!(of(&question), ["oven", "bread"]);
+    let found = search_sessions(store.database(), &question).unwrap();
+    let first = &found.sessions[0];
+    assert_eq!(first.title.as_deref(), Some("How hot is the oven?"));
+    assert_eq!((first.hits.len(), found.next), (2, None));
+    assert!(first.score >= first.hits[0].score);
+    let one = SearchQuery {
+        limit: Some(1),
+        offset: 1,
+        ..question.clone()
+    };
+    assert_eq!(of(&one), ["bread"]);
+    let filtered = |project: &str, source: Option<&str>| {
+        of(&SearchQuery {
+            project: Some(project.into()),
+            source: source.map(str::to_owned),
+            ..SearchQuery::new("hot oven kite")
+        })
+    };
+    assert_eq!(filtered("toys", None), ["kite"]);
+    assert_eq!(filtered("BAKERY", None), ["oven", "bread"]);
+    assert!(filtered("bakery", Some("codex")).is_empty());
+    assert!(filtered("'; DROP TABLE sessions; --", None).is_empty());
+    assert!(of(&"nothing like it".into()).is_empty());
 }
 
 #[test]

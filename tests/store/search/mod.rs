@@ -19,7 +19,13 @@ fn found(store: &dyn SessionStore, text: &str) -> Vec<String> {
     places(&results)
 }
 
+/// Returns the hits, each followed by those that say nearly the same.
 fn places(results: &SearchResults) -> Vec<String> {
-    let place = |hit: &loopstore::SearchHit| format!("{}:{}", hit.loop_id, hit.seq);
-    results.hits.iter().map(place).collect()
+    let mut places = Vec::new();
+    for hit in &results.hits {
+        places.push(format!("{}:{}", hit.loop_id, hit.seq));
+        let also = hit.also.iter();
+        places.extend(also.map(|also| format!("{}:{}", also.loop_id, also.seq)));
+    }
+    places
 }
