@@ -47,11 +47,11 @@ impl Stage {
 #[test]
 fn cold_loops_are_archived_and_brought_back() {
     let stage = Stage::new();
-    insta::assert_snapshot!(stage.said("archive se --dry-run"), @r"
-    Would archive 3 loops: 36 messages, 16.2 KiB before, 2.9 KiB after.
-    session sess, loop loop-0: 12 messages, 5.4 KiB before, 994 bytes after
-    session sess, loop loop-1: 12 messages, 5.4 KiB before, 994 bytes after
-    session sess, loop loop-2: 12 messages, 5.4 KiB before, 994 bytes after
+    insta::assert_snapshot!(stage.said("archive se --dry-run"), @"
+    Would archive 3 loops: 36 messages, 16.2 KiB before, 3.3 KiB after.
+    session sess, loop loop-0: 12 messages, 5.4 KiB before, 1.1 KiB after
+    session sess, loop loop-1: 12 messages, 5.4 KiB before, 1.1 KiB after
+    session sess, loop loop-2: 12 messages, 5.4 KiB before, 1.1 KiB after
     1 loop left: not ended
     exit 0
     ");
