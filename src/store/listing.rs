@@ -64,13 +64,13 @@ pub(super) fn sessions(
     filter: &SessionFilter,
 ) -> StoreResult<Vec<Record>> {
     let prompts = session_prompts(read)?;
-    let told = rows.into_iter().map(|mut row| {
+    let described = rows.into_iter().map(|mut row| {
         let key = row.take("key").and_then(|key| key.read().ok());
         let prompt = key.and_then(|key| prompts.get(&SessionKey(key)));
         describe(&mut row, prompt);
         row
     });
-    let taken = told.filter(|row| filter.takes(row));
+    let taken = described.filter(|row| filter.takes(row));
     Ok(taken.take(filter.limit.unwrap_or(usize::MAX)).collect())
 }
 

@@ -141,7 +141,7 @@ fn first_with_text(read: &dyn StoreRead, of: PromptsOf) -> StoreResult<Option<St
     for place in read.prompt_places(of, LOOKED_AT)? {
         let mut line = None;
         visit_prompt(read, place, &mut |_, message| {
-            line = line_of(&message.message)
+            line = line_of(&message.message);
         })?;
         if line.is_some() {
             return Ok(line);
@@ -177,7 +177,7 @@ pub(super) fn line_of(message: &StoredMessageRef<'_>) -> Option<String> {
 
 /// Returns a text as one line: white space is folded, control characters are left out, and what is too
 /// long is cut at a word. `None` if nothing is left.
-fn line<'a>(texts: &mut dyn Iterator<Item = &'a str>) -> Option<String> {
+fn line(texts: &mut dyn Iterator<Item = &str>) -> Option<String> {
     let (mut line, mut chars) = (String::new(), 0);
     // Where the last word of the second half ends that an ellipsis fits behind, and where else to cut.
     let (mut word_end, mut cut) = (None, 0);

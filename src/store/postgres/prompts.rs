@@ -66,13 +66,13 @@ impl PostgresTransaction<'_> {
         visit: &mut VisitPrompt<'_>,
     ) -> StoreResult<()> {
         self.each_prompt(of, PROMPT, 1, &mut |row, place| {
-            let told = self.say(place.loop_key, row, false, &mut |message| {
+            let done = self.say(place.loop_key, row, false, &mut |message| {
                 visit(place, message);
                 Ok(ControlFlow::Continue(()))
             });
-            match told {
+            match done {
                 Err(StoreError::Damaged(_)) => Ok(()),
-                told => told.map(drop),
+                done => done.map(drop),
             }
         })
     }

@@ -247,7 +247,7 @@ fn a_redacted_prompt_is_in_no_list(store: &dyn Database) {
     redact_session(store, &RedactRequest::new(SessionId::new("s").unwrap())).unwrap();
     for (title, prompt, loops) in [shown(store, "s"), in_views(store, "s")] {
         assert!(title.as_ref().unwrap().starts_with("Use Use") && title == prompt);
-        assert_eq!(loops, [title.clone()]);
+        assert_eq!(loops[0], title);
         assert!(!title.unwrap().contains(&secret[..8]));
     }
     let rows = store.session_rows(&SessionFilter::default()).unwrap();
