@@ -340,11 +340,11 @@ mod tests {
             let query = parse_query("kite").unwrap();
             Matcher::new(&query).places(&text).unwrap().weights[0]
         };
-        assert_eq!(weight(Field::Prompt, "a kite, two kites"), 6.0);
+        assert_eq!(weight(Field::Prompt, "a kite, two kites"), 8.0);
         assert_eq!(weight(Field::Output, "a kite"), 0.5);
         assert_eq!(weight(Field::Call, "edit text: the kite"), 1.0);
-        assert_eq!(weight(Field::Call, "edit path: src/kite.rs, text: x"), 2.0);
-        assert_eq!(weight(Field::Call, "kite x"), 2.0);
+        assert_eq!(weight(Field::Call, "edit path: src/kite.rs, text: x"), 3.0);
+        assert_eq!(weight(Field::Call, "kite x"), 3.0);
     }
 
     #[test]

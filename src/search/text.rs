@@ -36,8 +36,8 @@ impl Field {
     /// output holds every word some time.
     pub(super) fn weight(self) -> f64 {
         match self {
-            Self::Prompt => 3.0,
-            Self::Statement | Self::Name => 2.0,
+            Self::Prompt => 4.0,
+            Self::Statement | Self::Name => 3.0,
             Self::Call => 1.0,
             Self::Thinking | Self::Harness | Self::Output => 0.5,
             Self::Note => 0.25,

@@ -14,7 +14,7 @@ const HINT: &str = "search \"…\" --offset ";
 #[derive(clap::Args)]
 pub struct Args {
     /// The question; several words need no quotes.
-    #[arg(required = true, num_args = 1.., allow_hyphen_values = true)]
+    #[arg(required = true, num_args = 1..)]
     question: Vec<String>,
     /// The most tokens of the answer.
     #[arg(long, value_name = "N", default_value = "2000", value_parser = amount::tokens)]

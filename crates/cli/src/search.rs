@@ -21,11 +21,12 @@ use super::{App, Done, index, select, text};
 /// together, and prompts and answers before the output of tools. Identifiers are found whole and in parts.
 ///
 /// To insist: `"two words"` must occur as they stand, `+word` must occur, `-word` must not, `word*` is the
-/// beginning of a word that must, and of `a OR b` one must. (In a shell: '"two words" -draft'.)
+/// beginning of a word that must, and of `a OR b` one must. In a shell: `search '"two words" -draft'`, or
+/// `search flaky test -- -draft`.
 #[derive(clap::Args)]
 pub struct Args {
     /// The question, or what must occur; several words need no quotes.
-    #[arg(required = true, num_args = 1.., allow_hyphen_values = true)]
+    #[arg(required = true, num_args = 1..)]
     query: Vec<String>,
     /// List messages, or sessions with their best messages.
     #[arg(long, value_enum, default_value_t = By::Message)]

@@ -19,31 +19,28 @@ fn compacted() -> Stage {
 fn hits_say_what_became_of_them() {
     let stage = compacted();
     assert_snapshot!(stage.run(&["search", "\"turn 1 of\""]), @"
-    work, loop test, turn 1, message 3, assistant, 2026-01-05 09:01:00
-      «Turn 1 of»: test it
+    work, loop try, turn 1, message 3, assistant, 2026-01-05 09:01:00
+      «Turn 1 of»: try it
 
     work, loop build, turn 1, message 3, assistant, 2026-01-05 09:01:00; summarised by block 1 of run RUN
       «Turn 1 of»: build it
 
-    work, loop try, turn 1, message 3, assistant, 2026-01-05 09:01:00
-      «Turn 1 of»: try it
-
     work, loop ask, turn 1, message 3, assistant, 2026-01-05 09:01:00; summarised by block 1 of run RUN
       «Turn 1 of»: ask what is broken
+
+    work, loop test, turn 1, message 3, assistant, 2026-01-05 09:01:00
+      «Turn 1 of»: test it
 
     4 messages, 2 of them not in the context.
     Read them with `loopstore expand SESSION --loop LOOP --turns TURN`.
     ");
     assert_snapshot!(stage.run(&["search", "line 80", "--session", "work", "--limit", "2", "--hidden"]), @"
-    work, loop test, turn 3, message 8, toolResult, 2026-01-05 09:01:00; summarised by block 1 of run RUN
+    work, loop build, turn 3, message 8, toolResult, 2026-01-05 09:01:00; summarised by block 1 of run RUN
       …73 of the file «line» 74 of the file «line» 75 of the file «line» 76 of the file «line» 77 of the file «line» 78 of the file «line» 79 of the file «line» «80» of the file
+      also in 10 more messages
 
-    work, loop test, turn 2, message 6, toolResult, 2026-01-05 09:01:00; summarised by block 1 of run RUN
-      …73 of the file «line» 74 of the file «line» 75 of the file «line» 76 of the file «line» 77 of the file «line» 78 of the file «line» 79 of the file «line» «80» of the file
-
-    2 messages, 2 of them not in the context.
+    1 message, 1 of them not in the context.
     Read them with `loopstore expand SESSION --loop LOOP --turns TURN`.
-    Use --offset 2 for more.
     ");
     assert_snapshot!(stage.run(&["search", "kite"]), @"Nothing found.");
 }
@@ -66,18 +63,20 @@ fn a_hit_as_json() {
       "hits": [
         {
           "session_id": "work",
-          "loop_id": "test",
+          "loop_id": "build",
           "turn": 2,
           "seq": 5,
           "role": "assistant",
           "created_at": "2026-01-05T09:01:00Z",
           "snippet": "read_file path: «src/2.rs»",
-          "score": 4.534565,
+          "score": 19.948555,
+          "relevance": 1.0,
           "hidden": true,
           "run_id": "RUN",
-          "block_loop_id": "test",
+          "block_loop_id": "build",
           "generation": 1,
-          "disposition": "summarised"
+          "disposition": "summarised",
+          "also": []
         }
       ],
       "indexed": 63,
@@ -91,7 +90,11 @@ fn a_hit_as_json() {
 #[test]
 fn what_is_asked_for_is_narrowed() {
     let stage = compacted();
-    let count = |line: &str| stage.json(line)["hits"].as_array().unwrap().len();
+    let count = |line: &str| {
+        let found = stage.json(line);
+        let hits = found["hits"].as_array().unwrap().iter();
+        hits.map(|hit| 1 + hit["also"].as_array().unwrap().len()).sum::<usize>()
+    };
     let all = count("search read_file --limit 200");
     let hidden = count("search read_file --limit 200 --hidden");
     let visible = count("search read_file --limit 200 --visible");
@@ -149,7 +152,7 @@ fn a_query_that_cannot_be_asked_says_why() {
     error: the query has no letter or digit to look for
     --- exit 2
     ");
-    assert_snapshot!(stage.run(&["search", "-this"]), @"
+    assert_snapshot!(stage.run(&["search", "--", "-this"]), @"
     --- stderr
     error: the query only excludes words; add one to look for
     --- exit 2
@@ -171,18 +174,18 @@ fn a_query_that_cannot_be_asked_says_why() {
 #[test]
 fn what_was_found_cannot_steer_the_terminal() {
     let stage = Stage::new();
-    assert_snapshot!(stage.run(&["search", "see OR one OR kind"]), @r"
+    assert_snapshot!(stage.run(&["search", "see OR one OR kind"]), @r#"
     mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, turn 0, message 1, user, 2026-01-05 09:01:00
       «one» \u{202e}two
-
-    mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, message 0, extension; not in the context
-      Be «kind».
 
     mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, turn 3, message 4, toolResult, 2026-01-05 09:01:00
       «see» [1m
 
+    mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, message 0, extension; not in the context
+      Be «kind».
+
     3 messages, 1 of them not in the context.
-    ");
+    "#);
 }
 
 #[test]
