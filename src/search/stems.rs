@@ -24,9 +24,11 @@ impl Default for Stems {
 }
 
 impl Stems {
-    /// Returns the stem of a folded word.
+    /// Returns the stem of a folded word. What says nothing has none: its stem would only fill the index.
     pub(super) fn of<'w>(&self, word: &'w str) -> Cow<'w, str> {
-        if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        if is_stop_word(word) {
+            Cow::Borrowed(word)
+        } else if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
             self.english.stem(word)
         } else if word.chars().all(|c| matches!(c, 'а'..='я' | 'ё')) {
             self.russian.stem(word)
@@ -37,13 +39,14 @@ impl Stems {
 }
 
 /// Calls `each` with the parts of a word in `camelCase`, in lower case; a word of one part has none. A single
-/// letter is no part.
+/// letter is no part, and a run as long as a key or a digest is no identifier.
 ///
 /// `word` is as it was written. A part begins at an upper-case letter beside a lower-case one:
 /// `parseHTTPReply2x` is `parse`, `http`, `reply2x`.
 pub(super) fn each_part(word: &str, each: &mut dyn FnMut(&str)) {
+    const LONGEST: usize = 48;
     let bytes = word.as_bytes();
-    if !bytes.is_ascii() {
+    if !bytes.is_ascii() || bytes.len() > LONGEST {
         return;
     }
     let begins = |at: usize| {

@@ -93,7 +93,8 @@ fn what_is_asked_for_is_narrowed() {
     let count = |line: &str| {
         let found = stage.json(line);
         let hits = found["hits"].as_array().unwrap().iter();
-        hits.map(|hit| 1 + hit["also"].as_array().unwrap().len()).sum::<usize>()
+        hits.map(|hit| 1 + hit["also"].as_array().unwrap().len())
+            .sum::<usize>()
     };
     let all = count("search read_file --limit 200");
     let hidden = count("search read_file --limit 200 --hidden");
