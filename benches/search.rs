@@ -2,7 +2,8 @@
 //!
 //! 1,000,000 messages (`LOOPSTORE_MESSAGES` for another number) are recorded and indexed while
 //! another thread goes on recording. The catch-up must not hold an append up for longer than a
-//! batch takes, its memory must not grow with what there is, and queries must take milliseconds.
+//! batch takes, its memory must not grow with what there is, and queries must take milliseconds. A
+//! question of common words is measured against what FTS5 takes for the same words joined by `OR`.
 
 mod workload;
 
@@ -18,9 +19,47 @@ use workload::{Random, judge, median};
 
 const IN_A_LOOP: usize = 1_000;
 
+/// A word that one message of each session holds.
+const MARK: &str = "xylophone";
+
 fn messages() -> usize {
     let given = std::env::var("LOOPSTORE_MESSAGES").ok();
     given.and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
+}
+
+/// Words of which each is in a share of the messages, from 10 % to 30 %.
+const COMMON: [&str; 8] = [
+    "anchor", "barrel", "candle", "dragon", "ember", "falcon", "garden", "harbor",
+];
+
+/// Returns a text that each of the common words may stand in.
+fn text(random: &mut Random, bytes: usize) -> String {
+    let mut text = random.text(bytes);
+    for (at, word) in (0..).zip(COMMON) {
+        if random.below(100) < 10 + at * 3 {
+            text.push_str(word);
+            text.push(' ');
+        }
+    }
+    text
+}
+
+/// Returns how long FTS5 takes for the best of the messages that hold any of the common words.
+fn plain_or(file: &std::path::Path) -> Result<Duration, rusqlite::Error> {
+    let connection = rusqlite::Connection::open(file)?;
+    let mut statement = connection.prepare(
+        "SELECT rowid FROM message_index WHERE message_index MATCH ?1 ORDER BY rank LIMIT 20",
+    )?;
+    let words = COMMON.join(" OR ");
+    let begun = Instant::now();
+    let rows = statement.query_map([words], |row| row.get::<_, i64>(0))?;
+    let found = rows.count();
+    let took = begun.elapsed();
+    println!(
+        "FTS5 by itself: {found} rows, {:.1} ms",
+        took.as_secs_f64() * 1e3
+    );
+    Ok(took)
 }
 
 /// Records loops of a session, each with 1,000 messages.
@@ -43,7 +82,10 @@ fn record(store: &SqliteStore, name: &str, loops: usize) -> Result<(), StoreErro
         })?;
         let turns: Vec<_> = (0..IN_A_LOOP)
             .map(|turn| {
-                let text = random.text(150);
+                let mut text = text(&mut random, 150);
+                if at % 50 == 0 && turn == 0 {
+                    text.push_str(MARK);
+                }
                 let message = match turn % 3 {
                     0 => Message::user(text),
                     _ => Message::Assistant(AssistantMessage {
@@ -56,7 +98,8 @@ fn record(store: &SqliteStore, name: &str, loops: usize) -> Result<(), StoreErro
             })
             .collect();
         store::write(store, |write| {
-            append::append(write, loop_key, turns, &HeuristicTokenCounter)
+            append::append(write, loop_key, turns, &HeuristicTokenCounter)?;
+            append::set_status(write, loop_key, LoopStatus::Completed)
         })?;
     }
     Ok(())
@@ -115,7 +158,8 @@ fn beside(
 fn run() -> Result<bool, Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let options = SqliteOptions::new().durability(Durability::Normal);
-    let store = SqliteStore::open_with(folder.path().join("search.db"), options)?;
+    let file = folder.path().join("search.db");
+    let store = SqliteStore::open_with(&file, options)?;
     let total = messages();
     record(&store, "first", total / IN_A_LOOP)?;
     let memory = workload::peak_memory();
@@ -143,12 +187,16 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         100.0,
         &mut met,
     );
+    let rare = MARK.to_owned();
+    let common = COMMON.join(" ");
     let queries = [
         "file_77",
         "\"quick brown\" mod_3",
         "id OR fox -mod_1",
         "file_1*",
         "nowhere",
+        &rare,
+        &common,
     ];
     for text in queries {
         let query = SearchQuery::new(text);
@@ -162,6 +210,18 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         let hits = times.first().map_or(0, |(_, hits)| *hits);
         let took = median(times.into_iter().map(|(time, _)| time));
         println!("query {text:?}: {hits} hits, {took:.2} ms");
+        if text == rare {
+            judge("a rare word, ms", took, 5.0, &mut met);
+        }
+        if text == common {
+            let plain = plain_or(&file)?.as_secs_f64() * 1e3;
+            judge(
+                "a question of common words / FTS5",
+                took / plain,
+                0.1,
+                &mut met,
+            );
+        }
     }
     Ok(met)
 }

@@ -140,8 +140,8 @@ impl Redactor {
         self.replaces_pieces = true;
     }
 
-    /// Returns how often a secret that was found stands in a text, or a part of one; with `in_doubt` also a
-    /// part that looks like a word.
+    /// Returns how often a secret that was found stands in a text, or a part of one; with `in_doubt` also what
+    /// other texts have too: a part that looks like a word, or the frame of a key.
     pub(crate) fn count_in(&mut self, text: &str, in_doubt: bool) -> u64 {
         let views = views(text);
         let markers = markers(text);
@@ -149,7 +149,12 @@ impl Redactor {
         self.add_known(text, &markers, &mut found);
         self.add_pieces(&views, &markers, &mut found);
         let counts = |one: &&Redactions| {
-            in_doubt || !one.is_piece || pieces::is_no_word(&text[one.range.clone()])
+            let found = &text[one.range.clone()];
+            let is_own = match one.is_piece {
+                true => pieces::is_no_word(found),
+                false => !pieces::is_bare_frame(found),
+            };
+            in_doubt || is_own
         };
         found.iter().filter(counts).count() as u64
     }

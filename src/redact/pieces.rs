@@ -179,6 +179,11 @@ pub(super) fn is_no_word(piece: &str) -> bool {
     looks_random(&squeezed(piece))
 }
 
+/// Whether a text is no more than the frame of a private key: all keys of a kind have the same.
+pub(super) fn is_bare_frame(text: &str) -> bool {
+    text.contains("PRIVATE KEY-----") && key_of(text).is_empty()
+}
+
 fn squeezed(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
@@ -292,6 +297,23 @@ mod tests {
     fn found<'a>(pieces: &Pieces, text: &'a str) -> Vec<&'a str> {
         let found = pieces.find(&views(text)).into_iter();
         found.map(|piece| &text[piece.range]).collect()
+    }
+
+    #[test]
+    fn the_frame_of_a_key_is_no_secret() {
+        for frame in [
+            "User said: -----END RSA PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----",
+        ] {
+            assert!(is_bare_frame(frame), "{frame}");
+        }
+        for key in [
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq98hcl\n-----END RSA PRIVATE KEY-----",
+            "MIIEpAIBAAKCAQEA7bq98hcl\n-----END RSA PRIVATE KEY-----",
+            "hunter2hunter2",
+        ] {
+            assert!(!is_bare_frame(key), "{key}");
+        }
     }
 
     #[test]

@@ -128,11 +128,11 @@ pub(super) fn gather(
     Ok(())
 }
 
-/// How many of the common words are asked for together: all, then ever fewer.
+/// How many of the common words are asked for together: all, then ever fewer. Each step costs as much as
+/// the postings of the rarest word, so they are few.
 fn steps(words: usize) -> impl Iterator<Item = usize> {
-    const ONE_BY_ONE: usize = 8;
-    let all = Some(words).filter(|words| *words > ONE_BY_ONE);
-    all.into_iter().chain((1..=words.min(ONE_BY_ONE)).rev())
+    let first = Some(words).filter(|words| *words > 0);
+    std::iter::successors(first, |words| Some(words / 2).filter(|fewer| *fewer > 0))
 }
 
 struct Narrowing<'a> {
@@ -166,7 +166,7 @@ mod tests {
     fn common_words_are_asked_for_together_first() {
         let steps = |words| steps(words).collect::<Vec<usize>>();
         assert!(steps(0).is_empty());
-        assert_eq!(steps(3), [3, 2, 1]);
-        assert_eq!(steps(100), [100, 8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(steps(3), [3, 1]);
+        assert_eq!(steps(100), [100, 50, 25, 12, 6, 3, 1]);
     }
 }

@@ -230,11 +230,17 @@ impl<'a> SearchRun<'a> {
     }
 
     fn score(&mut self, found: &Match, ranking: &Ranking<'_>) -> StoreResult<Option<Score>> {
-        let Some(row) = self.row(found)? else {
-            return Ok(None);
-        };
-        let matches = self.matcher.places(&text_in(row)?);
-        Ok(matches.map(|matches| ranking.score(&matches)))
+        let mut score = None;
+        let seqs = found.seq..found.seq.saturating_add(1);
+        let matcher = &mut self.matcher;
+        self.read
+            .message_refs(found.loop_key, seqs, false, &mut |row| {
+                let message = store::codec::decode_ref(&row.message, &mut |_| Ok(None))?;
+                let matches = matcher.places(&message_text(message, found.author));
+                score = matches.map(|matches| ranking.score(&matches));
+                Ok(ControlFlow::Break(()))
+            })?;
+        Ok(score)
     }
 
     /// Returns where the messages stand in their sessions, counted in messages over all loops.
