@@ -258,7 +258,7 @@ fn sessions_are_found_by_what_is_said_in_them() {
     let one = SearchQuery {
         limit: Some(1),
         offset: 1,
-        ..question.clone()
+        ..question
     };
     assert_eq!(of(&one), ["bread"]);
     let filtered = |project: &str, source: Option<&str>| {

@@ -210,7 +210,7 @@ const HELP: [(&str, &str); 15] = [
     ("← ", "back, or the other side"),
     ("Tab", "loops or turns; context or originals"),
     ("/", "filter the sessions"),
-    ("s", "search messages: words, \"phrases\", -without"),
+    ("s", "search messages: a question, \"phrase\", -without"),
     ("h", "in a session: its compactions"),
     ("d", "in a session: originals and context compared"),
     ("u r", "undo, redo a compaction; asks first"),

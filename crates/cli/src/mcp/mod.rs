@@ -87,7 +87,7 @@ impl ServerHandler for Server {
             .with_instructions(
                 "Messages that a compaction replaced with a summary are still stored verbatim. recall \
                  answers a question from them: ask it before asking the user again or doing work twice. \
-                 search_history lists messages by their words, expand reads whole turns, and \
+                 search_history lists the messages that fit best, expand reads whole turns, and \
                  context_overview shows what the current context consists of.",
             )
     }
