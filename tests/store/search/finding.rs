@@ -382,28 +382,28 @@ fn a_hit_in_json_is_pinned() {
     let store = told(&["The «red» kite\n\nflies.", "another"]);
     let results = search(&store, &SearchQuery::new("kite red")).unwrap();
     insta::assert_snapshot!(serde_json::to_string_pretty(&results).unwrap(), @r#"
-{
-  "hits": [
     {
-      "session_id": "s",
-      "loop_id": "loop-0",
-      "turn": 0,
-      "seq": 0,
-      "role": "user",
-      "created_at": null,
-      "snippet": "The ««red»» «kite» flies.",
-      "score": 4.128963,
-      "relevance": 1.0,
-      "hidden": false,
-      "run_id": null,
-      "block_loop_id": null,
-      "generation": null,
-      "disposition": null,
-      "also": []
+      "hits": [
+        {
+          "session_id": "s",
+          "loop_id": "loop-0",
+          "turn": 0,
+          "seq": 0,
+          "role": "user",
+          "created_at": null,
+          "snippet": "The ««red»» «kite» flies.",
+          "score": 4.199807,
+          "relevance": 1.0,
+          "hidden": false,
+          "run_id": null,
+          "block_loop_id": null,
+          "generation": null,
+          "disposition": null,
+          "also": []
+        }
+      ],
+      "indexed": 1,
+      "next": null
     }
-  ],
-  "indexed": 1,
-  "next": null
-}
-"#);
+    "#);
 }
