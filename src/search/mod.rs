@@ -1,9 +1,9 @@
 //! Finding messages and sessions by what they say, also what a compaction hid.
 //!
-//! A query is read into terms ([`query`]). The index narrows them down to some messages ([`candidates`]),
-//! whose texts are read and compared ([`matching`]), and scored together with what is said around them
-//! ([`rank`]). Words and stems are made here for every backend ([`words`], [`stems`]), and the score is a
-//! matter of texts and of how many messages hold a word: so the order is the same on all of them.
+//! A query is read into terms. The index narrows them down to some messages, whose texts are read,
+//! compared and scored together with what is said around them. Words and stems are made here for every
+//! backend, and the score is a matter of texts and of how many messages hold a word: so the order is the same
+//! on all of them.
 //!
 //! Recording never writes the index: a search lets it catch up first, in transactions of its own.
 //! What it could not take in (the store is read-only or busy, or somebody records meanwhile) is
