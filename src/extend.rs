@@ -79,5 +79,5 @@ pub mod context {
 /// The upkeep of the search index.
 pub mod search {
     pub use crate::search::catch_up::{Indexed, index, rebuild_index};
-    pub use crate::search::query::{MAX_QUERY_WORDS, parse_query};
+    pub use crate::search::query::{MAX_QUERY_WORDS, Query, parse_query};
 }

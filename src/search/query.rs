@@ -76,6 +76,13 @@ pub(super) struct Term {
     pub(super) weight: f64,
 }
 
+impl Query {
+    /// Whether something must occur, or must not.
+    pub(super) fn has_conditions(&self) -> bool {
+        !self.all.is_empty() || !self.none.is_empty()
+    }
+}
+
 /// What a part of `camelCase` counts: who types the whole means the whole.
 const PART: f64 = 0.5;
 
@@ -117,10 +124,14 @@ enum Token {
 /// ```
 pub fn parse_query(text: &str) -> Result<Query, QueryError> {
     let mut tokens = tokens(text)?;
+    let words = tokens.iter().map(Token::words).sum();
+    if words > MAX_QUERY_WORDS {
+        return Err(QueryError::TooLong { words });
+    }
     sides_are_exact(&mut tokens);
     let mut reader = Reader::default();
     reader.read(tokens)?;
-    let query = reader.finish()?;
+    let query = reader.finish();
     match (query.terms.is_empty(), query.none.is_empty()) {
         (true, true) => Err(QueryError::Empty),
         (true, false) => Err(QueryError::OnlyExclusions),
@@ -151,7 +162,6 @@ fn sides_are_exact(tokens: &mut [Token]) {
 #[derive(Default)]
 struct Reader {
     query: Query,
-    words: usize,
     stems: Stems,
     /// Words of the question that say nothing, for when nothing else is left.
     stop_words: Vec<String>,
@@ -177,12 +187,10 @@ impl Reader {
                     if or.is_some() {
                         return Err(QueryError::ExcludedSide { at });
                     }
-                    self.words += phrase.words.len();
                     self.query.none.push(phrase);
                     has_left = false;
                 }
                 Token::Exact { phrase, .. } => {
-                    self.words += phrase.words.len();
                     let term = self.term(phrase, false, 1.0);
                     let all = &mut self.query.all;
                     match all.last_mut().filter(|_| or.take().is_some()) {
@@ -212,7 +220,6 @@ impl Reader {
         });
         self.whole(text, &words);
         for (word, parts) in words {
-            self.words += 1;
             if stands_alone(&word) {
                 match letter.replace(word) {
                     Some(before) => {
@@ -283,17 +290,23 @@ impl Reader {
         terms.len() - 1
     }
 
-    fn finish(mut self) -> Result<Query, QueryError> {
+    fn finish(mut self) -> Query {
         if self.query.terms.is_empty() {
             for word in std::mem::take(&mut self.stop_words) {
                 let stem = self.stems.of(&word).into_owned();
                 self.follow(vec![stem], true);
             }
         }
-        let words = self.words.max(self.query.terms.len());
-        match words > MAX_QUERY_WORDS {
-            true => Err(QueryError::TooLong { words }),
-            false => Ok(self.query),
+        self.query
+    }
+}
+
+impl Token {
+    fn words(&self) -> usize {
+        match self {
+            Self::Or(_) => 0,
+            Self::Exact { phrase, .. } => phrase.words.len(),
+            Self::Plain { text, .. } => words_of(text).len(),
         }
     }
 }

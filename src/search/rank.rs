@@ -32,8 +32,9 @@ const PAIR_WORDS: u32 = 2;
 /// Words that stand together are at most this many words apart.
 const WINDOW: u32 = 30;
 
-/// What the best of the messages around a message counts; each further one counts half as much.
-const AROUND: f64 = 0.3;
+/// What the best of the messages around a message counts, and the title of its session; each further message
+/// counts half as much.
+pub(super) const AROUND: f64 = 0.3;
 
 /// After so many messages what is said counts half.
 const HALVED_AFTER: f64 = 8.0;

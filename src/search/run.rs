@@ -14,7 +14,7 @@ use super::{HitPlace, SearchHit, SearchQuery, SearchResults, SessionHit, Session
 use crate::context::session_of;
 use crate::model::{Author, Role, Time};
 use crate::store::index::{IndexFilter, IndexState, Match};
-use crate::store::prompt::session_title;
+use crate::store::prompt::{own_title, session_title};
 use crate::store::{self, LoopKey, MessageRow, SessionKey, SessionRow, StoreRead, StoreResult};
 
 /// How many hits are returned if nothing else is said.
@@ -44,6 +44,8 @@ pub(super) struct SearchRun<'a> {
     state: IndexState,
     is_usable: bool,
     matcher: Matcher<'a>,
+    /// How many messages hold each term.
+    holders: Vec<u64>,
     sights: Sights,
 }
 
@@ -85,6 +87,7 @@ impl<'a> SearchRun<'a> {
             is_usable: state.version == Some(super::words::VERSION),
             state,
             matcher: Matcher::new(words),
+            holders: vec![0; words.terms.len()],
             sights: Sights::default(),
         })
     }
@@ -122,10 +125,15 @@ impl<'a> SearchRun<'a> {
         for found in ranked.iter().filter(|found| found.score > 0.0) {
             sessions.entry(found.found.session).or_default().push(found);
         }
+        let titles = self.titles()?;
+        for session in titles.keys() {
+            sessions.entry(*session).or_default();
+        }
         let mut sessions: Vec<(f64, SessionKey, Vec<&Ranked>)> = sessions
             .into_iter()
             .map(|(session, found)| {
-                let scores = found.iter().map(|found| found.score).collect();
+                let scores = found.iter().map(|found| found.score);
+                let scores = scores.chain(titles.get(&session).copied()).collect();
                 (rank::of_session(scores), session, found)
             })
             .collect();
@@ -163,6 +171,32 @@ impl<'a> SearchRun<'a> {
         Ok(results)
     }
 
+    /// Returns the sessions whose own titles fit, with their scores. A title made of a prompt is searched as
+    /// the message that it is.
+    fn titles(&mut self) -> StoreResult<HashMap<SessionKey, f64>> {
+        let mut titles = HashMap::new();
+        let is_narrowed = self.filter.role.is_some() || self.filter.tool.is_some();
+        if is_narrowed || self.query.hidden.is_some() || self.words.has_conditions() {
+            return Ok(titles);
+        }
+        for row in self.read.sessions()? {
+            let only = self.filter.sessions.as_ref();
+            if only.is_none_or(|only| only.contains(&row.key)) {
+                let score = self.title_score(row.title.as_deref());
+                titles.extend(score.map(|score| (row.key, score)));
+            }
+        }
+        Ok(titles)
+    }
+
+    fn title_score(&mut self, title: Option<&str>) -> Option<f64> {
+        let mut text = MessageText::default();
+        text.push(Field::Title, own_title(title)?.to_owned());
+        let matches = self.matcher.places(&text)?;
+        let ranking = Ranking::new(self.words, &self.holders, self.state.total);
+        Some(ranking.score(&matches).score)
+    }
+
     fn indexed(&self) -> u64 {
         if self.is_usable {
             self.state.indexed
@@ -174,14 +208,13 @@ impl<'a> SearchRun<'a> {
     /// Returns the messages that fit, the best first.
     fn ranked(&mut self) -> StoreResult<Vec<Ranked>> {
         let mut candidates = Candidates::default();
-        let mut holders = vec![0; self.words.terms.len()];
         if self.is_usable {
-            holders = candidates::holders(self.read, self.words)?;
             let (read, words) = (self.read, self.words);
-            candidates::gather(read, words, &self.filter, &holders, &mut candidates)?;
+            self.holders = candidates::holders(read, words)?;
+            candidates::gather(read, words, &self.filter, &self.holders, &mut candidates)?;
         }
-        self.scan(&mut candidates, &mut holders)?;
-        let ranking = Ranking::new(self.words, &holders, self.state.total);
+        self.scan(&mut candidates)?;
+        let ranking = Ranking::new(self.words, &self.holders, self.state.total);
         let mut candidates = candidates.into_vec();
         if self.query.hidden.is_some() {
             candidates = self.seen_as_wanted(candidates)?;
@@ -205,8 +238,18 @@ impl<'a> SearchRun<'a> {
             score: found.score,
         };
         let spots: Vec<Spot> = ranked.iter().zip(&positions).map(spot).collect();
+        let mut titles = HashMap::new();
         for (found, score) in ranked.iter_mut().zip(rank::with_surroundings(&spots)) {
-            found.score = score;
+            let session = found.found.session;
+            let title = match titles.get(&session) {
+                Some(score) => *score,
+                None => {
+                    let title = self.sights.session(self.read, session)?.title.clone();
+                    let score = self.title_score(title.as_deref()).unwrap_or_default();
+                    *titles.entry(session).or_insert(score)
+                }
+            };
+            found.score = score + rank::AROUND * title;
         }
         ranked.sort_by(best_first);
         // Whoever pages so far gets them too.
@@ -272,7 +315,7 @@ impl<'a> SearchRun<'a> {
     }
 
     /// Looks through the messages that the index has not taken in.
-    fn scan(&mut self, candidates: &mut Candidates, holders: &mut [u64]) -> StoreResult<()> {
+    fn scan(&mut self, candidates: &mut Candidates) -> StoreResult<()> {
         for (loop_key, from, to) in self.unindexed()? {
             let session = self.sights.loop_of(self.read, loop_key)?.session;
             let only = self.filter.sessions.as_ref();
@@ -301,7 +344,7 @@ impl<'a> SearchRun<'a> {
                     let weights = matches.weights.iter().enumerate();
                     let held = weights.filter(|(_, weight)| **weight > 0.0);
                     let held: Vec<usize> = held.map(|(term, _)| term).collect();
-                    held.iter().for_each(|term| holders[*term] += 1);
+                    held.iter().for_each(|term| self.holders[*term] += 1);
                     candidates.add(found, &held);
                 }
                 Ok(ControlFlow::Continue(()))

@@ -13,6 +13,8 @@ use crate::store::index::IndexEntry;
 /// What a piece of a message is; decides how much a word in it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
+    /// The title of a session.
+    Title,
     /// What a person asked.
     Prompt,
     /// What the program around the agent put in.
@@ -36,6 +38,7 @@ impl Field {
     /// output holds every word some time.
     pub(super) fn weight(self) -> f64 {
         match self {
+            Self::Title => 5.0,
             Self::Prompt => 4.0,
             Self::Statement | Self::Name => 3.0,
             Self::Call => 1.0,

@@ -273,6 +273,64 @@ fn sessions_are_found_by_what_is_said_in_them() {
     assert!(filtered("bakery", Some("codex")).is_empty());
     assert!(filtered("'; DROP TABLE sessions; --", None).is_empty());
     assert!(of(&"nothing like it".into()).is_empty());
+    // By its own title, also without a message that fits.
+    store
+        .session("kite")
+        .unwrap()
+        .set_title("Toys and lanterns")
+        .unwrap();
+    assert_eq!(of(&"lanterns".into()), ["kite"]);
+    let found = search_sessions(store.database(), &"lantern".into()).unwrap();
+    assert!(found.sessions[0].hits.is_empty() && found.sessions[0].score > 0.0);
+    assert!(of(&"+lanterns".into()).is_empty());
+}
+
+#[test]
+fn what_nobody_would_ask_is_answered_or_refused() {
+    let store = told(&[
+        "שלום עולם",
+        "مرحبا بالعالم",
+        "поиск ошибки",
+        "の検索",
+        "이 검색",
+        "ค้นหา",
+        "α β",
+    ]);
+    let ask = |text: &str| search(&store, &SearchQuery::new(text));
+    let too_long = ask(&"kite ".repeat(100_000));
+    assert!(matches!(
+        too_long,
+        Err(SearchError::Query(QueryError::TooLong { .. }))
+    ));
+    let one_word = ask(&"k".repeat(1_000_000));
+    assert!(matches!(
+        one_word,
+        Err(SearchError::Query(QueryError::TooLong { .. }))
+    ));
+    for (nothing, error) in [
+        ("\"".repeat(10_000), QueryError::Empty),
+        ("\"".repeat(10_001), QueryError::OpenQuote { at: 10_001 }),
+        ("?!… (—)".into(), QueryError::Empty),
+        ("\0\0".into(), QueryError::Empty),
+    ] {
+        let refused = ask(&nothing).map(drop);
+        assert!(
+            matches!(&refused, Err(SearchError::Query(other)) if *other == error),
+            "{refused:?}"
+        );
+    }
+    assert!(ask("why is it that they are").unwrap().hits.is_empty());
+    for (question, seq) in [
+        ("שלום", 0),
+        ("\u{202e}مرحبا\0", 1),
+        ("ошибкам", 2),
+        ("検索", 3),
+        ("검색", 4),
+        ("ค้นหา", 5),
+        ("Α", 6),
+    ] {
+        assert_eq!(ask(question).unwrap().hits[0].seq, seq, "{question}");
+    }
 }
 
 #[test]
