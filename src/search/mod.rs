@@ -128,7 +128,7 @@ pub struct SearchHit {
     /// What fits, with its surroundings; in JSON what fits stands between `«` and `»`.
     pub snippet: Snippet,
     /// How well it fits, with what is said around it; more is better. Scores of different queries cannot
-    /// be compared.
+    /// be compared. 0 beyond the most promising messages, which alone are ranked.
     pub score: f64,
     /// How much of the query stands together in it, from 0 to 1; a rare word counts more than a common
     /// one. Where the best hits have little of a question, the answer is probably not there.

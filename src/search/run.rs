@@ -12,7 +12,7 @@ use super::text::{Field, MessageText, message_text};
 use super::visibility::{MessageSpot, Sight, Sights};
 use super::{HitPlace, SearchHit, SearchQuery, SearchResults, SessionHit, SessionResults, snippet};
 use crate::context::session_of;
-use crate::model::{Author, Role, Time};
+use crate::model::Time;
 use crate::store::index::{IndexFilter, IndexState, Match};
 use crate::store::prompt::{own_title, session_title};
 use crate::store::{self, LoopKey, MessageRow, SessionKey, SessionRow, StoreRead, StoreResult};
@@ -44,15 +44,13 @@ pub(super) struct SearchRun<'a> {
     state: IndexState,
     is_usable: bool,
     matcher: Matcher<'a>,
-    /// How many messages hold each term.
-    holders: Vec<u64>,
+    ranking: Ranking<'a>,
     sights: Sights,
 }
 
 /// A message with its score.
 struct Ranked {
     found: Match,
-    relevance: f64,
     score: f64,
 }
 
@@ -87,7 +85,7 @@ impl<'a> SearchRun<'a> {
             is_usable: state.version == Some(super::words::VERSION),
             state,
             matcher: Matcher::new(words),
-            holders: vec![0; words.terms.len()],
+            ranking: Ranking::new(words, &vec![0; words.terms.len()], 0),
             sights: Sights::default(),
         })
     }
@@ -175,8 +173,13 @@ impl<'a> SearchRun<'a> {
     /// the message that it is.
     fn titles(&mut self) -> StoreResult<HashMap<SessionKey, f64>> {
         let mut titles = HashMap::new();
-        let is_narrowed = self.filter.role.is_some() || self.filter.tool.is_some();
-        if is_narrowed || self.query.hidden.is_some() || self.words.has_conditions() {
+        let of_messages = IndexFilter {
+            sessions: None,
+            ..self.filter.clone()
+        };
+        // A title has no role, tool or time, and is in no context.
+        let is_narrowed = of_messages != IndexFilter::default() || self.query.hidden.is_some();
+        if is_narrowed || self.words.has_conditions() {
             return Ok(titles);
         }
         for row in self.read.sessions()? {
@@ -193,8 +196,7 @@ impl<'a> SearchRun<'a> {
         let mut text = MessageText::default();
         text.push(Field::Title, own_title(title)?.to_owned());
         let matches = self.matcher.places(&text)?;
-        let ranking = Ranking::new(self.words, &self.holders, self.state.total);
-        Some(ranking.score(&matches).score)
+        Some(self.ranking.score(&matches).score)
     }
 
     fn indexed(&self) -> u64 {
@@ -208,26 +210,23 @@ impl<'a> SearchRun<'a> {
     /// Returns the messages that fit, the best first.
     fn ranked(&mut self) -> StoreResult<Vec<Ranked>> {
         let mut candidates = Candidates::default();
+        let mut holders = vec![0; self.words.terms.len()];
         if self.is_usable {
             let (read, words) = (self.read, self.words);
-            self.holders = candidates::holders(read, words)?;
-            candidates::gather(read, words, &self.filter, &self.holders, &mut candidates)?;
+            holders = candidates::holders(read, words)?;
+            candidates::gather(read, words, &self.filter, &holders, &mut candidates)?;
         }
-        self.scan(&mut candidates)?;
-        let ranking = Ranking::new(self.words, &self.holders, self.state.total);
+        self.scan(&mut candidates, &mut holders)?;
+        self.ranking = Ranking::new(self.words, &holders, self.state.total);
         let mut candidates = candidates.into_vec();
         if self.query.hidden.is_some() {
             candidates = self.seen_as_wanted(candidates)?;
         }
-        let (chosen, rest) = promising(candidates, &ranking);
+        let (chosen, rest) = promising(candidates, &self.ranking);
         let mut ranked = Vec::new();
         for found in chosen {
-            if let Some(score) = self.score(&found, &ranking)? {
-                ranked.push(Ranked {
-                    found,
-                    relevance: score.relevance,
-                    score: score.score,
-                });
+            if let Some(Score { score, .. }) = self.score(&found)? {
+                ranked.push(Ranked { found, score });
             }
         }
         ranked.sort_by(best_first);
@@ -253,11 +252,8 @@ impl<'a> SearchRun<'a> {
         }
         ranked.sort_by(best_first);
         // Whoever pages so far gets them too.
-        ranked.extend(rest.into_iter().map(|found| Ranked {
-            found,
-            relevance: 0.0,
-            score: 0.0,
-        }));
+        let unread = |found| Ranked { found, score: 0.0 };
+        ranked.extend(rest.into_iter().map(unread));
         Ok(ranked)
     }
 
@@ -272,10 +268,10 @@ impl<'a> SearchRun<'a> {
         Ok(kept)
     }
 
-    fn score(&mut self, found: &Match, ranking: &Ranking<'_>) -> StoreResult<Option<Score>> {
+    fn score(&mut self, found: &Match) -> StoreResult<Option<Score>> {
         let mut score = None;
         let seqs = found.seq..found.seq.saturating_add(1);
-        let matcher = &mut self.matcher;
+        let (matcher, ranking) = (&mut self.matcher, &self.ranking);
         self.read
             .message_refs(found.loop_key, seqs, false, &mut |row| {
                 let message = store::codec::decode_ref(&row.message, &mut |_| Ok(None))?;
@@ -315,7 +311,7 @@ impl<'a> SearchRun<'a> {
     }
 
     /// Looks through the messages that the index has not taken in.
-    fn scan(&mut self, candidates: &mut Candidates) -> StoreResult<()> {
+    fn scan(&mut self, candidates: &mut Candidates, holders: &mut [u64]) -> StoreResult<()> {
         for (loop_key, from, to) in self.unindexed()? {
             let session = self.sights.loop_of(self.read, loop_key)?.session;
             let only = self.filter.sessions.as_ref();
@@ -344,7 +340,7 @@ impl<'a> SearchRun<'a> {
                     let weights = matches.weights.iter().enumerate();
                     let held = weights.filter(|(_, weight)| **weight > 0.0);
                     let held: Vec<usize> = held.map(|(term, _)| term).collect();
-                    held.iter().for_each(|term| self.holders[*term] += 1);
+                    held.iter().for_each(|term| holders[*term] += 1);
                     candidates.add(found, &held);
                 }
                 Ok(ControlFlow::Continue(()))
@@ -440,6 +436,7 @@ impl<'a> SearchRun<'a> {
             turn,
             seq,
         } = self.place(&found.found)?;
+        let Score { relevance, .. } = self.ranking.score(&hit.matches);
         let (mut run, mut block_loop, mut generation, mut disposition) = (None, None, None, None);
         if let Some(by) = hit.sight.by {
             disposition = Some(by.disposition);
@@ -455,7 +452,7 @@ impl<'a> SearchRun<'a> {
             created_at: hit.created_at.and_then(Time::from_millis),
             snippet: snippet::snippet(&hit.text, &hit.matches),
             score: rounded(found.score),
-            relevance: (found.relevance * 1e3).round() / 1e3,
+            relevance: (relevance * 1e3).round() / 1e3,
             hidden: hit.sight.hidden,
             run_id: run,
             block_loop_id: block_loop,
@@ -499,13 +496,7 @@ fn sessions_of(read: &dyn StoreRead, query: &SearchQuery) -> StoreResult<Option<
 fn promising(candidates: Vec<Candidate>, ranking: &Ranking<'_>) -> (Vec<Match>, Vec<Match>) {
     let estimate = |candidate: &Candidate| {
         let found = &candidate.found;
-        let field = match (found.role, found.author) {
-            (Role::User, Author::Human) => Field::Prompt,
-            (Role::User, _) => Field::Harness,
-            (Role::Assistant, _) => Field::Statement,
-            (Role::ToolResult, _) => Field::Output,
-            (Role::Extension, _) => Field::Note,
-        };
+        let field = Field::of(found.role, found.author);
         let length = found.bytes as f64 / BYTES_OF_A_WORD;
         ranking.estimate(candidate.held.iter(), field.weight(), length)
     };

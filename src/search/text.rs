@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 
 use super::stems::{Stems, each_part};
 use super::words::{BREAK, each_word};
-use crate::model::{AgentMessage, Author, Content, Json, Message, author};
+use crate::model::{AgentMessage, Author, Content, Json, Message, Role, author};
 use crate::store::index::IndexEntry;
 
 /// What a piece of a message is; decides how much a word in it counts.
@@ -34,6 +34,17 @@ pub(super) enum Field {
 }
 
 impl Field {
+    /// Returns what the texts of a message are.
+    pub(super) fn of(role: Role, author: Author) -> Self {
+        match (role, author) {
+            (Role::User, Author::Human) => Self::Prompt,
+            (Role::User, _) => Self::Harness,
+            (Role::Assistant, _) => Self::Statement,
+            (Role::ToolResult, _) => Self::Output,
+            (Role::Extension, _) => Self::Note,
+        }
+    }
+
     /// Returns how much a word counts in it. What people ask and agents say is what others look for; bulk
     /// output holds every word some time.
     pub(super) fn weight(self) -> f64 {
@@ -78,12 +89,7 @@ pub(super) fn message_text(message: AgentMessage, author: Author) -> MessageText
         }
         AgentMessage::Llm(llm) => {
             let mut message = llm.message;
-            let field = match (&message, author) {
-                (Message::User(_), Author::Human) => Field::Prompt,
-                (Message::User(_), _) => Field::Harness,
-                (Message::Assistant(_), _) => Field::Statement,
-                (Message::ToolResult(_), _) => Field::Output,
-            };
+            let field = Field::of(message.role(), author);
             if let Message::ToolResult(result) = &message {
                 message_text.push(Field::Name, result.tool_name.clone());
                 message_text.tools.push(result.tool_name.clone());

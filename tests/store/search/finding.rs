@@ -283,6 +283,11 @@ fn sessions_are_found_by_what_is_said_in_them() {
     let found = search_sessions(store.database(), &"lantern".into()).unwrap();
     assert!(found.sessions[0].hits.is_empty() && found.sessions[0].score > 0.0);
     assert!(of(&"+lanterns".into()).is_empty());
+    let late = SearchQuery {
+        since: Some(i64::MAX),
+        ..SearchQuery::new("lanterns")
+    };
+    assert!(of(&late).is_empty(), "a title has no time");
 }
 
 #[test]
