@@ -59,9 +59,12 @@ pub mod import {
 /// What strategies are made of: the digest, what is cut, and the compaction of messages that
 /// belong to no session.
 pub mod compaction {
+    pub use crate::compaction::activity::{
+        Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem, PlanState, Work,
+    };
     pub use crate::compaction::config::RunConfig;
     pub use crate::compaction::cut::{cut_tool_result, truncate_head_tail};
-    pub use crate::compaction::digest::{DIGEST, Digest, DigestInput, Digester, Place, digest_of};
+    pub use crate::compaction::digest::{DIGEST, Digest, DigestInput, Digester, digest_of};
     pub use crate::compaction::one_liner::one_liner;
     pub use crate::compaction::policy::Budget;
     pub use crate::compaction::prune::{OutputSize, Pruned, Pruning, image_reference, output_cap};

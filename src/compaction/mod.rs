@@ -3,6 +3,7 @@
 //! All of it is pure: nothing here knows a store. What a strategy reads it gets through a
 //! [`LoopSlice`].
 
+pub(crate) mod activity;
 pub(crate) mod config;
 pub(crate) mod cut;
 pub(crate) mod digest;

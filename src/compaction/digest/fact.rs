@@ -1,29 +1,10 @@
 //! What a history holds: values with where they come from, and notes in words.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
-use std::sync::Arc;
 
 use super::rank::best;
 use super::shape::{Shape, is_value};
-
-/// Where a fact comes from: a turn, and in a rollup the loop.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// The loop's short name; none where there is only one loop.
-    pub of: Option<Arc<str>>,
-    /// The turn, by position from 0.
-    pub turn: u32,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.of {
-            Some(name) => write!(f, "{name} t{}", self.turn),
-            None => write!(f, "t{}", self.turn),
-        }
-    }
-}
+pub use crate::compaction::activity::Place;
 
 /// How a value came into the history; the later, the more likely it is needed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,7 +17,7 @@ mod shape;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use fact::Place;
+pub use crate::compaction::activity::Place;
 
 use self::gather::Gatherer;
 use self::page::{DigestPage, PageWriter};

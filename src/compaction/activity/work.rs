@@ -1,0 +1,137 @@
+//! What was done, as plain records: read from messages, or from the document of an earlier compaction.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Where something stood: a turn, and the loop's short name if there is more than one loop.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The loop's name; `None` if there is only one.
+    pub of: Option<Arc<str>>,
+    /// The turn.
+    pub turn: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.of {
+            Some(name) => write!(f, "{name} t{}", self.turn),
+            None => write!(f, "t{}", self.turn),
+        }
+    }
+}
+
+/// Everything that calls did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Each file that was touched, in the order of its first touch.
+    pub files: Vec<FileWork>,
+    /// The last plan.
+    pub plan: Option<Plan>,
+    /// Commands and other calls, each once, in the order of their last run. Calls other than commands stand
+    /// here only if they failed once.
+    pub attempts: Vec<Attempt>,
+    /// Calls without a result, and sub-agents and commands still running in the background.
+    pub open: Vec<OpenCall>,
+}
+
+/// A file, and what happened to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileWork {
+    /// The path as the calls gave it last. Two spellings of one path (`/repo/a.rs`, `a.rs` in `/repo`) are
+    /// one file.
+    pub path: String,
+    /// What happened, oldest first. A later [`FileAct::Read`] takes the place of an earlier one.
+    pub events: Vec<FileEvent>,
+}
+
+/// Something that happened to a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileEvent {
+    /// What.
+    pub act: FileAct,
+    /// When.
+    pub place: Place,
+    /// Where in the file, as its text names it: `fn parse`, `class Row`, `## Usage`; none if nothing tells.
+    pub spots: Vec<String>,
+}
+
+/// What can happen to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileAct {
+    /// It was written where it had not been known before, or the tool says that it created it.
+    Created,
+    /// It was written anew as a whole.
+    Written,
+    /// A part of it was changed.
+    Edited,
+    /// It is gone.
+    Deleted,
+    /// It was moved here from another path.
+    MovedFrom(String),
+    /// It was read, whole or in part.
+    Read,
+}
+
+/// A plan or to-do list as the agent's tool recorded it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The items in order.
+    pub items: Vec<PlanItem>,
+    /// When it was last recorded.
+    pub place: Place,
+}
+
+/// An item of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanItem {
+    /// Its words.
+    pub text: String,
+    /// How far it is.
+    pub state: PlanState,
+}
+
+/// How far an item of a plan is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanState {
+    /// Not begun.
+    Pending,
+    /// Being worked on.
+    InProgress,
+    /// Done.
+    Done,
+    /// Given up.
+    Cancelled,
+}
+
+/// A command or another call, which may have been run more than once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// The command line; for another tool its name and the argument that says what it is about.
+    pub what: String,
+    /// Whether it is a command of a shell.
+    pub is_command: bool,
+    /// Whether it builds, tests or runs something, instead of looking at it (`ls`, `cat`, `git log`).
+    pub runs: bool,
+    /// How often it was run.
+    pub times: u32,
+    /// When it was run last.
+    pub last: Place,
+    /// The last failure that was seen, with its decisive line; kept when a later run passed.
+    pub failure: Option<(Place, String)>,
+    /// When it passed after that failure, or something that stands for it did; `None` with a failure: open.
+    pub passed: Option<Place>,
+    /// The last line of its last result that says how it went (`12 passed`), if there is one.
+    pub result: Option<String>,
+}
+
+/// A call that still runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenCall {
+    /// Its id.
+    pub id: String,
+    /// The command line, or the tool and what it is about; for a sub-agent the task it was given.
+    pub what: String,
+    /// When it was begun.
+    pub place: Place,
+}
