@@ -5,7 +5,11 @@
 //! that a tool nobody has met is still understood; a call whose result says that it failed has changed
 //! nothing. Whoever wants to know what a session did reads its messages into an [`Activity`].
 
+mod reader;
 mod work;
+
+pub use reader::Activity;
+pub(crate) use reader::{clean, refusal_words};
 
 pub use work::{
     Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem, PlanState, Work,
