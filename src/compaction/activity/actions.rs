@@ -211,6 +211,11 @@ pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action 
         true => labelled(first, &read.files[0].path),
         false => one_line(line),
     };
+    // Behind an editor's command stands text, not commands.
+    let read = match editor && first == "edit" {
+        true => shell::CommandLine::default(),
+        false => read,
+    };
     let mut key = shell::normalised(line);
     key.truncate(key.floor_char_boundary(4_096));
     Action {

@@ -40,21 +40,30 @@ pub(super) fn outcome(text: &str, is_error: bool, is_command: bool, runs: bool) 
         None => (text, None),
     };
     let ends = ends_of(text);
-    let frame = is_command
-        .then(|| frame(&ends.head, &ends.tail))
-        .unwrap_or_default();
+    let frame = match is_command {
+        true => frame(ends.head, ends.tail),
+        false => Frame::default(),
+    };
     let code = code.or(frame.code);
-    let background = background(&ends.head).filter(|_| code.is_none());
+    let background = background(ends.head).filter(|_| code.is_none());
     let mut failed = is_error || frame.timed_out || code.is_some_and(|code| code != 0);
-    let output = clean(body(text));
-    let ends = ends_of(&output);
+    if !failed && !runs {
+        return Outcome {
+            background,
+            ended: code.is_some(),
+            ..Outcome::default()
+        };
+    }
+    let ends = ends_of(body(text));
+    let tail = clean(ends.tail);
     let result = match runs && background.is_none() {
-        true => counts(&ends.tail),
+        true => counts(&tail),
         false => None,
     };
     // A pipe hides the exit of what it begins with.
-    failed |= runs && result.as_deref().is_some_and(says_failed);
-    let failure = failed.then(|| decisive(&ends.head, &ends.tail, code));
+    failed |= result.as_deref().is_some_and(says_failed);
+    let looks = is_command && !runs;
+    let failure = failed.then(|| decisive(&clean(ends.head), &tail, looks, code));
     Outcome {
         failed,
         failure,
@@ -368,9 +377,13 @@ fn is_frame_line(line: &str) -> bool {
 }
 
 /// Returns the line that says what is wrong.
-fn decisive(head: &str, tail: &str, code: Option<i64>) -> String {
+fn decisive(head: &str, tail: &str, looks: bool, code: Option<i64>) -> String {
     let traced = traceback(tail).or_else(|| traceback(head));
-    let marked = || [head, tail].into_iter().find_map(marked);
+    // What a look shows may say anything; what is wrong comes last, from the program by its name.
+    let marked = || match looks {
+        true => complaint(tail),
+        false => [head, tail].into_iter().find_map(marked),
+    };
     let last = || {
         let mut lines = tail.lines().rev().map(str::trim);
         lines.find(|line| line.chars().any(char::is_alphanumeric) && !is_frame_line(line))
@@ -396,6 +409,16 @@ fn traceback(text: &str) -> Option<String> {
     let mut lines = text[at..].lines().skip(1);
     let line = lines.find(|line| !line.is_empty() && !line.starts_with([' ', '\t', '|']))?;
     Some(line.to_owned())
+}
+
+/// Returns the last line with a mark of an error that begins with the name of who says it.
+fn complaint(tail: &str) -> Option<&str> {
+    let mut lines = tail.lines().rev().map(str::trim).take(50);
+    lines.find(|line| {
+        let name = line.split(' ').next().unwrap_or("");
+        let is_name = name.len() > 1 && name.ends_with(':') && !name.starts_with(['"', '\'', '-']);
+        is_name && !is_frame_line(line) && rank(line).is_some()
+    })
 }
 
 /// Returns the first line with the strongest mark of an error.
@@ -515,6 +538,11 @@ const COUNTED: [&str; 26] = [
     "files",
 ];
 
+/// Those of them that count other things too.
+const GENERIC: [&str; 7] = [
+    "test", "tests", "files", "examples", "checks", "suites", "specs",
+];
+
 /// Returns the line nearest the end that counts what passed and what did not.
 fn counts(tail: &str) -> Option<String> {
     let lines = tail
@@ -554,7 +582,9 @@ fn counted(line: &str) -> impl Iterator<Item = (u64, &str)> {
         let before = (words.len() == 2 && at == 1)
             .then(|| known(words[0]))
             .flatten();
-        if let Some(what) = next.or(before) {
+        // Not every number of files is how a run went.
+        let is_plain = |what: &&str| !GENERIC.contains(what) || !line.contains('/');
+        if let Some(what) = next.or(before).filter(is_plain) {
             found.push((number, what));
         }
     }
@@ -728,6 +758,7 @@ mod tests {
         assert_eq!(of("==== 12 passed in 3s ====\n"), "12 passed in 3s");
         assert_eq!(of("[lint] x\n0 issues.\n"), "0 issues.");
         assert_eq!(of("nothing to count 3\n"), "");
+        assert_eq!(of("written to /tmp/x (1 test directories)\n"), "");
         assert!(command("test result: FAILED. 1 passed; 2 failed; 0 ignored").failed);
         assert!(!command("0 failed, 3 passed").failed);
     }

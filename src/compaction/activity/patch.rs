@@ -173,8 +173,12 @@ pub(super) fn add_spots(spots: &mut Vec<String>, old: &str, new: &str, path: &st
     let behind = old.iter().rev().zip(new.iter().rev());
     let behind = behind.take(shorter - before).take_while(same).count();
     let had = spots.len();
+    // Between fences stands an example, whose comments look like headings.
+    let is_fence = |line: &&&str| line.trim_start().starts_with("```");
+    let mut fenced = new[..before].iter().filter(is_fence).count() % 2 == 1;
     for line in &new[before..new.len() - behind] {
-        if let Some(spot) = declaration(line, path) {
+        fenced ^= is_fence(&line);
+        if !fenced && let Some(spot) = declaration(line, path) {
             add(spots, spot);
         }
     }

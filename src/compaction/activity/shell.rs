@@ -324,7 +324,7 @@ fn edited_in_place(program: &str, arguments: &[Word], files: &mut Vec<FileChange
         }
         at += 1;
     }
-    let from = usize::from(!has_script && program != "perl" || program == "perl" && !has_script);
+    let from = usize::from(!has_script);
     let change = if in_place { Change::Edit } else { Change::Read };
     if program == "perl" && !in_place {
         return;
