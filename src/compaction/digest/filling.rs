@@ -616,8 +616,12 @@ fn is_written(written: &str, value: &str) -> bool {
 /// Returns a text as quoted lines, whole or without some of its sections: the first stays, then of the rest
 /// the last.
 fn cut_by_sections(text: &str, most: usize) -> Option<String> {
-    let quote =
-        |lines: &[&str]| -> String { lines.iter().map(|line| format!("> {line}").trim_end().to_owned() + "\n").collect() };
+    let quote = |lines: &[&str]| -> String {
+        lines
+            .iter()
+            .map(|line| format!("> {line}").trim_end().to_owned() + "\n")
+            .collect()
+    };
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     let whole = quote(&lines);
     if whole.len() <= most {

@@ -8,7 +8,9 @@ use super::read::{self, Section};
 use super::record::{Carried, Record, Speaker, Statement};
 use super::values::scan::{ScannedValue, scan};
 use super::values::{FactSource, Ledger, is_value};
-use crate::compaction::activity::{Activity, Place, clean, refusal_words};
+use crate::compaction::activity::noise::clean;
+use crate::compaction::activity::outcome::refusal_words;
+use crate::compaction::activity::{Activity, Place};
 use crate::compaction::{Placed, image_facts};
 use crate::model::{
     AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
@@ -198,10 +200,14 @@ impl Gatherer {
                 None => self.mentions(&clean(text), label, place),
             }
         }
-        // What a person says when refusing a call is a person's word.
-        if let Some(words) = refusal_words(message) {
+        // What a person says when refusing a call is a person's word; that it was a person, the format
+        // itself has to say, as a tool may answer anything.
+        if message.author == Some(Author::Human) {
             let day = day_of(message.timestamp.as_ref());
-            self.state(Statement::new(Speaker::Human, place.clone(), day, words));
+            for words in texts(&message.content).filter_map(refusal_words) {
+                let (place, day) = (place.clone(), day.clone());
+                self.state(Statement::new(Speaker::Human, place, day, words));
+            }
         }
     }
 
