@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::compaction::activity::patch::Change;
 use crate::model::{Content, Json};
 
 fn of(name: &str, arguments: Value) -> Action {
