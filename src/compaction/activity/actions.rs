@@ -63,7 +63,8 @@ const PATHS: [&str; 20] = [
     "uri",
     "destination_file",
 ];
-const NEW: [&str; 14] = [
+const NEW: [&str; 15] = [
+    "new",
     "new_string",
     "newString",
     "new_str",
@@ -203,7 +204,7 @@ fn text_of<'a>(fields: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a str>
 
 fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Action {
     let has = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
-    let path = text_of(fields, &PATHS).filter(|path| is_path(path));
+    let path = path_of(fields).filter(|path| is_path(path));
     if let Some(line) = command_line(fields).filter(|line| {
         let is_line =
             line.contains(' ') || !has(&["editor", "edit", "tracker", "browser", "task", "todo"]);
@@ -284,6 +285,22 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ac
         is_hosted: name == "web_search" && fields.get("type").is_some_and(Value::is_string),
         ..Action::default()
     }
+}
+
+/// Returns the path that a call names, whatever it calls it.
+fn path_of(fields: &Map<String, Value>) -> Option<&str> {
+    const OTHERS: [&str; 8] = [
+        "root", "dir", "folder", "project", "work", "cwd", "log", "base",
+    ];
+    let named = || {
+        fields.iter().find_map(|(key, value)| {
+            let key = key.to_ascii_lowercase();
+            let is_one = key.ends_with("path") || key.ends_with("file");
+            let is_other = OTHERS.iter().any(|other| key.contains(other));
+            value.as_str().filter(|_| is_one && !is_other)
+        })
+    };
+    text_of(fields, &PATHS).or_else(named)
 }
 
 fn is_editor_word(line: &str) -> bool {

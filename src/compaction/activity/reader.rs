@@ -10,7 +10,7 @@ use super::outcome::{self, Outcome, outcome};
 use super::plan::PlanChange;
 use super::shell;
 use super::work::{OpenCall, Place, Plan, PlanItem, PlanState, Work};
-use crate::model::{Content, Message, ToolCall};
+use crate::model::{Author, Content, Message, ToolCall};
 use attempts::AttemptKey;
 
 /// Open calls and items of a plan that are held at most.
@@ -124,19 +124,20 @@ impl Activity {
                     self.result(&result.tool_call_id, &whole, result.is_error, place);
                 }
             }
-            Message::User(_) => {
+            Message::User(user) => {
+                let by_harness = user.author == Some(Author::Harness);
                 for text in message.texts() {
-                    self.told(text, place);
+                    self.told(text, by_harness, place);
                 }
             }
         }
     }
 
     /// Reads what the harness says in the user's name.
-    fn told(&mut self, text: &str, place: &Place) {
+    fn told(&mut self, text: &str, by_harness: bool, place: &Place) {
         self.note_folder(text);
         if let Some((action, of)) = self.written.take()
-            && is_observation(text)
+            && (by_harness || is_observation(text))
         {
             let outcome = outcome(text, false, true, action.runs);
             self.done(action, &outcome, text, &of);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::super::patch::{self, Change, FileChange};
 use super::{MOST_FILES, NEW, PATHS, is_shell, text_of};
 
-const OLD: [&str; 9] = [
+const OLD: [&str; 10] = [
     "old_string",
     "oldString",
     "old_str",
@@ -15,6 +15,7 @@ const OLD: [&str; 9] = [
     "oldStr",
     "old_content",
     "find",
+    "old",
 ];
 const WHOLE: [&str; 9] = [
     "content",
