@@ -94,7 +94,8 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
             }
             found.files.push(file);
         }
-        if !program.is_empty() && !only_looks(program) {
+        let asks = |word: &Word| matches!(word.text.as_str(), "--help" | "--version");
+        if !program.is_empty() && !only_looks(program) && !arguments.iter().any(asks) {
             found.runs = true;
             if !command.is_piped_into {
                 found.runners.push(runner(program, arguments));
