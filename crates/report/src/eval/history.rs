@@ -5,8 +5,10 @@ use std::ops::ControlFlow;
 
 use loopstore::compaction::Placed;
 use loopstore::extend::active_blocks::{View, chain};
-use loopstore::extend::{self as store, SessionStore, StoreResult, leaf_of, session_of};
-use loopstore::model::{Message, Role, SessionId};
+use loopstore::extend::compaction::DigestInput;
+use loopstore::extend::{self as store, Outcome, SessionStore, StoreResult, leaf_of, session_of};
+use loopstore::model::{LoopId, Message, Role, SessionId};
+use loopstore::tokens::TokenCounter;
 
 /// The messages of a chain, oldest first; turns are numbered through all its loops.
 ///
@@ -28,6 +30,17 @@ use loopstore::model::{Message, Role, SessionId};
 pub struct History {
     /// The messages; `turn` counts from the first loop on.
     pub messages: Vec<Placed>,
+    /// The loops that they are of.
+    pub loops: Vec<HistoryLoop>,
+}
+
+/// A loop of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryLoop {
+    /// Its id.
+    pub loop_id: LoopId,
+    /// The number of its first turn among those of the chain.
+    pub first_turn: u32,
 }
 
 impl History {
@@ -59,10 +72,42 @@ impl History {
                     }
                     Ok(ControlFlow::Continue(()))
                 })?;
+                history.loops.push(HistoryLoop {
+                    loop_id: link.row.loop_id,
+                    first_turn: turns,
+                });
                 turns += link.turns;
             }
             Ok(history)
         })
+    }
+
+    /// Returns the tokens of all messages.
+    pub fn tokens(&self, counter: &dyn TokenCounter) -> u64 {
+        let count = |placed: &Placed| counter.message_tokens(&placed.message);
+        self.messages.iter().map(count).sum()
+    }
+
+    /// Returns the messages loop by loop with the turns of each loop, as a rollup reads them; a loop has a
+    /// name if there are several.
+    pub(super) fn by_loop(&self) -> Vec<DigestInput> {
+        let mut rest = &self.messages[..];
+        let mut parts = Vec::with_capacity(self.loops.len());
+        for (at, of_chain) in self.loops.iter().enumerate() {
+            let next = self.loops.get(at + 1).map(|next| next.first_turn);
+            let end = rest.partition_point(|placed| next.is_none_or(|next| placed.turn < next));
+            let (own, after) = rest.split_at(end);
+            let renumbered = own.iter().map(|placed| Placed {
+                turn: placed.turn.saturating_sub(of_chain.first_turn),
+                ..placed.clone()
+            });
+            parts.push(DigestInput::Messages {
+                of: (self.loops.len() > 1).then(|| of_chain.short_name()),
+                messages: renumbered.collect(),
+            });
+            rest = after;
+        }
+        parts
     }
 
     /// Returns the messages before and after the cut: at 60 % of them, moved back to the end of a
@@ -98,6 +143,33 @@ impl History {
             answers(placed).map(|id| open.remove(id));
         }
         !after.iter().filter_map(answers).any(|id| open.contains(id))
+    }
+}
+
+/// Returns the ids of the committed runs of a session, oldest first.
+///
+/// # Errors
+/// If the session is not there or the store cannot be read.
+pub fn committed_runs(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec<String>> {
+    store::read(store, |read| {
+        let owner = session_of(read, session)?;
+        let mut runs = Vec::new();
+        read.runs(owner.key, &mut |run| {
+            if run.outcome == Outcome::Committed {
+                runs.push(run.run_id);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        runs.reverse();
+        Ok(runs)
+    })
+}
+
+impl HistoryLoop {
+    /// Returns the beginning of the id: enough to name the loop in a command.
+    fn short_name(&self) -> String {
+        let plain = self.loop_id.as_str().chars();
+        plain.filter(|c| !c.is_whitespace()).take(12).collect()
     }
 }
 
