@@ -51,14 +51,22 @@ impl Candidate {
         counter: &dyn TokenCounter,
     ) -> Result<Vec<Self>, StrategyError> {
         let candidate = |strategy: &&dyn EvalStrategy| {
-            let messages = strategy.compact_chain(history, size, counter)?;
-            let candidate = Self::new(strategy.name(), messages, counter);
-            if candidate.tokens > size {
-                let (name, tokens) = (strategy.name(), candidate.tokens);
-                let why = format!("{name} made a context of {tokens} tokens; {size} are allowed");
-                return Err(StrategyError::Failed(why));
+            let mut budget = size;
+            loop {
+                let messages = strategy.compact_chain(history, budget, counter)?;
+                let candidate = Self::new(strategy.name(), messages, counter);
+                // Some strategies count only the texts against their budget.
+                let excess = candidate.tokens.saturating_sub(size);
+                match budget.checked_sub(excess) {
+                    _ if excess == 0 => return Ok(candidate),
+                    Some(less) => budget = less,
+                    None => {
+                        let (name, tokens) = (strategy.name(), candidate.tokens);
+                        let why = format!("{name} needs {tokens} tokens; {size} are allowed");
+                        return Err(StrategyError::Failed(why));
+                    }
+                }
             }
-            Ok(candidate)
         };
         strategies.iter().map(candidate).collect()
     }
