@@ -1,5 +1,6 @@
 //! `loopstore eval`
 
+mod compactions;
 mod exam;
 mod retention;
 
@@ -25,6 +26,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Measure {
     Retention(retention::Args),
+    Compactions(compactions::Args),
     Exam(exam::Args),
 }
 
@@ -32,6 +34,7 @@ enum Measure {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     match &args.measure {
         Measure::Retention(args) => retention::run(app, args),
+        Measure::Compactions(args) => compactions::run(app, args),
         Measure::Exam(args) => exam::run(app, args),
     }
 }

@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use loopstore::compaction::Placed;
 use loopstore::extend::active_blocks::{View, chain};
 use loopstore::extend::compaction::DigestInput;
-use loopstore::extend::{self as store, Outcome, SessionStore, StoreResult, leaf_of, session_of};
+use loopstore::extend::{
+    self as store, LoopKey, Outcome, SessionStore, StoreRead, StoreResult, leaf_of, session_of,
+};
 use loopstore::model::{LoopId, Message, Role, SessionId};
 use loopstore::tokens::TokenCounter;
 
@@ -51,35 +53,53 @@ impl History {
     pub fn load(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Self> {
         store::read(store, |read| {
             let owner = session_of(read, session)?;
-            let mut history = Self::default();
             if owner.current_loop.is_none() {
-                return Ok(history);
+                return Ok(Self::default());
             }
             let leaf = leaf_of(read, &owner, None)?;
-            let raw = View {
-                raw: true,
-                ..View::default()
-            };
-            let mut turns = 0;
-            for link in chain(read, leaf.key, raw)? {
-                read.messages(link.row.key, 0..link.end_seq, &mut |row| {
-                    if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
-                        history.messages.push(Placed {
-                            turn: turns + turn,
-                            seq: row.seq,
-                            message: store::decode(read, row.body)?,
-                        });
-                    }
-                    Ok(ControlFlow::Continue(()))
-                })?;
-                history.loops.push(HistoryLoop {
-                    loop_id: link.row.loop_id,
-                    first_turn: turns,
-                });
-                turns += link.turns;
-            }
-            Ok(history)
+            Self::of_chain(read, leaf.key, View::default())
         })
+    }
+
+    /// Reads a chain as it stood at the moment of a view, without overlays.
+    pub(super) fn of_chain(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Self> {
+        let raw = View { raw: true, ..view };
+        let (mut history, mut turns) = (Self::default(), 0);
+        for link in chain(read, leaf, raw)? {
+            read.messages(link.row.key, 0..link.end_seq, &mut |row| {
+                if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
+                    history.messages.push(Placed {
+                        turn: turns + turn,
+                        seq: row.seq,
+                        message: store::decode(read, row.body)?,
+                    });
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            history.loops.push(HistoryLoop {
+                loop_id: link.row.loop_id,
+                first_turn: turns,
+            });
+            turns += link.turns;
+        }
+        Ok(history)
+    }
+
+    /// Returns the loop of a turn, and the turn's number in it.
+    pub(super) fn place(&self, turn: u32) -> Option<(&LoopId, u32)> {
+        let next = self.loops.partition_point(|one| one.first_turn <= turn);
+        let of_turn = self.loops.get(next.checked_sub(1)?)?;
+        Some((&of_turn.loop_id, turn - of_turn.first_turn))
+    }
+
+    /// Returns what follows after another history; `None` if this one does not begin with it.
+    pub(super) fn after(&self, before: &Self) -> Option<&[Placed]> {
+        let begins = self.loops.starts_with(&before.loops);
+        let last = before.messages.last();
+        let same =
+            |one: &Placed| last.is_none_or(|last| (last.turn, last.seq) == (one.turn, one.seq));
+        let (shared, after) = self.messages.split_at_checked(before.messages.len())?;
+        (begins && shared.last().is_none_or(same)).then_some(after)
     }
 
     /// Returns the tokens of all messages.

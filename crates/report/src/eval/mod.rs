@@ -5,6 +5,7 @@
 //! strategy compacts that part without knowing the rest, and recall is the share of the needed
 //! values that its text still holds word for word.
 
+mod compactions;
 pub mod exam;
 mod history;
 mod needed;
@@ -13,6 +14,7 @@ mod strategies;
 
 use serde::{Deserialize, Serialize};
 
+pub use compactions::{CompactionResult, CompactionsReport, ComparedCompaction, compactions};
 pub use history::{History, HistoryLoop, committed_runs};
 pub use needed::{context_text, needed_values};
 pub use plot::recall_svg;

@@ -55,9 +55,9 @@ fn an_exam_is_prepared_collected_and_scored() {
     let options = "--strategy truncate --strategy one-liner --sittings 1";
     assert_snapshot!(stage.say(&prepare(options)), @"
     EXAM     TOKENS  SIZE  CANDIDATE  TOKENS
-    orchard   1,824    97  truncate       86
-    orchard   1,824    97  one-liner      87
-    orchard   1,824    97  recorded       97
+    orchard   1,824    98  truncate       86
+    orchard   1,824    98  one-liner      87
+    orchard   1,824    98  recorded       98
 
     Give each reader a context, `questions.md` and the file for its answers, and nothing of `key`. Then: loopstore eval exam collect out
     ");
@@ -76,7 +76,7 @@ fn an_exam_is_prepared_collected_and_scored() {
     - all tests pass
 
     ## Next
-    - add the pears of the order
+    - add the pears of order KX-5521
     </summary>
 
     assistant
@@ -364,7 +364,7 @@ fn a_recorded_context_above_the_budget_is_left_out() {
 
     Give each reader a context, `questions.md` and the file for its answers, and nothing of `key`. Then: loopstore eval exam collect out
     --- stderr
-    note: the recorded compaction has 97 tokens, more than the 36 of --budget, and is left out
+    note: the recorded compaction has 98 tokens, more than the 36 of --budget, and is left out
     ");
 }
 

@@ -125,3 +125,115 @@ fn figures_without_a_needed_value_are_not_passed_off() {
     assert_eq!(said.code, 0, "{said}");
     assert!(said.err.contains("the figures say nothing"), "{said}");
 }
+
+fn transcript(name: &str) -> String {
+    let path = crate::support::root::fixture(name);
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn ours_stand_beside_recorded_compactions() {
+    let stage = Stage::empty();
+    let orchard = transcript("eval/orchard.jsonl");
+    let line = format!("eval compactions {orchard} --strategy truncate --strategy one-liner");
+    assert_snapshot!(stage.say(&line), @"
+    SESSION  COMPACTION                   ORIGINALS  TOKENS  NEEDED  RECORDED  TRUNCATE  ONE-LINER
+    orchard  pi-7d8341f126ca674e1003bdc1      1,805      79       5      20 %       0 %        0 %
+    all      1 compaction                     1,805      79       5      20 %       0 %        0 %
+    ");
+    assert_snapshot!(stage.say(&format!("{line} --json")), @r#"
+    {
+      "needed": 5,
+      "results": [
+        {
+          "candidate": "recorded",
+          "tokens": 79,
+          "kept": 1,
+          "recall": 0.2
+        },
+        {
+          "candidate": "truncate",
+          "tokens": 67,
+          "kept": 0,
+          "recall": 0.0
+        },
+        {
+          "candidate": "one-liner",
+          "tokens": 66,
+          "kept": 0,
+          "recall": 0.0
+        }
+      ],
+      "compactions": [
+        {
+          "session_id": "orchard",
+          "run_id": "pi-7d8341f126ca674e1003bdc1",
+          "originals": 1805,
+          "needed": 5,
+          "results": [
+            {
+              "candidate": "recorded",
+              "tokens": 79,
+              "kept": 1,
+              "recall": 0.2
+            },
+            {
+              "candidate": "truncate",
+              "tokens": 67,
+              "kept": 0,
+              "recall": 0.0
+            },
+            {
+              "candidate": "one-liner",
+              "tokens": 66,
+              "kept": 0,
+              "recall": 0.0
+            }
+          ]
+        }
+      ]
+    }
+    "#);
+    assert_eq!(files(&stage), 0);
+}
+
+#[test]
+fn the_digest_stands_beside_them_by_default_and_is_no_larger() {
+    let stage = Stage::empty();
+    let orchard = transcript("eval/orchard.jsonl");
+    let lighthouse = transcript("codex/lighthouse.jsonl");
+    let report = stage.json(&format!("eval compactions {orchard} {lighthouse}"));
+    let all = report["compactions"].as_array().unwrap();
+    assert!(all.len() > 1, "{report}");
+    for one in all {
+        let [recorded, digest] = [0, 1].map(|at| &one["results"][at]);
+        assert_eq!(
+            (&recorded["candidate"], &digest["candidate"]),
+            (&"recorded".into(), &"digest".into())
+        );
+        assert!(
+            digest["tokens"].as_u64() <= recorded["tokens"].as_u64(),
+            "{one}"
+        );
+    }
+    let sum = |key: &str| {
+        all.iter()
+            .map(|one| one["results"][1][key].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(report["results"][1]["kept"], sum("kept"));
+    assert_eq!(report["results"][1]["tokens"], sum("tokens"));
+}
+
+#[test]
+fn transcripts_without_a_compaction_are_refused() {
+    let stage = Stage::empty();
+    assert_snapshot!(stage.say(&format!("eval compactions {}", desks())), @"
+    --- stderr
+    error: 2 sessions imported, and none records a compaction with its text
+    --- exit 1
+    ");
+    assert_eq!(stage.say("eval compactions").code, 2);
+    let line = format!("eval compactions {} --strategy magic", desks());
+    assert_eq!(stage.say(&line).code, 2);
+}
