@@ -20,7 +20,7 @@ mod rank;
 mod recall;
 mod run;
 mod snippet;
-mod stems;
+pub(crate) mod stems;
 mod text;
 mod visibility;
 mod words;

@@ -2,6 +2,7 @@
 
 mod compactions;
 mod exam;
+mod prose;
 mod retention;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ pub struct Args {
 enum Measure {
     Retention(retention::Args),
     Compactions(compactions::Args),
+    Prose(prose::Args),
     Exam(exam::Args),
 }
 
@@ -35,6 +37,7 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     match &args.measure {
         Measure::Retention(args) => retention::run(app, args),
         Measure::Compactions(args) => compactions::run(app, args),
+        Measure::Prose(args) => prose::run(app, args),
         Measure::Exam(args) => exam::run(app, args),
     }
 }

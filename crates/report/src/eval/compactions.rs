@@ -13,7 +13,7 @@ use loopstore::model::{AgentMessage, LoopId, SessionId};
 use loopstore::{BuildOptions, build_context_from_session};
 
 use super::exam::Candidate;
-use super::{EvalStrategy, History, committed_runs, context_text, distinct, needed_values};
+use super::{EvalStrategy, History, committed_runs, context_text, distinct, needed_values, share};
 
 /// What [`compactions`] found; serialises to the JSON that `eval compactions --json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -99,10 +99,7 @@ impl CompactionResult {
             candidate,
             tokens,
             kept,
-            recall: match needed {
-                0 => 1.0,
-                needed => kept as f64 / needed as f64,
-            },
+            recall: share(kept, needed),
         }
     }
 }

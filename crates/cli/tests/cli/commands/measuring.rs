@@ -237,3 +237,117 @@ fn transcripts_without_a_compaction_are_refused() {
     let line = format!("eval compactions {} --strategy magic", desks());
     assert_eq!(stage.say(&line).code, 2);
 }
+
+#[test]
+fn prose_is_measured_beside_messages_chosen_blindly() {
+    let stage = Stage::empty();
+    let letters = transcript("eval/letters.json");
+    let line = format!("eval prose {letters} --strategy truncate");
+    assert_snapshot!(stage.say(&line), @"
+    1 conversation, 6 questions, 19 words in the answers
+    strategy     5 %    10 %    20 %
+    truncate     0 %     0 %  10.5 %
+    tf-idf    21.1 %  21.1 %  31.6 %
+    random     4.2 %   9.5 %  26.3 %
+    ");
+    assert_snapshot!(stage.say(&format!("{line} --budget 0.1 --json")), @r#"
+    {
+      "conversations": 1,
+      "questions": 6,
+      "words": 19,
+      "results": [
+        {
+          "strategy": "truncate",
+          "budget": 0.1,
+          "recall": 0.0,
+          "tokens": 47
+        },
+        {
+          "strategy": "tf-idf",
+          "budget": 0.1,
+          "recall": 0.21052631578947367,
+          "tokens": 50
+        },
+        {
+          "strategy": "random",
+          "budget": 0.1,
+          "recall": 0.09473684210526316,
+          "tokens": 48
+        }
+      ]
+    }
+    "#);
+    let again = stage.say(&format!("{line} --seed 2"));
+    let rows = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    let (one, two) = (rows(&stage.say(&line).out), rows(&again.out));
+    assert_eq!(one[..4], two[..4], "only what is chosen at random changes");
+    assert_ne!(one[4], two[4]);
+    assert_eq!(files(&stage), 0);
+}
+
+#[test]
+fn prose_keeps_to_its_budgets() {
+    let stage = Stage::empty();
+    let letters = transcript("eval/letters.json");
+    let line = format!("eval prose {letters} --budget 1 --budget 5% --budget 30%");
+    let report = stage.json(&line);
+    assert_eq!(report["conversations"], 1);
+    let results = report["results"].as_array().unwrap();
+    assert_eq!(results.len(), 9);
+    let whole = |name: &str| {
+        let of = |one: &&Value| one["strategy"] == name && one["budget"] == 1.0;
+        results.iter().find(of).unwrap().clone()
+    };
+    // Every word of the answers was said.
+    assert_eq!(whole("random")["recall"], 1.0);
+    let tokens = whole("tf-idf")["tokens"].as_u64().unwrap();
+    for one in results {
+        let most = one["budget"].as_f64().unwrap() * tokens as f64;
+        assert!(one["tokens"].as_f64().unwrap() <= most, "{one}");
+    }
+}
+
+#[test]
+fn conversations_that_cannot_be_measured_are_refused() {
+    let stage = Stage::empty();
+    for (name, text) in [
+        ("broken", "{"),
+        ("silent", r#"{"messages": [], "questions": []}"#),
+        (
+            "unasked",
+            r#"{"messages": [{"author": "a", "text": "b"}], "questions": []}"#,
+        ),
+        (
+            "nobody",
+            r#"{"messages": [{"text": "b"}], "questions": []}"#,
+        ),
+    ] {
+        std::fs::write(stage.path(&format!("{name}.json")), text).unwrap();
+    }
+    assert_snapshot!(stage.say("eval prose broken.json"), @"
+    --- stderr
+    error: broken.json: EOF while parsing an object at line 1 column 1
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("eval prose silent.json"), @"
+    --- stderr
+    error: silent.json: there are no messages
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("eval prose unasked.json"), @"
+    --- stderr
+    error: unasked.json: there are no questions
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("eval prose nobody.json"), @"
+    --- stderr
+    error: nobody.json: missing field `author` at line 1 column 27
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("eval prose missing.json"), @"
+    --- stderr
+    error: missing.json: No such file or directory (os error 2)
+    --- exit 1
+    ");
+    assert_eq!(stage.say("eval prose").code, 2);
+}

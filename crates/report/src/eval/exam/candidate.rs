@@ -1,12 +1,10 @@
 //! The contexts that readers answer from.
 
-use sha2::{Digest as _, Sha256};
-
 use loopstore::compaction::StrategyError;
 use loopstore::model::AgentMessage;
 use loopstore::tokens::TokenCounter;
 
-use super::super::{EvalStrategy, History};
+use super::super::{EvalStrategy, History, shuffled};
 
 /// A context of an exam.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,17 +102,6 @@ fn letter(place: usize) -> String {
         0 => last.to_string(),
         more => format!("{}{last}", letter(more - 1)),
     }
-}
-
-/// Returns what to sort by, so that the order is the seed's.
-pub(super) fn shuffled(seed: u64, parts: &[&str]) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    hash.update(seed.to_le_bytes());
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    hash.finalize().into()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::candidate::shuffled;
+use super::super::shuffled;
 use super::{Probe, ProbeSet, SheetError};
 
 /// What a grader is told.
