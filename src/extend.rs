@@ -60,7 +60,8 @@ pub mod import {
 /// belong to no session.
 pub mod compaction {
     pub use crate::compaction::activity::{
-        Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem, PlanState, Work,
+        Activity, Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem,
+        PlanState, Work,
     };
     pub use crate::compaction::config::RunConfig;
     pub use crate::compaction::cut::{cut_tool_result, truncate_head_tail};

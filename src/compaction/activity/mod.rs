@@ -5,8 +5,17 @@
 //! that a tool nobody has met is still understood; a call whose result says that it failed has changed
 //! nothing. Whoever wants to know what a session did reads its messages into an [`Activity`].
 
+mod actions;
+mod files;
+pub(crate) mod noise;
+pub(crate) mod outcome;
+mod patch;
+mod plan;
+mod reader;
+mod shell;
 mod work;
 
+pub use reader::Activity;
 pub use work::{
     Attempt, FileAct, FileEvent, FileWork, OpenCall, Place, Plan, PlanItem, PlanState, Work,
 };

@@ -1,0 +1,576 @@
+//! What a call does: told by the shape of its arguments first, then by the tool's name.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::patch::{self, Change, FileChange};
+use super::plan::{self, PlanChange};
+use super::shell::{self, Runner};
+use crate::model::ToolCall;
+
+/// Bytes of what a call is about that are kept.
+const LONGEST_WHAT: usize = 400;
+/// Files of one call at most.
+const MOST_FILES: usize = 500;
+
+/// What a call does if it succeeds.
+#[derive(Debug, Default)]
+pub(super) struct Action {
+    /// The command line, or the tool and what it is about; for a sub-agent its task.
+    pub(super) what: String,
+    /// What runs of the same thing have in common.
+    pub(super) key: String,
+    pub(super) is_command: bool,
+    pub(super) runs: bool,
+    pub(super) runners: Vec<Runner>,
+    pub(super) files: Vec<FileChange>,
+    /// The folder that relative paths are in.
+    pub(super) folder: Option<String>,
+    pub(super) plan: Option<PlanChange>,
+    /// Whether an editor's file is changed that the call does not name.
+    pub(super) edits_open_file: bool,
+    /// Whether the editor goes to the file that is named.
+    pub(super) opens: bool,
+    /// What runs in the background and is asked for, written to or ended.
+    pub(super) about: Option<String>,
+    /// Whether the provider carries it out: there will be no result.
+    pub(super) is_hosted: bool,
+}
+
+const PATHS: [&str; 20] = [
+    "path",
+    "file_path",
+    "filePath",
+    "filepath",
+    "filename",
+    "file_name",
+    "fileName",
+    "file",
+    "absolute_path",
+    "absolutePath",
+    "target_file",
+    "targetFile",
+    "notebook_path",
+    "TargetFile",
+    "AbsolutePath",
+    "relative_path",
+    "relative_workspace_path",
+    "abs_path",
+    "uri",
+    "destination_file",
+];
+const OLD: [&str; 9] = [
+    "old_string",
+    "oldString",
+    "old_str",
+    "oldText",
+    "old_text",
+    "search",
+    "oldStr",
+    "old_content",
+    "find",
+];
+const NEW: [&str; 14] = [
+    "new_string",
+    "newString",
+    "new_str",
+    "newText",
+    "new_text",
+    "replace",
+    "replacement_text",
+    "newStr",
+    "new_source",
+    "new_content",
+    "replacement",
+    "code_edit",
+    "insert_text",
+    "text_to_insert",
+];
+const WHOLE: [&str; 9] = [
+    "content",
+    "contents",
+    "file_text",
+    "text",
+    "file_content",
+    "CodeContent",
+    "body",
+    "fileText",
+    "data",
+];
+const LINES: [&str; 14] = [
+    "offset",
+    "limit",
+    "start_line",
+    "end_line",
+    "startLine",
+    "endLine",
+    "view_range",
+    "line_number",
+    "line_start",
+    "line_end",
+    "start_line_one_indexed",
+    "should_read_entire_file",
+    "StartLine",
+    "lines",
+];
+const COMMANDS: [&str; 8] = [
+    "command",
+    "cmd",
+    "script",
+    "commandLine",
+    "CommandLine",
+    "bash_command",
+    "shell_command",
+    "commands",
+];
+
+/// Reads a call.
+pub(super) fn action(call: &ToolCall) -> Action {
+    let words = words_of(&call.name);
+    let arguments = match call.arguments.read::<Value>() {
+        Ok(Value::Object(fields)) => fields,
+        Ok(Value::String(text)) => return of_text(&call.name, &words, &text),
+        _ => Map::new(),
+    };
+    of_arguments(&call.name, &words, &arguments)
+}
+
+/// Splits a tool's name: `mcp__fs__writeFile` is `mcp`, `fs`, `write`, `file`.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = vec![String::new()];
+    let mut was_lower = false;
+    for c in name.chars().take(120) {
+        if !c.is_alphanumeric() || c.is_uppercase() && was_lower {
+            words.push(String::new());
+        }
+        was_lower = c.is_lowercase() || c.is_ascii_digit();
+        if c.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// A tool whose arguments are one text: a patch, a command, or JSON once more.
+fn of_text(name: &str, words: &[String], text: &str) -> Action {
+    if text.trim_start().starts_with('{')
+        && let Ok(Value::Object(fields)) = serde_json::from_str(text)
+    {
+        return of_arguments(name, words, &fields);
+    }
+    let files = patch::changes(text);
+    if files.is_empty() && is_shell(words) {
+        return command(text, None, false);
+    }
+    patched(name, files)
+}
+
+fn patched(name: &str, mut files: Vec<FileChange>) -> Action {
+    files.truncate(MOST_FILES);
+    let paths: Vec<&str> = files.iter().map(|file| &*file.path).take(4).collect();
+    let what = labelled(name, &paths.join(" "));
+    Action {
+        key: what.clone(),
+        what,
+        files,
+        ..Action::default()
+    }
+}
+
+fn is_shell(words: &[String]) -> bool {
+    const SHELLS: [&str; 14] = [
+        "bash",
+        "shell",
+        "terminal",
+        "exec",
+        "command",
+        "execute",
+        "cmd",
+        "powershell",
+        "console",
+        "zsh",
+        "sh",
+        "run",
+        "script",
+        "pty",
+    ];
+    words.iter().any(|word| SHELLS.contains(&&**word))
+}
+
+/// Reads a command line. `editor`: the shell has an editor's commands.
+pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> Action {
+    let read = shell::read(line, editor);
+    let line = line.trim();
+    let first = line.split_whitespace().next().unwrap_or("");
+    let is_patch = matches!(first, "apply_patch" | "applypatch") && !read.files.is_empty();
+    let what = match is_patch {
+        true => labelled(first, &read.files[0].path),
+        false => one_line(line),
+    };
+    let mut key = shell::normalised(line);
+    key.truncate(key.floor_char_boundary(4_096));
+    Action {
+        what,
+        key,
+        is_command: true,
+        runs: read.runs,
+        runners: read.runners,
+        opens: editor && matches!(first, "open" | "create"),
+        edits_open_file: editor && first == "edit",
+        files: read.files,
+        folder: read.folder.or_else(|| folder.map(str::to_owned)),
+        ..Action::default()
+    }
+}
+
+fn text_of<'a>(fields: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a str> {
+    keys.iter().find_map(|key| fields.get(*key)?.as_str())
+}
+
+fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Action {
+    let has = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
+    let path = text_of(fields, &PATHS).filter(|path| is_path(path));
+    if let Some(line) = command_line(fields).filter(|line| {
+        let is_line =
+            line.contains(' ') || !has(&["editor", "edit", "tracker", "browser", "task", "todo"]);
+        (is_shell(words) || is_line) && !(path.is_some() && is_editor_word(line))
+    }) {
+        let folder = text_of(
+            fields,
+            &[
+                "workdir",
+                "cwd",
+                "working_directory",
+                "workingDirectory",
+                "directory",
+                "Cwd",
+            ],
+        );
+        return command(
+            &line,
+            folder.filter(|folder| folder.starts_with('/')),
+            false,
+        );
+    }
+    let folder = text_of(fields, &["workdir", "cwd", "working_directory"]);
+    let patch = text_of(
+        fields,
+        &[
+            "patch",
+            "diff",
+            "input",
+            "patchText",
+            "patch_text",
+            "changes",
+        ],
+    );
+    let mut files = patch.map(patch::changes).unwrap_or_default();
+    if files.is_empty() {
+        files = of_fields(words, fields, path);
+    }
+    let about = [
+        "session_id",
+        "bash_id",
+        "shell_id",
+        "task_id",
+        "agentId",
+        "agent_id",
+        "process_id",
+        "sessionId",
+    ]
+    .iter()
+    .find_map(|key| match fields.get(*key)? {
+        Value::String(id) => Some(id.clone()),
+        Value::Number(id) => Some(id.to_string()),
+        _ => None,
+    });
+    let task = text_of(
+        fields,
+        &["prompt", "task", "instructions", "message", "goal"],
+    )
+    .filter(|_| has(&["task", "agent", "subagent", "delegate", "spawn"]) && path.is_none());
+    let what = match task {
+        Some(task) => one_line(task),
+        None => labelled(name, path.or_else(|| main_argument(fields)).unwrap_or("")),
+    };
+    let replaces = NEW.iter().any(|key| fields.contains_key(*key));
+    Action {
+        key: labelled(name, path.or_else(|| main_argument(fields)).unwrap_or("")),
+        what,
+        edits_open_file: files.is_empty()
+            && path.is_none()
+            && replaces
+            && has(&["edit", "insert", "replace"]),
+        opens: has(&["open", "create", "goto"]) && path.is_some(),
+        files,
+        folder: folder.map(str::to_owned),
+        plan: plan::change(words, fields),
+        about,
+        // Only a search that the provider runs says of which kind it is.
+        is_hosted: name == "web_search" && fields.get("type").is_some_and(Value::is_string),
+        ..Action::default()
+    }
+}
+
+fn is_editor_word(line: &str) -> bool {
+    [
+        "view",
+        "create",
+        "str_replace",
+        "insert",
+        "undo_edit",
+        "read",
+        "write",
+        "edit",
+        "delete",
+        "rename",
+        "append",
+        "overwrite",
+        "replace",
+    ]
+    .contains(&line)
+}
+
+/// Returns the command line of a shell: a text, or a list of arguments.
+fn command_line(fields: &Map<String, Value>) -> Option<Cow<'_, str>> {
+    COMMANDS.iter().find_map(|key| match fields.get(*key)? {
+        Value::String(line) => Some(Cow::Borrowed(line.as_str())),
+        Value::Array(list) => {
+            let words: Vec<&str> = list.iter().map(Value::as_str).collect::<Option<_>>()?;
+            match words.as_slice() {
+                [] => None,
+                [shell, flag, line, ..]
+                    if shell.ends_with("sh") && flag.starts_with('-') && flag.ends_with('c') =>
+                {
+                    Some(Cow::Borrowed(*line))
+                }
+                [one] => Some(Cow::Borrowed(*one)),
+                [program @ ("apply_patch" | "applypatch"), patch] => {
+                    Some(Cow::Owned(format!("{program} '{patch}'")))
+                }
+                words if *key == "commands" => Some(Cow::Owned(words.join("\n"))),
+                words => Some(Cow::Owned(
+                    words
+                        .iter()
+                        .map(|word| quoted(word))
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                )),
+            }
+        }
+        _ => None,
+    })
+}
+
+fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => Cow::Borrowed(word),
+        false => Cow::Owned(format!("'{}'", word.replace('\'', "'\\''"))),
+    }
+}
+
+/// Reads what a call with a path does to it.
+fn of_fields(words: &[String], fields: &Map<String, Value>, path: Option<&str>) -> Vec<FileChange> {
+    let is = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
+    let told = fields.get("command").and_then(Value::as_str).unwrap_or("");
+    let seeks = is(&[
+        "grep",
+        "glob",
+        "search",
+        "list",
+        "ls",
+        "find",
+        "dir",
+        "directory",
+        "folder",
+        "mkdir",
+    ]) || fields.contains_key("pattern")
+        || fields.contains_key("query");
+    let moves = [
+        ("source", "destination"),
+        ("source_path", "destination_path"),
+        ("old_path", "new_path"),
+        ("oldPath", "newPath"),
+        ("from", "to"),
+        ("path", "new_path"),
+    ];
+    if is(&["move", "rename", "mv"])
+        && let Some((from, to)) = moves
+            .iter()
+            .find_map(|(from, to)| Some((fields.get(*from)?.as_str()?, fields.get(*to)?.as_str()?)))
+    {
+        let both = is_path(from) && is_path(to);
+        return Vec::from_iter(
+            both.then(|| FileChange::new(to, Change::MoveFrom(from.to_owned()))),
+        );
+    }
+    let reads = is(&["read", "view", "open", "cat", "show"]) || told == "view" || told == "read";
+    let Some(path) = path else {
+        return many(fields, reads && !seeks);
+    };
+    let deletes = is(&["delete", "remove", "rm", "unlink"]) || told == "delete";
+    let mut found = FileChange::new(path, Change::Edit);
+    let edits = fields
+        .get("edits")
+        .or_else(|| fields.get("replacements"))
+        .and_then(Value::as_array);
+    let old = text_of(fields, &OLD);
+    let new = text_of(fields, &NEW);
+    let blocks = text_of(fields, &["diff", "content", "edits"])
+        .filter(|text| text.contains("<<<<<<< SEARCH"));
+    let whole = WHOLE
+        .iter()
+        .any(|key| fields.get(*key).is_some_and(Value::is_string));
+    if deletes {
+        found.change = Change::Delete;
+    } else if seeks {
+        return Vec::new();
+    } else if let Some(edits) = edits {
+        for edit in edits.iter().filter_map(Value::as_object).take(50) {
+            let new = text_of(edit, &NEW).unwrap_or("");
+            patch::add_spots(
+                &mut found.spots,
+                text_of(edit, &OLD).unwrap_or(""),
+                new,
+                path,
+            );
+        }
+        let first = edits.first().and_then(Value::as_object);
+        if first.is_some_and(|edit| text_of(edit, &OLD) == Some("")) {
+            found = FileChange::new(path, Change::Create);
+        }
+    } else if told == "create" {
+        found.change = Change::Create;
+    } else if let Some(blocks) = blocks {
+        patch::add_block_spots(&mut found.spots, blocks, path);
+    } else if old == Some("") && new.is_some() && told != "insert" {
+        found.change = Change::Create;
+    } else if new.is_some() || old.is_some() && is(&["edit", "replace"]) {
+        patch::add_spots(&mut found.spots, old.unwrap_or(""), new.unwrap_or(""), path);
+    } else if reads {
+        found.change = Change::Read;
+    } else if whole && (told == "append" || is(&["append", "insert"])) {
+        found.change = Change::Edit;
+    } else if is(&["create"]) {
+        found.change = Change::Create;
+    } else if whole
+        && (is(&[
+            "write",
+            "save",
+            "put",
+            "editor",
+            "edit",
+            "update",
+            "file",
+            "overwrite",
+        ]) || told == "write")
+    {
+        found.change = Change::Write;
+    } else if LINES.iter().any(|key| fields.contains_key(*key)) && !is_shell(words) {
+        found.change = Change::Read;
+    } else if is(&["edit", "patch"]) && !told.is_empty() && told != "undo_edit" {
+        found.change = Change::Edit;
+    } else {
+        return Vec::new();
+    }
+    vec![found]
+}
+
+/// Reads a list of files that are read or edited at once.
+fn many(fields: &Map<String, Value>, reads: bool) -> Vec<FileChange> {
+    let lists = ["paths", "file_paths", "files", "filePaths", "changes"];
+    let Some(list) = lists.iter().find_map(|key| fields.get(*key)?.as_array()) else {
+        // Codex's own form: each path with what is done to it.
+        let Some(changes) = fields.get("changes").and_then(Value::as_object) else {
+            return Vec::new();
+        };
+        let change = |(path, change): (&String, &Value)| {
+            let has = |key: &str| {
+                change.get(key).is_some() || change.get("type").and_then(Value::as_str) == Some(key)
+            };
+            let change = match () {
+                () if has("add") => Change::Create,
+                () if has("delete") => Change::Delete,
+                () => Change::Edit,
+            };
+            FileChange::new(path.as_str(), change)
+        };
+        return changes
+            .iter()
+            .filter(|(path, _)| is_path(path))
+            .take(MOST_FILES)
+            .map(change)
+            .collect();
+    };
+    let path_of = |item: &Value| -> Option<String> {
+        let path = item
+            .as_str()
+            .or_else(|| text_of(item.as_object()?, &PATHS))?;
+        is_path(path).then(|| path.to_owned())
+    };
+    let paths = list
+        .iter()
+        .take(MOST_FILES)
+        .filter_map(path_of)
+        .filter(|_| reads);
+    paths
+        .map(|path| FileChange::new(path, Change::Read))
+        .collect()
+}
+
+fn is_path(path: &str) -> bool {
+    let is_url = path.contains("://") && !path.starts_with("file://");
+    !path.trim().is_empty() && path.len() <= 4_096 && !path.contains(['\n', '\r', '\0']) && !is_url
+}
+
+/// Returns the argument that says best what a call is about.
+fn main_argument(fields: &Map<String, Value>) -> Option<&str> {
+    const TELLING: [&str; 12] = [
+        "query",
+        "url",
+        "pattern",
+        "description",
+        "name",
+        "title",
+        "subject",
+        "prompt",
+        "task",
+        "question",
+        "expression",
+        "id",
+    ];
+    let named = text_of(fields, &TELLING);
+    named.or_else(|| fields.values().find_map(Value::as_str))
+}
+
+fn labelled(name: &str, about: &str) -> String {
+    one_line(&format!(
+        "{name} {}",
+        &about[..about.floor_char_boundary(LONGEST_WHAT)]
+    ))
+}
+
+/// Returns a text in one line, cut.
+fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.extend(word.chars().filter(|c| !c.is_control()).take(LONGEST_WHAT));
+        if line.len() > LONGEST_WHAT {
+            line.truncate(line.floor_char_boundary(LONGEST_WHAT));
+            line.push('…');
+            break;
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;

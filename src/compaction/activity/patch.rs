@@ -1,0 +1,420 @@
+//! What a patch does to files, and where in a file a change was made.
+
+/// What happens to one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// The tool says that it makes a new file.
+    Create,
+    /// The whole file is written, whether it was there or not.
+    Write,
+    /// It is made if it is not there; else nothing happens.
+    Touch,
+    Edit,
+    Delete,
+    MoveFrom(String),
+    Read,
+}
+
+/// A file with what happens to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FileChange {
+    pub(super) path: String,
+    pub(super) change: Change,
+    pub(super) spots: Vec<String>,
+}
+
+impl FileChange {
+    pub(super) fn new(path: impl Into<String>, change: Change) -> Self {
+        Self {
+            path: path.into(),
+            change,
+            spots: Vec::new(),
+        }
+    }
+}
+
+/// Spots of one event at most, and bytes of one.
+const MOST_SPOTS: usize = 4;
+const LONGEST_SPOT: usize = 60;
+/// Files of one patch at most.
+const MOST_FILES: usize = 500;
+
+/// Reads a patch between `*** Begin Patch` and `*** End Patch`, or a unified diff; anything else changes
+/// nothing.
+pub(super) fn changes(text: &str) -> Vec<FileChange> {
+    if let Some(at) = text.find("*** Begin Patch") {
+        return marked(&text[at..]);
+    }
+    match text.contains("+++ ") || text.contains("rename to ") {
+        true => unified(text),
+        false => Vec::new(),
+    }
+}
+
+fn marked(text: &str) -> Vec<FileChange> {
+    let mut found: Vec<FileChange> = Vec::new();
+    let mut hunk = Hunk::default();
+    for line in text.lines() {
+        let header = |name: &str| line.strip_prefix(name).map(str::trim);
+        let begun = header("*** Add File:")
+            .map(|path| (path, Change::Create))
+            .or_else(|| header("*** Update File:").map(|path| (path, Change::Edit)))
+            .or_else(|| header("*** Delete File:").map(|path| (path, Change::Delete)));
+        if let Some((path, change)) = begun {
+            if found.len() == MOST_FILES {
+                break;
+            }
+            hunk = Hunk::default();
+            found.push(FileChange::new(path, change));
+        } else if line.starts_with("*** End Patch") {
+            break;
+        } else if let Some(file) = found.last_mut() {
+            if let Some(to) = header("*** Move to:") {
+                let from = std::mem::replace(&mut file.path, to.to_owned());
+                file.change = Change::MoveFrom(from);
+            } else if file.change != Change::Create {
+                hunk.line(line, file);
+            }
+        }
+    }
+    found
+}
+
+fn unified(text: &str) -> Vec<FileChange> {
+    let mut found: Vec<FileChange> = Vec::new();
+    let mut hunk = Hunk::default();
+    let (mut old, mut from) = (None, None);
+    for line in text.lines() {
+        let name = |rest: &str| {
+            let path = rest.split('\t').next().unwrap_or(rest).trim();
+            let bare = path.strip_prefix("a/").or_else(|| path.strip_prefix("b/"));
+            bare.unwrap_or(path).to_owned()
+        };
+        if found.len() == MOST_FILES {
+            break;
+        } else if let Some(rest) = line.strip_prefix("--- ") {
+            old = Some(name(rest));
+        } else if let Some(rest) = line.strip_prefix("+++ ") {
+            let Some(before) = old.take() else { continue };
+            let path = name(rest);
+            let is_moved = found.last().is_some_and(|file| {
+                file.path == path && matches!(file.change, Change::MoveFrom(_))
+            });
+            hunk = Hunk::default();
+            if is_moved {
+                continue;
+            }
+            found.push(match (&*before, &*path) {
+                (_, "/dev/null") => FileChange::new(before, Change::Delete),
+                ("/dev/null", _) => FileChange::new(path, Change::Create),
+                _ => FileChange::new(path, Change::Edit),
+            });
+        } else if let Some(rest) = line.strip_prefix("rename from ") {
+            from = Some(rest.trim().to_owned());
+        } else if let Some(rest) = line.strip_prefix("rename to ") {
+            if let Some(from) = from.take() {
+                found.push(FileChange::new(rest.trim(), Change::MoveFrom(from)));
+            }
+        } else if let Some(file) = found.last_mut()
+            && file.change != Change::Create
+            && !line.starts_with("diff --git")
+        {
+            hunk.line(line, file);
+        }
+    }
+    found
+}
+
+/// Where in a hunk the reader is.
+#[derive(Default)]
+struct Hunk {
+    /// The last declaration above that did not change.
+    enclosing: Option<String>,
+}
+
+impl Hunk {
+    fn line(&mut self, line: &str, file: &mut FileChange) {
+        if let Some(rest) = line.strip_prefix("@@") {
+            let named = rest.rsplit("@@").next().unwrap_or("").trim();
+            self.enclosing = declaration(named, &file.path);
+            return;
+        }
+        let Some(kind) = line.chars().next() else {
+            return;
+        };
+        let text = &line[kind.len_utf8()..];
+        match kind {
+            '+' | '-' => {
+                if let Some(spot) = declaration(text, &file.path) {
+                    add(&mut file.spots, spot.clone());
+                    self.enclosing = Some(spot);
+                } else if !text.trim().is_empty()
+                    && let Some(spot) = &self.enclosing
+                {
+                    add(&mut file.spots, spot.clone());
+                }
+            }
+            ' ' => {
+                if let Some(spot) = declaration(text, &file.path) {
+                    self.enclosing = Some(spot);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Adds where `new` differs from `old`: the declarations that changed, else the nearest above.
+pub(super) fn add_spots(spots: &mut Vec<String>, old: &str, new: &str, path: &str) {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let shorter = old.len().min(new.len());
+    let same = |(a, b): &(&&str, &&str)| a == b;
+    let before = old.iter().zip(&new).take_while(same).count();
+    let behind = old.iter().rev().zip(new.iter().rev());
+    let behind = behind.take(shorter - before).take_while(same).count();
+    let had = spots.len();
+    for line in &new[before..new.len() - behind] {
+        if let Some(spot) = declaration(line, path) {
+            add(spots, spot);
+        }
+    }
+    let above = |lines: &[&str]| lines.iter().rev().find_map(|line| declaration(line, path));
+    if spots.len() == had
+        && let Some(spot) =
+            above(&new[..before]).or_else(|| above(&old[before..old.len() - behind]))
+    {
+        add(spots, spot);
+    }
+}
+
+/// Adds the spots of search and replace blocks; returns whether there are any.
+pub(super) fn add_block_spots(spots: &mut Vec<String>, text: &str, path: &str) -> bool {
+    let mut any = false;
+    for block in text.split("<<<<<<< SEARCH").skip(1) {
+        let Some((old, rest)) = block.split_once("\n=======") else {
+            continue;
+        };
+        let Some((new, _)) = rest.split_once(">>>>>>> REPLACE") else {
+            continue;
+        };
+        any = true;
+        add_spots(spots, old, new, path);
+    }
+    any
+}
+
+pub(super) fn add(spots: &mut Vec<String>, spot: String) {
+    if spots.len() < MOST_SPOTS && !spots.contains(&spot) {
+        spots.push(spot);
+    }
+}
+
+const MODIFIERS: [&str; 24] = [
+    "pub",
+    "export",
+    "default",
+    "async",
+    "static",
+    "public",
+    "private",
+    "protected",
+    "abstract",
+    "final",
+    "unsafe",
+    "override",
+    "inline",
+    "internal",
+    "suspend",
+    "open",
+    "data",
+    "sealed",
+    "declare",
+    "virtual",
+    "partial",
+    "local",
+    "extern",
+    "const",
+];
+const DECLARING: [&str; 16] = [
+    "fn",
+    "def",
+    "class",
+    "struct",
+    "enum",
+    "trait",
+    "interface",
+    "function",
+    "func",
+    "fun",
+    "module",
+    "namespace",
+    "impl",
+    "record",
+    "protocol",
+    "type",
+];
+
+/// Returns what a line declares: `fn parse`, `class Row`, `## Usage`, a key at the left edge.
+fn declaration(line: &str, path: &str) -> Option<String> {
+    if line.len() > 400 {
+        return None;
+    }
+    let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let words = line.trim_start();
+    match ending {
+        "md" | "mdx" | "markdown" => {
+            let marks = words.bytes().take_while(|byte| *byte == b'#').count();
+            let is_heading = (1..=6).contains(&marks) && words[marks..].starts_with(' ');
+            return is_heading.then(|| short(words));
+        }
+        "json" | "yaml" | "yml" | "toml" | "ini" | "cfg" => return key(line, ending),
+        "txt" | "csv" | "rst" | "html" => return None,
+        _ => {}
+    }
+    let mut rest = words;
+    loop {
+        let end = rest
+            .find(|c: char| !c.is_alphanumeric() && c != '_')
+            .unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        let is_constant_function = word == "const" && behind.trim_start().starts_with("fn ");
+        if DECLARING.contains(&word) && behind.starts_with([' ', '*', '<']) {
+            return named(word, behind);
+        }
+        if !MODIFIERS.contains(&word) || word == "const" && !is_constant_function {
+            return None;
+        }
+        rest = behind.trim_start();
+        if rest.starts_with('(') {
+            rest = rest.split_once(')')?.1.trim_start();
+        }
+        if let Some(behind) = rest.strip_prefix('"') {
+            rest = behind.split_once('"')?.1.trim_start();
+        }
+    }
+}
+
+fn named(word: &str, behind: &str) -> Option<String> {
+    let mut name = behind.trim_start_matches([' ', '*']);
+    if word == "impl" {
+        let end = name.find('{').unwrap_or(name.len());
+        let whole = name[..end].trim();
+        return (!whole.is_empty()).then(|| short(&format!("impl {whole}")));
+    }
+    // A method of Go has its receiver before its name.
+    if word == "func" && name.starts_with('(') {
+        name = name.split_once(')')?.1.trim_start();
+    }
+    let end = name.find(|c: char| !c.is_alphanumeric() && !"_$:!?.".contains(c));
+    let name = name[..end.unwrap_or(name.len())].trim_end_matches([':', '.']);
+    let is_name = name.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '$');
+    // `type` stands before a name and `=` or a body; in other languages it is a word like any other.
+    let is_type = word != "type" || behind.contains(['=', '{']) || behind.contains(" struct");
+    (is_name && is_type).then(|| short(&format!("{word} {name}")))
+}
+
+fn key(line: &str, ending: &str) -> Option<String> {
+    if line.starts_with('[') && matches!(ending, "toml" | "ini" | "cfg") {
+        let end = line.find(']')?;
+        return Some(short(line[..end].trim_start_matches('[')));
+    }
+    let (key, is_top) = match ending {
+        "json" => {
+            let spaces = line.len() - line.trim_start().len();
+            let quoted = line.trim_start().strip_prefix('"')?;
+            let (key, rest) = quoted.split_once('"')?;
+            (key, spaces <= 2 && rest.trim_start().starts_with(':'))
+        }
+        "yaml" | "yml" => (line.split_once(':')?.0, !line.starts_with([' ', '-', '#'])),
+        _ => (
+            line.split_once('=')?.0.trim_end(),
+            !line.starts_with([' ', '#', ';']),
+        ),
+    };
+    let is_word = |c: char| c.is_alphanumeric() || "_-./".contains(c);
+    (is_top && !key.is_empty() && key.chars().all(is_word)).then(|| short(key))
+}
+
+fn short(text: &str) -> String {
+    let text = text.trim();
+    text[..text.floor_char_boundary(LONGEST_SPOT)]
+        .trim_end()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marked_patch_adds_changes_moves_and_deletes() {
+        let patch = "*** Begin Patch\n*** Add File: a.rs\n+fn new() {}\n*** Update File: src/b.rs\n*** Move to: src/c.rs\n@@ impl Row\n fn kept() {}\n@@\n fn near() {\n-    1\n+    2\n*** Delete File: d.rs\n*** End Patch\n*** Add File: later.rs\n";
+        let found = changes(patch);
+        let paths: Vec<&str> = found.iter().map(|file| &*file.path).collect();
+        assert_eq!(paths, ["a.rs", "src/c.rs", "d.rs"]);
+        assert_eq!(found[0].change, Change::Create);
+        assert_eq!(found[1].change, Change::MoveFrom("src/b.rs".into()));
+        assert_eq!(found[1].spots, ["fn near"]);
+        assert_eq!(found[2].change, Change::Delete);
+    }
+
+    #[test]
+    fn a_unified_diff_names_files_and_spots() {
+        let diff = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,4 @@ class Row:\n     a = 1\n+    b = 2\n+    async def load(self):\n--- /dev/null\n+++ b/new.py\n@@ -0,0 +1 @@\n+x\n--- a/old.py\t2026-01-01\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n";
+        let found = changes(diff);
+        assert_eq!(
+            found[0],
+            FileChange {
+                path: "x.py".into(),
+                change: Change::Edit,
+                spots: vec!["class Row".into(), "def load".into()],
+            }
+        );
+        assert_eq!(found[1].change, Change::Create);
+        assert_eq!(
+            (&*found[2].path, &found[2].change),
+            ("old.py", &Change::Delete)
+        );
+        let moved = changes("rename from a.rs\nrename to b.rs\n--- a/a.rs\n+++ b/b.rs\n");
+        assert_eq!(
+            moved,
+            [FileChange::new("b.rs", Change::MoveFrom("a.rs".into()))]
+        );
+        assert_eq!(changes("no patch at all"), []);
+    }
+
+    #[test]
+    fn the_spot_of_an_edit_is_what_changed_or_stands_above() {
+        let spots = |old: &str, new: &str, path: &str| {
+            let mut spots = Vec::new();
+            add_spots(&mut spots, old, new, path);
+            spots
+        };
+        assert_eq!(
+            spots("fn a() {\n 1\n}", "fn a() {\n 2\n}", "x.rs"),
+            ["fn a"]
+        );
+        assert_eq!(
+            spots("", "pub(crate) async fn b() {}\nimpl Row for X {", "x.rs"),
+            ["fn b", "impl Row for X"]
+        );
+        assert_eq!(spots("x", "func (r *Row) Name() {", "x.go"), ["func Name"]);
+        assert_eq!(
+            spots("x", "export default class Row {", "x.ts"),
+            ["class Row"]
+        );
+        assert_eq!(spots("x", "## Usage\ntype of thing", "x.md"), ["## Usage"]);
+        assert_eq!(
+            spots("", "  \"scripts\": {\n    \"deep\": 1", "p.json"),
+            ["scripts"]
+        );
+        assert_eq!(
+            spots("a", "the class of things\ntype this", "x.rs"),
+            [""; 0]
+        );
+        let mut spots = Vec::new();
+        let block = "<<<<<<< SEARCH\ndef a():\n  1\n=======\ndef a():\n  2\n>>>>>>> REPLACE";
+        assert!(add_block_spots(&mut spots, block, "a.py"));
+        assert_eq!(spots, ["def a"]);
+    }
+}

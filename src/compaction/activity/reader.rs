@@ -1,0 +1,482 @@
+//! Reads messages in order, and keeps what their calls did.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::actions::{self, Action};
+use super::files::FileIndex;
+use super::outcome::{self, Outcome, outcome};
+use super::plan::PlanChange;
+use super::shell::{self, Runner};
+use super::work::{Attempt, OpenCall, Place, Plan, PlanItem, PlanState, Work};
+use crate::model::{Content, Message, ToolCall};
+
+/// Attempts, open calls and items of a plan that are held at most.
+const MOST_ATTEMPTS: usize = 2_000;
+const MOST_OPEN: usize = 2_000;
+const MOST_ITEMS: usize = 500;
+/// Bytes of a text that are looked through for a folder at each end.
+const LOOKED_AT: usize = 2_048;
+
+/// What the calls of a session did, so far.
+///
+/// ```
+/// use loopstore::Message;
+/// use loopstore::extend::compaction::{Activity, FileAct, Place};
+/// use serde_json::json;
+///
+/// let mut activity = Activity::default();
+/// let place = Place { of: None, turn: 0 };
+/// let edit = json!({"file_path": "src/a.rs", "old_string": "1", "new_string": "2"});
+/// activity.message(&Message::assistant("").with_tool_call("c1", "Edit", edit), &place);
+/// activity.message(&Message::tool_result("c1", "done"), &place);
+/// assert_eq!(activity.work().files[0].events[0].act, FileAct::Edited);
+/// ```
+#[derive(Default)]
+pub struct Activity {
+    work: Work,
+    /// Of each attempt, what it is known by.
+    known: Vec<AttemptKey>,
+    files: FileIndex,
+    /// Calls without a result; an id may be given twice.
+    pending: HashMap<String, VecDeque<Action>>,
+    /// What runs in the background: the id of its call, and what it does.
+    background: HashMap<String, (String, Action)>,
+    folder: Option<String>,
+    /// The file that an editor has open.
+    open_file: Option<String>,
+    /// A command that stands in the text of an answer, until what comes next shows that it was run.
+    written: Option<(Action, Place)>,
+}
+
+#[derive(Default)]
+struct AttemptKey {
+    key: String,
+    /// What of a failure nothing has stood for yet.
+    left: Vec<Runner>,
+}
+
+impl Activity {
+    /// Goes on from what an earlier document says.
+    pub fn restore(work: Work) -> Self {
+        let known = work.attempts.iter().map(|attempt| {
+            let key = match attempt.is_command {
+                true => shell::normalised(&attempt.what),
+                false => attempt.what.clone(),
+            };
+            let is_open =
+                attempt.is_command && attempt.failure.is_some() && attempt.passed.is_none();
+            let left = if is_open {
+                shell::read(&attempt.what, false).runners
+            } else {
+                Vec::new()
+            };
+            AttemptKey { key, left }
+        });
+        let known = known.collect();
+        // A result that is still to come says how the call went, and what it was is told by its label.
+        let pending = work.open.iter().map(|call| {
+            let action = Action {
+                what: call.what.clone(),
+                key: call.what.clone(),
+                ..Action::default()
+            };
+            (call.id.clone(), VecDeque::from([action]))
+        });
+        Self {
+            known,
+            files: FileIndex::of(&work.files),
+            pending: pending.collect(),
+            work,
+            ..Self::default()
+        }
+    }
+
+    /// Returns what was done so far.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// Returns what was done.
+    pub fn into_work(self) -> Work {
+        self.work
+    }
+
+    /// Reads the next message, which stands at `place`.
+    pub fn message(&mut self, message: &Message, place: &Place) {
+        match message {
+            Message::Assistant(answer) => {
+                self.written = None;
+                let mut calls = false;
+                for block in &answer.content {
+                    if let Content::ToolCall(call) = block {
+                        calls = true;
+                        self.call(call, place);
+                    }
+                }
+                let text = message.texts().last().filter(|_| !calls);
+                if let Some(line) = text.and_then(fenced) {
+                    self.written = Some((actions::command(line, None, true), place.clone()));
+                }
+            }
+            Message::ToolResult(result) => {
+                let mut texts = message.texts();
+                let first = texts.next().unwrap_or("");
+                let rest: Vec<&str> = texts.collect();
+                if rest.is_empty() {
+                    self.result(&result.tool_call_id, first, result.is_error, place);
+                } else {
+                    let whole = [&[first], rest.as_slice()].concat().join("\n");
+                    self.result(&result.tool_call_id, &whole, result.is_error, place);
+                }
+            }
+            Message::User(_) => {
+                for text in message.texts() {
+                    self.told(text, place);
+                }
+            }
+        }
+    }
+
+    /// Reads what the harness says in the user's name.
+    fn told(&mut self, text: &str, place: &Place) {
+        self.note_folder(text);
+        if let Some((action, of)) = self.written.take()
+            && is_observation(text)
+        {
+            let outcome = outcome(text, false, true, action.runs);
+            self.done(action, &outcome, text, &of);
+        }
+        if let Some((_, note)) = text.split_once("<task-notification>") {
+            let field = |name: &str| {
+                let (_, behind) = note.split_once(&format!("<{name}>"))?;
+                Some(behind.split_once('<')?.0.trim())
+            };
+            let state = field("status").unwrap_or("");
+            if let Some((id, action)) = field("task-id").and_then(|id| self.background.remove(id)) {
+                let failed = matches!(state, "failed" | "killed" | "error");
+                let failure = failed.then(|| outcome::short(field("summary").unwrap_or(state)));
+                let outcome = Outcome {
+                    failed,
+                    failure,
+                    ..Outcome::default()
+                };
+                self.close(&id);
+                self.done(action, &outcome, "", place);
+            }
+        }
+    }
+
+    fn note_folder(&mut self, text: &str) {
+        let head = &text[..text.floor_char_boundary(LOOKED_AT)];
+        let tail = &text[text.ceil_char_boundary(text.len().saturating_sub(LOOKED_AT))..];
+        let marks = [
+            ("<cwd>", '<'),
+            ("(Current directory: ", ')'),
+            ("[Current working directory: ", ']'),
+        ];
+        for (mark, end) in marks {
+            let found = tail.rsplit_once(mark).or_else(|| head.rsplit_once(mark));
+            let folder = found.and_then(|(_, behind)| Some(behind.split_once(end)?.0.trim()));
+            if let Some(folder) =
+                folder.filter(|folder| folder.starts_with('/') && !folder.contains('\n'))
+            {
+                self.folder = Some(folder.to_owned());
+                return;
+            }
+        }
+    }
+
+    fn call(&mut self, call: &ToolCall, place: &Place) {
+        let action = actions::action(call);
+        if action.is_hosted {
+            return;
+        }
+        let queue = self.pending.entry(call.id.clone()).or_default();
+        // A call that is recorded again is the same call.
+        if queue
+            .back()
+            .is_some_and(|last| last.what == action.what && last.key == action.key)
+        {
+            return;
+        }
+        self.work.open.push(OpenCall {
+            id: call.id.clone(),
+            what: action.what.clone(),
+            place: place.clone(),
+        });
+        queue.push_back(action);
+        if self.work.open.len() > MOST_OPEN {
+            let oldest: Vec<OpenCall> = self.work.open.drain(..MOST_OPEN / 4).collect();
+            for call in oldest {
+                self.pending.remove(&call.id);
+                self.background.retain(|_, (id, _)| *id != call.id);
+            }
+        }
+    }
+
+    fn result(&mut self, id: &str, text: &str, is_error: bool, place: &Place) {
+        let Some(queue) = self.pending.get_mut(id) else {
+            return;
+        };
+        let action = queue.pop_front();
+        if queue.is_empty() {
+            self.pending.remove(id);
+        }
+        let Some(action) = action else { return };
+        let outcome = outcome(text, is_error, action.is_command, action.runs);
+        if let Some(name) = outcome.background.clone().filter(|_| !outcome.failed) {
+            self.background.insert(name, (id.to_owned(), action));
+            return;
+        }
+        self.close(id);
+        self.note_folder(text);
+        if let Some(about) = action.about.as_deref() {
+            self.ended(about, &action, text, is_error, place);
+        }
+        self.done(action, &outcome, text, place);
+    }
+
+    /// Notes the end of what ran in the background, if `text` tells it.
+    fn ended(&mut self, about: &str, asked: &Action, text: &str, is_error: bool, place: &Place) {
+        let Some((_, action)) = self.background.get(about) else {
+            return;
+        };
+        let head = &text[..text.floor_char_boundary(LOOKED_AT)];
+        let field = head
+            .split_once("<status>")
+            .and_then(|(_, behind)| Some(behind.split_once('<')?.0.trim()));
+        let name = asked.what.to_ascii_lowercase();
+        let was_ended = !is_error && (name.starts_with("kill") || name.starts_with("taskstop"));
+        let outcome = outcome(text, false, true, action.runs);
+        let is_over = outcome.ended || matches!(field, Some("completed" | "failed" | "killed"));
+        if (is_over || was_ended)
+            && let Some((id, action)) = self.background.remove(about)
+        {
+            self.close(&id);
+            self.done(action, &outcome, text, place);
+        }
+    }
+
+    fn close(&mut self, id: &str) {
+        if let Some(at) = self.work.open.iter().rposition(|call| call.id == id) {
+            self.work.open.remove(at);
+        }
+    }
+
+    /// Takes what a call did into the records.
+    fn done(&mut self, mut action: Action, outcome: &Outcome, text: &str, place: &Place) {
+        let changes = !action.files.is_empty() || action.edits_open_file;
+        let unchanged = !action.is_command && changes && outcome::says_unchanged(text);
+        let failed = outcome.failed || unchanged;
+        if !failed {
+            if action.edits_open_file
+                && let Some(open) = &self.open_file
+            {
+                use super::patch::{Change, FileChange};
+                action
+                    .files
+                    .push(FileChange::new(open.clone(), Change::Edit));
+            }
+            if action.opens
+                && let Some(file) = action.files.last()
+            {
+                self.open_file = Some(file.path.clone());
+            }
+            if self.folder.is_none() {
+                self.folder.clone_from(&action.folder);
+            }
+            let folder = action.folder.as_deref().or(self.folder.as_deref());
+            let created = (!action.is_command).then(|| says_created(text)).flatten();
+            for change in std::mem::take(&mut action.files) {
+                self.files
+                    .record(&mut self.work.files, change, folder, created, place);
+            }
+            if let Some(change) = action.plan.take() {
+                self.plan(change, place);
+            }
+        }
+        let line = match failed {
+            true => Some(outcome.failure.clone().unwrap_or_else(|| {
+                let line = text.lines().find(|line| !line.trim().is_empty());
+                outcome::short(line.unwrap_or("failed"))
+            })),
+            false => None,
+        };
+        self.attempt(action, line, outcome.result.clone(), place);
+    }
+
+    fn plan(&mut self, change: PlanChange, place: &Place) {
+        let old = self
+            .work
+            .plan
+            .take()
+            .map_or_else(Vec::new, |plan| plan.items);
+        let items = match change {
+            PlanChange::Whole(items) => items,
+            PlanChange::Add(text) => {
+                let mut items = old;
+                if items.len() < MOST_ITEMS {
+                    items.push(PlanItem {
+                        text,
+                        state: PlanState::Pending,
+                    });
+                }
+                items
+            }
+            PlanChange::Update {
+                number,
+                text,
+                state,
+            } => {
+                let mut items = old;
+                if let Some(item) = number.checked_sub(1).and_then(|at| items.get_mut(at)) {
+                    item.text = text.unwrap_or_else(|| std::mem::take(&mut item.text));
+                    item.state = state.unwrap_or(item.state);
+                }
+                items
+            }
+        };
+        // A list that was emptied is no plan.
+        self.work.plan = (!items.is_empty()).then(|| Plan {
+            items,
+            place: place.clone(),
+        });
+    }
+
+    /// Notes how a call went: a command always, another call if it failed once.
+    fn attempt(
+        &mut self,
+        action: Action,
+        failure: Option<String>,
+        result: Option<String>,
+        place: &Place,
+    ) {
+        let (known, attempts) = (&mut self.known, &mut self.work.attempts);
+        let same = known
+            .iter()
+            .zip(attempts.iter())
+            .rposition(|(known, attempt)| {
+                attempt.is_command == action.is_command && known.key == action.key
+            });
+        let failed = failure.is_some();
+        let (mut key, mut attempt) = match same {
+            Some(at) => (known.remove(at), attempts.remove(at)),
+            None if !action.is_command && !failed => return,
+            None => {
+                let attempt = Attempt {
+                    what: String::new(),
+                    is_command: action.is_command,
+                    runs: false,
+                    times: 0,
+                    last: place.clone(),
+                    failure: None,
+                    passed: None,
+                    result: None,
+                };
+                (
+                    AttemptKey {
+                        key: action.key,
+                        left: Vec::new(),
+                    },
+                    attempt,
+                )
+            }
+        };
+        attempt.what = action.what;
+        attempt.runs = action.runs;
+        attempt.times = attempt.times.saturating_add(1);
+        attempt.last = place.clone();
+        attempt.result = result;
+        key.left = Vec::new();
+        if let Some(line) = failure {
+            attempt.failure = Some((place.clone(), line));
+            attempt.passed = None;
+            key.left.clone_from(&action.runners);
+        } else if attempt.failure.is_some() && attempt.passed.is_none() {
+            attempt.passed = Some(place.clone());
+        }
+        known.push(key);
+        attempts.push(attempt);
+        if !failed && !action.runners.is_empty() {
+            self.stood_for(&action.runners, place);
+        }
+        self.forget_some();
+    }
+
+    /// A wider run that passes stands for a narrower one that failed.
+    fn stood_for(&mut self, passed: &[Runner], place: &Place) {
+        for (known, attempt) in self.known.iter_mut().zip(&mut self.work.attempts) {
+            if known.left.is_empty() {
+                continue;
+            }
+            known
+                .left
+                .retain(|left| !passed.iter().any(|runner| runner.covers(left)));
+            if known.left.is_empty() {
+                attempt.passed = Some(place.clone());
+            }
+        }
+    }
+
+    /// Of too many attempts the oldest looks go first, then what passed.
+    fn forget_some(&mut self) {
+        let attempts = &mut self.work.attempts;
+        if attempts.len() <= MOST_ATTEMPTS {
+            return;
+        }
+        let mut over = attempts.len() - MOST_ATTEMPTS * 3 / 4;
+        for step in 0..3 {
+            let goes: Vec<bool> = attempts
+                .iter()
+                .map(|attempt| {
+                    let is_open = attempt.failure.is_some() && attempt.passed.is_none();
+                    let goes = over > 0 && (step == 2 || !is_open && (step == 1 || !attempt.runs));
+                    over -= usize::from(goes);
+                    goes
+                })
+                .collect();
+            let mut each = goes.iter();
+            attempts.retain(|_| each.next() == Some(&false));
+            let mut each = goes.iter();
+            self.known.retain(|_| each.next() == Some(&false));
+        }
+    }
+}
+
+/// Returns the command that an answer consists of besides its words: the only block of a shell.
+fn fenced(text: &str) -> Option<&str> {
+    let mut parts = text.split("```");
+    let (_, block) = (parts.next()?, parts.next()?);
+    parts.next()?;
+    if parts.next().is_some() {
+        return None;
+    }
+    let (language, line) = block.split_once('\n')?;
+    let language = language.trim();
+    let is_shell =
+        language.is_empty() || ["bash", "sh", "shell", "mswea_bash_command"].contains(&language);
+    (is_shell && !line.trim().is_empty()).then_some(line)
+}
+
+/// Whether a text in the user's name is what a command gave back.
+fn is_observation(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with("<returncode>")
+        || text.ends_with("bash-$")
+        || text.starts_with("Observation:")
+        || text.starts_with("OBSERVATION:")
+}
+
+/// Returns whether the result of a write says that the file is new; `None`: it does not say.
+fn says_created(text: &str) -> Option<bool> {
+    let head = text[..text.floor_char_boundary(200)].to_ascii_lowercase();
+    let first = head.lines().next()?;
+    let has = |words: &[&str]| words.iter().any(|word| first.contains(word));
+    if has(&["creat", "new file"]) && !has(&["error", "overw"]) {
+        return Some(true);
+    }
+    has(&["has been updated", "overw", "successfully updated"]).then_some(false)
+}
+
+#[cfg(test)]
+mod tests;

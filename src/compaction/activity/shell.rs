@@ -1,0 +1,557 @@
+//! What a command line does to files, read without running anything.
+//!
+//! What depends on a variable, a pattern or another command's output is left out: nothing is guessed.
+
+mod words;
+
+use std::borrow::Cow;
+
+use super::patch::{self, Change, FileChange};
+use words::{SimpleCommand, Word, commands};
+
+/// Bytes of a command line that are read.
+const LONGEST_LINE: usize = 256 << 10;
+
+/// What a command line does.
+#[derive(Debug, Default)]
+pub(super) struct CommandLine {
+    pub(super) files: Vec<FileChange>,
+    /// Whether it builds, tests or runs something, instead of looking at it or moving files about.
+    pub(super) runs: bool,
+    /// What it runs, each with its targets; only what its exit code speaks for.
+    pub(super) runners: Vec<Runner>,
+    /// Where it goes first.
+    pub(super) folder: Option<String>,
+}
+
+/// A program that builds, tests or runs, and what it does it to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Runner {
+    /// The program and what it is told to do: `cargo test`.
+    pub(super) name: String,
+    pub(super) targets: Vec<String>,
+}
+
+impl Runner {
+    /// Whether all that `other` covers is covered by this one.
+    pub(super) fn covers(&self, other: &Runner) -> bool {
+        let within = |wide: &String, narrow: &String| {
+            let wide = wide.trim_end_matches("...").trim_start_matches("./");
+            let narrow = narrow.trim_start_matches("./");
+            let behind = narrow.strip_prefix(wide.trim_end_matches('/'));
+            wide.is_empty()
+                || behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':']))
+        };
+        let is_flag = |target: &&String| target.starts_with('-');
+        let same = |flag: &String| other.targets.contains(flag);
+        let wide: Vec<&String> = self.targets.iter().filter(|t| !is_flag(t)).collect();
+        let mut narrow = other.targets.iter().filter(|t| !is_flag(t)).peekable();
+        let has_all = match narrow.peek() {
+            None => wide
+                .iter()
+                .all(|wide| wide.starts_with("./...") || *wide == "."),
+            Some(_) => {
+                narrow.all(|narrow| wide.is_empty() || wide.iter().any(|wide| within(wide, narrow)))
+            }
+        };
+        self.name == other.name && self.targets.iter().filter(is_flag).all(same) && has_all
+    }
+}
+
+/// Reads a command line. `editor`: the shell has the commands of an editor (`open`, `create`).
+pub(super) fn read(line: &str, editor: bool) -> CommandLine {
+    let line = &line[..line.floor_char_boundary(LONGEST_LINE)];
+    let mut found = CommandLine::default();
+    let mut folder: Option<String> = None;
+    let mut told = 0;
+    for command in commands(line) {
+        // The exit code is that of the last part.
+        if command.begins_part {
+            told = found.runners.len();
+        }
+        let words = bare(&command.words);
+        let program = words.first().map_or("", |word| program_of(word));
+        let arguments = words.get(1..).unwrap_or_default();
+        let mut files = Vec::new();
+        if program == "cd" || program == "pushd" {
+            if let Some(to) = arguments.first().filter(|word| word.is_plain()) {
+                let to = joined(folder.as_deref(), &to.text).into_owned();
+                if found.folder.is_none() && found.files.is_empty() {
+                    found.folder = Some(to.clone());
+                }
+                folder = Some(to);
+            }
+            continue;
+        }
+        effects(program, arguments, &command, editor, &mut files);
+        redirected(&command, program, &mut files);
+        for mut file in files {
+            file.path = joined(folder.as_deref(), &file.path).into_owned();
+            if let Change::MoveFrom(from) = &mut file.change {
+                *from = joined(folder.as_deref(), from).into_owned();
+            }
+            found.files.push(file);
+        }
+        if !program.is_empty() && !only_looks(program) {
+            found.runs = true;
+            if !command.is_piped_into {
+                found.runners.push(runner(program, arguments));
+            }
+        }
+    }
+    found.runners.drain(..told.min(found.runners.len()));
+    found
+}
+
+/// Returns a line as it is compared: without spaces, folder and pipes that do not change what it does.
+pub(super) fn normalised(line: &str) -> String {
+    let mut rest = line.trim();
+    while let Some(behind) = rest.strip_prefix("cd ") {
+        let Some((_, next)) = behind.split_once("&&") else {
+            break;
+        };
+        rest = next.trim_start();
+    }
+    while let Some((before, last)) = rest.rsplit_once('|') {
+        let program = last.split_whitespace().next().unwrap_or("");
+        let is_view = matches!(program, "tail" | "head" | "cat" | "less");
+        if !is_view || before.ends_with('|') || last.contains(['\n', ';', '&']) {
+            break;
+        }
+        rest = before.trim_end();
+    }
+    let rest = rest.strip_suffix("2>&1").unwrap_or(rest);
+    let mut words = String::with_capacity(rest.len());
+    for word in rest.split_whitespace() {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+    }
+    words
+}
+
+fn joined<'a>(folder: Option<&str>, path: &'a str) -> Cow<'a, str> {
+    match folder {
+        Some(folder) if !path.starts_with(['/', '~']) => {
+            Cow::Owned(format!("{}/{path}", folder.trim_end_matches('/')))
+        }
+        _ => Cow::Borrowed(path),
+    }
+}
+
+fn program_of(word: &Word) -> &str {
+    let text = word.text.as_str();
+    text.rsplit('/').next().unwrap_or(text)
+}
+
+/// Returns a command without what only says how it is run: `sudo`, `time`, `uv run`, `A=b`.
+fn bare(words: &[Word]) -> &[Word] {
+    let mut words = words;
+    loop {
+        let text = |at: usize| words.get(at).map_or("", |word| word.text.as_str());
+        let name = text(0).split('=').next().unwrap_or("");
+        let is_variable = name.len() < text(0).len()
+            && !name.is_empty()
+            && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let skip = match (text(0), text(1)) {
+            _ if is_variable => 1,
+            (
+                "sudo" | "time" | "nice" | "nohup" | "env" | "exec" | "command" | "do" | "then"
+                | "else" | "if" | "while" | "until" | "!" | "{" | "(",
+                _,
+            ) => 1,
+            ("timeout" | "gtimeout", _) => {
+                1 + usize::from(words.len() > 1) + usize::from(text(1).starts_with('-'))
+            }
+            ("uv" | "poetry" | "pipenv" | "rye" | "pdm", "run") | ("bundle" | "mise", "exec") => 2,
+            ("npx" | "bunx", next) if !next.starts_with('-') => 1,
+            ("python" | "python3", "-m") => 2,
+            _ => return words,
+        };
+        words = words.get(skip..).unwrap_or_default();
+    }
+}
+
+/// Returns the arguments that are no flags, as far as each is a plain path.
+fn paths(arguments: &[Word]) -> impl Iterator<Item = &str> {
+    let plain = arguments
+        .iter()
+        .filter(|word| !word.text.starts_with('-') || word.text == "-");
+    plain
+        .filter(|word| word.is_plain() && is_path(&word.text))
+        .map(|word| word.text.as_str())
+}
+
+fn is_path(text: &str) -> bool {
+    !text.is_empty() && text != "-" && !text.contains('\n') && !text.starts_with("/dev/")
+}
+
+fn has_flag(arguments: &[Word], flag: char) -> bool {
+    arguments.iter().any(|word| {
+        word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains(flag)
+    })
+}
+
+fn redirected(command: &SimpleCommand, program: &str, files: &mut Vec<FileChange>) {
+    for (kind, to) in &command.redirects {
+        if !to.is_plain() || !is_path(&to.text) {
+            continue;
+        }
+        let change = match kind {
+            '>' => Change::Write,
+            'a' => Change::Edit,
+            _ if program == "cat" => Change::Read,
+            _ => continue,
+        };
+        files.push(FileChange::new(&to.text, change));
+    }
+}
+
+fn effects(
+    program: &str,
+    arguments: &[Word],
+    command: &SimpleCommand,
+    editor: bool,
+    files: &mut Vec<FileChange>,
+) {
+    let first = arguments.first().map_or("", |word| word.text.as_str());
+    let all = |change: Change, arguments: &[Word], files: &mut Vec<FileChange>| {
+        files.extend(paths(arguments).map(|path| FileChange::new(path, change.clone())));
+    };
+    let rest = arguments.get(1..).unwrap_or_default();
+    match program {
+        "cat" | "nl" | "less" | "more" | "bat" | "tac" if !command.writes() => {
+            all(Change::Read, arguments, files);
+        }
+        "head" | "tail" => {
+            // `-n 5`, `-c 5`: the number is no file.
+            let takes =
+                |at: usize| at > 0 && matches!(arguments[at - 1].text.as_str(), "-n" | "-c");
+            let given = (0..arguments.len())
+                .filter(|at| !takes(*at))
+                .map(|at| arguments[at].clone());
+            let given: Vec<Word> = given.filter(|word| !word.text.starts_with('+')).collect();
+            all(Change::Read, &given, files);
+        }
+        "sed" | "gsed" | "perl" => edited_in_place(program, arguments, files),
+        "tee" => {
+            let change = if has_flag(arguments, 'a') {
+                Change::Edit
+            } else {
+                Change::Write
+            };
+            all(change, arguments, files);
+        }
+        "rm" | "unlink" => all(Change::Delete, arguments, files),
+        "touch" => all(Change::Touch, arguments, files),
+        "mv" => moved(arguments, files),
+        "cp" => {
+            let given: Vec<&str> = paths(arguments).collect();
+            if let [from @ .., to] = given.as_slice()
+                && !has_flag(arguments, 'r')
+                && !has_flag(arguments, 'R')
+                && !has_flag(arguments, 'a')
+            {
+                files.extend(from.iter().map(|from| {
+                    FileChange::new(
+                        target(from, to, from.len() > 1 && given.len() > 2),
+                        Change::Write,
+                    )
+                }));
+            }
+        }
+        "git" => git(first, rest, command, files),
+        "apply_patch" | "applypatch" | "patch" => {
+            let text = command.heredoc.as_deref().unwrap_or(first);
+            files.extend(patch::changes(text));
+        }
+        "str_replace_editor" | "edit_anthropic" => {
+            let change = match first {
+                "view" => Change::Read,
+                "create" => Change::Write,
+                _ => Change::Edit,
+            };
+            files.extend(
+                paths(rest)
+                    .take(1)
+                    .map(|path| FileChange::new(path, change.clone())),
+            );
+        }
+        "open" | "create" if editor => {
+            let change = if program == "open" {
+                Change::Read
+            } else {
+                Change::Create
+            };
+            files.extend(
+                paths(arguments)
+                    .take(1)
+                    .map(|path| FileChange::new(path, change.clone())),
+            );
+        }
+        _ => {}
+    }
+}
+
+fn edited_in_place(program: &str, arguments: &[Word], files: &mut Vec<FileChange>) {
+    let in_place = match program {
+        "perl" => has_flag(arguments, 'i'),
+        _ => arguments.iter().any(|word| {
+            word.text == "--in-place"
+                || word.text.starts_with("-i")
+                || word.text == "-Ei"
+                || word.text == "-ni"
+        }),
+    };
+    let takes = |word: &Word| {
+        word.text == "-f"
+            || word.text.starts_with('-')
+                && !word.text.starts_with("--")
+                && word.text.ends_with('e')
+    };
+    let mut has_script = false;
+    let mut given: Vec<Word> = Vec::new();
+    let mut at = 0;
+    while let Some(word) = arguments.get(at) {
+        if takes(word) {
+            has_script = true;
+            at += 1;
+        } else if word.text.is_empty() {
+            // `sed -i ''`
+        } else if !word.text.starts_with('-') {
+            given.push(word.clone());
+        }
+        at += 1;
+    }
+    let from = usize::from(!has_script && program != "perl" || program == "perl" && !has_script);
+    let change = if in_place { Change::Edit } else { Change::Read };
+    if program == "perl" && !in_place {
+        return;
+    }
+    let found = paths(given.get(from..).unwrap_or_default());
+    files.extend(found.map(|path| FileChange::new(path, change.clone())));
+}
+
+fn moved(arguments: &[Word], files: &mut Vec<FileChange>) {
+    let given: Vec<&str> = paths(arguments).collect();
+    let count = arguments
+        .iter()
+        .filter(|word| !word.text.starts_with('-'))
+        .count();
+    if given.len() != count {
+        return;
+    }
+    if let [from @ .., to] = given.as_slice() {
+        let many = from.len() > 1;
+        let each = from.iter().map(|from| {
+            FileChange::new(target(from, to, many), Change::MoveFrom((*from).to_owned()))
+        });
+        files.extend(each);
+    }
+}
+
+/// Returns where a file comes to lie: in a folder, or under the name itself.
+fn target(from: &str, to: &str, is_folder: bool) -> String {
+    if !is_folder && !to.ends_with('/') && to != "." && to != ".." {
+        return to.to_owned();
+    }
+    let name = from
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or(from);
+    format!("{}/{name}", to.trim_end_matches('/'))
+}
+
+fn git(first: &str, rest: &[Word], command: &SimpleCommand, files: &mut Vec<FileChange>) {
+    match first {
+        "mv" => moved(rest, files),
+        "rm" if !rest.iter().any(|word| word.text == "--cached") => {
+            files.extend(paths(rest).map(|path| FileChange::new(path, Change::Delete)));
+        }
+        "checkout" => {
+            let behind = rest
+                .iter()
+                .position(|word| word.text == "--")
+                .map(|at| &rest[at + 1..]);
+            files.extend(
+                paths(behind.unwrap_or_default()).map(|path| FileChange::new(path, Change::Edit)),
+            );
+        }
+        "restore" if !rest.iter().any(|word| word.text == "--staged") => {
+            files.extend(paths(rest).map(|path| FileChange::new(path, Change::Edit)));
+        }
+        "apply" => files.extend(
+            command
+                .heredoc
+                .as_deref()
+                .map(patch::changes)
+                .unwrap_or_default(),
+        ),
+        _ => {}
+    }
+}
+
+fn only_looks(program: &str) -> bool {
+    const LOOKS: [&str; 82] = [
+        "ls",
+        "cat",
+        "rg",
+        "grep",
+        "egrep",
+        "fgrep",
+        "ag",
+        "find",
+        "fd",
+        "head",
+        "tail",
+        "sed",
+        "nl",
+        "less",
+        "more",
+        "bat",
+        "wc",
+        "pwd",
+        "which",
+        "whereis",
+        "echo",
+        "printf",
+        "tree",
+        "stat",
+        "file",
+        "env",
+        "printenv",
+        "jq",
+        "yq",
+        "sort",
+        "uniq",
+        "cut",
+        "awk",
+        "xargs",
+        "test",
+        "[",
+        "[[",
+        "true",
+        "false",
+        ":",
+        "sleep",
+        "date",
+        "ps",
+        "du",
+        "df",
+        "diff",
+        "cmp",
+        "readlink",
+        "realpath",
+        "basename",
+        "dirname",
+        "type",
+        "tr",
+        "column",
+        "git",
+        "gh",
+        "rm",
+        "mv",
+        "cp",
+        "mkdir",
+        "rmdir",
+        "touch",
+        "chmod",
+        "chown",
+        "ln",
+        "tee",
+        "export",
+        "source",
+        ".",
+        "set",
+        "unset",
+        "kill",
+        "pkill",
+        "curl",
+        "wget",
+        "apply_patch",
+        "patch",
+        "for",
+        "done",
+        "fi",
+        "strings",
+        "xxd",
+    ];
+    const EDITORS: [&str; 16] = [
+        "open",
+        "create",
+        "edit",
+        "str_replace_editor",
+        "goto",
+        "scroll_down",
+        "scroll_up",
+        "search_file",
+        "search_dir",
+        "find_file",
+        "submit",
+        "wait",
+        "exit",
+        "popd",
+        "id",
+        "}",
+    ];
+    LOOKS.contains(&program)
+        || EDITORS.contains(&program)
+        || !program.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
+}
+
+fn runner(program: &str, arguments: &[Word]) -> Runner {
+    // Flags that say only how much is told, or how fast it goes.
+    let is_loud = |text: &str| {
+        matches!(
+            text,
+            "-v" | "-vv"
+                | "-q"
+                | "-s"
+                | "-x"
+                | "--verbose"
+                | "--quiet"
+                | "--nocapture"
+                | "--"
+                | "-l"
+                | "--no-fail-fast"
+                | "--run"
+        ) || text.starts_with("--color")
+            || text.starts_with("--tb")
+            || text.starts_with("-j")
+    };
+    let mut given = arguments
+        .iter()
+        .map(|word| word.text.as_str())
+        .filter(|text| !is_loud(text))
+        .peekable();
+    let mut name = program.to_owned();
+    let takes_script =
+        ["npm", "pnpm", "yarn", "bun", "deno", "mise", "task", "just"].contains(&program);
+    let has_commands = takes_script
+        || [
+            "cargo", "go", "dotnet", "mix", "swift", "zig", "docker", "make", "gradle", "gradlew",
+            "mvn", "uv", "pip", "rake", "python", "python3", "node", "ruby", "bash", "sh", "tsx",
+            "ts-node",
+        ]
+        .contains(&program);
+    if has_commands && let Some(told) = given.next_if(|text| !text.starts_with('-')) {
+        name.push(' ');
+        name.push_str(told);
+        if told == "run"
+            && takes_script
+            && let Some(script) = given.next()
+        {
+            name.push(' ');
+            name.push_str(script);
+        }
+    }
+    Runner {
+        name,
+        targets: given.map(str::to_owned).take(64).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
