@@ -4,6 +4,7 @@ mod compactions;
 mod exam;
 mod prose;
 mod retention;
+mod state;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -27,6 +28,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Measure {
     Retention(retention::Args),
+    State(state::Args),
     Compactions(compactions::Args),
     Prose(prose::Args),
     Exam(exam::Args),
@@ -36,6 +38,7 @@ enum Measure {
 pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
     match &args.measure {
         Measure::Retention(args) => retention::run(app, args),
+        Measure::State(args) => state::run(app, args),
         Measure::Compactions(args) => compactions::run(app, args),
         Measure::Prose(args) => prose::run(app, args),
         Measure::Exam(args) => exam::run(app, args),

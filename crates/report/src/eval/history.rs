@@ -85,6 +85,15 @@ impl History {
         Ok(history)
     }
 
+    /// Returns its first messages, with the loops that they are of.
+    pub(super) fn first(&self, count: usize) -> Self {
+        let messages = self.messages[..count].to_vec();
+        let last = messages.last().map(|placed| placed.turn);
+        let mut loops = self.loops.clone();
+        loops.retain(|one| last.is_some_and(|last| one.first_turn <= last));
+        Self { messages, loops }
+    }
+
     /// Returns the loop of a turn, and the turn's number in it.
     pub(super) fn place(&self, turn: u32) -> Option<(&LoopId, u32)> {
         let next = self.loops.partition_point(|one| one.first_turn <= turn);

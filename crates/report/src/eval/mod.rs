@@ -12,6 +12,7 @@ mod history;
 mod needed;
 mod plot;
 mod prose;
+mod state;
 mod strategies;
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,9 @@ pub use history::{History, HistoryLoop, committed_runs};
 pub use needed::{context_text, needed_values};
 pub use plot::recall_svg;
 pub use prose::{Conversation, ConversationError, ProseMessage, ProseQuestion, ProseReport, prose};
+pub use state::{
+    STATE_KINDS, StateCount, StateCounts, StateFacts, StateReport, StateResult, state,
+};
 pub use strategies::{
     EvalDigest, EvalOneLiner, EvalStrategy, EvalSummarize, EvalTiered, EvalTruncate, STRATEGIES,
     strategy,

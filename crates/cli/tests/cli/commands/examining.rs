@@ -464,7 +464,7 @@ fn what_is_wrong_with_answers_and_grades_is_said() {
     let (stage, prepared) = prepared("--sittings 1");
     let letter = &letters(&prepared)["recorded"];
     let file = format!("out/orchard/answers-{letter}-1.json");
-    let mut refused = |text: &str| {
+    let refused = |text: &str| {
         fs::write(stage.path(&file), text).unwrap();
         stage
             .say("eval exam collect out")
@@ -495,7 +495,7 @@ fn what_is_wrong_with_answers_and_grades_is_said() {
     fs::remove_file(stage.path("out/orchard/answers-Q-1.json")).unwrap();
     sit(&stage, &format!("{letter}-1"), "pears");
     assert_eq!(stage.say("eval exam collect out").code, 0);
-    let mut graded = |value: Value| {
+    let graded = |value: Value| {
         write(&stage, "out/orchard/grading.json", &value);
         stage.say("eval exam score out")
     };
