@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use loopstore_report::eval::{CompactionResult, CompactionsReport, compactions};
+use loopstore_report::eval::{CompactionResult, CompactionsReport, STATE_KINDS, compactions};
 
 use super::{chosen, imported, names};
 use crate::error::CliError;
@@ -14,8 +14,9 @@ use crate::{App, Done, text};
 ///
 /// Each compaction of which the transcript holds the text is set against the strategies: they get the
 /// messages that the text stands for, and as many tokens as it has. The values needed are those that a later
-/// tool call takes from these messages, and that nothing kept beside the text holds. The transcripts are
-/// imported into memory; the database of --db is not touched.
+/// tool call takes from these messages, and that nothing kept beside the text holds; what is stated of the
+/// work is counted as `eval state` does. The transcripts are imported into memory; the database of --db is
+/// not touched.
 #[derive(clap::Args)]
 pub struct Args {
     /// Transcripts: files and folders, as `import` takes them.
@@ -39,6 +40,9 @@ pub fn run(app: &mut App, args: &Args) -> Result<Done, CliError> {
         app.out.json(&report)?;
     } else {
         app.out.table(&table(&report))?;
+        app.out
+            .text("\nWhat the texts state of the work until then, of all compactions")?;
+        app.out.table(&state_table(&report))?;
     }
     if report.needed == 0 {
         note("note: nothing was needed after the compactions, so the figures say nothing");
@@ -69,6 +73,31 @@ fn table(report: &CompactionsReport) -> TextTable {
     let mut row = vec!["all".to_owned(), count];
     row.extend(figures(originals, tokens, report.needed, &report.results));
     table.row(row);
+    table
+}
+
+fn state_table(report: &CompactionsReport) -> TextTable {
+    let mut columns = vec![Column::text("TEXT", 8)];
+    columns.extend(STATE_KINDS.map(|kind| Column::number(kind.to_uppercase())));
+    let mut table = TextTable::new(columns);
+    let mut row = |name: &str, cell: &dyn Fn(&str) -> Option<String>| {
+        let cells = STATE_KINDS
+            .iter()
+            .map(|kind| cell(kind).unwrap_or_else(|| "-".to_owned()));
+        table.row(std::iter::once(name.to_owned()).chain(cells).collect());
+    };
+    if let Some(first) = report.results.first() {
+        row("facts", &|kind| {
+            Some(text::number(first.state.of(kind)?.facts as u64))
+        });
+    }
+    for result in &report.results {
+        let share = |kind: &str| {
+            let count = result.state.of(kind)?;
+            Some(text::share(count.stated as u64, count.facts as u64))
+        };
+        row(&result.candidate, &share);
+    }
     table
 }
 

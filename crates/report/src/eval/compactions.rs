@@ -13,7 +13,10 @@ use loopstore::model::{AgentMessage, LoopId, SessionId};
 use loopstore::{BuildOptions, build_context_from_session};
 
 use super::exam::Candidate;
-use super::{EvalStrategy, History, committed_runs, context_text, distinct, needed_values, share};
+use super::{
+    EvalStrategy, History, StateCounts, StateFacts, committed_runs, context_text, distinct,
+    needed_values, share,
+};
 
 /// What [`compactions`] found; serialises to the JSON that `eval compactions --json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,6 +55,8 @@ pub struct CompactionResult {
     pub kept: usize,
     /// Needed values found ÷ needed values; 1 if nothing was needed.
     pub recall: f64,
+    /// What it states of the work that the originals did.
+    pub state: StateCounts,
 }
 
 /// Puts each strategy in the place of every compaction that the sessions record with a text: it gets the
@@ -85,22 +90,18 @@ impl CompactionsReport {
         let names = distinct(all().map(|result| result.candidate.clone()));
         let sum = |name: String| {
             let of_name = || all().filter(|result| result.candidate == name);
-            let tokens = of_name().map(|result| result.tokens).sum();
+            let mut state = StateCounts::default();
+            of_name().for_each(|result| state.add(&result.state));
             let kept = of_name().map(|result| result.kept).sum();
-            CompactionResult::new(name.clone(), tokens, kept, self.needed)
+            CompactionResult {
+                candidate: name.clone(),
+                tokens: of_name().map(|result| result.tokens).sum(),
+                kept,
+                recall: share(kept, self.needed),
+                state,
+            }
         };
         self.results = names.into_iter().map(sum).collect();
-    }
-}
-
-impl CompactionResult {
-    fn new(candidate: String, tokens: u64, kept: usize, needed: usize) -> Self {
-        Self {
-            candidate,
-            tokens,
-            kept,
-            recall: share(kept, needed),
-        }
     }
 }
 
@@ -169,10 +170,17 @@ impl RecordedCompaction {
         needed.retain(|value| !kept.contains(value));
         let recorded = Candidate::new(Candidate::RECORDED, self.text, counter);
         let ours = Candidate::all(&self.originals, recorded.tokens, strategies, counter)?;
+        let facts = StateFacts::of(&self.originals.messages);
         let result = |candidate: Candidate| {
             let text = context_text(&candidate.messages);
-            let found = needed.iter().filter(|value| text.contains(*value)).count();
-            CompactionResult::new(candidate.name, candidate.tokens, found, needed.len())
+            let kept = needed.iter().filter(|value| text.contains(*value)).count();
+            CompactionResult {
+                candidate: candidate.name,
+                tokens: candidate.tokens,
+                kept,
+                recall: share(kept, needed.len()),
+                state: facts.stated_in(&text),
+            }
         };
         let results = std::iter::once(recorded).chain(ours).map(result).collect();
         Ok(ComparedCompaction {

@@ -140,6 +140,13 @@ fn ours_stand_beside_recorded_compactions() {
     SESSION  COMPACTION                   ORIGINALS  TOKENS  NEEDED  RECORDED  TRUNCATE  ONE-LINER
     orchard  pi-7d8341f126ca674e1003bdc1      1,805      79       5      20 %       0 %        0 %
     all      1 compaction                     1,805      79       5      20 %       0 %        0 %
+
+    What the texts state of the work until then, of all compactions
+    TEXT       FILES  CHANGES  PLAN  FAILURES  RUNNING  PROMPTS
+    facts          3        3     5         2        -       22
+    recorded    33 %      0 %   0 %       0 %        -     55 %
+    truncate     0 %      0 %   0 %       0 %        -     14 %
+    one-liner    0 %      0 %   0 %       0 %        -      5 %
     ");
     assert_snapshot!(stage.say(&format!("{line} --json")), @r#"
     {
@@ -149,19 +156,85 @@ fn ours_stand_beside_recorded_compactions() {
           "candidate": "recorded",
           "tokens": 79,
           "kept": 1,
-          "recall": 0.2
+          "recall": 0.2,
+          "state": {
+            "changes": {
+              "facts": 3,
+              "stated": 0
+            },
+            "failures": {
+              "facts": 2,
+              "stated": 0
+            },
+            "files": {
+              "facts": 3,
+              "stated": 1
+            },
+            "plan": {
+              "facts": 5,
+              "stated": 0
+            },
+            "prompts": {
+              "facts": 22,
+              "stated": 12
+            }
+          }
         },
         {
           "candidate": "truncate",
           "tokens": 67,
           "kept": 0,
-          "recall": 0.0
+          "recall": 0.0,
+          "state": {
+            "changes": {
+              "facts": 3,
+              "stated": 0
+            },
+            "failures": {
+              "facts": 2,
+              "stated": 0
+            },
+            "files": {
+              "facts": 3,
+              "stated": 0
+            },
+            "plan": {
+              "facts": 5,
+              "stated": 0
+            },
+            "prompts": {
+              "facts": 22,
+              "stated": 3
+            }
+          }
         },
         {
           "candidate": "one-liner",
           "tokens": 66,
           "kept": 0,
-          "recall": 0.0
+          "recall": 0.0,
+          "state": {
+            "changes": {
+              "facts": 3,
+              "stated": 0
+            },
+            "failures": {
+              "facts": 2,
+              "stated": 0
+            },
+            "files": {
+              "facts": 3,
+              "stated": 0
+            },
+            "plan": {
+              "facts": 5,
+              "stated": 0
+            },
+            "prompts": {
+              "facts": 22,
+              "stated": 1
+            }
+          }
         }
       ],
       "compactions": [
@@ -175,19 +248,85 @@ fn ours_stand_beside_recorded_compactions() {
               "candidate": "recorded",
               "tokens": 79,
               "kept": 1,
-              "recall": 0.2
+              "recall": 0.2,
+              "state": {
+                "changes": {
+                  "facts": 3,
+                  "stated": 0
+                },
+                "failures": {
+                  "facts": 2,
+                  "stated": 0
+                },
+                "files": {
+                  "facts": 3,
+                  "stated": 1
+                },
+                "plan": {
+                  "facts": 5,
+                  "stated": 0
+                },
+                "prompts": {
+                  "facts": 22,
+                  "stated": 12
+                }
+              }
             },
             {
               "candidate": "truncate",
               "tokens": 67,
               "kept": 0,
-              "recall": 0.0
+              "recall": 0.0,
+              "state": {
+                "changes": {
+                  "facts": 3,
+                  "stated": 0
+                },
+                "failures": {
+                  "facts": 2,
+                  "stated": 0
+                },
+                "files": {
+                  "facts": 3,
+                  "stated": 0
+                },
+                "plan": {
+                  "facts": 5,
+                  "stated": 0
+                },
+                "prompts": {
+                  "facts": 22,
+                  "stated": 3
+                }
+              }
             },
             {
               "candidate": "one-liner",
               "tokens": 66,
               "kept": 0,
-              "recall": 0.0
+              "recall": 0.0,
+              "state": {
+                "changes": {
+                  "facts": 3,
+                  "stated": 0
+                },
+                "failures": {
+                  "facts": 2,
+                  "stated": 0
+                },
+                "files": {
+                  "facts": 3,
+                  "stated": 0
+                },
+                "plan": {
+                  "facts": 5,
+                  "stated": 0
+                },
+                "prompts": {
+                  "facts": 22,
+                  "stated": 1
+                }
+              }
             }
           ]
         }
@@ -350,4 +489,127 @@ fn conversations_that_cannot_be_measured_are_refused() {
     --- exit 1
     ");
     assert_eq!(stage.say("eval prose").code, 2);
+}
+
+#[test]
+fn the_state_of_the_work_is_measured_at_every_budget() {
+    let stage = Stage::empty();
+    let orchard = transcript("eval/orchard.jsonl");
+    let line = format!("eval state {orchard} --strategy truncate --strategy one-liner");
+    assert_snapshot!(stage.say(&format!("{line} --budget 5% --budget 30%")), @"
+    1 case
+    strategy   budget     files   changes      plan  failures   running   prompts     truth
+    facts                     3         3         3         2         0        13
+    truncate      5 %    33.3 %       0 %       0 %       0 %         -    23.1 %         -
+    truncate     30 %     100 %     100 %       0 %       0 %         -    30.8 %         -
+    one-liner     5 %       0 %       0 %       0 %       0 %         -    15.4 %         -
+    one-liner    30 %    33.3 %       0 %       0 %       0 %         -    30.8 %         -
+    ");
+    assert_snapshot!(stage.say(&format!("{line} --budget 30% --strategy truncate --json")), @r#"
+    {
+      "cases": 1,
+      "results": [
+        {
+          "strategy": "truncate",
+          "budget": 0.3,
+          "tokens": 427,
+          "kinds": {
+            "changes": {
+              "facts": 3,
+              "stated": 3
+            },
+            "failures": {
+              "facts": 2,
+              "stated": 0
+            },
+            "files": {
+              "facts": 3,
+              "stated": 3
+            },
+            "plan": {
+              "facts": 3,
+              "stated": 0
+            },
+            "prompts": {
+              "facts": 13,
+              "stated": 4
+            }
+          },
+          "truth": null
+        },
+        {
+          "strategy": "one-liner",
+          "budget": 0.3,
+          "tokens": 173,
+          "kinds": {
+            "changes": {
+              "facts": 3,
+              "stated": 0
+            },
+            "failures": {
+              "facts": 2,
+              "stated": 0
+            },
+            "files": {
+              "facts": 3,
+              "stated": 1
+            },
+            "plan": {
+              "facts": 3,
+              "stated": 0
+            },
+            "prompts": {
+              "facts": 13,
+              "stated": 4
+            }
+          },
+          "truth": null
+        }
+      ]
+    }
+    "#);
+    let whole = stage.json(&format!(
+        "eval state {orchard} --strategy truncate --budget 1"
+    ));
+    let kinds = &whole["results"][0]["kinds"];
+    for kind in ["files", "changes", "plan", "prompts"] {
+        assert_eq!(
+            kinds[kind]["stated"], kinds[kind]["facts"],
+            "{kind}: {whole}"
+        );
+    }
+    assert_eq!(files(&stage), 0);
+}
+
+#[test]
+fn a_state_that_cannot_be_measured_is_said() {
+    let stage = Stage::empty();
+    let orchard = transcript("eval/orchard.jsonl");
+    for options in ["--budget 0", "--budget 2", "--strategy magic"] {
+        let said = stage.say(&format!("eval state {orchard} {options}"));
+        assert_eq!((said.code, &*said.out), (2, ""), "{options}: {said}");
+    }
+    let short = r#"[{"role": "user", "content": "hi"}]"#;
+    std::fs::write(stage.path("short.json"), short).unwrap();
+    assert_snapshot!(stage.say("eval state short.json"), @"
+    --- stderr
+    error: 1 session imported, and none is long enough to cut
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("eval state nope.json"), @"
+    --- stderr
+    error: cannot read nope.json: No such file or directory (os error 2)
+    hint: check the path and its permissions
+    --- exit 1
+    ");
+    let line = format!("eval state {orchard} --budget 1% --budget 50%");
+    for result in stage.json(&line)["results"].as_array().unwrap() {
+        let counts = result["kinds"].as_object().unwrap().values();
+        for count in counts {
+            assert!(
+                count["stated"].as_u64() <= count["facts"].as_u64(),
+                "{result}"
+            );
+        }
+    }
 }
