@@ -80,8 +80,9 @@ pub mod context {
     pub use crate::context::faults::{faults_of, introduced};
 }
 
-/// The upkeep of the search index.
+/// The upkeep of the search index, and what it takes for words.
 pub mod search {
     pub use crate::search::catch_up::{Indexed, index, rebuild_index};
     pub use crate::search::query::{MAX_QUERY_WORDS, Query, parse_query};
+    pub use crate::words::stems::content_words;
 }

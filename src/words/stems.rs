@@ -8,6 +8,8 @@ use std::borrow::Cow;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
+use super::each_word;
+
 /// Finds the stems of words.
 pub(crate) struct Stems {
     english: Stemmer,
@@ -69,6 +71,24 @@ pub(crate) fn each_part(word: &str, each: &mut dyn FnMut(&str)) {
     if from > 0 {
         part(from, bytes.len());
     }
+}
+
+/// Returns the stems of the words of a text that say something, in order.
+///
+/// ```
+/// use loopstore::extend::search::content_words;
+///
+/// assert_eq!(content_words("The pears are picked."), ["pear", "pick"]);
+/// ```
+pub fn content_words(text: &str) -> Vec<String> {
+    let stems = Stems::default();
+    let mut words = Vec::new();
+    each_word(text, &mut |word, _| {
+        if !is_stop_word(word) {
+            words.push(stems.of(word).into_owned());
+        }
+    });
+    words
 }
 
 /// Whether a folded word says nothing in a question: it is in most texts, whatever they are about.

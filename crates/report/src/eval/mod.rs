@@ -5,16 +5,28 @@
 //! strategy compacts that part without knowing the rest, and recall is the share of the needed
 //! values that its text still holds word for word.
 
+mod baselines;
+mod compactions;
+pub mod exam;
 mod history;
 mod needed;
 mod plot;
+mod prose;
+mod state;
 mod strategies;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
-pub use history::History;
+pub use baselines::{EvalRandom, EvalTfIdf};
+pub use compactions::{CompactionResult, CompactionsReport, ComparedCompaction, compactions};
+pub use history::{History, HistoryLoop, committed_runs};
 pub use needed::{context_text, needed_values};
 pub use plot::recall_svg;
+pub use prose::{Conversation, ConversationError, ProseMessage, ProseQuestion, ProseReport, prose};
+pub use state::{
+    STATE_KINDS, StateCount, StateCounts, StateFacts, StateReport, StateResult, state,
+};
 pub use strategies::{
     EvalDigest, EvalOneLiner, EvalStrategy, EvalSummarize, EvalTiered, EvalTruncate, STRATEGIES,
     strategy,
@@ -135,14 +147,10 @@ impl<'a> Tally<'a> {
             self.budgets.iter().map(of)
         });
         let result = |((strategy, budget), (found, tokens)): ((String, f64), &(usize, u64))| {
-            let recall = match self.needed {
-                0 => 1.0,
-                needed => *found as f64 / needed as f64,
-            };
             RetentionResult {
                 strategy,
                 budget,
-                recall,
+                recall: share(*found, self.needed),
                 tokens: *tokens,
             }
         };
@@ -173,10 +181,6 @@ impl RetentionReport {
 
     /// Returns what was measured: `2 cases, 13 needed values`.
     fn head(&self) -> String {
-        let count = |count: usize, one: &str| match count {
-            1 => format!("1 {one}"),
-            _ => format!("{count} {one}s"),
-        };
         let (cases, needed) = (self.cases, self.needed);
         format!(
             "{}, {}",
@@ -187,25 +191,48 @@ impl RetentionReport {
 
     /// Returns a plain table: a line for each strategy, a column for each budget.
     pub fn table(&self) -> String {
-        let budgets = self.budgets();
-        let names = self.strategies();
-        let width = names
-            .iter()
-            .map(|name| name.len())
-            .max()
-            .unwrap_or(0)
-            .max(8);
-        let mut lines = vec![format!("{:<width$}", "strategy")];
-        lines.extend(names.iter().map(|name| format!("{name:<width$}")));
-        for budget in budgets {
-            lines[0].push_str(&format!("  {:>6}", percent(budget)));
-            for (line, name) in lines[1..].iter_mut().zip(&names) {
-                let recall = self.recall(name, budget).map(percent).unwrap_or_default();
-                line.push_str(&format!("  {recall:>6}"));
-            }
+        self.head() + "\n" + &recall_table(&self.results)
+    }
+}
+
+/// Writes a line for each strategy, with a column for each budget.
+fn recall_table(results: &[RetentionResult]) -> String {
+    let names = distinct(results.iter().map(|result| result.strategy.as_str()));
+    let width = names
+        .iter()
+        .map(|name| name.len())
+        .max()
+        .unwrap_or(0)
+        .max(8);
+    let mut lines = vec![format!("{:<width$}", "strategy")];
+    lines.extend(names.iter().map(|name| format!("{name:<width$}")));
+    for budget in distinct(results.iter().map(|result| result.budget)) {
+        lines[0].push_str(&format!("  {:>6}", percent(budget)));
+        for (line, name) in lines[1..].iter_mut().zip(&names) {
+            let mut of = results.iter().filter(|result| result.strategy == *name);
+            let recall = of.find(|result| result.budget == budget);
+            let recall = recall.map_or_else(String::new, |result| percent(result.recall));
+            line.push_str(&format!("  {recall:>6}"));
         }
-        let head = self.head() + "\n";
-        lines.iter().fold(head, |text, line| text + line + "\n")
+    }
+    lines
+        .iter()
+        .fold(String::new(), |text, line| text + line + "\n")
+}
+
+/// Writes a number with its noun.
+fn count(count: usize, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {one}s"),
+    }
+}
+
+/// Returns the part of a whole; all of it if there is nothing.
+fn share(part: usize, whole: usize) -> f64 {
+    match whole {
+        0 => 1.0,
+        whole => part as f64 / whole as f64,
     }
 }
 
@@ -216,6 +243,17 @@ fn percent(share: f64) -> String {
         0 => format!("{} %", tenths / 10),
         tenth => format!("{}.{} %", tenths / 10, tenth.abs()),
     }
+}
+
+/// Returns what to sort by, so that the order is the seed's.
+fn shuffled(seed: u64, parts: &[&str]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(seed.to_le_bytes());
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
 }
 
 fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {

@@ -9,6 +9,8 @@ use loopstore::extend::compaction::{
 use loopstore::model::{AgentMessage, Message, Role};
 use loopstore::tokens::{TokenCounter, estimate_tokens};
 
+use super::History;
+
 /// Compacts a whole history to a budget. It sees nothing of what came after.
 ///
 /// ```
@@ -56,6 +58,20 @@ pub trait EvalStrategy {
         budget: u64,
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError>;
+
+    /// Returns what stands for a whole chain, in at most `budget` tokens. A strategy that says where things
+    /// come from names the loops here.
+    ///
+    /// # Errors
+    /// As [`EvalStrategy::compact`].
+    fn compact_chain(
+        &self,
+        history: &History,
+        budget: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError> {
+        self.compact(&history.messages, budget, counter)
+    }
 }
 
 /// The strategies that need nothing but their name, in the order in which they are compared; a new
@@ -165,6 +181,16 @@ impl EvalStrategy for EvalDigest {
             messages: history.to_vec(),
         };
         let digest = digest_of(&mut std::iter::once(part), budget, counter);
+        Ok(digest.message(Role::User).into_iter().collect())
+    }
+
+    fn compact_chain(
+        &self,
+        history: &History,
+        budget: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError> {
+        let digest = digest_of(&mut history.by_loop().into_iter(), budget, counter);
         Ok(digest.message(Role::User).into_iter().collect())
     }
 }

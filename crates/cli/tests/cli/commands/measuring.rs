@@ -125,3 +125,491 @@ fn figures_without_a_needed_value_are_not_passed_off() {
     assert_eq!(said.code, 0, "{said}");
     assert!(said.err.contains("the figures say nothing"), "{said}");
 }
+
+fn transcript(name: &str) -> String {
+    let path = crate::support::root::fixture(name);
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn ours_stand_beside_recorded_compactions() {
+    let stage = Stage::empty();
+    let orchard = transcript("eval/orchard.jsonl");
+    let line = format!("eval compactions {orchard} --strategy truncate --strategy one-liner");
+    assert_snapshot!(stage.say(&line), @"
+    SESSION  COMPACTION                   ORIGINALS  TOKENS  NEEDED  RECORDED  TRUNCATE  ONE-LINER
+    orchard  pi-7d8341f126ca674e1003bdc1      1,805      79       5      20 %       0 %        0 %
+    all      1 compaction                     1,805      79       5      20 %       0 %        0 %
+
+    What the texts state of the work until then, of all compactions
+    TEXT       FILES  CHANGES  PLAN  FAILURES  RUNNING  PROMPTS
+    facts          3        3     5         2        -       22
+    recorded    33 %      0 %   0 %       0 %        -     55 %
+    truncate     0 %      0 %   0 %       0 %        -     14 %
+    one-liner    0 %      0 %   0 %       0 %        -      5 %
+    ");
+    assert_snapshot!(stage.say(&format!("{line} --json")), @r#"
+    {
+      "needed": 5,
+      "results": [
+        {
+          "candidate": "recorded",
+          "tokens": 79,
+          "kept": 1,
+          "recall": 0.2,
+          "state": {
+            "changes": {
+              "facts": 3,
+              "stated": 0
+            },
+            "failures": {
+              "facts": 2,
+              "stated": 0
+            },
+            "files": {
+              "facts": 3,
+              "stated": 1
+            },
+            "plan": {
+              "facts": 5,
+              "stated": 0
+            },
+            "prompts": {
+              "facts": 22,
+              "stated": 12
+            }
+          }
+        },
+        {
+          "candidate": "truncate",
+          "tokens": 67,
+          "kept": 0,
+          "recall": 0.0,
+          "state": {
+            "changes": {
+              "facts": 3,
+              "stated": 0
+            },
+            "failures": {
+              "facts": 2,
+              "stated": 0
+            },
+            "files": {
+              "facts": 3,
+              "stated": 0
+            },
+            "plan": {
+              "facts": 5,
+              "stated": 0
+            },
+            "prompts": {
+              "facts": 22,
+              "stated": 3
+            }
+          }
+        },
+        {
+          "candidate": "one-liner",
+          "tokens": 66,
+          "kept": 0,
+          "recall": 0.0,
+          "state": {
+            "changes": {
+              "facts": 3,
+              "stated": 0
+            },
+            "failures": {
+              "facts": 2,
+              "stated": 0
+            },
+            "files": {
+              "facts": 3,
+              "stated": 0
+            },
+            "plan": {
+              "facts": 5,
+              "stated": 0
+            },
+            "prompts": {
+              "facts": 22,
+              "stated": 1
+            }
+          }
+        }
+      ],
+      "compactions": [
+        {
+          "session_id": "orchard",
+          "run_id": "pi-7d8341f126ca674e1003bdc1",
+          "originals": 1805,
+          "needed": 5,
+          "results": [
+            {
+              "candidate": "recorded",
+              "tokens": 79,
+              "kept": 1,
+              "recall": 0.2,
+              "state": {
+                "changes": {
+                  "facts": 3,
+                  "stated": 0
+                },
+                "failures": {
+                  "facts": 2,
+                  "stated": 0
+                },
+                "files": {
+                  "facts": 3,
+                  "stated": 1
+                },
+                "plan": {
+                  "facts": 5,
+                  "stated": 0
+                },
+                "prompts": {
+                  "facts": 22,
+                  "stated": 12
+                }
+              }
+            },
+            {
+              "candidate": "truncate",
+              "tokens": 67,
+              "kept": 0,
+              "recall": 0.0,
+              "state": {
+                "changes": {
+                  "facts": 3,
+                  "stated": 0
+                },
+                "failures": {
+                  "facts": 2,
+                  "stated": 0
+                },
+                "files": {
+                  "facts": 3,
+                  "stated": 0
+                },
+                "plan": {
+                  "facts": 5,
+                  "stated": 0
+                },
+                "prompts": {
+                  "facts": 22,
+                  "stated": 3
+                }
+              }
+            },
+            {
+              "candidate": "one-liner",
+              "tokens": 66,
+              "kept": 0,
+              "recall": 0.0,
+              "state": {
+                "changes": {
+                  "facts": 3,
+                  "stated": 0
+                },
+                "failures": {
+                  "facts": 2,
+                  "stated": 0
+                },
+                "files": {
+                  "facts": 3,
+                  "stated": 0
+                },
+                "plan": {
+                  "facts": 5,
+                  "stated": 0
+                },
+                "prompts": {
+                  "facts": 22,
+                  "stated": 1
+                }
+              }
+            }
+          ]
+        }
+      ]
+    }
+    "#);
+    assert_eq!(files(&stage), 0);
+}
+
+#[test]
+fn the_digest_stands_beside_them_by_default_and_is_no_larger() {
+    let stage = Stage::empty();
+    let orchard = transcript("eval/orchard.jsonl");
+    let lighthouse = transcript("codex/lighthouse.jsonl");
+    let report = stage.json(&format!("eval compactions {orchard} {lighthouse}"));
+    let all = report["compactions"].as_array().unwrap();
+    assert!(all.len() > 1, "{report}");
+    for one in all {
+        let [recorded, digest] = [0, 1].map(|at| &one["results"][at]);
+        assert_eq!(
+            (&recorded["candidate"], &digest["candidate"]),
+            (&"recorded".into(), &"digest".into())
+        );
+        assert!(
+            digest["tokens"].as_u64() <= recorded["tokens"].as_u64(),
+            "{one}"
+        );
+    }
+    let sum = |key: &str| {
+        all.iter()
+            .map(|one| one["results"][1][key].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(report["results"][1]["kept"], sum("kept"));
+    assert_eq!(report["results"][1]["tokens"], sum("tokens"));
+}
+
+#[test]
+fn transcripts_without_a_compaction_are_refused() {
+    let stage = Stage::empty();
+    assert_snapshot!(stage.say(&format!("eval compactions {}", desks())), @"
+    --- stderr
+    error: 2 sessions imported, and none records a compaction with its text
+    --- exit 1
+    ");
+    assert_eq!(stage.say("eval compactions").code, 2);
+    let line = format!("eval compactions {} --strategy magic", desks());
+    assert_eq!(stage.say(&line).code, 2);
+}
+
+#[test]
+fn prose_is_measured_beside_messages_chosen_blindly() {
+    let stage = Stage::empty();
+    let letters = transcript("eval/letters.json");
+    let line = format!("eval prose {letters} --strategy truncate");
+    assert_snapshot!(stage.say(&line), @"
+    1 conversation, 6 questions, 19 words in the answers
+    strategy     5 %    10 %    20 %
+    truncate     0 %     0 %  10.5 %
+    tf-idf    21.1 %  21.1 %  31.6 %
+    random     4.2 %   9.5 %  26.3 %
+    ");
+    assert_snapshot!(stage.say(&format!("{line} --budget 0.1 --json")), @r#"
+    {
+      "conversations": 1,
+      "questions": 6,
+      "words": 19,
+      "results": [
+        {
+          "strategy": "truncate",
+          "budget": 0.1,
+          "recall": 0.0,
+          "tokens": 47
+        },
+        {
+          "strategy": "tf-idf",
+          "budget": 0.1,
+          "recall": 0.21052631578947367,
+          "tokens": 50
+        },
+        {
+          "strategy": "random",
+          "budget": 0.1,
+          "recall": 0.09473684210526316,
+          "tokens": 48
+        }
+      ]
+    }
+    "#);
+    let again = stage.say(&format!("{line} --seed 2"));
+    let rows = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    let (one, two) = (rows(&stage.say(&line).out), rows(&again.out));
+    assert_eq!(one[..4], two[..4], "only what is chosen at random changes");
+    assert_ne!(one[4], two[4]);
+    assert_eq!(files(&stage), 0);
+}
+
+#[test]
+fn prose_keeps_to_its_budgets() {
+    let stage = Stage::empty();
+    let letters = transcript("eval/letters.json");
+    let line = format!("eval prose {letters} --budget 1 --budget 5% --budget 30%");
+    let report = stage.json(&line);
+    assert_eq!(report["conversations"], 1);
+    let results = report["results"].as_array().unwrap();
+    assert_eq!(results.len(), 9);
+    let whole = |name: &str| {
+        let of = |one: &&Value| one["strategy"] == name && one["budget"] == 1.0;
+        results.iter().find(of).unwrap().clone()
+    };
+    // Every word of the answers was said.
+    assert_eq!(whole("random")["recall"], 1.0);
+    let tokens = whole("tf-idf")["tokens"].as_u64().unwrap();
+    for one in results {
+        let most = one["budget"].as_f64().unwrap() * tokens as f64;
+        assert!(one["tokens"].as_f64().unwrap() <= most, "{one}");
+    }
+}
+
+#[test]
+fn conversations_that_cannot_be_measured_are_refused() {
+    let stage = Stage::empty();
+    for (name, text) in [
+        ("broken", "{"),
+        ("silent", r#"{"messages": [], "questions": []}"#),
+        (
+            "unasked",
+            r#"{"messages": [{"author": "a", "text": "b"}], "questions": []}"#,
+        ),
+        (
+            "nobody",
+            r#"{"messages": [{"text": "b"}], "questions": []}"#,
+        ),
+    ] {
+        std::fs::write(stage.path(&format!("{name}.json")), text).unwrap();
+    }
+    assert_snapshot!(stage.say("eval prose broken.json"), @"
+    --- stderr
+    error: broken.json: EOF while parsing an object at line 1 column 1
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("eval prose silent.json"), @"
+    --- stderr
+    error: silent.json: there are no messages
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("eval prose unasked.json"), @"
+    --- stderr
+    error: unasked.json: there are no questions
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("eval prose nobody.json"), @"
+    --- stderr
+    error: nobody.json: missing field `author` at line 1 column 27
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("eval prose missing.json"), @"
+    --- stderr
+    error: missing.json: No such file or directory (os error 2)
+    --- exit 1
+    ");
+    assert_eq!(stage.say("eval prose").code, 2);
+}
+
+#[test]
+fn the_state_of_the_work_is_measured_at_every_budget() {
+    let stage = Stage::empty();
+    let orchard = transcript("eval/orchard.jsonl");
+    let line = format!("eval state {orchard} --strategy truncate --strategy one-liner");
+    assert_snapshot!(stage.say(&format!("{line} --budget 5% --budget 30%")), @"
+    1 case
+    strategy   budget     files   changes      plan  failures   running   prompts     truth
+    facts                     3         3         3         2         0        13
+    truncate      5 %    33.3 %       0 %       0 %       0 %         -    23.1 %         -
+    truncate     30 %     100 %     100 %       0 %       0 %         -    30.8 %         -
+    one-liner     5 %       0 %       0 %       0 %       0 %         -    15.4 %         -
+    one-liner    30 %    33.3 %       0 %       0 %       0 %         -    30.8 %         -
+    ");
+    assert_snapshot!(stage.say(&format!("{line} --budget 30% --strategy truncate --json")), @r#"
+    {
+      "cases": 1,
+      "results": [
+        {
+          "strategy": "truncate",
+          "budget": 0.3,
+          "tokens": 427,
+          "kinds": {
+            "changes": {
+              "facts": 3,
+              "stated": 3
+            },
+            "failures": {
+              "facts": 2,
+              "stated": 0
+            },
+            "files": {
+              "facts": 3,
+              "stated": 3
+            },
+            "plan": {
+              "facts": 3,
+              "stated": 0
+            },
+            "prompts": {
+              "facts": 13,
+              "stated": 4
+            }
+          },
+          "truth": null
+        },
+        {
+          "strategy": "one-liner",
+          "budget": 0.3,
+          "tokens": 173,
+          "kinds": {
+            "changes": {
+              "facts": 3,
+              "stated": 0
+            },
+            "failures": {
+              "facts": 2,
+              "stated": 0
+            },
+            "files": {
+              "facts": 3,
+              "stated": 1
+            },
+            "plan": {
+              "facts": 3,
+              "stated": 0
+            },
+            "prompts": {
+              "facts": 13,
+              "stated": 4
+            }
+          },
+          "truth": null
+        }
+      ]
+    }
+    "#);
+    let whole = stage.json(&format!(
+        "eval state {orchard} --strategy truncate --budget 1"
+    ));
+    let kinds = &whole["results"][0]["kinds"];
+    for kind in ["files", "changes", "plan", "prompts"] {
+        assert_eq!(
+            kinds[kind]["stated"], kinds[kind]["facts"],
+            "{kind}: {whole}"
+        );
+    }
+    assert_eq!(files(&stage), 0);
+}
+
+#[test]
+fn a_state_that_cannot_be_measured_is_said() {
+    let stage = Stage::empty();
+    let orchard = transcript("eval/orchard.jsonl");
+    for options in ["--budget 0", "--budget 2", "--strategy magic"] {
+        let said = stage.say(&format!("eval state {orchard} {options}"));
+        assert_eq!((said.code, &*said.out), (2, ""), "{options}: {said}");
+    }
+    let short = r#"[{"role": "user", "content": "hi"}]"#;
+    std::fs::write(stage.path("short.json"), short).unwrap();
+    assert_snapshot!(stage.say("eval state short.json"), @"
+    --- stderr
+    error: 1 session imported, and none is long enough to cut
+    --- exit 1
+    ");
+    assert_snapshot!(stage.say("eval state nope.json"), @"
+    --- stderr
+    error: cannot read nope.json: No such file or directory (os error 2)
+    hint: check the path and its permissions
+    --- exit 1
+    ");
+    let line = format!("eval state {orchard} --budget 1% --budget 50%");
+    for result in stage.json(&line)["results"].as_array().unwrap() {
+        let counts = result["kinds"].as_object().unwrap().values();
+        for count in counts {
+            assert!(
+                count["stated"].as_u64() <= count["facts"].as_u64(),
+                "{result}"
+            );
+        }
+    }
+}

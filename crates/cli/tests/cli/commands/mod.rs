@@ -12,6 +12,7 @@ mod config;
 mod context;
 mod counting;
 pub mod every_command;
+mod examining;
 mod going_out;
 mod heads;
 mod listing;
